@@ -1,0 +1,53 @@
+//! The project's own checks: `cargo xtask layers` and `cargo xtask tidy`.
+//!
+//! Start with [`layers`] (which crate may know what) and [`tidy`] (how a source file looks). Both read
+//! sources through [`source`], which tells code from comments and literals. Each check returns all its
+//! findings as lines `path:line: what is wrong`; one finding is enough for exit status 1.
+
+mod layers;
+mod source;
+mod tidy;
+mod words;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask layers | tidy | all";
+
+fn main() -> ExitCode {
+    let root = workspace_root();
+    let wanted = std::env::args().nth(1).unwrap_or_else(|| "all".to_owned());
+    let findings = match wanted.as_str() {
+        "layers" => layers::check(&root),
+        "tidy" => tidy::check(&root),
+        "all" => layers::check(&root).and_then(|mut found| {
+            found.extend(tidy::check(&root)?);
+            Ok(found)
+        }),
+        _ => Err(USAGE.to_owned()),
+    };
+    match findings {
+        Ok(found) if found.is_empty() => {
+            println!("{wanted}: ok");
+            ExitCode::SUCCESS
+        }
+        Ok(found) => {
+            for line in &found {
+                eprintln!("{line}");
+            }
+            eprintln!("{wanted}: {} finding(s)", found.len());
+            ExitCode::FAILURE
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The workspace this program was built from.
+fn workspace_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
