@@ -1,0 +1,46 @@
+"""Counts of a suite's results, and the file by which `scripts/test` collects them."""
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Tally:
+    """Passed, failed and skipped cases of one suite, with a note for each that did not pass."""
+
+    suite: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    notes: list = field(default_factory=list)
+
+    def add(self, result, name, detail=""):
+        """Count one case whose `result` is pass, fail or skip, and say so."""
+        if result == "pass":
+            self.passed += 1
+        elif result == "skip":
+            self.skipped += 1
+        else:
+            self.failed += 1
+        if result != "pass":
+            self.notes.append(f"{result}: {name}: {detail}")
+        print(f"{result.upper():7} {self.suite}: {name}{': ' + detail if detail and result != 'pass' else ''}", flush=True)
+
+    def close(self):
+        """Print the closing line, hand the counts to whoever set TALLY_FILE, and give the exit status."""
+        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
+        path = os.environ.get("TALLY_FILE")
+        if path:
+            row = {"suite": self.suite, "passed": self.passed, "failed": self.failed, "skipped": self.skipped}
+            with open(path, "a", encoding="utf-8") as out:
+                out.write(json.dumps(row) + "\n")
+        return 1 if self.failed else 0
+
+
+def skip_whole_suite(suite, reason):
+    """End the process with one skipped case: something the suite needs is missing."""
+    tally = Tally(suite)
+    tally.add("skip", "whole suite", reason)
+    sys.exit(tally.close())

@@ -1,0 +1,67 @@
+# What the server scripts share; sourced by samba.sh and trunkline.sh, which supply `start`.
+
+# Shares that any account may read and write; `sealed` refuses a client that does not encrypt.
+PLAIN_SHARES='files t1 t2 t3 t4'
+ALL_SHARES="$PLAIN_SHARES sealed"
+
+die() { echo "$(basename "$0"): $*" >&2; exit 2; }
+need_root() { [[ $EUID == 0 ]] || die "needs root"; }
+each_account() { grep -v '^#' "$here/accounts"; }
+
+make_directories() {
+  mkdir -p "$state"
+  chmod 755 "$dir" "$state"
+  for name in $ALL_SHARES; do
+    mkdir -p "$dir/shares/$name"
+    chmod 777 "$dir/shares/$name"
+  done
+}
+
+# Wait until the server accepts connections; give up when it is not there after 15 s.
+wait_for_port() {
+  local target=$address
+  [[ $target == 0.0.0.0 ]] && target=127.0.0.1
+  for ((t = 0; t < 150; t++)); do
+    (exec 3<>"/dev/tcp/$target/$port") 2>/dev/null && return
+    sleep 0.1
+  done
+  die "no answer on $target:$port after 15 s: $(tail -n 5 "$state/log" 2>/dev/null)"
+}
+
+stop() {
+  local pid
+  pid=$(cat "$state/pid" 2>/dev/null) || return 0
+  kill "$pid" 2>/dev/null || true
+  for ((t = 0; t < 100; t++)); do
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  if kill -0 "$pid" 2>/dev/null; then
+    kill -9 "$pid" || true
+    echo "$(basename "$0"): the server did not end within 10 s of SIGTERM" >&2
+    rm -f "$state/pid"
+    return 1
+  fi
+  rm -f "$state/pid"
+}
+
+main() {
+  case ${1-} in
+    start)
+      (($# == 4 || $# == 5)) || die "usage: start PROFILE DIR PORT [ADDRESS]"
+      profile=$2 dir=$3 port=$4 address=${5:-127.0.0.1}
+      mkdir -p "$dir"
+      dir=$(cd "$dir" && pwd)
+      state=$dir/server
+      [[ -e $state/pid ]] && kill -0 "$(cat "$state/pid")" 2>/dev/null && die "a server runs in $dir already"
+      start
+      ;;
+    stop)
+      (($# == 2)) || die "usage: stop DIR"
+      state=$2/server
+      stop
+      ;;
+    version) version ;;
+    *) die "usage: start PROFILE DIR PORT [ADDRESS] | stop DIR | version" ;;
+  esac
+}

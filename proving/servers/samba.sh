@@ -1,0 +1,109 @@
+#!/bin/bash
+# Debian's Samba as a server under proof: private configuration and state, an unprivileged port, never the system's own service.
+#
+#   samba.sh start PROFILE DIR PORT [ADDRESS]   print "PID PORT" once the server accepts connections
+#   samba.sh stop DIR                           end it and wait until it is gone
+#   samba.sh version
+#
+# DIR holds everything: DIR/shares/NAME are the served directories, DIR/server/ is the server's own. The shares and the
+# profiles are those of README.md in this folder; trunkline.sh offers the same. Needs root (Samba changes identity for
+# each request) and the Debian packages samba, samba-vfs-modules, smbclient and
+# libnss-wrapper.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/common.sh"
+
+# Samba maps each of its accounts to one of the host's. nss_wrapper lends it a passwd file of our own instead.
+with_accounts() {
+  NSS_WRAPPER_PASSWD=$state/passwd NSS_WRAPPER_GROUP=$state/group LD_PRELOAD=libnss_wrapper.so "$@"
+}
+
+write_accounts() {
+  cp /etc/passwd "$state/passwd"
+  cp /etc/group "$state/group"
+  each_account | while read -r name _ uid; do
+    echo "$name:x:$uid:$uid::/nonexistent:/usr/sbin/nologin" >>"$state/passwd"
+    echo "$name:x:$uid:" >>"$state/group"
+  done
+  each_account | while read -r name password _; do
+    printf '%s\n%s\n' "$password" "$password" |
+      with_accounts pdbedit -s "$state/smb.conf" -t -a -u "$name" >/dev/null
+  done
+}
+
+share() { # NAME [LINE ...]
+  printf '\n[%s]\n  path = %s\n  read only = no\n' "$1" "$dir/shares/$1"
+  shift
+  (($# == 0)) || printf '  %s\n' "$@"
+}
+
+write_config() {
+  local extra=() plain=()
+  case $profile in
+    default | bench) ;;
+    admin) plain+=('admin users = alice') ;;
+    hidden) plain+=('hide files = /hidefile/' 'hide dot files = yes') ;;
+    no-notify) extra+=('change notify = no') ;;
+    no-streams) extra+=('vfs objects = acl_xattr') ;;
+    signing-required) extra+=('server signing = mandatory') ;;
+    *) die "unknown profile $profile" ;;
+  esac
+  local vfs='vfs objects = acl_xattr streams_xattr'
+  # Unsealed and unsigned unless the client asks, descriptors not kept apart: the quickest Samba that serves files as asked.
+  [[ $profile == bench ]] && vfs='vfs objects ='
+  {
+    cat <<CONF
+[global]
+  workgroup = PROVING
+  server role = standalone server
+  netbios name = samba-proof
+  smb ports = $port
+  interfaces = lo $address
+  bind interfaces only = $([[ $address == 0.0.0.0 ]] && echo no || echo yes)
+  private dir = $state/private
+  lock directory = $state/lock
+  state directory = $state/lock
+  cache directory = $state/cache
+  pid directory = $state/run
+  ncalrpc dir = $state/ncalrpc
+  log file = $state/log
+  log level = 0
+  max log size = 0
+  passdb backend = tdbsam
+  disable netbios = yes
+  disable spoolss = yes
+  load printers = no
+  printcap name = /dev/null
+  usershare max shares = 0
+  server min protocol = SMB2_02
+  map to guest = never
+  store dos attributes = yes
+  ea support = yes
+  map archive = no
+  map hidden = no
+  map system = no
+  map readonly = no
+  $vfs
+CONF
+    (( ${#extra[@]} == 0 )) || printf '  %s\n' "${extra[@]}"
+    for name in $PLAIN_SHARES; do share "$name" "${plain[@]}"; done
+    share sealed 'server smb encrypt = required'
+  } >"$state/smb.conf"
+}
+
+start() {
+  need_root
+  [[ -x /usr/sbin/smbd ]] || die "smbd is missing: apt-get install samba"
+  make_directories
+  mkdir -p "$state"/{private,lock,cache,run,ncalrpc}
+  write_config
+  write_accounts
+  with_accounts /usr/sbin/smbd -D -s "$state/smb.conf" </dev/null >"$state/log" 2>&1 || die "smbd did not start: $(tail -n 5 "$state/log")"
+  wait_for_port
+  mv "$state/run/smbd.pid" "$state/pid" 2>/dev/null || true
+  echo "$(cat "$state/pid") $port"
+}
+
+version() { /usr/sbin/smbd --version; }
+
+main "$@"

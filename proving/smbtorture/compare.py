@@ -1,0 +1,102 @@
+"""Hold smbtorture's results against the list of expected failures and against Samba's own results."""
+
+import json
+import tomllib
+from pathlib import Path
+
+EXPECTED = Path(__file__).resolve().parent.parent / "expected"
+OURS = EXPECTED / "smbtorture.toml"
+SAMBA = EXPECTED / "samba-4.17.json"
+
+
+class BadList(Exception):
+    """The list of expected failures breaks its own rules."""
+
+
+def samba():
+    """Samba's recorded results: name -> pass, fail, skip or timeout. Empty when none are recorded."""
+    return {name: entry[0] for name, entry in _recorded().items()}
+
+
+def recorded_seconds():
+    """How long each test took against Samba: the longest are started first."""
+    return {name: entry[1] for name, entry in _recorded().items()}
+
+
+def _recorded():
+    return json.loads(SAMBA.read_text())["tests"] if SAMBA.exists() else {}
+
+
+def record(report):
+    """Write Samba's results, one line for a test so that a later run shows as a small difference."""
+    head = {key: report[key] for key in ("suite", "server", "seconds", "second_try")}
+    lines = [f'  {json.dumps(n)}: {json.dumps([t["result"], t["seconds"]])}' for n, t in report["tests"].items()]
+    text = json.dumps(head, indent=1)[:-2] + ',\n "tests": {\n' + ",\n".join(lines) + "\n }\n}\n"
+    SAMBA.write_text(text)
+
+
+def expected():
+    """Our list: name -> (result, reason). Each entry must give a reason and the section it rests on."""
+    entries = {}
+    for entry in tomllib.loads(OURS.read_text()).get("expect", []):
+        names = entry.get("tests", [])
+        if entry.get("result") not in ("fail", "skip") or not names or not entry.get("reason") or not entry.get("section"):
+            raise BadList(f"an entry of {OURS.name} lacks tests, result (fail or skip), reason or section: {entry}")
+        for name in names:
+            if name in entries:
+                raise BadList(f"{name} stands twice in {OURS.name}")
+            entries[name] = (entry["result"], entry["reason"])
+    return entries
+
+
+def judge(tally, results, kind):
+    """Count the results into `tally` and print the table. Samba is judged by its own record, Trunkline by our list."""
+    reference = samba()
+    kinds = {name: _kind(outcome.result) for name, outcome in results.items()}
+    if kind == "samba":
+        for name in sorted(kinds):
+            _judge_samba(tally, name, kinds[name], results[name].detail, _kind(reference.get(name, "fail")))
+    else:
+        listed = expected()
+        for name in sorted(kinds):
+            _judge_ours(tally, name, kinds[name], results[name].detail, listed.get(name), reference.get(name))
+    _print_table(kinds, reference, kind)
+
+
+def _kind(result):
+    return "fail" if result == "timeout" else result
+
+
+def _judge_samba(tally, name, result, detail, recorded):
+    if result == "fail" and recorded == "fail":
+        tally.add("skip", name, "Samba fails it, as recorded")
+    else:
+        tally.add(result, name, detail)
+
+
+def _judge_ours(tally, name, result, detail, listed, reference):
+    if listed is not None:
+        wanted, reason = listed
+        if result == wanted:
+            tally.add("skip", name, f"expected to {wanted}: {reason}")
+        else:
+            tally.add("fail", name, f"listed as {wanted} but {result}: correct {OURS.name}. {detail}")
+    elif result == "skip" and reference == "pass":
+        tally.add("fail", name, f"skipped, but Samba passes it, and it is not listed. {detail}")
+    else:
+        tally.add(result, name, detail)
+
+
+def _print_table(kinds, reference, kind):
+    count = lambda table, result: sum(1 for name in kinds if _kind(table.get(name, "none")) == result)  # noqa: E731
+    print(f"\n{'':12}{'pass':>7}{'fail':>7}{'skip':>7}")
+    rows = [("this run", kinds)] + ([("Samba 4.17", reference)] if reference else [])
+    for label, table in rows:
+        print(f"{label:12}" + "".join(f"{count(table, result):7}" for result in ("pass", "fail", "skip")))
+    behind = sorted(n for n in kinds if reference.get(n) == "pass" and kinds[n] != "pass")
+    ahead = sorted(n for n in kinds if reference.get(n, "pass") != "pass" and kinds[n] == "pass")
+    if kind != "samba" and reference:
+        print(f"\nSamba passes, {kind} does not: {len(behind)}; {kind} passes, Samba does not: {len(ahead)}")
+        for label, names in (("behind", behind), ("ahead", ahead)):
+            for name in names:
+                print(f"  {label:7} {name} ({kinds[name]}, Samba: {reference[name]})")

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Run the single tests of smbtorture's smb2 suites against a server and hold the results against what is expected.
+
+    run.py [--server trunkline|samba] [--only PATTERN ...] [--out FILE] [--lanes N] [--record]
+
+Each test runs in a process of its own with a time limit, on as many shares side by side as there are lanes; the share is
+emptied between tests, and a test that fails is tried once more when the machine is quiet. Results are compared with
+`proving/expected/smbtorture.toml` (ours) and with `proving/expected/samba-4.17.json` (Samba's own on this suite), which
+`--server samba --record` writes. Start reading at `main`; names and verdicts are in torture.py, the comparison in compare.py.
+"""
+
+import argparse
+import fnmatch
+import json
+import queue
+import shutil
+import sys
+import threading
+import time
+import tomllib
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import compare  # noqa: E402
+import torture  # noqa: E402
+from harness import server as servers  # noqa: E402
+from harness.tally import Tally, skip_whole_suite  # noqa: E402
+
+
+class Plan:
+    """Which profile, options and time limit each test runs with (profiles.toml)."""
+
+    def __init__(self):
+        table = tomllib.loads((HERE / "profiles.toml").read_text())
+        self._limit = table["time_limit_s"]
+        self._entries = {test: entry for entry in table["profile"] for test in entry["tests"]}
+
+    def profile(self, test):
+        return self._entries.get(test, {}).get("name", "default")
+
+    def options(self, test):
+        return self._entries.get(test, {}).get("options", [])
+
+    def time_limit_s(self, test):
+        return self._entries.get(test, {}).get("time_limit_s", self._limit)
+
+    def unknown(self, known):
+        return sorted(set(self._entries) - set(known))
+
+
+class Runner:
+    """Runs tests against one server, on `lanes` shares side by side."""
+
+    def __init__(self, plan, server, lanes):
+        self.plan, self.server, self.lanes = plan, server, lanes
+        self.results = {}
+        self._restart = threading.Lock()
+
+    def run(self, tests):
+        waiting = queue.SimpleQueue()
+        for test in tests:
+            waiting.put(test)
+        threads = [threading.Thread(target=self._lane, args=(f"t{i + 1}", waiting)) for i in range(self.lanes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _lane(self, share, waiting):
+        while True:
+            try:
+                test = waiting.get_nowait()
+            except queue.Empty:
+                return
+            self.results[test] = self._one(test, share)
+
+    def _one(self, test, share):
+        directory = self.server.share_directory(share)
+        _empty(directory)
+        first, second = servers.accounts()[:2]
+        target = torture.Target(self.server.port, share, str(directory), first, second)
+        outcome = torture.run(test, target, self.plan.time_limit_s(test), self.plan.options(test))
+        with self._restart:
+            if not self.server.alive():
+                log = self.server.log()
+                self.server.start()
+                outcome = torture.Outcome("fail", outcome.seconds, f"the server ended: {log[-400:]}")
+        print(f"{outcome.result:8}{outcome.seconds:7.1f} s  {test}", flush=True)
+        return outcome
+
+
+def _empty(directory):
+    for entry in directory.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+
+
+def run_all(kind, tests, lanes):
+    """Run the tests under their profiles; gives name -> Outcome and the names that needed a second try."""
+    plan, results, second_try = Plan(), {}, []
+    cost = compare.recorded_seconds()
+    for profile in sorted({plan.profile(test) for test in tests}):
+        group = [test for test in tests if plan.profile(test) == profile]
+        group.sort(key=lambda test: -cost.get(test, 1.0))
+        with servers.Server(kind, profile) as server:
+            runner = Runner(plan, server, lanes)
+            runner.run(group)
+            again = [test for test in group if runner.results[test].result == "fail"]
+            first = {test: runner.results[test] for test in again}
+            runner.lanes = 1
+            runner.run(again)
+            second_try += [test for test in again if runner.results[test].result == "pass"]
+            results.update(runner.results)
+            for test in again:
+                if runner.results[test].result != "pass":
+                    results[test] = first[test]
+    return results, second_try
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
+    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="shell pattern; may be repeated")
+    parser.add_argument("--out", type=Path, help="write the results as JSON")
+    parser.add_argument("--lanes", type=int, default=4, choices=range(1, 5))
+    parser.add_argument("--record", action="store_true", help="write Samba's results to proving/expected")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    if shutil.which(torture.BINARY) is None:
+        skip_whole_suite("smbtorture", "smbtorture is missing: apt-get install samba-testsuite")
+    known = torture.all_tests()
+    tests = [t for t in known if not options.only or any(fnmatch.fnmatch(t, p) for p in options.only)]
+    if strange := Plan().unknown(known):
+        print(f"note: profiles.toml names tests that this smbtorture has not: {', '.join(strange)}")
+    began = time.monotonic()
+    try:
+        results, second_try = run_all(options.server, tests, options.lanes)
+    except servers.CannotStart as reason:
+        skip_whole_suite("smbtorture", str(reason))
+    seconds = round(time.monotonic() - began)
+    report = {
+        "suite": f"smbtorture {torture.version()}",
+        "server": servers.version(options.server),
+        "seconds": seconds,
+        "second_try": sorted(second_try),
+        "tests": {t: vars(results[t]) for t in sorted(results)},
+    }
+    if options.out:
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+    if options.record and options.server == "samba" and not options.only:
+        compare.record(report)
+    print(f"\n{len(tests)} tests in {seconds} s; passed on the second try only: {', '.join(sorted(second_try)) or 'none'}")
+    tally = Tally("smbtorture")
+    compare.judge(tally, results, options.server)
+    sys.exit(tally.close())
+
+
+if __name__ == "__main__":
+    main()

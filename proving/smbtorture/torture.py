@@ -1,0 +1,109 @@
+"""smbtorture's single tests: their names, one run of one of them, and what its output means."""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+
+BINARY = "smbtorture"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a test runs: one share of one server, and the directory on this machine that the share serves."""
+
+    port: int
+    share: str
+    local_dir: str
+    account: tuple[str, str]
+    second_account: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`result` is pass, fail, skip or timeout; `detail` is the test's own last words."""
+
+    result: str
+    seconds: float
+    detail: str
+
+
+def all_tests():
+    """The single tests of the installed suite, as smbtorture accepts them on its command line.
+
+    `--list` repeats the last part of each name (`smb2.lock.rw-none.rw-none`): it is the test inside a case of the same
+    name. A name without the repetition selects exactly that test.
+    """
+    listing = subprocess.run([BINARY, "--list"], capture_output=True, text=True, check=True).stdout
+    names = []
+    for line in listing.split():
+        if not line.startswith("smb2."):
+            continue
+        head, _, last = line.rpartition(".")
+        names.append(head if head.endswith("." + last) else line)
+    return names
+
+
+def version():
+    """The version of the installed smbtorture, such as `4.17.12-Debian`."""
+    words = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout.split()
+    return words[words.index("smbtorture") + 1] if "smbtorture" in words else words[-1]
+
+
+def run(test, target, time_limit_s, options=()):
+    """Run one single test in a process of its own and classify its end."""
+    name, password = target.account
+    second_name, second_password = target.second_account
+    settings = {
+        "progress": "no",
+        "timelimit": "3",
+        "localdir": target.local_dir,
+        "user2name": second_name,
+        "user2password": second_password,
+    }
+    command = [BINARY, f"//127.0.0.1/{target.share}", "-p", str(target.port), "-U", f"{name}%{password}"]
+    command += [f"--option=torture:{key}={value}" for key, value in settings.items()]
+    command += [f"--option={option}" for option in options]
+    command.append(test)
+    began = time.monotonic()
+    # A working directory of its own: some tests leave files where they were started.
+    with tempfile.TemporaryDirectory(prefix="torture-") as directory:
+        process = subprocess.Popen(
+            command, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True, env=dict(os.environ, LC_ALL="C.UTF-8"),
+        )
+        try:
+            output, _ = process.communicate(timeout=time_limit_s)
+            over_time = False
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            over_time = True
+    text = output.decode("utf-8", "replace")
+    return Outcome(*_classify(text, process.returncode, over_time, time.monotonic() - began))
+
+
+_VERDICT = re.compile(r"^(success|failure|error|skip): ([^\n]*?)(?: \[\n(.*?)\n?\])?$", re.MULTILINE | re.DOTALL)
+
+
+def _classify(text, status, over_time, seconds):
+    seconds = round(seconds, 2)
+    verdicts = _VERDICT.findall(text)
+    if over_time:
+        return "timeout", seconds, _last_lines(text)
+    bad = [detail for word, _, detail in verdicts if word in ("failure", "error")]
+    if bad:
+        return "fail", seconds, bad[0].strip()[:600]
+    if status != 0 or not verdicts:
+        return "fail", seconds, f"ended with status {status} without a verdict: {_last_lines(text)}"
+    if all(word == "skip" for word, _, _ in verdicts):
+        return "skip", seconds, verdicts[-1][2].strip()[:600]
+    return "pass", seconds, ""
+
+
+def _last_lines(text):
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("time: ")]
+    return " | ".join(lines[-3:])[:600]
