@@ -1,0 +1,1 @@
+//! Layer 4: user-space clients with several channels.

@@ -1,0 +1,1 @@
+//! Layer 5: workloads, pacing, histograms and reports.

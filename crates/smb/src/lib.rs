@@ -1,0 +1,1 @@
+//! Layer 3: the SMB server as a state machine.

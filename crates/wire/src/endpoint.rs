@@ -1,0 +1,135 @@
+//! The contract between a protocol's state machine and the transport that carries it.
+//!
+//! A protocol is a plain object, a [`Conversation`]: messages, events and the time go in, frames and
+//! jobs come out through [`Output`]. It owns no socket, starts no thread and reads no clock. The
+//! transport (`net`) reads bytes, cuts them into messages, calls the conversation, writes what was
+//! queued with one system call, and runs jobs that would block on a bounded pool.
+//!
+//! Nothing that outlives a transport connection may be owned by a conversation: it only carries bytes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::{Frame, FramePool, Now};
+
+/// Both ends of a transport connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Our own address, as the client reached it.
+    pub local: SocketAddr,
+    /// The client's address.
+    pub remote: SocketAddr,
+}
+
+/// Work that may block; it runs on the transport's pool, and its result comes back as an event.
+pub type Job<E> = Box<dyn FnOnce() -> E + Send>;
+
+/// A way to reach one conversation from anywhere: another connection, the engine, a job.
+pub trait Mailbox<E>: Send + Sync {
+    /// Hands `event` to the conversation on its own thread. False when the connection is gone; the
+    /// event is lost then, and the caller tries another connection where that matters.
+    fn post(&self, event: E) -> bool;
+}
+
+/// What a conversation wants done after a call.
+#[derive(Debug)]
+pub struct Output<E> {
+    /// Replies in the order in which they are to be sent, complete with the transport's prefix.
+    pub frames: Vec<Frame>,
+    /// Work for the blocking pool.
+    pub jobs: Vec<JobSlot<E>>,
+    /// Buffers for new frames.
+    pub pool: FramePool,
+    /// Send what is queued, then close the connection.
+    pub close: bool,
+    /// Connections of one client share this key; the transport spreads them over its workers.
+    pub placement: Option<u128>,
+}
+
+/// A [`Job`] in a list; its own type so that [`Output`] can be printed.
+pub struct JobSlot<E>(pub Job<E>);
+
+impl<E> std::fmt::Debug for JobSlot<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Job")
+    }
+}
+
+impl<E> Default for Output<E> {
+    fn default() -> Self {
+        Output {
+            frames: Vec::new(),
+            jobs: Vec::new(),
+            pool: FramePool::default(),
+            close: false,
+            placement: None,
+        }
+    }
+}
+
+impl<E> Output<E> {
+    /// Queues work for the blocking pool.
+    pub fn run(&mut self, job: impl FnOnce() -> E + Send + 'static) {
+        self.jobs.push(JobSlot(Box::new(job)));
+    }
+
+    /// Bytes of the frames that are queued.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        self.frames.iter().map(Frame::len).sum()
+    }
+}
+
+/// One connection's protocol state machine.
+pub trait Conversation: Send + 'static {
+    /// What reaches it besides messages: results of jobs, breaks, wake-ups, orders to end.
+    type Event: Send + 'static;
+
+    /// Answers one whole message (without the transport's prefix). It may be changed in place, since
+    /// that is how a sealed message is opened.
+    fn on_message(&mut self, message: &mut [u8], now: Now, out: &mut Output<Self::Event>);
+
+    /// Takes an event.
+    fn on_event(&mut self, event: Self::Event, now: Now, out: &mut Output<Self::Event>);
+
+    /// Monotonic time (ns) at which [`Conversation::on_deadline`] wants to be called; none when idle.
+    fn deadline(&self) -> Option<u64>;
+
+    /// The deadline has passed.
+    fn on_deadline(&mut self, now: Now, out: &mut Output<Self::Event>);
+
+    /// The transport connection is gone; nothing can be sent any more. Called exactly once.
+    fn on_close(&mut self, now: Now);
+}
+
+/// What the first four bytes of a transport record say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Record {
+    /// A message of this many bytes follows.
+    Message(usize),
+    /// Bytes to pass over (a keep-alive).
+    Skip(usize),
+    /// Not this protocol, or longer than allowed: close.
+    Hostile,
+}
+
+/// A protocol on offer: cuts records and starts a conversation for each connection.
+pub trait Service: Send + Sync + 'static {
+    /// Its state machine.
+    type Conversation: Conversation;
+
+    /// Reads the four bytes in front of each record.
+    fn record(&self, prefix: [u8; 4]) -> Record;
+
+    /// A new connection. None refuses it (too many).
+    fn accept(
+        &self,
+        peer: Peer,
+        mailbox: Arc<dyn Mailbox<<Self::Conversation as Conversation>::Event>>,
+        now: Now,
+    ) -> Option<Self::Conversation>;
+
+    /// Called once for each batch before its first message: the place to take in what happened
+    /// outside (changes on the host) before anything is answered from a cache.
+    fn before_batch(&self, _now: Now) {}
+}

@@ -1,0 +1,151 @@
+//! Reply frames: one contiguous buffer with room in front, taken from and returned to a pool.
+//!
+//! A reply is built back to front: the body is appended (file data straight from the page cache), then
+//! headers are written into the room in front of it, then it is signed or sealed in place. Nothing is
+//! joined or copied later (DESIGN 5.5).
+
+use crate::limits::HEADROOM;
+
+/// One reply on its way out: `HEADROOM` bytes of room, then what has been appended.
+#[derive(Debug, Default)]
+pub struct Frame {
+    data: Vec<u8>,
+    start: usize,
+}
+
+impl Frame {
+    /// An empty frame that can take `capacity` bytes without growing.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Frame {
+        Frame::over(Vec::with_capacity(HEADROOM + capacity))
+    }
+
+    fn over(mut data: Vec<u8>) -> Frame {
+        data.clear();
+        data.resize(HEADROOM, 0);
+        Frame {
+            data,
+            start: HEADROOM,
+        }
+    }
+
+    /// What has been appended and prepended so far; what goes on the wire.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.data[self.start..]
+    }
+
+    /// The same, to fill headers in, sign or seal.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.data[self.start..]
+    }
+
+    /// Length of [`Frame::bytes`].
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.data.len() - self.start
+    }
+
+    /// Whether nothing has been written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The buffer, to append to. Whoever holds it may only append, and cut back what they appended.
+    #[inline]
+    pub fn tail(&mut self) -> &mut Vec<u8> {
+        &mut self.data
+    }
+
+    /// Cuts back to `len` bytes of [`Frame::bytes`].
+    pub fn truncate(&mut self, len: usize) {
+        self.data.truncate(self.start + len);
+    }
+
+    /// Takes `count` bytes of the room in front into the frame and hands them out to be filled.
+    ///
+    /// # Panics
+    /// When more than `HEADROOM` bytes are prepended in all, which is a bug in the caller.
+    #[inline]
+    pub fn prepend(&mut self, count: usize) -> &mut [u8] {
+        self.start = self
+            .start
+            .checked_sub(count)
+            .expect("headers fit into the headroom");
+        &mut self.data[self.start..self.start + count]
+    }
+}
+
+/// Sizes of pooled buffers without headroom: small replies, 4 to 16 KiB reads, 64 KiB reads, 1 MiB reads.
+const CLASSES: [usize; 4] = [1024, 16 * 1024 + 512, 64 * 1024 + 512, 1024 * 1024 + 512];
+/// Buffers kept for each class. One batch of small replies, and only a few large ones.
+const KEPT: [usize; 4] = [128, 64, 16, 8];
+
+/// A worker's store of buffers, so that the steady state allocates nothing.
+#[derive(Debug, Default)]
+pub struct FramePool {
+    free: [Vec<Vec<u8>>; CLASSES.len()],
+}
+
+impl FramePool {
+    /// A frame that can take `capacity` bytes without growing.
+    #[inline]
+    pub fn take(&mut self, capacity: usize) -> Frame {
+        match CLASSES.iter().position(|&size| capacity <= size) {
+            Some(class) => match self.free[class].pop() {
+                Some(data) => Frame::over(data),
+                None => Frame::with_capacity(CLASSES[class]),
+            },
+            None => Frame::with_capacity(capacity),
+        }
+    }
+
+    /// Takes a sent frame back.
+    #[inline]
+    pub fn give_back(&mut self, frame: Frame) {
+        let capacity = frame.data.capacity().saturating_sub(HEADROOM);
+        // The largest class that the buffer still serves; one that grew far beyond it is let go.
+        if let Some(class) = CLASSES.iter().rposition(|&size| size <= capacity)
+            && capacity <= CLASSES[class] * 4
+            && self.free[class].len() < KEPT[class]
+        {
+            self.free[class].push(frame.data);
+        }
+    }
+
+    /// Lets go of everything, for a worker that has been idle.
+    pub fn clear(&mut self) {
+        self.free = Default::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_written_in_front_of_the_body() {
+        let mut pool = FramePool::default();
+        let mut frame = pool.take(10);
+        frame.tail().extend_from_slice(b"body");
+        frame.prepend(2).copy_from_slice(b"h:");
+        assert_eq!(frame.bytes(), b"h:body");
+        pool.give_back(frame);
+        let again = pool.take(10);
+        assert!(again.is_empty());
+    }
+
+    #[test]
+    fn a_buffer_serves_the_class_it_came_from() {
+        let mut pool = FramePool::default();
+        let frame = pool.take(5000);
+        let kept = frame.data.as_ptr();
+        pool.give_back(frame);
+        assert_ne!(pool.take(100).data.as_ptr(), kept);
+        assert_eq!(pool.take(16 * 1024).data.as_ptr(), kept);
+    }
+}

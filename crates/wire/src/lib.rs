@@ -1,0 +1,16 @@
+//! Layer 0: what every protocol and the transport share, and nothing of any protocol.
+//!
+//! Start with [`endpoint`]: the contract between a protocol's state machine and the transport that
+//! carries it. [`frame`] holds the reply buffers, [`cursor`] the bounded readers and writers that
+//! all codecs use, [`clock`] the time that is handed in, [`limits`] the named bounds.
+
+pub mod clock;
+pub mod cursor;
+pub mod endpoint;
+pub mod frame;
+pub mod limits;
+
+pub use clock::Now;
+pub use cursor::{Cursor, Truncated, Writer};
+pub use endpoint::{Conversation, Job, Mailbox, Output, Peer};
+pub use frame::{Frame, FramePool};

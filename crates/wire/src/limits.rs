@@ -1,0 +1,17 @@
+//! The named bounds of the transport. Each protocol names its own beside its code.
+
+/// Largest message a client may send: 8 MiB of payload and room for headers around it.
+pub const MAX_MESSAGE: usize = 8 * 1024 * 1024 + 64 * 1024;
+
+/// Bytes in front of a reply's body: transport prefix, encryption header, message header, rounded up.
+pub const HEADROOM: usize = 128;
+
+/// Bytes of queued replies at which a connection stops being read, so that a client that does not
+/// read its answers cannot fill memory.
+pub const MAX_QUEUED_REPLY_BYTES: usize = 16 * 1024 * 1024;
+
+/// Messages answered before what has been queued is written, so that latency stays bounded.
+pub const MAX_BATCH_MESSAGES: usize = 64;
+
+/// Bytes of replies queued in one batch before they are written.
+pub const MAX_BATCH_BYTES: usize = 2 * 1024 * 1024;
