@@ -1,0 +1,1 @@
+//! Layer 5: status and the control socket.

@@ -1,0 +1,373 @@
+//! The configuration: what is served, to whom, and how.
+//!
+//! Start with [`Config`]; [`Config::load`] reads the file and lays the command line over it. [`read`]
+//! turns tables into values, [`section`] reads one table, [`check`] holds the values against each other
+//! and against the host, [`show`] prints each value and where it came from.
+//!
+//! Every value is a [`Setting`] that remembers its [`Origin`], so that a message can name what to change.
+
+pub mod check;
+pub mod nearest;
+pub mod read;
+pub mod section;
+pub mod show;
+pub mod values;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+pub use values::{Access, Dialect, Encryption, LogFormat, LogLevel, Signing};
+
+/// What is wrong with the configuration, and the setting to change: one line for the user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// A line of the configuration file, from 1.
+    File {
+        /// The line.
+        line: usize,
+    },
+    /// This option of the command line.
+    CommandLine(&'static str),
+    /// This environment variable.
+    Environment(&'static str),
+    /// Taken over from this table, which stands above (an account, the server).
+    Inherited(String),
+}
+
+/// A value and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting<T> {
+    /// The value.
+    pub value: T,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+impl<T> Setting<T> {
+    /// A value that nobody set.
+    pub fn default_of(value: T) -> Self {
+        Setting {
+            value,
+            origin: Origin::Default,
+        }
+    }
+
+    /// The value changed, its origin kept.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Setting<U> {
+        Setting {
+            value: change(self.value),
+            origin: self.origin,
+        }
+    }
+}
+
+impl<T: Clone> Setting<T> {
+    /// The same value, said to come from `table` above.
+    pub fn inherited(&self, table: &str) -> Self {
+        match self.origin {
+            Origin::Default => self.clone(),
+            _ => Setting {
+                value: self.value.clone(),
+                origin: Origin::Inherited(table.to_owned()),
+            },
+        }
+    }
+}
+
+/// The whole configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The file it was read from, as the user named it.
+    pub file: Option<PathBuf>,
+    /// `[server]`
+    pub server: Server,
+    /// Each `[[user]]`, by its name in lower case.
+    pub users: BTreeMap<String, User>,
+    /// Each `[account.NAME]`, by its name in lower case.
+    pub accounts: BTreeMap<String, Account>,
+    /// Each `[share.NAME]`, by its name in lower case.
+    pub shares: BTreeMap<String, Share>,
+}
+
+/// `[server]`: the process as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Addresses to listen on.
+    pub listen: Setting<Vec<IpAddr>>,
+    /// TCP port for SMB; none means 445 where allowed, else 4450.
+    pub smb_port: Setting<Option<u16>>,
+    /// Where users, identity and the control socket live.
+    pub state_dir: Setting<PathBuf>,
+    /// The server's name, as clients see it.
+    pub name: Setting<String>,
+    /// The same in at most 15 characters, for NTLM.
+    pub netbios_name: Setting<String>,
+    /// The workgroup that clients are told.
+    pub workgroup: Setting<String>,
+    /// Transport connections at one time.
+    pub max_connections: Setting<u64>,
+    /// Worker threads; 0 is one for each core.
+    pub workers: Setting<u64>,
+    /// Form of the log.
+    pub log_format: Setting<LogFormat>,
+    /// What is logged.
+    pub log_level: Setting<LogLevel>,
+    /// Whether mDNS and WS-Discovery announce the server.
+    pub discovery: Setting<bool>,
+    /// Whether unsigned sessions are refused.
+    pub signing: Setting<Signing>,
+    /// What shares say about encryption unless they say it themselves.
+    pub encryption: Setting<Encryption>,
+    /// Oldest dialect a connection may speak.
+    pub min_dialect: Setting<Dialect>,
+    /// How long a holder of a caching right may take to give it up, in milliseconds. Stands in
+    /// `[server.testing]`: only a foreign test suite has reason to change it.
+    pub break_timeout_ms: Setting<u64>,
+}
+
+/// `[[user]]`: who may log on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// The name as it is written.
+    pub name: Setting<String>,
+    /// File whose first line is the password; none when the password is in the state directory.
+    pub password_file: Option<Setting<PathBuf>>,
+    /// Security identifier; none means one made from the server's own.
+    pub sid: Option<Setting<String>>,
+    /// User id on the host; none means the host's account of that name, else the server's own.
+    pub uid: Option<Setting<u64>>,
+    /// Group id on the host, found in the same way.
+    pub gid: Option<Setting<u64>>,
+    /// Further group ids on the host.
+    pub groups: Option<Setting<Vec<u32>>>,
+    /// Whether the user is one of the server's administrators.
+    pub admin: Setting<bool>,
+}
+
+/// `[account.NAME]`: what a group of shares has in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The name as it is written.
+    pub name: Setting<String>,
+    /// Who may use the shares of the account.
+    pub users: BTreeMap<String, Setting<Access>>,
+    /// For its shares.
+    pub encryption: Option<Setting<Encryption>>,
+    /// For its shares.
+    pub signing: Option<Setting<Signing>>,
+    /// For its shares.
+    pub min_dialect: Option<Setting<Dialect>>,
+}
+
+/// `[share.NAME]`: a directory on offer. What it takes over from its account or the server is filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// The name as it is written.
+    pub name: Setting<String>,
+    /// The directory.
+    pub path: Setting<PathBuf>,
+    /// The account it belongs to.
+    pub account: Option<Setting<String>>,
+    /// What clients show beside the name.
+    pub comment: Setting<String>,
+    /// Nothing can be changed through it.
+    pub read_only: Setting<bool>,
+    /// Who may use it, by name in lower case; `*` is everyone who can log on.
+    pub users: BTreeMap<String, Setting<Access>>,
+    /// Sealing on the wire.
+    pub encryption: Setting<Encryption>,
+    /// Signing on the wire.
+    pub signing: Setting<Signing>,
+    /// Oldest dialect that reaches the share.
+    pub min_dialect: Setting<Dialect>,
+    /// Names that differ only in case are different files.
+    pub case_sensitive: Setting<bool>,
+    /// Listings leave out what the user cannot read.
+    pub hide_unreadable: Setting<bool>,
+    /// Files whose names match one of these patterns are shown with the hidden attribute.
+    pub hide_files: Setting<Vec<String>>,
+    /// Named streams are offered.
+    pub streams: Setting<bool>,
+    /// Clients may watch directories for changes.
+    pub change_notify: Setting<bool>,
+}
+
+/// What the command line and the environment say about the same things.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// `--config`
+    pub config: Option<PathBuf>,
+    /// Directories to serve, each as a share of its own name.
+    pub dirs: Vec<PathBuf>,
+    /// `--listen`
+    pub listen: Vec<IpAddr>,
+    /// `--smb-port`
+    pub smb_port: Option<u16>,
+    /// `--state-dir` or `TRUNKLINE_STATE_DIR`
+    pub state_dir: Option<Setting<PathBuf>>,
+    /// `--user`: who may use the directories of the command line.
+    pub users: Vec<String>,
+    /// `--no-discovery`
+    pub no_discovery: bool,
+}
+
+impl Config {
+    /// Reads the file that `overrides` names, if any, and lays the command line over it.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the line or option to change. Nothing on the host is touched.
+    pub fn load(overrides: &Overrides) -> Result<Config, ConfigError> {
+        let mut config = match &overrides.config {
+            Some(path) => {
+                let shown = path.display().to_string();
+                let text = std::fs::read_to_string(path)
+                    .map_err(|e| ConfigError(format!("{shown}: {}; see --config", os_error(&e))))?;
+                let base = path.parent().unwrap_or(Path::new("")).to_path_buf();
+                let mut config = read::parse(&shown, &text, &base)?;
+                config.file = Some(path.clone());
+                config
+            }
+            None => read::parse("", "", Path::new(""))?,
+        };
+        config.lay_over(overrides)?;
+        Ok(config)
+    }
+
+    /// Where `origin` is, for a message.
+    pub fn place(&self, origin: &Origin) -> String {
+        match (origin, &self.file) {
+            (Origin::File { line }, Some(file)) => format!("{}:{line}", file.display()),
+            (Origin::File { line }, None) => format!("line {line}"),
+            (Origin::Default, _) => "default".to_owned(),
+            (Origin::CommandLine(option), _) => (*option).to_owned(),
+            (Origin::Environment(name), _) => format!("${name}"),
+            (Origin::Inherited(table), _) => format!("from {table}"),
+        }
+    }
+
+    fn lay_over(&mut self, overrides: &Overrides) -> Result<(), ConfigError> {
+        let server = &mut self.server;
+        if !overrides.listen.is_empty() {
+            let origin = Origin::CommandLine("--listen");
+            server.listen = Setting {
+                value: overrides.listen.clone(),
+                origin,
+            };
+        }
+        if let Some(port) = overrides.smb_port {
+            server.smb_port = Setting {
+                value: Some(port),
+                origin: Origin::CommandLine("--smb-port"),
+            };
+        }
+        if let Some(dir) = &overrides.state_dir {
+            server.state_dir = dir.clone();
+        }
+        if overrides.no_discovery {
+            server.discovery = Setting {
+                value: false,
+                origin: Origin::CommandLine("--no-discovery"),
+            };
+        }
+        for dir in &overrides.dirs {
+            self.add_directory(dir, &overrides.users)?;
+        }
+        Ok(())
+    }
+
+    /// A share for a directory of the command line, named after it.
+    fn add_directory(&mut self, dir: &Path, users: &[String]) -> Result<(), ConfigError> {
+        let origin = Origin::CommandLine("DIR");
+        let full = std::fs::canonicalize(dir).map_err(|e| {
+            ConfigError(format!(
+                "{}: {}; give a directory that exists",
+                dir.display(),
+                os_error(&e)
+            ))
+        })?;
+        let name = full
+            .file_name()
+            .map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned());
+        values::share_name(&name).map_err(|why| {
+            ConfigError(format!(
+                "{}: {why}; give it a name in the configuration as [share.NAME]",
+                dir.display()
+            ))
+        })?;
+        let access = Setting {
+            value: Access::Write,
+            origin: Origin::CommandLine("--user"),
+        };
+        let users = match users {
+            [] => BTreeMap::from([(
+                "*".to_owned(),
+                Setting {
+                    origin: origin.clone(),
+                    ..access
+                },
+            )]),
+            named => named
+                .iter()
+                .map(|user| (user.to_lowercase(), access.clone()))
+                .collect(),
+        };
+        let name = Setting {
+            value: name,
+            origin: origin.clone(),
+        };
+        let path = Setting { value: full, origin };
+        let share = Share {
+            users,
+            ..Share::new(name, path, &self.server)
+        };
+        if let Some(other) = self.shares.insert(share.name.value.to_lowercase(), share) {
+            let place = self.place(&other.name.origin);
+            let name = &other.name.value;
+            return Err(ConfigError(format!(
+                "{}: there is already a share `{name}` ({place}); give it another name as [share.NAME]",
+                dir.display()
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Share {
+    /// A share with the server's settings and the defaults, which nobody may use yet.
+    pub fn new(name: Setting<String>, path: Setting<PathBuf>, server: &Server) -> Share {
+        Share {
+            name,
+            path,
+            account: None,
+            comment: Setting::default_of(String::new()),
+            read_only: Setting::default_of(false),
+            users: BTreeMap::new(),
+            encryption: server.encryption.inherited("[server]"),
+            signing: server.signing.inherited("[server]"),
+            min_dialect: server.min_dialect.inherited("[server]"),
+            case_sensitive: Setting::default_of(false),
+            hide_unreadable: Setting::default_of(false),
+            hide_files: Setting::default_of(Vec::new()),
+            streams: Setting::default_of(true),
+            change_notify: Setting::default_of(true),
+        }
+    }
+}
+
+/// An error of the host in its own words, without the number.
+pub fn os_error(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut chars = text.chars();
+    chars
+        .next()
+        .map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}

@@ -1,0 +1,65 @@
+//! The known name that is nearest to a mistyped one.
+
+/// The entry of `known` that `given` was most likely meant to be; none when all are too far away.
+pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let given = given.to_lowercase();
+    let limit = (given.chars().count() / 3).max(2);
+    let scored = known
+        .into_iter()
+        .map(|name| (distance(&given, &name.to_lowercase()), name));
+    scored
+        .filter(|(far, name)| *far <= limit && *far < name.chars().count())
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// `; did you mean `x`?` for the nearest name, or a list of what is known.
+pub fn hint<'k>(given: &str, known: &[&'k str]) -> String {
+    match nearest(given, known.iter().copied()) {
+        Some(name) => format!("; did you mean `{name}`?"),
+        None if known.is_empty() => String::new(),
+        None => format!("; known: {}", known.join(", ")),
+    }
+}
+
+/// How many insertions, deletions, replacements and swaps of neighbours lead from `a` to `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().collect();
+    let b: Vec<char> = b.chars().collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replace = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replace.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before[j - 2] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_of_the_finger_are_understood() {
+        let known = ["path", "read_only", "users", "encryption"];
+        assert_eq!(nearest("pth", known), Some("path"));
+        assert_eq!(nearest("readonly", known), Some("read_only"));
+        assert_eq!(nearest("Uesrs", known), Some("users"));
+        assert_eq!(nearest("encyrption", known), Some("encryption"));
+    }
+
+    #[test]
+    fn something_else_altogether_is_not_guessed() {
+        assert_eq!(nearest("colour", ["path", "users"]), None);
+        assert_eq!(hint("colour", &["path", "users"]), "; known: path, users");
+        assert_eq!(nearest("ab", ["x", "yz"]), None);
+    }
+}

@@ -1,0 +1,511 @@
+//! Turns the tables of the file into a [`Config`].
+//!
+//! The lists of known keys stand here, one for each table; what a table leaves out is filled in from
+//! the one above it, so that the rest of the program sees only whole values.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::section::{Document, Section, address};
+use super::values::{self, Choice};
+use super::{
+    Access, Account, Config, ConfigError, LogFormat, LogLevel, Origin, Server, Setting, Share, Signing, User,
+};
+use super::{Dialect, Encryption};
+
+const TOP: &[&str] = &["server", "user", "account", "share"];
+const SERVER: &[&str] = &[
+    "listen",
+    "smb_port",
+    "state_dir",
+    "name",
+    "netbios_name",
+    "workgroup",
+    "max_connections",
+    "workers",
+    "log_format",
+    "log_level",
+    "discovery",
+    "signing",
+    "encryption",
+    "min_dialect",
+    "testing",
+];
+const TESTING: &[&str] = &["break_timeout_ms"];
+const USER: &[&str] = &["name", "password_file", "sid", "uid", "gid", "groups", "admin"];
+const ACCOUNT: &[&str] = &["users", "encryption", "signing", "min_dialect"];
+const SHARE: &[&str] = &[
+    "path",
+    "account",
+    "comment",
+    "read_only",
+    "users",
+    "encryption",
+    "signing",
+    "min_dialect",
+    "case_sensitive",
+    "hide_unreadable",
+    "hide_files",
+    "streams",
+    "change_notify",
+    "continuously_available",
+];
+
+/// Reads `text`, which the user knows as `name`; relative paths count from `base`.
+///
+/// # Errors
+/// [`ConfigError`] with the line to change.
+pub fn parse(name: &str, text: &str, base: &Path) -> Result<Config, ConfigError> {
+    let document = Document { name, text };
+    let tree = DeTable::parse(text).map_err(|e| {
+        let message = e.message().lines().collect::<Vec<_>>().join(", ");
+        document.error(e.span().map_or(0, |span| span.start), message)
+    })?;
+    let top = Section::new(document, "the configuration".to_owned(), 0, tree.get_ref(), TOP)?;
+    let empty = DeTable::new();
+    let server = match top.section("server", SERVER)? {
+        Some(table) => table,
+        None => Section::new(document, "[server]".to_owned(), 0, &empty, SERVER)?,
+    };
+    let server = server_table(&server, base)?;
+    let users = users(&top, base)?;
+    let accounts = accounts(&top)?;
+    let shares = shares(&top, base, &server, &accounts)?;
+    Ok(Config {
+        file: None,
+        server,
+        users,
+        accounts,
+        shares,
+    })
+}
+
+fn or_default<T>(found: Option<Setting<T>>, default: T) -> Setting<T> {
+    found.unwrap_or_else(|| Setting::default_of(default))
+}
+
+fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError> {
+    let all = vec![
+        std::net::Ipv4Addr::UNSPECIFIED.into(),
+        std::net::Ipv6Addr::UNSPECIFIED.into(),
+    ];
+    let listen = or_default(table.list("listen", address)?, all);
+    if listen.value.is_empty() {
+        return Err(table.error("`listen` in [server] must name at least one address"));
+    }
+    let name = match table.string("name")? {
+        Some(name) => name,
+        None => Setting::default_of(host_name()),
+    };
+    let netbios_name = or_default(table.parsed("netbios_name", netbios)?, netbios_of(&name.value));
+    let testing = table.section("testing", TESTING)?;
+    let break_timeout_ms = match testing {
+        Some(testing) => testing.number("break_timeout_ms", 100, 600_000)?,
+        None => None,
+    };
+    Ok(Server {
+        listen,
+        smb_port: match table.number("smb_port", 1, 65_535)? {
+            Some(port) => port.map(|port| u16::try_from(port).ok()),
+            None => Setting::default_of(None),
+        },
+        state_dir: match table.path("state_dir", base)? {
+            Some(dir) => dir,
+            None => default_state_dir(),
+        },
+        name,
+        netbios_name,
+        workgroup: or_default(table.parsed("workgroup", netbios)?, "WORKGROUP".to_owned()),
+        max_connections: or_default(table.number("max_connections", 1, 1_000_000)?, 16_384),
+        workers: or_default(table.number("workers", 0, 1024)?, 0),
+        log_format: or_default(table.choice("log_format", LogFormat::NAMES)?, LogFormat::Text),
+        log_level: or_default(table.choice("log_level", LogLevel::NAMES)?, LogLevel::Info),
+        discovery: or_default(table.boolean("discovery")?, true),
+        signing: or_default(table.choice("signing", Signing::NAMES)?, Signing::Auto),
+        encryption: or_default(
+            table.choice("encryption", Encryption::NAMES)?,
+            Encryption::Enabled,
+        ),
+        min_dialect: or_default(table.choice("min_dialect", Dialect::NAMES)?, Dialect::Smb202),
+        break_timeout_ms: or_default(break_timeout_ms, 35_000),
+    })
+}
+
+fn users(top: &Section<'_>, base: &Path) -> Result<BTreeMap<String, User>, ConfigError> {
+    let mut users: BTreeMap<String, User> = BTreeMap::new();
+    for table in top.each("user", USER)? {
+        let check = |name: &str| values::user_name(name).map(|()| name.to_owned());
+        let name = table
+            .parsed("name", check)?
+            .ok_or_else(|| table.error("a [[user]] without `name`"))?;
+        let user = User {
+            password_file: table.path("password_file", base)?,
+            sid: table.parsed("sid", values::sid)?,
+            uid: table.number("uid", 0, u64::from(u32::MAX) - 1)?,
+            gid: table.number("gid", 0, u64::from(u32::MAX) - 1)?,
+            groups: table.numbers("groups")?,
+            admin: or_default(table.boolean("admin")?, false),
+            name,
+        };
+        if let Some(other) = users.insert(user.name.value.to_lowercase(), user) {
+            return Err(table.error(format!(
+                "a second [[user]] `{}`; give each user one table",
+                other.name.value
+            )));
+        }
+    }
+    Ok(users)
+}
+
+fn access_list(table: &Section<'_>) -> Result<BTreeMap<String, Setting<Access>>, ConfigError> {
+    let mut users = BTreeMap::new();
+    for (name, access) in table.map("users", Access::NAMES)? {
+        if name != "*" {
+            values::user_name(&name)
+                .map_err(|why| table.error(format!("`users` in {}: {why}", table.title())))?;
+        }
+        if users.insert(name.to_lowercase(), access).is_some() {
+            return Err(table.error(format!(
+                "`users` in {}: `{name}` stands there twice",
+                table.title()
+            )));
+        }
+    }
+    Ok(users)
+}
+
+fn accounts(top: &Section<'_>) -> Result<BTreeMap<String, Account>, ConfigError> {
+    let mut accounts = BTreeMap::new();
+    for (name, table) in top.named("account", ACCOUNT)? {
+        let account = Account {
+            users: access_list(&table)?,
+            encryption: table.choice("encryption", Encryption::NAMES)?,
+            signing: table.choice("signing", Signing::NAMES)?,
+            min_dialect: table.choice("min_dialect", Dialect::NAMES)?,
+            name: Setting {
+                value: name.clone(),
+                origin: table.origin(),
+            },
+        };
+        if accounts.insert(name.to_lowercase(), account).is_some() {
+            return Err(table.error(format!("a second account `{name}`; names do not differ by case")));
+        }
+    }
+    Ok(accounts)
+}
+
+fn shares(
+    top: &Section<'_>,
+    base: &Path,
+    server: &Server,
+    accounts: &BTreeMap<String, Account>,
+) -> Result<BTreeMap<String, Share>, ConfigError> {
+    let mut shares = BTreeMap::new();
+    for (name, table) in top.named("share", SHARE)? {
+        values::share_name(&name).map_err(|why| table.error(why))?;
+        let share = share(&table, name.clone(), base, server, accounts)?;
+        if shares.insert(name.to_lowercase(), share).is_some() {
+            return Err(table.error(format!("a second share `{name}`; names do not differ by case")));
+        }
+    }
+    Ok(shares)
+}
+
+fn share(
+    table: &Section<'_>,
+    name: String,
+    base: &Path,
+    server: &Server,
+    accounts: &BTreeMap<String, Account>,
+) -> Result<Share, ConfigError> {
+    let path = table
+        .path("path", base)?
+        .ok_or_else(|| table.error(format!("{} without `path`", table.title())))?;
+    let mut share = Share::new(
+        Setting {
+            value: name,
+            origin: table.origin(),
+        },
+        path,
+        server,
+    );
+    if let Some(account) = table.string("account")? {
+        let known = accounts.get(&account.value.to_lowercase()).ok_or_else(|| {
+            let names: Vec<&str> = accounts
+                .values()
+                .map(|account| account.name.value.as_str())
+                .collect();
+            let hint = super::nearest::hint(&account.value, &names);
+            table.error(format!(
+                "`account` in {}: there is no [account.{}]{hint}",
+                table.title(),
+                account.value
+            ))
+        })?;
+        share.take_over(known);
+        share.account = Some(account);
+    }
+    if table
+        .boolean("continuously_available")?
+        .is_some_and(|wanted| wanted.value)
+    {
+        let title = table.title();
+        return Err(table.error(format!(
+            "`continuously_available` in {title} is not supported; take it out"
+        )));
+    }
+    share.users.extend(access_list(table)?);
+    share.comment = table.parsed("comment", comment)?.unwrap_or(share.comment);
+    share.read_only = table.boolean("read_only")?.unwrap_or(share.read_only);
+    share.encryption = table
+        .choice("encryption", Encryption::NAMES)?
+        .unwrap_or(share.encryption);
+    share.signing = table.choice("signing", Signing::NAMES)?.unwrap_or(share.signing);
+    share.min_dialect = table
+        .choice("min_dialect", Dialect::NAMES)?
+        .unwrap_or(share.min_dialect);
+    share.case_sensitive = table.boolean("case_sensitive")?.unwrap_or(share.case_sensitive);
+    share.hide_unreadable = table.boolean("hide_unreadable")?.unwrap_or(share.hide_unreadable);
+    share.hide_files = table.list("hide_files", pattern)?.unwrap_or(share.hide_files);
+    share.streams = table.boolean("streams")?.unwrap_or(share.streams);
+    share.change_notify = table.boolean("change_notify")?.unwrap_or(share.change_notify);
+    Ok(share)
+}
+
+impl Share {
+    /// Takes over what `account` says.
+    fn take_over(&mut self, account: &Account) {
+        let table = format!("[account.{}]", account.name.value);
+        self.users = account
+            .users
+            .iter()
+            .map(|(user, access)| (user.clone(), access.inherited(&table)))
+            .collect();
+        if let Some(encryption) = &account.encryption {
+            self.encryption = encryption.inherited(&table);
+        }
+        if let Some(signing) = &account.signing {
+            self.signing = signing.inherited(&table);
+        }
+        if let Some(dialect) = &account.min_dialect {
+            self.min_dialect = dialect.inherited(&table);
+        }
+    }
+}
+
+fn comment(text: &str) -> Result<String, String> {
+    match text.chars().count() {
+        0..=256 if !text.contains(char::is_control) => Ok(text.to_owned()),
+        _ => Err("must be one line of at most 256 characters".to_owned()),
+    }
+}
+
+fn pattern(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(['/', '\\']) {
+        return Err(format!("`{text}` is not a pattern for a file's name"));
+    }
+    Ok(text.to_owned())
+}
+
+fn netbios(name: &str) -> Result<String, String> {
+    let fits = (1..=15).contains(&name.len())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_graphic() && !"\\/:*?\"<>|.".contains(c));
+    if fits {
+        Ok(name.to_uppercase())
+    } else {
+        Err(format!("`{name}` must have 1 to 15 letters, digits or dashes"))
+    }
+}
+
+/// The first label of `name` as a NetBIOS name.
+fn netbios_of(name: &str) -> String {
+    let label = name.split('.').next().unwrap_or_default();
+    let kept: String = label
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+        .take(15)
+        .collect();
+    if kept.is_empty() {
+        "TRUNKLINE".to_owned()
+    } else {
+        kept.to_uppercase()
+    }
+}
+
+fn host_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let label = name.split('.').next().unwrap_or_default().to_owned();
+    if label.is_empty() || label == "(none)" {
+        "trunkline".to_owned()
+    } else {
+        label
+    }
+}
+
+/// `/var/lib/trunkline` as root, else below the user's own state directory.
+fn default_state_dir() -> Setting<PathBuf> {
+    let set = |name: &'static str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    if rustix::process::geteuid().is_root() {
+        return Setting::default_of(PathBuf::from("/var/lib/trunkline"));
+    }
+    if let Some(dir) = set("XDG_STATE_HOME") {
+        return Setting {
+            value: dir.join("trunkline"),
+            origin: Origin::Environment("XDG_STATE_HOME"),
+        };
+    }
+    match set("HOME") {
+        Some(home) => Setting {
+            value: home.join(".local/state/trunkline"),
+            origin: Origin::Environment("HOME"),
+        },
+        None => Setting::default_of(PathBuf::from("/var/lib/trunkline")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, String> {
+        parse("t.toml", text, Path::new("/etc/trunkline")).map_err(|e| e.0)
+    }
+
+    #[test]
+    fn a_whole_file_is_read_with_the_line_of_each_value() {
+        let config = read(
+            "[server]\nlisten = [\"127.0.0.1\", \"::1\"]\nsmb_port = 4450\nmin_dialect = \"3.0\"\n\
+             [server.testing]\nbreak_timeout_ms = 1000\n\
+             [[user]]\nname = \"Ann\"\npassword_file = \"ann.pw\"\nuid = 1000\n\
+             [account.team]\nusers = { ann = \"read\" }\nencryption = \"required\"\n\
+             [share.docs]\npath = \"/srv/docs\"\naccount = \"team\"\nusers = { Bob = \"full\" }\n",
+        )
+        .unwrap();
+        assert_eq!(
+            config.server.smb_port,
+            Setting {
+                value: Some(4450),
+                origin: Origin::File { line: 3 }
+            }
+        );
+        assert_eq!(config.server.break_timeout_ms.value, 1000);
+        let ann = &config.users["ann"];
+        assert_eq!(ann.name.value, "Ann");
+        assert_eq!(
+            ann.password_file.as_ref().unwrap().value,
+            Path::new("/etc/trunkline/ann.pw")
+        );
+        let docs = &config.shares["docs"];
+        assert_eq!(
+            docs.encryption.origin,
+            Origin::Inherited("[account.team]".to_owned())
+        );
+        assert_eq!(docs.min_dialect.origin, Origin::Inherited("[server]".to_owned()));
+        assert_eq!(docs.min_dialect.value, Dialect::Smb30);
+        assert_eq!(docs.users["ann"].value, Access::Read);
+        assert_eq!(
+            docs.users["bob"],
+            Setting {
+                value: Access::Full,
+                origin: Origin::File { line: 17 }
+            }
+        );
+        assert_eq!(docs.signing.origin, Origin::Default);
+    }
+
+    #[test]
+    fn each_slip_is_refused_with_its_line_and_what_was_meant() {
+        let cases = [
+            (
+                "[share.docs]\npth = \"/x\"\n",
+                "t.toml:2: unknown key `pth` in [share.docs]; did you mean `path`?",
+            ),
+            (
+                "[sevrer]\n",
+                "t.toml:1: unknown key `sevrer` in the configuration; did you mean `server`?",
+            ),
+            (
+                "[server]\nsmb_port = 70000\n",
+                "t.toml:2: `smb_port` in [server]: must be from 1 to 65535",
+            ),
+            (
+                "[server]\nsmb_port = \"x\"\n",
+                "t.toml:2: `smb_port` in [server] must be a whole number, not a string",
+            ),
+            (
+                "[server]\nlisten = [\"host\"]\n",
+                "t.toml:2: `listen` in [server]: `host` is not an IPv4 or IPv6 address",
+            ),
+            (
+                "[server.testing]\nx = 1\n",
+                "t.toml:2: unknown key `x` in [server.testing]; known: break_timeout_ms",
+            ),
+            (
+                "[share.d]\npath=\"/x\"\nencryption = \"on\"\n",
+                "t.toml:3: `encryption` in [share.d]: `on` is not one of \"off\", \"enabled\", \"required\"",
+            ),
+            (
+                "[share.d]\nread_only = true\n",
+                "t.toml:1: [share.d] without `path`",
+            ),
+            (
+                "[share.d]\npath=\"/x\"\naccount=\"teem\"\n[account.team]\n",
+                "t.toml:1: `account` in [share.d]: there is no [account.teem]; did you mean `team`?",
+            ),
+            (
+                "[share.d]\npath=\"/x\"\n[share.D]\npath=\"/y\"\n",
+                "t.toml:3: a second share `D`; names do not differ by case",
+            ),
+            (
+                "[share.d]\npath=\"/x\"\ncontinuously_available=true\n",
+                "t.toml:1: `continuously_available` in [share.d] is not supported; take it out",
+            ),
+            ("[[user]]\nuid = 4\n", "t.toml:1: a [[user]] without `name`"),
+            (
+                "[[user]]\nname = \"a\"\nuid = -4\n",
+                "t.toml:3: `uid` in [[user]]: must be from 0 to 4294967294",
+            ),
+            (
+                "[user]\nname = \"a\"\n",
+                "t.toml:1: `user` in the configuration must be written as [[user]], not a table",
+            ),
+            (
+                "share = 4\n",
+                "t.toml:1: `share` in the configuration must be a table for each name: [share.NAME], not a whole number",
+            ),
+            (
+                "[share.d]\npath=\"/x\"\nusers = { guest = \"read\" }\n",
+                "t.toml:1: `users` in [share.d]: `guest` is refused: guests and anonymous users are not served",
+            ),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(read(text).unwrap_err(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn broken_toml_is_one_line_with_its_place() {
+        let message = read("[server]\nname = \"x\nsmb_port = 4\n").unwrap_err();
+        assert!(
+            message.starts_with("t.toml:2: ") && !message.contains('\n'),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn netbios_names_are_made_from_any_name() {
+        assert_eq!(
+            netbios_of("files-of-the-long-house.example.org"),
+            "FILES-OF-THE-LO"
+        );
+        assert_eq!(netbios_of("…"), "TRUNKLINE");
+    }
+}

@@ -1,0 +1,222 @@
+//! Prints each value of the configuration and where it came from.
+
+use std::fmt::Display;
+
+use super::values::Choice;
+use super::{Config, Setting};
+
+/// The whole configuration as TOML, each value with its origin as a comment.
+pub fn show(config: &Config) -> String {
+    let mut page = Page {
+        config,
+        lines: Vec::new(),
+    };
+    page.server();
+    page.users();
+    page.accounts();
+    page.shares();
+    page.print()
+}
+
+struct Page<'c> {
+    config: &'c Config,
+    /// Text and the comment behind it.
+    lines: Vec<(String, Option<String>)>,
+}
+
+impl Page<'_> {
+    fn title(&mut self, title: &str) {
+        if !self.lines.is_empty() {
+            self.lines.push((String::new(), None));
+        }
+        self.lines.push((title.to_owned(), None));
+    }
+
+    fn line<T>(&mut self, key: &str, setting: &Setting<T>, text: impl Display) {
+        self.lines.push((
+            format!("{key} = {text}"),
+            Some(self.config.place(&setting.origin)),
+        ));
+    }
+
+    fn plain<T: Display>(&mut self, key: &str, setting: &Setting<T>) {
+        self.line(key, setting, &setting.value);
+    }
+
+    fn text(&mut self, key: &str, setting: &Setting<String>) {
+        self.line(key, setting, quoted(&setting.value));
+    }
+
+    fn path(&mut self, key: &str, setting: &Setting<std::path::PathBuf>) {
+        self.line(key, setting, quoted(&setting.value.display().to_string()));
+    }
+
+    fn choice<T: Choice>(&mut self, key: &str, setting: &Setting<T>) {
+        self.line(key, setting, quoted(setting.value.name()));
+    }
+
+    fn list<T: ToString>(&mut self, key: &str, setting: &Setting<Vec<T>>) {
+        let items: Vec<String> = setting
+            .value
+            .iter()
+            .map(|item| quoted(&item.to_string()))
+            .collect();
+        self.line(key, setting, format!("[{}]", items.join(", ")));
+    }
+
+    fn server(&mut self) {
+        let server = &self.config.server;
+        self.title("[server]");
+        self.list("listen", &server.listen);
+        let port = server
+            .smb_port
+            .value
+            .map_or_else(|| "445 # else 4450".to_owned(), |port| port.to_string());
+        self.line("smb_port", &server.smb_port, port);
+        self.path("state_dir", &server.state_dir);
+        self.text("name", &server.name);
+        self.text("netbios_name", &server.netbios_name);
+        self.text("workgroup", &server.workgroup);
+        self.plain("max_connections", &server.max_connections);
+        self.plain("workers", &server.workers);
+        self.choice("log_format", &server.log_format);
+        self.choice("log_level", &server.log_level);
+        self.plain("discovery", &server.discovery);
+        self.choice("signing", &server.signing);
+        self.choice("encryption", &server.encryption);
+        self.choice("min_dialect", &server.min_dialect);
+        self.plain("testing.break_timeout_ms", &server.break_timeout_ms);
+    }
+
+    fn users(&mut self) {
+        for user in self.config.users.values() {
+            self.title("[[user]]");
+            self.text("name", &user.name);
+            if let Some(file) = &user.password_file {
+                self.path("password_file", file);
+            }
+            if let Some(sid) = &user.sid {
+                self.text("sid", sid);
+            }
+            for (key, id) in [("uid", &user.uid), ("gid", &user.gid)] {
+                if let Some(id) = id {
+                    self.plain(key, id);
+                }
+            }
+            if let Some(groups) = &user.groups {
+                self.line("groups", groups, format!("{:?}", groups.value));
+            }
+            self.plain("admin", &user.admin);
+        }
+    }
+
+    fn accounts(&mut self) {
+        for account in self.config.accounts.values() {
+            self.title(&format!("[account.{}]", key(&account.name.value)));
+            for (user, access) in &account.users {
+                self.choice(&format!("users.{}", key(user)), access);
+            }
+            if let Some(encryption) = &account.encryption {
+                self.choice("encryption", encryption);
+            }
+            if let Some(signing) = &account.signing {
+                self.choice("signing", signing);
+            }
+            if let Some(dialect) = &account.min_dialect {
+                self.choice("min_dialect", dialect);
+            }
+        }
+    }
+
+    fn shares(&mut self) {
+        for share in self.config.shares.values() {
+            self.title(&format!("[share.{}]", key(&share.name.value)));
+            self.path("path", &share.path);
+            if let Some(account) = &share.account {
+                self.text("account", account);
+            }
+            self.text("comment", &share.comment);
+            self.plain("read_only", &share.read_only);
+            for (user, access) in &share.users {
+                self.choice(&format!("users.{}", key(user)), access);
+            }
+            self.choice("encryption", &share.encryption);
+            self.choice("signing", &share.signing);
+            self.choice("min_dialect", &share.min_dialect);
+            self.plain("case_sensitive", &share.case_sensitive);
+            self.plain("hide_unreadable", &share.hide_unreadable);
+            self.list("hide_files", &share.hide_files);
+            self.plain("streams", &share.streams);
+            self.plain("change_notify", &share.change_notify);
+        }
+    }
+
+    fn print(&self) -> String {
+        let width = self
+            .lines
+            .iter()
+            .map(|(text, _)| text.chars().count())
+            .max()
+            .unwrap_or(0)
+            .min(56);
+        let lines = self.lines.iter().map(|(text, origin)| match origin {
+            Some(origin) => format!("{text:width$}  # {origin}\n"),
+            None => format!("{text}\n"),
+        });
+        lines.collect()
+    }
+}
+
+/// A TOML string.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// A TOML key, quoted where it must be.
+fn key(name: &str) -> String {
+    let bare = !name.is_empty()
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    if bare { name.to_owned() } else { quoted(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::read;
+    use std::path::Path;
+
+    #[test]
+    fn what_is_shown_is_a_configuration_of_the_same_values() {
+        let text = "[server]\nsmb_port = 4450\nname = \"fi\\\"les\"\n[account.t]\nsigning = \"required\"\n\
+                    [share.'my docs']\npath = \"/srv\"\naccount = \"t\"\nusers = { '*' = \"read\" }\n";
+        let mut config = read::parse("t.toml", text, Path::new("/")).unwrap();
+        let shown = show(&config);
+        let again = read::parse("shown", &shown, Path::new("/")).unwrap();
+        assert_eq!(
+            again.shares["my docs"].signing.value,
+            config.shares["my docs"].signing.value
+        );
+        assert_eq!(again.shares["my docs"].users.keys().next().unwrap(), "*");
+        assert_eq!(again.server.name.value, "fi\"les");
+        config.file = Some("t.toml".into());
+        let shown = show(&config);
+        assert!(
+            shown
+                .lines()
+                .any(|l| l.starts_with("smb_port = 4450 ") && l.ends_with("# t.toml:2")),
+            "{shown}"
+        );
+        assert!(
+            shown
+                .lines()
+                .any(|l| l.starts_with("signing = \"required\"") && l.ends_with("# from [account.t]"))
+        );
+        assert!(
+            shown
+                .lines()
+                .any(|l| l.starts_with("workers = 0") && l.ends_with("# default"))
+        );
+    }
+}
