@@ -1,0 +1,75 @@
+//! Why a call on a volume failed: one typed reason for each case that callers tell apart.
+
+/// The result of a call on a volume.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Why a volume refused or failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Failure {
+    /// The answer is not in memory; ask again with [`crate::Patience::Block`] where waiting is allowed.
+    #[error("would have to wait for the device")]
+    WouldBlock,
+    /// No such name.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name is taken.
+    #[error("the name exists")]
+    Exists,
+    /// A directory was needed.
+    #[error("not a directory")]
+    NotADirectory,
+    /// Something else than a directory was needed.
+    #[error("is a directory")]
+    IsADirectory,
+    /// A symbolic link stands where none may be followed.
+    #[error("is a symbolic link")]
+    IsALink,
+    /// The directory is not empty.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// The host does not allow it.
+    #[error("permission denied by the host")]
+    Denied,
+    /// The file system is mounted read-only, or the file is immutable.
+    #[error("read-only file system")]
+    ReadOnly,
+    /// No space is left.
+    #[error("no space left")]
+    NoSpace,
+    /// The owner's quota is used up.
+    #[error("quota exceeded")]
+    Quota,
+    /// Larger than the file system or the process may have.
+    #[error("file too large")]
+    TooLarge,
+    /// The name is longer than the file system takes.
+    #[error("name too long")]
+    NameTooLong,
+    /// The file system does not take these bytes as a name.
+    #[error("the file system refuses the name")]
+    BadName,
+    /// Source and target are on different file systems.
+    #[error("crosses file systems")]
+    CrossDevice,
+    /// A directory cannot be moved below itself, or an argument is out of range.
+    #[error("invalid argument")]
+    Invalid,
+    /// The file system cannot do this.
+    #[error("not supported by the file system")]
+    NotSupported,
+    /// More links to a file than the file system allows.
+    #[error("too many links")]
+    TooManyLinks,
+    /// The process has no descriptor or memory left.
+    #[error("out of resources")]
+    Exhausted,
+    /// A running program or another holder keeps the host from doing it.
+    #[error("busy")]
+    Busy,
+    /// The node was removed or its file system is gone.
+    #[error("the node is gone")]
+    Stale,
+    /// The device failed.
+    #[error("input/output error")]
+    Io,
+}

@@ -1,0 +1,303 @@
+//! The storage trait: a [`Volume`] hands out [`Node`]s.
+//!
+//! All calls may block unless they take [`Patience::Cached`]. All are safe to call from several
+//! threads on one node. A volume never interprets what the engine stores in notes and streams.
+
+use std::any::Any;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{
+    Actor, DirEntry, HostEvent, Kind, Name, NodeId, Note, OpenHow, Patience, Result, Space, Stat, StreamInfo,
+    Time, Times,
+};
+
+/// What a volume is and can do; constant while it is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The file system's own name, such as `ext4`.
+    pub file_system: String,
+    /// Tells this volume from others, and stays the same when it is opened again.
+    pub serial: u64,
+    /// When the volume was made, as far as is known.
+    pub born: Time,
+    /// Longest name in bytes.
+    pub name_max: u32,
+    /// Whether the volume itself matches names without regard to case.
+    pub folds_case: bool,
+    /// Whether two nodes can share storage ([`Node::clone_range`]).
+    pub clones: bool,
+    /// Whether extended attributes are kept.
+    pub extended_attributes: bool,
+    /// Whether nothing can be changed.
+    pub read_only: bool,
+    /// Whether [`Volume::take_events`] tells of changes by others.
+    pub tells_changes: bool,
+}
+
+/// A place that holds files.
+pub trait Volume: Send + Sync + 'static {
+    /// What it is and can do.
+    fn facts(&self) -> &Facts;
+
+    /// The directory that everything is below.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Stale`] when it has vanished.
+    fn root(&self) -> Result<Arc<dyn Node>>;
+
+    /// Room in bytes, as the host gives it now.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn space(&self) -> Result<Space>;
+
+    /// Makes sure that changes by others inside `directory` (and to what its names lead to) are told
+    /// from now on. Watches are counted: each call is undone by one [`Volume::unwatch`].
+    ///
+    /// # Errors
+    /// [`crate::Failure::NotSupported`] when the host does not tell; [`crate::Failure::Exhausted`].
+    fn watch(&self, directory: &dyn Node) -> Result<()>;
+
+    /// Undoes one [`Volume::watch`].
+    fn unwatch(&self, directory: NodeId);
+
+    /// Takes what others have changed since the last call, oldest first, without waiting.
+    fn take_events(&self, sink: &mut dyn FnMut(HostEvent));
+
+    /// Waits until there is something to take, at most this long; true when there is. For one thread
+    /// that looks after a volume nobody is talking to.
+    fn wait_events(&self, at_most: Duration) -> bool;
+}
+
+/// An open file, directory, symbolic link or special file.
+pub trait Node: Any + Send + Sync {
+    /// Its identity.
+    fn id(&self) -> NodeId;
+
+    /// What it is.
+    fn kind(&self) -> Kind;
+
+    /// What it is open for.
+    fn how(&self) -> OpenHow;
+
+    /// The same node opened for more. Permission was checked by the engine; the host may still refuse.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Denied`], [`crate::Failure::ReadOnly`], [`crate::Failure::Busy`] and others.
+    fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>>;
+
+    /// What is known of it now.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn stat(&self) -> Result<Stat>;
+
+    // Data ------------------------------------------------------------------------------------------
+
+    /// Appends up to `len` bytes from offset `at` to `out` and says how many; 0 at or behind the end.
+    /// With [`Patience::Cached`] it is all or nothing: fewer bytes only at the end of the file.
+    ///
+    /// # Errors
+    /// [`crate::Failure::WouldBlock`] when patience ended (`out` is as before); as the host says.
+    fn read(&self, at: u64, len: usize, out: &mut Vec<u8>, patience: Patience) -> Result<usize>;
+
+    /// Writes all of `data` at offset `at`.
+    ///
+    /// # Errors
+    /// As the host says; what was written before the failure stays.
+    fn write(&self, at: u64, data: &[u8]) -> Result<()>;
+
+    /// Returns once everything written is on stable storage, and its metadata unless `data_only`.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn sync(&self, data_only: bool) -> Result<()>;
+
+    /// Cuts or extends to `size`.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn set_size(&self, size: u64) -> Result<()>;
+
+    /// Backs `range` with storage; the length stays as it is.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn allocate(&self, range: Range<u64>) -> Result<()>;
+
+    /// Makes `range` read as zeros and gives its storage back where the host can; the length stays.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn punch(&self, range: Range<u64>) -> Result<()>;
+
+    /// The first range of data at or behind `from`; none when only a hole is left.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn next_data(&self, from: u64) -> Result<Option<Range<u64>>>;
+
+    /// Copies inside the host; says how many bytes, fewer only at this node's end.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn copy_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<u64>;
+
+    /// Lets `to` share this node's storage for a range.
+    ///
+    /// # Errors
+    /// [`crate::Failure::NotSupported`], [`crate::Failure::CrossDevice`], [`crate::Failure::Invalid`].
+    fn clone_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<()>;
+
+    // Attributes ------------------------------------------------------------------------------------
+
+    /// Sets access and modification time.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn set_times(&self, times: Times) -> Result<()>;
+
+    /// Sets the permission bits.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn set_mode(&self, mode: u32) -> Result<()>;
+
+    /// Sets owner and group; `None` leaves one as it is.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()>;
+
+    /// A note that the engine left.
+    ///
+    /// # Errors
+    /// As the host says; a file system without extended attributes has none.
+    fn note(&self, note: Note) -> Result<Option<Vec<u8>>>;
+
+    /// Leaves, replaces or (with `None`) removes a note.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()>;
+
+    /// All extended attributes that users own, by name.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn attributes(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
+
+    /// Sets or (with `None`) removes one; removing what is not there is no error.
+    ///
+    /// # Errors
+    /// [`crate::Failure::NoSpace`] when the file system's own limit is reached; as the host says.
+    fn set_attribute(&self, name: &[u8], value: Option<&[u8]>) -> Result<()>;
+
+    // Named streams ---------------------------------------------------------------------------------
+
+    /// The named streams of a file or directory.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn streams(&self) -> Result<Vec<StreamInfo>>;
+
+    /// Opens a stream by its exact name; `create` makes it where it is missing. A stream's node has
+    /// data only: its `stat` gives the stream's own size and the owner's everything else.
+    ///
+    /// # Errors
+    /// [`crate::Failure::NotFound`]; [`crate::Failure::Exists`] when `exclusive`; as the host says.
+    fn open_stream(&self, name: &Name, create: bool, exclusive: bool) -> Result<Arc<dyn Node>>;
+
+    /// Removes a stream.
+    ///
+    /// # Errors
+    /// [`crate::Failure::NotFound`].
+    fn remove_stream(&self, name: &Name) -> Result<()>;
+
+    /// Renames a stream of this node.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Exists`] unless `replace`.
+    fn rename_stream(&self, from: &Name, to: &Name, replace: bool) -> Result<()>;
+
+    // Names: on directories only --------------------------------------------------------------------
+
+    /// What an exact name leads to; a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// [`crate::Failure::NotFound`] and others.
+    fn lookup(&self, name: &Name, how: OpenHow) -> Result<Arc<dyn Node>>;
+
+    /// What is known of what an exact name leads to, without opening it.
+    ///
+    /// # Errors
+    /// [`crate::Failure::NotFound`] and others.
+    fn stat_name(&self, name: &Name) -> Result<Stat>;
+
+    /// Makes a regular file that did not exist and opens it.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Exists`] and others.
+    fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>>;
+
+    /// Makes a directory and opens it.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Exists`] and others.
+    fn create_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>>;
+
+    /// Makes a symbolic link with this text.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Exists`] and others.
+    fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>>;
+
+    /// Gives a file a further name.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Exists`], [`crate::Failure::TooManyLinks`] and others.
+    fn add_name(&self, name: &Name, node: &dyn Node, actor: Option<&Actor>) -> Result<()>;
+
+    /// Removes a name: an empty directory's if `directory`, anything else's otherwise.
+    ///
+    /// # Errors
+    /// [`crate::Failure::NotEmpty`] and others.
+    fn remove(&self, name: &Name, directory: bool, actor: Option<&Actor>) -> Result<()>;
+
+    /// Moves a name. With `replace` what stands at the new name is replaced, if the host's rules allow.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Exists`] without `replace`, and others.
+    fn rename(
+        &self,
+        name: &Name,
+        to: &dyn Node,
+        to_name: &Name,
+        replace: bool,
+        actor: Option<&Actor>,
+    ) -> Result<()>;
+
+    /// The text of a symbolic link.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Invalid`] when it is none.
+    fn link_text(&self) -> Result<Vec<u8>>;
+
+    /// Shows the directory's entries behind `cookie` (0 from the start) until the visitor breaks off.
+    /// An entry that stands there during the whole scan is shown exactly once, also when scans are
+    /// resumed by cookie while others add and remove names.
+    ///
+    /// # Errors
+    /// As the host says.
+    fn entries(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()>;
+}
+
+impl dyn Node {
+    /// The volume's own type behind a node, to work on two nodes at once.
+    #[must_use]
+    pub fn downcast<T: Node>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
+}
