@@ -1,0 +1,80 @@
+//! Lists of elements of one fixed size, read lazily from a frame or written from a slice of values.
+
+use wire::Writer;
+
+/// Something of a fixed size that stands in a list.
+pub trait Element: Copy {
+    /// Its size in a message, in bytes.
+    const SIZE: usize;
+
+    /// Reads one from the start of `bytes`, which holds at least [`Element::SIZE`] bytes.
+    fn read(bytes: &[u8]) -> Self;
+
+    /// Appends one.
+    fn write(&self, w: &mut Writer<'_>);
+}
+
+/// A list that is either still bytes of a frame or already a slice of values.
+#[derive(Debug, Clone, Copy)]
+pub enum List<'a, T> {
+    /// The elements as they stand in a message. Bytes that do not fill a last element are not read.
+    Wire(&'a [u8]),
+    /// Elements to be written.
+    Values(&'a [T]),
+}
+
+impl<'a, T: Element> List<'a, T> {
+    /// A list without elements.
+    pub const EMPTY: Self = List::Wire(&[]);
+
+    /// How many elements there are.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            List::Wire(bytes) => bytes.len() / T::SIZE,
+            List::Values(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements in order.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + Clone + use<'a, T> {
+        let list = *self;
+        (0..list.len()).map(move |i| match list {
+            List::Wire(bytes) => T::read(&bytes[i * T::SIZE..]),
+            List::Values(values) => values[i],
+        })
+    }
+
+    /// Whether `wanted` is one of the elements.
+    pub fn contains(&self, wanted: T) -> bool
+    where
+        T: PartialEq,
+    {
+        self.iter().any(|element| element == wanted)
+    }
+
+    /// Appends all elements.
+    pub(crate) fn write(&self, w: &mut Writer<'_>) {
+        match self {
+            List::Wire(bytes) => w.bytes(&bytes[..self.len() * T::SIZE]),
+            List::Values(values) => values.iter().for_each(|value| value.write(w)),
+        }
+    }
+}
+
+impl<T: Element + PartialEq> PartialEq for List<'_, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<T: Element + Eq> Eq for List<'_, T> {}

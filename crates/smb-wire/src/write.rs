@@ -1,0 +1,172 @@
+//! WRITE: bytes for a file or pipe (MS-SMB2 2.2.21 and 2.2.22).
+
+use crate::id::FileId;
+use crate::macros::wire_flags;
+use crate::malformed::Malformed;
+use crate::read::Channel;
+use crate::reader::{HEADER, Reader};
+use wire::Writer;
+
+/// The size of the fields in front of the data of a request, in bytes.
+pub const REQUEST_FIXED: usize = 48;
+
+/// The size of the body of a response, in bytes.
+pub const RESPONSE_FIXED: usize = 16;
+
+wire_flags! {
+    /// Flags of a request (MS-SMB2 2.2.21).
+    pub struct Flags: u32 {
+        WRITE_THROUGH = 0x0000_0001,
+        WRITE_UNBUFFERED = 0x0000_0002,
+    }
+}
+
+/// WRITE request (MS-SMB2 2.2.21).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Where in the file to write.
+    pub offset: u64,
+    /// The Open.
+    pub file_id: FileId,
+    /// Where the data travels.
+    pub channel: Channel,
+    /// Bytes that travel over the channel.
+    pub remaining_bytes: u32,
+    /// What describes the channel; empty where `channel` is none.
+    pub channel_info: &'a [u8],
+    /// Hints and write-through.
+    pub flags: Flags,
+    /// The data.
+    pub data: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// A plain write from the frame.
+    #[must_use]
+    pub fn new(file_id: FileId, offset: u64, data: &'a [u8]) -> Self {
+        Request {
+            offset,
+            file_id,
+            channel: Channel::None,
+            remaining_bytes: 0,
+            channel_info: &[],
+            flags: Flags::empty(),
+            data,
+        }
+    }
+
+    /// Parses a message from its header on.
+    ///
+    /// # Errors
+    /// [`Malformed`] when a field is missing or points outside.
+    #[inline]
+    pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut r = Reader::body(message, "WRITE request", 49)?;
+        let data_offset = r.u16("DataOffset")?;
+        let length = r.u32("Length")?;
+        let offset = r.u64("Offset")?;
+        let file_id = r.file_id("FileId")?;
+        let channel = Channel::new(r.u32("Channel")?);
+        let remaining_bytes = r.u32("RemainingBytes")?;
+        let info_offset = r.u16("WriteChannelInfoOffset")?;
+        let info_length = r.u16("WriteChannelInfoLength")?;
+        let flags = Flags::from_bits_retain(r.u32("Flags")?);
+        // MS-SMB2 3.3.5.13
+        if channel == Channel::None && data_offset > 0x100 {
+            return Err(r.wrong("DataOffset"));
+        }
+        let channel_info = match channel {
+            Channel::None => &[],
+            _ => r.window(info_offset.into(), info_length.into(), "WriteChannelInfoOffset")?,
+        };
+        let data = r.window(data_offset.into(), length as usize, "DataOffset")?;
+        Ok(Request {
+            offset,
+            file_id,
+            channel,
+            remaining_bytes,
+            channel_info,
+            flags,
+            data,
+        })
+    }
+
+    /// Appends the body, with a copy of the data.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut w = Writer::new(out);
+        self.fixed(&mut w, self.data.len() as u32);
+        w.bytes(self.channel_info);
+        w.bytes(self.data);
+        if self.channel_info.is_empty() && self.data.is_empty() {
+            // The variable part holds at least one byte.
+            w.u8(0);
+        }
+    }
+
+    /// Appends only the fixed fields, for `data_length` bytes that the caller puts behind them. Not for a
+    /// request with channel information.
+    pub fn write_fixed(&self, out: &mut Vec<u8>, data_length: u32) {
+        self.fixed(&mut Writer::new(out), data_length);
+    }
+
+    fn fixed(&self, w: &mut Writer<'_>, data_length: u32) {
+        let info = HEADER + REQUEST_FIXED;
+        w.u16_le(49);
+        w.u16_le((info + self.channel_info.len()) as u16);
+        w.u32_le(data_length);
+        w.u64_le(self.offset);
+        self.file_id.write(w);
+        w.u32_le(self.channel.get());
+        w.u32_le(self.remaining_bytes);
+        w.u16_le(if self.channel_info.is_empty() {
+            0
+        } else {
+            info as u16
+        });
+        w.u16_le(self.channel_info.len() as u16);
+        w.u32_le(self.flags.bits());
+    }
+
+    /// Bytes to hold against the credit charge.
+    #[inline]
+    #[must_use]
+    pub fn payload_len(&self) -> u32 {
+        self.data.len().max(self.channel_info.len()) as u32
+    }
+}
+
+/// WRITE response (MS-SMB2 2.2.22).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Response {
+    /// How many bytes were written.
+    pub count: u32,
+}
+
+impl Response {
+    /// Parses a message from its header on.
+    ///
+    /// # Errors
+    /// [`Malformed`] when a field is missing.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let mut r = Reader::body(message, "WRITE response", 17)?;
+        r.skip(2, "Reserved")?;
+        Ok(Response {
+            count: r.u32("Count")?,
+        })
+    }
+
+    /// Fills in the whole body.
+    #[inline]
+    pub fn write_fixed(&self, place: &mut [u8; RESPONSE_FIXED]) {
+        *place = [0; RESPONSE_FIXED];
+        place[0] = 17;
+        place[4..8].copy_from_slice(&self.count.to_le_bytes());
+    }
+
+    /// Appends the body.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut body = [0; RESPONSE_FIXED];
+        self.write_fixed(&mut body);
+        out.extend_from_slice(&body);
+    }
+}
