@@ -1,1 +1,45 @@
-//! Layer 5: status and the control socket.
+//! Layer 5: what an administrator sees and does: status, users, reload, stop, over the control socket.
+//!
+//! Start with [`Controlled`], which the server implements. [`protocol`] is the conversation over the
+//! socket, one JSON object on a line each way; [`server`] answers it, [`client`] asks. [`status`] holds the
+//! values of a status, under the names that `smbstatus --json` uses.
+
+pub mod client;
+pub mod protocol;
+pub mod server;
+mod socket;
+pub mod status;
+
+pub use client::{Client, ClientError};
+pub use protocol::{NtHash, Request, Response, UserChange, UserEntry};
+pub use status::Status;
+
+/// A server that can be controlled. Every call returns soon; the answers are for people.
+pub trait Controlled: Send + Sync + 'static {
+    /// Who is connected, and what they hold.
+    fn status(&self) -> Status;
+
+    /// Every user that may log on.
+    fn users(&self) -> Vec<UserEntry>;
+
+    /// Adds a user, or changes what `change` names.
+    ///
+    /// # Errors
+    /// Why not, in one line.
+    fn change_user(&self, change: UserChange) -> Result<(), String>;
+
+    /// Removes a user. Their sessions end.
+    ///
+    /// # Errors
+    /// Why not, in one line.
+    fn remove_user(&self, name: &str) -> Result<(), String>;
+
+    /// Reads the configuration again; sessions stay.
+    ///
+    /// # Errors
+    /// Why not, in one line. What was served before is served on.
+    fn reload(&self) -> Result<(), String>;
+
+    /// Ends the server cleanly; returns before it has ended.
+    fn stop(&self);
+}

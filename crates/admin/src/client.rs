@@ -1,0 +1,75 @@
+//! Asks a running server over its control socket. Blocking, for commands.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::protocol::{MAX_RESPONSE, Request, Response};
+use crate::socket;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No server runs on this state directory.
+    #[error("no server runs on this state directory")]
+    NotRunning,
+    /// The socket is not ours.
+    #[error("the control socket is not open to this user")]
+    Forbidden,
+    /// The server answered something else, too late, or too much.
+    #[error("the server did not answer as expected: {0}")]
+    Answer(String),
+    /// The server refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A connection to a running server, for one request.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+}
+
+impl Client {
+    /// Connects to the server that runs on the state directory `dir`.
+    ///
+    /// # Errors
+    /// [`ClientError::NotRunning`] when there is none, [`ClientError::Forbidden`] when it is another user's.
+    pub fn connect(dir: &Path) -> Result<Client, ClientError> {
+        use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
+        let connected = socket::address(dir).and_then(|address| UnixStream::connect(&address.path));
+        let stream = connected.map_err(|e| match e.kind() {
+            NotFound | ConnectionRefused | NotADirectory => ClientError::NotRunning,
+            PermissionDenied => ClientError::Forbidden,
+            _ => ClientError::Answer(e.to_string()),
+        })?;
+        Ok(Client { stream })
+    }
+
+    /// Sends `request` and waits for the answer.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with the server's own words, or [`ClientError::Answer`].
+    pub fn ask(self, request: &Request) -> Result<Response, ClientError> {
+        match self.exchange(request) {
+            Ok(Response::Refused(why)) => Err(ClientError::Refused(why)),
+            Ok(response) => Ok(response),
+            Err(e) => Err(ClientError::Answer(e.to_string())),
+        }
+    }
+
+    fn exchange(mut self, request: &Request) -> std::io::Result<Response> {
+        self.stream.set_read_timeout(Some(PATIENCE))?;
+        self.stream.set_write_timeout(Some(PATIENCE))?;
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        self.stream.write_all(&line)?;
+        let mut answer = Vec::new();
+        BufReader::new(self.stream.take(MAX_RESPONSE as u64)).read_until(b'\n', &mut answer)?;
+        Ok(serde_json::from_slice(&answer)?)
+    }
+}

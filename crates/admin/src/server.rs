@@ -1,0 +1,260 @@
+//! Answers the control socket.
+//!
+//! The socket lies in the state directory, is open to its owner only, and the caller's user is checked
+//! besides. A request is one line of bounded size, must come in time, and a few callers at once are served.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+use crate::Controlled;
+use crate::protocol::{MAX_REQUEST, Request, Response};
+use crate::socket;
+
+/// How long a caller may take to send its request, or to read its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Callers served at once; more wait.
+const MAX_CALLERS: usize = 8;
+
+/// The bound control socket. It is removed when this is dropped.
+#[derive(Debug)]
+pub struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_file(&self.path) {
+            tracing::debug!(error = %e, "the control socket was gone already");
+        }
+    }
+}
+
+impl ControlSocket {
+    /// Makes the control socket of the state directory `dir`. The caller holds the directory's lock, so
+    /// a socket that is there already is a leftover. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn bind(dir: &Path) -> io::Result<ControlSocket> {
+        let address = socket::address(dir)?;
+        match std::fs::remove_file(&address.path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&address.path)?;
+        std::fs::set_permissions(&address.path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(ControlSocket {
+            listener,
+            path: dir.join(address.path.file_name().unwrap_or_default()),
+        })
+    }
+
+    /// Answers callers until the future is dropped.
+    pub async fn serve(&self, server: Arc<dyn Controlled>) {
+        let places = Arc::new(Semaphore::new(MAX_CALLERS));
+        let owner = owner(&self.path);
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            match self.listener.accept().await {
+                Ok((stream, _)) if may_call(&stream, owner) => {
+                    let server = Arc::clone(&server);
+                    tokio::spawn(async move {
+                        if let Err(e) = answer(stream, server).await {
+                            tracing::debug!(error = %e, "a caller of the control socket was not served");
+                        }
+                        drop(place);
+                    });
+                }
+                Ok(_) => tracing::warn!("another user's call of the control socket is refused"),
+                Err(e) => {
+                    tracing::warn!(error = %e, "the control socket accepts no call");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+fn owner(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::symlink_metadata(path).ok().map(|meta| meta.uid())
+}
+
+/// Only root and the user who runs the server.
+fn may_call(stream: &UnixStream, owner: Option<u32>) -> bool {
+    stream
+        .peer_cred()
+        .is_ok_and(|caller| caller.uid() == 0 || Some(caller.uid()) == owner)
+}
+
+async fn answer(mut stream: UnixStream, server: Arc<dyn Controlled>) -> io::Result<()> {
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let line = tokio::time::timeout(PATIENCE, read_request(&mut stream))
+        .await
+        .map_err(late)??;
+    let response = match line {
+        Some(line) => match serde_json::from_slice::<Request>(&line) {
+            Ok(request) => tokio::task::spawn_blocking(move || act(&*server, request)).await?,
+            Err(e) => Response::Refused(format!("not a request: {e}")),
+        },
+        None => Response::Refused(format!(
+            "a request has at most {MAX_REQUEST} bytes and ends its line"
+        )),
+    };
+    let mut line = serde_json::to_vec(&response)?;
+    line.push(b'\n');
+    tokio::time::timeout(PATIENCE, stream.write_all(&line))
+        .await
+        .map_err(late)?
+}
+
+/// One line without its end; none when it is too long or not whole.
+async fn read_request(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    BufReader::new(stream)
+        .take(MAX_REQUEST as u64)
+        .read_until(b'\n', &mut line)
+        .await?;
+    Ok(line.strip_suffix(b"\n").map(<[u8]>::to_vec))
+}
+
+fn act(server: &dyn Controlled, request: Request) -> Response {
+    let done = |result: Result<(), String>| result.map_or_else(Response::Refused, |()| Response::Done);
+    match request {
+        Request::Status => Response::Status(Box::new(server.status())),
+        Request::Users => Response::Users(server.users()),
+        Request::ChangeUser(change) => done(server.change_user(change)),
+        Request::RemoveUser { name } => done(server.remove_user(&name)),
+        Request::Reload => done(server.reload()),
+        Request::Stop => {
+            server.stop();
+            Response::Done
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, ClientError, Status, UserChange, UserEntry};
+    use std::io::{Read, Write};
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Fake {
+        calls: Mutex<Vec<String>>,
+    }
+
+    impl Controlled for Fake {
+        fn status(&self) -> Status {
+            Status {
+                version: "7".to_owned(),
+                ..Status::default()
+            }
+        }
+        fn users(&self) -> Vec<UserEntry> {
+            Vec::new()
+        }
+        fn change_user(&self, change: UserChange) -> Result<(), String> {
+            Err(format!("no {}", change.name))
+        }
+        fn remove_user(&self, name: &str) -> Result<(), String> {
+            self.calls.lock().unwrap().push(format!("remove {name}"));
+            Ok(())
+        }
+        fn reload(&self) -> Result<(), String> {
+            Ok(())
+        }
+        fn stop(&self) {
+            self.calls.lock().unwrap().push("stop".to_owned());
+        }
+    }
+
+    /// Runs `ask` against a served socket in a directory of its own, and returns what was called.
+    fn with_server(dir: &Path, ask: impl FnOnce(&Path) + Send) -> Vec<String> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let fake = Arc::new(Fake::default());
+        let controlled: Arc<dyn Controlled> = Arc::<Fake>::clone(&fake);
+        let socket = {
+            let _inside = runtime.enter();
+            ControlSocket::bind(dir).unwrap()
+        };
+        let serving = runtime.spawn(async move { socket.serve(controlled).await });
+        ask(dir);
+        serving.abort();
+        let ended = runtime.block_on(serving);
+        assert!(ended.unwrap_err().is_cancelled());
+        let calls = fake.calls.lock().unwrap();
+        calls.clone()
+    }
+
+    #[test]
+    fn a_caller_is_answered_also_where_the_path_is_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("x".repeat(90)).join("y".repeat(90));
+        std::fs::create_dir_all(&deep).unwrap();
+        let calls = with_server(&deep, |dir| {
+            let ask = |request| Client::connect(dir).unwrap().ask(&request);
+            assert!(matches!(ask(Request::Status).unwrap(), Response::Status(s) if s.version == "7"));
+            assert_eq!(
+                ask(Request::RemoveUser {
+                    name: "ann".to_owned()
+                })
+                .unwrap(),
+                Response::Done
+            );
+            assert_eq!(ask(Request::Stop).unwrap(), Response::Done);
+            let change = UserChange {
+                name: "bob".to_owned(),
+                add: true,
+                nt_hash: None,
+                uid: None,
+                gid: None,
+                admin: None,
+            };
+            let refused = ask(Request::ChangeUser(change)).unwrap_err();
+            assert!(matches!(refused, ClientError::Refused(why) if why == "no bob"));
+        });
+        assert_eq!(calls, ["remove ann", "stop"]);
+        assert!(matches!(
+            Client::connect(&deep).unwrap_err(),
+            ClientError::NotRunning
+        ));
+    }
+
+    #[test]
+    fn nonsense_is_refused_and_harms_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        with_server(dir.path(), |dir| {
+            let path = socket::address(dir).unwrap().path;
+            let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            let too_long = vec![b'x'; MAX_REQUEST + 1];
+            for nonsense in [&b"hello\n"[..], b"{\"do\":\"x\"}\n", b"\xff\xfe\n", &too_long] {
+                let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+                stream.write_all(nonsense).unwrap();
+                let mut answer = String::new();
+                // A caller whose bytes were not all read may see its connection reset behind the answer.
+                let _ = stream.read_to_string(&mut answer);
+                assert!(answer.starts_with("{\"refused\":"), "{answer:?}");
+            }
+            let alive = Client::connect(dir).unwrap().ask(&Request::Reload).unwrap();
+            assert_eq!(alive, Response::Done);
+        });
+    }
+}

@@ -1,0 +1,33 @@
+//! Where the control socket is, also when its path is too long for a socket address.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// Name of the socket in the state directory.
+const NAME: &str = "control.sock";
+
+/// Longest path a Unix socket address holds, with room for its end.
+const MAX_PATH: usize = 107;
+
+/// A path that fits a socket address, and the descriptor it may lead through.
+pub struct Address {
+    /// For bind and connect.
+    pub path: PathBuf,
+    _dir: Option<File>,
+}
+
+/// The control socket of the state directory `dir`.
+pub fn address(dir: &Path) -> io::Result<Address> {
+    let path = dir.join(NAME);
+    if path.as_os_str().len() <= MAX_PATH {
+        return Ok(Address { path, _dir: None });
+    }
+    let dir = File::open(dir)?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", dir.as_raw_fd()));
+    Ok(Address {
+        path,
+        _dir: Some(dir),
+    })
+}

@@ -1,0 +1,272 @@
+//! The values of a status, under the names that `smbstatus --json` uses, so that what reads the one
+//! reads the other. Objects are keyed by the id of what they hold.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// All that a server knows about its clients at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// When it was taken, RFC 3339.
+    pub timestamp: String,
+    /// Version of the server.
+    pub version: String,
+    /// The server itself.
+    pub server: ServerStatus,
+    /// By session id.
+    pub sessions: BTreeMap<String, Session>,
+    /// By a number of their own; connections without a session stand only here.
+    pub connections: BTreeMap<String, Connection>,
+    /// By session and tree id.
+    pub tcons: BTreeMap<String, TreeConnect>,
+    /// By path on the host.
+    pub open_files: BTreeMap<String, OpenFile>,
+    /// By path on the host.
+    pub byte_range_locks: BTreeMap<String, LockedFile>,
+}
+
+/// The server itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerStatus {
+    /// Name that clients see.
+    pub name: String,
+    /// Process id.
+    pub pid: u32,
+    /// Start, RFC 3339.
+    pub started_at: String,
+    /// Addresses it listens on.
+    pub listen: Vec<String>,
+    /// Names of the shares.
+    pub shares: Vec<String>,
+}
+
+/// A session: one user of one client.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Session id.
+    pub session_id: String,
+    /// Who answers it.
+    pub server_id: ServerId,
+    /// User id on the host.
+    pub uid: u32,
+    /// Group id on the host.
+    pub gid: u32,
+    /// The user's name.
+    pub username: String,
+    /// The user's group.
+    pub groupname: String,
+    /// RFC 3339.
+    pub creation_time: String,
+    /// RFC 3339; empty when it does not expire.
+    pub expiration_time: String,
+    /// When the user last proved who they are, RFC 3339.
+    pub auth_time: String,
+    /// The client's address.
+    pub remote_machine: String,
+    /// The client's name, as it gave it.
+    pub hostname: String,
+    /// Dialect, such as `SMB3_11`.
+    pub session_dialect: String,
+    /// Sealing.
+    pub encryption: Protection,
+    /// Signing.
+    pub signing: Protection,
+    /// By channel id.
+    pub channels: BTreeMap<String, Channel>,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerId {
+    /// Process id.
+    pub pid: String,
+}
+
+/// What protects the messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protection {
+    /// The algorithm; empty when there is none.
+    pub cipher: String,
+    /// `none`, `partial` or `full`.
+    pub degree: String,
+}
+
+/// One connection of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Channel {
+    /// Channel id.
+    pub channel_id: String,
+    /// RFC 3339.
+    pub creation_time: String,
+    /// Our address and port.
+    pub local_address: String,
+    /// The client's address and port.
+    pub remote_address: String,
+    /// `tcp`.
+    pub transport: String,
+}
+
+/// One transport connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// Our address and port.
+    pub local_address: String,
+    /// The client's address and port.
+    pub remote_address: String,
+    /// RFC 3339.
+    pub connected_at: String,
+    /// Dialect; empty before it is agreed.
+    pub dialect: String,
+    /// Sessions that have a channel on it.
+    pub sessions: Vec<String>,
+    /// Messages answered.
+    pub requests: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+}
+
+/// A share in use by a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeConnect {
+    /// Tree id.
+    pub tcon_id: String,
+    /// Its session.
+    pub session_id: String,
+    /// Who answers it.
+    pub server_id: ServerId,
+    /// The share's name.
+    pub service: String,
+    /// The client's address.
+    pub machine: String,
+    /// RFC 3339.
+    pub connected_at: String,
+    /// Sealing.
+    pub encryption: Protection,
+    /// Signing.
+    pub signing: Protection,
+}
+
+/// A file that is open.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenFile {
+    /// Directory of the share on the host.
+    pub service_path: String,
+    /// Path inside the share.
+    pub filename: String,
+    /// Which file it is, whatever its name.
+    pub fileid: FileId,
+    /// By the id of the open.
+    pub opens: BTreeMap<String, Open>,
+}
+
+/// Which file it is, whatever its name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileId {
+    /// Device number.
+    pub devid: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Which of its streams.
+    pub extid: u64,
+}
+
+/// One open of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// Id of the open.
+    pub share_file_id: String,
+    /// Its session.
+    pub session_id: String,
+    /// Who answers it.
+    pub server_id: ServerId,
+    /// User id on the host.
+    pub uid: u32,
+    /// The user's name.
+    pub username: String,
+    /// What it lets others do.
+    pub sharemode: Mask,
+    /// What it may do.
+    pub access_mask: Mask,
+    /// What its client may cache.
+    pub caching: Mask,
+    /// How the right to cache was asked for: `lease`, `batch`, `exclusive`, `level_ii` or `none`.
+    pub oplock: String,
+    /// The lease it belongs to.
+    pub lease: Option<Lease>,
+    /// Whether it outlives its connection: `none`, `durable` or `persistent`.
+    pub persistence: String,
+    /// RFC 3339.
+    pub opened_at: String,
+}
+
+/// Bits and how people write them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mask {
+    /// As `0x00000007`.
+    pub hex: String,
+    /// As `RWD`.
+    pub text: String,
+}
+
+impl Mask {
+    /// `bits`, and a letter of `letters` for each of them that is set.
+    pub fn new(bits: u32, letters: &[(u32, &str)]) -> Mask {
+        let text = letters
+            .iter()
+            .filter(|(bit, _)| bits & bit != 0)
+            .map(|(_, letter)| *letter)
+            .collect();
+        Mask {
+            hex: format!("{bits:#010x}"),
+            text,
+        }
+    }
+}
+
+/// A lease that an open belongs to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Its key, as a GUID.
+    pub lease_key: String,
+}
+
+/// A file on which byte ranges are locked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockedFile {
+    /// Path inside the share.
+    pub filename: String,
+    /// Which file it is.
+    pub fileid: FileId,
+    /// The locks, in the order of the file.
+    pub locks: Vec<Lock>,
+}
+
+/// A locked byte range.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    /// Open that holds it.
+    pub share_file_id: String,
+    /// Who answers it.
+    pub server_id: ServerId,
+    /// `R` (shared) or `W` (exclusive).
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// First byte.
+    pub start: u64,
+    /// How many bytes.
+    pub size: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_written_for_people_and_programs() {
+        let mask = Mask::new(5, &[(1, "R"), (2, "W"), (4, "D")]);
+        assert_eq!((mask.hex.as_str(), mask.text.as_str()), ("0x00000005", "RD"));
+    }
+}
