@@ -1,0 +1,81 @@
+//! Hashes and random bytes: thin, total wrappers over aws-lc-rs.
+
+use aws_lc_rs::{digest, hmac, rand};
+
+/// SHA-512 over the parts in order, as if they were one message.
+#[must_use]
+pub fn sha512(parts: &[&[u8]]) -> [u8; 64] {
+    let mut context = digest::Context::new(&digest::SHA512);
+    for part in parts {
+        context.update(part);
+    }
+    copied(context.finish().as_ref())
+}
+
+/// The next pre-authentication integrity hash: SHA-512 of the one before and a whole message.
+///
+/// The first `previous` of a connection is all zeros (MS-SMB2 3.3.5.4).
+#[must_use]
+pub fn preauth_hash(previous: &[u8; 64], message: &[u8]) -> [u8; 64] {
+    sha512(&[previous, message])
+}
+
+/// HMAC-SHA256 (RFC 2104) over one message.
+#[must_use]
+pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
+    copied(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref())
+}
+
+/// Fills `out` with bytes from the cryptographic generator of aws-lc.
+///
+/// # Panics
+/// When the generator of the system fails. There is nothing safe to go on with: a predictable challenge
+/// or key would be worse.
+pub fn fill_random(out: &mut [u8]) {
+    rand::fill(out).expect("the system's random generator works");
+}
+
+/// `N` bytes from the cryptographic generator.
+///
+/// # Panics
+/// As [`fill_random`].
+#[must_use]
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut out = [0; N];
+    fill_random(&mut out);
+    out
+}
+
+/// The first `N` bytes of a digest that has at least as many.
+pub(super) fn copied<const N: usize>(digest: &[u8]) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&digest[..N]);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::hex;
+
+    #[test]
+    fn sha512_of_abc_is_that_of_fips_180() {
+        let expected = hex("ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
+             2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f");
+        assert_eq!(sha512(&[b"a", b"", b"bc"]).as_slice(), expected);
+    }
+
+    #[test]
+    fn hmac_sha256_matches_rfc_4231_case_2() {
+        let expected = hex("5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        assert_eq!(
+            hmac_sha256(b"Jefe", b"what do ya want for nothing?").as_slice(),
+            expected
+        );
+    }
+
+    #[test]
+    fn random_bytes_differ_from_call_to_call() {
+        assert_ne!(random::<16>(), random::<16>());
+    }
+}

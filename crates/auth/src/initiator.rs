@@ -1,0 +1,164 @@
+//! The client's end of a login: SPNEGO or bare NTLMSSP around [`ntlm::Client`], one token at a time.
+
+use wire::Now;
+
+use crate::Key;
+use crate::ntlm::signature::{Side, Signatures};
+use crate::ntlm::{self, ClientError, ClientIdentity};
+use crate::refusal::Refusal;
+use crate::spnego::{self, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
+
+/// What a token of the server leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum InitiatorStep {
+    /// Send this. [`Initiator::session_key`] is known from now on.
+    Continue(Vec<u8>),
+    /// The server has let us in.
+    Done,
+    /// The exchange is over.
+    Refused(Refusal),
+}
+
+/// How the NTLM messages travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wrap {
+    /// In SPNEGO, with NTLMSSP as the only mechanism.
+    Spnego,
+    /// As they are.
+    Bare,
+}
+
+/// One login as the client sees it.
+///
+/// Send [`Initiator::first`], then hand each token of the server to [`Initiator::step`].
+pub struct Initiator {
+    client: ntlm::Client,
+    wrap: Wrap,
+    state: State,
+    session_key: Option<Key>,
+}
+
+enum State {
+    /// NEGOTIATE is on its way.
+    Negotiated,
+    /// AUTHENTICATE is on its way.
+    Answered(Option<Signatures>),
+    /// Let in or refused.
+    Over,
+}
+
+impl Initiator {
+    /// A login that has not begun.
+    #[must_use]
+    pub fn new(identity: ClientIdentity, wrap: Wrap) -> Initiator {
+        Initiator {
+            client: ntlm::Client::new(identity),
+            wrap,
+            state: State::Negotiated,
+            session_key: None,
+        }
+    }
+
+    /// The first token to send.
+    #[must_use]
+    pub fn first(&self) -> Vec<u8> {
+        match self.wrap {
+            Wrap::Bare => self.client.message().to_vec(),
+            Wrap::Spnego => NegTokenInit {
+                mechs: Vec::new(),
+                mech_list: &spnego::mech_list(&[NTLMSSP]),
+                mech_token: Some(self.client.message()),
+            }
+            .encode(),
+        }
+    }
+
+    /// Takes the server's next token. The last one is empty from a server without SPNEGO.
+    pub fn step(&mut self, token: &[u8], now: Now) -> InitiatorStep {
+        let state = std::mem::replace(&mut self.state, State::Over);
+        let stepped = match state {
+            State::Negotiated => self.answer(token, now),
+            State::Answered(signatures) => self.finish(token, signatures.as_ref()),
+            State::Over => Err(Refusal::OutOfTurn),
+        };
+        stepped.unwrap_or_else(InitiatorStep::Refused)
+    }
+
+    /// The session key, once the challenge has been answered. It proves nothing before the server has
+    /// shown that it knows it too, by a signature.
+    #[must_use]
+    pub fn session_key(&self) -> Option<&[u8; 16]> {
+        self.session_key.as_deref()
+    }
+
+    fn answer(&mut self, token: &[u8], now: Now) -> Result<InitiatorStep, Refusal> {
+        let challenge = match self.wrap {
+            Wrap::Bare => token,
+            Wrap::Spnego => match spnego::parse(token)? {
+                Token::Resp(NegTokenResp {
+                    state: Some(NegState::Reject),
+                    ..
+                }) => {
+                    return Err(Refusal::Rejected);
+                }
+                Token::Resp(NegTokenResp {
+                    supported_mech: Some(mech),
+                    ..
+                }) if mech != NTLMSSP => {
+                    return Err(Refusal::NoCommonMechanism);
+                }
+                Token::Resp(NegTokenResp {
+                    response_token: Some(message),
+                    ..
+                }) => message,
+                _ => return Err(Refusal::OutOfTurn),
+            },
+        };
+        let answer = self.client.answer(challenge, now).map_err(|error| match error {
+            ClientError::BadChallenge(malformed) => Refusal::BadMessage(malformed),
+            ClientError::TooWeak => Refusal::TooWeak,
+            ClientError::TooLong => Refusal::BadToken(spnego::BadToken::TooLong),
+        })?;
+        let reply = match self.wrap {
+            Wrap::Bare => answer.message,
+            Wrap::Spnego => {
+                // RFC 4178 5
+                let list = spnego::mech_list(&[NTLMSSP]);
+                let mic = answer.signatures.as_ref().map(|it| it.sign(Side::Client, &list));
+                NegTokenResp {
+                    state: Some(NegState::AcceptIncomplete),
+                    supported_mech: None,
+                    response_token: Some(&answer.message),
+                    mech_list_mic: mic.as_ref().map(<[u8; 16]>::as_slice),
+                }
+                .encode()
+            }
+        };
+        self.session_key = Some(answer.session_key);
+        self.state = State::Answered(answer.signatures);
+        Ok(InitiatorStep::Continue(reply))
+    }
+
+    fn finish(&self, token: &[u8], signatures: Option<&Signatures>) -> Result<InitiatorStep, Refusal> {
+        if self.wrap == Wrap::Bare || token.is_empty() {
+            return Ok(InitiatorStep::Done);
+        }
+        let Token::Resp(resp) = spnego::parse(token)? else {
+            return Err(Refusal::OutOfTurn);
+        };
+        match resp.state {
+            Some(NegState::Reject) => return Err(Refusal::Rejected),
+            Some(NegState::AcceptCompleted) => {}
+            _ => return Err(Refusal::OutOfTurn),
+        }
+        // RFC 4178 5
+        // Only one mechanism was offered, so a list without a code is as good; a wrong code is not.
+        let list = spnego::mech_list(&[NTLMSSP]);
+        match (resp.mech_list_mic, signatures) {
+            (Some(mic), Some(signatures)) if !signatures.verify(Side::Server, &list, mic) => {
+                Err(Refusal::WrongMechListMic)
+            }
+            _ => Ok(InitiatorStep::Done),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! NTLM version 2 (MS-NLMP), both ends, without any transport.
+//!
+//! Start with [`Server`] (challenges and judges) and [`Client`] (answers a challenge). Both speak the three
+//! messages of [`message`]; [`response`] holds the arithmetic of NTLMv2, [`signature`] the signing that
+//! SPNEGO needs for its mechListMIC. NTLMv1 and LM are recognised only to be refused.
+
+pub mod av;
+mod client;
+mod flags;
+pub mod message;
+pub mod response;
+mod server;
+pub mod signature;
+
+pub use av::{AvId, AvPairs};
+pub use client::{Answer, Client, ClientError, ClientIdentity};
+pub use flags::NegotiateFlags;
+pub use message::{Authenticate, Challenge, Malformed, Negotiate};
+pub use message::{parse_authenticate, parse_challenge, parse_negotiate};
+pub use response::NtHash;
+pub use server::{Judgement, Names, Proof, Server};
+
+/// What every NTLM message begins with.
+pub const SIGNATURE: &[u8; 8] = b"NTLMSSP\0";

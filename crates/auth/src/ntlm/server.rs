@@ -1,0 +1,317 @@
+//! The server's end: a challenge, then a judgement of the answer (MS-NLMP 3.2.5.1).
+
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use wire::{Cursor, Now};
+use zeroize::Zeroizing;
+
+use super::av::{AV_FLAG_MIC, AvId, AvPairs, push_av};
+use super::flags::NegotiateFlags;
+use super::message::{
+    Authenticate, Challenge, MIC_LEN, MIC_OFFSET, mic_of, name, parse_authenticate, parse_negotiate, units,
+    utf16le,
+};
+use super::response::{Key, NtHash, message_mic, nt_proof, ntowf_v2, rc4k, session_base_key};
+use super::signature::Signatures;
+use crate::credentials::{Account, Credentials};
+use crate::crypto::random;
+use crate::refusal::Refusal;
+
+/// What the server calls itself in its CHALLENGE.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    /// NetBIOS name of the computer, at most 15 characters, by custom in upper case.
+    pub netbios_computer: String,
+    /// NetBIOS name of the domain or workgroup; a server of no domain gives its own name.
+    pub netbios_domain: String,
+    /// DNS name of the computer.
+    pub dns_computer: String,
+    /// DNS name of the domain, empty if there is none.
+    pub dns_domain: String,
+}
+
+/// One exchange after its CHALLENGE was made.
+pub struct Server {
+    negotiate: Vec<u8>,
+    challenge: Vec<u8>,
+    server_challenge: [u8; 8],
+    offered: NegotiateFlags,
+}
+
+/// How a login was proved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Proof {
+    /// With the account's password.
+    Password,
+    /// Not at all: an unknown user, let in as the configured guest.
+    Guest,
+    /// Not at all, and no user was named.
+    Anonymous,
+}
+
+/// Somebody who is let in.
+pub struct Judgement {
+    /// Name of the account as it is stored; empty for the anonymous.
+    pub user: String,
+    /// Domain as the client gave it.
+    pub domain: String,
+    /// Machine as the client gave it, not proved.
+    pub workstation: String,
+    /// How the login was proved.
+    pub proof: Proof,
+    /// ExportedSessionKey; zeros for a guest.
+    pub session_key: Key,
+    /// The signatures that SPNEGO may ask for; none if they were not agreed on, or for a guest.
+    pub signatures: Option<Signatures>,
+}
+
+/// What we can do of what a client may ask for.
+const SUPPORTED: NegotiateFlags = NegotiateFlags::UNICODE
+    .union(NegotiateFlags::SIGN)
+    .union(NegotiateFlags::SEAL)
+    .union(NegotiateFlags::EXTENDED_SESSIONSECURITY)
+    .union(NegotiateFlags::VERSION)
+    .union(NegotiateFlags::KEY_128)
+    .union(NegotiateFlags::KEY_EXCH)
+    .union(NegotiateFlags::KEY_56);
+
+/// What every CHALLENGE says.
+const ALWAYS: NegotiateFlags = NegotiateFlags::REQUEST_TARGET
+    .union(NegotiateFlags::NTLM)
+    .union(NegotiateFlags::ALWAYS_SIGN)
+    .union(NegotiateFlags::TARGET_TYPE_SERVER)
+    .union(NegotiateFlags::TARGET_INFO);
+
+/// An NTLMv2 response is longer than any of NTLMv1 or LM, which have this many bytes.
+const OLD_RESPONSE_LEN: usize = 24;
+
+impl Server {
+    /// Answers a NEGOTIATE message with a fresh challenge.
+    ///
+    /// # Errors
+    /// [`Refusal::BadMessage`]; [`Refusal::TooWeak`] when the client has no Unicode.
+    pub fn challenge(names: &Names, negotiate: &[u8], now: Now) -> Result<Server, Refusal> {
+        Server::challenge_with(names, negotiate, now, random())
+    }
+
+    /// As [`Server::challenge`], with a chosen nonce.
+    fn challenge_with(
+        names: &Names,
+        negotiate: &[u8],
+        now: Now,
+        server_challenge: [u8; 8],
+    ) -> Result<Server, Refusal> {
+        // MS-NLMP 3.2.5.1.1
+        let asked = parse_negotiate(negotiate)?.flags;
+        if !asked.contains(NegotiateFlags::UNICODE) {
+            return Err(Refusal::TooWeak);
+        }
+        let offered = (asked & SUPPORTED) | ALWAYS;
+        let challenge = Challenge {
+            flags: offered,
+            server_challenge,
+            target_name: &utf16le(&names.netbios_computer),
+            target_info: &target_info(names, now),
+        }
+        .encode();
+        Ok(Server {
+            negotiate: negotiate.to_vec(),
+            challenge,
+            server_challenge,
+            offered,
+        })
+    }
+
+    /// The CHALLENGE message to send.
+    #[must_use]
+    pub fn message(&self) -> &[u8] {
+        &self.challenge
+    }
+
+    /// Judges the AUTHENTICATE message.
+    ///
+    /// An unknown user costs the same work and gets the same answer as a wrong password.
+    ///
+    /// # Errors
+    /// The reason for which the client is not let in.
+    pub fn judge(&self, message: &[u8], credentials: &dyn Credentials) -> Result<Judgement, Refusal> {
+        // MS-NLMP 3.2.5.1.2
+        let sent = parse_authenticate(message)?;
+        let settled = if sent.flags.is_empty() {
+            self.offered
+        } else {
+            sent.flags & self.offered
+        };
+        if sent.user.is_empty() && sent.nt_response.is_empty() && is_null(sent.lm_response) {
+            let session_key = exported_key(&Zeroizing::new([0; 16]), &sent, settled)?;
+            return self.admit(&sent, String::new(), Proof::Anonymous, session_key, settled);
+        }
+        if sent.nt_response.len() <= OLD_RESPONSE_LEN {
+            return Err(Refusal::OldResponse);
+        }
+        let mut response = Cursor::new(sent.nt_response);
+        let proof: [u8; 16] = response.array().map_err(super::Malformed::from)?;
+        let client_challenge = response.rest();
+
+        let account = find_account(&name(sent.user)?, credentials);
+        let (proved, base_key) = self.prove(account.as_ref(), &sent, &proof, client_challenge);
+        let Some(account) = account.filter(|_| proved) else {
+            return self.guest_or_nobody(&sent, credentials);
+        };
+        let session_key = exported_key(&base_key, &sent, settled)?;
+        self.check_mic(message, client_challenge, &session_key)?;
+        if account.disabled {
+            return Err(Refusal::AccountDisabled);
+        }
+        self.admit(&sent, account.name, Proof::Password, session_key, settled)
+    }
+
+    /// Compares the proof in constant time with those for the domain as sent, in upper case, and none;
+    /// returns the SessionBaseKey of the one that fits.
+    fn prove(
+        &self,
+        account: Option<&Account>,
+        sent: &Authenticate<'_>,
+        proof: &[u8; 16],
+        client_challenge: &[u8],
+    ) -> (bool, Key) {
+        let nobody = NtHash::from_bytes([0; 16]);
+        let hash = account.map_or(&nobody, |account| &account.nt_hash);
+        let upper = String::from_utf16_lossy(&units(sent.domain)).to_uppercase();
+        let mut fits = Choice::from(0);
+        let mut found: Key = Zeroizing::new([0; 16]);
+        // MS-NLMP 3.2.5.1.2
+        // The users are our own, so the domain says nothing; but clients put into their key the one that
+        // they send, or the same in upper case, or none.
+        for domain in [sent.domain, utf16le(&upper).as_slice(), &[]] {
+            let key = ntowf_v2(hash, sent.user, domain);
+            let expected = nt_proof(&key, &self.server_challenge, client_challenge);
+            let equal = expected.ct_eq(proof);
+            let base = session_base_key(&key, &expected);
+            for (byte, candidate) in found.iter_mut().zip(base.iter()) {
+                byte.conditional_assign(candidate, equal);
+            }
+            fits |= equal;
+        }
+        fits &= Choice::from(u8::from(account.is_some()));
+        (fits.into(), found)
+    }
+
+    /// An unknown user becomes the guest if there is one; everybody else is refused alike.
+    fn guest_or_nobody(
+        &self,
+        sent: &Authenticate<'_>,
+        credentials: &dyn Credentials,
+    ) -> Result<Judgement, Refusal> {
+        // MS-NLMP 3.2.5.1.2
+        let unknown = find_account(&name(sent.user)?, credentials).is_none();
+        match credentials.guest() {
+            Some(guest) if unknown => {
+                let no_key = Zeroizing::new([0; 16]);
+                self.admit(sent, guest, Proof::Guest, no_key, NegotiateFlags::empty())
+            }
+            _ => Err(Refusal::WrongCredentials),
+        }
+    }
+
+    /// Verifies the MIC if the response, which is proved by now, says that there is one.
+    fn check_mic(&self, message: &[u8], client_challenge: &[u8], session_key: &Key) -> Result<(), Refusal> {
+        // MS-NLMP 3.2.5.1.2
+        // The time stamp is not compared with the clock (exception: the challenge is fresh, used once and
+        // dropped with the exchange, so an old response cannot be replayed; clients' clocks are wrong).
+        let mut cursor = Cursor::new(client_challenge);
+        let pairs = match cursor.skip(CLIENT_CHALLENGE_HEADER_LEN) {
+            Ok(()) => AvPairs::parse(cursor.rest())?,
+            Err(truncated) => return Err(super::Malformed::from(truncated).into()),
+        };
+        if pairs.flags() & AV_FLAG_MIC == 0 {
+            return Ok(());
+        }
+        let sent = mic_of(message)?;
+        let mut zeroed = message.to_vec();
+        zeroed[MIC_OFFSET..MIC_OFFSET + MIC_LEN].fill(0);
+        let expected = message_mic(session_key, &self.negotiate, &self.challenge, &zeroed);
+        if bool::from(expected.ct_eq(&sent)) {
+            Ok(())
+        } else {
+            Err(Refusal::WrongMic)
+        }
+    }
+
+    fn admit(
+        &self,
+        sent: &Authenticate<'_>,
+        user: String,
+        proof: Proof,
+        session_key: Key,
+        settled: NegotiateFlags,
+    ) -> Result<Judgement, Refusal> {
+        Ok(Judgement {
+            user,
+            domain: String::from_utf16_lossy(&units(sent.domain)),
+            workstation: String::from_utf16_lossy(&units(sent.workstation)),
+            proof,
+            signatures: Signatures::new(&session_key, settled),
+            session_key,
+        })
+    }
+}
+
+/// NTLMv2_CLIENT_CHALLENGE before its AV pairs (MS-NLMP 2.2.2.7).
+const CLIENT_CHALLENGE_HEADER_LEN: usize = 28;
+
+/// Whether an LM response is that of an anonymous client: nothing, or a single zero byte.
+fn is_null(lm_response: &[u8]) -> bool {
+    matches!(lm_response, [] | [0])
+}
+
+/// The account that a client names: as it stands, or without what an e-mail-like name has behind `@`, or
+/// what a down-level name has before `\`.
+fn find_account(user: &str, credentials: &dyn Credentials) -> Option<Account> {
+    credentials.lookup(user).or_else(|| {
+        let local = match (user.split_once('@'), user.rsplit_once('\\')) {
+            (Some((local, _)), _) | (None, Some((_, local))) => local,
+            (None, None) => return None,
+        };
+        credentials.lookup(local)
+    })
+}
+
+/// ExportedSessionKey from the KeyExchangeKey.
+fn exported_key(
+    exchange_key: &Key,
+    sent: &Authenticate<'_>,
+    settled: NegotiateFlags,
+) -> Result<Key, Refusal> {
+    // MS-NLMP 3.2.5.1.2 (exception: a client that sends a key with KEY_EXCH but neither SIGN nor SEAL has
+    // used it, so we do too; some do that although the text has no such case)
+    if !settled.contains(NegotiateFlags::KEY_EXCH) {
+        return Ok(exchange_key.clone());
+    }
+    match sent.encrypted_session_key.try_into() {
+        Ok(encrypted) => Ok(rc4k(exchange_key, encrypted)),
+        Err(_) if settled.intersects(NegotiateFlags::SIGN | NegotiateFlags::SEAL) => Err(Refusal::TooWeak),
+        Err(_) => Ok(exchange_key.clone()),
+    }
+}
+
+/// The AV pairs of the CHALLENGE: the names, and the time, which makes clients send a MIC.
+fn target_info(names: &Names, now: Now) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    for (id, value) in [
+        (AvId::NB_DOMAIN_NAME, &names.netbios_domain),
+        (AvId::NB_COMPUTER_NAME, &names.netbios_computer),
+        (AvId::DNS_DOMAIN_NAME, &names.dns_domain),
+        (AvId::DNS_COMPUTER_NAME, &names.dns_computer),
+    ] {
+        push_av(&mut out, id, &utf16le(value));
+    }
+    push_av(&mut out, AvId::TIMESTAMP, &filetime(now).to_le_bytes());
+    push_av(&mut out, AvId::EOL, &[]);
+    out
+}
+
+/// Wall time in 100 ns since 1601; before that, 0.
+pub(super) fn filetime(now: Now) -> u64 {
+    const EPOCH_1970: i64 = 116_444_736_000_000_000;
+    u64::try_from(now.wall_ns.div_euclid(100) + EPOCH_1970).unwrap_or(0)
+}

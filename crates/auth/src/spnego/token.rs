@@ -1,0 +1,309 @@
+//! NegTokenInit, NegTokenInit2 and NegTokenResp as bytes (RFC 4178 section 4.2, MS-SPNG 2.2.1).
+
+use wire::{Cursor, Truncated};
+
+use super::der::{
+    APPLICATION_0, ENUMERATED, GENERAL_STRING, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, context, element,
+    expect, only, write,
+};
+
+/// A token that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadToken {
+    /// An element is longer than what is left.
+    #[error(transparent)]
+    Truncated(#[from] Truncated),
+    /// An element of indefinite length, or of a length in more than four bytes.
+    #[error("an element's length is not written in a form that is allowed")]
+    BadLength,
+    /// Another element was due.
+    #[error("an element with tag {0:#04x} where it does not belong")]
+    UnexpectedTag(u8),
+    /// The wrapper is that of another mechanism than SPNEGO.
+    #[error("the token belongs to another mechanism")]
+    NotSpnego,
+    /// More than [`MAX_MECHS`] mechanisms.
+    #[error("too many mechanisms")]
+    TooManyMechs,
+    /// Longer than [`MAX_TOKEN_LEN`].
+    #[error("the token is too long")]
+    TooLong,
+}
+
+/// 1.3.6.1.5.5.2, encoded.
+const SPNEGO: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x02];
+/// 1.3.6.1.4.1.311.2.2.10, the mechanism NTLMSSP, encoded.
+pub const NTLMSSP: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x02, 0x02, 0x0a];
+/// 1.2.840.113554.1.2.2, the mechanism Kerberos 5, encoded.
+pub const KERBEROS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
+
+/// The longest token that is looked at, in bytes. A Kerberos ticket of a member of many groups comes to
+/// 48 KiB and may be the optimistic token of a client that then takes NTLM.
+pub const MAX_TOKEN_LEN: usize = 64 * 1024;
+/// How many mechanisms a client may name; Windows names at most six.
+pub const MAX_MECHS: usize = 32;
+
+/// A token of either kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Token<'a> {
+    /// The first of an exchange.
+    Init(NegTokenInit<'a>),
+    /// Every later one.
+    Resp(NegTokenResp<'a>),
+}
+
+/// What the initiator begins with; a server's NegTokenInit2 reads the same.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NegTokenInit<'a> {
+    /// The mechanisms by preference, as encoded object identifiers.
+    pub mechs: Vec<&'a [u8]>,
+    /// The encoded MechTypeList as it was sent: what a mechListMIC vouches for.
+    pub mech_list: &'a [u8],
+    /// The optimistic token, for the first mechanism.
+    pub mech_token: Option<&'a [u8]>,
+}
+
+/// Every later token of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NegTokenResp<'a> {
+    /// How the negotiation stands.
+    pub state: Option<NegState>,
+    /// The chosen mechanism, in the acceptor's first token.
+    pub supported_mech: Option<&'a [u8]>,
+    /// The mechanism's own token.
+    pub response_token: Option<&'a [u8]>,
+    /// The code over the list of mechanisms.
+    pub mech_list_mic: Option<&'a [u8]>,
+}
+
+/// How the negotiation stands (RFC 4178 section 4.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NegState {
+    /// Finished, from the sender's side.
+    AcceptCompleted,
+    /// The other side must send another token.
+    AcceptIncomplete,
+    /// The end.
+    Reject,
+    /// As incomplete; and codes over the list of mechanisms must be exchanged.
+    RequestMic,
+    /// A value that RFC 4178 does not define.
+    Unknown(u8),
+}
+
+impl NegState {
+    fn of(value: u8) -> NegState {
+        match value {
+            0 => NegState::AcceptCompleted,
+            1 => NegState::AcceptIncomplete,
+            2 => NegState::Reject,
+            3 => NegState::RequestMic,
+            other => NegState::Unknown(other),
+        }
+    }
+
+    fn value(self) -> u8 {
+        match self {
+            NegState::AcceptCompleted => 0,
+            NegState::AcceptIncomplete => 1,
+            NegState::Reject => 2,
+            NegState::RequestMic => 3,
+            NegState::Unknown(other) => other,
+        }
+    }
+}
+
+/// Reads a token, with or without the GSS-API wrapper. What follows it is ignored, and so are elements
+/// that RFC 4178 leaves for extensions.
+///
+/// # Errors
+/// [`BadToken`].
+pub fn parse(token: &[u8]) -> Result<Token<'_>, BadToken> {
+    if token.len() > MAX_TOKEN_LEN {
+        return Err(BadToken::TooLong);
+    }
+    let mut cursor = Cursor::new(token);
+    let (mut tag, mut content) = element(&mut cursor)?;
+    if tag == APPLICATION_0 {
+        let mut inside = Cursor::new(content);
+        if expect(&mut inside, OBJECT_IDENTIFIER)? != SPNEGO {
+            return Err(BadToken::NotSpnego);
+        }
+        (tag, content) = element(&mut inside)?;
+    }
+    match tag {
+        0xa0 => Ok(Token::Init(parse_init(only(content, SEQUENCE)?)?)),
+        0xa1 => Ok(Token::Resp(parse_resp(only(content, SEQUENCE)?)?)),
+        other => Err(BadToken::UnexpectedTag(other)),
+    }
+}
+
+fn parse_init(fields: &[u8]) -> Result<NegTokenInit<'_>, BadToken> {
+    let mut token = NegTokenInit::default();
+    let mut cursor = Cursor::new(fields);
+    while cursor.remaining() > 0 {
+        // reqFlags [1] must be ignored (RFC 4178 section 4.2.1); [3] is negHints in a server's token and a
+        // mechListMIC in a client's, which nobody can verify before a mechanism has finished.
+        match element(&mut cursor)? {
+            (0xa0, content) => {
+                token.mech_list = content;
+                token.mechs = parse_mechs(only(content, SEQUENCE)?)?;
+            }
+            (0xa2, content) => token.mech_token = Some(only(content, OCTET_STRING)?),
+            _ => {}
+        }
+    }
+    Ok(token)
+}
+
+fn parse_mechs(list: &[u8]) -> Result<Vec<&[u8]>, BadToken> {
+    let mut mechs = Vec::new();
+    let mut cursor = Cursor::new(list);
+    while cursor.remaining() > 0 {
+        if mechs.len() == MAX_MECHS {
+            return Err(BadToken::TooManyMechs);
+        }
+        mechs.push(expect(&mut cursor, OBJECT_IDENTIFIER)?);
+    }
+    Ok(mechs)
+}
+
+fn parse_resp(fields: &[u8]) -> Result<NegTokenResp<'_>, BadToken> {
+    let mut token = NegTokenResp::default();
+    let mut cursor = Cursor::new(fields);
+    while cursor.remaining() > 0 {
+        match element(&mut cursor)? {
+            (0xa0, content) => match only(content, ENUMERATED)? {
+                [value] => token.state = Some(NegState::of(*value)),
+                _ => return Err(BadToken::BadLength),
+            },
+            (0xa1, content) => token.supported_mech = Some(only(content, OBJECT_IDENTIFIER)?),
+            (0xa2, content) => token.response_token = Some(only(content, OCTET_STRING)?),
+            (0xa3, content) => token.mech_list_mic = Some(only(content, OCTET_STRING)?),
+            _ => {}
+        }
+    }
+    Ok(token)
+}
+
+/// An encoded MechTypeList.
+#[must_use]
+pub fn mech_list(mechs: &[&[u8]]) -> Vec<u8> {
+    let encoded: Vec<Vec<u8>> = mechs
+        .iter()
+        .map(|mech| write(OBJECT_IDENTIFIER, &[mech]))
+        .collect();
+    let parts: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
+    write(SEQUENCE, &parts)
+}
+
+/// Wraps the fields of a NegTokenInit or NegTokenInit2.
+fn wrap_init(fields: &[&[u8]]) -> Vec<u8> {
+    let init = write(context(0), &[&write(SEQUENCE, fields)]);
+    write(APPLICATION_0, &[&write(OBJECT_IDENTIFIER, &[SPNEGO]), &init])
+}
+
+/// What a server says first: the mechanisms it has, which is NTLMSSP, and the name that is to be ignored.
+#[must_use]
+pub fn hint() -> Vec<u8> {
+    // MS-SPNG 3.2.5.2
+    let name = write(GENERAL_STRING, &[b"not_defined_in_RFC4178@please_ignore"]);
+    let hints = write(SEQUENCE, &[&write(context(0), &[&name])]);
+    wrap_init(&[
+        &write(context(0), &[&mech_list(&[NTLMSSP])]),
+        &write(context(3), &[&hints]),
+    ])
+}
+
+impl NegTokenInit<'_> {
+    /// The token: `mech_list` as it is and the optimistic token. `mechs` is for the reader only.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mechs = write(context(0), &[self.mech_list]);
+        let token = octets(2, self.mech_token);
+        wrap_init(&[&mechs, &token])
+    }
+}
+
+impl NegTokenResp<'_> {
+    /// The token.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let state = self.state.map_or_else(Vec::new, |state| {
+            write(context(0), &[&write(ENUMERATED, &[&[state.value()]])])
+        });
+        let mech = self.supported_mech.map_or_else(Vec::new, |mech| {
+            write(context(1), &[&write(OBJECT_IDENTIFIER, &[mech])])
+        });
+        let token = octets(2, self.response_token);
+        let mic = octets(3, self.mech_list_mic);
+        write(context(1), &[&write(SEQUENCE, &[&state, &mech, &token, &mic])])
+    }
+}
+
+/// An optional OCTET STRING under `[number]`.
+fn octets(number: u8, value: Option<&[u8]>) -> Vec<u8> {
+    value.map_or_else(Vec::new, |value| {
+        write(context(number), &[&write(OCTET_STRING, &[value])])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ntlm::message::captured;
+    use crate::testing::hex;
+
+    /// The tokens of Microsoft's published SMB 3.1.1 trace around the NTLM messages, both written by
+    /// Windows.
+    #[test]
+    fn tokens_of_a_captured_exchange_are_read_and_written_alike() {
+        let negotiate = hex(captured::NEGOTIATE);
+        let captured = hex(&format!(
+            "604806062B0601050502A03E303CA00E300C060A2B06010401823702020AA22A0428{}",
+            captured::NEGOTIATE
+        ));
+        let Ok(Token::Init(init)) = parse(&captured) else {
+            panic!("not a NegTokenInit")
+        };
+        assert_eq!(init.mechs, [NTLMSSP]);
+        assert_eq!(init.mech_list, mech_list(&[NTLMSSP]));
+        assert_eq!(init.mech_token, Some(&negotiate[..]));
+        assert_eq!(init.encode(), captured);
+
+        let captured = hex("A11B3019A0030A0100A3120410010000003B453CDC3524164200000000");
+        let Ok(Token::Resp(resp)) = parse(&captured) else {
+            panic!("not a NegTokenResp")
+        };
+        assert_eq!(resp.state, Some(NegState::AcceptCompleted));
+        assert_eq!(
+            resp.mech_list_mic.unwrap(),
+            hex("010000003B453CDC3524164200000000")
+        );
+        assert_eq!((resp.supported_mech, resp.response_token), (None, None));
+        assert_eq!(resp.encode(), captured);
+    }
+
+    /// What Windows says first, from the example of MS-SPNG section 4 without its NEGOEX token: our hint
+    /// differs in nothing but the mechanism it leaves out.
+    #[test]
+    fn hint_has_the_shape_of_the_ms_spng_example() {
+        let expected = hex("604806062b0601050502a03e303ca00e300c060a2b06010401823702020a\
+             a32a3028a0261b246e6f745f646566696e65645f696e5f5246433431373840706c656173655f69676e6f7265");
+        assert_eq!(hint(), expected);
+        let Ok(Token::Init(init)) = parse(&expected) else {
+            panic!("not a NegTokenInit")
+        };
+        assert_eq!((init.mechs, init.mech_token), (vec![NTLMSSP], None));
+    }
+
+    #[test]
+    fn foreign_and_overlong_tokens_are_refused() {
+        assert_eq!(parse(&hex("60060604deadbeef")), Err(BadToken::NotSpnego));
+        assert_eq!(parse(&hex("0400")), Err(BadToken::UnexpectedTag(4)));
+        assert_eq!(parse(&vec![0x60; MAX_TOKEN_LEN + 1]), Err(BadToken::TooLong));
+        let many = wrap_init(&[&write(context(0), &[&mech_list(&[NTLMSSP; MAX_MECHS + 1])])]);
+        assert_eq!(parse(&many), Err(BadToken::TooManyMechs));
+        assert!(parse(&[]).is_err());
+    }
+}
