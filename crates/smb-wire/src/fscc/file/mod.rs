@@ -1,0 +1,19 @@
+//! File information classes (MS-FSCC 2.4): what QUERY_INFO answers and SET_INFO takes.
+//!
+//! [`facts`] holds the structures of fixed size, [`name`] those that carry a name, [`lists`] streams and
+//! hard links, [`pipe`] what is asked about named pipes. Directory classes are in
+//! [`directory`](super::directory).
+
+pub mod facts;
+pub mod lists;
+pub mod name;
+pub mod pipe;
+
+pub use facts::{
+    Access, Alignment, All, Allocation, AttributeTag, Basic, Compression, Disposition, DispositionEx,
+    DispositionFlags, Ea, EndOfFile, Id, Internal, Mode, NetworkOpen, Position, Standard, StandardLink,
+    ValidDataLength,
+};
+pub use lists::{HardLink, StreamEntry, read_hard_links, read_streams, write_hard_links, write_streams};
+pub use name::{LinkFlags, RenameFlags, RenameLayout, RenameRequest, read_name, write_name};
+pub use pipe::{Pipe, PipeLocal, PipeRemote};

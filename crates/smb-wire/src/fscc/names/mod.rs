@@ -1,0 +1,20 @@
+//! Names: between the UTF-16 of SMB and the bytes of the host, folded for comparing, split into parts.
+//!
+//! [`to_host`] and [`to_wire`] map one component; [`path::Path`] splits a whole path; [`fold`] makes
+//! names comparable without regard to case. None of them knows a file system.
+
+pub mod fold;
+pub mod host;
+pub mod path;
+pub mod short;
+
+pub use fold::{eq_folded, fold, fold_host, fold_units};
+pub use host::{BadName, Syntax, to_host, to_wire, to_wire_units, wire_units};
+pub use path::{BadPath, Path, Stream, StreamType};
+pub use short::is_short_name;
+
+/// MS-FSCC 2.1.5.2: the most 16-bit units that a file name, or a stream's, may have.
+pub const MAX_COMPONENT: usize = 255;
+
+/// MS-FSCC 2.1.5: the most 16-bit units that a path may have.
+pub const MAX_PATH: usize = 32_760;

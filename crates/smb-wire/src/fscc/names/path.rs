@@ -1,0 +1,363 @@
+//! A path from the wire, split into components and, behind the last, a stream.
+//!
+//! [`Path::parse`] checks everything that can be checked without a file system, so that what it returns
+//! cannot climb, cannot be absolute and names at most one stream.
+
+use super::{BadName, MAX_COMPONENT, MAX_PATH, Syntax, to_host};
+use crate::Utf16;
+use crate::fscc::text::{split, unit_at};
+
+const SEPARATOR: u16 = b'\\' as u16;
+const SLASH: u16 = b'/' as u16;
+const COLON: u16 = b':' as u16;
+
+/// Why a path was refused, by the status that answers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum BadPath {
+    /// It begins with a separator: STATUS_INVALID_PARAMETER.
+    #[error("the path begins with a separator")]
+    Absolute,
+    /// It holds `..`, which only a climbing path needs: STATUS_OBJECT_PATH_SYNTAX_BAD.
+    #[error("the path climbs")]
+    Climbs,
+    /// It, one of its components or its stream is not a name: STATUS_OBJECT_NAME_INVALID.
+    #[error("a part of the path is not a name: {0}")]
+    Name(BadName),
+    /// Its stream is of a type that does not exist, or has no name where it needs one:
+    /// STATUS_OBJECT_NAME_INVALID.
+    #[error("the path names no possible stream")]
+    Stream,
+}
+
+impl From<BadName> for BadPath {
+    fn from(bad: BadName) -> Self {
+        BadPath::Name(bad)
+    }
+}
+
+/// MS-FSCC 2.1.5.4: what kind of stream a name asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StreamType {
+    /// `$DATA`, also when no type was given.
+    Data,
+    /// `$INDEX_ALLOCATION`: the directory itself.
+    IndexAllocation,
+}
+
+/// The stream behind a path's last component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stream<'a> {
+    /// Its name; empty for the unnamed stream of that type.
+    pub name: Utf16<'a>,
+    /// Its type.
+    pub kind: StreamType,
+}
+
+/// A path that has been checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Path<'a> {
+    text: Utf16<'a>,
+    syntax: Syntax,
+    /// The stream that was named, `::$DATA` included; `None` when there was no colon.
+    pub stream: Option<Stream<'a>>,
+    /// Whether a separator stood at the end: then only a directory may be meant.
+    pub trailing_separator: bool,
+}
+
+impl<'a> Path<'a> {
+    /// Checks the path `text`, which is relative to the root of a share. The empty path is the root.
+    ///
+    /// # Errors
+    /// [`BadPath`], by the status to answer.
+    pub fn parse(text: Utf16<'a>, syntax: Syntax) -> Result<Path<'a>, BadPath> {
+        let separator = separator(syntax);
+        // MS-SMB2 3.3.5.9
+        if unit_at(text, 0) == Some(separator) {
+            return Err(BadPath::Absolute);
+        }
+        // MS-FSCC 2.1.5
+        if text.len() > MAX_PATH {
+            return Err(BadName::TooLong.into());
+        }
+        let mut path = Path {
+            text,
+            syntax,
+            stream: None,
+            trailing_separator: false,
+        };
+        let mut parts = split(text, separator).peekable();
+        while let Some(part) = parts.next() {
+            let last = parts.peek().is_none();
+            if part.is_empty() {
+                path.trailing_separator = last && !text.is_empty();
+                continue;
+            }
+            let stream = path.check_component(part)?;
+            if last {
+                path.stream = stream;
+            } else if stream.is_some_and(|s| s.kind != StreamType::IndexAllocation) {
+                // MS-FSA 2.1.5.1 (on the way, only the directory itself may be named as a stream)
+                return Err(BadPath::Stream);
+            }
+        }
+        Ok(path)
+    }
+
+    /// Checks one component and returns the stream behind it.
+    fn check_component(&self, part: Utf16<'a>) -> Result<Option<Stream<'a>>, BadPath> {
+        let name = file_name(part, self.syntax);
+        let stream = match self.syntax {
+            Syntax::Windows => parse_stream(part)?,
+            Syntax::Posix => None,
+        };
+        let dots = name
+            .units()
+            .all(|unit| unit == u16::from(b'.'))
+            .then_some(name.len());
+        match dots {
+            // A stream of the share's root has no file name before it.
+            Some(0) if stream.is_some() && part.len() == self.text.len() => {}
+            Some(0) => return Err(BadName::Empty.into()),
+            Some(1) => return Err(BadName::Dots.into()),
+            Some(2) => return Err(BadPath::Climbs),
+            _ if name.len() > MAX_COMPONENT => return Err(BadName::TooLong.into()),
+            _ => {}
+        }
+        Ok(stream)
+    }
+
+    /// Whether the path is the root of the share (or a stream of it).
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.components().next().is_none()
+    }
+
+    /// The file names on the way, the last one included and without streams.
+    pub fn components(&self) -> impl Iterator<Item = Utf16<'a>> + use<'a> {
+        let syntax = self.syntax;
+        split(self.text, separator(syntax))
+            .map(move |part| file_name(part, syntax))
+            .filter(|name| !name.is_empty())
+    }
+
+    /// Appends the host's form of the path, components separated by `/`; nothing for the root.
+    ///
+    /// # Errors
+    /// The first [`BadName`] among the components; `out` is then as it was.
+    pub fn to_host(&self, out: &mut Vec<u8>) -> Result<(), BadName> {
+        let start = out.len();
+        for name in self.components() {
+            if out.len() > start {
+                out.push(b'/');
+            }
+            if let Err(bad) = to_host(name, self.syntax, out) {
+                out.truncate(start);
+                return Err(bad);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn separator(syntax: Syntax) -> u16 {
+    match syntax {
+        Syntax::Windows => SEPARATOR,
+        Syntax::Posix => SLASH,
+    }
+}
+
+/// A component without its stream.
+fn file_name(part: Utf16<'_>, syntax: Syntax) -> Utf16<'_> {
+    match syntax {
+        Syntax::Windows => split(part, COLON).next().unwrap_or_default(),
+        Syntax::Posix => part,
+    }
+}
+
+/// MS-FSCC 2.1.5: what follows the first colon of a component: `name`, `name:type` or `:type`.
+///
+/// # Errors
+/// [`BadPath::Stream`] or [`BadPath::Name`], both STATUS_OBJECT_NAME_INVALID.
+pub fn parse_stream(component: Utf16<'_>) -> Result<Option<Stream<'_>>, BadPath> {
+    let mut parts = split(component, COLON);
+    parts.next();
+    let Some(name) = parts.next() else { return Ok(None) };
+    let kind = match parts.next() {
+        None if name.is_empty() => return Err(BadPath::Stream),
+        None => StreamType::Data,
+        Some(kind) => stream_type(kind).ok_or(BadPath::Stream)?,
+    };
+    if parts.next().is_some() {
+        return Err(BadPath::Stream);
+    }
+    // MS-FSCC 2.1.5.3
+    if name.len() > MAX_COMPONENT {
+        return Err(BadName::TooLong.into());
+    }
+    if name.units().any(|unit| matches!(unit, 0 | SLASH | SEPARATOR)) {
+        return Err(BadName::Forbidden.into());
+    }
+    // MS-FSA 2.1.5.1 ($I30 is the one index that a directory has)
+    if kind == StreamType::IndexAllocation && !name.is_empty() && !eq_ascii(name, "$I30") {
+        return Err(BadPath::Stream);
+    }
+    Ok(Some(Stream { name, kind }))
+}
+
+fn stream_type(name: Utf16<'_>) -> Option<StreamType> {
+    if eq_ascii(name, "$DATA") {
+        Some(StreamType::Data)
+    } else if eq_ascii(name, "$INDEX_ALLOCATION") {
+        Some(StreamType::IndexAllocation)
+    } else {
+        None
+    }
+}
+
+fn eq_ascii(name: Utf16<'_>, wanted: &str) -> bool {
+    name.len() == wanted.len()
+        && name
+            .units()
+            .zip(wanted.bytes())
+            .all(|(unit, byte)| u8::try_from(unit).is_ok_and(|u| u.eq_ignore_ascii_case(&byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::utf16::encode as bytes_of;
+    use proptest::prelude::*;
+
+    #[derive(Debug, PartialEq)]
+    struct Seen {
+        parts: Vec<String>,
+        stream: Option<(String, StreamType)>,
+        trailing: bool,
+    }
+
+    fn parse(text: &str) -> Result<Seen, BadPath> {
+        let bytes = bytes_of(text);
+        let path = Path::parse(Utf16::new(&bytes).unwrap(), Syntax::Windows)?;
+        Ok(Seen {
+            parts: path.components().map(|part| part.to_string_lossy()).collect(),
+            stream: path.stream.map(|s| (s.name.to_string_lossy(), s.kind)),
+            trailing: path.trailing_separator,
+        })
+    }
+
+    fn plain(parts: &[&str]) -> Seen {
+        Seen {
+            parts: parts.iter().map(ToString::to_string).collect(),
+            stream: None,
+            trailing: false,
+        }
+    }
+
+    #[test]
+    fn plain_paths() {
+        assert_eq!(parse(""), Ok(plain(&[])));
+        assert_eq!(parse("a"), Ok(plain(&["a"])));
+        assert_eq!(parse("a\\b c\\d"), Ok(plain(&["a", "b c", "d"])));
+        assert_eq!(parse("a\\\\b"), Ok(plain(&["a", "b"])));
+        assert_eq!(
+            parse("a\\"),
+            Ok(Seen {
+                trailing: true,
+                ..plain(&["a"])
+            })
+        );
+        assert_eq!(parse("..."), Ok(plain(&["..."])));
+    }
+
+    #[test]
+    fn paths_that_climb_or_are_absolute() {
+        assert_eq!(parse("\\a"), Err(BadPath::Absolute));
+        assert_eq!(parse("\\"), Err(BadPath::Absolute));
+        assert_eq!(parse("..\\..\\.."), Err(BadPath::Climbs));
+        assert_eq!(parse("a\\..\\b"), Err(BadPath::Climbs));
+        assert_eq!(parse("a\\..:s"), Err(BadPath::Climbs));
+        assert_eq!(parse("a\\.\\b"), Err(BadPath::Name(BadName::Dots)));
+        assert_eq!(parse(&"x".repeat(256)), Err(BadPath::Name(BadName::TooLong)));
+        assert_eq!(parse(&"x\\".repeat(16_381)), Err(BadPath::Name(BadName::TooLong)));
+    }
+
+    #[test]
+    fn streams() {
+        let stream = |name: &str, kind| Some((name.to_string(), kind));
+        assert_eq!(parse("f:s").unwrap().stream, stream("s", StreamType::Data));
+        assert_eq!(parse("f:s:$DaTa").unwrap().stream, stream("s", StreamType::Data));
+        assert_eq!(parse("f::$DATA").unwrap().stream, stream("", StreamType::Data));
+        assert_eq!(
+            parse("d::$INDEX_ALLOCATION").unwrap().stream,
+            stream("", StreamType::IndexAllocation)
+        );
+        assert_eq!(
+            parse("f:?Stream*").unwrap().stream,
+            stream("?Stream*", StreamType::Data)
+        );
+        assert_eq!(
+            parse(":s").unwrap(),
+            Seen {
+                stream: stream("s", StreamType::Data),
+                ..plain(&[])
+            }
+        );
+        assert_eq!(parse("d:$I30:$INDEX_ALLOCATION\\f"), Ok(plain(&["d", "f"])));
+        for bad in [
+            "f:",
+            "f::",
+            "f:s:",
+            "f:s:$FOO",
+            "f:s:?D*a",
+            "f:s:$DATA:",
+            "f:/",
+            "f:a\0",
+            "d:s\\f",
+            "d:s\\",
+            "f:x:$INDEX_ALLOCATION",
+            "a\\:s",
+            "f::fooooo",
+        ] {
+            let bad_name = matches!(parse(bad), Err(BadPath::Stream | BadPath::Name(_)));
+            assert!(bad_name, "{bad:?} gave {:?}", parse(bad));
+        }
+    }
+
+    #[test]
+    fn posix_paths_know_neither_backslashes_nor_streams() {
+        let bytes = bytes_of("a\\b:c/d*");
+        let path = Path::parse(Utf16::new(&bytes).unwrap(), Syntax::Posix).unwrap();
+        let mut host = Vec::new();
+        path.to_host(&mut host).unwrap();
+        assert_eq!((host.as_slice(), path.stream), (b"a\\b:c/d*".as_slice(), None));
+    }
+
+    #[test]
+    fn a_bad_component_leaves_nothing_behind() {
+        let bytes = bytes_of("ok\\b*d");
+        let path = Path::parse(Utf16::new(&bytes).unwrap(), Syntax::Windows).unwrap();
+        let mut host = b"x".to_vec();
+        assert_eq!(path.to_host(&mut host), Err(BadName::Forbidden));
+        assert_eq!(host, b"x");
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_leads_out(units in proptest::collection::vec(
+            prop_oneof![Just(b'\\' as u16), Just(b'.' as u16), Just(b':' as u16), Just(b'/' as u16),
+                Just(0xF029), Just(0u16), Just(b'a' as u16), any::<u16>()], 0..24), posix in any::<bool>())
+        {
+            let bytes: Vec<u8> = units.iter().flat_map(|u| u.to_le_bytes()).collect();
+            let syntax = if posix { Syntax::Posix } else { Syntax::Windows };
+            if let Ok(path) = Path::parse(Utf16::new(&bytes).unwrap(), syntax) {
+                let mut host = Vec::new();
+                if path.to_host(&mut host).is_ok() {
+                    prop_assert!(!host.contains(&0));
+                    prop_assert!(!host.starts_with(b"/"));
+                    prop_assert!(host.split(|&b| b == b'/').all(|part| part != b"." && part != b".."));
+                    prop_assert_eq!(host.is_empty(), path.is_root());
+                }
+            }
+        }
+    }
+}

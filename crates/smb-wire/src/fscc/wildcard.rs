@@ -1,0 +1,394 @@
+//! DOS wildcards: which names of a directory a search pattern selects.
+//!
+//! `*` and `?` are the ones people write. Clients turn DOS patterns into three more: `<` (DOS_STAR), `>`
+//! (DOS_QM) and `"` (DOS_DOT), whose meaning depends on the dots of the name.
+//!
+//! A pattern is run over the name once, with the set of all places in the pattern that could have been
+//! reached so far. Time is bounded by the product of both lengths; no pattern makes it explode.
+
+use super::names::fold_units;
+use crate::Utf16;
+
+/// The most units of a pattern, after runs of `*` have become one.
+pub const MAX_PATTERN: usize = 511;
+
+/// One element of a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    /// `*`: any characters, or none.
+    Star,
+    /// `<`: as `*`, but past the name's last dot only by ending at it.
+    DosStar,
+    /// `>`: one character other than a dot, or nothing before a dot or the end.
+    DosQuestion,
+    /// `"`: a dot, or nothing at the end.
+    DosDot,
+    /// `?`: one character.
+    Question,
+    /// Itself.
+    Unit(u16),
+}
+
+const DOT: u16 = b'.' as u16;
+
+/// A search pattern, ready to be compared with many names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    tokens: Vec<Token>,
+    kind: Kind,
+    folded: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// `*` and `*.*`, which selects names without a dot too.
+    All,
+    /// No wildcards at all.
+    Exact,
+    /// `*` and then no wildcards.
+    EndsWith,
+    Other,
+}
+
+/// The pattern is empty or longer than [`MAX_PATTERN`]. A server answers STATUS_OBJECT_NAME_INVALID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("the search pattern is empty or too long")]
+pub struct BadPattern;
+
+impl Pattern {
+    /// The pattern `text`. With `ignore_case` it is folded, and the names to compare must be too.
+    ///
+    /// # Errors
+    /// [`BadPattern`].
+    pub fn new(text: Utf16<'_>, ignore_case: bool) -> Result<Pattern, BadPattern> {
+        // A long pattern is refused before it is looked at; stars beyond the limit have no use.
+        if text.is_empty() || text.len() > 2 * MAX_PATTERN {
+            return Err(BadPattern);
+        }
+        let mut units: Vec<u16> = text.units().collect();
+        if ignore_case {
+            fold_units(&mut units);
+        }
+        let mut tokens: Vec<Token> = units.into_iter().map(token).collect();
+        tokens.dedup_by(|a, b| a == b && *a == Token::Star);
+        if tokens.len() > MAX_PATTERN {
+            return Err(BadPattern);
+        }
+        let kind = kind(&tokens);
+        Ok(Pattern {
+            tokens,
+            kind,
+            folded: ignore_case,
+        })
+    }
+
+    /// Whether the pattern selects every name.
+    #[must_use]
+    pub fn selects_all(&self) -> bool {
+        self.kind == Kind::All
+    }
+
+    /// The one name that the pattern can select (up to case), when it holds no wildcard: a lookup then does
+    /// instead of a scan.
+    #[must_use]
+    pub fn has_wildcards(&self) -> bool {
+        self.kind != Kind::Exact
+    }
+
+    /// Whether names must be folded before [`Pattern::matches`].
+    #[must_use]
+    pub fn is_folded(&self) -> bool {
+        self.folded
+    }
+
+    /// MS-FSA 2.1.4.4: whether the pattern selects `name`.
+    #[must_use]
+    pub fn matches(&self, name: &[u16]) -> bool {
+        if name.is_empty() {
+            return false;
+        }
+        match self.kind {
+            Kind::All => true,
+            Kind::Exact => same(&self.tokens, name),
+            Kind::EndsWith => {
+                let tail = &self.tokens[1..];
+                name.len() >= tail.len() && same(tail, &name[name.len() - tail.len()..])
+            }
+            Kind::Other => self.run(name),
+        }
+    }
+
+    fn run(&self, name: &[u16]) -> bool {
+        let mut now = Places::default();
+        now.add(0);
+        let last_dot = name.iter().rposition(|&unit| unit == DOT);
+        for (at, &unit) in name.iter().enumerate() {
+            let next = self.step(now, unit, last_dot == Some(at));
+            if next.is_empty() {
+                return false;
+            }
+            now = next;
+        }
+        self.ends(now)
+    }
+
+    /// The places reached by one more character of the name.
+    fn step(&self, mut now: Places, unit: u16, is_last_dot: bool) -> Places {
+        let mut next = Places::default();
+        // Places reached without a character lie behind, so one pass in rising order sees them all.
+        let mut at = 0;
+        while let Some(place) = now.first_from(at) {
+            at = place + 1;
+            match self.tokens.get(place) {
+                None => {}
+                Some(Token::Star) => {
+                    next.add(place);
+                    now.add(at);
+                }
+                Some(Token::DosStar) => {
+                    next.add(if is_last_dot { at } else { place });
+                    now.add(at);
+                }
+                Some(Token::DosQuestion) => {
+                    if unit == DOT {
+                        now.add(at);
+                    } else {
+                        next.add(at);
+                    }
+                }
+                Some(Token::DosDot) if unit != DOT => {}
+                Some(Token::Unit(wanted)) if *wanted != unit => {}
+                Some(Token::DosDot | Token::Question | Token::Unit(_)) => next.add(at),
+            }
+        }
+        next
+    }
+
+    /// Whether the end of the pattern can be reached without another character.
+    fn ends(&self, now: Places) -> bool {
+        let needs_none = |token: &Token| !matches!(token, Token::Question | Token::Unit(_));
+        let tail = self
+            .tokens
+            .iter()
+            .rev()
+            .take_while(|token| needs_none(token))
+            .count();
+        now.first_from(self.tokens.len() - tail).is_some()
+    }
+}
+
+fn token(unit: u16) -> Token {
+    match u8::try_from(unit) {
+        Ok(b'*') => Token::Star,
+        Ok(b'<') => Token::DosStar,
+        Ok(b'>') => Token::DosQuestion,
+        Ok(b'"') => Token::DosDot,
+        Ok(b'?') => Token::Question,
+        _ => Token::Unit(unit),
+    }
+}
+
+fn kind(tokens: &[Token]) -> Kind {
+    let is_plain = |token: &Token| matches!(token, Token::Unit(_));
+    match tokens {
+        [Token::Star] | [Token::Star, Token::Unit(DOT), Token::Star] => Kind::All,
+        tokens if tokens.iter().all(is_plain) => Kind::Exact,
+        [Token::Star, tail @ ..] if tail.iter().all(is_plain) => Kind::EndsWith,
+        _ => Kind::Other,
+    }
+}
+
+fn same(tokens: &[Token], name: &[u16]) -> bool {
+    tokens.len() == name.len()
+        && tokens
+            .iter()
+            .zip(name)
+            .all(|(token, unit)| *token == Token::Unit(*unit))
+}
+
+/// A set of places in a pattern: 0 is before its first token, its length is behind its last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Places([u64; MAX_PATTERN.div_ceil(64)]);
+
+impl Places {
+    #[inline]
+    fn add(&mut self, place: usize) {
+        self.0[place / 64] |= 1 << (place % 64);
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
+    /// The first place that is not before `least`.
+    #[inline]
+    fn first_from(&self, least: usize) -> Option<usize> {
+        let mut index = least / 64;
+        let mut word = self.0.get(index)? & (u64::MAX << (least % 64));
+        while word == 0 {
+            index += 1;
+            word = *self.0.get(index)?;
+        }
+        Some(index * 64 + word.trailing_zeros() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::utf16::encode as bytes_of;
+    use proptest::prelude::*;
+
+    fn pattern(text: &str) -> Pattern {
+        Pattern::new(Utf16::new(&bytes_of(text)).unwrap(), true).unwrap()
+    }
+
+    fn matches(text: &str, name: &str) -> bool {
+        let mut units: Vec<u16> = name.encode_utf16().collect();
+        fold_units(&mut units);
+        pattern(text).matches(&units)
+    }
+
+    #[test]
+    fn plain_wildcards() {
+        for (text, name, wanted) in [
+            ("*", "a", true),
+            ("*.*", "no dot", true),
+            ("*.txt", "A.TXT", true),
+            ("*.txt", "a.txt.bak", false),
+            ("a*c", "abbbc", true),
+            ("a*c", "ac", true),
+            ("a*c", "acb", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("a?", "a", false),
+            ("??", "ab", true),
+            ("*a*b*c*", "xaxbxcx", true),
+            ("*a*b*c*", "xaxcxbx", false),
+            ("file", "FILE", true),
+            ("file", "file.", false),
+            ("*.", "a.", true),
+            ("*.", "a", false),
+            ("**", "a", true),
+            ("a*", "b", false),
+        ] {
+            assert_eq!(matches(text, name), wanted, "{text} {name}");
+        }
+    }
+
+    /// Worked out by hand from the rules; the comments say what a user typed for the pattern to arrive.
+    #[test]
+    fn dos_wildcards_depend_on_dots() {
+        for (text, name, wanted) in [
+            // `dir *.` arrives as `<`: everything up to the last dot, so names without one.
+            ("<", "abc", true),
+            ("<.txt", "a.b.txt", true),
+            ("<.b", "a.b", true),
+            ("<b", "a.b", true),
+            ("<b", "a.x.b", true),
+            ("<c", "a.b.xc", false),
+            // `dir *.*` arrives as `<"*`.
+            ("<\"*", "abc", true),
+            ("<\"*", "a.b.c", true),
+            // `dir ????.???` arrives as `>>>>">>>`.
+            (">>>>\">>>", "ab", true),
+            (">>>>\">>>", "abcd.efg", true),
+            (">>>>\">>>", "abcde.efg", false),
+            (">>>>\">>>", "abcd.efgh", false),
+            (">>>>\">>>", "ab.c", true),
+            (">", "a", true),
+            (">", ".", false),
+            (">.", ".", true),
+            ("a>", "a", true),
+            ("a>>", "a", true),
+            ("a>>b", "ab", false),
+            ("a>>.b", "a.b", true),
+            ("\"", ".", true),
+            ("a\"", "a", true),
+            ("a\"", "a.", true),
+            ("a\"", "ab", false),
+            ("a\"b", "a.b", true),
+            ("a\"b", "ab", false),
+            ("a\"\"", "a", true),
+            ("<", "a.b.c", false),
+            ("<x", "a.b", false),
+        ] {
+            assert_eq!(matches(text, name), wanted, "{text} {name}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_free_pattern_is_told_apart() {
+        assert!(!pattern("a.b").has_wildcards());
+        assert!(pattern("a.b*").has_wildcards());
+        assert!(pattern("*.*").selects_all() && pattern("*").selects_all() && !pattern("*.").selects_all());
+    }
+
+    #[test]
+    fn case_matters_when_it_should() {
+        let exact = Pattern::new(Utf16::new(&bytes_of("A*")).unwrap(), false).unwrap();
+        assert!(exact.matches(&[0x41]) && !exact.matches(&[0x61]));
+        assert!(matches("é*", "É"));
+    }
+
+    #[test]
+    fn nothing_and_too_much_are_refused() {
+        assert_eq!(Pattern::new(Utf16::default(), true), Err(BadPattern));
+        let long = bytes_of(&"?".repeat(MAX_PATTERN + 1));
+        assert_eq!(Pattern::new(Utf16::new(&long).unwrap(), true), Err(BadPattern));
+        let full = bytes_of(&"?".repeat(MAX_PATTERN));
+        assert!(
+            Pattern::new(Utf16::new(&full).unwrap(), true)
+                .unwrap()
+                .matches(&[0x61; MAX_PATTERN])
+        );
+    }
+
+    #[test]
+    fn a_pattern_made_to_explode_does_not() {
+        let text = "*a".repeat(255);
+        assert!(!matches(&text, &("a".repeat(254) + "b")));
+        assert!(!matches(&"<?".repeat(250), &"a.".repeat(120)));
+    }
+
+    /// The rules as MS-FSA 2.1.4.4 words them, by trying everything.
+    fn by_trying(pattern: &[u16], name: &[u16], at: usize) -> bool {
+        let Some((&first, rest)) = pattern.split_first() else {
+            return at == name.len();
+        };
+        let here = name.get(at).copied();
+        let last_dot = name.iter().rposition(|&unit| unit == DOT);
+        match token(first) {
+            Token::Star => (at..=name.len()).any(|next| by_trying(rest, name, next)),
+            Token::DosStar => {
+                let end = last_dot
+                    .filter(|&dot| dot >= at)
+                    .map_or(name.len(), |dot| dot + 1);
+                (at..=end).any(|next| by_trying(rest, name, next))
+            }
+            Token::DosQuestion => match here {
+                None | Some(DOT) => by_trying(rest, name, at),
+                Some(_) => by_trying(rest, name, at + 1),
+            },
+            Token::DosDot => match here {
+                None => by_trying(rest, name, at),
+                Some(unit) => unit == DOT && by_trying(rest, name, at + 1),
+            },
+            Token::Question => here.is_some() && by_trying(rest, name, at + 1),
+            Token::Unit(unit) => here == Some(unit) && by_trying(rest, name, at + 1),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn running_agrees_with_trying(text in "[ab.*?<>\"]{1,7}", name in "[ab.]{1,7}") {
+            let units: Vec<u16> = text.encode_utf16().collect();
+            let name_units: Vec<u16> = name.encode_utf16().collect();
+            let exact = Pattern::new(Utf16::new(&bytes_of(&text)).unwrap(), false).unwrap();
+            let wanted = exact.selects_all() || by_trying(&units, &name_units, 0);
+            prop_assert_eq!(exact.matches(&name_units), wanted);
+        }
+    }
+}
