@@ -1,14 +1,24 @@
 //! The SMB 3.1.1 POSIX extensions: modes, owners and links as a POSIX system knows them.
 //!
 //! They are in effect on a connection where both sides sent the POSIX negotiate context, and for an Open
-//! whose CREATE carried the POSIX create context. There is no section of MS-SMB2 for them; the layouts are
-//! those of the Linux client.
+//! whose CREATE carried the POSIX create context. MS-SMB2 has no section for them; the layouts are those
+//! that the Linux client reads.
 
 use crate::malformed::Malformed;
 use crate::reader::Reader;
+use crate::utf16::Utf16;
 use wire::Writer;
 
-/// The POSIX create context of a response.
+/// The information class of [`FileInfo`] in QUERY_INFO and of [`DirectoryEntry`] in QUERY_DIRECTORY.
+pub const FILE_POSIX_INFORMATION: u8 = 0x64;
+
+/// The information class of [`FilesystemInfo`] in QUERY_INFO.
+pub const FS_POSIX_INFORMATION: u8 = 0x64;
+
+/// A number of [`FilesystemInfo`] that the server does not know.
+pub const UNKNOWN: u64 = u64::MAX;
+
+/// The POSIX create context of a response, which [`FileInfo`] also ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateResponse<'a> {
     /// The number of hard links.
@@ -29,13 +39,16 @@ impl<'a> CreateResponse<'a> {
     /// # Errors
     /// [`Malformed`] when a field is missing or a SID is not whole.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
-        let mut r = Reader::new(data, "POSIX create context");
+        Self::read(&mut Reader::new(data, "POSIX create context"))
+    }
+
+    fn read(r: &mut Reader<'a>) -> Result<Self, Malformed> {
         Ok(CreateResponse {
             nlink: r.u32("nlink")?,
             reparse_tag: r.u32("reparse_tag")?,
             mode: r.u32("mode")?,
-            owner: sid(&mut r, "owner")?,
-            group: sid(&mut r, "group")?,
+            owner: sid(r, "owner")?,
+            group: sid(r, "group")?,
         })
     }
 
@@ -53,5 +66,166 @@ fn sid<'a>(r: &mut Reader<'a>, field: &'static str) -> Result<&'a [u8], Malforme
     match *r.rest() {
         [1, count @ 0..=15, ..] => r.bytes(8 + 4 * usize::from(count), field),
         _ => Err(r.wrong(field)),
+    }
+}
+
+/// All that a POSIX client wants to know of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileInfo<'a> {
+    /// When the file was made, as a FILETIME.
+    pub creation_time: u64,
+    /// When it was last read.
+    pub last_access_time: u64,
+    /// When its data was last written.
+    pub last_write_time: u64,
+    /// When anything of it was last changed.
+    pub change_time: u64,
+    /// Its size in bytes.
+    pub end_of_file: u64,
+    /// Bytes that are allocated to it.
+    pub allocation_size: u64,
+    /// FILE_ATTRIBUTE bits (MS-FSCC 2.6).
+    pub dos_attributes: u32,
+    /// Its number on its device.
+    pub inode: u64,
+    /// Its device.
+    pub device_id: u32,
+    /// Links, mode and owners.
+    pub posix: CreateResponse<'a>,
+}
+
+impl<'a> FileInfo<'a> {
+    /// Parses the answer to a QUERY_INFO.
+    ///
+    /// # Errors
+    /// [`Malformed`] when a field is missing or a SID is not whole.
+    pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
+        Self::read(&mut Reader::new(data, "POSIX file information"))
+    }
+
+    fn read(r: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let info = FileInfo {
+            creation_time: r.u64("CreationTime")?,
+            last_access_time: r.u64("LastAccessTime")?,
+            last_write_time: r.u64("LastWriteTime")?,
+            change_time: r.u64("ChangeTime")?,
+            end_of_file: r.u64("EndOfFile")?,
+            allocation_size: r.u64("AllocationSize")?,
+            dos_attributes: r.u32("DosAttributes")?,
+            inode: r.u64("Inode")?,
+            device_id: r.u32("DeviceId")?,
+            posix: {
+                r.skip(4, "Reserved")?;
+                CreateResponse::read(r)?
+            },
+        };
+        Ok(info)
+    }
+
+    /// Appends the answer to a QUERY_INFO.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.put(&mut Writer::new(out));
+    }
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.u64_le(self.creation_time);
+        w.u64_le(self.last_access_time);
+        w.u64_le(self.last_write_time);
+        w.u64_le(self.change_time);
+        w.u64_le(self.end_of_file);
+        w.u64_le(self.allocation_size);
+        w.u32_le(self.dos_attributes);
+        w.u64_le(self.inode);
+        w.u32_le(self.device_id);
+        w.u32_le(0);
+        self.posix.write(w);
+    }
+}
+
+/// An entry of a directory. The first eight bytes link the entries as in all classes of MS-FSCC 2.4:
+/// NextEntryOffset, and an index that nobody reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectoryEntry<'a> {
+    /// The file.
+    pub info: FileInfo<'a>,
+    /// Its name.
+    pub name: Utf16<'a>,
+}
+
+impl<'a> DirectoryEntry<'a> {
+    /// Parses one entry from its NextEntryOffset on.
+    ///
+    /// # Errors
+    /// [`Malformed`] when a field is missing, a SID is not whole or the name points outside.
+    pub fn parse(entry: &'a [u8]) -> Result<Self, Malformed> {
+        let mut r = Reader::new(entry, "POSIX directory entry");
+        r.skip(8, "NextEntryOffset")?;
+        let info = FileInfo::read(&mut r)?;
+        let length = r.u32("FileNameLength")? as usize;
+        let name = Utf16::new(r.bytes(length, "FileName")?).ok_or(r.wrong("FileName"))?;
+        Ok(DirectoryEntry { info, name })
+    }
+
+    /// Appends the entry with a NextEntryOffset of zero, unpadded.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut w = Writer::new(out);
+        w.u64_le(0);
+        self.info.put(&mut w);
+        w.u32_le(self.name.as_bytes().len() as u32);
+        w.bytes(self.name.as_bytes());
+    }
+}
+
+/// A volume as statfs shows it. [`UNKNOWN`] stands for a number that is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilesystemInfo {
+    /// The best size of a transfer, in bytes.
+    pub optimal_transfer_size: u32,
+    /// The size of a block, in bytes.
+    pub block_size: u32,
+    /// Blocks in all.
+    pub total_blocks: u64,
+    /// Blocks that are free.
+    pub blocks_available: u64,
+    /// Blocks that are free for users.
+    pub user_blocks_available: u64,
+    /// Files that there can be.
+    pub total_file_nodes: u64,
+    /// Files that there can still be.
+    pub free_file_nodes: u64,
+    /// Names the volume.
+    pub file_system_identifier: u64,
+}
+
+impl FilesystemInfo {
+    /// Parses the answer to a QUERY_INFO.
+    ///
+    /// # Errors
+    /// [`Malformed`] when a field is missing.
+    pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
+        let mut r = Reader::new(data, "POSIX file system information");
+        Ok(FilesystemInfo {
+            optimal_transfer_size: r.u32("OptimalTransferSize")?,
+            block_size: r.u32("BlockSize")?,
+            total_blocks: r.u64("TotalBlocks")?,
+            blocks_available: r.u64("BlocksAvail")?,
+            user_blocks_available: r.u64("UserBlocksAvail")?,
+            total_file_nodes: r.u64("TotalFileNodes")?,
+            free_file_nodes: r.u64("FreeFileNodes")?,
+            file_system_identifier: r.u64("FileSysIdentifier")?,
+        })
+    }
+
+    /// Appends the answer to a QUERY_INFO.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut w = Writer::new(out);
+        w.u32_le(self.optimal_transfer_size);
+        w.u32_le(self.block_size);
+        w.u64_le(self.total_blocks);
+        w.u64_le(self.blocks_available);
+        w.u64_le(self.user_blocks_available);
+        w.u64_le(self.total_file_nodes);
+        w.u64_le(self.free_file_nodes);
+        w.u64_le(self.file_system_identifier);
     }
 }

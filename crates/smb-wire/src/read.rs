@@ -49,7 +49,8 @@ pub struct Request<'a> {
     pub channel: Channel,
     /// Bytes to be read over the channel.
     pub remaining_bytes: u32,
-    /// What describes the channel; empty where `channel` is none.
+    /// What describes the channel; empty where `channel` is none or this would lie outside the message. It
+    /// is not an error of its own since dialects before 3.0 ignore the channel.
     pub channel_info: &'a [u8],
 }
 
@@ -89,7 +90,9 @@ impl<'a> Request<'a> {
         let info_length = r.u16("ReadChannelInfoLength")?;
         let channel_info = match channel {
             Channel::None => &[],
-            _ => r.window(info_offset.into(), info_length.into(), "ReadChannelInfoOffset")?,
+            _ => r
+                .window(info_offset.into(), info_length.into(), "ReadChannelInfoOffset")
+                .unwrap_or_default(),
         };
         Ok(Request {
             padding,

@@ -32,7 +32,8 @@ pub struct Request<'a> {
     pub channel: Channel,
     /// Bytes that travel over the channel.
     pub remaining_bytes: u32,
-    /// What describes the channel; empty where `channel` is none.
+    /// What describes the channel; empty where `channel` is none or this would lie outside the message. It
+    /// is not an error of its own since dialects before 3.0 ignore the channel.
     pub channel_info: &'a [u8],
     /// Hints and write-through.
     pub flags: Flags,
@@ -77,7 +78,9 @@ impl<'a> Request<'a> {
         }
         let channel_info = match channel {
             Channel::None => &[],
-            _ => r.window(info_offset.into(), info_length.into(), "WriteChannelInfoOffset")?,
+            _ => r
+                .window(info_offset.into(), info_length.into(), "WriteChannelInfoOffset")
+                .unwrap_or_default(),
         };
         let data = r.window(data_offset.into(), length as usize, "DataOffset")?;
         Ok(Request {

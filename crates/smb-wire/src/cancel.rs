@@ -1,0 +1,32 @@
+//! CANCEL: asks to give up an earlier request, which its header names; it has no response (MS-SMB2 2.2.30).
+
+use crate::malformed::Malformed;
+use crate::reader::Reader;
+use wire::Writer;
+
+/// CANCEL request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Request;
+
+impl Request {
+    /// Parses a message from its header on.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the body is missing.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        Reader::body(message, "CANCEL request", 4).map(|_| Request)
+    }
+
+    /// Appends the body.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut w = Writer::new(out);
+        w.u16_le(4);
+        w.u16_le(0);
+    }
+
+    /// Bytes to hold against the credit charge: none.
+    #[must_use]
+    pub fn payload_len(&self) -> u32 {
+        0
+    }
+}

@@ -1,0 +1,198 @@
+//! The ERROR response: what stands in the place of a body when a request failed (MS-SMB2 2.2.2).
+//!
+//! [`Response`] carries the data of one error, wrapped in an error context when the dialect is 3.1.1. What
+//! the data holds depends on the status: [`SymbolicLink`], four bytes of [`Response::buffer_too_small`], or
+//! nothing.
+
+use crate::macros::wire_enum;
+use crate::malformed::Malformed;
+use crate::reader::Reader;
+use crate::utf16::Utf16;
+use wire::Writer;
+
+wire_enum! {
+    /// What an error context is about (MS-SMB2 2.2.2.1).
+    pub enum ErrorId: u32 {
+        Default = 0x0000_0000,
+        ShareRedirect = 0x7264_5253,
+    }
+}
+
+/// ERROR response (MS-SMB2 2.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Response<'a> {
+    /// How many error contexts the data holds; zero when it is the plain data (before 3.1.1).
+    pub error_context_count: u8,
+    /// The data: error contexts, or the data of one error.
+    pub error_data: &'a [u8],
+}
+
+/// The body of an error without data: nine bytes, the last of which only fills the variable part.
+pub const EMPTY: [u8; 9] = [9, 0, 0, 0, 0, 0, 0, 0, 0];
+
+impl<'a> Response<'a> {
+    /// Parses a message from its header on.
+    ///
+    /// # Errors
+    /// [`Malformed`] when a field is missing or the data is longer than the message.
+    pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut r = Reader::body(message, "ERROR response", 9)?;
+        let error_context_count = r.u8("ErrorContextCount")?;
+        r.skip(1, "Reserved")?;
+        let length = r.u32("ByteCount")? as usize;
+        Ok(Response {
+            error_context_count,
+            error_data: r.bytes(length, "ErrorData")?,
+        })
+    }
+
+    /// Appends the body.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        if self.error_data.is_empty() {
+            out.extend_from_slice(&EMPTY);
+            return;
+        }
+        let mut w = Writer::new(out);
+        w.u16_le(9);
+        w.u8(self.error_context_count);
+        w.u8(0);
+        w.u32_le(self.error_data.len() as u32);
+        w.bytes(self.error_data);
+    }
+
+    /// Appends the body of an error whose data `fill` appends. `is_311` wraps it in one error context.
+    pub fn write_with(out: &mut Vec<u8>, is_311: bool, id: ErrorId, fill: impl FnOnce(&mut Vec<u8>)) {
+        let start = out.len();
+        out.extend_from_slice(&EMPTY[..8]);
+        if is_311 {
+            // MS-SMB2 2.2.2.1
+            out[start + 2] = 1;
+            out.extend_from_slice(&[0; 4]);
+            out.extend_from_slice(&id.get().to_le_bytes());
+            let data = out.len();
+            fill(out);
+            let length = (out.len() - data) as u32;
+            out[data - 8..data - 4].copy_from_slice(&length.to_le_bytes());
+        } else {
+            fill(out);
+        }
+        let length = (out.len() - start - 8) as u32;
+        out[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// Appends the body of STATUS_BUFFER_TOO_SMALL: how many bytes would have been enough.
+    pub fn buffer_too_small(out: &mut Vec<u8>, is_311: bool, required: u32) {
+        // MS-SMB2 2.2.2.2
+        let data = required.to_le_bytes();
+        Self::write_with(out, is_311, ErrorId::Default, |out| out.extend_from_slice(&data));
+    }
+
+    /// Appends the body of STATUS_STOPPED_ON_SYMLINK.
+    pub fn symbolic_link(out: &mut Vec<u8>, is_311: bool, link: &SymbolicLink<'_>) {
+        Self::write_with(out, is_311, ErrorId::Default, |out| link.write(out));
+    }
+
+    /// Identifier and data of each error, with or without contexts around it. After an error there is
+    /// nothing more.
+    pub fn errors(&self) -> impl Iterator<Item = Result<(ErrorId, &'a [u8]), Malformed>> + use<'a> {
+        let (data, wrapped) = (self.error_data, self.error_context_count > 0);
+        let mut left = if wrapped {
+            self.error_context_count
+        } else {
+            u8::from(!data.is_empty())
+        };
+        let mut at = 0usize;
+        std::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            if !wrapped {
+                return Some(Ok((ErrorId::Default, data)));
+            }
+            let read = || {
+                let mut r = Reader::new(data.get(at..).unwrap_or_default(), "SMB2 ERROR Context");
+                let length = r.u32("ErrorDataLength")? as usize;
+                let id = ErrorId::new(r.u32("ErrorId")?);
+                Ok((id, r.bytes(length, "ErrorContextData")?))
+            };
+            let found = read();
+            match &found {
+                Ok((_, data)) => at += (8 + data.len()).next_multiple_of(8),
+                Err(_) => left = 0,
+            }
+            Some(found)
+        })
+    }
+}
+
+/// Where a symbolic link leads that was met on the way to a file (MS-SMB2 2.2.2.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SymbolicLink<'a> {
+    /// How many bytes at the end of the path come after the link.
+    pub unparsed_path_length: u16,
+    /// The name to use.
+    pub substitute_name: Utf16<'a>,
+    /// The name to show.
+    pub print_name: Utf16<'a>,
+    /// Whether the name is relative to the directory of the link.
+    pub is_relative: bool,
+}
+
+const SYMLINK: &str = "Symbolic Link Error Response";
+const SYMLINK_ERROR_TAG: u32 = 0x4c4d_5953;
+const REPARSE_TAG_SYMLINK: u32 = 0xa000_000c;
+const SYMLINK_FLAG_RELATIVE: u32 = 0x0000_0001;
+const SYMLINK_FIXED: usize = 28;
+
+impl<'a> SymbolicLink<'a> {
+    /// Parses the data of an error.
+    ///
+    /// # Errors
+    /// [`Malformed`] when a field is missing, a tag is wrong or a name points outside.
+    pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
+        let mut r = Reader::new(data, SYMLINK);
+        let length = r.u32("SymLinkLength")? as usize;
+        if length > data.len() - 4 || length < SYMLINK_FIXED - 4 {
+            return Err(r.wrong("SymLinkLength"));
+        }
+        if r.u32("SymLinkErrorTag")? != SYMLINK_ERROR_TAG {
+            return Err(r.wrong("SymLinkErrorTag"));
+        }
+        if r.u32("ReparseTag")? != REPARSE_TAG_SYMLINK {
+            return Err(r.wrong("ReparseTag"));
+        }
+        r.skip(2, "ReparseDataLength")?;
+        let unparsed_path_length = r.u16("UnparsedPathLength")?;
+        let substitute = (r.u16("SubstituteNameOffset")?, r.u16("SubstituteNameLength")?);
+        let print = (r.u16("PrintNameOffset")?, r.u16("PrintNameLength")?);
+        let flags = r.u32("Flags")?;
+        let path = Reader::new(&data[SYMLINK_FIXED..4 + length], SYMLINK);
+        Ok(SymbolicLink {
+            unparsed_path_length,
+            substitute_name: path.name(substitute.0.into(), substitute.1.into(), "SubstituteNameOffset")?,
+            print_name: path.name(print.0.into(), print.1.into(), "PrintNameOffset")?,
+            is_relative: flags & SYMLINK_FLAG_RELATIVE != 0,
+        })
+    }
+
+    /// Appends the data of the error.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let (substitute, print) = (self.substitute_name.as_bytes(), self.print_name.as_bytes());
+        let path_length = substitute.len() + print.len();
+        let mut w = Writer::new(out);
+        w.u32_le((SYMLINK_FIXED - 4 + path_length) as u32);
+        w.u32_le(SYMLINK_ERROR_TAG);
+        w.u32_le(REPARSE_TAG_SYMLINK);
+        w.u16_le((12 + path_length) as u16);
+        w.u16_le(self.unparsed_path_length);
+        w.u16_le(0);
+        w.u16_le(substitute.len() as u16);
+        w.u16_le(substitute.len() as u16);
+        w.u16_le(print.len() as u16);
+        w.u32_le(if self.is_relative {
+            SYMLINK_FLAG_RELATIVE
+        } else {
+            0
+        });
+        w.bytes(substitute);
+        w.bytes(print);
+    }
+}

@@ -1,0 +1,210 @@
+//! OPLOCK_BREAK: takes back an oplock or a lease (MS-SMB2 2.2.23, 2.2.24 and 2.2.25).
+//!
+//! The server sends a notification that nobody asked for, the client acknowledges it with a request, and
+//! the server answers that. Oplocks and leases share the command; the structure size tells them apart.
+
+use crate::create::OplockLevel;
+use crate::create_context::LeaseState;
+use crate::id::{FileId, LeaseKey};
+use crate::macros::wire_flags;
+use crate::malformed::Malformed;
+use crate::reader::{HEADER, Reader};
+use wire::Writer;
+
+const OPLOCK_SIZE: u16 = 24;
+const LEASE_SIZE: u16 = 36;
+const LEASE_NOTIFICATION_SIZE: u16 = 44;
+
+wire_flags! {
+    /// Flags of a lease break notification (MS-SMB2 2.2.23.2).
+    pub struct NotificationFlags: u32 {
+        ACK_REQUIRED = 0x0000_0001,
+    }
+}
+
+/// An oplock and its level, as notification, acknowledgment and response carry them alike
+/// (MS-SMB2 2.2.23.1, 2.2.24.1, 2.2.25.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Oplock {
+    /// The level that is left.
+    pub oplock_level: OplockLevel,
+    /// The Open.
+    pub file_id: FileId,
+}
+
+impl Oplock {
+    fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let mut r = Reader::body(message, "OPLOCK_BREAK", OPLOCK_SIZE)?;
+        let oplock_level = OplockLevel::new(r.u8("OplockLevel")?);
+        r.skip(5, "Reserved")?;
+        Ok(Oplock {
+            oplock_level,
+            file_id: r.file_id("FileId")?,
+        })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut w = Writer::new(out);
+        w.u16_le(OPLOCK_SIZE);
+        w.u8(self.oplock_level.get());
+        w.zeros(5);
+        self.file_id.write(&mut w);
+    }
+}
+
+/// A lease and its state, as acknowledgment and response carry them alike (MS-SMB2 2.2.24.2, 2.2.25.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// Names the lease.
+    pub key: LeaseKey,
+    /// The rights that are left.
+    pub state: LeaseState,
+}
+
+impl Lease {
+    fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let mut r = Reader::body(message, "OPLOCK_BREAK (lease)", LEASE_SIZE)?;
+        r.skip(6, "Flags")?;
+        let key = LeaseKey(r.array("LeaseKey")?);
+        Ok(Lease {
+            key,
+            state: LeaseState::from_bits_retain(r.u32("LeaseState")?),
+        })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut w = Writer::new(out);
+        w.u16_le(LEASE_SIZE);
+        w.zeros(6);
+        w.bytes(&self.key.0);
+        w.u32_le(self.state.bits());
+        w.u64_le(0);
+    }
+}
+
+/// The structure size of a body, which tells oplocks and leases apart.
+fn size(message: &[u8]) -> Result<u16, Malformed> {
+    let mut r = Reader::new(message, "OPLOCK_BREAK");
+    r.skip(HEADER, "header")?;
+    r.u16("StructureSize")
+}
+
+/// What the server sends when it takes back an oplock or a lease (MS-SMB2 2.2.23).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notification {
+    /// An oplock.
+    Oplock(Oplock),
+    /// A lease.
+    Lease {
+        /// Counts the changes of the lease's state (3.x); zero in 2.1.
+        new_epoch: u16,
+        /// Whether an acknowledgment is awaited.
+        flags: NotificationFlags,
+        /// Names the lease.
+        key: LeaseKey,
+        /// The rights up to now.
+        current_state: LeaseState,
+        /// The rights that are left.
+        new_state: LeaseState,
+    },
+}
+
+impl Notification {
+    /// Parses a message from its header on.
+    ///
+    /// # Errors
+    /// [`Malformed`] when a field is missing.
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        if size(message)? == OPLOCK_SIZE {
+            return Oplock::parse(message).map(Notification::Oplock);
+        }
+        let mut r = Reader::body(
+            message,
+            "OPLOCK_BREAK (lease) notification",
+            LEASE_NOTIFICATION_SIZE,
+        )?;
+        Ok(Notification::Lease {
+            new_epoch: r.u16("NewEpoch")?,
+            flags: NotificationFlags::from_bits_retain(r.u32("Flags")?),
+            key: LeaseKey(r.array("LeaseKey")?),
+            current_state: LeaseState::from_bits_retain(r.u32("CurrentLeaseState")?),
+            new_state: LeaseState::from_bits_retain(r.u32("NewLeaseState")?),
+        })
+    }
+
+    /// Appends the body.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Notification::Oplock(oplock) => oplock.write(out),
+            Notification::Lease {
+                new_epoch,
+                flags,
+                key,
+                current_state,
+                new_state,
+            } => {
+                let mut w = Writer::new(out);
+                w.u16_le(LEASE_NOTIFICATION_SIZE);
+                w.u16_le(*new_epoch);
+                w.u32_le(flags.bits());
+                w.bytes(&key.0);
+                w.u32_le(current_state.bits());
+                w.u32_le(new_state.bits());
+                w.zeros(12);
+            }
+        }
+    }
+}
+
+macro_rules! answer {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name {
+            /// For an oplock.
+            Oplock(Oplock),
+            /// For a lease.
+            Lease(Lease),
+        }
+
+        impl $name {
+            /// Parses a message from its header on.
+            ///
+            /// # Errors
+            /// [`Malformed`] when a field is missing.
+            pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+                if size(message)? == LEASE_SIZE {
+                    Lease::parse(message).map($name::Lease)
+                } else {
+                    Oplock::parse(message).map($name::Oplock)
+                }
+            }
+
+            /// Appends the body.
+            pub fn write(&self, out: &mut Vec<u8>) {
+                match self {
+                    $name::Oplock(oplock) => oplock.write(out),
+                    $name::Lease(lease) => lease.write(out),
+                }
+            }
+        }
+    };
+}
+
+answer! {
+    /// The client's acknowledgment of a notification (MS-SMB2 2.2.24).
+    Request
+}
+
+answer! {
+    /// The server's answer to an acknowledgment (MS-SMB2 2.2.25).
+    Response
+}
+
+impl Request {
+    /// Bytes to hold against the credit charge: none.
+    #[must_use]
+    pub fn payload_len(&self) -> u32 {
+        0
+    }
+}
