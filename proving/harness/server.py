@@ -34,8 +34,10 @@ def version(kind):
     return _script(kind, "version").strip()
 
 
-def _script(kind, *arguments):
+def _script(kind, *arguments, network=None):
     command = [str(SERVERS / f"{kind}.sh"), *map(str, arguments)]
+    if network is not None:
+        command = network.inside(command)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise CannotStart((done.stderr or done.stdout).strip() or f"{kind}.sh ended with {done.returncode}")
@@ -43,10 +45,13 @@ def _script(kind, *arguments):
 
 
 class Server:
-    """A running server in a directory of its own; a context manager that ends it and removes the directory."""
+    """A running server in a directory of its own; a context manager that ends it and removes the directory.
 
-    def __init__(self, kind, profile="default"):
-        self.kind, self.profile = kind, profile
+    It listens on 127.0.0.1, or on every address of the network namespace `network` (kernel-client/guest.py).
+    """
+
+    def __init__(self, kind, profile="default", network=None):
+        self.kind, self.profile, self.network = kind, profile, network
         self.directory = Path(tempfile.mkdtemp(prefix=f"proof-{kind}-"))
         os.chmod(self.directory, 0o755)
         self.port = free_port()
@@ -68,7 +73,8 @@ class Server:
 
     def start(self):
         """Start the server, or start it again in the same directory."""
-        words = _script(self.kind, "start", self.profile, self.directory, self.port).split()
+        address = "127.0.0.1" if self.network is None else "0.0.0.0"
+        words = _script(self.kind, "start", self.profile, self.directory, self.port, address, network=self.network).split()
         self.pid = int(words[0])
 
     def stop(self):

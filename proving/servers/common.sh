@@ -1,8 +1,8 @@
 # What the server scripts share; sourced by samba.sh and trunkline.sh, which supply `start`.
 
-# Shares that any account may read and write; `sealed` refuses a client that does not encrypt.
+# Shares that any account may read and write with nothing special about them, and all shares (README.md).
 PLAIN_SHARES='files t1 t2 t3 t4'
-ALL_SHARES="$PLAIN_SHARES sealed"
+ALL_SHARES="$PLAIN_SHARES sealed hideunread noperm"
 
 die() { echo "$(basename "$0"): $*" >&2; exit 2; }
 need_root() { [[ $EUID == 0 ]] || die "needs root"; }
@@ -15,6 +15,7 @@ make_directories() {
     mkdir -p "$dir/shares/$name"
     chmod 777 "$dir/shares/$name"
   done
+  chmod 700 "$dir/shares/noperm"
 }
 
 # Wait until the server accepts connections; give up when it is not there after 15 s.

@@ -41,7 +41,7 @@ write_config() {
   local extra=() plain=()
   case $profile in
     default | bench) ;;
-    admin) plain+=('admin users = alice') ;;
+    admin | plain) plain+=('admin users = alice') ;;
     hidden) plain+=('hide files = /hidefile/' 'hide dot files = yes') ;;
     no-notify) extra+=('change notify = no') ;;
     no-streams) extra+=('vfs objects = acl_xattr') ;;
@@ -51,6 +51,7 @@ write_config() {
   local vfs='vfs objects = acl_xattr streams_xattr'
   # Unsealed and unsigned unless the client asks, descriptors not kept apart: the quickest Samba that serves files as asked.
   [[ $profile == bench ]] && vfs='vfs objects ='
+  [[ $profile == plain ]] && vfs='vfs objects = streams_xattr'
   {
     cat <<CONF
 [global]
@@ -79,6 +80,7 @@ write_config() {
   map to guest = never
   store dos attributes = yes
   ea support = yes
+  smbd:FSCTL_SMBTORTURE = yes
   map archive = no
   map hidden = no
   map system = no
@@ -88,6 +90,8 @@ CONF
     (( ${#extra[@]} == 0 )) || printf '  %s\n' "${extra[@]}"
     for name in $PLAIN_SHARES; do share "$name" "${plain[@]}"; done
     share sealed 'server smb encrypt = required'
+    share hideunread 'hide unreadable = yes'
+    share noperm
   } >"$state/smb.conf"
 }
 

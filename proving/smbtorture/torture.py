@@ -39,7 +39,7 @@ def all_tests():
     """
     listing = subprocess.run([BINARY, "--list"], capture_output=True, text=True, check=True).stdout
     names = []
-    for line in listing.split():
+    for line in listing.splitlines():
         if not line.startswith("smb2."):
             continue
         head, _, last = line.rpartition(".")

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Mount a share with Linux's own SMB client, in every way that matters, and put it through the build-tree exercise.
+
+    run.py [--server trunkline|samba] [--mount NAME ...]
+
+Each mount is one boot of a guest (guest.py) that runs build_tree.py against a server of its own in the same network
+namespace. What Samba 4.17 itself does not pass is listed in `SAMBA_LACKS`, with the reason.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import guest  # noqa: E402
+from harness import server as servers  # noqa: E402
+from harness.tally import Tally, skip_whole_suite  # noqa: E402
+
+COMMON = "noperm,file_mode=0644,dir_mode=0755"
+MOUNTS = {
+    "3.1.1-signed": ("files", f"vers=3.1.1,sec=ntlmsspi,{COMMON}"),
+    "3.1.1-sealed": ("sealed", f"vers=3.1.1,seal,{COMMON}"),
+    "2.1-signed": ("files", f"vers=2.1,sec=ntlmsspi,{COMMON}"),
+    "3.1.1-signed-posix": ("files", "vers=3.1.1,sec=ntlmsspi,posix,noperm"),
+    "3.1.1-sealed-posix": ("sealed", "vers=3.1.1,seal,posix,noperm"),
+}
+# By mount, or by case in every mount.
+SAMBA_LACKS = {
+    "seek_hole_and_data": "Samba 4.17 answers FSCTL_QUERY_ALLOCATED_RANGES with BUFFER_TOO_SMALL where more ranges exist than "
+    "the client has room for; MS-FSCC 2.3.52 asks for those that fit, and BUFFER_OVERFLOW",
+    "3.1.1-signed-posix": "Samba 4.17 does not offer the SMB 3.1.1 POSIX extensions",
+    "3.1.1-sealed-posix": "Samba 4.17 does not offer the SMB 3.1.1 POSIX extensions",
+}
+LIMIT_S = 420
+
+
+def exercise(tally, kind, name):
+    share, options = MOUNTS[name]
+    user, password = servers.accounts()[0]
+    with guest.Network() as network, servers.Server(kind, "default", network) as server:
+        job = [sys.executable, HERE / "build_tree.py", "--address", guest.SERVER_ADDRESS, "--port", server.port,
+               "--share", share, "--user", user, "--password", password, "--options", options,
+               "--host-directory", server.share_directory(share)]
+        status, lines = guest.run(network, job + (["--posix"] if "posix" in name else []), LIMIT_S)
+        alive = server.alive()
+        log = server.log()
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        label, _, detail = rest.partition(": ")
+        if word == "FAIL" and kind == "samba" and label in SAMBA_LACKS:
+            tally.add("skip", f"{name}: {label}", SAMBA_LACKS[label])
+        elif word in ("PASS", "FAIL"):
+            tally.add(word.lower(), f"{name}: {label}", detail)
+        else:
+            print(f"        guest: {line}")
+    if not alive:
+        tally.add("fail", f"{name}: server", f"it ended: {log[-400:]}")
+    if status in (124, 125):
+        why = f"the guest did not end within {LIMIT_S} s" if status == 124 else "the guest ended without running the job"
+        tally.add("fail", f"{name}: guest", why)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
+    parser.add_argument("--mount", action="append", choices=list(MOUNTS))
+    options = parser.parse_args()
+    if reason := guest.missing():
+        skip_whole_suite("kernel-client", reason)
+    tally = Tally("kernel-client")
+    for name in options.mount or MOUNTS:
+        if options.server == "samba" and name in SAMBA_LACKS:
+            tally.add("skip", name, SAMBA_LACKS[name])
+            continue
+        try:
+            exercise(tally, options.server, name)
+        except servers.CannotStart as reason:
+            tally.add("skip", name, str(reason))
+    sys.exit(tally.close())
+
+
+if __name__ == "__main__":
+    main()
