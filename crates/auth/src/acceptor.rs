@@ -327,3 +327,80 @@ fn ntlm_message<'a>(token: &'a [u8], wrapping: &Wrapping) -> Result<(&'a [u8], O
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::hex;
+    use crate::{Account, Accounts, NtHash};
+
+    fn accounts(password: &str) -> Accounts {
+        let mut accounts = Accounts::default();
+        let nt_hash = NtHash::from_password(password);
+        accounts.insert(Account {
+            name: "alice".into(),
+            nt_hash,
+            disabled: false,
+        });
+        accounts
+    }
+
+    /// The NTLM message in a token of either kind.
+    fn message_in(token: &[u8]) -> Vec<u8> {
+        match spnego::parse(token) {
+            Ok(Token::Init(init)) => init.mech_token.expect("an optimistic token").to_vec(),
+            Ok(Token::Resp(resp)) => resp.response_token.expect("a response token").to_vec(),
+            Err(_) => token.to_vec(),
+        }
+    }
+
+    /// Puts an acceptor where a recorded exchange stood after its CHALLENGE and gives it the last token.
+    fn replay(recorded: &str, password: &str) -> (Step, Vec<Vec<u8>>) {
+        let lines = recorded.lines().filter(|line| !line.starts_with('#'));
+        let turns: Vec<Vec<u8>> = lines.map(|line| hex(line.trim_matches('-'))).collect();
+        let names = || "BOX".to_owned();
+        let config = Config::new(Names {
+            netbios_computer: names(),
+            netbios_domain: names(),
+            dns_computer: names(),
+            dns_domain: names(),
+        });
+        let mut acceptor = Acceptor::new(&config);
+        let step = acceptor.step(&turns[0], &accounts(password), Now::default());
+        assert!(matches!(step, Step::Continue(_)), "{step:?}");
+        let State::Challenged(_, wrapping) = acceptor.state else {
+            panic!("no challenge was sent")
+        };
+        let server = ntlm::Server::resumed(&message_in(&turns[0]), &message_in(&turns[1]));
+        acceptor.state = State::Challenged(server, wrapping);
+        (
+            acceptor.step(&turns[2], &accounts(password), Now::default()),
+            turns,
+        )
+    }
+
+    /// Logins that foreign clients made: their messages are let in, give the session key that the client
+    /// had, and the same last token; and none of them with another password.
+    #[test]
+    fn recorded_logins_of_foreign_clients_are_let_in() {
+        for (peer, recorded) in [
+            ("impacket", include_str!("../tests/recorded/impacket.txt")),
+            ("pyspnego", include_str!("../tests/recorded/pyspnego.txt")),
+            ("samba", include_str!("../tests/recorded/samba.txt")),
+            ("samba, bare", include_str!("../tests/recorded/samba-bare.txt")),
+        ] {
+            let (step, turns) = replay(recorded, "s3cret");
+            let Step::Done { reply, login } = step else {
+                panic!("{peer}: {step:?}")
+            };
+            assert_eq!(login.user, "alice", "{peer}");
+            assert_eq!(reply, turns[3], "{peer}");
+            assert_eq!(login.session_key.as_slice(), turns[4], "{peer}");
+            let (step, _) = replay(recorded, "S3cret");
+            assert!(
+                matches!(step, Step::Refused(Refusal::WrongCredentials)),
+                "{peer}: {step:?}"
+            );
+        }
+    }
+}

@@ -55,7 +55,7 @@ impl GmacNonce {
 pub struct Signer(Keyed);
 
 enum Keyed {
-    HmacSha256(hmac::Key),
+    HmacSha256(Box<hmac::Key>),
     AesCmac(Box<CmacKey>),
     AesGmac(aead::LessSafeKey),
 }
@@ -68,7 +68,9 @@ impl Signer {
     #[must_use]
     pub fn new(algorithm: SigningAlgorithm, key: &[u8; 16]) -> Signer {
         Signer(match algorithm {
-            SigningAlgorithm::HmacSha256 => Keyed::HmacSha256(hmac::Key::new(hmac::HMAC_SHA256, key)),
+            SigningAlgorithm::HmacSha256 => {
+                Keyed::HmacSha256(Box::new(hmac::Key::new(hmac::HMAC_SHA256, key)))
+            }
             SigningAlgorithm::AesCmac => Keyed::AesCmac(Box::new(CmacKey::new(key))),
             SigningAlgorithm::AesGmac => Keyed::AesGmac(aead::LessSafeKey::new(
                 aead::UnboundKey::new(&aead::AES_128_GCM, key).expect("a 16-byte key fits AES-128-GCM"),

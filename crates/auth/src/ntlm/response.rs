@@ -164,6 +164,12 @@ mod tests {
         );
     }
 
+    #[test]
+    fn lm_v2_response_is_that_of_ms_nlmp_4_2_4_2_1() {
+        let proof = nt_proof(&response_key(), &SERVER_CHALLENGE, &[0xaa; 8]);
+        assert_eq!(*proof, hex_array("86c35097ac9cec102554764a57cccc19"));
+    }
+
     /// The MIC of the AUTHENTICATE message in Microsoft's published SMB 3.1.1 trace.
     #[test]
     fn mic_is_that_of_a_captured_exchange() {

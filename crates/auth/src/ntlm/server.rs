@@ -121,6 +121,18 @@ impl Server {
         })
     }
 
+    /// The exchange that sent this CHALLENGE in answer to this NEGOTIATE.
+    #[cfg(test)]
+    pub(crate) fn resumed(negotiate: &[u8], challenge: &[u8]) -> Server {
+        let sent = super::parse_challenge(challenge).expect("our own challenge");
+        Server {
+            negotiate: negotiate.to_vec(),
+            challenge: challenge.to_vec(),
+            server_challenge: sent.server_challenge,
+            offered: sent.flags,
+        }
+    }
+
     /// The CHALLENGE message to send.
     #[must_use]
     pub fn message(&self) -> &[u8] {
@@ -310,8 +322,156 @@ fn target_info(names: &Names, now: Now) -> Vec<u8> {
     out
 }
 
-/// Wall time in 100 ns since 1601; before that, 0.
+/// Wall time in 100 ns since 1601. The clock cannot say any time before that.
 pub(super) fn filetime(now: Now) -> u64 {
     const EPOCH_1970: i64 = 116_444_736_000_000_000;
     u64::try_from(now.wall_ns.div_euclid(100) + EPOCH_1970).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credentials::Accounts;
+    use crate::ntlm::message::{captured, parse_challenge};
+    use crate::testing::{hex, hex_array};
+
+    fn names() -> Names {
+        Names {
+            netbios_computer: "SUT311".into(),
+            netbios_domain: "SUT311".into(),
+            dns_computer: "SUT311".into(),
+            dns_domain: "SUT311".into(),
+        }
+    }
+
+    /// The AUTHENTICATE message of MS-NLMP 4.2.4.3.
+    const EXAMPLE: &str = "4e544c4d5353500003000000180018006c00000054005400840000000c000c0048000000\
+         0800080054000000100010005c00000010001000d8000000358288e20501280a0000000f44006f006d006100\
+         69006e00550073006500720043004f004d0050005500540045005200\
+         86c35097ac9cec102554764a57cccc19aaaaaaaaaaaaaaaa68cd0ab851e51c96aabc927bebef6a1c\
+         01010000000000000000000000000000aaaaaaaaaaaaaaaa0000000002000c0044006f006d0061006900\
+         6e0001000c005300650072007600650072000000000000000000c5dad2544fc9799094ce1ce90bc9d03e";
+
+    /// A server that has sent the CHALLENGE of MS-NLMP 4.2.4.3.
+    fn example_server() -> Server {
+        Server {
+            negotiate: Vec::new(),
+            challenge: Vec::new(),
+            server_challenge: hex_array("0123456789abcdef"),
+            offered: NegotiateFlags::from_bits_retain(0xe28a_8233),
+        }
+    }
+
+    fn accounts() -> Accounts {
+        let mut accounts = Accounts::default();
+        let nt_hash = NtHash::from_password("Password");
+        accounts.insert(Account {
+            name: "user".into(),
+            nt_hash,
+            disabled: false,
+        });
+        accounts
+    }
+
+    #[test]
+    fn the_example_of_ms_nlmp_4_2_4_is_let_in() {
+        let judgement = example_server().judge(&hex(EXAMPLE), &accounts()).unwrap();
+        assert_eq!(
+            (judgement.user.as_str(), judgement.domain.as_str()),
+            ("user", "Domain")
+        );
+        assert_eq!(judgement.workstation, "COMPUTER");
+        assert_eq!(*judgement.session_key, [0x55; 16]);
+    }
+
+    #[test]
+    fn another_challenge_or_a_changed_response_is_not() {
+        let mut server = example_server();
+        server.server_challenge[0] ^= 1;
+        let judged = server.judge(&hex(EXAMPLE), &accounts()).map(|it| it.user);
+        assert_eq!(judged, Err(Refusal::WrongCredentials));
+        // The NTLMv2 response lies at 0x84; 0x54 bytes long.
+        for at in 0x84..0x84 + 0x54 {
+            let mut message = hex(EXAMPLE);
+            message[at] ^= 0x04;
+            let judged = example_server().judge(&message, &accounts()).map(|it| it.user);
+            assert_eq!(judged, Err(Refusal::WrongCredentials), "byte {at:#x}");
+        }
+    }
+
+    #[test]
+    fn responses_of_ntlm_v1_and_lm_are_refused() {
+        // Cut to the 24 bytes that NTLMv1 has; then to none, which leaves the LM response alone.
+        for len in [24, 0] {
+            let mut message = hex(EXAMPLE);
+            message[20] = len;
+            let judged = example_server().judge(&message, &accounts()).map(|it| it.user);
+            assert_eq!(judged, Err(Refusal::OldResponse), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn a_missing_session_key_is_refused() {
+        let mut message = hex(EXAMPLE);
+        message[52] = 8;
+        let judged = example_server().judge(&message, &accounts()).map(|it| it.user);
+        assert_eq!(judged, Err(Refusal::TooWeak));
+    }
+
+    /// For the NEGOTIATE of a Windows client we choose what the Windows server of the trace chose, and
+    /// say of ourselves what it says.
+    #[test]
+    fn challenge_is_that_of_a_windows_server_but_for_version() {
+        let mut expected = hex(captured::CHALLENGE);
+        let time = Now {
+            mono_ns: 0,
+            wall_ns: 1_435_182_318_388_010_500,
+        };
+        let nonce = hex_array("0D1D8BA31179D008");
+        let server = Server::challenge_with(&names(), &hex(captured::NEGOTIATE), time, nonce).unwrap();
+        let mut message = server.message().to_vec();
+        for challenge in [&mut message, &mut expected] {
+            // VERSION at 48; the time stamp is the last pair before the end mark.
+            challenge[48..56].fill(0);
+            let end = challenge.len() - 4;
+            challenge[end - 8..end].fill(0);
+        }
+        assert_eq!(message, expected);
+        let info = parse_challenge(server.message()).unwrap().target_info;
+        let stamp = AvPairs::parse(info).unwrap().timestamp().unwrap();
+        assert_eq!(stamp, 130_796_559_183_880_105);
+    }
+
+    #[test]
+    fn a_client_without_unicode_is_refused() {
+        let mut negotiate = hex(captured::NEGOTIATE);
+        negotiate[12] &= !0x01;
+        let refused = Server::challenge(&names(), &negotiate, Now::default()).map(|_| ());
+        assert_eq!(refused, Err(Refusal::TooWeak));
+    }
+
+    #[test]
+    fn the_whole_range_of_the_clock_has_a_filetime() {
+        assert_eq!(
+            filetime(Now {
+                mono_ns: 0,
+                wall_ns: 0
+            }),
+            116_444_736_000_000_000
+        );
+        assert_eq!(
+            filetime(Now {
+                mono_ns: 0,
+                wall_ns: -1
+            }),
+            116_444_735_999_999_999
+        );
+        assert_eq!(
+            filetime(Now {
+                mono_ns: 0,
+                wall_ns: i64::MIN
+            }),
+            24_211_015_631_452_241
+        );
+    }
 }
