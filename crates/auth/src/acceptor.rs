@@ -22,9 +22,7 @@ impl Config {
     /// A server of these names.
     #[must_use]
     pub fn new(names: Names) -> Config {
-        Config {
-            names: Arc::new(names),
-        }
+        Config { names: Arc::new(names) }
     }
 
     /// The names.
@@ -146,10 +144,7 @@ impl Acceptor {
     /// An exchange that awaits its first token.
     #[must_use]
     pub fn new(config: &Config) -> Acceptor {
-        Acceptor {
-            names: Arc::clone(&config.names),
-            state: State::Start,
-        }
+        Acceptor { names: Arc::clone(&config.names), state: State::Start }
     }
 
     /// Takes the client's next token.
@@ -176,23 +171,15 @@ impl Acceptor {
             return Err(Refusal::NoCommonMechanism);
         };
         // RFC 4178 5
-        let wrapping = Wrapping::Spnego {
-            mech_list: init.mech_list.to_vec(),
-            mic_required: rank > 0,
-        };
+        let wrapping = Wrapping::Spnego { mech_list: init.mech_list.to_vec(), mic_required: rank > 0 };
         match init {
-            NegTokenInit {
-                mech_token: Some(message),
-                ..
-            } if rank == 0 => self.challenge(message, wrapping, true, now),
+            NegTokenInit { mech_token: Some(message), .. } if rank == 0 => {
+                self.challenge(message, wrapping, true, now)
+            }
             _ => {
                 // The optimistic token, if there is one, is for another mechanism.
                 self.state = State::Chosen(wrapping);
-                let state = if rank == 0 {
-                    NegState::AcceptIncomplete
-                } else {
-                    NegState::RequestMic
-                };
+                let state = if rank == 0 { NegState::AcceptIncomplete } else { NegState::RequestMic };
                 let reply = NegTokenResp {
                     state: Some(state),
                     supported_mech: Some(NTLMSSP),
@@ -247,10 +234,7 @@ fn finish(
     let judgement = server.judge(message, credentials)?;
     let reply = match wrapping {
         Wrapping::Bare => Vec::new(),
-        Wrapping::Spnego {
-            mech_list,
-            mic_required,
-        } => {
+        Wrapping::Spnego { mech_list, mic_required } => {
             let mic = vouch(&judgement, mech_list, mic, *mic_required)?;
             NegTokenResp {
                 state: Some(NegState::AcceptCompleted),
@@ -260,24 +244,8 @@ fn finish(
             .encode()
         }
     };
-    let Judgement {
-        user,
-        domain,
-        workstation,
-        proof,
-        session_key,
-        signatures: _,
-    } = judgement;
-    Ok(Step::Done {
-        reply,
-        login: Login {
-            user,
-            domain,
-            workstation,
-            proof,
-            session_key,
-        },
-    })
+    let Judgement { user, domain, workstation, proof, session_key, signatures: _ } = judgement;
+    Ok(Step::Done { reply, login: Login { user, domain, workstation, proof, session_key } })
 }
 
 /// Checks the client's code over the mechanisms and returns ours, if there are to be any.
@@ -314,15 +282,10 @@ fn ntlm_message<'a>(token: &'a [u8], wrapping: &Wrapping) -> Result<(&'a [u8], O
             Ok((token, None))
         }
         Wrapping::Spnego { .. } => match spnego::parse(token)? {
-            Token::Resp(NegTokenResp {
-                state: Some(NegState::Reject),
-                ..
-            }) => Err(Refusal::Rejected),
-            Token::Resp(NegTokenResp {
-                response_token: Some(message),
-                mech_list_mic,
-                ..
-            }) => Ok((message, mech_list_mic)),
+            Token::Resp(NegTokenResp { state: Some(NegState::Reject), .. }) => Err(Refusal::Rejected),
+            Token::Resp(NegTokenResp { response_token: Some(message), mech_list_mic, .. }) => {
+                Ok((message, mech_list_mic))
+            }
             _ => Err(Refusal::OutOfTurn),
         },
     }
@@ -337,11 +300,7 @@ mod tests {
     fn accounts(password: &str) -> Accounts {
         let mut accounts = Accounts::default();
         let nt_hash = NtHash::from_password(password);
-        accounts.insert(Account {
-            name: "alice".into(),
-            nt_hash,
-            disabled: false,
-        });
+        accounts.insert(Account { name: "alice".into(), nt_hash, disabled: false });
         accounts
     }
 
@@ -368,15 +327,10 @@ mod tests {
         let mut acceptor = Acceptor::new(&config);
         let step = acceptor.step(&turns[0], &accounts(password), Now::default());
         assert!(matches!(step, Step::Continue(_)), "{step:?}");
-        let State::Challenged(_, wrapping) = acceptor.state else {
-            panic!("no challenge was sent")
-        };
+        let State::Challenged(_, wrapping) = acceptor.state else { panic!("no challenge was sent") };
         let server = ntlm::Server::resumed(&message_in(&turns[0]), &message_in(&turns[1]));
         acceptor.state = State::Challenged(server, wrapping);
-        (
-            acceptor.step(&turns[2], &accounts(password), Now::default()),
-            turns,
-        )
+        (acceptor.step(&turns[2], &accounts(password), Now::default()), turns)
     }
 
     /// Logins that foreign clients made: their messages are let in, give the session key that the client
@@ -390,17 +344,12 @@ mod tests {
             ("samba, bare", include_str!("../tests/recorded/samba-bare.txt")),
         ] {
             let (step, turns) = replay(recorded, "s3cret");
-            let Step::Done { reply, login } = step else {
-                panic!("{peer}: {step:?}")
-            };
+            let Step::Done { reply, login } = step else { panic!("{peer}: {step:?}") };
             assert_eq!(login.user, "alice", "{peer}");
             assert_eq!(reply, turns[3], "{peer}");
             assert_eq!(login.session_key.as_slice(), turns[4], "{peer}");
             let (step, _) = replay(recorded, "S3cret");
-            assert!(
-                matches!(step, Step::Refused(Refusal::WrongCredentials)),
-                "{peer}: {step:?}"
-            );
+            assert!(matches!(step, Step::Refused(Refusal::WrongCredentials)), "{peer}: {step:?}");
         }
     }
 }

@@ -72,16 +72,8 @@ mod tests {
     fn names_are_found_in_any_case() {
         let mut accounts = Accounts::default();
         let nt_hash = NtHash::from_password("pw");
-        accounts.insert(Account {
-            name: "Jürgen".into(),
-            nt_hash: nt_hash.clone(),
-            disabled: false,
-        });
-        accounts.insert(Account {
-            name: "JÜRGEN".into(),
-            nt_hash,
-            disabled: true,
-        });
+        accounts.insert(Account { name: "Jürgen".into(), nt_hash: nt_hash.clone(), disabled: false });
+        accounts.insert(Account { name: "JÜRGEN".into(), nt_hash, disabled: true });
         assert_eq!(accounts.iter().count(), 1);
         assert!(accounts.lookup("jürgen").unwrap().disabled);
         assert!(accounts.remove("jÜRGEN").is_some());

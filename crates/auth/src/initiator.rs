@@ -51,12 +51,7 @@ impl Initiator {
     /// A login that has not begun.
     #[must_use]
     pub fn new(identity: ClientIdentity, wrap: Wrap) -> Initiator {
-        Initiator {
-            client: ntlm::Client::new(identity),
-            wrap,
-            state: State::Negotiated,
-            session_key: None,
-        }
+        Initiator { client: ntlm::Client::new(identity), wrap, state: State::Negotiated, session_key: None }
     }
 
     /// The first token to send.
@@ -95,22 +90,13 @@ impl Initiator {
         let challenge = match self.wrap {
             Wrap::Bare => token,
             Wrap::Spnego => match spnego::parse(token)? {
-                Token::Resp(NegTokenResp {
-                    state: Some(NegState::Reject),
-                    ..
-                }) => {
+                Token::Resp(NegTokenResp { state: Some(NegState::Reject), .. }) => {
                     return Err(Refusal::Rejected);
                 }
-                Token::Resp(NegTokenResp {
-                    supported_mech: Some(mech),
-                    ..
-                }) if mech != NTLMSSP => {
+                Token::Resp(NegTokenResp { supported_mech: Some(mech), .. }) if mech != NTLMSSP => {
                     return Err(Refusal::NoCommonMechanism);
                 }
-                Token::Resp(NegTokenResp {
-                    response_token: Some(message),
-                    ..
-                }) => message,
+                Token::Resp(NegTokenResp { response_token: Some(message), .. }) => message,
                 _ => return Err(Refusal::OutOfTurn),
             },
         };

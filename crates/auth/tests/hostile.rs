@@ -21,19 +21,12 @@ fn config() -> Config {
 fn accounts() -> Accounts {
     let mut accounts = Accounts::default();
     let nt_hash = NtHash::from_password("pw");
-    accounts.insert(Account {
-        name: "alice".into(),
-        nt_hash,
-        disabled: false,
-    });
+    accounts.insert(Account { name: "alice".into(), nt_hash, disabled: false });
     accounts
 }
 
 fn client(password: &str, wrap: Wrap) -> Initiator {
-    Initiator::new(
-        ClientIdentity::new("alice", "", NtHash::from_password(password), "cifs/box"),
-        wrap,
-    )
+    Initiator::new(ClientIdentity::new("alice", "", NtHash::from_password(password), "cifs/box"), wrap)
 }
 
 fn wraps() -> impl Strategy<Value = Wrap> {
@@ -50,10 +43,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
         b"\x60\x48\x06\x06\x2b\x06\x01\x05\x05\x02\xa0\x3e\x30\x3c",
         b"\xa1\x81\x80\x30\x7d",
     ];
-    (
-        0..beginnings.len(),
-        proptest::collection::vec(any::<u8>(), 0..300),
-    )
+    (0..beginnings.len(), proptest::collection::vec(any::<u8>(), 0..300))
         .prop_map(move |(which, noise)| [beginnings[which], &noise].concat())
 }
 

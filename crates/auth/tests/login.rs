@@ -8,10 +8,7 @@ use auth::{
 };
 use wire::Now;
 
-const NOW: Now = Now {
-    mono_ns: 0,
-    wall_ns: 1_790_000_000_000_000_000,
-};
+const NOW: Now = Now { mono_ns: 0, wall_ns: 1_790_000_000_000_000_000 };
 
 fn config() -> Config {
     Config::new(Names {
@@ -26,11 +23,7 @@ fn accounts() -> Accounts {
     let mut accounts = Accounts::default();
     for (name, password, disabled) in [("alice", "s3cret-ü", false), ("Bob", "builder", true)] {
         let nt_hash = NtHash::from_password(password);
-        accounts.insert(Account {
-            name: name.into(),
-            nt_hash,
-            disabled,
-        });
+        accounts.insert(Account { name: name.into(), nt_hash, disabled });
     }
     accounts
 }
@@ -102,30 +95,18 @@ fn names_may_come_in_any_case_and_with_any_domain() {
         ("BOX\\alice", ""),
     ] {
         let (login, _) = untouched(identity(user, domain, "s3cret-ü"), Wrap::Spnego).unwrap();
-        assert_eq!(
-            (login.user.as_str(), login.domain.as_str()),
-            ("alice", domain),
-            "{domain}\\{user}"
-        );
+        assert_eq!((login.user.as_str(), login.domain.as_str()), ("alice", domain), "{domain}\\{user}");
     }
 }
 
 #[test]
 fn a_wrong_password_and_an_unknown_user_look_alike() {
-    for (user, password) in [
-        ("alice", "S3cret-ü"),
-        ("alice", ""),
-        ("nobody", "s3cret-ü"),
-        ("nobody", ""),
-    ] {
+    for (user, password) in [("alice", "S3cret-ü"), ("alice", ""), ("nobody", "s3cret-ü"), ("nobody", "")] {
         let refused = untouched(identity(user, "", password), Wrap::Spnego).unwrap_err();
         assert_eq!(refused, Refusal::WrongCredentials, "{user}");
     }
     let zero = ClientIdentity::new("nobody", "", NtHash::from_bytes([0; 16]), "cifs/box");
-    assert_eq!(
-        untouched(zero, Wrap::Spnego).unwrap_err(),
-        Refusal::WrongCredentials
-    );
+    assert_eq!(untouched(zero, Wrap::Spnego).unwrap_err(), Refusal::WrongCredentials);
 }
 
 #[test]
@@ -160,14 +141,7 @@ impl Credentials for WithGuest {
 #[test]
 fn only_unknown_users_become_the_guest() {
     let credentials = WithGuest(accounts());
-    let login = |user, password| {
-        run(
-            identity(user, "", password),
-            Wrap::Spnego,
-            &credentials,
-            &|_, _| {},
-        )
-    };
+    let login = |user, password| run(identity(user, "", password), Wrap::Spnego, &credentials, &|_, _| {});
     let (guest, _) = login("nobody", "x").unwrap();
     assert!(guest.is_guest());
     assert_eq!((guest.user.as_str(), *guest.session_key), ("visitor", [0; 16]));
@@ -177,39 +151,25 @@ fn only_unknown_users_become_the_guest() {
 
 /// Where the NTLM message begins in a token.
 fn ntlm_offset(token: &[u8]) -> usize {
-    token
-        .windows(8)
-        .position(|window| window == ntlm::SIGNATURE)
-        .expect("an NTLM message")
+    token.windows(8).position(|window| window == ntlm::SIGNATURE).expect("an NTLM message")
 }
 
 /// Where the NTLM message of this turn lies in the token.
 fn ntlm_range(turn: usize) -> std::ops::Range<usize> {
     let range = std::cell::RefCell::new(0..0);
-    run(
-        identity("alice", "dom", "s3cret-ü"),
-        Wrap::Spnego,
-        &accounts(),
-        &|at, token| {
-            if at == turn {
-                let start = ntlm_offset(token);
-                let Ok(
-                    Token::Init(NegTokenInit {
-                        mech_token: Some(message),
-                        ..
-                    })
-                    | Token::Resp(NegTokenResp {
-                        response_token: Some(message),
-                        ..
-                    }),
-                ) = spnego::parse(token)
-                else {
-                    panic!("no message in turn {turn}")
-                };
-                *range.borrow_mut() = start..start + message.len();
-            }
-        },
-    )
+    run(identity("alice", "dom", "s3cret-ü"), Wrap::Spnego, &accounts(), &|at, token| {
+        if at == turn {
+            let start = ntlm_offset(token);
+            let Ok(
+                Token::Init(NegTokenInit { mech_token: Some(message), .. })
+                | Token::Resp(NegTokenResp { response_token: Some(message), .. }),
+            ) = spnego::parse(token)
+            else {
+                panic!("no message in turn {turn}")
+            };
+            *range.borrow_mut() = start..start + message.len();
+        }
+    })
     .unwrap();
     range.into_inner()
 }
@@ -221,20 +181,13 @@ fn every_changed_bit_of_the_clients_messages_is_refused() {
     for turn in [0, 2] {
         for at in ntlm_range(turn) {
             for bit in [0x01, 0x80] {
-                let outcome = run(
-                    identity("alice", "dom", "s3cret-ü"),
-                    Wrap::Spnego,
-                    &accounts,
-                    &|now, token| {
+                let outcome =
+                    run(identity("alice", "dom", "s3cret-ü"), Wrap::Spnego, &accounts, &|now, token| {
                         if now == turn {
                             token[at] ^= bit;
                         }
-                    },
-                );
-                assert!(
-                    outcome.is_err(),
-                    "turn {turn}, byte {at}, bit {bit:#x}: {outcome:?}"
-                );
+                    });
+                assert!(outcome.is_err(), "turn {turn}, byte {at}, bit {bit:#x}: {outcome:?}");
             }
         }
     }
@@ -248,20 +201,15 @@ fn every_changed_bit_of_a_challenge_is_refused_where_there_is_a_mic() {
     let mut without_mic = 0;
     for at in ntlm_range(1) {
         let had_mic = std::cell::Cell::new(true);
-        let outcome = run(
-            identity("alice", "dom", "s3cret-ü"),
-            Wrap::Spnego,
-            &accounts,
-            &|turn, token| {
-                if turn == 1 {
-                    token[at] ^= 0x01;
-                } else if turn == 2 {
-                    let message = &token[ntlm_offset(token)..];
-                    let sent = ntlm::parse_authenticate(message).unwrap();
-                    had_mic.set(AvPairs::parse(&sent.nt_response[44..]).unwrap().flags() & 2 != 0);
-                }
-            },
-        );
+        let outcome = run(identity("alice", "dom", "s3cret-ü"), Wrap::Spnego, &accounts, &|turn, token| {
+            if turn == 1 {
+                token[at] ^= 0x01;
+            } else if turn == 2 {
+                let message = &token[ntlm_offset(token)..];
+                let sent = ntlm::parse_authenticate(message).unwrap();
+                had_mic.set(AvPairs::parse(&sent.nt_response[44..]).unwrap().flags() & 2 != 0);
+            }
+        });
         assert!(outcome.is_err() || !had_mic.get(), "byte {at}: {outcome:?}");
         without_mic += usize::from(!had_mic.get());
     }
@@ -271,18 +219,13 @@ fn every_changed_bit_of_a_challenge_is_refused_where_there_is_a_mic() {
 #[test]
 fn a_wrong_code_over_the_mechanisms_is_refused_by_both_sides() {
     for turn in [2, 3] {
-        let outcome = run(
-            identity("alice", "", "s3cret-ü"),
-            Wrap::Spnego,
-            &accounts(),
-            &|at, token| {
-                if at == turn {
-                    // The code is the last element; its checksum lies before the 4-byte sequence number.
-                    let at = token.len() - 8;
-                    token[at] ^= 1;
-                }
-            },
-        );
+        let outcome = run(identity("alice", "", "s3cret-ü"), Wrap::Spnego, &accounts(), &|at, token| {
+            if at == turn {
+                // The code is the last element; its checksum lies before the 4-byte sequence number.
+                let at = token.len() - 8;
+                token[at] ^= 1;
+            }
+        });
         assert_eq!(outcome.unwrap_err(), Refusal::WrongMechListMic, "turn {turn}");
     }
 }
@@ -291,12 +234,7 @@ fn a_wrong_code_over_the_mechanisms_is_refused_by_both_sides() {
 fn kerberos_first(keep_mic: bool) -> Result<(Login, Vec<Option<NegState>>), Refusal> {
     let accounts = accounts();
     let mechs = spnego::mech_list(&[KERBEROS, NTLMSSP]);
-    let init = NegTokenInit {
-        mechs: vec![],
-        mech_list: &mechs,
-        mech_token: Some(b"a ticket"),
-    }
-    .encode();
+    let init = NegTokenInit { mechs: vec![], mech_list: &mechs, mech_token: Some(b"a ticket") }.encode();
     let mut acceptor = Acceptor::new(&config());
     let mut states = Vec::new();
     let mut ask = |token: &[u8]| match acceptor.step(token, &accounts, NOW) {
@@ -321,12 +259,7 @@ fn kerberos_first(keep_mic: bool) -> Result<(Login, Vec<Option<NegState>>), Refu
 
     let client = ntlm::Client::new(identity("alice", "", "s3cret-ü"));
     let wrapped = |message: &[u8], mic: Option<&[u8]>| {
-        NegTokenResp {
-            response_token: Some(message),
-            mech_list_mic: mic,
-            ..NegTokenResp::default()
-        }
-        .encode()
+        NegTokenResp { response_token: Some(message), mech_list_mic: mic, ..NegTokenResp::default() }.encode()
     };
     let (reply, _) = ask(&wrapped(client.message(), None))?;
     let (state, mech, token, _) = resp(&reply);
@@ -348,11 +281,7 @@ fn kerberos_first(keep_mic: bool) -> Result<(Login, Vec<Option<NegState>>), Refu
 fn a_client_that_prefers_kerberos_is_moved_to_ntlm() {
     let (login, states) = kerberos_first(true).unwrap();
     assert_eq!(login.user, "alice");
-    let expected = [
-        NegState::RequestMic,
-        NegState::AcceptIncomplete,
-        NegState::AcceptCompleted,
-    ];
+    let expected = [NegState::RequestMic, NegState::AcceptIncomplete, NegState::AcceptCompleted];
     assert_eq!(states, expected.map(Some));
 }
 
@@ -363,65 +292,33 @@ fn a_client_that_was_moved_must_vouch_for_its_list() {
 
 #[test]
 fn a_client_that_did_not_guess_gets_the_mechanism_named() {
-    let init = NegTokenInit {
-        mechs: vec![],
-        mech_list: &spnego::mech_list(&[NTLMSSP]),
-        mech_token: None,
-    };
+    let init = NegTokenInit { mechs: vec![], mech_list: &spnego::mech_list(&[NTLMSSP]), mech_token: None };
     let mut acceptor = Acceptor::new(&config());
-    let Step::Continue(reply) = acceptor.step(&init.encode(), &accounts(), NOW) else {
-        panic!("refused")
-    };
-    let Token::Resp(resp) = spnego::parse(&reply).unwrap() else {
-        panic!("not a NegTokenResp")
-    };
-    assert_eq!(
-        (resp.state, resp.supported_mech),
-        (Some(NegState::AcceptIncomplete), Some(NTLMSSP))
-    );
+    let Step::Continue(reply) = acceptor.step(&init.encode(), &accounts(), NOW) else { panic!("refused") };
+    let Token::Resp(resp) = spnego::parse(&reply).unwrap() else { panic!("not a NegTokenResp") };
+    assert_eq!((resp.state, resp.supported_mech), (Some(NegState::AcceptIncomplete), Some(NTLMSSP)));
 }
 
 #[test]
 fn without_ntlm_there_is_nothing_in_common() {
     let list = spnego::mech_list(&[KERBEROS]);
-    let init = NegTokenInit {
-        mechs: vec![],
-        mech_list: &list,
-        mech_token: Some(b"a ticket"),
-    }
-    .encode();
+    let init = NegTokenInit { mechs: vec![], mech_list: &list, mech_token: Some(b"a ticket") }.encode();
     let step = Acceptor::new(&config()).step(&init, &accounts(), NOW);
-    assert!(
-        matches!(step, Step::Refused(Refusal::NoCommonMechanism)),
-        "{step:?}"
-    );
+    assert!(matches!(step, Step::Refused(Refusal::NoCommonMechanism)), "{step:?}");
 }
 
 #[test]
 fn an_exchange_that_is_over_stays_over() {
     let mut acceptor = Acceptor::new(&config());
     let first = Initiator::new(identity("alice", "", "x"), Wrap::Spnego).first();
-    assert!(matches!(
-        acceptor.step(&[], &accounts(), NOW),
-        Step::Refused(Refusal::BadToken(_))
-    ));
-    assert!(matches!(
-        acceptor.step(&first, &accounts(), NOW),
-        Step::Refused(Refusal::OutOfTurn)
-    ));
+    assert!(matches!(acceptor.step(&[], &accounts(), NOW), Step::Refused(Refusal::BadToken(_))));
+    assert!(matches!(acceptor.step(&first, &accounts(), NOW), Step::Refused(Refusal::OutOfTurn)));
 }
 
 #[test]
 fn nothing_secret_is_shown() {
     let (login, _) = untouched(identity("alice", "", "s3cret-ü"), Wrap::Spnego).unwrap();
-    let text = format!(
-        "{login:?} {:?} {:?}",
-        accounts().lookup("alice"),
-        identity("alice", "", "s3cret-ü")
-    );
+    let text = format!("{login:?} {:?} {:?}", accounts().lookup("alice"), identity("alice", "", "s3cret-ü"));
     assert!(text.contains("alice") && !text.contains("s3cret"), "{text}");
-    assert!(
-        !text.contains("session_key") && text.contains("NtHash(..)"),
-        "{text}"
-    );
+    assert!(!text.contains("session_key") && text.contains("NtHash(..)"), "{text}");
 }

@@ -68,10 +68,7 @@ mod tests {
     #[test]
     fn hmac_sha256_matches_rfc_4231_case_2() {
         let expected = hex("5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-        assert_eq!(
-            hmac_sha256(b"Jefe", b"what do ya want for nothing?").as_slice(),
-            expected
-        );
+        assert_eq!(hmac_sha256(b"Jefe", b"what do ya want for nothing?").as_slice(), expected);
     }
 
     #[test]

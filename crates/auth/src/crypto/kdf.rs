@@ -40,22 +40,10 @@ mod tests {
     fn smb_3_0_keys_are_those_microsoft_published() {
         let session_key: [u8; 16] = hex_array("7CD451825D0450D235424E44BA6E78CC");
         let derived = |label: &[u8], context: &[u8]| kdf::<16>(&session_key, label, context).to_vec();
-        assert_eq!(
-            derived(b"SMB2AESCMAC\0", b"SmbSign\0"),
-            hex("0B7E9C5CAC36C0F6EA9AB275298CEDCE")
-        );
-        assert_eq!(
-            derived(b"SMB2AESCCM\0", b"ServerIn \0"),
-            hex("FAD27796665B313EBB578F388632B4F7")
-        );
-        assert_eq!(
-            derived(b"SMB2AESCCM\0", b"ServerOut\0"),
-            hex("B0F0427F7CEB416D1D9DCC0CD4F99447")
-        );
-        assert_eq!(
-            derived(b"SMB2APP\0", b"SmbRpc\0"),
-            hex("BB23A4575AA26C721AF525AF15A87B4F")
-        );
+        assert_eq!(derived(b"SMB2AESCMAC\0", b"SmbSign\0"), hex("0B7E9C5CAC36C0F6EA9AB275298CEDCE"));
+        assert_eq!(derived(b"SMB2AESCCM\0", b"ServerIn \0"), hex("FAD27796665B313EBB578F388632B4F7"));
+        assert_eq!(derived(b"SMB2AESCCM\0", b"ServerOut\0"), hex("B0F0427F7CEB416D1D9DCC0CD4F99447"));
+        assert_eq!(derived(b"SMB2APP\0", b"SmbRpc\0"), hex("BB23A4575AA26C721AF525AF15A87B4F"));
     }
 
     /// The same for SMB 3.1.1, where the context is the pre-authentication hash.
@@ -65,18 +53,9 @@ mod tests {
         let hash = hex("0DD13628CC3ED218EF9DF9772D436D0887AB9814BFAE63A80AA845F36909DB79\
              28622DDDAD522D9751640A459762C5A9D6BB084CBB3CE6BDADEF5D5BCE3C6C01");
         let derived = |label: &[u8]| kdf::<16>(&session_key, label, &hash).to_vec();
-        assert_eq!(
-            derived(b"SMBSigningKey\0"),
-            hex("73FE7A9A77BEF0BDE49C650D8CCB5F76")
-        );
-        assert_eq!(
-            derived(b"SMBC2SCipherKey\0"),
-            hex("629BCBC54422A0F572B97F45989B6073")
-        );
-        assert_eq!(
-            derived(b"SMBS2CCipherKey\0"),
-            hex("E2AF0DCEFAC68DA71A0DFBD0D1350D74")
-        );
+        assert_eq!(derived(b"SMBSigningKey\0"), hex("73FE7A9A77BEF0BDE49C650D8CCB5F76"));
+        assert_eq!(derived(b"SMBC2SCipherKey\0"), hex("629BCBC54422A0F572B97F45989B6073"));
+        assert_eq!(derived(b"SMBS2CCipherKey\0"), hex("E2AF0DCEFAC68DA71A0DFBD0D1350D74"));
         assert_eq!(derived(b"SMBAppKey\0"), hex("6D7AD7954E9EC61E907B4D473DC178FF"));
     }
 
@@ -86,10 +65,7 @@ mod tests {
         let key: Vec<u8> = (0..16).collect();
         let context: Vec<u8> = (0..64).collect();
         let long = kdf::<32>(&key, b"SMBC2SCipherKey\0", &context);
-        assert_eq!(
-            long.as_slice(),
-            hex("d09c44a545f554240ddf8ac2777570de0f590e402196d1006261f7448076384d")
-        );
+        assert_eq!(long.as_slice(), hex("d09c44a545f554240ddf8ac2777570de0f590e402196d1006261f7448076384d"));
         assert_ne!(long[..16], kdf::<16>(&key, b"SMBC2SCipherKey\0", &context)[..]);
     }
 }

@@ -83,19 +83,12 @@ impl Sealer {
     /// # Panics
     /// When aws-lc has no memory for the expanded key.
     pub fn new(cipher: Cipher, key: &[u8]) -> Result<Sealer, WrongKeyLength> {
-        let wrong = WrongKeyLength {
-            cipher,
-            len: key.len(),
-        };
+        let wrong = WrongKeyLength { cipher, len: key.len() };
         let gcm = |algorithm| aead::UnboundKey::new(algorithm, key).map(aead::LessSafeKey::new);
         let keyed = match cipher {
-            Cipher::Aes128Ccm => Ccm::new_from_slice(key)
-                .map(|ccm| Keyed::Ccm128(Box::new(ccm)))
-                .ok(),
+            Cipher::Aes128Ccm => Ccm::new_from_slice(key).map(|ccm| Keyed::Ccm128(Box::new(ccm))).ok(),
             Cipher::Aes128Gcm => gcm(&aead::AES_128_GCM).map(Keyed::Gcm).ok(),
-            Cipher::Aes256Ccm => Ccm::new_from_slice(key)
-                .map(|ccm| Keyed::Ccm256(Box::new(ccm)))
-                .ok(),
+            Cipher::Aes256Ccm => Ccm::new_from_slice(key).map(|ccm| Keyed::Ccm256(Box::new(ccm))).ok(),
             Cipher::Aes256Gcm => gcm(&aead::AES_256_GCM).map(Keyed::Gcm).ok(),
         };
         keyed.map(|keyed| Sealer { cipher, keyed }).ok_or(wrong)
@@ -119,19 +112,15 @@ impl Sealer {
         // MS-SMB2 3.1.4.3
         const SHORT: &str = "a message is shorter than 4 GiB";
         match &self.keyed {
-            Keyed::Ccm128(ccm) => ccm
-                .encrypt_inout_detached(&first(nonce).into(), aad, data.into())
-                .expect(SHORT)
-                .into(),
-            Keyed::Ccm256(ccm) => ccm
-                .encrypt_inout_detached(&first(nonce).into(), aad, data.into())
-                .expect(SHORT)
-                .into(),
+            Keyed::Ccm128(ccm) => {
+                ccm.encrypt_inout_detached(&first(nonce).into(), aad, data.into()).expect(SHORT).into()
+            }
+            Keyed::Ccm256(ccm) => {
+                ccm.encrypt_inout_detached(&first(nonce).into(), aad, data.into()).expect(SHORT).into()
+            }
             Keyed::Gcm(gcm) => {
                 let nonce = aead::Nonce::assume_unique_for_key(first(nonce));
-                let tag = gcm
-                    .seal_in_place_separate_tag(nonce, aead::Aad::from(aad), data)
-                    .expect(SHORT);
+                let tag = gcm.seal_in_place_separate_tag(nonce, aead::Aad::from(aad), data).expect(SHORT);
                 copied(tag.as_ref())
             }
         }
@@ -149,16 +138,15 @@ impl Sealer {
         tag: &[u8; 16],
     ) -> Result<(), Refused> {
         let opened = match &self.keyed {
-            Keyed::Ccm128(ccm) => ccm
-                .decrypt_inout_detached(&first(nonce).into(), aad, data.into(), &(*tag).into())
-                .is_ok(),
-            Keyed::Ccm256(ccm) => ccm
-                .decrypt_inout_detached(&first(nonce).into(), aad, data.into(), &(*tag).into())
-                .is_ok(),
+            Keyed::Ccm128(ccm) => {
+                ccm.decrypt_inout_detached(&first(nonce).into(), aad, data.into(), &(*tag).into()).is_ok()
+            }
+            Keyed::Ccm256(ccm) => {
+                ccm.decrypt_inout_detached(&first(nonce).into(), aad, data.into(), &(*tag).into()).is_ok()
+            }
             Keyed::Gcm(gcm) => {
                 let nonce = aead::Nonce::assume_unique_for_key(first(nonce));
-                gcm.open_in_place_separate_tag(nonce, aead::Aad::from(aad), tag, data)
-                    .is_ok()
+                gcm.open_in_place_separate_tag(nonce, aead::Aad::from(aad), tag, data).is_ok()
             }
         };
         if opened { Ok(()) } else { Err(Refused) }
@@ -307,13 +295,7 @@ mod tests {
     #[test]
     fn a_key_of_the_wrong_length_is_named() {
         let wrong = Sealer::new(Cipher::Aes256Gcm, &[0; 16]).unwrap_err();
-        assert_eq!(
-            wrong,
-            WrongKeyLength {
-                cipher: Cipher::Aes256Gcm,
-                len: 16
-            }
-        );
+        assert_eq!(wrong, WrongKeyLength { cipher: Cipher::Aes256Gcm, len: 16 });
         assert_eq!(wrong.to_string(), "Aes256Gcm needs a key of 32 bytes, not 16");
         assert!(Sealer::new(Cipher::Aes128Ccm, &[0; 32]).is_err());
     }
@@ -321,12 +303,7 @@ mod tests {
     #[test]
     fn sealers_are_shared_between_threads_and_hide_their_key() {
         fn shared<T: Send + Sync>(_: &T) {}
-        for cipher in [
-            Cipher::Aes128Ccm,
-            Cipher::Aes128Gcm,
-            Cipher::Aes256Ccm,
-            Cipher::Aes256Gcm,
-        ] {
+        for cipher in [Cipher::Aes128Ccm, Cipher::Aes128Gcm, Cipher::Aes256Ccm, Cipher::Aes256Gcm] {
             let sealer = Sealer::new(cipher, &vec![0x41; cipher.key_len()]).unwrap();
             shared(&sealer);
             assert_eq!(format!("{sealer:?}"), format!("Sealer({cipher:?})"));

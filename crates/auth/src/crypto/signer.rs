@@ -119,11 +119,7 @@ impl Signer {
     /// # Panics
     /// As [`Signer::sign`].
     pub fn verify(&self, message: &[u8], nonce: GmacNonce, signature: &[u8; 16]) -> Result<(), Refused> {
-        if bool::from(self.sign(message, nonce).ct_eq(signature)) {
-            Ok(())
-        } else {
-            Err(Refused)
-        }
+        if bool::from(self.sign(message, nonce).ct_eq(signature)) { Ok(()) } else { Err(Refused) }
     }
 }
 
@@ -150,19 +146,12 @@ const CBC_STEP: usize = 1024;
 
 impl CmacKey {
     fn new(key: &[u8; 16]) -> CmacKey {
-        let mut expanded = AES_KEY {
-            rd_key: [0; 60],
-            rounds: 0,
-        };
+        let mut expanded = AES_KEY { rd_key: [0; 60], rounds: 0 };
         // SAFETY: `key` is 16 readable bytes, which 128 bits ask for, and `expanded` is a valid AES_KEY.
         #[allow(unsafe_code)]
         let status = unsafe { AES_set_encrypt_key(key.as_ptr(), 128, &mut expanded) };
         assert_eq!(status, 0, "a 128-bit AES key is always accepted");
-        let mut new = CmacKey {
-            expanded,
-            whole: [0; 16],
-            padded: [0; 16],
-        };
+        let mut new = CmacKey { expanded, whole: [0; 16], padded: [0; 16] };
         let mut zero_encrypted = [0; 16];
         new.chain(&mut zero_encrypted, &[0; 16]);
         new.whole = doubled(zero_encrypted);
@@ -241,10 +230,7 @@ mod tests {
 
     #[test]
     fn cmac_matches_rfc_4493_section_4() {
-        let signer = Signer::new(
-            SigningAlgorithm::AesCmac,
-            &hex_array("2b7e151628aed2a6abf7158809cf4f3c"),
-        );
+        let signer = Signer::new(SigningAlgorithm::AesCmac, &hex_array("2b7e151628aed2a6abf7158809cf4f3c"));
         let message = hex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51\
              30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710");
         for (len, mac) in [
@@ -253,11 +239,7 @@ mod tests {
             (40, "dfa66747de9ae63030ca32611497c827"),
             (64, "51f0bebf7e3b9d92fc49741779363cfe"),
         ] {
-            assert_eq!(
-                signer.sign(&message[..len], NO_NONCE),
-                hex_array(mac),
-                "{len} bytes"
-            );
+            assert_eq!(signer.sign(&message[..len], NO_NONCE), hex_array(mac), "{len} bytes");
         }
     }
 
@@ -270,21 +252,14 @@ mod tests {
         let message: Vec<u8> = (0..2 * CBC_STEP + 17).map(|i| (i * 31 % 251) as u8).collect();
         for len in 0..=message.len() {
             let expected = aws_lc_rs::cmac::sign(&peer, &message[..len]).unwrap();
-            assert_eq!(
-                signer.sign(&message[..len], NO_NONCE).as_slice(),
-                expected.as_ref(),
-                "{len} bytes"
-            );
+            assert_eq!(signer.sign(&message[..len], NO_NONCE).as_slice(), expected.as_ref(), "{len} bytes");
         }
     }
 
     /// The SESSION_SETUP response of Microsoft's published SMB 3.1.1 trace, under its signing key.
     #[test]
     fn cmac_verifies_a_captured_session_setup_response() {
-        let signer = Signer::new(
-            SigningAlgorithm::AesCmac,
-            &hex_array("73FE7A9A77BEF0BDE49C650D8CCB5F76"),
-        );
+        let signer = Signer::new(SigningAlgorithm::AesCmac, &hex_array("73FE7A9A77BEF0BDE49C650D8CCB5F76"));
         let mut message = hex("FE534D4240000100000000000100800009000000000000000300000000000000\
              FFFE0000000000001900000000100000EBE146DA120BA25FC3376A49DFE31BC1\
              0900000048001D00A11B3019A0030A0100A3120410010000003B453CDC352416\
@@ -303,26 +278,14 @@ mod tests {
         let message: Vec<u8> = (0..1000).map(|i| (i * 3) as u8).collect();
         let nonce = GmacNonce(std::array::from_fn(|i| 0xb0 + i as u8));
         let signer = Signer::new(SigningAlgorithm::AesGmac, &key);
-        assert_eq!(
-            signer.sign(&message, nonce),
-            hex_array("66b54b9410f0a9e7a543b6e43205f8ad")
-        );
-        assert_eq!(
-            signer.verify(&message, NO_NONCE, &signer.sign(&message, nonce)),
-            Err(Refused)
-        );
+        assert_eq!(signer.sign(&message, nonce), hex_array("66b54b9410f0a9e7a543b6e43205f8ad"));
+        assert_eq!(signer.verify(&message, NO_NONCE, &signer.sign(&message, nonce)), Err(Refused));
     }
 
     #[test]
     fn gmac_nonces_tell_sender_and_cancel_apart() {
-        assert_eq!(
-            GmacNonce::request(0x0102, false).0,
-            *b"\x02\x01\0\0\0\0\0\0\0\0\0\0"
-        );
-        assert_eq!(
-            GmacNonce::request(0x0102, true).0,
-            *b"\x02\x01\0\0\0\0\0\0\x02\0\0\0"
-        );
+        assert_eq!(GmacNonce::request(0x0102, false).0, *b"\x02\x01\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(GmacNonce::request(0x0102, true).0, *b"\x02\x01\0\0\0\0\0\0\x02\0\0\0");
         assert_eq!(GmacNonce::response(0x0102).0, *b"\x02\x01\0\0\0\0\0\0\x01\0\0\0");
     }
 

@@ -65,36 +65,26 @@ impl<'a> AvPairs<'a> {
         std::iter::from_fn(move || {
             let id = AvId(cursor.u16_le().ok()?);
             let len = cursor.u16_le().ok()?;
-            if id == AvId::EOL {
-                None
-            } else {
-                Some((id, cursor.bytes(usize::from(len)).ok()?))
-            }
+            if id == AvId::EOL { None } else { Some((id, cursor.bytes(usize::from(len)).ok()?)) }
         })
     }
 
     /// The value of the first pair with this identifier.
     #[must_use]
     pub fn get(&self, id: AvId) -> Option<&'a [u8]> {
-        self.iter()
-            .find(|(found, _)| *found == id)
-            .map(|(_, value)| value)
+        self.iter().find(|(found, _)| *found == id).map(|(_, value)| value)
     }
 
     /// The flags, 0 when there are none.
     #[must_use]
     pub fn flags(&self) -> u32 {
-        self.get(AvId::FLAGS)
-            .and_then(|value| value.try_into().ok())
-            .map_or(0, u32::from_le_bytes)
+        self.get(AvId::FLAGS).and_then(|value| value.try_into().ok()).map_or(0, u32::from_le_bytes)
     }
 
     /// The FILETIME, if there is one of the right size.
     #[must_use]
     pub fn timestamp(&self) -> Option<u64> {
-        self.get(AvId::TIMESTAMP)
-            .and_then(|value| value.try_into().ok())
-            .map(u64::from_le_bytes)
+        self.get(AvId::TIMESTAMP).and_then(|value| value.try_into().ok()).map(u64::from_le_bytes)
     }
 }
 

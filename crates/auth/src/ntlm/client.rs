@@ -128,15 +128,8 @@ impl Client {
     /// Starts an exchange.
     #[must_use]
     pub fn new(identity: ClientIdentity) -> Client {
-        let flags = if identity.hash.is_some() {
-            ASKED
-        } else {
-            ASKED | NegotiateFlags::ANONYMOUS
-        };
-        Client {
-            identity,
-            negotiate: Negotiate { flags }.encode(),
-        }
+        let flags = if identity.hash.is_some() { ASKED } else { ASKED | NegotiateFlags::ANONYMOUS };
+        Client { identity, negotiate: Negotiate { flags }.encode() }
     }
 
     /// The NEGOTIATE message to send.
@@ -150,10 +143,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn answer(&self, message: &[u8], now: Now) -> Result<Answer, ClientError> {
-        let dice = Dice {
-            client_challenge: random(),
-            session_key: Zeroizing::new(random()),
-        };
+        let dice = Dice { client_challenge: random(), session_key: Zeroizing::new(random()) };
         self.answer_with(message, now, dice)
     }
 
@@ -165,18 +155,13 @@ impl Client {
             return Err(ClientError::TooWeak);
         }
         let identity = &self.identity;
-        let [user, domain, workstation, target] = [
-            &identity.user,
-            &identity.domain,
-            &identity.workstation,
-            &identity.target,
-        ]
-        .map(|it| utf16le(it));
+        let [user, domain, workstation, target] =
+            [&identity.user, &identity.domain, &identity.workstation, &identity.target].map(|it| utf16le(it));
         let fields = [&user[..], &domain, &workstation, &target, challenge.target_info];
         if fields.iter().any(|field| field.len() > MAX_FIELD_LEN) {
             return Err(ClientError::TooLong);
         }
-        let flags = challenge.flags & ASKED | (self.negotiate_flags() & NegotiateFlags::ANONYMOUS);
+        let flags = (challenge.flags & ASKED) | (asked(identity) & NegotiateFlags::ANONYMOUS);
         let response = match &identity.hash {
             Some(hash) => {
                 let key = ntowf_v2(hash, &user, &domain);
@@ -205,20 +190,13 @@ impl Client {
             answer[MIC_OFFSET..MIC_OFFSET + MIC_LEN].copy_from_slice(&mic[..]);
         }
         let signatures = Signatures::new(&session_key, flags);
-        Ok(Answer {
-            message: answer,
-            session_key,
-            signatures,
-        })
+        Ok(Answer { message: answer, session_key, signatures })
     }
+}
 
-    fn negotiate_flags(&self) -> NegotiateFlags {
-        if self.identity.hash.is_some() {
-            ASKED
-        } else {
-            ASKED | NegotiateFlags::ANONYMOUS
-        }
-    }
+/// What a NEGOTIATE of this identity asks for.
+fn asked(identity: &ClientIdentity) -> NegotiateFlags {
+    if identity.hash.is_some() { ASKED } else { ASKED | NegotiateFlags::ANONYMOUS }
 }
 
 /// What ComputeResponse gives.
@@ -233,12 +211,7 @@ impl Response {
     /// That of the anonymous.
     fn null() -> Response {
         // MS-NLMP 3.3.2
-        Response {
-            lm: vec![0],
-            nt: Vec::new(),
-            base_key: Zeroizing::new([0; 16]),
-            has_mic: false,
-        }
+        Response { lm: vec![0], nt: Vec::new(), base_key: Zeroizing::new([0; 16]), has_mic: false }
     }
 }
 
@@ -264,11 +237,7 @@ fn response(
         push_av(&mut temp, id, value);
     }
     if has_mic {
-        push_av(
-            &mut temp,
-            AvId::FLAGS,
-            &(offered.flags() | AV_FLAG_MIC).to_le_bytes(),
-        );
+        push_av(&mut temp, AvId::FLAGS, &(offered.flags() | AV_FLAG_MIC).to_le_bytes());
     }
     push_av(&mut temp, AvId::CHANNEL_BINDINGS, &[0; 16]);
     push_av(&mut temp, AvId::TARGET_NAME, target);
@@ -284,10 +253,5 @@ fn response(
         [&proof[..], &client_challenge].concat()
     };
     let nt = [&proof[..], &temp].concat();
-    Ok(Response {
-        lm,
-        nt,
-        base_key: session_base_key(key, &proof),
-        has_mic,
-    })
+    Ok(Response { lm, nt, base_key: session_base_key(key, &proof), has_mic })
 }

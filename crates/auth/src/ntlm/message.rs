@@ -60,9 +60,7 @@ pub struct Negotiate {
 /// [`Malformed`].
 pub fn parse_negotiate(message: &[u8]) -> Result<Negotiate, Malformed> {
     let mut cursor = header(message, NEGOTIATE)?;
-    Ok(Negotiate {
-        flags: NegotiateFlags::from_bits_retain(cursor.u32_le()?),
-    })
+    Ok(Negotiate { flags: NegotiateFlags::from_bits_retain(cursor.u32_le()?) })
 }
 
 impl Negotiate {
@@ -109,12 +107,7 @@ pub fn parse_challenge(message: &[u8]) -> Result<Challenge<'_>, Malformed> {
     } else {
         &[]
     };
-    Ok(Challenge {
-        flags,
-        server_challenge,
-        target_name,
-        target_info,
-    })
+    Ok(Challenge { flags, server_challenge, target_name, target_info })
 }
 
 impl Challenge<'_> {
@@ -236,10 +229,7 @@ pub fn mic_of(message: &[u8]) -> Result<[u8; MIC_LEN], Malformed> {
 /// The UTF-16 code units of a name; an odd last byte is dropped.
 #[must_use]
 pub fn units(bytes: &[u8]) -> Vec<u16> {
-    bytes
-        .chunks_exact(2)
-        .map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
-        .collect()
+    bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect()
 }
 
 /// A name as text.
@@ -266,11 +256,7 @@ fn header(message: &[u8], expected: u32) -> Result<Cursor<'_>, Malformed> {
         return Err(Malformed::NotNtlm);
     }
     let found = cursor.u32_le()?;
-    if found == expected {
-        Ok(cursor)
-    } else {
-        Err(Malformed::WrongType { expected, found })
-    }
+    if found == expected { Ok(cursor) } else { Err(Malformed::WrongType { expected, found }) }
 }
 
 /// The payload that the next length, maximum and offset point to. An empty field's offset means nothing.
@@ -298,11 +284,7 @@ fn put_field(writer: &mut Writer<'_>, value: &[u8], payload: &mut usize) {
 
 /// The VERSION structure, zeros unless it was settled that it is sent.
 fn version(flags: NegotiateFlags) -> [u8; 8] {
-    if flags.contains(NegotiateFlags::VERSION) {
-        VERSION
-    } else {
-        [0; 8]
-    }
+    if flags.contains(NegotiateFlags::VERSION) { VERSION } else { [0; 8] }
 }
 
 /// The NTLM messages inside the SMB 3.1.1 trace that Microsoft published with its key walk-through.
@@ -337,11 +319,7 @@ mod tests {
     #[test]
     fn captured_messages_are_read() {
         let negotiate = parse_negotiate(&hex(captured::NEGOTIATE)).unwrap();
-        assert!(
-            negotiate
-                .flags
-                .contains(NegotiateFlags::UNICODE | NegotiateFlags::KEY_EXCH)
-        );
+        assert!(negotiate.flags.contains(NegotiateFlags::UNICODE | NegotiateFlags::KEY_EXCH));
         let bytes = hex(captured::CHALLENGE);
         let challenge = parse_challenge(&bytes).unwrap();
         assert_eq!(name(challenge.target_name).unwrap(), "SUT311");
@@ -351,10 +329,7 @@ mod tests {
         assert_eq!(name(authenticate.user).unwrap(), "administrator");
         assert_eq!(name(authenticate.domain).unwrap(), "SUT311");
         assert_eq!(name(authenticate.workstation).unwrap(), "DRIVER311");
-        assert_eq!(
-            authenticate.encrypted_session_key,
-            hex("3B9BDFF38F5EE8F9663F11A0F4C03A78")
-        );
+        assert_eq!(authenticate.encrypted_session_key, hex("3B9BDFF38F5EE8F9663F11A0F4C03A78"));
         let pairs = AvPairs::parse(&authenticate.nt_response[44..]).unwrap();
         assert_eq!(pairs.flags(), AV_FLAG_MIC);
     }
@@ -362,14 +337,12 @@ mod tests {
     /// The AUTHENTICATE message of MS-NLMP 4.2.4.3, which has no MIC.
     #[test]
     fn the_example_without_mic_is_read() {
-        let bytes = hex(
-            "4e544c4d53535000030000001800180 06c0000005400540084000000 0c000c0048000000\
+        let bytes = hex("4e544c4d53535000030000001800180 06c0000005400540084000000 0c000c0048000000\
              0800080054000000100010005c00000010001000d8000000358288e20501280a0000000f\
              44006f006d00610069006e005500730065007200 43004f004d0050005500540045005200\
              86c35097ac9cec102554764a57cccc19aaaaaaaaaaaaaaaa68cd0ab851e51c96aabc927bebef6a1c\
              01010000000000000000000000000000aaaaaaaaaaaaaaaa0000000002000c0044006f006d0061006900\
-             6e0001000c005300650072007600650072000000000000000000c5dad2544fc9799094ce1ce90bc9d03e",
-        );
+             6e0001000c005300650072007600650072000000000000000000c5dad2544fc9799094ce1ce90bc9d03e");
         let authenticate = parse_authenticate(&bytes).unwrap();
         assert_eq!(name(authenticate.user).unwrap(), "User");
         assert_eq!(authenticate.lm_response.len(), 24);
@@ -387,14 +360,8 @@ mod tests {
         };
         let bytes = challenge.encode();
         let read = parse_challenge(&bytes).unwrap();
-        assert_eq!(
-            (read.flags, read.server_challenge),
-            (challenge.flags, challenge.server_challenge)
-        );
-        assert_eq!(
-            (read.target_name, read.target_info),
-            (challenge.target_name, challenge.target_info)
-        );
+        assert_eq!((read.flags, read.server_challenge), (challenge.flags, challenge.server_challenge));
+        assert_eq!((read.target_name, read.target_info), (challenge.target_name, challenge.target_info));
 
         let bytes = hex(captured::AUTHENTICATE);
         let sent = parse_authenticate(&bytes).unwrap();
@@ -412,13 +379,7 @@ mod tests {
     #[test]
     fn short_and_foreign_messages_are_refused() {
         let bytes = hex(captured::AUTHENTICATE);
-        assert_eq!(
-            parse_challenge(&bytes).unwrap_err(),
-            Malformed::WrongType {
-                expected: 2,
-                found: 3
-            }
-        );
+        assert_eq!(parse_challenge(&bytes).unwrap_err(), Malformed::WrongType { expected: 2, found: 3 });
         assert_eq!(parse_negotiate(b"KERBEROS").unwrap_err(), Malformed::NotNtlm);
         for len in 0..64 {
             assert!(parse_authenticate(&bytes[..len]).is_err(), "{len} bytes");
@@ -432,9 +393,6 @@ mod tests {
     fn debug_shows_no_response() {
         let bytes = hex(captured::AUTHENTICATE);
         let text = format!("{:?}", parse_authenticate(&bytes).unwrap());
-        assert!(
-            text.contains("administrator") && !text.contains("response"),
-            "{text}"
-        );
+        assert!(text.contains("administrator") && !text.contains("response"), "{text}");
     }
 }

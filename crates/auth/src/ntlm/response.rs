@@ -48,11 +48,7 @@ pub type Key = Zeroizing<[u8; 16]>;
 /// NTOWFv2: the key of all responses of one account. `user` and `domain` are the UTF-16LE of the message.
 #[must_use]
 pub fn ntowf_v2(hash: &NtHash, user: &[u8], domain: &[u8]) -> Key {
-    let upper: Vec<u8> = units(user)
-        .into_iter()
-        .map(upper_unit)
-        .flat_map(u16::to_le_bytes)
-        .collect();
+    let upper: Vec<u8> = units(user).into_iter().map(upper_unit).flat_map(u16::to_le_bytes).collect();
     hmac_md5(&hash.0[..], &[&upper, domain])
 }
 
@@ -126,21 +122,13 @@ mod tests {
     const SERVER_CHALLENGE: [u8; 8] = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef];
 
     fn response_key() -> Key {
-        ntowf_v2(
-            &NtHash::from_password("Password"),
-            &utf16le("User"),
-            &utf16le("Domain"),
-        )
+        ntowf_v2(&NtHash::from_password("Password"), &utf16le("User"), &utf16le("Domain"))
     }
 
     #[test]
     fn ntowf_v2_is_that_of_ms_nlmp_4_2_4_1_1() {
         assert_eq!(*response_key(), hex_array("0c868a403bfd7a93a3001ef22ef02e3f"));
-        let other_case = ntowf_v2(
-            &NtHash::from_password("Password"),
-            &utf16le("uSER"),
-            &utf16le("Domain"),
-        );
+        let other_case = ntowf_v2(&NtHash::from_password("Password"), &utf16le("uSER"), &utf16le("Domain"));
         assert_eq!(other_case, response_key());
     }
 
@@ -158,10 +146,7 @@ mod tests {
         assert_eq!(*proof, hex_array("68cd0ab851e51c96aabc927bebef6a1c"));
         let base = session_base_key(&key, &proof);
         assert_eq!(*base, hex_array("8de40ccadbc14a82f15cb0ad0de95ca3"));
-        assert_eq!(
-            *rc4k(&base, &[0x55; 16]),
-            hex_array("c5dad2544fc9799094ce1ce90bc9d03e")
-        );
+        assert_eq!(*rc4k(&base, &[0x55; 16]), hex_array("c5dad2544fc9799094ce1ce90bc9d03e"));
     }
 
     #[test]
@@ -179,10 +164,7 @@ mod tests {
         let sent = crate::ntlm::message::mic_of(&authenticate).unwrap();
         authenticate[72..88].fill(0);
         let session_key = Zeroizing::new(hex_array(crate::ntlm::message::captured::SESSION_KEY));
-        assert_eq!(
-            *message_mic(&session_key, &negotiate, &challenge, &authenticate),
-            sent
-        );
+        assert_eq!(*message_mic(&session_key, &negotiate, &challenge, &authenticate), sent);
     }
 
     #[test]
@@ -191,9 +173,6 @@ mod tests {
             String::from_utf16(&text.encode_utf16().map(upper_unit).collect::<Vec<_>>()).unwrap()
         };
         assert_eq!(upper("jürgen.åström-жук"), "JÜRGEN.ÅSTRÖM-ЖУК");
-        assert_eq!(
-            upper("straße \u{131}\u{1f600} \u{b5}"),
-            "STRAßE \u{131}\u{1f600} \u{b5}"
-        );
+        assert_eq!(upper("straße \u{131}\u{1f600} \u{b5}"), "STRAßE \u{131}\u{1f600} \u{b5}");
     }
 }

@@ -113,12 +113,7 @@ impl Server {
             target_info: &target_info(names, now),
         }
         .encode();
-        Ok(Server {
-            negotiate: negotiate.to_vec(),
-            challenge,
-            server_challenge,
-            offered,
-        })
+        Ok(Server { negotiate: negotiate.to_vec(), challenge, server_challenge, offered })
     }
 
     /// The exchange that sent this CHALLENGE in answer to this NEGOTIATE.
@@ -148,14 +143,10 @@ impl Server {
     pub fn judge(&self, message: &[u8], credentials: &dyn Credentials) -> Result<Judgement, Refusal> {
         // MS-NLMP 3.2.5.1.2
         let sent = parse_authenticate(message)?;
-        let settled = if sent.flags.is_empty() {
-            self.offered
-        } else {
-            sent.flags & self.offered
-        };
+        let settled = if sent.flags.is_empty() { self.offered } else { sent.flags & self.offered };
         if sent.user.is_empty() && sent.nt_response.is_empty() && is_null(sent.lm_response) {
             let session_key = exported_key(&Zeroizing::new([0; 16]), &sent, settled)?;
-            return self.admit(&sent, String::new(), Proof::Anonymous, session_key, settled);
+            return Ok(admit(&sent, String::new(), Proof::Anonymous, session_key, settled));
         }
         if sent.nt_response.len() <= OLD_RESPONSE_LEN {
             return Err(Refusal::OldResponse);
@@ -167,14 +158,14 @@ impl Server {
         let account = find_account(&name(sent.user)?, credentials);
         let (proved, base_key) = self.prove(account.as_ref(), &sent, &proof, client_challenge);
         let Some(account) = account.filter(|_| proved) else {
-            return self.guest_or_nobody(&sent, credentials);
+            return guest_or_nobody(&sent, credentials);
         };
         let session_key = exported_key(&base_key, &sent, settled)?;
         self.check_mic(message, client_challenge, &session_key)?;
         if account.disabled {
             return Err(Refusal::AccountDisabled);
         }
-        self.admit(&sent, account.name, Proof::Password, session_key, settled)
+        Ok(admit(&sent, account.name, Proof::Password, session_key, settled))
     }
 
     /// Compares the proof in constant time with those for the domain as sent, in upper case, and none;
@@ -208,23 +199,6 @@ impl Server {
         (fits.into(), found)
     }
 
-    /// An unknown user becomes the guest if there is one; everybody else is refused alike.
-    fn guest_or_nobody(
-        &self,
-        sent: &Authenticate<'_>,
-        credentials: &dyn Credentials,
-    ) -> Result<Judgement, Refusal> {
-        // MS-NLMP 3.2.5.1.2
-        let unknown = find_account(&name(sent.user)?, credentials).is_none();
-        match credentials.guest() {
-            Some(guest) if unknown => {
-                let no_key = Zeroizing::new([0; 16]);
-                self.admit(sent, guest, Proof::Guest, no_key, NegotiateFlags::empty())
-            }
-            _ => Err(Refusal::WrongCredentials),
-        }
-    }
-
     /// Verifies the MIC if the response, which is proved by now, says that there is one.
     fn check_mic(&self, message: &[u8], client_challenge: &[u8], session_key: &Key) -> Result<(), Refusal> {
         // MS-NLMP 3.2.5.1.2
@@ -242,29 +216,38 @@ impl Server {
         let mut zeroed = message.to_vec();
         zeroed[MIC_OFFSET..MIC_OFFSET + MIC_LEN].fill(0);
         let expected = message_mic(session_key, &self.negotiate, &self.challenge, &zeroed);
-        if bool::from(expected.ct_eq(&sent)) {
-            Ok(())
-        } else {
-            Err(Refusal::WrongMic)
-        }
+        if bool::from(expected.ct_eq(&sent)) { Ok(()) } else { Err(Refusal::WrongMic) }
     }
+}
 
-    fn admit(
-        &self,
-        sent: &Authenticate<'_>,
-        user: String,
-        proof: Proof,
-        session_key: Key,
-        settled: NegotiateFlags,
-    ) -> Result<Judgement, Refusal> {
-        Ok(Judgement {
-            user,
-            domain: String::from_utf16_lossy(&units(sent.domain)),
-            workstation: String::from_utf16_lossy(&units(sent.workstation)),
-            proof,
-            signatures: Signatures::new(&session_key, settled),
-            session_key,
-        })
+/// An unknown user becomes the guest if there is one; everybody else is refused alike.
+fn guest_or_nobody(sent: &Authenticate<'_>, credentials: &dyn Credentials) -> Result<Judgement, Refusal> {
+    // MS-NLMP 3.2.5.1.2
+    let unknown = find_account(&name(sent.user)?, credentials).is_none();
+    match credentials.guest() {
+        Some(guest) if unknown => {
+            let no_key = Zeroizing::new([0; 16]);
+            Ok(admit(sent, guest, Proof::Guest, no_key, NegotiateFlags::empty()))
+        }
+        _ => Err(Refusal::WrongCredentials),
+    }
+}
+
+/// The judgement on a client that is let in.
+fn admit(
+    sent: &Authenticate<'_>,
+    user: String,
+    proof: Proof,
+    session_key: Key,
+    settled: NegotiateFlags,
+) -> Judgement {
+    Judgement {
+        user,
+        domain: String::from_utf16_lossy(&units(sent.domain)),
+        workstation: String::from_utf16_lossy(&units(sent.workstation)),
+        proof,
+        signatures: Signatures::new(&session_key, settled),
+        session_key,
     }
 }
 
@@ -365,21 +348,14 @@ mod tests {
     fn accounts() -> Accounts {
         let mut accounts = Accounts::default();
         let nt_hash = NtHash::from_password("Password");
-        accounts.insert(Account {
-            name: "user".into(),
-            nt_hash,
-            disabled: false,
-        });
+        accounts.insert(Account { name: "user".into(), nt_hash, disabled: false });
         accounts
     }
 
     #[test]
     fn the_example_of_ms_nlmp_4_2_4_is_let_in() {
         let judgement = example_server().judge(&hex(EXAMPLE), &accounts()).unwrap();
-        assert_eq!(
-            (judgement.user.as_str(), judgement.domain.as_str()),
-            ("user", "Domain")
-        );
+        assert_eq!((judgement.user.as_str(), judgement.domain.as_str()), ("user", "Domain"));
         assert_eq!(judgement.workstation, "COMPUTER");
         assert_eq!(*judgement.session_key, [0x55; 16]);
     }
@@ -423,10 +399,7 @@ mod tests {
     #[test]
     fn challenge_is_that_of_a_windows_server_but_for_version() {
         let mut expected = hex(captured::CHALLENGE);
-        let time = Now {
-            mono_ns: 0,
-            wall_ns: 1_435_182_318_388_010_500,
-        };
+        let time = Now { mono_ns: 0, wall_ns: 1_435_182_318_388_010_500 };
         let nonce = hex_array("0D1D8BA31179D008");
         let server = Server::challenge_with(&names(), &hex(captured::NEGOTIATE), time, nonce).unwrap();
         let mut message = server.message().to_vec();
@@ -452,26 +425,8 @@ mod tests {
 
     #[test]
     fn the_whole_range_of_the_clock_has_a_filetime() {
-        assert_eq!(
-            filetime(Now {
-                mono_ns: 0,
-                wall_ns: 0
-            }),
-            116_444_736_000_000_000
-        );
-        assert_eq!(
-            filetime(Now {
-                mono_ns: 0,
-                wall_ns: -1
-            }),
-            116_444_735_999_999_999
-        );
-        assert_eq!(
-            filetime(Now {
-                mono_ns: 0,
-                wall_ns: i64::MIN
-            }),
-            24_211_015_631_452_241
-        );
+        assert_eq!(filetime(Now { mono_ns: 0, wall_ns: 0 }), 116_444_736_000_000_000);
+        assert_eq!(filetime(Now { mono_ns: 0, wall_ns: -1 }), 116_444_735_999_999_999);
+        assert_eq!(filetime(Now { mono_ns: 0, wall_ns: i64::MIN }), 24_211_015_631_452_241);
     }
 }

@@ -34,10 +34,7 @@ impl Signatures {
         // MS-NLMP 3.4.5.2
         flags
             .contains(NegotiateFlags::EXTENDED_SESSIONSECURITY | NegotiateFlags::SIGN)
-            .then(|| Signatures {
-                session_key: Zeroizing::new(*session_key),
-                flags,
-            })
+            .then(|| Signatures { session_key: Zeroizing::new(*session_key), flags })
     }
 
     /// The signature with sequence number 0 that `side` puts on `message`.
@@ -107,14 +104,8 @@ mod tests {
     #[test]
     fn keys_are_those_of_ms_nlmp_4_2_4_4() {
         let signatures = Signatures::new(&[0x55; 16], flags()).unwrap();
-        assert_eq!(
-            *signatures.sealing_key(Side::Client),
-            hex_array("59f600973cc4960a25480a7c196e4c58")
-        );
-        assert_eq!(
-            *signatures.signing_key(Side::Client),
-            hex_array("4788dc861b4782f35d43fd98fe1a2d39")
-        );
+        assert_eq!(*signatures.sealing_key(Side::Client), hex_array("59f600973cc4960a25480a7c196e4c58"));
+        assert_eq!(*signatures.signing_key(Side::Client), hex_array("4788dc861b4782f35d43fd98fe1a2d39"));
     }
 
     /// The example signs after sealing 18 bytes, which moves the RC4 stream; its checksum before RC4 is
@@ -123,10 +114,7 @@ mod tests {
     fn checksum_is_that_of_ms_nlmp_4_2_4_4() {
         let plain = hex("50006c00610069006e007400650078007400");
         let without = Signatures::new(&[0x55; 16], flags() - NegotiateFlags::KEY_EXCH).unwrap();
-        assert_eq!(
-            without.sign(Side::Client, &plain),
-            hex_array("0100000070352851f256430900000000")
-        );
+        assert_eq!(without.sign(Side::Client, &plain), hex_array("0100000070352851f256430900000000"));
     }
 
     /// Both mechListMICs of Microsoft's published SMB 3.1.1 trace.

@@ -34,9 +34,7 @@ pub fn element<'a>(cursor: &mut Cursor<'a>) -> Result<(u8, &'a [u8]), BadToken> 
         // Longer forms than needed are not DER, but some clients send them.
         0x81..=0x84 => {
             let digits = cursor.bytes(usize::from(first & 0x7f))?;
-            digits
-                .iter()
-                .fold(0, |len, digit| (len << 8) | usize::from(*digit))
+            digits.iter().fold(0, |len, digit| (len << 8) | usize::from(*digit))
         }
         _ => return Err(BadToken::BadLength),
     };
@@ -101,18 +99,12 @@ mod tests {
     #[test]
     fn bad_lengths_and_tags_are_refused() {
         assert_eq!(only(&[0x04, 0x80, 0, 0], OCTET_STRING), Err(BadToken::BadLength));
-        assert_eq!(
-            only(&[0x04, 0x85, 0, 0, 0, 0, 1, 9], OCTET_STRING),
-            Err(BadToken::BadLength)
-        );
+        assert_eq!(only(&[0x04, 0x85, 0, 0, 0, 0, 1, 9], OCTET_STRING), Err(BadToken::BadLength));
         assert!(matches!(
             only(&[0x04, 0x84, 0xff, 0xff, 0xff, 0xff], OCTET_STRING),
             Err(BadToken::Truncated(_))
         ));
-        assert_eq!(
-            only(&[0x3f, 1, 0], OCTET_STRING),
-            Err(BadToken::UnexpectedTag(0x3f))
-        );
+        assert_eq!(only(&[0x3f, 1, 0], OCTET_STRING), Err(BadToken::UnexpectedTag(0x3f)));
         assert_eq!(only(&[0x04, 0x82, 0, 1, 9], OCTET_STRING), Ok(&[9][..]));
     }
 }

@@ -189,10 +189,7 @@ fn parse_resp(fields: &[u8]) -> Result<NegTokenResp<'_>, BadToken> {
 /// An encoded MechTypeList.
 #[must_use]
 pub fn mech_list(mechs: &[&[u8]]) -> Vec<u8> {
-    let encoded: Vec<Vec<u8>> = mechs
-        .iter()
-        .map(|mech| write(OBJECT_IDENTIFIER, &[mech]))
-        .collect();
+    let encoded: Vec<Vec<u8>> = mechs.iter().map(|mech| write(OBJECT_IDENTIFIER, &[mech])).collect();
     let parts: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
     write(SEQUENCE, &parts)
 }
@@ -209,10 +206,7 @@ pub fn hint() -> Vec<u8> {
     // MS-SPNG 3.2.5.2
     let name = write(GENERAL_STRING, &[b"not_defined_in_RFC4178@please_ignore"]);
     let hints = write(SEQUENCE, &[&write(context(0), &[&name])]);
-    wrap_init(&[
-        &write(context(0), &[&mech_list(&[NTLMSSP])]),
-        &write(context(3), &[&hints]),
-    ])
+    wrap_init(&[&write(context(0), &[&mech_list(&[NTLMSSP])]), &write(context(3), &[&hints])])
 }
 
 impl NegTokenInit<'_> {
@@ -229,12 +223,12 @@ impl NegTokenResp<'_> {
     /// The token.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let state = self.state.map_or_else(Vec::new, |state| {
-            write(context(0), &[&write(ENUMERATED, &[&[state.value()]])])
-        });
-        let mech = self.supported_mech.map_or_else(Vec::new, |mech| {
-            write(context(1), &[&write(OBJECT_IDENTIFIER, &[mech])])
-        });
+        let state = self
+            .state
+            .map_or_else(Vec::new, |state| write(context(0), &[&write(ENUMERATED, &[&[state.value()]])]));
+        let mech = self
+            .supported_mech
+            .map_or_else(Vec::new, |mech| write(context(1), &[&write(OBJECT_IDENTIFIER, &[mech])]));
         let token = octets(2, self.response_token);
         let mic = octets(3, self.mech_list_mic);
         write(context(1), &[&write(SEQUENCE, &[&state, &mech, &token, &mic])])
@@ -243,9 +237,7 @@ impl NegTokenResp<'_> {
 
 /// An optional OCTET STRING under `[number]`.
 fn octets(number: u8, value: Option<&[u8]>) -> Vec<u8> {
-    value.map_or_else(Vec::new, |value| {
-        write(context(number), &[&write(OCTET_STRING, &[value])])
-    })
+    value.map_or_else(Vec::new, |value| write(context(number), &[&write(OCTET_STRING, &[value])]))
 }
 
 #[cfg(test)]
@@ -263,23 +255,16 @@ mod tests {
             "604806062B0601050502A03E303CA00E300C060A2B06010401823702020AA22A0428{}",
             captured::NEGOTIATE
         ));
-        let Ok(Token::Init(init)) = parse(&captured) else {
-            panic!("not a NegTokenInit")
-        };
+        let Ok(Token::Init(init)) = parse(&captured) else { panic!("not a NegTokenInit") };
         assert_eq!(init.mechs, [NTLMSSP]);
         assert_eq!(init.mech_list, mech_list(&[NTLMSSP]));
         assert_eq!(init.mech_token, Some(&negotiate[..]));
         assert_eq!(init.encode(), captured);
 
         let captured = hex("A11B3019A0030A0100A3120410010000003B453CDC3524164200000000");
-        let Ok(Token::Resp(resp)) = parse(&captured) else {
-            panic!("not a NegTokenResp")
-        };
+        let Ok(Token::Resp(resp)) = parse(&captured) else { panic!("not a NegTokenResp") };
         assert_eq!(resp.state, Some(NegState::AcceptCompleted));
-        assert_eq!(
-            resp.mech_list_mic.unwrap(),
-            hex("010000003B453CDC3524164200000000")
-        );
+        assert_eq!(resp.mech_list_mic.unwrap(), hex("010000003B453CDC3524164200000000"));
         assert_eq!((resp.supported_mech, resp.response_token), (None, None));
         assert_eq!(resp.encode(), captured);
     }
@@ -291,9 +276,7 @@ mod tests {
         let expected = hex("604806062b0601050502a03e303ca00e300c060a2b06010401823702020a\
              a32a3028a0261b246e6f745f646566696e65645f696e5f5246433431373840706c656173655f69676e6f7265");
         assert_eq!(hint(), expected);
-        let Ok(Token::Init(init)) = parse(&expected) else {
-            panic!("not a NegTokenInit")
-        };
+        let Ok(Token::Init(init)) = parse(&expected) else { panic!("not a NegTokenInit") };
         assert_eq!((init.mechs, init.mech_token), (vec![NTLMSSP], None));
     }
 
