@@ -27,10 +27,10 @@ pub enum Failure {
     /// The directory is not empty.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// The host does not allow it.
+    /// The host does not allow it, the file is immutable, or the node is not open for it.
     #[error("permission denied by the host")]
     Denied,
-    /// The file system is mounted read-only, or the file is immutable.
+    /// The file system is mounted read-only.
     #[error("read-only file system")]
     ReadOnly,
     /// No space is left.

@@ -183,7 +183,8 @@ pub trait Node: Any + Send + Sync {
     /// As the host says.
     fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()>;
 
-    /// All extended attributes that users own, by name.
+    /// All extended attributes that users own, by name; names carry no prefix of the host's, and notes
+    /// are not among them.
     ///
     /// # Errors
     /// As the host says.
@@ -224,7 +225,8 @@ pub trait Node: Any + Send + Sync {
 
     // Names: on directories only --------------------------------------------------------------------
 
-    /// What an exact name leads to; a symbolic link is not followed.
+    /// What an exact name leads to; a symbolic link is not followed. What is neither a regular file nor a
+    /// directory is opened for its attributes only, whatever is asked for: see [`Node::kind`].
     ///
     /// # Errors
     /// [`crate::Failure::NotFound`] and others.
@@ -236,7 +238,9 @@ pub trait Node: Any + Send + Sync {
     /// [`crate::Failure::NotFound`] and others.
     fn stat_name(&self, name: &Name) -> Result<Stat>;
 
-    /// Makes a regular file that did not exist and opens it.
+    /// Makes a regular file that did not exist and opens it for reading and writing, whatever `mode` says.
+    /// `mode` counts as given, whatever mask the process has. This and the other calls that make a name
+    /// fail with [`crate::Failure::Stale`] when the directory itself was removed.
     ///
     /// # Errors
     /// [`crate::Failure::Exists`] and others.

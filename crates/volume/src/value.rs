@@ -2,7 +2,8 @@
 
 use crate::Name;
 
-/// Identifies a file as long as it exists. `born` tells a reused inode number from the old file.
+/// Identifies a file as long as it exists; a later file may get the same identity, and only
+/// [`Stat::born`] then tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId {
     /// The file system within the host.
@@ -44,10 +45,7 @@ impl Time {
     #[must_use]
     pub fn from_wall_ns(ns: i64) -> Time {
         let nanos = u32::try_from(ns.rem_euclid(1_000_000_000)).unwrap_or(0);
-        Time {
-            secs: ns.div_euclid(1_000_000_000),
-            nanos,
-        }
+        Time { secs: ns.div_euclid(1_000_000_000), nanos }
     }
 }
 

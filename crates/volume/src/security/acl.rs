@@ -71,19 +71,13 @@ impl Ace {
     /// Allows `rights` to `sid`.
     #[must_use]
     pub fn allow(sid: Sid, rights: Rights, flags: AceFlags) -> Ace {
-        Ace {
-            flags,
-            kind: AceKind::Allow(rights, sid),
-        }
+        Ace { flags, kind: AceKind::Allow(rights, sid) }
     }
 
     /// Denies `rights` to `sid`.
     #[must_use]
     pub fn deny(sid: Sid, rights: Rights, flags: AceFlags) -> Ace {
-        Ace {
-            flags,
-            kind: AceKind::Deny(rights, sid),
-        }
+        Ace { flags, kind: AceKind::Deny(rights, sid) }
     }
 
     /// Whom it speaks of, unless it is of a type that is only kept.
@@ -110,10 +104,7 @@ impl Ace {
             AceKind::Allow(..) => AceKind::Allow(rights, sid),
             AceKind::Deny(..) => AceKind::Deny(rights, sid),
             AceKind::Audit(..) => AceKind::Audit(rights, sid),
-            AceKind::Other { kind, body } => AceKind::Other {
-                kind: *kind,
-                body: body.clone(),
-            },
+            AceKind::Other { kind, body } => AceKind::Other { kind: *kind, body: body.clone() },
         };
         Ace { flags, kind }
     }
@@ -123,10 +114,7 @@ impl Ace {
     // MS-DTYP 2.5.3.2
     pub(super) fn conditional_denial(&self) -> Option<(Rights, Sid)> {
         match &self.kind {
-            AceKind::Other {
-                kind: ACCESS_DENIED_CALLBACK,
-                body,
-            } => {
+            AceKind::Other { kind: ACCESS_DENIED_CALLBACK, body } => {
                 let mut body = Cursor::new(body);
                 let rights = Rights::from_bits_retain(body.u32_le().ok()?);
                 Some((rights, Sid::parse(&mut body).ok()?))
@@ -165,10 +153,7 @@ impl Ace {
                     _ => AceKind::Audit(rights, sid),
                 }
             }
-            other => AceKind::Other {
-                kind: other,
-                body: body.rest().into(),
-            },
+            other => AceKind::Other { kind: other, body: body.rest().into() },
         };
         Ok(Ace { flags, kind })
     }
@@ -217,10 +202,7 @@ impl Acl {
     // MS-DTYP 2.5.3.4.3
     #[must_use]
     pub fn is_inheritable(&self) -> bool {
-        self.aces.iter().any(|a| {
-            a.flags
-                .intersects(AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT)
-        })
+        self.aces.iter().any(|a| a.flags.intersects(AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT))
     }
 
     pub(super) fn parse(from: &mut Cursor<'_>) -> Result<Acl, Malformed> {
@@ -237,24 +219,14 @@ impl Acl {
         if count * ACE_HEADER > body.remaining() {
             return Err(Malformed::Length);
         }
-        let aces = (0..count)
-            .map(|_| Ace::parse(&mut body))
-            .collect::<Result<Vec<_>, _>>()?;
+        let aces = (0..count).map(|_| Ace::parse(&mut body)).collect::<Result<Vec<_>, _>>()?;
         Ok(Acl { aces })
     }
 
     /// Appends the binary form, which the caller knows to be under 64 KiB.
     pub(super) fn encode(&self, to: &mut Writer<'_>) {
         // Types from 0x05 to 0x08 need the revision of directory services.
-        let is_ds = |ace: &Ace| {
-            matches!(
-                ace.kind,
-                AceKind::Other {
-                    kind: 0x05..=0x08,
-                    ..
-                }
-            )
-        };
+        let is_ds = |ace: &Ace| matches!(ace.kind, AceKind::Other { kind: 0x05..=0x08, .. });
         to.u8(if self.aces.iter().any(is_ds) { 0x04 } else { 0x02 });
         to.u8(0);
         to.u16_le(self.encoded_len() as u16);

@@ -41,20 +41,9 @@ impl Token {
     /// Network and Authenticated Users.
     #[must_use]
     pub fn authenticated(user: Sid, group: Sid, groups: &[Sid]) -> Token {
-        let mut all = vec![
-            group,
-            well_known::EVERYONE,
-            well_known::NETWORK,
-            well_known::AUTHENTICATED_USERS,
-        ];
+        let mut all = vec![group, well_known::EVERYONE, well_known::NETWORK, well_known::AUTHENTICATED_USERS];
         all.extend(groups.iter().filter(|g| **g != group));
-        Token {
-            user,
-            group,
-            owner: user,
-            groups: all,
-            privileges: Privileges::empty(),
-        }
+        Token { user, group, owner: user, groups: all, privileges: Privileges::empty() }
     }
 
     /// Whether this is the user or a group of theirs.
@@ -74,9 +63,7 @@ pub struct Denied {
 }
 
 /// What backup needs.
-const FOR_BACKUP: Rights = Rights::FOR_READ
-    .union(Rights::TRAVERSE)
-    .union(Rights::ACCESS_SYSTEM_SECURITY);
+const FOR_BACKUP: Rights = Rights::FOR_READ.union(Rights::TRAVERSE).union(Rights::ACCESS_SYSTEM_SECURITY);
 /// What restore needs.
 const FOR_RESTORE: Rights = Rights::FOR_WRITE
     .union(Rights::WRITE_DAC)
@@ -110,13 +97,7 @@ pub fn granted(descriptor: &Descriptor, token: &Token, desired: Rights) -> Resul
     }
     // The right to audit is given only to who asks for it by name.
     let maximum = (allowed - Rights::ACCESS_SYSTEM_SECURITY) | named;
-    if maximum.is_empty() {
-        Err(Denied {
-            missing: Rights::MAXIMUM_ALLOWED,
-        })
-    } else {
-        Ok(maximum)
-    }
+    if maximum.is_empty() { Err(Denied { missing: Rights::MAXIMUM_ALLOWED }) } else { Ok(maximum) }
 }
 
 /// What a child can have through rights on its directory: who may list it may see the child's
@@ -160,11 +141,7 @@ fn by_list(descriptor: &Descriptor, token: &Token) -> Rights {
     }
     let mut denied = Rights::empty();
     let meant = |sid: &Sid| token.has(sid) || (is_owner && *sid == well_known::OWNER_RIGHTS);
-    for ace in dacl
-        .aces
-        .iter()
-        .filter(|a| !a.flags.contains(AceFlags::INHERIT_ONLY))
-    {
+    for ace in dacl.aces.iter().filter(|a| !a.flags.contains(AceFlags::INHERIT_ONLY)) {
         match &ace.kind {
             AceKind::Allow(rights, sid) if meant(sid) => allowed |= rights.mapped() - denied,
             AceKind::Deny(rights, sid) if meant(sid) => denied |= rights.mapped() - allowed,
@@ -182,10 +159,7 @@ fn by_list(descriptor: &Descriptor, token: &Token) -> Rights {
 /// Whether an entry in force is about whoever owns the object.
 fn speaks_of_owner(dacl: &Acl) -> bool {
     let counts = |a: &&super::Ace| !a.flags.contains(AceFlags::INHERIT_ONLY);
-    dacl.aces
-        .iter()
-        .filter(counts)
-        .any(|a| a.sid() == Some(&well_known::OWNER_RIGHTS))
+    dacl.aces.iter().filter(counts).any(|a| a.sid() == Some(&well_known::OWNER_RIGHTS))
 }
 
 #[cfg(test)]
@@ -216,29 +190,16 @@ mod tests {
 
     #[test]
     fn no_list_allows_all_and_an_empty_one_only_the_owner() {
-        let open = Descriptor {
-            owner: Some(ALICE),
-            ..Descriptor::default()
-        };
+        let open = Descriptor { owner: Some(ALICE), ..Descriptor::default() };
         assert_eq!(granted(&open, &bob(), Rights::GENERIC_ALL), Ok(Rights::ALL));
         assert_eq!(maximum(&open, &bob()), Rights::ALL);
         let closed = of(vec![]);
-        assert_eq!(
-            maximum(&closed, &alice()),
-            Rights::READ_CONTROL | Rights::WRITE_DAC
-        );
+        assert_eq!(maximum(&closed, &alice()), Rights::READ_CONTROL | Rights::WRITE_DAC);
         assert_eq!(
             granted(&closed, &bob(), Rights::MAXIMUM_ALLOWED),
-            Err(Denied {
-                missing: Rights::MAXIMUM_ALLOWED
-            })
+            Err(Denied { missing: Rights::MAXIMUM_ALLOWED })
         );
-        assert_eq!(
-            granted(&closed, &bob(), Rights::READ_DATA),
-            Err(Denied {
-                missing: Rights::READ_DATA
-            })
-        );
+        assert_eq!(granted(&closed, &bob(), Rights::READ_DATA), Err(Denied { missing: Rights::READ_DATA }));
     }
 
     #[test]
@@ -254,14 +215,8 @@ mod tests {
         assert!(granted(&deny_first, &bob(), Rights::WRITE_DATA).is_err());
         assert_eq!(maximum(&deny_first, &bob()), Rights::FOR_READ);
         let allow_first = of(vec![allow, deny]);
-        assert_eq!(
-            granted(&allow_first, &bob(), Rights::WRITE_DATA),
-            Ok(Rights::WRITE_DATA)
-        );
-        assert_eq!(
-            maximum(&allow_first, &bob()),
-            Rights::FOR_READ | Rights::WRITE_DATA
-        );
+        assert_eq!(granted(&allow_first, &bob(), Rights::WRITE_DATA), Ok(Rights::WRITE_DATA));
+        assert_eq!(maximum(&allow_first, &bob()), Rights::FOR_READ | Rights::WRITE_DATA);
     }
 
     #[test]
@@ -270,41 +225,23 @@ mod tests {
         let ask = Rights::MAXIMUM_ALLOWED | Rights::READ_DATA;
         assert_eq!(granted(&list, &bob(), ask), Ok(Rights::FOR_READ));
         let ask = Rights::MAXIMUM_ALLOWED | Rights::WRITE_DATA;
-        assert_eq!(
-            granted(&list, &bob(), ask),
-            Err(Denied {
-                missing: Rights::WRITE_DATA
-            })
-        );
+        assert_eq!(granted(&list, &bob(), ask), Err(Denied { missing: Rights::WRITE_DATA }));
     }
 
     #[test]
     fn inherit_only_and_audit_entries_do_not_count() {
-        let audit = Ace {
-            flags: NONE,
-            kind: AceKind::Audit(Rights::ALL, BOB),
-        };
-        let later = Ace::allow(
-            BOB,
-            Rights::ALL,
-            AceFlags::INHERIT_ONLY | AceFlags::OBJECT_INHERIT,
-        );
+        let audit = Ace { flags: NONE, kind: AceKind::Audit(Rights::ALL, BOB) };
+        let later = Ace::allow(BOB, Rights::ALL, AceFlags::INHERIT_ONLY | AceFlags::OBJECT_INHERIT);
         assert_eq!(maximum(&of(vec![audit, later]), &bob()), Rights::empty());
     }
 
     #[test]
     fn owner_rights_add_up_and_replace_the_implicit_ones() {
         let read = Ace::allow(ALICE, Rights::FOR_READ, NONE);
-        let list = of(vec![
-            read.clone(),
-            Ace::allow(well_known::OWNER_RIGHTS, Rights::WRITE_DATA, NONE),
-        ]);
+        let list = of(vec![read.clone(), Ace::allow(well_known::OWNER_RIGHTS, Rights::WRITE_DATA, NONE)]);
         assert_eq!(maximum(&list, &alice()), Rights::FOR_READ | Rights::WRITE_DATA);
         assert_eq!(maximum(&list, &bob()), Rights::empty());
-        let list = of(vec![
-            Ace::deny(well_known::OWNER_RIGHTS, Rights::READ_DATA, NONE),
-            read.clone(),
-        ]);
+        let list = of(vec![Ace::deny(well_known::OWNER_RIGHTS, Rights::READ_DATA, NONE), read.clone()]);
         assert_eq!(maximum(&list, &alice()), Rights::FOR_READ - Rights::READ_DATA);
         // An entry that is only inherited does not take the implicit rights away.
         let only = AceFlags::INHERIT_ONLY | AceFlags::OBJECT_INHERIT;
@@ -314,10 +251,7 @@ mod tests {
 
     #[test]
     fn an_owning_group_counts_as_owner() {
-        let list = Descriptor {
-            owner: Some(STAFF),
-            ..of(vec![])
-        };
+        let list = Descriptor { owner: Some(STAFF), ..of(vec![]) };
         assert!(granted(&list, &bob(), Rights::WRITE_DAC).is_ok());
     }
 
@@ -332,14 +266,7 @@ mod tests {
         assert!(granted(&of(vec![Ace::allow(BOB, audit, NONE)]), &bob(), audit).is_err());
         assert!(granted(&closed, &with(Privileges::BACKUP), Rights::GENERIC_READ).is_ok());
         assert!(granted(&closed, &with(Privileges::BACKUP), Rights::WRITE_DATA).is_err());
-        assert!(
-            granted(
-                &closed,
-                &with(Privileges::RESTORE),
-                Rights::GENERIC_WRITE | Rights::DELETE
-            )
-            .is_ok()
-        );
+        assert!(granted(&closed, &with(Privileges::RESTORE), Rights::GENERIC_WRITE | Rights::DELETE).is_ok());
         assert!(granted(&closed, &with(Privileges::RESTORE), Rights::READ_DATA).is_err());
     }
 
@@ -349,13 +276,7 @@ mod tests {
             let mut body = Rights::ALL.bits().to_le_bytes().to_vec();
             BOB.encode(&mut wire::Writer::new(&mut body));
             body.extend_from_slice(b"artx");
-            Ace {
-                flags: NONE,
-                kind: AceKind::Other {
-                    kind,
-                    body: body.into(),
-                },
-            }
+            Ace { flags: NONE, kind: AceKind::Other { kind, body: body.into() } }
         };
         assert_eq!(maximum(&of(vec![conditional(0x09)]), &bob()), Rights::empty());
         let list = of(vec![conditional(0x0a), Ace::allow(BOB, Rights::ALL, NONE)]);
@@ -365,9 +286,6 @@ mod tests {
     #[test]
     fn rights_through_the_parent() {
         assert_eq!(from_parent(Rights::ALL), Rights::READ_ATTRIBUTES | Rights::DELETE);
-        assert_eq!(
-            from_parent(Rights::ALL - Rights::LIST_DIRECTORY - Rights::DELETE_CHILD),
-            Rights::empty()
-        );
+        assert_eq!(from_parent(Rights::ALL - Rights::LIST_DIRECTORY - Rights::DELETE_CHILD), Rights::empty());
     }
 }

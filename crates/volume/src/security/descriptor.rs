@@ -185,23 +185,15 @@ impl Descriptor {
     /// # Errors
     /// [`Malformed::Length`] when it would exceed [`MAX_DESCRIPTOR`] or a list its own limit.
     pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
-        let lists_fit = [&self.sacl, &self.dacl]
-            .into_iter()
-            .flatten()
-            .all(|a| a.encoded_len() <= usize::from(u16::MAX));
+        let lists_fit =
+            [&self.sacl, &self.dacl].into_iter().flatten().all(|a| a.encoded_len() <= usize::from(u16::MAX));
         let len = self.encoded_len();
         if !lists_fit || len > MAX_DESCRIPTOR {
             return Err(Malformed::Length);
         }
         let mut control = self.control | Control::SELF_RELATIVE;
-        control.set(
-            Control::SACL_PRESENT,
-            self.sacl.is_some() || control.contains(Control::SACL_PRESENT),
-        );
-        control.set(
-            Control::DACL_PRESENT,
-            self.dacl.is_some() || control.contains(Control::DACL_PRESENT),
-        );
+        control.set(Control::SACL_PRESENT, self.sacl.is_some() || control.contains(Control::SACL_PRESENT));
+        control.set(Control::DACL_PRESENT, self.dacl.is_some() || control.contains(Control::DACL_PRESENT));
         let mut out = Vec::with_capacity(len);
         let mut to = Writer::new(&mut out);
         to.u8(1);
@@ -218,14 +210,8 @@ impl Descriptor {
         ] {
             to.u32_le(if is_there { offset as u32 } else { 0 });
         }
-        [&self.sacl, &self.dacl]
-            .into_iter()
-            .flatten()
-            .for_each(|a| a.encode(&mut to));
-        [&self.owner, &self.group]
-            .into_iter()
-            .flatten()
-            .for_each(|s| s.encode(&mut to));
+        [&self.sacl, &self.dacl].into_iter().flatten().for_each(|a| a.encode(&mut to));
+        [&self.owner, &self.group].into_iter().flatten().for_each(|s| s.encode(&mut to));
         Ok(out)
     }
 
@@ -294,10 +280,7 @@ mod tests {
 
     fn example() -> Vec<u8> {
         let digits: Vec<u8> = EXAMPLE.bytes().filter(u8::is_ascii_hexdigit).collect();
-        digits
-            .chunks(2)
-            .map(|c| u8::from_str_radix(std::str::from_utf8(c).unwrap(), 16).unwrap())
-            .collect()
+        digits.chunks(2).map(|c| u8::from_str_radix(std::str::from_utf8(c).unwrap(), 16).unwrap()).collect()
     }
 
     #[test]
@@ -318,15 +301,10 @@ mod tests {
                 Ace::allow(well_known::CREATOR_OWNER, Rights::GENERIC_ALL, both),
             ]
         );
-        assert!(
-            seen.control
-                .contains(Control::DACL_PROTECTED | Control::SACL_PROTECTED)
-        );
+        assert!(seen.control.contains(Control::DACL_PROTECTED | Control::SACL_PROTECTED));
         let audit = &seen.sacl.as_ref().unwrap().aces[0];
-        assert!(
-            matches!(audit.kind, AceKind::Audit(Rights::GENERIC_READ, well_known_everyone)
-            if well_known_everyone.subs() == [0])
-        );
+        assert!(matches!(audit.kind, AceKind::Audit(Rights::GENERIC_READ, well_known_everyone)
+            if well_known_everyone.subs() == [0]));
         assert_eq!(seen.encode().unwrap(), bytes);
     }
 
@@ -350,13 +328,8 @@ mod tests {
 
     #[test]
     fn unknown_entries_and_spare_bytes() {
-        let other = Ace {
-            flags: AceFlags::empty(),
-            kind: AceKind::Other {
-                kind: 0x42,
-                body: vec![7; 8].into(),
-            },
-        };
+        let other =
+            Ace { flags: AceFlags::empty(), kind: AceKind::Other { kind: 0x42, body: vec![7; 8].into() } };
         let whole = Descriptor::new(well_known::SYSTEM, well_known::SYSTEM, Acl::new(vec![other]));
         let bytes = whole.encode().unwrap();
         assert_eq!(Descriptor::parse(&bytes), Ok(whole));
@@ -376,14 +349,8 @@ mod tests {
     #[test]
     fn null_list_empty_list_and_no_list_differ() {
         let none = Descriptor::default();
-        let null = Descriptor {
-            control: Control::DACL_PRESENT,
-            ..Descriptor::default()
-        };
-        let empty = Descriptor {
-            dacl: Some(Acl::default()),
-            ..null.clone()
-        };
+        let null = Descriptor { control: Control::DACL_PRESENT, ..Descriptor::default() };
+        let empty = Descriptor { dacl: Some(Acl::default()), ..null.clone() };
         for one in [&none, &null, &empty] {
             assert_eq!(Descriptor::parse(&one.encode().unwrap()).as_ref(), Ok(one));
         }
@@ -394,10 +361,7 @@ mod tests {
         let ace = Ace::allow(well_known::EVERYONE, Rights::ALL, AceFlags::empty());
         let big = Descriptor::new(well_known::SYSTEM, well_known::SYSTEM, Acl::new(vec![ace; 4000]));
         assert_eq!(big.encode(), Err(Malformed::Length));
-        assert_eq!(
-            Descriptor::parse(&vec![0; MAX_DESCRIPTOR + 1]),
-            Err(Malformed::Length)
-        );
+        assert_eq!(Descriptor::parse(&vec![0; MAX_DESCRIPTOR + 1]), Err(Malformed::Length));
     }
 
     #[test]

@@ -19,11 +19,7 @@ pub fn inherit(
 ) -> Descriptor {
     let owner = explicit.and_then(|e| e.owner).unwrap_or(creator.owner);
     let group = explicit.and_then(|e| e.group).unwrap_or(creator.group);
-    let made = New {
-        owner,
-        group,
-        is_directory,
-    };
+    let made = New { owner, group, is_directory };
     let (dacl, dacl_control) = made.list(parent, explicit, &DACL);
     let (sacl, sacl_control) = made.list(parent, explicit, &SACL);
     let (dacl, dacl_control) = if dacl_control.contains(Control::DACL_PRESENT) {
@@ -62,11 +58,7 @@ pub fn amend(stored: &mut Descriptor, given: &Descriptor, parts: Parts) {
     }
     if whole || parts.contains(Parts::SACL) {
         stored.sacl = given.sacl.as_ref().map(mapped);
-        let is_there = if given.sacl.is_some() {
-            Control::SACL_PRESENT
-        } else {
-            Control::empty()
-        };
+        let is_there = if given.sacl.is_some() { Control::SACL_PRESENT } else { Control::empty() };
         stored.control = (stored.control - SACL_BITS) | SACL.stored_control(given.control) | is_there;
     }
     for (part, bit, on) in [
@@ -110,11 +102,7 @@ impl Which {
     /// it, and never the request itself.
     fn stored_control(&self, given: Control) -> Control {
         let both = self.requested | self.inherited;
-        let mark = if given.contains(both) {
-            self.inherited
-        } else {
-            Control::empty()
-        };
+        let mark = if given.contains(both) { self.inherited } else { Control::empty() };
         (given & self.protected) | mark
     }
 }
@@ -137,12 +125,7 @@ impl New {
         which: &Which,
     ) -> (Option<Acl>, Control) {
         let marks = parent.is_some_and(|p| p.control.contains(which.inherited));
-        let passed = || {
-            parent
-                .and_then(which.of)
-                .map(|list| self.from_parent(list, marks))
-                .unwrap_or_default()
-        };
+        let passed = || parent.and_then(which.of).map(|list| self.passed_on(list, marks)).unwrap_or_default();
         if let Some(explicit) = explicit.filter(|e| e.control.contains(which.present)) {
             let control = which.present | which.stored_control(explicit.control);
             let Some(list) = (which.of)(explicit) else {
@@ -150,7 +133,7 @@ impl New {
             };
             let is_protected = explicit.control.contains(which.protected);
             let merges = explicit.control.contains(which.requested) && !is_protected;
-            let mut aces = self.from_creator(list, merges);
+            let mut aces = self.asked_for(list, merges);
             if merges {
                 aces.extend(passed());
                 return (Some(Acl::new(aces)), control | which.inherited);
@@ -161,21 +144,14 @@ impl New {
         if aces.is_empty() {
             return (None, Control::empty());
         }
-        (
-            Some(Acl::new(aces)),
-            which.present | if marks { which.inherited } else { Control::empty() },
-        )
+        (Some(Acl::new(aces)), which.present | if marks { which.inherited } else { Control::empty() })
     }
 
     /// What a directory's list passes on. The entries carry the mark of inheritance when the directory
     /// takes part in automatic inheritance itself.
     // MS-DTYP 2.5.3.4.4
-    fn from_parent(&self, parent: &Acl, marks: bool) -> Vec<Ace> {
-        let mark = if marks {
-            AceFlags::INHERITED
-        } else {
-            AceFlags::empty()
-        };
+    fn passed_on(&self, parent: &Acl, marks: bool) -> Vec<Ace> {
+        let mark = if marks { AceFlags::INHERITED } else { AceFlags::empty() };
         let mut out = Vec::new();
         for ace in &parent.aces {
             let audit = ace.flags & (AceFlags::AUDIT_SUCCESS | AceFlags::AUDIT_FAILURE);
@@ -189,10 +165,9 @@ impl New {
             match (reaches, goes_on) {
                 (false, false) => {}
                 (true, false) => out.push(self.made_concrete(ace, audit | mark)),
-                (false, true) => out.push(Ace {
-                    flags: audit | mark | passes | AceFlags::INHERIT_ONLY,
-                    ..ace.clone()
-                }),
+                (false, true) => {
+                    out.push(Ace { flags: audit | mark | passes | AceFlags::INHERIT_ONLY, ..ace.clone() })
+                }
                 (true, true) => self.in_force_and_passed_on(ace, audit | mark, passes, &mut out),
             }
         }
@@ -204,16 +179,10 @@ impl New {
     fn in_force_and_passed_on(&self, ace: &Ace, base: AceFlags, passes: AceFlags, out: &mut Vec<Ace>) {
         let here = self.made_concrete(ace, base);
         if here.kind == ace.kind {
-            out.push(Ace {
-                flags: base | passes,
-                ..here
-            });
+            out.push(Ace { flags: base | passes, ..here });
         } else {
             out.push(here);
-            out.push(Ace {
-                flags: base | passes | AceFlags::INHERIT_ONLY,
-                ..ace.clone()
-            });
+            out.push(Ace { flags: base | passes | AceFlags::INHERIT_ONLY, ..ace.clone() });
         }
     }
 
@@ -221,7 +190,7 @@ impl New {
     /// entries are computed anew.
     // MS-DTYP 2.5.3.4.5
     // MS-DTYP 2.5.3.4.6
-    fn from_creator(&self, list: &Acl, without_inherited: bool) -> Vec<Ace> {
+    fn asked_for(&self, list: &Acl, without_inherited: bool) -> Vec<Ace> {
         let mut out = Vec::new();
         for ace in &list.aces {
             if without_inherited && ace.flags.contains(AceFlags::INHERITED) {

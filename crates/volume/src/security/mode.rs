@@ -13,9 +13,7 @@ const OWNERS: Rights = Rights::DELETE
     .union(Rights::READ_EA)
     .union(Rights::WRITE_EA);
 /// What everybody has who can reach a file: the host tells attributes to all.
-const ANYONES: Rights = Rights::READ_CONTROL
-    .union(Rights::READ_ATTRIBUTES)
-    .union(Rights::SYNCHRONIZE);
+const ANYONES: Rights = Rights::READ_CONTROL.union(Rights::READ_ATTRIBUTES).union(Rights::SYNCHRONIZE);
 
 /// The rights on data that three permission bits give.
 fn data_rights(bits: u32, is_directory: bool) -> Rights {
@@ -69,19 +67,9 @@ pub fn from_mode(mode: u32, owner: Sid, group: Sid, is_directory: bool) -> Descr
 pub fn mode_of(descriptor: &Descriptor, is_directory: bool, current: u32) -> u32 {
     let owner = descriptor.owner.unwrap_or(well_known::NULL);
     let group = descriptor.group.unwrap_or(well_known::NULL);
-    let everyone = [
-        well_known::EVERYONE,
-        well_known::AUTHENTICATED_USERS,
-        well_known::NETWORK,
-    ];
+    let everyone = [well_known::EVERYONE, well_known::AUTHENTICATED_USERS, well_known::NETWORK];
     let bits = |user: Sid, groups: Vec<Sid>| {
-        let token = Token {
-            user,
-            group: user,
-            owner: user,
-            groups,
-            privileges: Privileges::empty(),
-        };
+        let token = Token { user, group: user, owner: user, groups, privileges: Privileges::empty() };
         let has = granted(descriptor, &token, Rights::MAXIMUM_ALLOWED).unwrap_or_default();
         let bit = |right, bit| if has.contains(right) { bit } else { 0 };
         bit(Rights::READ_DATA, 0o4) | bit(Rights::WRITE_DATA, 0o2) | bit(Rights::EXECUTE, 0o1)
@@ -90,11 +78,7 @@ pub fn mode_of(descriptor: &Descriptor, is_directory: bool, current: u32) -> u32
     let members = bits(well_known::NULL, [&[group][..], &everyone].concat());
     let others = bits(well_known::NULL, everyone.to_vec());
     let wanted = user << 6 | members << 3 | others;
-    let running = if is_directory {
-        wanted & 0o111
-    } else {
-        wanted & current & 0o111
-    };
+    let running = if is_directory { wanted & 0o111 } else { wanted & current & 0o111 };
     (current & 0o7000) | (wanted & 0o666) | running
 }
 
@@ -113,11 +97,7 @@ mod tests {
         for is_directory in [false, true] {
             for mode in 0..0o10000 {
                 let made = from_mode(mode, ALICE, STAFF, is_directory);
-                assert_eq!(
-                    mode_of(&made, is_directory, mode),
-                    mode,
-                    "{mode:o} directory={is_directory}"
-                );
+                assert_eq!(mode_of(&made, is_directory, mode), mode, "{mode:o} directory={is_directory}");
             }
         }
     }
@@ -134,18 +114,11 @@ mod tests {
             for (token, shift) in &classes {
                 for (right, bit) in [
                     (Rights::LIST_DIRECTORY, 0o4),
-                    (
-                        Rights::ADD_FILE | Rights::ADD_SUBDIRECTORY | Rights::DELETE_CHILD,
-                        0o2,
-                    ),
+                    (Rights::ADD_FILE | Rights::ADD_SUBDIRECTORY | Rights::DELETE_CHILD, 0o2),
                     (Rights::TRAVERSE, 0o1),
                 ] {
                     let expected = mode >> shift & bit != 0;
-                    assert_eq!(
-                        granted(&made, token, right).is_ok(),
-                        expected,
-                        "{mode:o} {right:?} {shift}"
-                    );
+                    assert_eq!(granted(&made, token, right).is_ok(), expected, "{mode:o} {right:?} {shift}");
                 }
             }
         }
@@ -158,18 +131,12 @@ mod tests {
         let all = Rights::ALL - Rights::DELETE_CHILD;
         assert_eq!(granted(&made, &owner, Rights::MAXIMUM_ALLOWED), Ok(all));
         let other = Token::authenticated(CAROL, GUESTS, &[]);
-        assert_eq!(
-            granted(&made, &other, Rights::MAXIMUM_ALLOWED),
-            Ok(Rights::FOR_READ | Rights::EXECUTE)
-        );
+        assert_eq!(granted(&made, &other, Rights::MAXIMUM_ALLOWED), Ok(Rights::FOR_READ | Rights::EXECUTE));
     }
 
     #[test]
     fn a_file_never_wins_an_x_bit() {
-        let open = Descriptor {
-            owner: Some(ALICE),
-            ..Descriptor::default()
-        };
+        let open = Descriptor { owner: Some(ALICE), ..Descriptor::default() };
         assert_eq!(mode_of(&open, false, 0o4644), 0o4666);
         assert_eq!(mode_of(&open, false, 0o4755), 0o4777);
         assert_eq!(mode_of(&open, true, 0o1700), 0o1777);

@@ -44,11 +44,7 @@ impl Sid {
             sub[n] = subs[n];
             n += 1;
         }
-        Sid {
-            authority: authority & 0xffff_ffff_ffff,
-            count: n as u8,
-            sub,
-        }
+        Sid { authority: authority & 0xffff_ffff_ffff, count: n as u8, sub }
     }
 
     /// The host's user with this number, where nothing better is known: `S-1-22-1-uid`.
@@ -128,11 +124,7 @@ impl Sid {
         for one in &mut sub[..usize::from(count)] {
             *one = from.u32_le()?;
         }
-        Ok(Sid {
-            authority,
-            count,
-            sub,
-        })
+        Ok(Sid { authority, count, sub })
     }
 
     /// Appends the binary form.
@@ -168,10 +160,7 @@ impl FromStr for Sid {
     type Err = BadSid;
 
     fn from_str(text: &str) -> Result<Sid, BadSid> {
-        let rest = text
-            .strip_prefix("S-1-")
-            .or_else(|| text.strip_prefix("s-1-"))
-            .ok_or(BadSid::Syntax)?;
+        let rest = text.strip_prefix("S-1-").or_else(|| text.strip_prefix("s-1-")).ok_or(BadSid::Syntax)?;
         let mut parts = rest.split('-');
         let first = parts.next().ok_or(BadSid::Syntax)?;
         let authority = match first.strip_prefix("0x").or_else(|| first.strip_prefix("0X")) {
@@ -193,11 +182,7 @@ impl FromStr for Sid {
             sid = sid.child(number).ok_or(BadSid::Range)?;
         }
         // The syntax demands at least one sub-authority.
-        if sid.count == 0 {
-            Err(BadSid::Syntax)
-        } else {
-            Ok(sid)
-        }
+        if sid.count == 0 { Err(BadSid::Syntax) } else { Ok(sid) }
     }
 }
 
@@ -256,34 +241,22 @@ mod tests {
     fn administrators_as_in_the_specifications_example() {
         // MS-DTYP 2.5.1.4, offset 0x90 of the dump.
         let seen = [1, 2, 0, 0, 0, 0, 0, 5, 0x20, 0, 0, 0, 0x20, 2, 0, 0];
-        assert_eq!(
-            Sid::parse(&mut Cursor::new(&seen)),
-            Ok(well_known::ADMINISTRATORS)
-        );
+        assert_eq!(Sid::parse(&mut Cursor::new(&seen)), Ok(well_known::ADMINISTRATORS));
         assert_eq!(bytes(&well_known::ADMINISTRATORS), seen);
     }
 
     #[test]
     fn text_both_ways() {
-        for text in [
-            "S-1-1-0",
-            "S-1-5-21-1-2-4294967295-500",
-            "S-1-22-1-1000",
-            "S-1-0x0123456789ab-7",
-        ] {
+        for text in ["S-1-1-0", "S-1-5-21-1-2-4294967295-500", "S-1-22-1-1000", "S-1-0x0123456789ab-7"] {
             assert_eq!(text.parse::<Sid>().map(|s| s.to_string()).as_deref(), Ok(text));
         }
         assert_eq!("s-1-5-18".parse(), Ok(well_known::SYSTEM));
-        for text in [
-            "", "S-1", "S-1-", "S-1-5", "S-2-5-1", "S-1-5-", "S-1-5--1", "S-1-5-+1", "S-1-x-1", "S-1-5-1 ",
-        ] {
+        for text in
+            ["", "S-1", "S-1-", "S-1-5", "S-2-5-1", "S-1-5-", "S-1-5--1", "S-1-5-+1", "S-1-x-1", "S-1-5-1 "]
+        {
             assert_eq!(text.parse::<Sid>(), Err(BadSid::Syntax), "{text:?}");
         }
-        for text in [
-            "S-1-5-4294967296",
-            "S-1-0x1000000000000-1",
-            "S-1-281474976710656-1",
-        ] {
+        for text in ["S-1-5-4294967296", "S-1-0x1000000000000-1", "S-1-281474976710656-1"] {
             assert_eq!(text.parse::<Sid>(), Err(BadSid::Range), "{text:?}");
         }
         let fifteen = format!("S-1-5{}", "-1".repeat(15));
@@ -293,20 +266,11 @@ mod tests {
 
     #[test]
     fn hostile_bytes_are_refused() {
-        assert_eq!(
-            Sid::parse(&mut Cursor::new(&[2, 0, 0, 0, 0, 0, 0, 5])),
-            Err(BadSid::Revision)
-        );
-        assert_eq!(
-            Sid::parse(&mut Cursor::new(&[1, 16, 0, 0, 0, 0, 0, 5])),
-            Err(BadSid::Range)
-        );
+        assert_eq!(Sid::parse(&mut Cursor::new(&[2, 0, 0, 0, 0, 0, 0, 5])), Err(BadSid::Revision));
+        assert_eq!(Sid::parse(&mut Cursor::new(&[1, 16, 0, 0, 0, 0, 0, 5])), Err(BadSid::Range));
         let whole = bytes(&Sid::unix_user(7));
         for cut in 0..whole.len() {
-            assert!(matches!(
-                Sid::parse(&mut Cursor::new(&whole[..cut])),
-                Err(BadSid::Truncated(_))
-            ));
+            assert!(matches!(Sid::parse(&mut Cursor::new(&whole[..cut])), Err(BadSid::Truncated(_))));
         }
     }
 

@@ -21,17 +21,11 @@ fn parent(aces: Vec<Ace>) -> Descriptor {
 }
 
 fn child(parent: &Descriptor, is_directory: bool) -> Vec<Ace> {
-    inherit(Some(parent), &creator(), is_directory, None)
-        .dacl
-        .unwrap()
-        .aces
+    inherit(Some(parent), &creator(), is_directory, None).dacl.unwrap().aces
 }
 
 fn default() -> Vec<Ace> {
-    vec![
-        Ace::allow(ALICE, Rights::ALL, NONE),
-        Ace::allow(well_known::SYSTEM, Rights::ALL, NONE),
-    ]
+    vec![Ace::allow(ALICE, Rights::ALL, NONE), Ace::allow(well_known::SYSTEM, Rights::ALL, NONE)]
 }
 
 #[test]
@@ -54,11 +48,7 @@ fn flags_of_a_plain_entry_follow_the_table() {
         let parent = parent(vec![Ace::allow(BOB, Rights::WRITE_DATA, flags)]);
         for (is_directory, expected) in [(true, directory), (false, file)] {
             let expected = expected.map_or_else(default, |f| vec![Ace::allow(BOB, Rights::WRITE_DATA, f)]);
-            assert_eq!(
-                child(&parent, is_directory),
-                expected,
-                "{flags:?} directory={is_directory}"
-            );
+            assert_eq!(child(&parent, is_directory), expected, "{flags:?} directory={is_directory}");
         }
     }
 }
@@ -67,27 +57,14 @@ fn flags_of_a_plain_entry_follow_the_table() {
 fn creator_owner_becomes_the_owner_and_stays_for_what_follows() {
     let ace = |sid, flags| Ace::allow(sid, Rights::WRITE_DATA, flags);
     for (flags, directory) in [
-        (
-            CI,
-            vec![ace(ALICE, NONE), ace(well_known::CREATOR_OWNER, CI | IO)],
-        ),
-        (
-            OI | CI,
-            vec![ace(ALICE, NONE), ace(well_known::CREATOR_OWNER, OI | CI | IO)],
-        ),
-        (
-            OI | CI | IO,
-            vec![ace(ALICE, NONE), ace(well_known::CREATOR_OWNER, OI | CI | IO)],
-        ),
+        (CI, vec![ace(ALICE, NONE), ace(well_known::CREATOR_OWNER, CI | IO)]),
+        (OI | CI, vec![ace(ALICE, NONE), ace(well_known::CREATOR_OWNER, OI | CI | IO)]),
+        (OI | CI | IO, vec![ace(ALICE, NONE), ace(well_known::CREATOR_OWNER, OI | CI | IO)]),
         (OI, vec![ace(well_known::CREATOR_OWNER, OI | IO)]),
         (CI | NP, vec![ace(ALICE, NONE)]),
         (OI | NP, default()),
     ] {
-        assert_eq!(
-            child(&parent(vec![ace(well_known::CREATOR_OWNER, flags)]), true),
-            directory,
-            "{flags:?}"
-        );
+        assert_eq!(child(&parent(vec![ace(well_known::CREATOR_OWNER, flags)]), true), directory, "{flags:?}");
     }
     let group = parent(vec![ace(well_known::CREATOR_GROUP, OI)]);
     assert_eq!(child(&group, false), [ace(STAFF, NONE)]);
@@ -99,10 +76,7 @@ fn generic_rights_are_mapped_where_they_count() {
     assert_eq!(child(&parent, false), [Ace::allow(BOB, Rights::FOR_READ, NONE)]);
     assert_eq!(
         child(&parent, true),
-        [
-            Ace::allow(BOB, Rights::FOR_READ, NONE),
-            Ace::allow(BOB, Rights::GENERIC_READ, OI | CI | IO)
-        ]
+        [Ace::allow(BOB, Rights::FOR_READ, NONE), Ace::allow(BOB, Rights::GENERIC_READ, OI | CI | IO)]
     );
 }
 
@@ -132,10 +106,7 @@ fn an_explicit_list_stands_alone_unless_inheritance_is_asked_for() {
     assert_eq!(new.dacl.unwrap().aces, [own.clone(), stale.clone()]);
     asked.control |= Control::DACL_AUTO_INHERIT_REQ;
     let new = inherit(Some(&parent), &creator(), false, Some(&asked));
-    assert_eq!(
-        new.dacl.unwrap().aces,
-        [own.clone(), Ace::allow(BOB, Rights::ALL, NONE)]
-    );
+    assert_eq!(new.dacl.unwrap().aces, [own.clone(), Ace::allow(BOB, Rights::ALL, NONE)]);
     assert_eq!(new.control, Control::DACL_PRESENT | Control::DACL_AUTO_INHERITED);
     asked.control |= Control::DACL_PROTECTED;
     let new = inherit(Some(&parent), &creator(), false, Some(&asked));
@@ -145,16 +116,10 @@ fn an_explicit_list_stands_alone_unless_inheritance_is_asked_for() {
 
 #[test]
 fn an_explicit_null_list_and_an_owner_alone() {
-    let null = Descriptor {
-        control: Control::DACL_PRESENT,
-        ..Descriptor::default()
-    };
+    let null = Descriptor { control: Control::DACL_PRESENT, ..Descriptor::default() };
     let new = inherit(None, &creator(), false, Some(&null));
     assert_eq!((new.dacl, new.control), (None, Control::DACL_PRESENT));
-    let owner = Descriptor {
-        owner: Some(BOB),
-        ..Descriptor::default()
-    };
+    let owner = Descriptor { owner: Some(BOB), ..Descriptor::default() };
     let new = inherit(None, &creator(), false, Some(&owner));
     assert_eq!((new.owner, new.group), (Some(BOB), Some(STAFF)));
     assert_eq!(new.dacl.unwrap().aces[0], Ace::allow(BOB, Rights::ALL, NONE));
@@ -162,10 +127,7 @@ fn an_explicit_null_list_and_an_owner_alone() {
 
 #[test]
 fn audit_entries_are_inherited_with_their_conditions() {
-    let audit = |flags| Ace {
-        flags,
-        kind: AceKind::Audit(Rights::ALL, well_known::EVERYONE),
-    };
+    let audit = |flags| Ace { flags, kind: AceKind::Audit(Rights::ALL, well_known::EVERYONE) };
     let mut parent = parent(vec![]);
     parent.sacl = Some(Acl::new(vec![audit(OI | AceFlags::AUDIT_FAILURE)]));
     parent.control |= Control::SACL_PRESENT;
@@ -187,10 +149,7 @@ fn amending_keeps_the_rest_and_the_mark_needs_the_request() {
     assert_eq!((stored.owner, stored.control), (Some(BOB), Control::DACL_PRESENT));
     assert_eq!(
         stored.dacl.as_ref().unwrap().aces,
-        [
-            Ace::allow(ALICE, Rights::FOR_READ, NONE),
-            Ace::allow(ALICE, Rights::GENERIC_READ, OI | IO)
-        ]
+        [Ace::allow(ALICE, Rights::FOR_READ, NONE), Ace::allow(ALICE, Rights::GENERIC_READ, OI | IO)]
     );
     given.control |= Control::DACL_AUTO_INHERIT_REQ | Control::DACL_PROTECTED;
     amend(&mut stored, &given, Parts::DACL | Parts::OWNER);

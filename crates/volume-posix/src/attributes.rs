@@ -1,0 +1,208 @@
+//! Times, mode, owner, extended attributes and notes.
+
+use std::ffi::{CStr, CString};
+
+use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
+use rustix::io::Errno;
+use volume::{Failure, Kind, Note, Result, Time, Times};
+
+use crate::errno::{call, failure};
+use crate::node::PosixNode;
+
+/// The namespace that users of the host own.
+const USERS: &[u8] = b"user.";
+/// Where notes live in either namespace; nobody else may use it through us.
+const OURS: &[u8] = b"trunkline.";
+/// Room that most values fit in, so that one call reads them.
+const USUAL: usize = 1024;
+/// The host's own limit for a value and for a list of names.
+const LARGEST: usize = 64 * 1024;
+
+/// The name of the attribute that holds a note. Only a privileged process writes where a file's owner
+/// cannot.
+fn note_name(note: Note, is_trusted: bool) -> &'static CStr {
+    match (note, is_trusted) {
+        (Note::Attributes, true) => c"trusted.trunkline.attributes",
+        (Note::Descriptor, true) => c"trusted.trunkline.descriptor",
+        (Note::ObjectId, true) => c"trusted.trunkline.object-id",
+        (Note::Reparse, true) => c"trusted.trunkline.reparse",
+        (Note::Attributes, false) => c"user.trunkline.attributes",
+        (Note::Descriptor, false) => c"user.trunkline.descriptor",
+        (Note::ObjectId, false) => c"user.trunkline.object-id",
+        (Note::Reparse, false) => c"user.trunkline.reparse",
+    }
+}
+
+impl PosixNode {
+    pub(crate) fn change_times(&self, times: Times) -> Result<()> {
+        let stamp = |time: Option<Time>| match time {
+            Some(time) => Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() },
+            None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        };
+        let both =
+            Timestamps { last_access: stamp(times.accessed), last_modification: stamp(times.modified) };
+        if times == Times::default() {
+            return Ok(());
+        }
+        call(|| rustix::fs::utimensat(&self.fd, c"", &both, AtFlags::EMPTY_PATH))
+    }
+
+    pub(crate) fn change_mode(&self, mode: u32) -> Result<()> {
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        if self.kind == Kind::Link {
+            return Err(Failure::NotSupported);
+        }
+        if self.is_path {
+            call(|| rustix::fs::chmod(self.proc_path().as_c_str(), mode))
+        } else {
+            call(|| rustix::fs::fchmod(&self.fd, mode))
+        }
+    }
+
+    pub(crate) fn change_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        // The largest number is the host's word for "as it is".
+        if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
+            return Err(Failure::Invalid);
+        }
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        call(|| rustix::fs::chownat(&self.fd, c"", uid, gid, AtFlags::EMPTY_PATH))
+    }
+
+    pub(crate) fn read_note(&self, note: Note) -> Result<Option<Vec<u8>>> {
+        if self.shared.facts.extended_attributes {
+            let name = note_name(note, self.shared.is_trusted);
+            if let Some(value) = self.attribute(name).map_err(failure)? {
+                return Ok(Some(value));
+            }
+        }
+        self.shared.beside.note(self, note)
+    }
+
+    /// What does not fit goes beside the file. Of two places the file's own counts, so it is written
+    /// last when the note moves there and first when it moves away.
+    pub(crate) fn write_note(&self, note: Note, value: Option<&[u8]>) -> Result<()> {
+        let beside = &self.shared.beside;
+        let name = note_name(note, self.shared.is_trusted);
+        let can_hold = self.shared.facts.extended_attributes;
+        let Some(value) = value else {
+            beside.set_note(self, note, None)?;
+            return if can_hold { self.remove_attribute(name).map_err(failure) } else { Ok(()) };
+        };
+        if can_hold && value.len() <= LARGEST {
+            match self.write_raw(name, value) {
+                Ok(()) => return beside.set_note(self, note, None),
+                Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE | Errno::OPNOTSUPP) => {}
+                // Users' attributes exist on files and directories only.
+                Err(Errno::PERM) if !matches!(self.kind, Kind::File | Kind::Directory) => {}
+                Err(errno) => return Err(failure(errno)),
+            }
+        }
+        beside.set_note(self, note, Some(value))?;
+        if can_hold { self.remove_attribute(name).map_err(failure) } else { Ok(()) }
+    }
+
+    pub(crate) fn list_attributes(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut found = Vec::new();
+        for name in self.attribute_names()?.split(|&b| b == 0) {
+            let Some(plain) = name.strip_prefix(USERS).filter(|n| !n.starts_with(OURS)) else { continue };
+            let full = CString::new(name).map_err(|_| Failure::Io)?;
+            // Removed in between: then it is not there.
+            if let Some(value) = self.attribute(&full).map_err(failure)? {
+                found.push((plain.to_vec(), value));
+            }
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn write_attribute(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        if name.starts_with(OURS) {
+            return Err(Failure::Denied);
+        }
+        if name.is_empty() || USERS.len() + name.len() > 255 {
+            return Err(if name.is_empty() { Failure::Invalid } else { Failure::NameTooLong });
+        }
+        let full = CString::new([USERS, name].concat()).map_err(|_| Failure::Invalid)?;
+        let done = match value {
+            Some(value) => self.write_raw(&full, value),
+            None => self.remove_attribute(&full),
+        };
+        done.map_err(|errno| match errno {
+            Errno::TOOBIG | Errno::RANGE | Errno::NOSPC => Failure::NoSpace,
+            // Only files and directories have attributes of users.
+            Errno::PERM if !matches!(self.kind, Kind::File | Kind::Directory) => Failure::NotSupported,
+            other => failure(other),
+        })
+    }
+
+    /// The names of all attributes, each with a zero behind it.
+    fn attribute_names(&self) -> Result<Vec<u8>> {
+        for size in [USUAL, LARGEST] {
+            let mut names = vec![0; size];
+            let got = if self.is_path {
+                rustix::fs::listxattr(self.proc_path().as_c_str(), &mut names[..])
+            } else {
+                rustix::fs::flistxattr(&self.fd, &mut names[..])
+            };
+            match got {
+                Ok(len) => {
+                    names.truncate(len);
+                    return Ok(names);
+                }
+                Err(Errno::RANGE) => {}
+                Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+                Err(errno) => return Err(failure(errno)),
+            }
+        }
+        Err(Failure::TooLarge)
+    }
+
+    /// One attribute's value; none when it is not there.
+    fn attribute(&self, name: &CStr) -> rustix::io::Result<Option<Vec<u8>>> {
+        let mut usual = [0; USUAL];
+        match self.attribute_into(name, &mut usual) {
+            Ok(len) => Ok(Some(usual[..len].to_vec())),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+            Err(Errno::RANGE) => {
+                let mut large = vec![0; LARGEST];
+                match self.attribute_into(name, &mut large) {
+                    Ok(len) => {
+                        large.truncate(len);
+                        Ok(Some(large))
+                    }
+                    Err(Errno::NODATA) => Ok(None),
+                    Err(errno) => Err(errno),
+                }
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn attribute_into(&self, name: &CStr, into: &mut [u8]) -> rustix::io::Result<usize> {
+        if self.is_path {
+            rustix::fs::getxattr(self.proc_path().as_c_str(), name, into)
+        } else {
+            rustix::fs::fgetxattr(&self.fd, name, into)
+        }
+    }
+
+    fn write_raw(&self, name: &CStr, value: &[u8]) -> rustix::io::Result<()> {
+        if self.is_path {
+            rustix::fs::setxattr(self.proc_path().as_c_str(), name, value, XattrFlags::empty())
+        } else {
+            rustix::fs::fsetxattr(&self.fd, name, value, XattrFlags::empty())
+        }
+    }
+
+    /// Removes an attribute; one that is not there is no error.
+    fn remove_attribute(&self, name: &CStr) -> rustix::io::Result<()> {
+        let done = if self.is_path {
+            rustix::fs::removexattr(self.proc_path().as_c_str(), name)
+        } else {
+            rustix::fs::fremovexattr(&self.fd, name)
+        };
+        match done {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+            other => other,
+        }
+    }
+}

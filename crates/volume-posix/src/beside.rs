@@ -1,0 +1,390 @@
+//! What lies beside the files: named streams, and notes that do not fit into a file's own attributes.
+//!
+//! The store is a directory that only this process reaches. A file that has something in it has a
+//! folder there, named after the file system, the file's number and its birth time, so that a later file
+//! with the same number does not find it:
+//!
+//! ```text
+//! <file system>-<number>-<birth>/handle        by which an orphan is known
+//! <file system>-<number>-<birth>/note-<name>   a note
+//! <file system>-<number>-<birth>/streams/<name>
+//! ```
+//!
+//! The names of all folders are in memory, so that a file without anything costs no system call. A
+//! folder goes with the file's last name when it is removed through the volume; what others removed is
+//! found by [`Beside::collect`].
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::{Bound, ControlFlow};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use volume::{Failure, Kind, Name, Note, Result, Time};
+
+use crate::data::write_all;
+use crate::errno::{call, failure};
+use crate::node::{PosixNode, open_below, stat_fd};
+use crate::scan::scan;
+use crate::sys::{self, Handle};
+
+/// The folder of streams below a file's folder.
+const STREAMS: &[u8] = b"streams";
+/// The file that holds the file's handle.
+const HANDLE: &[u8] = b"handle";
+/// A note that is being written.
+const UNFINISHED: &[u8] = b"unfinished";
+/// Largest note that is read back.
+const LARGEST_NOTE: usize = 1 << 20;
+
+/// Which file a folder belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    file_system: u64,
+    inode: u64,
+    born: Time,
+}
+
+impl Key {
+    fn folder(&self) -> String {
+        let Key { file_system, inode, born } = self;
+        format!("{file_system:x}-{inode:x}-{:x}.{:x}", born.secs.cast_unsigned(), born.nanos)
+    }
+
+    fn parse(name: &[u8]) -> Option<Key> {
+        let text = std::str::from_utf8(name).ok()?;
+        let mut parts = text.split('-');
+        let mut hex = || u64::from_str_radix(parts.next()?, 16).ok();
+        let (file_system, inode) = (hex()?, hex()?);
+        let (secs, nanos) = parts.next()?.split_once('.')?;
+        let secs = u64::from_str_radix(secs, 16).ok()?.cast_signed();
+        let key =
+            Key { file_system, inode, born: Time { secs, nanos: u32::from_str_radix(nanos, 16).ok()? } };
+        (key.folder().as_bytes() == name).then_some(key)
+    }
+}
+
+/// The store.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    store: OwnedFd,
+    /// All folders there are.
+    index: RwLock<BTreeSet<Key>>,
+    /// A file system's own identity by its device number, which may differ after a restart.
+    file_systems: Mutex<HashMap<u64, u64>>,
+    /// Held while folders are made and removed, so that neither happens within the other.
+    folders: Mutex<()>,
+    /// Where the collection of orphans stands.
+    collected: Mutex<Option<Key>>,
+}
+
+impl Beside {
+    /// Opens the store, which is made when it is missing, and reads the names of its folders.
+    pub(crate) fn open(store: &Path) -> Result<Beside> {
+        std::fs::DirBuilder::new().recursive(true).create(store).map_err(|e| {
+            e.raw_os_error().map_or(Failure::Io, |code| failure(rustix::io::Errno::from_raw_os_error(code)))
+        })?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let store = call(|| rustix::fs::open(store, flags, Mode::empty()))?;
+        call(|| rustix::fs::fchmod(&store, Mode::RWXU))?;
+        let mut index = BTreeSet::new();
+        scan(store.as_fd(), 0, &mut |entry| {
+            index.extend(Key::parse(entry.name.as_bytes()));
+            ControlFlow::Continue(())
+        })?;
+        Ok(Beside {
+            store,
+            index: RwLock::new(index),
+            file_systems: Mutex::default(),
+            folders: Mutex::default(),
+            collected: Mutex::default(),
+        })
+    }
+
+    /// Whether no file has anything here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.index.read().is_empty()
+    }
+
+    /// Whether this file has something here.
+    pub(crate) fn has(&self, node: &PosixNode) -> bool {
+        self.find(node).is_ok_and(|key| key.is_some())
+    }
+
+    fn key(&self, node: &PosixNode) -> Result<Key> {
+        let known = self.file_systems.lock().get(&node.id.device).copied();
+        let file_system = match known {
+            Some(id) => id,
+            None => {
+                let id = file_system_id(node.fd.as_fd(), node.id.device)?;
+                self.file_systems.lock().insert(node.id.device, id);
+                id
+            }
+        };
+        Ok(Key { file_system, inode: node.id.inode, born: node.born })
+    }
+
+    /// The file's key, if it has a folder.
+    fn find(&self, node: &PosixNode) -> Result<Option<Key>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let key = self.key(node)?;
+        Ok(self.index.read().contains(&key).then_some(key))
+    }
+
+    fn folder(&self, key: &Key) -> Result<OwnedFd> {
+        open_folder(self.store.as_fd(), key.folder().as_bytes())
+    }
+
+    /// The file's folder, made when it is missing. The caller holds the lock on folders.
+    fn made_folder(&self, node: &PosixNode) -> Result<OwnedFd> {
+        let key = self.key(node)?;
+        let name = key.folder();
+        match call(|| rustix::fs::mkdirat(&self.store, name.as_bytes(), Mode::RWXU)) {
+            Ok(()) | Err(Failure::Exists) => {}
+            Err(why) => return Err(why),
+        }
+        let folder = self.folder(&key)?;
+        if self.index.write().insert(key) {
+            // Only a privileged process can use it, and only where the file system has handles.
+            if let Ok(handle) = Handle::of(node.fd.as_fd()) {
+                let text = [&handle.kind.to_le_bytes(), &*handle.bytes].concat();
+                write_file(folder.as_fd(), HANDLE, &text)?;
+            }
+        }
+        Ok(folder)
+    }
+
+    /// A note that lies here.
+    pub(crate) fn note(&self, node: &PosixNode, note: Note) -> Result<Option<Vec<u8>>> {
+        let Some(key) = self.find(node)? else { return Ok(None) };
+        match self.folder(&key).and_then(|folder| read_file(folder.as_fd(), note_file(note))) {
+            Ok(value) => Ok(Some(value)),
+            Err(Failure::NotFound) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Lays a note here, or takes it away.
+    pub(crate) fn set_note(&self, node: &PosixNode, note: Note, value: Option<&[u8]>) -> Result<()> {
+        let Some(value) = value else {
+            let Some(key) = self.find(node)? else { return Ok(()) };
+            let _folders = self.folders.lock();
+            return match self.folder(&key).and_then(|folder| unlink(folder.as_fd(), note_file(note))) {
+                Err(Failure::NotFound) => Ok(()),
+                Ok(()) => self.tidy(&key),
+                Err(why) => Err(why),
+            };
+        };
+        if value.len() > LARGEST_NOTE {
+            return Err(Failure::TooLarge);
+        }
+        let _folders = self.folders.lock();
+        let folder = self.made_folder(node)?;
+        // Either the old note or the whole new one is there after a crash.
+        write_file(folder.as_fd(), UNFINISHED, value)?;
+        call(|| rustix::fs::renameat(&folder, UNFINISHED, &folder, note_file(note)))
+    }
+
+    /// The folder of the file's streams, if it has any.
+    pub(crate) fn streams(&self, node: &PosixNode) -> Result<Option<OwnedFd>> {
+        let Some(key) = self.find(node)? else { return Ok(None) };
+        match self.folder(&key).and_then(|folder| open_folder(folder.as_fd(), STREAMS)) {
+            Ok(streams) => Ok(Some(streams)),
+            Err(Failure::NotFound) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Makes a stream and opens it for reading and writing.
+    pub(crate) fn make_stream(&self, node: &PosixNode, name: &Name, exclusive: bool) -> Result<OwnedFd> {
+        let _folders = self.folders.lock();
+        // Nothing would ever remove what is made for a file without a name.
+        if node.kind == Kind::File && stat_fd(&node.fd)?.links == 0 {
+            return Err(Failure::Stale);
+        }
+        let folder = self.made_folder(node)?;
+        match call(|| rustix::fs::mkdirat(&folder, STREAMS, Mode::RWXU)) {
+            Ok(()) | Err(Failure::Exists) => {}
+            Err(why) => return Err(why),
+        }
+        let streams = open_folder(folder.as_fd(), STREAMS)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | if exclusive { OFlags::EXCL } else { OFlags::empty() };
+        open_below(streams.as_fd(), name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)
+    }
+
+    /// Removes a stream.
+    pub(crate) fn remove_stream(&self, node: &PosixNode, name: &Name) -> Result<()> {
+        let key = self.find(node)?.ok_or(Failure::NotFound)?;
+        let _folders = self.folders.lock();
+        let streams = open_folder(self.folder(&key)?.as_fd(), STREAMS)?;
+        unlink(streams.as_fd(), name.as_bytes())?;
+        self.tidy(&key)
+    }
+
+    /// Removes everything of a file that was made just now and so can have nothing.
+    pub(crate) fn forget(&self, node: &PosixNode) {
+        if let Ok(Some(key)) = self.find(node) {
+            self.remove_folder(&key);
+        }
+    }
+
+    /// Removes everything of a file that has just lost a name, if it was the last.
+    pub(crate) fn forget_if_gone(&self, node: Option<PosixNode>) {
+        let Some(node) = node else { return };
+        // A directory has one name only, and its count of links says something else on some file systems.
+        let is_gone = node.kind == Kind::Directory || stat_fd(&node.fd).is_ok_and(|stat| stat.links == 0);
+        if let (true, Ok(Some(key))) = (is_gone, self.find(&node)) {
+            self.remove_folder(&key);
+        }
+    }
+
+    /// Looks at up to `at_most` folders, beginning behind those of the last call, and removes those whose
+    /// file on the file system of `root` is gone. Says how many were removed. Without the privilege to
+    /// open files by handle none is.
+    pub(crate) fn collect(&self, root: BorrowedFd<'_>, at_most: usize) -> Result<usize> {
+        let here = file_system_id(root, stat_fd(root)?.id.device)?;
+        let mut place = self.collected.lock();
+        let from = place.map_or(Bound::Unbounded, Bound::Excluded);
+        let keys: Vec<Key> =
+            self.index.read().range((from, Bound::Unbounded)).take(at_most).copied().collect();
+        // From the start again once the end was reached.
+        *place = if keys.len() < at_most { None } else { keys.last().copied() };
+        drop(place);
+        let mut removed = 0;
+        for key in keys.iter().filter(|key| key.file_system == here) {
+            let text = match self.folder(key).and_then(|folder| read_file(folder.as_fd(), HANDLE)) {
+                Ok(text) => text,
+                Err(Failure::NotFound) => continue,
+                Err(why) => return Err(why),
+            };
+            let Some((kind, bytes)) = text.split_first_chunk::<4>() else { continue };
+            let handle = Handle { kind: i32::from_le_bytes(*kind), bytes: bytes.into() };
+            match handle.exists(root) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.remove_folder(key);
+                    removed += 1;
+                }
+                Err(errno) => return Err(failure(errno)),
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes a folder that holds nothing any more but the handle. The caller holds the lock on folders.
+    fn tidy(&self, key: &Key) -> Result<()> {
+        let folder = self.folder(key)?;
+        match call(|| rustix::fs::unlinkat(&folder, STREAMS, AtFlags::REMOVEDIR)) {
+            Ok(()) | Err(Failure::NotFound) => {}
+            Err(Failure::NotEmpty | Failure::Exists) => return Ok(()),
+            Err(why) => return Err(why),
+        }
+        let mut is_empty = true;
+        scan(folder.as_fd(), 0, &mut |entry| {
+            is_empty &= entry.name.as_bytes() == HANDLE;
+            if is_empty { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        if is_empty {
+            self.remove_whole(key)?;
+        }
+        Ok(())
+    }
+
+    /// Removes a folder with everything in it; a failure is told to the log, as the file it belongs to
+    /// is gone already and nobody can be told.
+    fn remove_folder(&self, key: &Key) {
+        let _folders = self.folders.lock();
+        if let Err(why) = self.remove_whole(key) {
+            tracing::warn!(folder = key.folder(), %why, "what lay beside a removed file stays");
+        }
+    }
+
+    fn remove_whole(&self, key: &Key) -> Result<()> {
+        let folder = self.folder(key)?;
+        match open_folder(folder.as_fd(), STREAMS) {
+            Ok(streams) => {
+                remove_files(streams.as_fd())?;
+                call(|| rustix::fs::unlinkat(&folder, STREAMS, AtFlags::REMOVEDIR))?;
+            }
+            Err(Failure::NotFound) => {}
+            Err(why) => return Err(why),
+        }
+        remove_files(folder.as_fd())?;
+        call(|| rustix::fs::unlinkat(&self.store, key.folder().as_bytes(), AtFlags::REMOVEDIR))?;
+        self.index.write().remove(key);
+        Ok(())
+    }
+}
+
+fn note_file(note: Note) -> &'static [u8] {
+    match note {
+        Note::Attributes => b"note-attributes",
+        Note::Descriptor => b"note-descriptor",
+        Note::ObjectId => b"note-object-id",
+        Note::Reparse => b"note-reparse",
+    }
+}
+
+/// A file system's own identity, or its device number where it has none.
+pub(crate) fn file_system_id(fd: BorrowedFd<'_>, device: u64) -> Result<u64> {
+    let id = call(|| rustix::fs::fstatvfs(fd))?.f_fsid;
+    Ok(if id == 0 { device } else { id })
+}
+
+fn open_folder(below: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
+    open_below(below, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+}
+
+fn unlink(folder: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
+    call(|| rustix::fs::unlinkat(folder, name, AtFlags::empty()))
+}
+
+fn remove_files(folder: BorrowedFd<'_>) -> Result<()> {
+    let mut names = Vec::new();
+    scan(folder, 0, &mut |entry| {
+        names.push(entry.name);
+        ControlFlow::Continue(())
+    })?;
+    names.iter().try_for_each(|name| match unlink(folder, name.as_bytes()) {
+        Err(Failure::NotFound) => Ok(()),
+        other => other,
+    })
+}
+
+fn write_file(folder: BorrowedFd<'_>, name: &[u8], bytes: &[u8]) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+    let fd = open_below(folder, name, flags, Mode::RUSR | Mode::WUSR)?;
+    write_all(fd.as_fd(), 0, bytes)
+}
+
+fn read_file(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>> {
+    let fd = open_below(folder, name, OFlags::RDONLY, Mode::empty())?;
+    let size = usize::try_from(stat_fd(&fd)?.size).unwrap_or(usize::MAX).min(LARGEST_NOTE);
+    let mut out = Vec::with_capacity(size);
+    while out.len() < size {
+        let at = out.len();
+        if call(|| sys::read_append(fd.as_fd(), at as u64, size - at, &mut out, false))? == 0 {
+            break;
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folders_name_leads_back_to_its_key() {
+        for secs in [0, -1, 1_700_000_000, i64::MIN] {
+            let key = Key { file_system: u64::MAX, inode: 0x12, born: Time { secs, nanos: 999_999_999 } };
+            assert_eq!(Key::parse(key.folder().as_bytes()), Some(key));
+        }
+        for name in ["", "1", "1-2", "1-2-3", "01-2-3.4", "1-2-3.4-5", "x-2-3.4", "1-2-3.100000000"] {
+            assert_eq!(Key::parse(name.as_bytes()), None, "{name}");
+        }
+    }
+}

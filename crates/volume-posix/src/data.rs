@@ -1,0 +1,274 @@
+//! A node's data.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use volume::{Failure, Kind, OpenHow, Patience, Result};
+
+use crate::errno::{call, failure};
+use crate::node::{ALWAYS, PosixNode, open_below, stat_fd};
+use crate::sys;
+
+/// Bytes that are copied or zeroed at once where the host cannot do it by itself.
+const CHUNK: usize = 256 * 1024;
+/// The largest offset that the host takes.
+const MAX_OFFSET: u64 = i64::MAX as u64;
+
+impl PosixNode {
+    /// The descriptor, if it may be used for reading data.
+    fn readable(&self) -> Result<BorrowedFd<'_>> {
+        match self.kind {
+            Kind::Directory => Err(Failure::IsADirectory),
+            Kind::File if self.how >= OpenHow::Read => Ok(self.fd.as_fd()),
+            Kind::File => Err(Failure::Denied),
+            _ => Err(Failure::Invalid),
+        }
+    }
+
+    /// The descriptor, if it may be used for writing data.
+    pub(crate) fn writable(&self) -> Result<BorrowedFd<'_>> {
+        let fd = self.readable()?;
+        if self.how == OpenHow::ReadWrite { Ok(fd) } else { Err(Failure::Denied) }
+    }
+
+    pub(crate) fn read_data(
+        &self,
+        at: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+        patience: Patience,
+    ) -> Result<usize> {
+        let fd = self.readable()?;
+        if at > MAX_OFFSET || len == 0 {
+            return Ok(0);
+        }
+        out.reserve(len);
+        if patience == Patience::Cached && !self.shared.is_in_memory {
+            return read_cached(fd, at, len, out);
+        }
+        let mut done = 0;
+        while done < len {
+            match sys::read_append(fd, at + done as u64, len - done, out, false) {
+                Ok(0) => break,
+                Ok(got) => done += got,
+                Err(Errno::INTR) => {}
+                Err(errno) => {
+                    out.truncate(out.len() - done);
+                    return Err(failure(errno));
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    pub(crate) fn write_data(&self, at: u64, data: &[u8]) -> Result<()> {
+        let fd = self.writable()?;
+        write_all(fd, at, data)
+    }
+
+    pub(crate) fn sync_data(&self, data_only: bool) -> Result<()> {
+        let sync = |fd: BorrowedFd<'_>| {
+            call(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })
+        };
+        match self.kind {
+            _ if !self.is_path => sync(self.fd.as_fd()),
+            Kind::File => {
+                let path = self.proc_path();
+                let flags = OFlags::RDONLY | (ALWAYS - OFlags::NOFOLLOW);
+                sync(call(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))?.as_fd())
+            }
+            Kind::Directory => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                sync(open_below(self.fd.as_fd(), b".", flags, Mode::empty())?.as_fd())
+            }
+            // Nothing of these is buffered by us.
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn allocate_data(&self, range: Range<u64>) -> Result<()> {
+        let fd = self.writable()?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        call(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, range.start, range.end - range.start))
+    }
+
+    pub(crate) fn punch_data(&self, range: Range<u64>) -> Result<()> {
+        let fd = self.writable()?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match call(|| rustix::fs::fallocate(fd, flags, range.start, range.end - range.start)) {
+            Err(Failure::NotSupported) => zero(fd, range),
+            other => other,
+        }
+    }
+
+    pub(crate) fn next_data_range(&self, from: u64) -> Result<Option<Range<u64>>> {
+        let fd = self.readable()?;
+        if from > MAX_OFFSET {
+            return Ok(None);
+        }
+        let start = match rustix::fs::seek(fd, SeekFrom::Data(from)) {
+            Ok(start) => start,
+            // Nothing but a hole, or behind the end.
+            Err(Errno::NXIO) => return Ok(None),
+            // A file system without holes: all of it is data.
+            Err(Errno::INVAL) => {
+                let size = stat_fd(fd)?.size;
+                return Ok((from < size).then_some(from..size));
+            }
+            Err(errno) => return Err(failure(errno)),
+        };
+        match rustix::fs::seek(fd, SeekFrom::Hole(start)) {
+            Ok(end) => Ok((start < end).then_some(start..end)),
+            // Cut by somebody else in between.
+            Err(Errno::NXIO) => Ok(None),
+            Err(errno) => Err(failure(errno)),
+        }
+    }
+
+    pub(crate) fn copy_data(&self, at: u64, to: &PosixNode, to_at: u64, len: u64) -> Result<u64> {
+        let (from, into) = (self.readable()?, to.writable()?);
+        let (Some(_), Some(_)) = (at.checked_add(len), to_at.checked_add(len)) else {
+            return Err(Failure::Invalid);
+        };
+        let is_same = stat_fd(from)?.id == stat_fd(into)?.id;
+        if is_same && at < to_at.saturating_add(len) && to_at < at.saturating_add(len) {
+            return copy_overlapping(from, at, into, to_at, len);
+        }
+        let (mut read_at, mut write_at, mut done) = (at, to_at, 0);
+        while done < len {
+            let step = usize::try_from(len - done).unwrap_or(usize::MAX).min(1 << 30);
+            let copied =
+                rustix::fs::copy_file_range(from, Some(&mut read_at), into, Some(&mut write_at), step);
+            match copied {
+                Ok(0) => break,
+                Ok(copied) => done += copied as u64,
+                Err(Errno::INTR) => {}
+                Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                    return Ok(done + copy_buffered(from, at + done, into, to_at + done, len - done)?);
+                }
+                Err(errno) => return Err(failure(errno)),
+            }
+        }
+        Ok(done)
+    }
+
+    pub(crate) fn clone_data(&self, at: u64, to: &PosixNode, to_at: u64, len: u64) -> Result<()> {
+        let (from, into) = (self.readable()?, to.writable()?);
+        if len == 0 {
+            // For the host a length of zero means everything to the end.
+            return Ok(());
+        }
+        call(|| sys::clone_range(from, at, into, to_at, len))
+    }
+}
+
+/// What is in memory of a range: all of it or, at the end of the file, what is there.
+fn read_cached(fd: BorrowedFd<'_>, at: u64, len: usize, out: &mut Vec<u8>) -> Result<usize> {
+    let before = out.len();
+    let got = loop {
+        match sys::read_append(fd, at, len, out, true) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => return Err(Failure::WouldBlock),
+            Err(errno) => return Err(failure(errno)),
+            Ok(got) => break got,
+        }
+    };
+    // Less than asked for means the end of the file or the end of what is in memory.
+    if got < len && at.saturating_add(got as u64) < stat_fd(fd)?.size {
+        out.truncate(before);
+        return Err(Failure::WouldBlock);
+    }
+    Ok(got)
+}
+
+pub(crate) fn write_all(fd: BorrowedFd<'_>, mut at: u64, mut data: &[u8]) -> Result<()> {
+    if at.checked_add(data.len() as u64).is_none_or(|end| end > MAX_OFFSET) {
+        return Err(Failure::TooLarge);
+    }
+    while !data.is_empty() {
+        match rustix::io::pwrite(fd, data, at) {
+            Ok(0) => return Err(Failure::Io),
+            Ok(done) => {
+                at += done as u64;
+                data = &data[done..];
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(failure(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Writes zeros where the host cannot punch; never behind the end.
+fn zero(fd: BorrowedFd<'_>, range: Range<u64>) -> Result<()> {
+    let end = range.end.min(stat_fd(fd)?.size);
+    let zeros = vec![0; CHUNK];
+    let mut at = range.start;
+    while at < end {
+        let step = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
+        write_all(fd, at, &zeros[..step])?;
+        at += step as u64;
+    }
+    Ok(())
+}
+
+/// Copies through memory from the front.
+fn copy_buffered(from: BorrowedFd<'_>, at: u64, into: BorrowedFd<'_>, to_at: u64, len: u64) -> Result<u64> {
+    let mut buffer = Vec::with_capacity(CHUNK);
+    let mut done = 0;
+    while done < len {
+        buffer.clear();
+        let step = usize::try_from(len - done).unwrap_or(CHUNK).min(CHUNK);
+        match sys::read_append(from, at + done, step, &mut buffer, false) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(failure(errno)),
+        }
+        write_all(into, to_at + done, &buffer)?;
+        done += buffer.len() as u64;
+    }
+    Ok(done)
+}
+
+/// Copies within one file between ranges that overlap, from the end that is not overwritten first.
+fn copy_overlapping(
+    from: BorrowedFd<'_>,
+    at: u64,
+    into: BorrowedFd<'_>,
+    to_at: u64,
+    len: u64,
+) -> Result<u64> {
+    if to_at <= at {
+        return copy_buffered(from, at, into, to_at, len);
+    }
+    let len = len.min(stat_fd(from)?.size.saturating_sub(at));
+    let mut left = len;
+    while left > 0 {
+        let step = left.min(CHUNK as u64);
+        left -= step;
+        copy_whole(from, at + left, into, to_at + left, step)?;
+    }
+    Ok(len)
+}
+
+/// Copies one chunk that must be there as a whole before the first byte of it is written.
+fn copy_whole(from: BorrowedFd<'_>, at: u64, into: BorrowedFd<'_>, to_at: u64, len: u64) -> Result<()> {
+    let len = usize::try_from(len).map_err(|_| Failure::Invalid)?;
+    let mut buffer = Vec::with_capacity(len);
+    while buffer.len() < len {
+        match sys::read_append(from, at + buffer.len() as u64, len - buffer.len(), &mut buffer, false) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(failure(errno)),
+        }
+    }
+    write_all(into, to_at, &buffer)
+}

@@ -1,0 +1,104 @@
+//! What the file system below a volume is and can do, found out once.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags, XattrFlags};
+use rustix::io::Errno;
+use volume::{Facts, Result, Stat};
+
+use crate::beside::file_system_id;
+use crate::errno::call;
+use crate::node::ALWAYS;
+
+/// File systems by the number that the host gives for each.
+const KNOWN: &[(u64, &str)] = &[
+    (0xef53, "ext4"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683e, "btrfs"),
+    (0x0102_1994, "tmpfs"),
+    (0x2fc1_2fc1, "zfs"),
+    (0xca45_1a4e, "bcachefs"),
+    (0xf2f5_2010, "f2fs"),
+    (0x794c_7630, "overlay"),
+    (0x4d44, "vfat"),
+    (0x2011_bab0, "exfat"),
+    (0x7366_746e, "ntfs3"),
+    (0x6969, "nfs"),
+    (0xff53_4d42, "cifs"),
+    (0xfe53_4d42, "smb3"),
+    (0x6573_5546, "fuse"),
+    (0x00c3_6400, "ceph"),
+    (0x0116_1970, "gfs2"),
+    (0x7461_636f, "ocfs2"),
+    (0x9660, "iso9660"),
+    (0x7371_7368, "squashfs"),
+    (0xe0f5_e1e2, "erofs"),
+    (0x0102_1997, "9p"),
+    (0x8584_58f6, "ramfs"),
+];
+
+/// The flag of a directory in which the file system itself folds case.
+const CASEFOLD: u32 = 0x4000_0000;
+
+/// The file system's own name.
+pub(crate) fn file_system_name(fd: BorrowedFd<'_>) -> Result<&'static str> {
+    let kind = call(|| rustix::fs::fstatfs(fd))?.f_type as u64 & 0xffff_ffff;
+    Ok(KNOWN.iter().find(|(number, _)| *number == kind).map_or("unknown", |(_, name)| name))
+}
+
+/// Whether this process may keep notes where a file's owner cannot reach them. Nothing is changed.
+pub(crate) fn may_use_trusted(root: BorrowedFd<'_>) -> bool {
+    // To replace what is not there fails in one way for who may and in another for who may not.
+    let probe = rustix::fs::fsetxattr(root, c"trusted.trunkline.probe", b"", XattrFlags::REPLACE);
+    probe == Err(Errno::NODATA)
+}
+
+/// Everything that is constant about the volume whose root directory this is.
+pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, tells_changes: bool) -> Result<Facts> {
+    let file_system = file_system_name(root)?;
+    let room = call(|| rustix::fs::fstatvfs(root))?;
+    let read_only = room.f_flag.contains(StatVfsMountFlags::RDONLY);
+    let attributes = rustix::fs::fgetxattr(root, c"user.trunkline.probe", &mut [0_u8; 1]);
+    let folds = rustix::fs::ioctl_getflags(root).is_ok_and(|flags| flags.bits() & CASEFOLD != 0);
+    Ok(Facts {
+        file_system: file_system.to_owned(),
+        serial: serial(file_system_id(root, stat.id.device)?, stat.id.inode),
+        born: stat.born.unwrap_or(stat.changed),
+        name_max: u32::try_from(room.f_namemax).unwrap_or(255).clamp(1, 255),
+        folds_case: folds || matches!(file_system, "vfat" | "exfat"),
+        clones: !read_only && clones(root).unwrap_or(false),
+        extended_attributes: attributes != Err(Errno::OPNOTSUPP),
+        read_only,
+        tells_changes,
+    })
+}
+
+/// Mixes two numbers into one so that directories of one file system differ in their low half too, which
+/// is all that some callers show.
+fn serial(file_system: u64, inode: u64) -> u64 {
+    let mut mixed = file_system ^ inode.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for step in [30, 27, 31] {
+        mixed = (mixed ^ mixed >> step).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    }
+    mixed
+}
+
+/// Tries to let one unnamed file share a block of another.
+fn clones(root: BorrowedFd<'_>) -> Result<bool> {
+    let unnamed = || {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | (ALWAYS - OFlags::NOFOLLOW);
+        call(|| rustix::fs::openat(root, c".", flags, Mode::RUSR | Mode::WUSR))
+    };
+    let (from, to) = (unnamed()?, unnamed()?);
+    let block =
+        usize::try_from(call(|| rustix::fs::fstatvfs(root))?.f_bsize).unwrap_or(4096).clamp(512, 1 << 20);
+    crate::data::write_all(from.as_fd(), 0, &vec![1; block])?;
+    Ok(rustix::fs::ioctl_ficlone(&to, &from).is_ok())
+}
+
+/// The process's mask of permission bits, which can be asked for without setting it only here.
+pub(crate) fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+}

@@ -1,0 +1,214 @@
+//! Names in a directory: looked up, made, linked, removed and moved.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use volume::{Actor, Failure, Kind, Name, OpenHow, Result, Stat};
+
+use crate::errno::{call, failure};
+use crate::node::{PosixNode, open_below, stat_below, stat_fd};
+
+/// How often a name that others keep replacing is tried.
+const TRIES: usize = 8;
+
+impl PosixNode {
+    /// Opens what a name leads to. A device, pipe, socket or symbolic link is never opened for more than
+    /// its attributes, whatever is asked for.
+    pub(crate) fn open_name(&self, name: &Name, how: OpenHow) -> Result<PosixNode> {
+        let directory = self.directory()?;
+        if how == OpenHow::Attributes {
+            let fd = open_below(directory, name.as_bytes(), OFlags::PATH, Mode::empty())?;
+            let stat = stat_fd(&fd)?;
+            return Ok(PosixNode::new(Arc::clone(&self.shared), fd, &stat, how, true));
+        }
+        for _ in 0..TRIES {
+            // What it is must be known before it is opened: opening a device can do something.
+            let seen = stat_below(directory, name.as_bytes())?;
+            let (flags, how) = match (seen.kind, how) {
+                (Kind::File, OpenHow::ReadWrite) => (OFlags::RDWR, how),
+                (Kind::File, _) => (OFlags::RDONLY, how),
+                (Kind::Directory, _) => (OFlags::RDONLY | OFlags::DIRECTORY, OpenHow::Read),
+                _ => (OFlags::PATH, OpenHow::Attributes),
+            };
+            let fd = match open_below(directory, name.as_bytes(), flags, Mode::empty()) {
+                // Replaced in between.
+                Err(Failure::IsALink | Failure::NotADirectory | Failure::IsADirectory | Failure::Stale) => {
+                    continue;
+                }
+                other => other?,
+            };
+            let stat = stat_fd(&fd)?;
+            if stat.kind == seen.kind {
+                let is_path = flags.contains(OFlags::PATH);
+                return Ok(PosixNode::new(Arc::clone(&self.shared), fd, &stat, how, is_path));
+            }
+        }
+        Err(Failure::Busy)
+    }
+
+    pub(crate) fn make_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<PosixNode> {
+        let directory = self.directory()?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let acting = self.shared.myself.act(actor)?;
+        let made = open_below(directory, name.as_bytes(), flags, Mode::from_raw_mode(mode & 0o7777));
+        drop(acting);
+        self.made(made.map_err(gone)?, mode, OpenHow::ReadWrite, false)
+    }
+
+    pub(crate) fn make_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<PosixNode> {
+        let directory = self.directory()?;
+        let acting = self.shared.myself.act(actor)?;
+        let mode_bits = Mode::from_raw_mode(mode & 0o7777);
+        let made = call(|| rustix::fs::mkdirat(directory, name.as_bytes(), mode_bits));
+        drop(acting);
+        made.map_err(gone)?;
+        // Its maker may have made it unreadable for everybody, this process too.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match open_below(directory, name.as_bytes(), flags, Mode::empty()) {
+            Err(Failure::Denied) => {
+                let fd =
+                    open_below(directory, name.as_bytes(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+                self.made(fd, mode, OpenHow::Attributes, true)
+            }
+            fd => self.made(fd?, mode, OpenHow::Read, false),
+        }
+    }
+
+    pub(crate) fn make_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<PosixNode> {
+        let directory = self.directory()?;
+        if text.is_empty() || text.contains(&0) {
+            return Err(Failure::Invalid);
+        }
+        let acting = self.shared.myself.act(actor)?;
+        let made = call(|| rustix::fs::symlinkat(text, directory, name.as_bytes()));
+        drop(acting);
+        made.map_err(gone)?;
+        let node = self.open_name(name, OpenHow::Attributes)?;
+        self.shared.beside.forget(&node);
+        Ok(node)
+    }
+
+    /// A node that was made just now. The process's mask of permission bits does not count: which bits
+    /// a new file has is for the caller to say.
+    fn made(&self, fd: OwnedFd, mode: u32, how: OpenHow, is_path: bool) -> Result<PosixNode> {
+        let mut stat = stat_fd(&fd)?;
+        let mask = self.shared.umask;
+        let was_masked = mode & mask & 0o777 != 0 && stat.mode & 0o777 == mode & 0o777 & !mask;
+        let node = PosixNode::new(Arc::clone(&self.shared), fd, &stat, how, is_path);
+        if was_masked {
+            stat.mode = (stat.mode & 0o7000) | (mode & 0o777);
+            node.change_mode(stat.mode)?;
+        }
+        // What lay beside a file that had the same number, on a file system that tells no birth time.
+        self.shared.beside.forget(&node);
+        Ok(node)
+    }
+
+    pub(crate) fn link_name(&self, name: &Name, node: &PosixNode, actor: Option<&Actor>) -> Result<()> {
+        let directory = self.directory()?;
+        self.same_volume(node)?;
+        if node.kind == Kind::Directory {
+            return Err(Failure::IsADirectory);
+        }
+        if node.owner.is_some() {
+            return Err(Failure::Invalid);
+        }
+        let path = node.proc_path();
+        let _acting = self.shared.myself.act(actor)?;
+        match rustix::fs::linkat(CWD, path.as_c_str(), directory, name.as_bytes(), AtFlags::SYMLINK_FOLLOW) {
+            // The file has lost its last name, or this directory has.
+            Err(Errno::NOENT) => Err(Failure::Stale),
+            other => other.map_err(failure),
+        }
+    }
+
+    pub(crate) fn remove_name(&self, name: &Name, is_directory: bool, actor: Option<&Actor>) -> Result<()> {
+        let directory = self.directory()?;
+        let doomed = self.with_something_beside(name);
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let acting = self.shared.myself.act(actor)?;
+        call(|| rustix::fs::unlinkat(directory, name.as_bytes(), flags)).map_err(|why| match why {
+            // For a directory the host says "exists" or "not empty", as it likes.
+            Failure::Exists if is_directory => Failure::NotEmpty,
+            other => other,
+        })?;
+        drop(acting);
+        self.shared.beside.forget_if_gone(doomed);
+        Ok(())
+    }
+
+    pub(crate) fn move_name(
+        &self,
+        name: &Name,
+        to: &PosixNode,
+        to_name: &Name,
+        replace: bool,
+        actor: Option<&Actor>,
+    ) -> Result<()> {
+        let (from_dir, to_dir) = (self.directory()?, to.directory()?);
+        self.same_volume(to)?;
+        let (from, into) = (name.as_bytes(), to_name.as_bytes());
+        let stands = if replace { stat_below(to_dir, into).ok() } else { None };
+        let doomed = stands.and_then(|_| to.with_something_beside(to_name));
+        let acting = self.shared.myself.act(actor)?;
+        if replace {
+            call(|| rustix::fs::renameat(from_dir, from, to_dir, into)).map_err(replaced)?;
+            let is_other_name = (self.id, from) != (to.id, into) && !self.shared.facts.folds_case;
+            if let Some(stat) = stands.filter(|s| s.links > 1 && is_other_name) {
+                // Two names of one file: the host leaves both, but a move leaves only the new one.
+                if stat_below(from_dir, from).is_ok_and(|s: Stat| s.id == stat.id) {
+                    call(|| rustix::fs::unlinkat(from_dir, from, AtFlags::empty()))?;
+                }
+            }
+        } else {
+            self.move_to_free_name(name, to, to_name)?;
+        }
+        drop(acting);
+        self.shared.beside.forget_if_gone(doomed);
+        Ok(())
+    }
+
+    fn move_to_free_name(&self, name: &Name, to: &PosixNode, to_name: &Name) -> Result<()> {
+        let (from_dir, to_dir) = (self.directory()?, to.directory()?);
+        let (from, into) = (name.as_bytes(), to_name.as_bytes());
+        if self.id == to.id && from == into {
+            return stat_below(from_dir, from).map(|_| ());
+        }
+        let flags = RenameFlags::NOREPLACE;
+        match call(|| rustix::fs::renameat_with(from_dir, from, to_dir, into, flags)) {
+            // Either the move is impossible or the file system does not know the flag. The plain call
+            // tells which; between the look and the call somebody could make the name.
+            Err(Failure::Invalid) => match stat_below(to_dir, into) {
+                Ok(_) => Err(Failure::Exists),
+                Err(Failure::NotFound) => call(|| rustix::fs::renameat(from_dir, from, to_dir, into)),
+                Err(other) => Err(other),
+            },
+            other => other,
+        }
+    }
+
+    /// What a name leads to, if anything of this volume lies beside its files at all.
+    fn with_something_beside(&self, name: &Name) -> Option<PosixNode> {
+        if self.shared.beside.is_empty() {
+            return None;
+        }
+        let node = self.open_name(name, OpenHow::Attributes).ok()?;
+        self.shared.beside.has(&node).then_some(node)
+    }
+
+    fn same_volume(&self, other: &PosixNode) -> Result<()> {
+        if Arc::ptr_eq(&self.shared, &other.shared) { Ok(()) } else { Err(Failure::CrossDevice) }
+    }
+}
+
+/// Making a name fails with "not found" only when the directory itself is gone.
+fn gone(why: Failure) -> Failure {
+    if why == Failure::NotFound { Failure::Stale } else { why }
+}
+
+/// Replacing a directory that holds something fails with either of two errors.
+fn replaced(why: Failure) -> Failure {
+    if why == Failure::Exists { Failure::NotEmpty } else { why }
+}

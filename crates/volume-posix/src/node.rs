@@ -1,0 +1,320 @@
+//! A node: one descriptor and what is known of it for good.
+
+use std::ops::{ControlFlow, Range};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp};
+use volume::{
+    Actor, DirEntry, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Patience, Result, Stat, StreamInfo,
+    Time, Times,
+};
+
+use crate::errno::call;
+use crate::sys::ProcPath;
+use crate::volume::Shared;
+
+/// An open file, directory, symbolic link or special file of the host, or a stream of one.
+pub struct PosixNode {
+    pub(crate) shared: Arc<Shared>,
+    /// For [`OpenHow::Attributes`] mostly opened with `O_PATH`.
+    pub(crate) fd: OwnedFd,
+    pub(crate) id: NodeId,
+    pub(crate) kind: Kind,
+    pub(crate) how: OpenHow,
+    /// Whether `fd` was opened with `O_PATH`, so that some calls have to go through `/proc`.
+    pub(crate) is_path: bool,
+    /// When it was made: with the identity it tells it from a later file with the same number.
+    pub(crate) born: Time,
+    /// The file that this is a stream of.
+    pub(crate) owner: Option<Box<PosixNode>>,
+}
+
+/// Flags that every open has.
+pub(crate) const ALWAYS: OFlags =
+    OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// What is asked of every stat.
+const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+/// Opens one component below a directory, never through a symbolic link of any kind.
+pub(crate) fn open_below(
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+    call(|| rustix::fs::openat2(directory, name, flags | ALWAYS, mode, resolve))
+}
+
+/// The stat of a descriptor's file.
+pub(crate) fn stat_fd(fd: impl AsFd) -> Result<Stat> {
+    call(|| rustix::fs::statx(fd.as_fd(), c"", AtFlags::EMPTY_PATH, WANTED)).map(|seen| stat_of(&seen))
+}
+
+/// The stat of what a name leads to; a symbolic link is not followed, and nothing is mounted for it.
+pub(crate) fn stat_below(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Stat> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    call(|| rustix::fs::statx(directory, name, flags, WANTED)).map(|seen| stat_of(&seen))
+}
+
+fn time(stamp: StatxTimestamp) -> Time {
+    Time { secs: stamp.tv_sec, nanos: stamp.tv_nsec }
+}
+
+fn stat_of(seen: &Statx) -> Stat {
+    let pair = |major: u32, minor: u32| u64::from(major) << 32 | u64::from(minor);
+    let kind = match FileType::from_raw_mode(u32::from(seen.stx_mode)) {
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Link,
+        FileType::Fifo => Kind::Pipe,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => Kind::CharDevice,
+        FileType::BlockDevice => Kind::BlockDevice,
+        FileType::RegularFile | FileType::Unknown => Kind::File,
+    };
+    let is_device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
+    let has_birth = seen.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Stat {
+        id: NodeId { device: pair(seen.stx_dev_major, seen.stx_dev_minor), inode: seen.stx_ino },
+        kind,
+        size: seen.stx_size,
+        allocated: seen.stx_blocks.saturating_mul(512),
+        links: seen.stx_nlink,
+        mode: u32::from(seen.stx_mode) & 0o7777,
+        uid: seen.stx_uid,
+        gid: seen.stx_gid,
+        rdev: if is_device { pair(seen.stx_rdev_major, seen.stx_rdev_minor) } else { 0 },
+        accessed: time(seen.stx_atime),
+        modified: time(seen.stx_mtime),
+        changed: time(seen.stx_ctime),
+        born: has_birth.then(|| time(seen.stx_btime)),
+    }
+}
+
+impl PosixNode {
+    /// From a descriptor and the stat of what it leads to.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        fd: OwnedFd,
+        stat: &Stat,
+        how: OpenHow,
+        is_path: bool,
+    ) -> PosixNode {
+        let born = stat.born.unwrap_or_default();
+        PosixNode { shared, fd, id: stat.id, kind: stat.kind, how, is_path, born, owner: None }
+    }
+
+    /// The file that a stream belongs to, or the node itself.
+    pub(crate) fn base(&self) -> &PosixNode {
+        self.owner.as_deref().unwrap_or(self)
+    }
+
+    /// A path to the file for calls that take no descriptor opened with `O_PATH`.
+    pub(crate) fn proc_path(&self) -> ProcPath {
+        ProcPath::of(&self.fd)
+    }
+
+    /// The descriptor of a directory, for names in it.
+    pub(crate) fn directory(&self) -> Result<BorrowedFd<'_>> {
+        if self.kind == Kind::Directory && self.owner.is_none() {
+            Ok(self.fd.as_fd())
+        } else {
+            Err(Failure::NotADirectory)
+        }
+    }
+
+    /// The node of this kind of volume behind `node`.
+    pub(crate) fn of(node: &dyn Node) -> Result<&PosixNode> {
+        node.downcast::<PosixNode>().ok_or(Failure::CrossDevice)
+    }
+
+    /// The same node with a descriptor of its own.
+    pub(crate) fn duplicate(&self) -> Result<PosixNode> {
+        Ok(PosixNode {
+            shared: Arc::clone(&self.shared),
+            fd: call(|| rustix::io::fcntl_dupfd_cloexec(&self.fd, 0))?,
+            owner: self.owner.as_ref().map(|o| o.duplicate().map(Box::new)).transpose()?,
+            ..*self
+        })
+    }
+
+    fn reopened(&self, how: OpenHow) -> Result<PosixNode> {
+        let flags = match (self.kind, how) {
+            // A device, pipe or socket is never opened for more than its attributes.
+            (Kind::Link | Kind::Pipe | Kind::Socket | Kind::CharDevice | Kind::BlockDevice, _)
+            | (_, OpenHow::Attributes) => return self.duplicate(),
+            (Kind::Directory, _) => {
+                let fd =
+                    open_below(self.fd.as_fd(), b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+                return Ok(PosixNode { fd, how: OpenHow::Read, is_path: false, ..self.duplicate()? });
+            }
+            (Kind::File, OpenHow::Read) => OFlags::RDONLY,
+            (Kind::File, OpenHow::ReadWrite) => OFlags::RDWR,
+        };
+        // The link in /proc leads to this very file whatever its name has become, so it must be followed.
+        let flags = flags | (ALWAYS - OFlags::NOFOLLOW);
+        let path = self.proc_path();
+        let fd = call(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))?;
+        let owner = self.owner.as_ref().map(|o| o.duplicate().map(Box::new)).transpose()?;
+        Ok(PosixNode { shared: Arc::clone(&self.shared), fd, how, is_path: false, owner, ..*self })
+    }
+}
+
+impl Node for PosixNode {
+    fn id(&self) -> NodeId {
+        self.id
+    }
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn how(&self) -> OpenHow {
+        self.how
+    }
+
+    fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>> {
+        Ok(Arc::new(self.reopened(how)?))
+    }
+
+    fn stat(&self) -> Result<Stat> {
+        let own = stat_fd(&self.fd)?;
+        match &self.owner {
+            None => Ok(own),
+            Some(owner) => Ok(Stat { size: own.size, allocated: own.allocated, ..stat_fd(&owner.fd)? }),
+        }
+    }
+
+    fn read(&self, at: u64, len: usize, out: &mut Vec<u8>, patience: Patience) -> Result<usize> {
+        self.read_data(at, len, out, patience)
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> Result<()> {
+        self.write_data(at, data)
+    }
+
+    fn sync(&self, data_only: bool) -> Result<()> {
+        self.sync_data(data_only)
+    }
+
+    fn set_size(&self, size: u64) -> Result<()> {
+        let fd = self.writable()?;
+        call(|| rustix::fs::ftruncate(fd, size))
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.allocate_data(range)
+    }
+
+    fn punch(&self, range: Range<u64>) -> Result<()> {
+        self.punch_data(range)
+    }
+
+    fn next_data(&self, from: u64) -> Result<Option<Range<u64>>> {
+        self.next_data_range(from)
+    }
+
+    fn copy_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<u64> {
+        self.copy_data(at, PosixNode::of(to)?, to_at, len)
+    }
+
+    fn clone_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<()> {
+        self.clone_data(at, PosixNode::of(to)?, to_at, len)
+    }
+
+    fn set_times(&self, times: Times) -> Result<()> {
+        self.base().change_times(times)
+    }
+
+    fn set_mode(&self, mode: u32) -> Result<()> {
+        self.base().change_mode(mode)
+    }
+
+    fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.base().change_owner(uid, gid)
+    }
+
+    fn note(&self, note: Note) -> Result<Option<Vec<u8>>> {
+        self.base().read_note(note)
+    }
+
+    fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()> {
+        self.base().write_note(note, value)
+    }
+
+    fn attributes(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        self.base().list_attributes()
+    }
+
+    fn set_attribute(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.base().write_attribute(name, value)
+    }
+
+    fn streams(&self) -> Result<Vec<StreamInfo>> {
+        self.base().list_streams()
+    }
+
+    fn open_stream(&self, name: &Name, create: bool, exclusive: bool) -> Result<Arc<dyn Node>> {
+        Ok(Arc::new(self.base().stream(name, create, exclusive)?))
+    }
+
+    fn remove_stream(&self, name: &Name) -> Result<()> {
+        self.base().unlink_stream(name)
+    }
+
+    fn rename_stream(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
+        self.base().move_stream(from, to, replace)
+    }
+
+    fn lookup(&self, name: &Name, how: OpenHow) -> Result<Arc<dyn Node>> {
+        Ok(Arc::new(self.open_name(name, how)?))
+    }
+
+    fn stat_name(&self, name: &Name) -> Result<Stat> {
+        stat_below(self.directory()?, name.as_bytes())
+    }
+
+    fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
+        Ok(Arc::new(self.make_file(name, mode, actor)?))
+    }
+
+    fn create_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
+        Ok(Arc::new(self.make_directory(name, mode, actor)?))
+    }
+
+    fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
+        Ok(Arc::new(self.make_link(name, text, actor)?))
+    }
+
+    fn add_name(&self, name: &Name, node: &dyn Node, actor: Option<&Actor>) -> Result<()> {
+        self.link_name(name, PosixNode::of(node)?, actor)
+    }
+
+    fn remove(&self, name: &Name, directory: bool, actor: Option<&Actor>) -> Result<()> {
+        self.remove_name(name, directory, actor)
+    }
+
+    fn rename(
+        &self,
+        name: &Name,
+        to: &dyn Node,
+        to_name: &Name,
+        replace: bool,
+        actor: Option<&Actor>,
+    ) -> Result<()> {
+        self.move_name(name, PosixNode::of(to)?, to_name, replace, actor)
+    }
+
+    fn link_text(&self) -> Result<Vec<u8>> {
+        if self.kind != Kind::Link {
+            return Err(Failure::Invalid);
+        }
+        call(|| rustix::fs::readlinkat(&self.fd, c"", Vec::new())).map(std::ffi::CString::into_bytes)
+    }
+
+    fn entries(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()> {
+        self.scan(cookie, visit)
+    }
+}

@@ -1,0 +1,65 @@
+//! Scanning a directory.
+//!
+//! Each scan has a descriptor of its own, since the place in a directory belongs to the descriptor and
+//! scans at the same time must not move each other. The cookie of an entry is the host's own, by which
+//! it resumes behind that entry whatever was added and removed since.
+
+use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{FileType, Mode, OFlags, RawDir, SeekFrom};
+use rustix::io::Errno;
+use volume::{DirEntry, Kind, Name, Result};
+
+use crate::errno::{call, failure};
+use crate::node::{PosixNode, open_below};
+
+/// Bytes of entries taken from the host at once.
+const CHUNK: usize = 32 * 1024;
+
+impl PosixNode {
+    pub(crate) fn scan(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()> {
+        scan(self.directory()?, cookie, visit)
+    }
+}
+
+/// Shows the entries behind `cookie` of an open directory.
+pub(crate) fn scan(
+    directory: BorrowedFd<'_>,
+    cookie: u64,
+    visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>,
+) -> Result<()> {
+    let own = open_below(directory, b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+    if cookie != 0 {
+        call(|| rustix::fs::seek(own.as_fd(), SeekFrom::Start(cookie)))?;
+    }
+    let mut buffer = vec![MaybeUninit::<u8>::uninit(); CHUNK];
+    let mut entries = RawDir::new(own.as_fd(), &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(Errno::INTR) => continue,
+            // The directory was removed while it is open: it has no entries.
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(failure(errno)),
+        };
+        // `.` and `..` are no names.
+        let Ok(name) = Name::new(entry.file_name().to_bytes()) else { continue };
+        let kind = match entry.file_type() {
+            FileType::RegularFile => Some(Kind::File),
+            FileType::Directory => Some(Kind::Directory),
+            FileType::Symlink => Some(Kind::Link),
+            FileType::Fifo => Some(Kind::Pipe),
+            FileType::Socket => Some(Kind::Socket),
+            FileType::CharacterDevice => Some(Kind::CharDevice),
+            FileType::BlockDevice => Some(Kind::BlockDevice),
+            FileType::Unknown => None,
+        };
+        let shown = DirEntry { name, inode: entry.ino(), kind, cookie: entry.next_entry_cookie() };
+        if visit(shown).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}

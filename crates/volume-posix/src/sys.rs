@@ -1,0 +1,252 @@
+//! The few system calls that need `unsafe`, each behind a safe function.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::fmt::Write as _;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::io::{Errno, Result};
+
+/// The error that the C library left.
+fn last() -> Errno {
+    let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+    Errno::from_raw_os_error(code)
+}
+
+/// `/proc/self/fd/N`: the way to a descriptor's file for the calls that take no descriptor.
+pub(crate) struct ProcPath([u8; 32]);
+
+impl ProcPath {
+    pub(crate) fn of(fd: impl AsFd) -> ProcPath {
+        struct To<'a>(&'a mut [u8], usize);
+        impl std::fmt::Write for To<'_> {
+            fn write_str(&mut self, text: &str) -> std::fmt::Result {
+                let end = self.1 + text.len();
+                self.0.get_mut(self.1..end).ok_or(std::fmt::Error)?.copy_from_slice(text.as_bytes());
+                self.1 = end;
+                Ok(())
+            }
+        }
+        let mut path = ProcPath([0; 32]);
+        // 14 bytes of path and at most 11 of number leave room for the final zero.
+        let _ = write!(To(&mut path.0[..31], 0), "/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+        path
+    }
+
+    pub(crate) fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
+}
+
+/// Appends up to `len` bytes from offset `at` to `out`, which has the room already; says how many.
+/// With `cached` only what is in memory, and `EAGAIN` when that is nothing.
+pub(crate) fn read_append(
+    fd: BorrowedFd<'_>,
+    at: u64,
+    len: usize,
+    out: &mut Vec<u8>,
+    cached: bool,
+) -> Result<usize> {
+    let at = libc::off_t::try_from(at).map_err(|_| Errno::INVAL)?;
+    let room = out.spare_capacity_mut();
+    let len = len.min(room.len());
+    let into = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: len };
+    let flags = if cached { libc::RWF_NOWAIT } else { 0 };
+    // SAFETY: `into` covers `len` bytes of the vector's own spare capacity, which nobody else can reach
+    // while `out` is borrowed; the kernel writes at most that many and needs none of them initialised.
+    let got = unsafe { libc::preadv2(fd.as_raw_fd(), &into, 1, at, flags) };
+    let Ok(got) = usize::try_from(got) else { return Err(last()) };
+    // SAFETY: the kernel has initialised the first `got` bytes behind the old length, and `got <= len`,
+    // which is within the capacity.
+    unsafe { out.set_len(out.len() + got) };
+    Ok(got)
+}
+
+/// Lets `to` share storage with `from` for a range.
+pub(crate) fn clone_range(
+    from: BorrowedFd<'_>,
+    at: u64,
+    to: BorrowedFd<'_>,
+    to_at: u64,
+    len: u64,
+) -> Result<()> {
+    let range = libc::file_clone_range {
+        src_fd: i64::from(from.as_raw_fd()),
+        src_offset: at,
+        src_length: len,
+        dest_offset: to_at,
+    };
+    // SAFETY: FICLONERANGE reads one `file_clone_range`, which lives until the call returns; both
+    // descriptors are borrowed for as long.
+    if unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONERANGE, &range) } == 0 { Ok(()) } else { Err(last()) }
+}
+
+/// The calling thread's file system user and group, and its further groups. The C library's own
+/// functions would change them for every thread.
+pub(crate) mod credentials {
+    use super::{Errno, Result, last};
+
+    /// An id that no user has: asks without changing.
+    const ASK: u32 = u32::MAX;
+
+    fn switch(number: libc::c_long, id: u32) -> u32 {
+        // SAFETY: setfsuid and setfsgid take one number, touch no memory and cannot fail; they return
+        // the id from before.
+        (unsafe { libc::syscall(number, id) }) as u32
+    }
+
+    /// Sets the user and says whether it took.
+    pub(crate) fn set_user(uid: u32) -> bool {
+        switch(libc::SYS_setfsuid, uid);
+        switch(libc::SYS_setfsuid, ASK) == uid
+    }
+
+    /// Sets the group and says whether it took.
+    pub(crate) fn set_group(gid: u32) -> bool {
+        switch(libc::SYS_setfsgid, gid);
+        switch(libc::SYS_setfsgid, ASK) == gid
+    }
+
+    /// Sets the further groups.
+    pub(crate) fn set_groups(groups: &[u32]) -> Result<()> {
+        // SAFETY: the kernel reads `groups.len()` numbers from the slice and keeps no pointer.
+        let done = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+        if done == 0 { Ok(()) } else { Err(last()) }
+    }
+
+    /// The further groups.
+    pub(crate) fn groups() -> Result<Vec<u32>> {
+        let mut groups = vec![0_u32; 65536];
+        // SAFETY: the kernel writes at most `groups.len()` numbers into the vector.
+        let count = unsafe { libc::syscall(libc::SYS_getgroups, groups.len(), groups.as_mut_ptr()) };
+        groups.truncate(usize::try_from(count).map_err(|_| last())?);
+        groups.shrink_to_fit();
+        Ok(groups)
+    }
+
+    /// The user that the process is for the file system.
+    pub(crate) fn user() -> u32 {
+        switch(libc::SYS_setfsuid, ASK)
+    }
+
+    /// The group that the process is for the file system.
+    pub(crate) fn group() -> u32 {
+        switch(libc::SYS_setfsgid, ASK)
+    }
+
+    /// The error for a switch that did not take.
+    pub(crate) const REFUSED: Errno = Errno::PERM;
+}
+
+/// A file's handle, as the kernel also writes it into events: its type and its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Handle {
+    pub(crate) kind: i32,
+    pub(crate) bytes: Box<[u8]>,
+}
+
+/// Most bytes of a handle.
+const HANDLE_MAX: usize = 128;
+
+/// `struct file_handle` with room for the longest handle.
+#[repr(C)]
+struct RawHandle {
+    len: u32,
+    kind: i32,
+    bytes: [u8; HANDLE_MAX],
+}
+
+impl Handle {
+    /// The handle of a descriptor's file.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Handle> {
+        let mut raw = RawHandle { len: HANDLE_MAX as u32, kind: 0, bytes: [0; HANDLE_MAX] };
+        let mut mount = 0;
+        // SAFETY: `raw` has the layout of `struct file_handle` with `len` bytes of room behind it, the
+        // path is an empty string with its zero, and all three outlive the call.
+        let done = unsafe {
+            libc::name_to_handle_at(
+                fd.as_raw_fd(),
+                c"".as_ptr(),
+                (&raw mut raw).cast(),
+                &mut mount,
+                libc::AT_EMPTY_PATH,
+            )
+        };
+        if done != 0 {
+            return Err(last());
+        }
+        let bytes = raw.bytes.get(..raw.len as usize).ok_or(Errno::OVERFLOW)?;
+        Ok(Handle { kind: raw.kind, bytes: bytes.into() })
+    }
+
+    /// Whether the file that had this handle still exists on the file system of `mount`.
+    ///
+    /// # Errors
+    /// `EPERM` without the privilege to open by handle, and others.
+    pub(crate) fn exists(&self, mount: BorrowedFd<'_>) -> Result<bool> {
+        let mut raw = RawHandle { len: self.bytes.len() as u32, kind: self.kind, bytes: [0; HANDLE_MAX] };
+        raw.bytes.get_mut(..self.bytes.len()).ok_or(Errno::OVERFLOW)?.copy_from_slice(&self.bytes);
+        let flags = libc::O_PATH | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+        // SAFETY: `raw` has the layout of `struct file_handle`, says its own length and outlives the call.
+        let fd = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut raw).cast(), flags) };
+        if fd >= 0 {
+            // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+            return Ok(true);
+        }
+        match last() {
+            Errno::STALE | Errno::NOENT => Ok(false),
+            other => Err(other),
+        }
+    }
+}
+
+/// What the kernel tells of changes by others.
+pub(crate) mod fanotify {
+    use super::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, Result, last};
+
+    /// A queue of events with the directory's handle and the name in each. The number of marks is not
+    /// bounded for those who may; the queue always is, so that its overflow can be handled.
+    pub(crate) fn queue() -> Result<OwnedFd> {
+        let base =
+            libc::FAN_CLASS_NOTIF | libc::FAN_REPORT_DFID_NAME | libc::FAN_NONBLOCK | libc::FAN_CLOEXEC;
+        let mut result = Err(super::Errno::PERM);
+        for extra in [libc::FAN_UNLIMITED_MARKS, 0] {
+            // SAFETY: takes two numbers and returns a new descriptor or -1.
+            let fd = unsafe { libc::fanotify_init(base | extra, (libc::O_RDONLY | libc::O_CLOEXEC) as u32) };
+            if fd >= 0 {
+                // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+                return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+            }
+            result = Err(last());
+        }
+        result
+    }
+
+    /// What is asked for of a directory: names that come and go, and data and attributes of what they
+    /// lead to.
+    const MASK: u64 = libc::FAN_CREATE
+        | libc::FAN_DELETE
+        | libc::FAN_MOVED_FROM
+        | libc::FAN_MOVED_TO
+        | libc::FAN_MODIFY
+        | libc::FAN_ATTRIB
+        | libc::FAN_ONDIR
+        | libc::FAN_EVENT_ON_CHILD;
+
+    /// Adds or removes the mark on a directory.
+    pub(crate) fn mark(queue: BorrowedFd<'_>, directory: BorrowedFd<'_>, add: bool) -> Result<()> {
+        let change = if add { libc::FAN_MARK_ADD } else { libc::FAN_MARK_REMOVE };
+        // SAFETY: the path is a string with its zero that outlives the call; the rest are numbers.
+        let done = unsafe {
+            libc::fanotify_mark(
+                queue.as_raw_fd(),
+                change | libc::FAN_MARK_ONLYDIR,
+                MASK,
+                directory.as_raw_fd(),
+                c".".as_ptr(),
+            )
+        };
+        if done == 0 { Ok(()) } else { Err(last()) }
+    }
+}

@@ -1,0 +1,163 @@
+//! The volume: opened once on a directory of the host.
+
+use std::fmt;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use volume::{Facts, Failure, HostEvent, Kind, Node, NodeId, OpenHow, Result, Space, Volume};
+
+use crate::actor::Myself;
+use crate::beside::Beside;
+use crate::errno::{call, failure};
+use crate::events::Events;
+use crate::facts;
+use crate::node::{ALWAYS, PosixNode, stat_fd};
+
+/// What all nodes of a volume share.
+pub(crate) struct Shared {
+    pub(crate) facts: Facts,
+    pub(crate) beside: Beside,
+    pub(crate) myself: Myself,
+    /// Whether notes live where a file's owner cannot reach them.
+    pub(crate) is_trusted: bool,
+    /// Whether all data is in memory anyway, so that no read waits for a device.
+    pub(crate) is_in_memory: bool,
+    pub(crate) umask: u32,
+}
+
+/// A directory of the host as a volume.
+pub struct PosixVolume {
+    shared: Arc<Shared>,
+    root: Arc<PosixNode>,
+    events: Option<Events>,
+}
+
+/// Why a directory cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The directory cannot be opened.
+    #[error("cannot open the directory {path}: {why}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        why: Failure,
+    },
+    /// It is something else.
+    #[error("{0} is not a directory")]
+    NotADirectory(PathBuf),
+    /// The store for what does not fit into the file system cannot be used.
+    #[error("cannot use the directory {path} for streams and large attributes: {why}")]
+    Beside {
+        /// The store.
+        path: PathBuf,
+        /// Why.
+        why: Failure,
+    },
+}
+
+impl PosixVolume {
+    /// Opens `directory`. What its file system has no room for is kept in the directory `beside`, which
+    /// is made if it is missing, must be outside, and must always be the same for the same directory.
+    ///
+    /// As root, notes live in attributes that only root reaches; a volume that was served unprivileged
+    /// keeps them where each file's owner can change them, and the two do not see each other's.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(directory: &Path, beside: &Path) -> std::result::Result<PosixVolume, OpenError> {
+        let wrong = |why| match why {
+            Failure::NotADirectory => OpenError::NotADirectory(directory.to_owned()),
+            why => OpenError::Directory { path: directory.to_owned(), why },
+        };
+        // The path to the root itself is the administrator's and may lead through links.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | (ALWAYS - OFlags::NOFOLLOW);
+        let root = call(|| rustix::fs::open(directory, flags, Mode::empty())).map_err(wrong)?;
+        let stat = stat_fd(&root).map_err(wrong)?;
+        let events = Events::start(root.as_fd());
+        let file_system = facts::file_system_name(root.as_fd()).map_err(wrong)?;
+        let shared = Arc::new(Shared {
+            facts: facts::find(root.as_fd(), &stat, events.is_some()).map_err(wrong)?,
+            beside: Beside::open(beside).map_err(|why| OpenError::Beside { path: beside.to_owned(), why })?,
+            myself: Myself::find().map_err(|errno| wrong(failure(errno)))?,
+            is_trusted: facts::may_use_trusted(root.as_fd()),
+            is_in_memory: matches!(file_system, "tmpfs" | "ramfs"),
+            umask: facts::umask(),
+        });
+        let root = Arc::new(PosixNode::new(Arc::clone(&shared), root, &stat, OpenHow::Read, false));
+        Ok(PosixVolume { shared, root, events })
+    }
+
+    /// Looks after up to `at_most` files that have streams or notes beside them: what belongs to a file
+    /// that others removed is removed too. Says how many were. Call it now and then; each call goes on
+    /// where the last one ended.
+    ///
+    /// # Errors
+    /// [`Failure::Denied`] without the privilege to look files up by handle, when nothing can be removed.
+    pub fn collect_orphans(&self, at_most: usize) -> Result<usize> {
+        self.shared.beside.collect(self.root.fd.as_fd(), at_most)
+    }
+}
+
+impl fmt::Debug for PosixVolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PosixVolume").field("facts", &self.shared.facts).finish_non_exhaustive()
+    }
+}
+
+impl Volume for PosixVolume {
+    fn facts(&self) -> &Facts {
+        &self.shared.facts
+    }
+
+    fn root(&self) -> Result<Arc<dyn Node>> {
+        if stat_fd(&self.root.fd)?.links == 0 {
+            return Err(Failure::Stale);
+        }
+        Ok(Arc::clone(&self.root) as Arc<dyn Node>)
+    }
+
+    fn space(&self) -> Result<Space> {
+        let room = call(|| rustix::fs::fstatvfs(&self.root.fd))?;
+        let block = if room.f_frsize == 0 { room.f_bsize } else { room.f_frsize };
+        Ok(Space {
+            total: room.f_blocks.saturating_mul(block),
+            free: room.f_bfree.saturating_mul(block),
+            available: room.f_bavail.saturating_mul(block),
+            block: u32::try_from(block).unwrap_or(4096),
+        })
+    }
+
+    fn watch(&self, directory: &dyn Node) -> Result<()> {
+        let node = PosixNode::of(directory)?;
+        if node.kind != Kind::Directory {
+            return Err(Failure::NotADirectory);
+        }
+        self.events.as_ref().ok_or(Failure::NotSupported)?.watch(node)
+    }
+
+    fn unwatch(&self, directory: NodeId) {
+        if let Some(events) = &self.events {
+            events.unwatch(directory);
+        }
+    }
+
+    fn take_events(&self, sink: &mut dyn FnMut(HostEvent)) {
+        if let Some(events) = &self.events {
+            events.take(sink);
+        }
+    }
+
+    fn wait_events(&self, at_most: Duration) -> bool {
+        match &self.events {
+            Some(events) => events.wait(at_most),
+            None => {
+                std::thread::sleep(at_most);
+                false
+            }
+        }
+    }
+}
