@@ -65,11 +65,7 @@ impl FileAttributes {
     #[must_use]
     pub fn shown(self) -> FileAttributes {
         let others = self.difference(FileAttributes::NORMAL);
-        if others.is_empty() {
-            FileAttributes::NORMAL
-        } else {
-            others
-        }
+        if others.is_empty() { FileAttributes::NORMAL } else { others }
     }
 }
 
@@ -123,10 +119,7 @@ mod tests {
     #[test]
     fn normal_stands_alone() {
         assert_eq!(FileAttributes::empty().shown(), FileAttributes::NORMAL);
-        assert_eq!(
-            (FileAttributes::NORMAL | FileAttributes::HIDDEN).shown(),
-            FileAttributes::HIDDEN
-        );
+        assert_eq!((FileAttributes::NORMAL | FileAttributes::HIDDEN).shown(), FileAttributes::HIDDEN);
         assert_eq!(FileAttributes::NORMAL.shown(), FileAttributes::NORMAL);
     }
 

@@ -25,13 +25,7 @@ impl<'a> Chain<'a> {
     pub fn new(out: &'a mut Vec<u8>, limit: usize, align: usize) -> Self {
         debug_assert!(align.is_power_of_two());
         let base = out.len();
-        Chain {
-            out,
-            base,
-            limit,
-            align,
-            last: None,
-        }
+        Chain { out, base, limit, align, last: None }
     }
 
     /// Whether no entry has been written.
@@ -58,11 +52,7 @@ impl<'a> Chain<'a> {
     /// Where the next entry would begin.
     #[inline]
     fn start(&self) -> usize {
-        if self.is_empty() {
-            0
-        } else {
-            self.len().next_multiple_of(self.align)
-        }
+        if self.is_empty() { 0 } else { self.len().next_multiple_of(self.align) }
     }
 
     /// Begins an entry of exactly `len` bytes and returns the buffer to append it to, its zero
@@ -98,10 +88,7 @@ pub struct Entries<'a> {
 /// Reads the list in `data`, whose entries are aligned to `align` bytes. Empty data is an empty list.
 #[must_use]
 pub fn entries(data: &[u8], align: u32) -> Entries<'_> {
-    Entries {
-        rest: (!data.is_empty()).then_some(data),
-        align,
-    }
+    Entries { rest: (!data.is_empty()).then_some(data), align }
 }
 
 impl<'a> Iterator for Entries<'a> {
@@ -141,16 +128,8 @@ mod tests {
         assert_eq!(chain.room(), 18);
         chain.begin(6).unwrap().extend_from_slice(&[0, 0, 0, 0, 2, 2]);
         assert_eq!(chain.begin(11).err(), Some(Full));
-        chain
-            .begin(10)
-            .unwrap()
-            .extend_from_slice(&[0, 0, 0, 0, 3, 3, 3, 3, 3, 3]);
-        assert_eq!(
-            out,
-            [
-                0xAA, 8, 0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 3, 3, 3, 3, 3, 3
-            ]
-        );
+        chain.begin(10).unwrap().extend_from_slice(&[0, 0, 0, 0, 3, 3, 3, 3, 3, 3]);
+        assert_eq!(out, [0xAA, 8, 0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 3, 3, 3, 3, 3, 3]);
         let read: Vec<&[u8]> = entries(&out[1..], 8).map(Result::unwrap).collect();
         assert_eq!(read.iter().map(|e| e[4]).collect::<Vec<_>>(), [1, 2, 3]);
     }
@@ -162,10 +141,7 @@ mod tests {
         assert_eq!(all(&[0, 0]), [Err(BadBuffer::Length)]);
         assert_eq!(all(&[6, 0, 0, 0, 0, 0, 0, 0, 0, 0]), [Err(BadBuffer::Value)]);
         assert_eq!(all(&[8, 0, 0, 0]), [Err(BadBuffer::Length)]);
-        assert_eq!(
-            all(&[4, 0, 0, 0]),
-            [Ok(&[4, 0, 0, 0][..]), Err(BadBuffer::Length)]
-        );
+        assert_eq!(all(&[4, 0, 0, 0]), [Ok(&[4, 0, 0, 0][..]), Err(BadBuffer::Length)]);
     }
 
     proptest! {

@@ -87,22 +87,13 @@ impl DirectoryClass {
 
     const fn shape(self) -> Shape {
         const fn shape(ea_size: bool, tag: bool, id: Ids, short_name: bool) -> Shape {
-            Shape {
-                facts: true,
-                ea_size,
-                tag,
-                id,
-                short_name,
-            }
+            Shape { facts: true, ea_size, tag, id, short_name }
         }
         match self {
             DirectoryClass::Directory => shape(false, false, Ids::None, false),
             DirectoryClass::FullDirectory => shape(true, false, Ids::None, false),
             DirectoryClass::BothDirectory => shape(true, false, Ids::None, true),
-            DirectoryClass::Names => Shape {
-                facts: false,
-                ..shape(false, false, Ids::None, false)
-            },
+            DirectoryClass::Names => Shape { facts: false, ..shape(false, false, Ids::None, false) },
             DirectoryClass::IdBothDirectory => shape(true, false, Ids::Behind64, true),
             DirectoryClass::IdFullDirectory => shape(true, false, Ids::Padded64, false),
             DirectoryClass::IdExtdDirectory => shape(true, true, Ids::Wide, false),
@@ -237,9 +228,9 @@ impl EntryName<'_> {
         match self {
             EntryName::Host(name, syntax) => to_wire(name, *syntax, out),
             EntryName::Wire(name) => out.extend_from_slice(name.as_bytes()),
-            EntryName::Units(units) => units
-                .iter()
-                .for_each(|unit| out.extend_from_slice(&unit.to_le_bytes())),
+            EntryName::Units(units) => {
+                units.iter().for_each(|unit| out.extend_from_slice(&unit.to_le_bytes()))
+            }
         }
     }
 
@@ -263,10 +254,7 @@ impl<'a> Listing<'a> {
     /// A listing of `class` at the end of `out`, of `limit` bytes at most.
     pub fn new(out: &'a mut Vec<u8>, class: DirectoryClass, limit: usize) -> Self {
         // MS-FSCC 2.4 (the entries of every directory class are aligned to 8 bytes)
-        Listing {
-            chain: Chain::new(out, limit, 8),
-            class,
-        }
+        Listing { chain: Chain::new(out, limit, 8), class }
     }
 
     /// Whether nothing has been written.
@@ -289,11 +277,7 @@ impl<'a> Listing<'a> {
     pub fn push(&mut self, entry: &Entry, name: EntryName<'_>) -> Result<(), Full> {
         let fixed = self.class.fixed_len();
         let most = fixed + name.most_bytes();
-        let len = if most <= self.chain.room() {
-            most
-        } else {
-            fixed + name.bytes()
-        };
+        let len = if most <= self.chain.room() { most } else { fixed + name.bytes() };
         let out = self.chain.begin(len)?;
         let start = out.len();
         write_fixed(self.class, entry, out);
@@ -329,11 +313,7 @@ impl<'a> Listing<'a> {
 /// FileNameLength stands at byte 60, in FileNamesInformation at byte 8.
 #[inline]
 fn patch_name_length(class: DirectoryClass, entry: &mut [u8], length: u32) {
-    let at = if class == DirectoryClass::Names {
-        8
-    } else {
-        Common::SIZE - 4
-    };
+    let at = if class == DirectoryClass::Names { 8 } else { Common::SIZE - 4 };
     entry[at..at + 4].copy_from_slice(&length.to_le_bytes());
 }
 
@@ -365,11 +345,7 @@ fn write_fixed(class: DirectoryClass, entry: &Entry, out: &mut Vec<u8>) {
     let tag = if is_reparse_point { entry.reparse_tag.0 } else { 0 };
     if shape.ea_size {
         // MS-FSA 2.1.5.6.3.1 (a class without a field for the reparse tag has it in EaSize)
-        let in_ea_size = if is_reparse_point && !shape.tag {
-            tag
-        } else {
-            entry.ea_size
-        };
+        let in_ea_size = if is_reparse_point && !shape.tag { tag } else { entry.ea_size };
         let value = apple.map_or(in_ea_size, |apple| apple.max_access);
         out.extend_from_slice(&value.to_le_bytes());
     }
@@ -414,10 +390,7 @@ fn write_short_name(apple: Option<&AppleEntry>, out: &mut Vec<u8>) {
 /// Reads a listing, for a client.
 #[must_use]
 pub fn read(data: &[u8], class: DirectoryClass) -> Reader<'_> {
-    Reader {
-        entries: entries(data, 8),
-        class,
-    }
+    Reader { entries: entries(data, 8), class }
 }
 
 /// The entries of a listing; see [`read`].
@@ -550,14 +523,8 @@ mod tests {
             (DirectoryClass::Directory, String::new()),
             (DirectoryClass::FullDirectory, "55000000".to_string()),
             (DirectoryClass::BothDirectory, format!("55000000 {short}")),
-            (
-                DirectoryClass::IdBothDirectory,
-                format!("55000000 {short} 0000 0807060504030201"),
-            ),
-            (
-                DirectoryClass::IdFullDirectory,
-                "55000000 00000000 0807060504030201".to_string(),
-            ),
+            (DirectoryClass::IdBothDirectory, format!("55000000 {short} 0000 0807060504030201")),
+            (DirectoryClass::IdFullDirectory, "55000000 00000000 0807060504030201".to_string()),
         ] {
             let wanted = hex(&format!("{common} {middle} {name}"));
             assert_eq!(listing(class, &entry(), "ab.é"), wanted, "{class:?}");
@@ -581,11 +548,7 @@ mod tests {
             assert_eq!(class.fixed_len() * 8, bits, "{class:?}");
         }
         for class in ALL {
-            assert_eq!(
-                listing(class, &entry(), "x").len(),
-                class.fixed_len() + 2,
-                "{class:?}"
-            );
+            assert_eq!(listing(class, &entry(), "x").len(), class.fixed_len() + 2, "{class:?}");
         }
     }
 
@@ -612,26 +575,12 @@ mod tests {
             finder_info: *b"TEXTttxt01234567",
             unix_mode: 0o644,
         };
-        let bytes = listing(
-            DirectoryClass::IdBothDirectory,
-            &Entry {
-                apple: Some(apple),
-                ..entry()
-            },
-            "x",
-        );
+        let bytes = listing(DirectoryClass::IdBothDirectory, &Entry { apple: Some(apple), ..entry() }, "x");
         assert_eq!(bytes[64..68], 0x001F_01FFu32.to_le_bytes());
         assert_eq!(bytes[70..78], 0x0102u64.to_le_bytes());
         assert_eq!(&bytes[78..94], b"TEXTttxt01234567");
         assert_eq!(bytes[94..96], 0o644u16.to_le_bytes());
-        let plain = listing(
-            DirectoryClass::BothDirectory,
-            &Entry {
-                apple: Some(apple),
-                ..entry()
-            },
-            "x",
-        );
+        let plain = listing(DirectoryClass::BothDirectory, &Entry { apple: Some(apple), ..entry() }, "x");
         assert_eq!(plain, listing(DirectoryClass::BothDirectory, &entry(), "x"));
     }
 
@@ -643,23 +592,17 @@ mod tests {
             let limit = first.next_multiple_of(8) + class.fixed_len() + 3;
             let mut list = Listing::new(&mut out, class, limit);
             assert_eq!(
-                list.push(
-                    &entry(),
-                    EntryName::Host("x".repeat(300).as_bytes(), Syntax::Windows)
-                ),
+                list.push(&entry(), EntryName::Host("x".repeat(300).as_bytes(), Syntax::Windows)),
                 Err(Full)
             );
-            list.push(&entry(), EntryName::Units(&[0x61, 0x62, 0x63]))
-                .unwrap();
+            list.push(&entry(), EntryName::Units(&[0x61, 0x62, 0x63])).unwrap();
             assert_eq!(list.push(&entry(), EntryName::Units(&[0x61, 0x62])), Err(Full));
             assert_eq!(list.len(), first);
             // Three bytes on the host, one unit on the wire: fits though the first guess is too large.
-            list.push(&entry(), EntryName::Host("€".as_bytes(), Syntax::Windows))
-                .unwrap();
+            list.push(&entry(), EntryName::Host("€".as_bytes(), Syntax::Windows)).unwrap();
             assert!(list.len() <= limit);
-            let names: Vec<String> = read(&out[6..], class)
-                .map(|entry| entry.unwrap().1.to_string_lossy())
-                .collect();
+            let names: Vec<String> =
+                read(&out[6..], class).map(|entry| entry.unwrap().1.to_string_lossy()).collect();
             assert_eq!(names, ["abc", "€"], "{class:?}");
         }
     }
@@ -669,8 +612,7 @@ mod tests {
         let mut out = Vec::new();
         let fixed = DirectoryClass::Directory.fixed_len();
         let mut list = Listing::new(&mut out, DirectoryClass::Directory, fixed + 5);
-        list.push_cut(&entry(), EntryName::Host(b"abcdef", Syntax::Windows))
-            .unwrap();
+        list.push_cut(&entry(), EntryName::Host(b"abcdef", Syntax::Windows)).unwrap();
         assert_eq!(list.push_cut(&entry(), EntryName::Units(&[])), Err(Full));
         assert_eq!((out.len(), &out[60..64]), (fixed + 4, &[12u8, 0, 0, 0][..]));
         let mut small = Vec::new();
@@ -684,13 +626,7 @@ mod tests {
         let before = out.as_ptr();
         let mut list = Listing::new(&mut out, DirectoryClass::IdBothDirectory, 8192);
         let mut count = 0;
-        while list
-            .push(
-                &entry(),
-                EntryName::Host("naïve file.txt".as_bytes(), Syntax::Windows),
-            )
-            .is_ok()
-        {
+        while list.push(&entry(), EntryName::Host("naïve file.txt".as_bytes(), Syntax::Windows)).is_ok() {
             count += 1;
         }
         assert_eq!((out.as_ptr(), out.capacity()), (before, 8192));

@@ -1,6 +1,7 @@
 //! Fixed structures declared once: the `layout!` macro gives each its size, `write` and `parse`.
 
 use super::{FileAttributes, FileTime, ReparseTag};
+use crate::FileId;
 use wire::{Cursor, Truncated};
 
 /// A value with one size on the wire.
@@ -56,6 +57,19 @@ impl<const N: usize> Field for [u8; N] {
     #[inline]
     fn take(from: &mut Cursor<'_>) -> Result<Self, Truncated> {
         from.array()
+    }
+}
+
+impl Field for FileId {
+    const SIZE: usize = 16;
+    #[inline]
+    fn put(&self, out: &mut Vec<u8>) {
+        self.persistent.put(out);
+        self.volatile.put(out);
+    }
+    #[inline]
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Truncated> {
+        Ok(FileId { persistent: from.u64_le()?, volatile: from.u64_le()? })
     }
 }
 

@@ -1,8 +1,9 @@
 //! MS-FSCC: what files, directories and volumes look like on the wire, and how names are mapped.
 //!
-//! Start with [`class`] for the numbers of the information classes, then [`file`] and
+//! Start with [`class`] for the numbers of the information classes, then [`file`], [`fs`] and
 //! [`directory`] for what stands behind them. [`names`] turns SMB names into names of the host and back;
-//! [`wildcard`] matches search patterns.
+//! [`wildcard`] matches search patterns. Control codes have their bodies in [`fsctl`] and [`reparse`];
+//! [`ea`], [`notify`] and [`quota`] hold the lists of those names.
 //!
 //! Everything is a plain value with `write(&mut Vec<u8>)` and `parse(&[u8])`. Lists whose entries are
 //! linked by NextEntryOffset are written through [`chain`].
@@ -15,8 +16,14 @@ pub mod attributes;
 pub mod chain;
 pub mod class;
 pub mod directory;
+pub mod ea;
 pub mod file;
+pub mod fs;
+pub mod fsctl;
 pub mod names;
+pub mod notify;
+pub mod quota;
+pub mod reparse;
 pub mod text;
 pub mod time;
 pub mod wildcard;

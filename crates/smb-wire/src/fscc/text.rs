@@ -40,9 +40,8 @@ mod tests {
     #[test]
     fn splitting_keeps_empty_parts() {
         let bytes = utf16::encode("\\a\\\\b");
-        let parts: Vec<String> = split(parse(&bytes).unwrap(), u16::from(b'\\'))
-            .map(|part| part.to_string_lossy())
-            .collect();
+        let parts: Vec<String> =
+            split(parse(&bytes).unwrap(), u16::from(b'\\')).map(|part| part.to_string_lossy()).collect();
         assert_eq!(parts, ["", "a", "", "b"]);
         assert_eq!(split(Utf16::EMPTY, 1).count(), 1);
     }

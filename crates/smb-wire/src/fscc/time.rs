@@ -48,10 +48,7 @@ impl FileTime {
     #[must_use]
     pub const fn from_unix(seconds: i64, ns: u32) -> FileTime {
         FileTime(
-            seconds
-                .saturating_mul(10_000_000)
-                .saturating_add((ns / 100) as i64)
-                .saturating_add(UNIX_EPOCH),
+            seconds.saturating_mul(10_000_000).saturating_add((ns / 100) as i64).saturating_add(UNIX_EPOCH),
         )
     }
 
@@ -60,10 +57,7 @@ impl FileTime {
     #[must_use]
     pub const fn to_unix(self) -> (i64, u32) {
         let steps = self.0.saturating_sub(UNIX_EPOCH);
-        (
-            steps.div_euclid(10_000_000),
-            (steps.rem_euclid(10_000_000) * 100) as u32,
-        )
+        (steps.div_euclid(10_000_000), (steps.rem_euclid(10_000_000) * 100) as u32)
     }
 
     /// What this field asks for in a FileBasicInformation that is being set.
@@ -89,10 +83,7 @@ mod tests {
     #[test]
     fn known_points_in_time_agree_with_other_tools() {
         // 2009-07-25T23:00:00Z, by `date -u +%s` and by Python's datetime difference to 1601-01-01.
-        assert_eq!(
-            FileTime::from_unix_ns(1_248_562_800_000_000_000),
-            FileTime(0x01CA_0D7B_A2FB_5800)
-        );
+        assert_eq!(FileTime::from_unix_ns(1_248_562_800_000_000_000), FileTime(0x01CA_0D7B_A2FB_5800));
         assert_eq!(FileTime::from_unix_ns(0).0, 0x019D_B1DE_D53E_8000);
         assert_eq!(FileTime(0).to_unix(), (-11_644_473_600, 0));
     }

@@ -75,11 +75,7 @@ impl Pattern {
             return Err(BadPattern);
         }
         let kind = kind(&tokens);
-        Ok(Pattern {
-            tokens,
-            kind,
-            folded: ignore_case,
-        })
+        Ok(Pattern { tokens, kind, folded: ignore_case })
     }
 
     /// Whether the pattern selects every name.
@@ -167,12 +163,7 @@ impl Pattern {
     /// Whether the end of the pattern can be reached without another character.
     fn ends(&self, now: Places) -> bool {
         let needs_none = |token: &Token| !matches!(token, Token::Question | Token::Unit(_));
-        let tail = self
-            .tokens
-            .iter()
-            .rev()
-            .take_while(|token| needs_none(token))
-            .count();
+        let tail = self.tokens.iter().rev().take_while(|token| needs_none(token)).count();
         now.first_from(self.tokens.len() - tail).is_some()
     }
 }
@@ -199,11 +190,7 @@ fn kind(tokens: &[Token]) -> Kind {
 }
 
 fn same(tokens: &[Token], name: &[u16]) -> bool {
-    tokens.len() == name.len()
-        && tokens
-            .iter()
-            .zip(name)
-            .all(|(token, unit)| *token == Token::Unit(*unit))
+    tokens.len() == name.len() && tokens.iter().zip(name).all(|(token, unit)| *token == Token::Unit(*unit))
 }
 
 /// A set of places in a pattern: 0 is before its first token, its length is behind its last.
@@ -338,11 +325,7 @@ mod tests {
         let long = bytes_of(&"?".repeat(MAX_PATTERN + 1));
         assert_eq!(Pattern::new(Utf16::new(&long).unwrap(), true), Err(BadPattern));
         let full = bytes_of(&"?".repeat(MAX_PATTERN));
-        assert!(
-            Pattern::new(Utf16::new(&full).unwrap(), true)
-                .unwrap()
-                .matches(&[0x61; MAX_PATTERN])
-        );
+        assert!(Pattern::new(Utf16::new(&full).unwrap(), true).unwrap().matches(&[0x61; MAX_PATTERN]));
     }
 
     #[test]
@@ -362,9 +345,7 @@ mod tests {
         match token(first) {
             Token::Star => (at..=name.len()).any(|next| by_trying(rest, name, next)),
             Token::DosStar => {
-                let end = last_dot
-                    .filter(|&dot| dot >= at)
-                    .map_or(name.len(), |dot| dot + 1);
+                let end = last_dot.filter(|&dot| dot >= at).map_or(name.len(), |dot| dot + 1);
                 (at..=end).any(|next| by_trying(rest, name, next))
             }
             Token::DosQuestion => match here {

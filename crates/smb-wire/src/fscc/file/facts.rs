@@ -306,11 +306,10 @@ mod tests {
     /// What impacket 0.12 packs for the same values.
     #[test]
     fn all_information_is_that_of_another_implementation() {
-        let bytes = hex(
-            "0100000000000000 0200000000000000 0300000000000000 0400000000000000 20000000 00000000
+        let bytes =
+            hex("0100000000000000 0200000000000000 0300000000000000 0400000000000000 20000000 00000000
              0010000000000000 0500000000000000 02000000 01 00 0000  8877665544332211  19000000  ff011f00
-             7700000000000000  20000000  03000000  04000000 5c006100",
-        );
+             7700000000000000  20000000  03000000  04000000 5c006100");
         let all = All {
             basic: Basic {
                 creation_time: FileTime(1),
@@ -326,20 +325,12 @@ mod tests {
                 delete_pending: true,
                 directory: false,
             },
-            internal: Internal {
-                index_number: 0x1122_3344_5566_7788,
-            },
+            internal: Internal { index_number: 0x1122_3344_5566_7788 },
             ea: Ea { ea_size: 0x19 },
-            access: Access {
-                access_flags: 0x001F_01FF,
-            },
-            position: Position {
-                current_byte_offset: 0x77,
-            },
+            access: Access { access_flags: 0x001F_01FF },
+            position: Position { current_byte_offset: 0x77 },
             mode: Mode { mode: 0x20 },
-            alignment: Alignment {
-                alignment_requirement: 3,
-            },
+            alignment: Alignment { alignment_requirement: 3 },
         };
         let name = utf16::encode("\\a");
         let mut out = Vec::new();
@@ -356,14 +347,7 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_text() {
         assert_eq!(
-            (
-                Basic::SIZE,
-                Standard::SIZE,
-                NetworkOpen::SIZE,
-                Compression::SIZE,
-                Id::SIZE,
-                AttributeTag::SIZE
-            ),
+            (Basic::SIZE, Standard::SIZE, NetworkOpen::SIZE, Compression::SIZE, Id::SIZE, AttributeTag::SIZE),
             (40, 24, 56, 16, 24, 8)
         );
     }

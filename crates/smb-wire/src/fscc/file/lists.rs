@@ -48,11 +48,7 @@ pub fn read_streams(data: &[u8]) -> impl Iterator<Item = Result<StreamEntry<'_>,
         let length = c.u32_le()? as usize;
         let (size, allocation_size) = (c.u64_le()?, c.u64_le()?);
         let name = text::parse(c.bytes(length)?)?.as_bytes();
-        Ok(StreamEntry {
-            size,
-            allocation_size,
-            name,
-        })
+        Ok(StreamEntry { size, allocation_size, name })
     })
 }
 
@@ -73,9 +69,7 @@ pub struct HardLink<'a> {
 pub fn write_hard_links(links: &[HardLink<'_>], limit: usize, out: &mut Vec<u8>) -> Result<bool, Full> {
     let room = limit.checked_sub(8).ok_or(Full)?;
     let head = out.len();
-    let needed = links
-        .iter()
-        .fold(0usize, |sum, link| sum.next_multiple_of(8) + link_len(link));
+    let needed = links.iter().fold(0usize, |sum, link| sum.next_multiple_of(8) + link_len(link));
     out.extend_from_slice(&u32::try_from(needed).map_err(|_| Full)?.to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     let mut chain = Chain::new(out, room, 8);
@@ -115,10 +109,7 @@ pub fn read_hard_links(
         c.skip(8)?;
         let parent_file_id = c.u64_le()?;
         let length = (c.u32_le()? as usize).checked_mul(2).ok_or(BadBuffer::Length)?;
-        Ok(HardLink {
-            parent_file_id,
-            name: c.bytes(length)?,
-        })
+        Ok(HardLink { parent_file_id, name: c.bytes(length)? })
     }))
 }
 
@@ -135,11 +126,7 @@ mod tests {
         let bytes =
             hex("00000000 10000000 0500000000000000 0800000000000000 3a0073003a0024004400410054004100");
         let name = utf16::encode(":s:$DATA");
-        let stream = StreamEntry {
-            size: 5,
-            allocation_size: 8,
-            name: &name,
-        };
+        let stream = StreamEntry { size: 5, allocation_size: 8, name: &name };
         let mut out = Vec::new();
         assert_eq!(write_streams([stream], 40, &mut out), Ok(false));
         assert_eq!(out, bytes);
@@ -149,11 +136,7 @@ mod tests {
     #[test]
     fn streams_that_do_not_fit_are_left_out_whole() {
         let name = utf16::encode("::$DATA");
-        let stream = StreamEntry {
-            size: 1,
-            allocation_size: 2,
-            name: &name,
-        };
+        let stream = StreamEntry { size: 1, allocation_size: 2, name: &name };
         let mut out = Vec::new();
         assert_eq!(write_streams([stream; 3], 100, &mut out), Ok(true));
         assert_eq!(read_streams(&out).count(), 2);
@@ -164,16 +147,7 @@ mod tests {
     #[test]
     fn hard_links_tell_how_much_room_they_need() {
         let (a, b) = (utf16::encode("a"), utf16::encode("bcd"));
-        let links = [
-            HardLink {
-                parent_file_id: 5,
-                name: &a,
-            },
-            HardLink {
-                parent_file_id: 6,
-                name: &b,
-            },
-        ];
+        let links = [HardLink { parent_file_id: 5, name: &a }, HardLink { parent_file_id: 6, name: &b }];
         let mut out = Vec::new();
         assert_eq!(write_hard_links(&links, 100, &mut out), Ok(false));
         let wanted = hex("32000000 02000000

@@ -117,11 +117,7 @@ impl<'a> RenameRequest<'a> {
         if name.is_empty() {
             return Err(BadBuffer::Value);
         }
-        Ok(RenameRequest {
-            flags: RenameFlags::from_bits_retain(flags),
-            root_directory,
-            name,
-        })
+        Ok(RenameRequest { flags: RenameFlags::from_bits_retain(flags), root_directory, name })
     }
 
     /// Appends the request, for a client; padded to 24 bytes where the layout wants it.
@@ -167,27 +163,18 @@ mod tests {
         let mut out = Vec::new();
         request.write(RenameLayout::Type2, &mut out);
         assert_eq!(out, bytes);
-        assert_eq!(
-            RenameRequest::parse_link(&bytes, RenameLayout::Type2),
-            Ok(request)
-        );
+        assert_eq!(RenameRequest::parse_link(&bytes, RenameLayout::Type2), Ok(request));
     }
 
     #[test]
     fn a_short_rename_must_be_padded_and_a_short_link_need_not() {
         let bytes = hex("00 00000000000000 0000000000000000 02000000 6100");
-        assert_eq!(
-            RenameRequest::parse_rename(&bytes, RenameLayout::Type2),
-            Err(BadBuffer::Length)
-        );
+        assert_eq!(RenameRequest::parse_rename(&bytes, RenameLayout::Type2), Err(BadBuffer::Length));
         let request = RenameRequest::parse_link(&bytes, RenameLayout::Type2).unwrap();
         let mut out = Vec::new();
         request.write(RenameLayout::Type2, &mut out);
         assert_eq!(out.len(), 24);
-        assert_eq!(
-            RenameRequest::parse_rename(&out, RenameLayout::Type2),
-            Ok(request)
-        );
+        assert_eq!(RenameRequest::parse_rename(&out, RenameLayout::Type2), Ok(request));
     }
 
     #[test]
@@ -205,28 +192,15 @@ mod tests {
     #[test]
     fn empty_and_odd_names_are_refused() {
         let empty = hex("0000000000000000 0000000000000000 00000000 00000000");
-        assert_eq!(
-            RenameRequest::parse_rename(&empty, RenameLayout::Ex),
-            Err(BadBuffer::Value)
-        );
+        assert_eq!(RenameRequest::parse_rename(&empty, RenameLayout::Ex), Err(BadBuffer::Value));
         let odd = hex("0000000000000000 0000000000000000 01000000 61000000");
-        assert_eq!(
-            RenameRequest::parse_rename(&odd, RenameLayout::Ex),
-            Err(BadBuffer::Value)
-        );
+        assert_eq!(RenameRequest::parse_rename(&odd, RenameLayout::Ex), Err(BadBuffer::Value));
         let long = hex("0000000000000000 0000000000000000 ffffffff 61000000");
-        assert_eq!(
-            RenameRequest::parse_rename(&long, RenameLayout::Ex),
-            Err(BadBuffer::Length)
-        );
+        assert_eq!(RenameRequest::parse_rename(&long, RenameLayout::Ex), Err(BadBuffer::Length));
     }
 
     fn layouts() -> impl Strategy<Value = RenameLayout> {
-        prop_oneof![
-            Just(RenameLayout::Type1),
-            Just(RenameLayout::Type2),
-            Just(RenameLayout::Ex)
-        ]
+        prop_oneof![Just(RenameLayout::Type1), Just(RenameLayout::Type2), Just(RenameLayout::Ex)]
     }
 
     proptest! {

@@ -59,11 +59,7 @@ impl Pipe {
     /// # Errors
     /// [`BadBuffer::Value`] for another mode (STATUS_INVALID_PARAMETER).
     pub fn checked(self) -> Result<Pipe, BadBuffer> {
-        if self.read_mode <= 1 && self.completion_mode <= 1 {
-            Ok(self)
-        } else {
-            Err(BadBuffer::Value)
-        }
+        if self.read_mode <= 1 && self.completion_mode <= 1 { Ok(self) } else { Err(BadBuffer::Value) }
     }
 }
 

@@ -95,23 +95,11 @@ mod tests {
 
     #[test]
     fn letters_of_many_scripts_fold_and_look_alikes_do_not() {
-        for (a, b) in [
-            ("straße", "STRAßE"),
-            ("ÄÖÜ", "äöü"),
-            ("ЖЗ", "жз"),
-            ("ａ", "Ａ"),
-            ("ÿ", "Ÿ"),
-        ] {
+        for (a, b) in [("straße", "STRAßE"), ("ÄÖÜ", "äöü"), ("ЖЗ", "жз"), ("ａ", "Ａ"), ("ÿ", "Ÿ")]
+        {
             assert!(eq_folded(a.as_bytes(), b.as_bytes()), "{a} {b}");
         }
-        for (a, b) in [
-            ("ſ", "s"),
-            ("ı", "i"),
-            ("µ", "μ"),
-            ("é", "e"),
-            ("ß", "ss"),
-            ("\u{212a}", "k"),
-        ] {
+        for (a, b) in [("ſ", "s"), ("ı", "i"), ("µ", "μ"), ("é", "e"), ("ß", "ss"), ("\u{212a}", "k")] {
             assert!(!eq_folded(a.as_bytes(), b.as_bytes()), "{a} {b}");
         }
     }

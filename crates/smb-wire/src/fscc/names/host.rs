@@ -82,11 +82,7 @@ pub fn to_host(wire: Utf16<'_>, syntax: Syntax, out: &mut Vec<u8>) -> Result<(),
             return Err(BadName::Dots);
         }
         // Only raw bytes can join with their neighbours to something that has a shorter way.
-        if raw && !is_wire_name_of(name, syntax, wire) {
-            Err(BadName::Ambiguous)
-        } else {
-            Ok(())
-        }
+        if raw && !is_wire_name_of(name, syntax, wire) { Err(BadName::Ambiguous) } else { Ok(()) }
     });
     if result.is_err() {
         out.truncate(start);
@@ -100,10 +96,7 @@ fn is_wire_name_of(name: &[u8], syntax: Syntax, wire: Utf16<'_>) -> bool {
     let mut same = true;
     encode(name, syntax, |unit| {
         let given = units.next();
-        let plain_end = matches!(
-            (u32::from(unit), given),
-            (LAST_SPACE, Some(0x20)) | (LAST_DOT, Some(0x2E))
-        );
+        let plain_end = matches!((u32::from(unit), given), (LAST_SPACE, Some(0x20)) | (LAST_DOT, Some(0x2E)));
         same &= given == Some(unit) || plain_end;
     });
     same && units.next().is_none()
@@ -202,6 +195,21 @@ pub fn to_wire(host: &[u8], syntax: Syntax, out: &mut Vec<u8>) {
     encode(host, syntax, |unit| out.extend_from_slice(&unit.to_le_bytes()));
 }
 
+/// Appends the wire's form of a path of the host, component by component: what stands between `/` on the
+/// host stands between backslashes on the wire (with [`Syntax::Posix`] between slashes).
+pub fn path_to_wire(host: &[u8], syntax: Syntax, out: &mut Vec<u8>) {
+    let separator = match syntax {
+        Syntax::Windows => b'\\',
+        Syntax::Posix => b'/',
+    };
+    for (at, component) in host.split(|&byte| byte == b'/').enumerate() {
+        if at > 0 {
+            out.extend_from_slice(&[separator, 0]);
+        }
+        to_wire(component, syntax, out);
+    }
+}
+
 /// [`to_wire`] into 16-bit units, for matching and folding.
 pub fn to_wire_units(host: &[u8], syntax: Syntax, out: &mut Vec<u16>) {
     encode(host, syntax, |unit| out.push(unit));
@@ -236,9 +244,7 @@ fn encode(host: &[u8], syntax: Syntax, mut put: impl FnMut(u16)) {
         };
         let next = at + len;
         if needs_escape(code, &host[next..], syntax) {
-            host[at..next]
-                .iter()
-                .for_each(|&b| put(RAW_BASE as u16 + u16::from(b)));
+            host[at..next].iter().for_each(|&b| put(RAW_BASE as u16 + u16::from(b)));
         } else if let Ok(unit) = u16::try_from(code) {
             put(unit);
         } else {
@@ -328,9 +334,7 @@ mod tests {
 
     #[test]
     fn forbidden_characters_from_the_wire_are_refused() {
-        for bad in [
-            "a*", "a?", "a<", "a>", "a\"", "a|", "a:b", "a/b", "a\\b", "a\0", "a\x1f",
-        ] {
+        for bad in ["a*", "a?", "a<", "a>", "a\"", "a|", "a:b", "a/b", "a\\b", "a\0", "a\x1f"] {
             assert_eq!(host_of(bad), Err(BadName::Forbidden), "{bad:?}");
         }
         assert_eq!(host_of(""), Err(BadName::Empty));
@@ -367,15 +371,19 @@ mod tests {
     #[test]
     fn surrogates_travel_as_wtf8() {
         assert_eq!(host_of_units(&[0xD800]).unwrap(), [0xED, 0xA0, 0x80]);
-        assert_eq!(
-            host_of_units(&[0xDC00, 0xD800]).unwrap(),
-            [0xED, 0xB0, 0x80, 0xED, 0xA0, 0x80]
-        );
-        assert_eq!(
-            wire_of(&[0xED, 0xA0, 0x80, 0xED, 0xB0, 0x80]),
-            [0xEFED, 0xEFA0, 0xEF80, 0xDC00]
-        );
+        assert_eq!(host_of_units(&[0xDC00, 0xD800]).unwrap(), [0xED, 0xB0, 0x80, 0xED, 0xA0, 0x80]);
+        assert_eq!(wire_of(&[0xED, 0xA0, 0x80, 0xED, 0xB0, 0x80]), [0xEFED, 0xEFA0, 0xEF80, 0xDC00]);
         assert_eq!(host_of("𝄞").unwrap(), "𝄞".as_bytes());
+    }
+
+    #[test]
+    fn paths_are_mapped_component_by_component() {
+        let mut out = Vec::new();
+        path_to_wire("a./b:/é".as_bytes(), Syntax::Windows, &mut out);
+        assert_eq!(out, bytes_of("a\u{f029}\\b\u{f022}\\é"));
+        out.clear();
+        path_to_wire(b"a./b", Syntax::Posix, &mut out);
+        assert_eq!(out, bytes_of("a./b"));
     }
 
     #[test]

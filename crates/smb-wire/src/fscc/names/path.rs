@@ -79,12 +79,7 @@ impl<'a> Path<'a> {
         if text.len() > MAX_PATH {
             return Err(BadName::TooLong.into());
         }
-        let mut path = Path {
-            text,
-            syntax,
-            stream: None,
-            trailing_separator: false,
-        };
+        let mut path = Path { text, syntax, stream: None, trailing_separator: false };
         let mut parts = split(text, separator).peekable();
         while let Some(part) = parts.next() {
             let last = parts.peek().is_none();
@@ -110,10 +105,7 @@ impl<'a> Path<'a> {
             Syntax::Windows => parse_stream(part)?,
             Syntax::Posix => None,
         };
-        let dots = name
-            .units()
-            .all(|unit| unit == u16::from(b'.'))
-            .then_some(name.len());
+        let dots = name.units().all(|unit| unit == u16::from(b'.')).then_some(name.len());
         match dots {
             // A stream of the share's root has no file name before it.
             Some(0) if stream.is_some() && part.len() == self.text.len() => {}
@@ -246,11 +238,7 @@ mod tests {
     }
 
     fn plain(parts: &[&str]) -> Seen {
-        Seen {
-            parts: parts.iter().map(ToString::to_string).collect(),
-            stream: None,
-            trailing: false,
-        }
+        Seen { parts: parts.iter().map(ToString::to_string).collect(), stream: None, trailing: false }
     }
 
     #[test]
@@ -259,13 +247,7 @@ mod tests {
         assert_eq!(parse("a"), Ok(plain(&["a"])));
         assert_eq!(parse("a\\b c\\d"), Ok(plain(&["a", "b c", "d"])));
         assert_eq!(parse("a\\\\b"), Ok(plain(&["a", "b"])));
-        assert_eq!(
-            parse("a\\"),
-            Ok(Seen {
-                trailing: true,
-                ..plain(&["a"])
-            })
-        );
+        assert_eq!(parse("a\\"), Ok(Seen { trailing: true, ..plain(&["a"]) }));
         assert_eq!(parse("..."), Ok(plain(&["..."])));
     }
 
@@ -287,21 +269,9 @@ mod tests {
         assert_eq!(parse("f:s").unwrap().stream, stream("s", StreamType::Data));
         assert_eq!(parse("f:s:$DaTa").unwrap().stream, stream("s", StreamType::Data));
         assert_eq!(parse("f::$DATA").unwrap().stream, stream("", StreamType::Data));
-        assert_eq!(
-            parse("d::$INDEX_ALLOCATION").unwrap().stream,
-            stream("", StreamType::IndexAllocation)
-        );
-        assert_eq!(
-            parse("f:?Stream*").unwrap().stream,
-            stream("?Stream*", StreamType::Data)
-        );
-        assert_eq!(
-            parse(":s").unwrap(),
-            Seen {
-                stream: stream("s", StreamType::Data),
-                ..plain(&[])
-            }
-        );
+        assert_eq!(parse("d::$INDEX_ALLOCATION").unwrap().stream, stream("", StreamType::IndexAllocation));
+        assert_eq!(parse("f:?Stream*").unwrap().stream, stream("?Stream*", StreamType::Data));
+        assert_eq!(parse(":s").unwrap(), Seen { stream: stream("s", StreamType::Data), ..plain(&[]) });
         assert_eq!(parse("d:$I30:$INDEX_ALLOCATION\\f"), Ok(plain(&["d", "f"])));
         for bad in [
             "f:",

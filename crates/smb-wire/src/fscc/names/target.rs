@@ -1,0 +1,92 @@
+//! The text inside a symbolic link, between backslashes on the wire and slashes on the host.
+//!
+//! Unlike a path of a request it may hold `.` and `..`. Only relative targets have a meaning on both
+//! sides; a link that is absolute on the host would mean another place to a client, and the other way
+//! round.
+
+use super::{BadName, Syntax, to_host, to_wire};
+use crate::Utf16;
+use crate::fscc::text::split;
+
+/// Appends the host's form of a relative target from the wire, for a link in the host's file system.
+///
+/// # Errors
+/// [`BadName::Empty`] when it is empty, [`BadName::Forbidden`] when it is absolute or names a drive; else
+/// what is wrong with the first bad component. `out` is then as it was.
+pub fn target_to_host(wire: Utf16<'_>, out: &mut Vec<u8>) -> Result<(), BadName> {
+    let start = out.len();
+    let mut result = Ok(());
+    for (at, component) in split(wire, u16::from(b'\\')).enumerate() {
+        if at > 0 {
+            out.push(b'/');
+        }
+        result = match component {
+            dots if dots == "." || dots == ".." => {
+                out.extend(dots.units().map(|unit| unit as u8));
+                Ok(())
+            }
+            empty if empty.is_empty() && at > 0 => Ok(()),
+            empty if empty.is_empty() && wire.is_empty() => Err(BadName::Empty),
+            empty if empty.is_empty() => Err(BadName::Forbidden),
+            name => to_host(name, Syntax::Windows, out),
+        };
+        if result.is_err() {
+            out.truncate(start);
+            break;
+        }
+    }
+    result
+}
+
+/// Appends the wire's form of a relative target of the host.
+///
+/// # Errors
+/// [`BadName::Empty`] when it is empty, [`BadName::Forbidden`] when it is absolute.
+pub fn target_to_wire(host: &[u8], out: &mut Vec<u8>) -> Result<(), BadName> {
+    match host.first() {
+        None => return Err(BadName::Empty),
+        Some(b'/') => return Err(BadName::Forbidden),
+        Some(_) => {}
+    }
+    for (at, component) in host.split(|&byte| byte == b'/').enumerate() {
+        if at > 0 {
+            out.extend_from_slice(&[b'\\', 0]);
+        }
+        to_wire(component, Syntax::Windows, out);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::utf16;
+
+    fn to_host_of(text: &str) -> Result<Vec<u8>, BadName> {
+        let mut out = Vec::new();
+        target_to_host(Utf16::new(&utf16::encode(text)).unwrap(), &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn relative_targets_go_both_ways() {
+        for (wire, host) in
+            [("a", "a"), ("..\\b\\.\\c", "../b/./c"), ("x\u{f022}y\\", "x:y/"), ("a\\\\b", "a//b")]
+        {
+            assert_eq!(to_host_of(wire).unwrap(), host.as_bytes());
+            let mut back = Vec::new();
+            target_to_wire(host.as_bytes(), &mut back).unwrap();
+            assert_eq!(back, utf16::encode(wire));
+        }
+    }
+
+    #[test]
+    fn absolute_targets_have_no_other_side() {
+        assert_eq!(to_host_of("\\a"), Err(BadName::Forbidden));
+        assert_eq!(to_host_of("\\??\\C:\\x"), Err(BadName::Forbidden));
+        assert_eq!(to_host_of("C:\\x"), Err(BadName::Forbidden));
+        assert_eq!(to_host_of("a/b"), Err(BadName::Forbidden));
+        assert_eq!(to_host_of(""), Err(BadName::Empty));
+        assert_eq!(target_to_wire(b"/etc", &mut Vec::new()), Err(BadName::Forbidden));
+        assert_eq!(target_to_wire(b"", &mut Vec::new()), Err(BadName::Empty));
+    }
+}

@@ -1,0 +1,144 @@
+//! FILE_NOTIFY_INFORMATION: the changes that CHANGE_NOTIFY reports.
+
+use super::chain::{Chain, Entries, Full, entries};
+use super::{BadBuffer, text};
+use crate::Utf16;
+use wire::Cursor;
+
+/// MS-FSCC 2.7.1: what happened. Numbers without a name are values too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Action(pub u32);
+
+impl Action {
+    /// The name came to be.
+    pub const ADDED: Action = Action(0x0000_0001);
+    /// The name went away.
+    pub const REMOVED: Action = Action(0x0000_0002);
+    /// Data or attributes changed.
+    pub const MODIFIED: Action = Action(0x0000_0003);
+    /// Renamed in its directory: the old name; the new one follows at once.
+    pub const RENAMED_OLD_NAME: Action = Action(0x0000_0004);
+    /// Renamed in its directory: the new name.
+    pub const RENAMED_NEW_NAME: Action = Action(0x0000_0005);
+    /// A named stream came to be.
+    pub const ADDED_STREAM: Action = Action(0x0000_0006);
+    /// A named stream went away.
+    pub const REMOVED_STREAM: Action = Action(0x0000_0007);
+    /// A named stream changed.
+    pub const MODIFIED_STREAM: Action = Action(0x0000_0008);
+    /// An object ID went away with its file.
+    pub const REMOVED_BY_DELETE: Action = Action(0x0000_0009);
+    /// An object ID could not be carried over.
+    pub const ID_NOT_TUNNELLED: Action = Action(0x0000_000A);
+    /// A file already had an object ID.
+    pub const TUNNELLED_ID_COLLISION: Action = Action(0x0000_000B);
+}
+
+/// A report under construction. When a change does not fit, the whole report is given up and the answer is
+/// STATUS_NOTIFY_ENUM_DIR without data.
+#[derive(Debug)]
+pub struct Report<'a> {
+    chain: Chain<'a>,
+}
+
+impl<'a> Report<'a> {
+    /// A report at the end of `out`, of `limit` bytes at most.
+    pub fn new(out: &'a mut Vec<u8>, limit: usize) -> Self {
+        Report { chain: Chain::new(out, limit, 4) }
+    }
+
+    /// Whether nothing has been written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.chain.is_empty()
+    }
+
+    /// Appends a change. `name` is the path from the watched directory, with backslashes, in UTF-16LE.
+    ///
+    /// # Errors
+    /// [`Full`] when it does not fit; nothing is changed then.
+    pub fn push(&mut self, action: Action, name: &[u8]) -> Result<(), Full> {
+        let length = u32::try_from(name.len()).map_err(|_| Full)?;
+        // MS-FSCC 2.7.1 (a name is padded to 4 bytes, the last one too, where there is room for it)
+        let padded = (12 + name.len()).next_multiple_of(4);
+        let len = if padded <= self.chain.room() { padded } else { 12 + name.len() };
+        let out = self.chain.begin(len)?;
+        let end = out.len() + len;
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&action.0.to_le_bytes());
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(name);
+        out.resize(end, 0);
+        Ok(())
+    }
+}
+
+/// Reads a report, for a client.
+#[must_use]
+pub fn read(data: &[u8]) -> Reader<'_> {
+    Reader { entries: entries(data, 4) }
+}
+
+/// The changes of a report; see [`read`].
+#[derive(Debug, Clone)]
+pub struct Reader<'a> {
+    entries: Entries<'a>,
+}
+
+impl<'a> Iterator for Reader<'a> {
+    type Item = Result<(Action, Utf16<'a>), BadBuffer>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.entries.next()?;
+        Some(entry.and_then(|entry| {
+            let mut c = Cursor::new(entry);
+            c.skip(4)?;
+            let action = Action(c.u32_le()?);
+            let length = c.u32_le()? as usize;
+            Ok((action, text::parse(c.bytes(length)?)?))
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::hex;
+    use super::*;
+    use crate::utf16;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_rename_is_two_linked_entries() {
+        let mut out = Vec::new();
+        let mut report = Report::new(&mut out, 100);
+        report.push(Action::RENAMED_OLD_NAME, &utf16::encode("a")).unwrap();
+        report.push(Action::RENAMED_NEW_NAME, &utf16::encode("d\\bc")).unwrap();
+        assert_eq!(
+            out,
+            hex("10000000 04000000 02000000 6100 0000  00000000 05000000 08000000 64005c0062006300")
+        );
+        let read: Vec<_> = read(&out).map(|c| c.map(|(a, n)| (a, n.to_string_lossy())).unwrap()).collect();
+        assert_eq!(
+            read,
+            [(Action::RENAMED_OLD_NAME, "a".to_string()), (Action::RENAMED_NEW_NAME, "d\\bc".to_string())]
+        );
+    }
+
+    #[test]
+    fn a_report_never_passes_its_limit() {
+        for limit in 0..80 {
+            let mut out = Vec::new();
+            let mut report = Report::new(&mut out, limit);
+            while report.push(Action::ADDED, &utf16::encode("abc")).is_ok() {}
+            assert!(out.len() <= limit);
+            assert_eq!(read(&out).filter(Result::is_ok).count(), (limit + 2) / 20);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm(data in proptest::collection::vec(any::<u8>(), 0..80)) {
+            prop_assert!(read(&data).count() <= data.len());
+        }
+    }
+}
