@@ -1,0 +1,22 @@
+//! The one place where a clock is read.
+
+use rustix::time::{ClockId, clock_gettime};
+use wire::Now;
+
+/// Reads both clocks. Monotonic time is the host's `CLOCK_MONOTONIC`, so readings of different threads
+/// and crates agree.
+#[must_use]
+pub fn now() -> Now {
+    let wall = clock_gettime(ClockId::Realtime);
+    Now {
+        mono_ns: mono_ns(),
+        wall_ns: wall.tv_sec.saturating_mul(1_000_000_000).saturating_add(wall.tv_nsec),
+    }
+}
+
+/// Monotonic time alone (ns), to measure how long something took.
+pub(crate) fn mono_ns() -> u64 {
+    let mono = clock_gettime(ClockId::Monotonic);
+    // CLOCK_MONOTONIC counts up from the start of the host and is never negative.
+    (mono.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(mono.tv_nsec as u64)
+}

@@ -1,0 +1,78 @@
+//! What a program may set about the transport.
+
+use std::time::Duration;
+
+/// How the host probes a silent client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Probes without an answer after which the connection is lost.
+    pub count: u32,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), count: 3 }
+    }
+}
+
+/// Settings of a server; [`Config::default`] suits most.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Threads that serve connections; 0 is one for each core.
+    pub workers: usize,
+    /// Connections in all; one more is closed at once.
+    pub max_connections: usize,
+    /// Connections of one remote address; one more is closed at once.
+    pub max_connections_per_address: usize,
+    /// TCP keep-alive; none leaves it off.
+    pub keepalive: Option<Keepalive>,
+    /// TCP_USER_TIMEOUT: how long sent bytes may stay without acknowledgement; none leaves it to the host.
+    pub user_timeout: Option<Duration>,
+    /// How long replies may wait without the client taking a byte before the connection is closed.
+    pub write_stall: Duration,
+    /// How long a record may stay incomplete before the connection is closed.
+    pub record_time: Duration,
+    /// Time of one call above which a connection's batches leave the worker's thread.
+    pub slow_call: Duration,
+    /// Threads of the blocking pool at most.
+    pub pool_threads: usize,
+    /// Tasks that wait for a thread of the pool at most; connections hold back what exceeds it.
+    pub pool_queue: usize,
+    /// How long an unused thread of the pool stays.
+    pub pool_idle: Duration,
+    /// Jobs of one connection at which it is not read until some are done.
+    pub jobs_per_connection: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            workers: 0,
+            max_connections: 16 * 1024,
+            max_connections_per_address: 16 * 1024,
+            keepalive: Some(Keepalive::default()),
+            user_timeout: None,
+            write_stall: Duration::from_secs(60),
+            record_time: Duration::from_secs(60),
+            slow_call: Duration::from_micros(200),
+            pool_threads: 64,
+            pool_queue: 4096,
+            pool_idle: Duration::from_secs(10),
+            jobs_per_connection: 128,
+        }
+    }
+}
+
+impl Config {
+    /// Threads that serve connections, with 0 resolved.
+    pub(crate) fn worker_count(&self) -> usize {
+        match self.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            count => count,
+        }
+    }
+}

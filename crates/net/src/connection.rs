@@ -1,0 +1,582 @@
+//! The life of one connection, as one future that a worker polls.
+//!
+//! Each round takes in mail, receives once, runs one turn of the conversation (inline, or as a trip to the
+//! blocking pool), queues its jobs and sends everything with one system call. A connection is read only
+//! while its conversation is at home and its client keeps up. [`Connection`] is what moves between
+//! workers; [`Served`] ties it to a worker's socket and timer.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+use wire::endpoint::{Conversation, Output, Peer, Service};
+use wire::limits::MAX_QUEUED_REPLY_BYTES;
+
+use crate::census::Place;
+use crate::clock;
+use crate::inbound::Inbound;
+use crate::mailbox::{Mail, Post, Ticket};
+use crate::pace::Pace;
+use crate::pool::Task;
+use crate::sends::Sends;
+use crate::server::Shared;
+use crate::turn::{self, Core, Homeward, Trip, Turn, say_goodbye};
+use crate::worker::Worker;
+
+/// Rounds with work in each before other connections of the worker have their turn.
+const ROUNDS: usize = 8;
+/// Bounds of how long the timer is set for; at the longest it rings for nothing and is set again.
+const SHORTEST_TIMER: Duration = Duration::from_millis(1);
+const LONGEST_TIMER: Duration = Duration::from_secs(24 * 3600);
+
+/// What a conversation is told.
+pub(crate) type EventOf<S> = <<S as Service>::Conversation as Conversation>::Event;
+
+/// Why a connection leaves its worker.
+pub(crate) enum End {
+    /// It is over.
+    Closed(&'static str),
+    /// It goes to another worker.
+    Move(usize),
+}
+
+/// What a round leads to.
+enum Flow {
+    Again,
+    Wait,
+    End(End),
+}
+
+impl Flow {
+    const fn closed(why: &'static str) -> Flow {
+        Flow::End(End::Closed(why))
+    }
+}
+
+/// A connection without its socket.
+pub(crate) struct Connection<S: Service> {
+    /// None while it is away on the pool.
+    core: Option<Box<Core<S::Conversation>>>,
+    post: Arc<Post<S::Conversation>>,
+    shared: Arc<Shared<S>>,
+    place: Place,
+    peer: Peer,
+    sends: Sends,
+    mail: VecDeque<Mail<S::Conversation>>,
+    /// Events that came since the last turn.
+    events: VecDeque<EventOf<S>>,
+    /// Tasks that found the pool's queue full.
+    deferred: VecDeque<Task>,
+    /// Jobs without a result yet.
+    outstanding: usize,
+    pace: Pace,
+    /// Where the placement key leads, until the move.
+    target: Option<usize>,
+    placed: bool,
+    /// Send what is queued, then close.
+    closing: bool,
+    /// Not read at present, since the client or the pool does not keep up.
+    held_back: bool,
+    /// Since when the socket takes nothing (monotonic ns).
+    stalled_since: Option<u64>,
+}
+
+impl<S: Service> Connection<S> {
+    /// Starts a conversation. None when the service refuses it.
+    pub(crate) fn accept(shared: &Arc<Shared<S>>, place: Place, peer: Peer) -> Option<Box<Connection<S>>> {
+        let post = Post::new();
+        let conversation = shared.service.accept(peer, Arc::clone(&post) as _, clock::now())?;
+        let slow_call = u64::try_from(shared.config.slow_call.as_nanos()).unwrap_or(u64::MAX);
+        Some(Box::new(Connection {
+            core: Some(Box::new(Core { conversation, inbound: Inbound::new(), events: VecDeque::new() })),
+            post,
+            shared: Arc::clone(shared),
+            place,
+            peer,
+            sends: Sends::default(),
+            mail: VecDeque::new(),
+            events: VecDeque::new(),
+            deferred: VecDeque::new(),
+            outstanding: 0,
+            pace: Pace::new(slow_call),
+            target: None,
+            placed: false,
+            closing: false,
+            held_back: false,
+            stalled_since: None,
+        }))
+    }
+
+    /// Its mailbox, to wake it.
+    pub(crate) fn post(&self) -> &Arc<Post<S::Conversation>> {
+        &self.post
+    }
+
+    /// Both ends.
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Whether nothing is under way: what a worker that ends waits for.
+    fn is_at_rest(&self) -> bool {
+        self.outstanding == 0
+            && self.deferred.is_empty()
+            && self.sends.is_empty()
+            && self.events.is_empty()
+            && self.core.as_ref().is_some_and(|core| core.events.is_empty())
+    }
+
+    /// When something has to be looked at even if nothing comes (monotonic ns).
+    fn next_deadline(&self) -> Option<u64> {
+        let config = &self.shared.config;
+        let stall = self.stalled_since.map(|at| later(at, config.write_stall));
+        let core = self.core.as_ref().filter(|_| !self.closing);
+        let own = core.and_then(|core| core.conversation.deadline());
+        let record = core
+            .filter(|_| !self.held_back)
+            .and_then(|core| core.inbound.incomplete_since())
+            .map(|at| later(at, config.record_time));
+        [stall, own, record].into_iter().flatten().min()
+    }
+
+    /// Whether the client does not take its replies.
+    fn is_choked(&self) -> bool {
+        self.sends.bytes() > MAX_QUEUED_REPLY_BYTES
+    }
+
+    /// Whether the client or the pool does not keep up.
+    fn must_hold_back(&self) -> bool {
+        self.is_choked()
+            || !self.deferred.is_empty()
+            || self.outstanding >= self.shared.config.jobs_per_connection
+    }
+}
+
+impl<S: Service> Drop for Connection<S> {
+    fn drop(&mut self) {
+        let uncollected = self.post.close();
+        for mail in self.mail.drain(..).chain(uncollected) {
+            if let Mail::Back(trip) = mail {
+                self.core = Some(trip.core);
+            }
+        }
+        // When it is away, the pool says good-bye as it finds the mailbox closed.
+        if let Some(core) = &mut self.core {
+            say_goodbye(&mut core.conversation);
+        }
+    }
+}
+
+fn later(at_ns: u64, by: Duration) -> u64 {
+    at_ns.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A connection on its worker.
+pub(crate) struct Served<S: Service> {
+    pub(crate) connection: Box<Connection<S>>,
+    pub(crate) stream: TcpStream,
+    worker: Rc<Worker<S>>,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// The deadline that the timer rings for (monotonic ns); the maximum when it is not armed.
+    armed: u64,
+    attached: bool,
+}
+
+impl<S: Service> Served<S> {
+    pub(crate) fn new(connection: Box<Connection<S>>, stream: TcpStream, worker: Rc<Worker<S>>) -> Self {
+        Served { connection, stream, worker, timer: None, armed: u64::MAX, attached: false }
+    }
+
+    /// Serves until the connection leaves this worker.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if !self.attached {
+            self.attached = true;
+            self.connection.post.attach(cx.waker());
+        }
+        self.connection.post.awake();
+        let mut due = self.timer_rang();
+        if due && let Some(why) = self.overdue() {
+            return Poll::Ready(End::Closed(why));
+        }
+        for _ in 0..ROUNDS {
+            match self.round(cx, std::mem::take(&mut due)) {
+                Flow::End(end) => return Poll::Ready(end),
+                Flow::Again => {}
+                Flow::Wait => {
+                    self.arm_timer(cx);
+                    if self.connection.post.sleep() {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn round(&mut self, cx: &mut Context<'_>, due: bool) -> Flow {
+        if let Some(end) = self.take_mail() {
+            return end;
+        }
+        let received = match self.receive(cx) {
+            Ok(received) => received,
+            Err(why) => return Flow::closed(why),
+        };
+        if received == Received::End {
+            // What is ready is offered once; nobody may be there any more.
+            let _gone = self.flush(cx);
+            return Flow::closed("the client closed it");
+        }
+        if let Some(end) = self.take_turn(due) {
+            return end;
+        }
+        self.submit_deferred(cx);
+        if let Err(why) = self.flush(cx) {
+            return Flow::closed(why);
+        }
+        self.conclude(received)
+    }
+
+    /// What comes after a round.
+    fn conclude(&mut self, received: Received) -> Flow {
+        let connection = &mut *self.connection;
+        if connection.closing && connection.sends.is_empty() {
+            return Flow::closed("the server closed it");
+        }
+        if self.worker.is_finishing() && connection.is_at_rest() {
+            return Flow::closed("the server ends");
+        }
+        let Some(core) = &connection.core else {
+            return Flow::Wait;
+        };
+        if let Some(target) = connection.target.take() {
+            return Flow::End(End::Move(target));
+        }
+        // Only a socket that is being waited for may be left alone; any other has to be asked again.
+        let readable = received != Received::Waiting && !connection.must_hold_back();
+        let answerable = !core.events.is_empty() && !connection.is_choked();
+        if (readable || answerable) && !connection.closing && !self.worker.is_finishing() {
+            Flow::Again
+        } else {
+            Flow::Wait
+        }
+    }
+
+    /// Sorts what the mailbox holds.
+    fn take_mail(&mut self) -> Option<Flow> {
+        self.connection.post.collect(&mut self.connection.mail);
+        while let Some(mail) = self.connection.mail.pop_front() {
+            match mail {
+                Mail::Event(event) => self.connection.events.push_back(event),
+                Mail::Done(event) => {
+                    self.connection.outstanding -= 1;
+                    self.connection.events.push_back(event);
+                }
+                Mail::Lost => {
+                    self.worker.counters().panics.add(1);
+                    return Some(Flow::closed("a job gave no result"));
+                }
+                Mail::Back(trip) => {
+                    let Trip { core, mut out, turn } = *trip;
+                    self.connection.core = Some(core);
+                    self.worker.counters().hops.add(1);
+                    let end = self.absorb(&mut out, turn);
+                    self.worker.give_spare(out);
+                    if end.is_some() {
+                        return end;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Receives at most once.
+    fn receive(&mut self, cx: &mut Context<'_>) -> Result<Received, &'static str> {
+        let connection = &mut *self.connection;
+        if connection.closing || self.worker.is_finishing() {
+            return Ok(Received::NotAsked);
+        }
+        let hold_back = connection.must_hold_back();
+        let Some(core) = &mut connection.core else {
+            return Ok(Received::NotAsked);
+        };
+        if hold_back || core.inbound.waiting() {
+            connection.held_back |= hold_back;
+            return Ok(Received::NotAsked);
+        }
+        if std::mem::take(&mut connection.held_back) {
+            core.inbound.restart_clock(clock::mono_ns());
+        }
+        match self.stream.poll_read_ready(cx) {
+            Poll::Pending => return Ok(Received::Waiting),
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(_)) => return Err("it cannot be waited for"),
+        }
+        let buffers = &mut *self.worker.buffers();
+        let stream = &self.stream;
+        let received = core.inbound.fill(buffers, |slices, room| receive_once(stream, slices, room));
+        let counters = self.worker.counters();
+        counters.recv_calls.add(u64::from(received != Received::Unready));
+        counters.recv_empty.add(u64::from(received == Received::Empty));
+        if let Received::Some(count) | Received::All(count) = received {
+            counters.bytes_received.add(count as u64);
+        }
+        if !core.inbound.waiting() {
+            let copied = core.inbound.settle(&*connection.shared.service, buffers, clock::mono_ns());
+            counters.bytes_copied.add(copied as u64);
+        }
+        match received {
+            Received::Failed => Err("the network failed"),
+            received => Ok(received),
+        }
+    }
+
+    /// Runs one turn of the conversation when there is something for it, or sends it on a trip.
+    fn take_turn(&mut self, due: bool) -> Option<Flow> {
+        let connection = &mut *self.connection;
+        if connection.closing {
+            return None;
+        }
+        let messages = !connection.must_hold_back() && !self.worker.is_finishing();
+        let choked = connection.is_choked();
+        let core = connection.core.as_mut()?;
+        core.events.append(&mut connection.events);
+        let wanted = due || core.inbound.waiting() && messages || !core.events.is_empty() && !choked;
+        if !wanted {
+            return None;
+        }
+        if connection.pace.hops() {
+            let core = connection.core.take()?;
+            let trip = Homeward::new(&connection.post, core, self.worker.take_spare());
+            let service = Arc::clone(&connection.shared.service);
+            connection.deferred.push_back(Box::new(move || trip.run(&*service, messages)));
+            return None;
+        }
+        let worker = Rc::clone(&self.worker);
+        let out = &mut *worker.output();
+        let turn = turn::run(&*connection.shared.service, core, out, clock::now(), messages);
+        self.absorb(out, turn)
+    }
+
+    /// Takes in what a turn has put out.
+    fn absorb(&mut self, out: &mut Output<EventOf<S>>, turn: Turn) -> Option<Flow> {
+        let connection = &mut *self.connection;
+        let counters = self.worker.counters();
+        counters.records.add(turn.messages);
+        counters.batches.add(u64::from(turn.messages > 0));
+        counters.events.add(turn.events);
+        counters.jobs.add(out.jobs.len() as u64);
+        let placement = out.placement.take();
+        connection.closing |= std::mem::take(&mut out.close) || turn.hostile;
+        if turn.panicked {
+            counters.panics.add(1);
+            out.jobs.clear();
+            for frame in out.frames.drain(..) {
+                out.pool.give_back(frame);
+            }
+            return Some(Flow::closed("its conversation panicked"));
+        }
+        if turn.hostile {
+            tracing::info!(remote = %connection.peer.remote, "bytes of another protocol");
+        }
+        connection.sends.append(&mut out.frames);
+        for job in out.jobs.drain(..) {
+            let ticket = Ticket::new(&connection.post);
+            connection.outstanding += 1;
+            connection.deferred.push_back(Box::new(move || ticket.done(job.0())));
+        }
+        connection.pace.note(turn.calls, turn.took_ns);
+        if turn.drained
+            && let Some(core) = &mut connection.core
+        {
+            let buffers = &mut *self.worker.buffers();
+            let copied = core.inbound.settle(&*connection.shared.service, buffers, turn.ended_ns);
+            counters.bytes_copied.add(copied as u64);
+        }
+        if let Some(key) = placement
+            && !std::mem::replace(&mut connection.placed, true)
+        {
+            let target = connection.place.choose(key);
+            connection.target = (target != self.worker.index()).then_some(target);
+        }
+        None
+    }
+
+    /// Hands tasks to the pool until it is full.
+    fn submit_deferred(&mut self, cx: &Context<'_>) {
+        let connection = &mut *self.connection;
+        while let Some(task) = connection.deferred.pop_front() {
+            if let Err(task) = connection.shared.pool.submit(task, cx.waker()) {
+                connection.deferred.push_front(task);
+                return;
+            }
+        }
+    }
+
+    /// Sends what is queued, as far as the socket takes it.
+    fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), &'static str> {
+        let connection = &mut *self.connection;
+        while !connection.sends.is_empty() {
+            let stream = &self.stream;
+            let sent = connection.sends.gather(|slices, bytes| send_once(stream, slices, bytes));
+            let counters = self.worker.counters();
+            counters.writev_calls.add(u64::from(!matches!(sent, Sent::Unready)));
+            match sent {
+                Sent::Bytes(count) => {
+                    counters.bytes_sent.add(count as u64);
+                    connection.stalled_since = None;
+                    self.worker.give_back(&mut connection.sends, count, connection.pace.hops());
+                }
+                Sent::Nothing | Sent::Unready => match self.stream.poll_write_ready(cx) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => return Err("it cannot be waited for"),
+                    Poll::Pending => {
+                        connection.stalled_since.get_or_insert_with(clock::mono_ns);
+                        return Ok(());
+                    }
+                },
+                Sent::Failed => return Err("the network failed"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the timer has rung since it was armed.
+    fn timer_rang(&mut self) -> bool {
+        let rang = self.armed != u64::MAX && self.timer.as_ref().is_some_and(|timer| timer.is_elapsed());
+        if rang {
+            self.armed = u64::MAX;
+        }
+        rang
+    }
+
+    /// Why the connection has to end, when one of the transport's own deadlines is over.
+    fn overdue(&self) -> Option<&'static str> {
+        let connection = &*self.connection;
+        let config = &connection.shared.config;
+        let now = clock::mono_ns();
+        if connection.stalled_since.is_some_and(|at| later(at, config.write_stall) <= now) {
+            return Some("the client does not take its replies");
+        }
+        let since = connection.core.as_ref().and_then(|core| core.inbound.incomplete_since());
+        if !connection.held_back && since.is_some_and(|at| later(at, config.record_time) <= now) {
+            return Some("the client did not complete a record in time");
+        }
+        None
+    }
+
+    /// Makes sure that the timer rings by the next deadline. A deadline that was put off is met by letting
+    /// the timer ring too early, so a busy connection does not touch it.
+    fn arm_timer(&mut self, cx: &mut Context<'_>) {
+        let Some(at) = self.connection.next_deadline().filter(|&at| at < self.armed) else {
+            return;
+        };
+        self.armed = at;
+        // Never at once: a deadline that stays in the past must not keep the worker busy.
+        let left = Duration::from_nanos(at.saturating_sub(clock::mono_ns())).max(SHORTEST_TIMER);
+        let instant = tokio::time::Instant::now() + left.min(LONGEST_TIMER);
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                timer.as_mut().reset(instant);
+                timer
+            }
+            None => self.timer.insert(Box::pin(tokio::time::sleep_until(instant))),
+        };
+        if timer.as_mut().poll(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+    }
+}
+
+/// What one call that receives gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Received {
+    /// No call was made: the socket is known to have nothing.
+    Unready,
+    /// Nothing there, although the socket was said to be readable.
+    Empty,
+    /// The socket was not asked, since nothing more is wanted now.
+    NotAsked,
+    /// There is nothing, and the task is woken when there is.
+    Waiting,
+    /// This many bytes, and no more for now.
+    Some(usize),
+    /// As many bytes as there was room for; there may be more.
+    All(usize),
+    /// The client ended its side.
+    End,
+    /// The connection is broken.
+    Failed,
+}
+
+/// What one call that sends gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// No call was made: the socket is known to be full.
+    Unready,
+    /// The socket took nothing.
+    Nothing,
+    /// The socket took this many bytes.
+    Bytes(usize),
+    /// The connection is broken.
+    Failed,
+}
+
+/// One receiving call. A short one tells tokio that the socket is empty, which saves the call that would
+/// find nothing; what comes later raises an edge of its own.
+fn receive_once(stream: &TcpStream, slices: &mut [IoSliceMut<'_>], room: usize) -> (usize, Received) {
+    let mut received = Received::Unready;
+    let attempt = stream.try_io(Interest::READABLE, || {
+        received = match rustix::io::readv(stream, slices) {
+            Ok(0) => Received::End,
+            Ok(count) if count < room => Received::Some(count),
+            Ok(count) => Received::All(count),
+            Err(rustix::io::Errno::AGAIN) => Received::Empty,
+            // As if there was more, so that it is tried again.
+            Err(rustix::io::Errno::INTR) => Received::All(0),
+            Err(_) => Received::Failed,
+        };
+        match received {
+            Received::Some(_) | Received::Empty => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(()),
+        }
+    });
+    // The outcome is in `received`; the error above only carries the readiness to tokio.
+    drop(attempt);
+    match received {
+        Received::Some(count) | Received::All(count) => (count, received),
+        _ => (0, received),
+    }
+}
+
+/// One sending call for all of `slices`. A short one tells tokio that the socket is full.
+fn send_once(stream: &TcpStream, slices: &[IoSlice<'_>], bytes: usize) -> Sent {
+    let mut sent = Sent::Unready;
+    let attempt = stream.try_io(Interest::WRITABLE, || {
+        let mut control = SendAncillaryBuffer::default();
+        // NOSIGNAL: a client that is gone must not raise SIGPIPE.
+        sent = match rustix::net::sendmsg(stream, slices, &mut control, SendFlags::NOSIGNAL) {
+            Ok(count) => Sent::Bytes(count),
+            Err(rustix::io::Errno::AGAIN) => Sent::Nothing,
+            Err(rustix::io::Errno::INTR) => Sent::Bytes(0),
+            Err(_) => Sent::Failed,
+        };
+        match sent {
+            Sent::Bytes(count) if count == bytes => Ok(()),
+            Sent::Failed => Ok(()),
+            _ => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    });
+    drop(attempt);
+    sent
+}

@@ -1,0 +1,118 @@
+//! Per-worker counters: written by one thread without a locked instruction, summed when read.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only its worker adds to and anyone reads.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds on the worker's own thread: a plain load and store, since nobody else writes.
+    #[inline]
+    pub(crate) fn add(&self, amount: u64) {
+        let sum = self.0.load(Ordering::Relaxed).wrapping_add(amount);
+        self.0.store(sum, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters of one worker, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Counters {
+    pub(crate) bytes_received: Counter,
+    pub(crate) bytes_sent: Counter,
+    pub(crate) bytes_copied: Counter,
+    pub(crate) records: Counter,
+    pub(crate) batches: Counter,
+    pub(crate) events: Counter,
+    pub(crate) hops: Counter,
+    pub(crate) jobs: Counter,
+    pub(crate) moves: Counter,
+    pub(crate) recv_calls: Counter,
+    pub(crate) recv_empty: Counter,
+    pub(crate) writev_calls: Counter,
+    pub(crate) wait_calls: Counter,
+    pub(crate) panics: Counter,
+}
+
+/// What has happened since the start, of one worker or of all.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Totals {
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Received bytes that were copied because their record came in parts.
+    pub bytes_copied: u64,
+    /// Whole messages handed to conversations.
+    pub records: u64,
+    /// Turns that handed over at least one message.
+    pub batches: u64,
+    /// Events handed to conversations.
+    pub events: u64,
+    /// Turns that ran on the blocking pool because the connection's calls were slow.
+    pub hops: u64,
+    /// Jobs that conversations queued for the blocking pool.
+    pub jobs: u64,
+    /// Connections that moved to another worker.
+    pub moves: u64,
+    /// System calls that receive.
+    pub recv_calls: u64,
+    /// Of these, calls that found nothing.
+    pub recv_empty: u64,
+    /// System calls that send.
+    pub writev_calls: u64,
+    /// How often a worker went to wait for something to happen (epoll_wait).
+    pub wait_calls: u64,
+    /// Calls of a conversation or jobs that panicked.
+    pub panics: u64,
+}
+
+impl Counters {
+    /// A reading; the numbers may be of slightly different moments.
+    pub(crate) fn read(&self) -> Totals {
+        Totals {
+            bytes_received: self.bytes_received.get(),
+            bytes_sent: self.bytes_sent.get(),
+            bytes_copied: self.bytes_copied.get(),
+            records: self.records.get(),
+            batches: self.batches.get(),
+            events: self.events.get(),
+            hops: self.hops.get(),
+            jobs: self.jobs.get(),
+            moves: self.moves.get(),
+            recv_calls: self.recv_calls.get(),
+            recv_empty: self.recv_empty.get(),
+            writev_calls: self.writev_calls.get(),
+            wait_calls: self.wait_calls.get(),
+            panics: self.panics.get(),
+        }
+    }
+}
+
+impl std::ops::Add for Totals {
+    type Output = Totals;
+
+    fn add(self, other: Totals) -> Totals {
+        Totals {
+            bytes_received: self.bytes_received + other.bytes_received,
+            bytes_sent: self.bytes_sent + other.bytes_sent,
+            bytes_copied: self.bytes_copied + other.bytes_copied,
+            records: self.records + other.records,
+            batches: self.batches + other.batches,
+            events: self.events + other.events,
+            hops: self.hops + other.hops,
+            jobs: self.jobs + other.jobs,
+            moves: self.moves + other.moves,
+            recv_calls: self.recv_calls + other.recv_calls,
+            recv_empty: self.recv_empty + other.recv_empty,
+            writev_calls: self.writev_calls + other.writev_calls,
+            wait_calls: self.wait_calls + other.wait_calls,
+            panics: self.panics + other.panics,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Layer 4: listeners, workers, timers and the blocking pool, under any [`wire::endpoint::Service`].
+//!
+//! Start with [`serve`] (what a program calls), then `worker` (one thread, one runtime, its connections)
+//! and `connection` (the life of one connection as one hand-written future). The parts it is put
+//! together from know no socket and can be read alone: `inbound` cuts records out of what was received,
+//! `turn` calls the conversation, `sends` holds what is to be written, `pace` decides between inline and
+//! the blocking pool, `mailbox` brings events in, `pool` runs what would block, `census` counts and
+//! places connections.
+
+mod buffers;
+mod census;
+mod clock;
+mod config;
+mod connection;
+mod counters;
+mod inbound;
+mod listen;
+mod mailbox;
+mod pace;
+mod pool;
+mod sends;
+mod server;
+mod turn;
+mod worker;
+
+pub use clock::now;
+pub use config::{Config, Keepalive};
+pub use counters::Totals;
+pub use listen::{BindError, Listeners};
+pub use server::{Handle, Shutdown, StartError, raise_descriptor_limit, serve};

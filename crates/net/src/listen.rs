@@ -1,0 +1,136 @@
+//! Listening sockets: bound before anything starts, so that an address in use is one clear error.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+/// How often a port that was free for IPv4 is tried for IPv6 too, when any port will do.
+const PORT_ATTEMPTS: usize = 16;
+
+/// An address could not be bound.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {}", explain(.reason))]
+pub struct BindError {
+    /// The address that was asked for.
+    pub address: SocketAddr,
+    /// What the host said.
+    #[source]
+    pub reason: io::Error,
+}
+
+/// The host's reason in words that lead to the setting.
+fn explain(reason: &io::Error) -> String {
+    match reason.kind() {
+        io::ErrorKind::AddrInUse => "another program uses this port".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "this host does not have the address".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "no permission (a port below 1024 needs root or CAP_NET_BIND_SERVICE)".to_owned()
+        }
+        _ => reason.to_string(),
+    }
+}
+
+/// Bound and listening sockets; nothing is accepted before they are served.
+#[derive(Debug)]
+pub struct Listeners {
+    pub(crate) sockets: Vec<(TcpListener, SocketAddr)>,
+}
+
+impl Listeners {
+    /// Binds each of `addresses`. An IPv6 address takes IPv6 only, so `0.0.0.0` and `[::]` go together.
+    ///
+    /// # Errors
+    /// The first address that cannot be bound, and why; then none is.
+    pub fn bind(addresses: &[SocketAddr]) -> Result<Listeners, BindError> {
+        let sockets = addresses.iter().copied().map(open).collect::<Result<_, _>>()?;
+        Ok(Listeners { sockets })
+    }
+
+    /// Binds `port` on every address of the host, IPv4 and IPv6 (where the host has it). Port 0 takes any
+    /// free port, the same for both.
+    ///
+    /// # Errors
+    /// The address that cannot be bound, and why.
+    pub fn bind_any(port: u16) -> Result<Listeners, BindError> {
+        let mut attempts = if port == 0 { PORT_ATTEMPTS } else { 1 };
+        loop {
+            attempts -= 1;
+            let four = open(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
+            match open(SocketAddr::from((Ipv6Addr::UNSPECIFIED, four.1.port()))) {
+                Ok(six) => return Ok(Listeners { sockets: vec![four, six] }),
+                Err(error) if is_absent(&error.reason) => return Ok(Listeners { sockets: vec![four] }),
+                Err(_) if attempts > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The addresses, with ports that the host chose filled in.
+    #[must_use]
+    pub fn local_addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().map(|(_, address)| *address).collect()
+    }
+}
+
+/// Whether the host has no such address family at all.
+fn is_absent(reason: &io::Error) -> bool {
+    let code = reason.raw_os_error();
+    code == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+        || reason.kind() == io::ErrorKind::AddrNotAvailable
+}
+
+fn open(address: SocketAddr) -> Result<(TcpListener, SocketAddr), BindError> {
+    let attempt = || -> io::Result<(TcpListener, SocketAddr)> {
+        let family = match address {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+        // A restart must not wait for the connections of the process before it.
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        if address.is_ipv6() {
+            sockopt::set_ipv6_v6only(&socket, true)?;
+        }
+        bind(&socket, &address)?;
+        listen(&socket, BACKLOG)?;
+        let listener = TcpListener::from(socket);
+        let local = listener.local_addr()?;
+        Ok((listener, local))
+    };
+    attempt().map_err(|reason| BindError { address, reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_in_use_is_named_with_its_reason() {
+        let first = Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a free port");
+        let taken = first.local_addresses();
+        let error = Listeners::bind(&taken).expect_err("it is in use");
+        assert_eq!(error.address, taken[0]);
+        assert_eq!(
+            error.to_string(),
+            format!("cannot listen on {}: another program uses this port", taken[0])
+        );
+    }
+
+    #[test]
+    fn an_address_of_another_host_is_refused() {
+        let foreign = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 0));
+        let error = Listeners::bind(&[foreign]).expect_err("not ours");
+        assert!(error.to_string().contains("192.0.2.1:0"), "{error}");
+    }
+
+    #[test]
+    fn both_families_share_one_port() {
+        let both = Listeners::bind_any(0).expect("a free port");
+        let ports: Vec<u16> = both.local_addresses().iter().map(SocketAddr::port).collect();
+        assert!(ports.iter().all(|&port| port != 0 && port == ports[0]), "{ports:?}");
+    }
+}

@@ -1,0 +1,150 @@
+//! The way into a connection from any thread: a queue, and a wake-up only when the connection sleeps.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+use wire::endpoint::{Conversation, Mailbox};
+
+use crate::turn::Trip;
+
+/// Events that may wait for one connection; one more and it is given up, since it does not keep up.
+const MAX_EVENTS: usize = 64 * 1024;
+
+/// What arrives.
+pub(crate) enum Mail<C: Conversation> {
+    /// Posted by anyone.
+    Event(C::Event),
+    /// The result of a job.
+    Done(C::Event),
+    /// A job gave no result, or more events came than are kept: the connection ends.
+    Lost,
+    /// The conversation comes back from the pool.
+    Back(Box<Trip<C>>),
+}
+
+/// One connection's mailbox.
+pub(crate) struct Post<C: Conversation> {
+    /// The connection's task waits for its waker.
+    asleep: AtomicBool,
+    /// Length of the queue, to look at without the lock.
+    count: AtomicUsize,
+    inner: Mutex<Inner<C>>,
+}
+
+struct Inner<C: Conversation> {
+    queue: VecDeque<Mail<C>>,
+    waker: Option<Waker>,
+    gone: bool,
+}
+
+impl<C: Conversation> Post<C> {
+    pub(crate) fn new() -> Arc<Post<C>> {
+        Arc::new(Post {
+            asleep: AtomicBool::new(false),
+            count: AtomicUsize::new(0),
+            inner: Mutex::new(Inner { queue: VecDeque::new(), waker: None, gone: false }),
+        })
+    }
+
+    /// Names the task to wake; once for each task that serves the connection.
+    pub(crate) fn attach(&self, waker: &Waker) {
+        self.inner.lock().waker = Some(waker.clone());
+    }
+
+    /// The task runs: no wake-ups are needed until it sleeps.
+    pub(crate) fn awake(&self) {
+        self.asleep.store(false, SeqCst);
+    }
+
+    /// The task is about to sleep. False when something has arrived meanwhile.
+    pub(crate) fn sleep(&self) -> bool {
+        self.asleep.store(true, SeqCst);
+        if self.count.load(SeqCst) == 0 {
+            return true;
+        }
+        // Either a sender has cleared the mark and woken us (one needless turn), or nobody has.
+        self.asleep.store(false, SeqCst);
+        false
+    }
+
+    /// Moves what has arrived into `into`, which is empty.
+    pub(crate) fn collect(&self, into: &mut VecDeque<Mail<C>>) {
+        if self.count.load(SeqCst) > 0 {
+            let mut inner = self.inner.lock();
+            std::mem::swap(&mut inner.queue, into);
+            self.count.store(0, SeqCst);
+        }
+    }
+
+    /// Queues `mail`, or hands it back when the connection is gone.
+    pub(crate) fn send(&self, mail: Mail<C>) -> Result<(), Mail<C>> {
+        let mut inner = self.inner.lock();
+        if inner.gone {
+            return Err(mail);
+        }
+        let mail = match mail {
+            Mail::Event(_) if inner.queue.len() >= MAX_EVENTS => Mail::Lost,
+            mail => mail,
+        };
+        inner.queue.push_back(mail);
+        self.count.store(inner.queue.len(), SeqCst);
+        self.ring(inner);
+        Ok(())
+    }
+
+    /// Wakes the task when it sleeps.
+    pub(crate) fn wake(&self) {
+        self.ring(self.inner.lock());
+    }
+
+    fn ring(&self, inner: parking_lot::MutexGuard<'_, Inner<C>>) {
+        if self.asleep.swap(false, SeqCst)
+            && let Some(waker) = inner.waker.clone()
+        {
+            drop(inner);
+            waker.wake();
+        }
+    }
+
+    /// The connection is gone: nothing is taken any more. Returns what nobody collected.
+    pub(crate) fn close(&self) -> VecDeque<Mail<C>> {
+        let mut inner = self.inner.lock();
+        inner.gone = true;
+        inner.waker = None;
+        self.count.store(0, SeqCst);
+        std::mem::take(&mut inner.queue)
+    }
+}
+
+impl<C: Conversation> Mailbox<C::Event> for Post<C> {
+    fn post(&self, event: C::Event) -> bool {
+        self.send(Mail::Event(event)).is_ok()
+    }
+}
+
+/// Held by a job: without a result the connection learns that none will come.
+pub(crate) struct Ticket<C: Conversation>(Option<Arc<Post<C>>>);
+
+impl<C: Conversation> Ticket<C> {
+    pub(crate) fn new(post: &Arc<Post<C>>) -> Ticket<C> {
+        Ticket(Some(Arc::clone(post)))
+    }
+
+    /// Hands the job's result over; it is dropped when the connection is gone.
+    pub(crate) fn done(mut self, event: C::Event) {
+        if let Some(post) = self.0.take() {
+            let _gone = post.send(Mail::Done(event));
+        }
+    }
+}
+
+impl<C: Conversation> Drop for Ticket<C> {
+    fn drop(&mut self) {
+        if let Some(post) = self.0.take() {
+            let _gone = post.send(Mail::Lost);
+        }
+    }
+}

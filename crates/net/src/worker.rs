@@ -1,0 +1,318 @@
+//! One worker: a thread with a single-threaded runtime, the connections placed on it, and what they share.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+use wire::endpoint::{Output, Peer, Service};
+
+use crate::buffers::Buffers;
+use crate::census::Place;
+use crate::config::Config;
+use crate::connection::{Connection, End, EventOf, Served};
+use crate::counters::Counters;
+use crate::mailbox::Post;
+use crate::sends::Sends;
+use crate::server::Shared;
+
+/// How often an idle worker looks whether it may let go of its buffers.
+const TIDY_INTERVAL: Duration = Duration::from_secs(30);
+/// Pause after the host refused to accept (usually: no descriptors left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Outputs kept for trips to the pool.
+const SPARES: usize = 2;
+
+/// What other threads ask of a worker.
+pub(crate) enum Command<S: Service> {
+    /// Accept from this listener.
+    Listen(TcpListener),
+    /// Start a conversation on this socket.
+    Start(std::net::TcpStream, Peer, Place),
+    /// Go on with a connection of another worker.
+    Adopt(std::net::TcpStream, Box<Connection<S>>),
+    /// Stop accepting and reading, let what is under way end, for this long at most.
+    Finish(Duration),
+}
+
+/// What the connections of one worker share. Everything here stays on its thread.
+pub(crate) struct Worker<S: Service> {
+    index: usize,
+    shared: Arc<Shared<S>>,
+    output: RefCell<Output<EventOf<S>>>,
+    spares: RefCell<Vec<Output<EventOf<S>>>>,
+    buffers: RefCell<Buffers>,
+    /// Mailboxes of the connections that are here.
+    posts: RefCell<HashMap<u64, Arc<Post<S::Conversation>>>>,
+    next_id: Cell<u64>,
+    finishing: Cell<bool>,
+    /// Told whenever a connection leaves.
+    left: Notify,
+}
+
+/// A worker's runtime, made on the worker's thread; it counts how often it goes to wait.
+pub(crate) fn runtime<S: Service>(index: usize, shared: &Arc<Shared<S>>) -> std::io::Result<LocalRuntime> {
+    let shared = Arc::clone(shared);
+    Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .on_thread_park(move || shared.counters[index].wait_calls.add(1))
+        .build_local(LocalOptions::default())
+}
+
+/// Serves until it is told to finish. Returns how many connections had to be cut.
+pub(crate) fn run<S: Service>(
+    index: usize,
+    shared: Arc<Shared<S>>,
+    runtime: LocalRuntime,
+    commands: UnboundedReceiver<Command<S>>,
+) -> usize {
+    let worker = Rc::new(Worker {
+        index,
+        shared,
+        output: RefCell::default(),
+        spares: RefCell::default(),
+        buffers: RefCell::default(),
+        posts: RefCell::default(),
+        next_id: Cell::new(0),
+        finishing: Cell::new(false),
+        left: Notify::new(),
+    });
+    let cut = runtime.block_on(Rc::clone(&worker).serve(commands));
+    // Ends the tasks that are left; each says good-bye to its conversation.
+    drop(runtime);
+    cut
+}
+
+impl<S: Service> Worker<S> {
+    /// Its number.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.shared.counters[self.index]
+    }
+
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.finishing.get()
+    }
+
+    /// The output that all its connections use in turn, so that they share its buffers.
+    pub(crate) fn output(&self) -> RefMut<'_, Output<EventOf<S>>> {
+        self.output.borrow_mut()
+    }
+
+    pub(crate) fn buffers(&self) -> RefMut<'_, Buffers> {
+        self.buffers.borrow_mut()
+    }
+
+    /// An output that may leave the thread.
+    pub(crate) fn take_spare(&self) -> Output<EventOf<S>> {
+        self.spares.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes it back.
+    pub(crate) fn give_spare(&self, out: Output<EventOf<S>>) {
+        let mut spares = self.spares.borrow_mut();
+        if spares.len() < SPARES {
+            spares.push(out);
+        }
+    }
+
+    /// The socket took `count` bytes: their frames go back to the pool that serves such connections.
+    pub(crate) fn give_back(&self, sends: &mut Sends, count: usize, hops: bool) {
+        let mut spares = self.spares.borrow_mut();
+        match spares.last_mut() {
+            Some(spare) if hops => sends.advance(count, &mut spare.pool),
+            _ => sends.advance(count, &mut self.output.borrow_mut().pool),
+        }
+    }
+
+    async fn serve(self: Rc<Self>, mut commands: UnboundedReceiver<Command<S>>) -> usize {
+        let mut listening = Vec::new();
+        let mut seen = 0;
+        loop {
+            let Ok(command) = tokio::time::timeout(TIDY_INTERVAL, commands.recv()).await else {
+                let batches = self.shared.counters[self.index].read().batches;
+                if std::mem::replace(&mut seen, batches) == batches {
+                    self.let_go();
+                }
+                continue;
+            };
+            match command {
+                Some(Command::Listen(listener)) => {
+                    let accepting = Rc::clone(&self).accept_all(listener);
+                    listening.push(tokio::task::spawn_local(accepting).abort_handle());
+                }
+                Some(Command::Start(stream, peer, place)) => self.start(stream, peer, place),
+                Some(Command::Adopt(stream, connection)) => self.adopt(stream, connection),
+                Some(Command::Finish(grace)) => {
+                    listening.iter().for_each(tokio::task::AbortHandle::abort);
+                    return self.finish(grace).await;
+                }
+                None => return self.finish(Duration::ZERO).await,
+            }
+        }
+    }
+
+    /// Gives back what an idle worker does not need.
+    fn let_go(&self) {
+        self.buffers.borrow_mut().clear();
+        self.output.borrow_mut().pool.clear();
+        self.spares.borrow_mut().clear();
+    }
+
+    async fn finish(&self, grace: Duration) -> usize {
+        self.finishing.set(true);
+        for post in self.posts.borrow().values() {
+            post.wake();
+        }
+        let emptied = async {
+            while !self.posts.borrow().is_empty() {
+                self.left.notified().await;
+            }
+        };
+        let _in_time = tokio::time::timeout(grace, emptied).await;
+        self.posts.borrow().len()
+    }
+
+    async fn accept_all(self: Rc<Self>, listener: TcpListener) {
+        // SAFETY: a `TcpListener` owns its descriptor: it is the same one until the `AsyncFd` is dropped,
+        // since nothing below takes it out or replaces it.
+        #[allow(unsafe_code)]
+        let registered = unsafe { AsyncFd::register(listener) };
+        let listener = match registered {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::error!(%error, "a listener cannot be waited for");
+                return;
+            }
+        };
+        loop {
+            let accepted = match listener.readable().await {
+                Ok(mut ready) => ready.try_io(|listener| listener.get_ref().accept()),
+                Err(_) => return,
+            };
+            match accepted {
+                Ok(Ok((stream, remote))) => self.admit(stream, remote),
+                Ok(Err(error)) if is_of_one_client(&error) => {}
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "cannot accept");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+                // Nothing left; wait for more.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Checks the bounds and hands the socket to the worker that has room; over a bound it is closed.
+    fn admit(&self, stream: std::net::TcpStream, remote: SocketAddr) {
+        let Some(place) = self.shared.census.admit(remote.ip()) else {
+            tracing::warn!(%remote, "too many connections");
+            return;
+        };
+        let prepared = prepare(&stream, &self.shared.config).and_then(|()| stream.local_addr());
+        // A client that is gone already is no news.
+        let Ok(local) = prepared else { return };
+        let peer = Peer { local, remote };
+        self.shared.ask(place.worker(), Command::Start(stream, peer, place));
+    }
+
+    fn start(self: &Rc<Self>, stream: std::net::TcpStream, peer: Peer, place: Place) {
+        let worker = Rc::clone(self);
+        // In the task, so that a service that panics costs this connection only.
+        tokio::task::spawn_local(async move {
+            let Ok(stream) = TcpStream::from_std(stream) else {
+                return;
+            };
+            if let Some(connection) = Connection::accept(&worker.shared, place, peer) {
+                worker.drive(connection, stream).await;
+            }
+        });
+    }
+
+    fn adopt(self: &Rc<Self>, stream: std::net::TcpStream, connection: Box<Connection<S>>) {
+        let worker = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            match TcpStream::from_std(stream) {
+                Ok(stream) => worker.drive(connection, stream).await,
+                Err(error) => tracing::error!(%error, "a connection cannot be waited for"),
+            }
+        });
+    }
+
+    /// Serves one connection until it leaves.
+    async fn drive(self: Rc<Self>, connection: Box<Connection<S>>, stream: TcpStream) {
+        let _here = Here::new(&self, connection.post());
+        let mut served = Served::new(connection, stream, Rc::clone(&self));
+        // Unconstrained: a round is bounded by itself, and the timer must be registered when it is polled.
+        let end = tokio::task::unconstrained(poll_fn(|cx| served.poll(cx))).await;
+        let Served { connection, stream, .. } = served;
+        match end {
+            End::Closed(why) => tracing::debug!(remote = %connection.peer().remote, why, "connection closed"),
+            End::Move(target) => match stream.into_std() {
+                Ok(stream) => {
+                    self.counters().moves.add(1);
+                    self.shared.ask(target, Command::Adopt(stream, connection));
+                }
+                Err(error) => tracing::error!(%error, "a connection cannot move"),
+            },
+        }
+    }
+}
+
+/// Notes that a connection is on this worker, for as long as it is.
+struct Here<S: Service> {
+    worker: Rc<Worker<S>>,
+    id: u64,
+}
+
+impl<S: Service> Here<S> {
+    fn new(worker: &Rc<Worker<S>>, post: &Arc<Post<S::Conversation>>) -> Here<S> {
+        let id = worker.next_id.get();
+        worker.next_id.set(id + 1);
+        worker.posts.borrow_mut().insert(id, Arc::clone(post));
+        Here { worker: Rc::clone(worker), id }
+    }
+}
+
+impl<S: Service> Drop for Here<S> {
+    fn drop(&mut self) {
+        self.worker.posts.borrow_mut().remove(&self.id);
+        self.worker.left.notify_one();
+    }
+}
+
+/// Whether accepting failed because of the client, so that the next may be tried at once.
+fn is_of_one_client(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+/// Sets what every connection's socket has.
+fn prepare(stream: &std::net::TcpStream, config: &Config) -> std::io::Result<()> {
+    use rustix::net::sockopt;
+    stream.set_nonblocking(true)?;
+    sockopt::set_tcp_nodelay(stream, true)?;
+    if let Some(keepalive) = config.keepalive {
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, keepalive.idle)?;
+        sockopt::set_tcp_keepintvl(stream, keepalive.interval)?;
+        sockopt::set_tcp_keepcnt(stream, keepalive.count)?;
+    }
+    if let Some(time) = config.user_timeout {
+        let time_ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(stream, time_ms)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! A service with tricks, and a plain blocking client for it. Each record is four bytes of length and a
+//! body; the first byte of the body says what the conversation does with it.
+
+#![allow(dead_code)]
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use net::{Config, Handle, Listeners};
+use wire::endpoint::{Conversation, Mailbox, Output, Peer, Record, Service};
+use wire::{Frame, Now};
+
+/// How long anything may take before a test fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// First bytes of a body.
+pub mod ask {
+    /// Send the body back.
+    pub const ECHO: u8 = b'e';
+    /// Send as many bytes back as the next four bytes (big-endian) say.
+    pub const PRODUCE: u8 = b'p';
+    /// Send the body back from a job.
+    pub const JOB: u8 = b'j';
+    /// Send the body back from a job that first waits for the gate.
+    pub const BLOCKED_JOB: u8 = b'b';
+    /// Run a job that panics.
+    pub const BAD_JOB: u8 = b'q';
+    /// Post an event to oneself, then echo; the event answers after the echo.
+    pub const EVENT: u8 = b'v';
+    /// Panic.
+    pub const PANIC: u8 = b'!';
+    /// Ask to be placed by the next byte, then echo.
+    pub const PLACE: u8 = b'l';
+    /// Echo, then close.
+    pub const CLOSE: u8 = b'c';
+    /// Keep the thread busy for the next byte in milliseconds, then answer with the thread's name.
+    pub const THREAD: u8 = b't';
+    /// Ask for a deadline in the next byte's milliseconds; answers when it has passed.
+    pub const DEADLINE: u8 = b'd';
+    /// Answer with how often `before_batch` was called.
+    pub const BATCHES: u8 = b'n';
+}
+
+/// A gate that jobs wait at.
+#[derive(Default)]
+pub struct Gate {
+    open: Mutex<bool>,
+    moved: Condvar,
+}
+
+impl Gate {
+    pub fn open(&self) {
+        *self.open.lock().expect("no panic inside") = true;
+        self.moved.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut open = self.open.lock().expect("no panic inside");
+        while !*open {
+            open = self.moved.wait(open).expect("no panic inside");
+        }
+    }
+}
+
+type Box_ = Arc<dyn Mailbox<Vec<u8>>>;
+
+/// The service; what it has seen can be asked.
+#[derive(Default)]
+pub struct Tricks {
+    pub gate: Arc<Gate>,
+    pub accepted: AtomicUsize,
+    pub closed: AtomicUsize,
+    pub batches: Arc<AtomicU64>,
+    pub refuse: AtomicBool,
+    pub mailboxes: Mutex<Vec<Box_>>,
+    this: Mutex<Option<Arc<Tricks>>>,
+}
+
+pub struct Talk {
+    tricks: Arc<Tricks>,
+    mailbox: Box_,
+    deadline: Option<u64>,
+}
+
+impl Tricks {
+    pub fn new() -> Arc<Tricks> {
+        let tricks = Arc::new(Tricks::default());
+        *tricks.this.lock().expect("no panic inside") = Some(Arc::clone(&tricks));
+        tricks
+    }
+}
+
+impl Service for Tricks {
+    type Conversation = Talk;
+
+    fn record(&self, prefix: [u8; 4]) -> Record {
+        let len = u32::from_be_bytes([0, prefix[1], prefix[2], prefix[3]]) as usize;
+        match prefix[0] {
+            0 => Record::Message(len),
+            0x85 => Record::Skip(len),
+            _ => Record::Hostile,
+        }
+    }
+
+    fn accept(&self, _peer: Peer, mailbox: Box_, _now: Now) -> Option<Talk> {
+        if self.refuse.load(SeqCst) {
+            return None;
+        }
+        self.accepted.fetch_add(1, SeqCst);
+        self.mailboxes.lock().expect("no panic inside").push(Arc::clone(&mailbox));
+        let tricks = self.this.lock().expect("no panic inside").clone()?;
+        Some(Talk { tricks, mailbox, deadline: None })
+    }
+
+    fn before_batch(&self, _now: Now) {
+        self.batches.fetch_add(1, SeqCst);
+    }
+}
+
+/// Queues `body` as one record.
+fn reply(out: &mut Output<Vec<u8>>, body: &[u8]) {
+    let mut frame: Frame = out.pool.take(body.len());
+    frame.tail().extend_from_slice(body);
+    finish(out, frame);
+}
+
+fn finish(out: &mut Output<Vec<u8>>, mut frame: Frame) {
+    let len = u32::try_from(frame.len()).expect("a test's reply is small enough");
+    frame.prepend(4).copy_from_slice(&len.to_be_bytes());
+    out.frames.push(frame);
+}
+
+impl Conversation for Talk {
+    type Event = Vec<u8>;
+
+    fn on_message(&mut self, message: &mut [u8], now: Now, out: &mut Output<Vec<u8>>) {
+        let argument = message.get(1).copied().unwrap_or(0);
+        match message.first().copied().unwrap_or(ask::ECHO) {
+            ask::PRODUCE => {
+                let len = u32::from_be_bytes([message[1], message[2], message[3], message[4]]) as usize;
+                let mut frame = out.pool.take(len);
+                frame.tail().extend((0..len).map(|at| at as u8));
+                finish(out, frame);
+            }
+            ask::JOB => {
+                let body = message.to_vec();
+                out.run(move || body);
+            }
+            ask::BLOCKED_JOB => {
+                let (body, gate) = (message.to_vec(), Arc::clone(&self.tricks.gate));
+                out.run(move || {
+                    gate.pass();
+                    body
+                });
+            }
+            ask::BAD_JOB => out.run(|| panic!("a job panics on purpose")),
+            ask::EVENT => {
+                assert!(self.mailbox.post(b"event".to_vec()));
+                reply(out, message);
+            }
+            ask::PANIC => panic!("a conversation panics on purpose"),
+            ask::PLACE => {
+                out.placement = Some(u128::from(argument));
+                reply(out, message);
+            }
+            ask::CLOSE => {
+                reply(out, message);
+                out.close = true;
+            }
+            ask::THREAD => {
+                let until = Instant::now() + Duration::from_millis(u64::from(argument));
+                while Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+                reply(out, std::thread::current().name().unwrap_or("?").as_bytes());
+            }
+            ask::DEADLINE => self.deadline = Some(now.mono_ns + u64::from(argument) * 1_000_000),
+            ask::BATCHES => reply(out, &self.tricks.batches.load(SeqCst).to_be_bytes()),
+            _ => reply(out, message),
+        }
+    }
+
+    fn on_event(&mut self, event: Vec<u8>, _now: Now, out: &mut Output<Vec<u8>>) {
+        reply(out, &event);
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.deadline
+    }
+
+    fn on_deadline(&mut self, now: Now, out: &mut Output<Vec<u8>>) {
+        assert!(self.deadline.take().is_some_and(|at| at <= now.mono_ns));
+        reply(out, b"deadline");
+    }
+
+    fn on_close(&mut self, _now: Now) {
+        self.tricks.closed.fetch_add(1, SeqCst);
+    }
+}
+
+/// Starts a server on a free port of 127.0.0.1.
+pub fn start(tricks: &Arc<Tricks>, config: Config) -> (Handle<Tricks>, SocketAddr) {
+    let listeners = Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a free port");
+    let address = listeners.local_addresses()[0];
+    let handle = net::serve(listeners, Arc::clone(tricks), config).expect("it starts");
+    (handle, address)
+}
+
+/// A configuration with this many workers.
+pub fn workers(count: usize) -> Config {
+    Config {
+        workers: count,
+        // Unoptimised code on a busy machine: only what a test means to be slow is slow.
+        slow_call: Duration::from_secs(1),
+        ..Config::default()
+    }
+}
+
+/// A blocking client.
+pub struct Client(pub TcpStream);
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).expect("it accepts");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a time-out can be set");
+        stream.set_nodelay(true).expect("no delay can be set");
+        Client(stream)
+    }
+
+    pub fn send(&mut self, body: &[u8]) {
+        self.0.write_all(&record(body)).expect("it takes the record");
+    }
+
+    pub fn receive(&mut self) -> io::Result<Vec<u8>> {
+        let mut prefix = [0; 4];
+        self.0.read_exact(&mut prefix)?;
+        let mut body = vec![0; u32::from_be_bytes(prefix) as usize];
+        self.0.read_exact(&mut body)?;
+        Ok(body)
+    }
+
+    pub fn ask(&mut self, body: &[u8]) -> Vec<u8> {
+        self.send(body);
+        self.receive().expect("an answer")
+    }
+
+    /// Whether the server has closed the connection (and not merely sends nothing).
+    pub fn is_closed(&mut self) -> bool {
+        match self.receive() {
+            Ok(_) => false,
+            Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+        }
+    }
+}
+
+/// `body` with its prefix.
+pub fn record(body: &[u8]) -> Vec<u8> {
+    let mut bytes = u32::try_from(body.len()).expect("small enough").to_be_bytes().to_vec();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// A body of `len` bytes that asks for an echo.
+pub fn echo_body(len: usize, seed: u8) -> Vec<u8> {
+    let mut body: Vec<u8> = (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect();
+    if let Some(first) = body.first_mut() {
+        *first = ask::ECHO;
+    }
+    body
+}
+
+/// Polls until `condition` holds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < until, "{what}: not in time");
+        std::thread::yield_now();
+    }
+}
+
+/// A channel for results from threads.
+pub fn results<T>() -> (Sender<T>, Receiver<T>) {
+    channel()
+}

@@ -1,0 +1,73 @@
+//! Records, events, jobs, deadlines and closing, over real sockets.
+
+mod common;
+
+use common::{Client, Tricks, ask, echo_body, record, start, wait_until, workers};
+use std::io::Write;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+#[test]
+fn records_of_all_sizes_come_back() {
+    let tricks = Tricks::new();
+    let (server, address) = start(&tricks, workers(2));
+    let mut client = Client::connect(address);
+    for len in [0, 1, 3, 4, 100, 4096, 32_767, 32_768, 131_068, 131_072, 131_073, 1 << 20, 8 << 20] {
+        let body = echo_body(len, len as u8);
+        assert_eq!(client.ask(&body), body, "{len} bytes");
+    }
+    let report = server.shutdown(Duration::from_secs(5));
+    assert_eq!((report.cut, report.jobs_ended), (0, true));
+    assert_eq!(tricks.closed.load(SeqCst), 1);
+}
+
+#[test]
+fn a_record_may_come_byte_by_byte_and_between_keep_alives() {
+    let tricks = Tricks::new();
+    let (_server, address) = start(&tricks, workers(1));
+    let mut client = Client::connect(address);
+    let mut bytes = vec![0x85, 0, 0, 0];
+    bytes.extend(record(b"e-one"));
+    bytes.extend([0x85, 0, 0, 3, 9, 9, 9]);
+    bytes.extend(record(b"e-two"));
+    for byte in bytes {
+        client.0.write_all(&[byte]).expect("it takes a byte");
+    }
+    assert_eq!(client.receive().expect("an answer"), b"e-one");
+    assert_eq!(client.receive().expect("an answer"), b"e-two");
+}
+
+#[test]
+fn a_job_answers_through_an_event() {
+    let tricks = Tricks::new();
+    let (server, address) = start(&tricks, workers(1));
+    let mut client = Client::connect(address);
+    assert_eq!(client.ask(b"job"), b"job");
+    assert_eq!(server.totals().jobs, 1);
+    client.send(b"blocked");
+    assert_eq!(client.ask(b"e-meanwhile"), b"e-meanwhile");
+    tricks.gate.open();
+    assert_eq!(client.receive().expect("the job's answer"), b"blocked");
+}
+
+#[test]
+fn an_event_is_answered_after_the_batch_that_caused_it() {
+    let tricks = Tricks::new();
+    let (_server, address) = start(&tricks, workers(1));
+    let mut client = Client::connect(address);
+    assert_eq!(client.ask(&[ask::EVENT]), [ask::EVENT]);
+    assert_eq!(client.receive().expect("the event's answer"), b"event");
+}
+
+#[test]
+fn closing_sends_what_is_queued_and_the_mailbox_says_so() {
+    let tricks = Tricks::new();
+    let (server, address) = start(&tricks, workers(1));
+    let mut client = Client::connect(address);
+    assert_eq!(client.ask(b"close"), b"close");
+    assert!(client.is_closed());
+    wait_until("the connection is forgotten", || server.connections() == 0);
+    assert_eq!(tricks.closed.load(SeqCst), 1);
+    let mailbox = tricks.mailboxes.lock().expect("no panic inside")[0].clone();
+    assert!(!mailbox.post(Vec::new()));
+}
