@@ -18,15 +18,17 @@ make_directories() {
   chmod 700 "$dir/shares/noperm"
 }
 
-# Wait until the server accepts connections; give up when it is not there after 15 s.
+# Wait until the server accepts connections; give up when it has ended or 15 s are over.
 wait_for_port() {
   local target=$address
   [[ $target == 0.0.0.0 ]] && target=127.0.0.1
   for ((t = 0; t < 150; t++)); do
+    [[ ! -s $state/pid ]] || kill -0 "$(cat "$state/pid")" 2>/dev/null || break
     (exec 3<>"/dev/tcp/$target/$port") 2>/dev/null && return
     sleep 0.1
   done
-  die "no answer on $target:$port after 15 s: $(tail -n 5 "$state/log" 2>/dev/null)"
+  stop || true
+  die "no answer on $target:$port: $(tail -n 5 "$state/log" 2>/dev/null)"
 }
 
 stop() {

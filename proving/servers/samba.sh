@@ -103,8 +103,12 @@ start() {
   write_config
   write_accounts
   with_accounts /usr/sbin/smbd -D -s "$state/smb.conf" </dev/null >"$state/log" 2>&1 || die "smbd did not start: $(tail -n 5 "$state/log")"
+  for ((t = 0; t < 50; t++)); do
+    [[ -s $state/run/smbd.pid ]] && break
+    sleep 0.1
+  done
+  tr -d ' \n' <"$state/run/smbd.pid" >"$state/pid"
   wait_for_port
-  mv "$state/run/smbd.pid" "$state/pid" 2>/dev/null || true
   echo "$(cat "$state/pid") $port"
 }
 

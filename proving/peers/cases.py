@@ -1,0 +1,42 @@
+"""The cases of the Python peers, and how each is run and reported."""
+
+import hashlib
+import random
+import sys
+
+# Nothing, one byte, around the credit and the multi-credit boundaries, and more than one request holds.
+SIZES = (0, 1, 65535, 65537, (1 << 20) + 3, (9 << 20) + 1)
+
+
+def content(size):
+    """The same bytes for the same size, in every run."""
+    return random.Random(size).randbytes(size)
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+class Report:
+    """Runs cases one after the other; a case fails by raising."""
+
+    def __init__(self):
+        self.failures = 0
+
+    def case(self, name, function, *arguments):
+        try:
+            function(*arguments)
+            print(f"PASS {name}", flush=True)
+        except Exception as error:  # whatever a foreign library raises is one failed case
+            self.failures += 1
+            text = " ".join(f"{type(error).__name__} {error}".split())
+            print(f"FAIL {name}: {text[:400]}", flush=True)
+
+    def close(self):
+        sys.exit(1 if self.failures else 0)
+
+
+def same(found, wanted, what):
+    """Raise unless the two are equal."""
+    if found != wanted:
+        raise AssertionError(f"{what}: wanted {wanted!r}, found {found!r}"[:300])

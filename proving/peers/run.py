@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Let other people's SMB clients use a share: files go round with checksums, are listed, renamed and deleted.
+
+    run.py [--server trunkline|samba] [--peer NAME ...]
+
+Each peer is a program that is started as `PROGRAM PORT SHARE USER PASSWORD` and prints `PASS name` or `FAIL name: why` for
+each case; Samba's client has its script in smbclient_peer.py. The peers come from the ordinary registries: PyPI into
+`proving/.cache/venv`, Go modules, crates.io. A peer that cannot be had counts as skipped.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE.parent / ".cache"
+sys.path.insert(0, str(HERE.parent))
+
+from harness import server as servers  # noqa: E402
+from harness.tally import Tally, skip_whole_suite  # noqa: E402
+
+RUN_LIMIT_S, BUILD_LIMIT_S = 240, 900
+PYTHON_PACKAGES = ("smbprotocol==1.17.0", "impacket==0.13.1")
+
+
+class Missing(Exception):
+    """The peer cannot be had on this machine."""
+
+
+def _build(command, what, **options):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_LIMIT_S, stdin=subprocess.DEVNULL, **options)
+    if done.returncode != 0:
+        raise Missing(f"{what} does not build: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
+
+
+def _need(program, package):
+    if shutil.which(program) is None:
+        raise Missing(f"{program} is missing: {package}")
+
+
+def _python(script):
+    def prepare():
+        venv = CACHE / "venv"
+        python = venv / "bin" / "python"
+        wanted = venv / "installed"
+        if not wanted.exists() or wanted.read_text() != "\n".join(PYTHON_PACKAGES):
+            _build([sys.executable, "-m", "venv", "--clear", str(venv)], "a Python environment")
+            _build([str(python), "-m", "pip", "install", "-q", *PYTHON_PACKAGES], "the Python environment")
+            wanted.write_text("\n".join(PYTHON_PACKAGES))
+        return [str(python), str(HERE / script)]
+    return prepare
+
+
+def _smbclient():
+    _need("smbclient", "apt-get install smbclient")
+    return [sys.executable, str(HERE / "smbclient_peer.py")]
+
+
+def _go():
+    _need("go", "install Go 1.24 or later")
+    program = CACHE / "go-smb2"
+    CACHE.mkdir(exist_ok=True)
+    _build(["go", "build", "-o", str(program), "."], "go-smb2", cwd=HERE / "go")
+    return [str(program)]
+
+
+def _rust(binary):
+    def prepare():
+        _need("cargo", "install Rust")
+        target = CACHE / "peers-target"
+        environment = dict(os.environ, CARGO_TARGET_DIR=str(target))
+        _build(["cargo", "build", "-q", "--locked", "--bins"], "the Rust peers", cwd=HERE / "rust", env=environment)
+        return [str(target / "debug" / binary)]
+    return prepare
+
+
+PEERS = {
+    "smbclient": _smbclient,
+    "smbprotocol": _python("smbprotocol_peer.py"),
+    "impacket": _python("impacket_peer.py"),
+    "go-smb2": _go,
+    "rust-smb": _rust("peer-smb"),
+    "rust-smb2": _rust("peer-smb2"),
+}
+
+
+def run_peer(tally, name, command, server, share):
+    user, password = servers.accounts()[0]
+    process = subprocess.Popen([*command, str(server.port), share, user, password], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    try:
+        output, _ = process.communicate(timeout=RUN_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        tally.add("fail", f"{name} on {share}", f"it did not end within {RUN_LIMIT_S} s")
+    verdicts = 0
+    for line in output.splitlines():
+        word, _, rest = line.partition(" ")
+        if word in ("PASS", "FAIL", "SKIP"):
+            label, _, detail = rest.partition(": ")
+            tally.add(word.lower(), f"{name} on {share}: {label}", detail)
+            verdicts += 1
+    if verdicts == 0 or process.returncode not in (0, 1):
+        tally.add("fail", f"{name} on {share}", f"ended with {process.returncode}: {output.strip()[-400:]}")
+    if not server.alive():
+        tally.add("fail", f"{name} on {share}: server", f"it ended: {server.log()[-400:]}")
+        server.start()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
+    parser.add_argument("--peer", action="append", choices=list(PEERS))
+    options = parser.parse_args()
+    tally = Tally("peers")
+    try:
+        with servers.Server(options.server) as server:
+            for name in options.peer or PEERS:
+                try:
+                    command = PEERS[name]()
+                except (Missing, subprocess.TimeoutExpired) as reason:
+                    tally.add("skip", name, str(reason))
+                    continue
+                for share in ("files", "sealed"):
+                    run_peer(tally, name, command, server, share)
+    except servers.CannotStart as reason:
+        skip_whole_suite("peers", str(reason))
+    sys.exit(tally.close())
+
+
+if __name__ == "__main__":
+    main()
