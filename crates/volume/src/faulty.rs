@@ -1,1 +1,254 @@
-//! faulty
+//! Wraps any volume and makes calls fail, or wait, by a plan.
+//!
+//! Start with [`FaultyVolume::new`] and [`Plan::add`]. Calls of each kind are counted from 1; at the
+//! n-th one the plan's fault happens instead of (a failure) or before (a wait) the call. Nothing
+//! here sleeps: a call that is held goes on when the test says so.
+
+mod node;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{Facts, Failure, HostEvent, Node, NodeId, Result, Space, Volume};
+
+pub use node::FaultyNode;
+
+/// The kinds of calls that can be told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// [`Volume::root`].
+    Root,
+    /// [`Volume::space`].
+    Space,
+    /// [`Volume::watch`].
+    Watch,
+    /// [`Node::open_again`].
+    OpenAgain,
+    /// [`Node::stat`] and [`Node::stat_name`].
+    Stat,
+    /// [`Node::read`] with [`crate::Patience::Cached`].
+    ReadCached,
+    /// [`Node::read`] with [`crate::Patience::Block`].
+    Read,
+    /// [`Node::write`].
+    Write,
+    /// [`Node::sync`].
+    Sync,
+    /// [`Node::set_size`], [`Node::allocate`] and [`Node::punch`].
+    Resize,
+    /// [`Node::next_data`].
+    NextData,
+    /// [`Node::copy_range`] and [`Node::clone_range`].
+    Copy,
+    /// [`Node::set_times`], [`Node::set_mode`], [`Node::set_owner`] and [`Node::set_attribute`].
+    SetAttributes,
+    /// [`Node::attributes`].
+    Attributes,
+    /// [`Node::note`].
+    Note,
+    /// [`Node::set_note`].
+    SetNote,
+    /// [`Node::streams`] and all other calls about streams.
+    Streams,
+    /// [`Node::lookup`] and [`Node::link_text`].
+    Lookup,
+    /// [`Node::create_file`], [`Node::create_directory`], [`Node::create_link`] and [`Node::add_name`].
+    Create,
+    /// [`Node::remove`].
+    Remove,
+    /// [`Node::rename`].
+    Rename,
+    /// [`Node::entries`].
+    Entries,
+}
+
+/// What happens at a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It fails without being done.
+    Fail(Failure),
+    /// It waits for [`Plan::release`] and is then done.
+    Hold,
+}
+
+/// Which calls fail or wait.
+#[derive(Debug, Default)]
+pub struct Plan {
+    state: Mutex<PlanState>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct PlanState {
+    counts: HashMap<Call, u64>,
+    once: HashMap<(Call, u64), Fault>,
+    always: HashMap<Call, Failure>,
+    held: usize,
+    released: u64,
+}
+
+impl Plan {
+    /// The `n`-th call of this kind from now on, counted from 1, meets `fault`.
+    pub fn add(&self, call: Call, n: u64, fault: Fault) {
+        let mut state = self.state.lock();
+        let at = state.counts.get(&call).copied().unwrap_or(0) + n;
+        state.once.insert((call, at), fault);
+    }
+
+    /// Every call of this kind fails from now on, or with `None` no more.
+    pub fn always(&self, call: Call, failure: Option<Failure>) {
+        let mut state = self.state.lock();
+        match failure {
+            Some(failure) => state.always.insert(call, failure),
+            None => state.always.remove(&call),
+        };
+    }
+
+    /// How many calls of this kind there were.
+    #[must_use]
+    pub fn count(&self, call: Call) -> u64 {
+        self.state.lock().counts.get(&call).copied().unwrap_or(0)
+    }
+
+    /// Waits until `count` calls are held, at most this long; true when they are.
+    pub fn wait_held(&self, count: usize, at_most: Duration) -> bool {
+        let mut state = self.state.lock();
+        self.moved.wait_while_for(&mut state, |s| s.held < count, at_most);
+        state.held >= count
+    }
+
+    /// Lets all calls go on that are held now.
+    pub fn release(&self) {
+        let mut state = self.state.lock();
+        state.released += 1;
+        state.held = 0;
+        self.moved.notify_all();
+    }
+
+    /// Counts a call and does to it what is planned.
+    fn meet(&self, call: Call) -> Result<()> {
+        let mut state = self.state.lock();
+        let count = state.counts.entry(call).or_default();
+        *count += 1;
+        let at = *count;
+        match state.once.remove(&(call, at)) {
+            Some(Fault::Fail(failure)) => return Err(failure),
+            Some(Fault::Hold) => {
+                state.held += 1;
+                let until = state.released;
+                self.moved.notify_all();
+                self.moved.wait_while(&mut state, |s| s.released == until);
+            }
+            None => {}
+        }
+        state.always.get(&call).map_or(Ok(()), |failure| Err(*failure))
+    }
+}
+
+/// A volume whose calls meet a plan first.
+pub struct FaultyVolume {
+    inner: Arc<dyn Volume>,
+    plan: Arc<Plan>,
+}
+
+impl FaultyVolume {
+    /// Wraps a volume. Without anything in the plan it behaves like the volume itself.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Volume>) -> FaultyVolume {
+        FaultyVolume { inner, plan: Arc::default() }
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+}
+
+impl Volume for FaultyVolume {
+    fn facts(&self) -> &Facts {
+        self.inner.facts()
+    }
+
+    fn root(&self) -> Result<Arc<dyn Node>> {
+        self.plan.meet(Call::Root)?;
+        Ok(FaultyNode::wrap(self.inner.root()?, &self.plan))
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.plan.meet(Call::Space)?;
+        self.inner.space()
+    }
+
+    fn watch(&self, directory: &dyn Node) -> Result<()> {
+        self.plan.meet(Call::Watch)?;
+        self.inner.watch(FaultyNode::unwrap(directory))
+    }
+
+    fn unwatch(&self, directory: NodeId) {
+        self.inner.unwatch(directory);
+    }
+
+    fn take_events(&self, sink: &mut dyn FnMut(HostEvent)) {
+        self.inner.take_events(sink);
+    }
+
+    fn wait_events(&self, at_most: Duration) -> bool {
+        self.inner.wait_events(at_most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryVolume;
+    use crate::{Name, Patience};
+
+    fn faulty() -> FaultyVolume {
+        FaultyVolume::new(Arc::new(MemoryVolume::new(1)))
+    }
+
+    #[test]
+    fn the_nth_call_fails_and_only_that() {
+        let volume = faulty();
+        let name = Name::new(b"a").unwrap();
+        let file = volume.root().unwrap().create_file(&name, 0o600, None).unwrap();
+        volume.plan().add(Call::Write, 2, Fault::Fail(Failure::NoSpace));
+        assert_eq!(file.write(0, b"one"), Ok(()));
+        assert_eq!(file.write(0, b"two"), Err(Failure::NoSpace));
+        assert_eq!(file.write(3, b"three"), Ok(()));
+        let mut out = Vec::new();
+        volume.plan().add(Call::ReadCached, 1, Fault::Fail(Failure::WouldBlock));
+        assert_eq!(file.read(0, 9, &mut out, Patience::Cached), Err(Failure::WouldBlock));
+        assert_eq!(file.read(0, 9, &mut out, Patience::Block), Ok(8));
+        assert_eq!(out, b"onethree");
+        assert_eq!(volume.plan().count(Call::Write), 3);
+    }
+
+    #[test]
+    fn always_until_told_otherwise() {
+        let volume = faulty();
+        volume.plan().always(Call::Space, Some(Failure::Io));
+        assert_eq!(volume.space(), Err(Failure::Io));
+        assert_eq!(volume.space(), Err(Failure::Io));
+        volume.plan().always(Call::Space, None);
+        assert!(volume.space().is_ok());
+    }
+
+    #[test]
+    fn a_held_call_goes_on_when_released() {
+        let volume = Arc::new(faulty());
+        volume.plan().add(Call::Space, 1, Fault::Hold);
+        let waiting = {
+            let volume = Arc::clone(&volume);
+            std::thread::spawn(move || volume.space())
+        };
+        assert!(volume.plan().wait_held(1, Duration::from_secs(20)));
+        assert!(!waiting.is_finished());
+        volume.plan().release();
+        assert!(waiting.join().unwrap().is_ok());
+    }
+}

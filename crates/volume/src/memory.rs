@@ -1,1 +1,306 @@
-//! memory
+//! A volume without a disk: the reference that others are compared with, and a place for tests to work.
+//!
+//! Start with [`MemoryVolume::new`]. It has no clock: each change is one nanosecond later than the last
+//! unless the test sets the time. Names are taken under one lock of the volume, each node's state under a
+//! lock of its own, and never two of those at once.
+
+mod node;
+mod sparse;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    Facts, Failure, HostEvent, Kind, Name, Node, NodeId, Note, OpenHow, Result, Space, Stat, Time, Volume,
+};
+
+pub use node::MemoryNode;
+use sparse::Sparse;
+
+/// A volume that lives in memory.
+#[derive(Debug, Clone)]
+pub struct MemoryVolume {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    facts: Facts,
+    device: u64,
+    root: Arc<Inode>,
+    next_inode: AtomicU64,
+    /// The time of the next change, in nanoseconds since 1970.
+    clock: AtomicU64,
+    /// Held while names are looked up and changed.
+    names: Mutex<()>,
+    events: Mutex<Events>,
+    told: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Events {
+    queue: VecDeque<HostEvent>,
+    watched: HashMap<NodeId, usize>,
+}
+
+/// A file, directory or link.
+#[derive(Debug)]
+struct Inode {
+    number: u64,
+    kind: Kind,
+    born: Time,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    links: u32,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    accessed: Time,
+    modified: Time,
+    changed: Time,
+    data: Sparse,
+    link_text: Vec<u8>,
+    names: Directory,
+    notes: HashMap<Note, Vec<u8>>,
+    attributes: BTreeMap<Vec<u8>, Vec<u8>>,
+    streams: BTreeMap<Name, Arc<Mutex<Sparse>>>,
+}
+
+/// The names of a directory. An entry keeps its cookie as long as it stands, and no cookie comes twice.
+#[derive(Debug, Default)]
+struct Directory {
+    by_name: HashMap<Name, (u64, Arc<Inode>)>,
+    by_cookie: BTreeMap<u64, Name>,
+    last_cookie: u64,
+    /// The directory above, which keeps a directory from being moved below itself.
+    parent: Weak<Inode>,
+}
+
+impl Directory {
+    fn insert(&mut self, name: Name, inode: Arc<Inode>) {
+        self.last_cookie += 1;
+        self.by_cookie.insert(self.last_cookie, name.clone());
+        self.by_name.insert(name, (self.last_cookie, inode));
+    }
+
+    fn remove(&mut self, name: &Name) -> Option<Arc<Inode>> {
+        let (cookie, inode) = self.by_name.remove(name)?;
+        self.by_cookie.remove(&cookie);
+        Some(inode)
+    }
+}
+
+impl MemoryVolume {
+    /// An empty volume whose root belongs to the host's user 0. `serial` tells it from others.
+    #[must_use]
+    pub fn new(serial: u64) -> MemoryVolume {
+        let born = Time { secs: 1_000_000_000, nanos: 0 };
+        let facts = Facts {
+            file_system: "memory".to_owned(),
+            serial,
+            born,
+            name_max: 255,
+            folds_case: false,
+            clones: true,
+            extended_attributes: true,
+            read_only: false,
+            tells_changes: true,
+        };
+        let root = Arc::new(Inode::new(2, Kind::Directory, 0o755, born));
+        root.state.lock().links = 2;
+        let clock = AtomicU64::new(1_000_000_000_000_000_000);
+        MemoryVolume {
+            inner: Arc::new(Inner {
+                facts,
+                device: serial,
+                root,
+                next_inode: AtomicU64::new(3),
+                clock,
+                names: Mutex::default(),
+                events: Mutex::default(),
+                told: Condvar::new(),
+            }),
+        }
+    }
+
+    /// From now on changes happen at `time` and, each by a nanosecond, after it.
+    pub fn set_clock(&self, time: Time) {
+        let ns = u64::try_from(time.secs).unwrap_or(0).saturating_mul(1_000_000_000) + u64::from(time.nanos);
+        self.inner.clock.store(ns, Ordering::Relaxed);
+    }
+
+    /// Tells an event as if somebody else on the host had changed something. Like a host, it tells
+    /// nothing about a directory that nobody watches.
+    pub fn tell(&self, event: HostEvent) {
+        let mut events = self.inner.events.lock();
+        let is_heard = match &event {
+            HostEvent::Changed { directory, .. } => events.watched.contains_key(directory),
+            HostEvent::Overflow => true,
+        };
+        if is_heard {
+            events.queue.push_back(event);
+            self.inner.told.notify_all();
+        }
+    }
+}
+
+impl Inner {
+    /// The time of a change that happens now.
+    fn tick(&self) -> Time {
+        let ns = self.clock.fetch_add(1, Ordering::Relaxed);
+        Time::from_wall_ns(i64::try_from(ns).unwrap_or(i64::MAX))
+    }
+
+    fn id(&self, inode: &Inode) -> NodeId {
+        NodeId { device: self.device, inode: inode.number }
+    }
+
+    fn open(self: &Arc<Self>, inode: &Arc<Inode>, how: OpenHow) -> MemoryNode {
+        MemoryNode::open(Arc::clone(self), Arc::clone(inode), how)
+    }
+}
+
+impl Inode {
+    fn new(number: u64, kind: Kind, mode: u32, born: Time) -> Inode {
+        let state = State {
+            links: 1,
+            mode: mode & 0o7777,
+            uid: 0,
+            gid: 0,
+            accessed: born,
+            modified: born,
+            changed: born,
+            data: Sparse::default(),
+            link_text: Vec::new(),
+            names: Directory::default(),
+            notes: HashMap::new(),
+            attributes: BTreeMap::new(),
+            streams: BTreeMap::new(),
+        };
+        Inode { number, kind, born, state: Mutex::new(state) }
+    }
+
+    fn stat(&self, device: u64) -> Stat {
+        let state = self.state.lock();
+        let size = match self.kind {
+            Kind::Link => state.link_text.len() as u64,
+            _ => state.data.size(),
+        };
+        Stat {
+            id: NodeId { device, inode: self.number },
+            kind: self.kind,
+            size,
+            allocated: state.data.allocated(),
+            links: state.links,
+            mode: state.mode,
+            uid: state.uid,
+            gid: state.gid,
+            rdev: 0,
+            accessed: state.accessed,
+            modified: state.modified,
+            changed: state.changed,
+            born: Some(self.born),
+        }
+    }
+}
+
+impl Volume for MemoryVolume {
+    fn facts(&self) -> &Facts {
+        &self.inner.facts
+    }
+
+    fn root(&self) -> Result<Arc<dyn Node>> {
+        Ok(Arc::new(self.inner.open(&self.inner.root, OpenHow::Read)))
+    }
+
+    fn space(&self) -> Result<Space> {
+        Ok(Space { total: 1 << 40, free: 1 << 39, available: 1 << 39, block: sparse::BLOCK as u32 })
+    }
+
+    fn watch(&self, directory: &dyn Node) -> Result<()> {
+        if directory.kind() != Kind::Directory {
+            return Err(Failure::NotADirectory);
+        }
+        *self.inner.events.lock().watched.entry(directory.id()).or_default() += 1;
+        Ok(())
+    }
+
+    fn unwatch(&self, directory: NodeId) {
+        let mut events = self.inner.events.lock();
+        if let Some(count) = events.watched.get_mut(&directory) {
+            *count -= 1;
+            if *count == 0 {
+                events.watched.remove(&directory);
+            }
+        }
+    }
+
+    fn take_events(&self, sink: &mut dyn FnMut(HostEvent)) {
+        let taken = std::mem::take(&mut self.inner.events.lock().queue);
+        taken.into_iter().for_each(sink);
+    }
+
+    fn wait_events(&self, at_most: Duration) -> bool {
+        let mut events = self.inner.events.lock();
+        if events.queue.is_empty() {
+            self.inner.told.wait_for(&mut events, at_most);
+        }
+        !events.queue.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HostChange;
+
+    #[test]
+    fn only_watched_directories_are_told_of() {
+        let volume = MemoryVolume::new(1);
+        let root = volume.root().unwrap();
+        let event = HostEvent::Changed {
+            directory: root.id(),
+            name: None,
+            is_directory: true,
+            change: HostChange::Attributes,
+        };
+        let taken = || {
+            let mut seen = Vec::new();
+            volume.take_events(&mut |e| seen.push(e));
+            seen
+        };
+        volume.tell(event.clone());
+        assert_eq!(taken(), []);
+        volume.watch(&*root).unwrap();
+        volume.watch(&*root).unwrap();
+        volume.unwatch(root.id());
+        volume.tell(event.clone());
+        assert!(volume.wait_events(Duration::ZERO));
+        assert_eq!(taken().as_slice(), std::slice::from_ref(&event));
+        assert!(!volume.wait_events(Duration::ZERO));
+        volume.unwatch(root.id());
+        volume.tell(event);
+        assert_eq!(taken(), []);
+        volume.tell(HostEvent::Overflow);
+        assert_eq!(taken(), [HostEvent::Overflow]);
+    }
+
+    #[test]
+    fn time_is_what_the_test_says() {
+        let volume = MemoryVolume::new(1);
+        volume.set_clock(Time { secs: 5, nanos: 7 });
+        let root = volume.root().unwrap();
+        let file = root.create_file(&Name::new(b"a").unwrap(), 0o600, None).unwrap();
+        let stat = file.stat().unwrap();
+        assert_eq!(stat.born, Some(Time { secs: 5, nanos: 7 }));
+        file.write(0, b"x").unwrap();
+        assert!(file.stat().unwrap().modified > stat.modified);
+    }
+}
