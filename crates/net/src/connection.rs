@@ -43,8 +43,10 @@ pub(crate) type EventOf<S> = <<S as Service>::Conversation as Conversation>::Eve
 
 /// Why a connection leaves its worker.
 pub(crate) enum End {
-    /// It is over.
+    /// It is over, and the client or the network is the reason, or it has earned no more.
     Closed(&'static str),
+    /// It is over after its last reply, which shall reach the client.
+    Ended(&'static str),
     /// It goes to another worker.
     Move(usize),
 }
@@ -59,6 +61,10 @@ enum Flow {
 impl Flow {
     const fn closed(why: &'static str) -> Flow {
         Flow::End(End::Closed(why))
+    }
+
+    const fn ended(why: &'static str) -> Flow {
+        Flow::End(End::Ended(why))
     }
 }
 
@@ -161,8 +167,9 @@ impl<S: Service> Connection<S> {
     }
 }
 
-impl<S: Service> Drop for Connection<S> {
-    fn drop(&mut self) {
+impl<S: Service> Connection<S> {
+    /// Nothing more comes in, and the conversation is told so; once.
+    pub(crate) fn leave(&mut self) {
         let uncollected = self.post.close();
         for mail in self.mail.drain(..).chain(uncollected) {
             if let Mail::Back(trip) = mail {
@@ -170,9 +177,15 @@ impl<S: Service> Drop for Connection<S> {
             }
         }
         // When it is away, the pool says good-bye as it finds the mailbox closed.
-        if let Some(core) = &mut self.core {
+        if let Some(mut core) = self.core.take() {
             say_goodbye(&mut core.conversation);
         }
+    }
+}
+
+impl<S: Service> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -250,10 +263,10 @@ impl<S: Service> Served<S> {
     fn conclude(&mut self, received: Received) -> Flow {
         let connection = &mut *self.connection;
         if connection.closing && connection.sends.is_empty() {
-            return Flow::closed("the server closed it");
+            return Flow::ended("the server closed it");
         }
         if self.worker.is_finishing() && connection.is_at_rest() {
-            return Flow::closed("the server ends");
+            return Flow::ended("the server ends");
         }
         let Some(core) = &connection.core else {
             return Flow::Wait;
@@ -351,6 +364,7 @@ impl<S: Service> Served<S> {
         let choked = connection.is_choked();
         let core = connection.core.as_mut()?;
         core.events.append(&mut connection.events);
+        let due = due && core.conversation.deadline().is_some_and(|at| at <= clock::mono_ns());
         let wanted = due || core.inbound.waiting() && messages || !core.events.is_empty() && !choked;
         if !wanted {
             return None;
@@ -396,8 +410,8 @@ impl<S: Service> Served<S> {
             connection.deferred.push_back(Box::new(move || ticket.done(job.0())));
         }
         connection.pace.note(turn.calls, turn.took_ns);
-        if turn.drained
-            && let Some(core) = &mut connection.core
+        if let Some(core) = &mut connection.core
+            && (turn.drained || !core.inbound.waiting())
         {
             let buffers = &mut *self.worker.buffers();
             let copied = core.inbound.settle(&*connection.shared.service, buffers, turn.ended_ns);

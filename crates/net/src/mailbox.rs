@@ -13,6 +13,9 @@ use crate::turn::Trip;
 /// Events that may wait for one connection; one more and it is given up, since it does not keep up.
 const MAX_EVENTS: usize = 64 * 1024;
 
+/// A queue that once grew beyond this gives its memory back when it is empty.
+const KEPT_EVENTS: usize = 256;
+
 /// What arrives.
 pub(crate) enum Mail<C: Conversation> {
     /// Posted by anyone.
@@ -73,6 +76,9 @@ impl<C: Conversation> Post<C> {
     /// Moves what has arrived into `into`, which is empty.
     pub(crate) fn collect(&self, into: &mut VecDeque<Mail<C>>) {
         if self.count.load(SeqCst) > 0 {
+            if into.capacity() > KEPT_EVENTS {
+                *into = VecDeque::new();
+            }
             let mut inner = self.inner.lock();
             std::mem::swap(&mut inner.queue, into);
             self.count.store(0, SeqCst);

@@ -28,6 +28,9 @@ use crate::server::Shared;
 const TIDY_INTERVAL: Duration = Duration::from_secs(30);
 /// Pause after the host refused to accept (usually: no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long and how much is taken from a client after the last reply, until it closes too.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_READS: usize = 1024;
 /// Outputs kept for trips to the pool.
 const SPARES: usize = 2;
 
@@ -257,9 +260,16 @@ impl<S: Service> Worker<S> {
         let mut served = Served::new(connection, stream, Rc::clone(&self));
         // Unconstrained: a round is bounded by itself, and the timer must be registered when it is polled.
         let end = tokio::task::unconstrained(poll_fn(|cx| served.poll(cx))).await;
-        let Served { connection, stream, .. } = served;
+        let Served { mut connection, stream, .. } = served;
+        let remote = connection.peer().remote;
         match end {
-            End::Closed(why) => tracing::debug!(remote = %connection.peer().remote, why, "connection closed"),
+            End::Closed(why) => tracing::debug!(%remote, why, "connection closed"),
+            End::Ended(why) => {
+                tracing::debug!(%remote, why, "connection ended");
+                connection.leave();
+                let patience = if self.is_finishing() { Duration::ZERO } else { LINGER };
+                let _late = tokio::time::timeout(patience, part(&stream)).await;
+            }
             End::Move(target) => match stream.into_std() {
                 Ok(stream) => {
                     self.counters().moves.add(1);
@@ -267,6 +277,28 @@ impl<S: Service> Worker<S> {
                 }
                 Err(error) => tracing::error!(%error, "a connection cannot move"),
             },
+        }
+    }
+}
+
+/// Ends our side, then takes what the client still sends until it ends its own: closing a socket with
+/// unread bytes makes the host throw away replies that are on their way.
+async fn part(stream: &TcpStream) {
+    if rustix::net::shutdown(stream, rustix::net::Shutdown::Write).is_err() {
+        return;
+    }
+    // On the heap: an array would be part of every connection's future for its whole life.
+    let mut unwanted = vec![0; 4096];
+    for _ in 0..LINGER_READS {
+        match stream.try_read(&mut unwanted) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                if stream.readable().await.is_err() {
+                    return;
+                }
+            }
+            Err(_) => return,
         }
     }
 }

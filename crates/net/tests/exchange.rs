@@ -66,6 +66,7 @@ fn closing_sends_what_is_queued_and_the_mailbox_says_so() {
     let mut client = Client::connect(address);
     assert_eq!(client.ask(b"close"), b"close");
     assert!(client.is_closed());
+    drop(client);
     wait_until("the connection is forgotten", || server.connections() == 0);
     assert_eq!(tricks.closed.load(SeqCst), 1);
     let mailbox = tricks.mailboxes.lock().expect("no panic inside")[0].clone();

@@ -1,0 +1,96 @@
+//! What must not drift: allocations and system calls for an echoed record in the steady state. Alone in
+//! its program, since it counts every allocation of the process.
+
+#![allow(unsafe_code)]
+
+mod common;
+
+use common::{Client, Tricks, echo_body, record, start, workers};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, SeqCst);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, SeqCst);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, len: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, SeqCst);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(at, layout, len) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Requests on their way at once.
+const DEPTH: usize = 32;
+const ROUNDS: usize = 200;
+
+/// Sends `batch` and takes `answer` bytes, without allocating.
+fn exchange(client: &mut Client, batch: &[u8], answer: &mut [u8]) {
+    client.0.write_all(batch).expect("it takes the batch");
+    client.0.read_exact(answer).expect("the answers");
+}
+
+/// One test, so that nothing else runs meanwhile.
+#[test]
+fn the_steady_state_allocates_nothing_and_makes_few_calls() {
+    let tricks = Tricks::new();
+    let (server, address) = start(&tricks, workers(1));
+    let mut client = Client::connect(address);
+
+    // Small requests, 32 at once: one receiving, one sending and one waiting call for all of them.
+    let batch: Vec<u8> = (0..DEPTH).flat_map(|n| record(&echo_body(113, n as u8))).collect();
+    let mut answer = vec![0; batch.len()];
+    (0..20).for_each(|_| exchange(&mut client, &batch, &mut answer));
+    let (allocations, before) = (ALLOCATIONS.load(SeqCst), server.totals());
+    let allocations_of_totals = ALLOCATIONS.load(SeqCst) - allocations;
+    (0..ROUNDS).for_each(|_| exchange(&mut client, &batch, &mut answer));
+    let allocated = ALLOCATIONS.load(SeqCst) - allocations - allocations_of_totals;
+    let after = server.totals();
+    assert!(answer == batch);
+    assert_eq!(allocated, 0, "allocations for {} records", ROUNDS * DEPTH);
+    assert_eq!(after.records - before.records, (ROUNDS * DEPTH) as u64);
+    assert_eq!(after.recv_empty, before.recv_empty, "calls that received nothing");
+    assert_eq!(after.bytes_copied, before.bytes_copied, "whole records are handed out in place");
+    let calls = (after.recv_calls - before.recv_calls)
+        + (after.writev_calls - before.writev_calls)
+        + (after.wait_calls - before.wait_calls);
+    let rounds = ROUNDS as u64;
+    // Three for each batch; the last wait may not be counted yet, and a busy host may cut a few batches.
+    assert!(calls <= 3 * rounds + rounds / 5, "{calls} system calls for {rounds} batches of {DEPTH}");
+
+    // Large records: received straight into their own buffer but for the first few KiB.
+    let large = record(&echo_body(1 << 20, 9));
+    let mut answer = vec![0; large.len()];
+    (0..20).for_each(|_| exchange(&mut client, &large, &mut answer));
+    let before = server.totals();
+    let allocations = ALLOCATIONS.load(SeqCst);
+    (0..ROUNDS).for_each(|_| exchange(&mut client, &large, &mut answer));
+    let allocated = ALLOCATIONS.load(SeqCst) - allocations;
+    let copied = server.totals().bytes_copied - before.bytes_copied;
+    assert!(answer == large);
+    assert_eq!(allocated, 0, "allocations for {ROUNDS} large records");
+    assert!(copied <= rounds * 4096, "{copied} bytes copied for {ROUNDS} MiB");
+}
