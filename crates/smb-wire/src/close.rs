@@ -33,10 +33,7 @@ impl Request {
         let mut r = Reader::body(message, "CLOSE request", 24)?;
         let flags = Flags::from_bits_retain(r.u16("Flags")?);
         r.skip(4, "Reserved")?;
-        Ok(Request {
-            flags,
-            file_id: r.file_id("FileId")?,
-        })
+        Ok(Request { flags, file_id: r.file_id("FileId")? })
     }
 
     /// Appends the body.
@@ -72,18 +69,12 @@ impl Response {
         let flags = Flags::from_bits_retain(r.u16("Flags")?);
         r.skip(4, "Reserved")?;
         let info = FileInfo::read(&mut r)?;
-        Ok(Response {
-            info: flags.contains(Flags::POSTQUERY_ATTRIB).then_some(info),
-        })
+        Ok(Response { info: flags.contains(Flags::POSTQUERY_ATTRIB).then_some(info) })
     }
 
     /// Appends the body.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let flags = if self.info.is_some() {
-            Flags::POSTQUERY_ATTRIB
-        } else {
-            Flags::empty()
-        };
+        let flags = if self.info.is_some() { Flags::POSTQUERY_ATTRIB } else { Flags::empty() };
         let mut w = Writer::new(out);
         w.u16_le(60);
         w.u16_le(flags.bits());

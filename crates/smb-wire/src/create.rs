@@ -232,12 +232,9 @@ impl<'a> Request<'a> {
         w.u16_le(HEADER as u16 + 56);
         w.u16_le(self.name.as_bytes().len() as u16);
         w.u64_le(0);
+        let empty = self.name.is_empty() && self.contexts.is_empty();
         // The variable part holds at least one byte.
-        w.bytes(if self.name.is_empty() {
-            &[0]
-        } else {
-            self.name.as_bytes()
-        });
+        w.bytes(if empty { &[0] } else { self.name.as_bytes() });
         write_contexts(&mut w, &self.contexts, 48);
     }
 
@@ -336,14 +333,7 @@ impl<'a> Response<'a> {
         let offset = r.u32("CreateContextsOffset")? as usize;
         let length = r.u32("CreateContextsLength")? as usize;
         let contexts = Contexts::Wire(r.window(offset, length, "CreateContextsOffset")?);
-        Ok(Response {
-            oplock_level,
-            flags,
-            create_action,
-            info,
-            file_id,
-            contexts,
-        })
+        Ok(Response { oplock_level, flags, create_action, info, file_id, contexts })
     }
 
     /// Appends the body.

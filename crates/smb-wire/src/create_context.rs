@@ -6,6 +6,7 @@
 
 use crate::malformed::Malformed;
 use crate::reader::Reader;
+use std::fmt;
 use wire::Writer;
 
 pub mod aapl;
@@ -65,7 +66,7 @@ pub struct Raw<'a> {
 }
 
 /// A chain of contexts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub enum Contexts<'a> {
     /// As it stands in a message.
     Wire(&'a [u8]),
@@ -129,15 +130,21 @@ impl<'a> Contexts<'a> {
         match self {
             Contexts::Wire(bytes) => chain.w.bytes(bytes),
             Contexts::Requests(values) => {
-                values
-                    .iter()
-                    .for_each(|value| chain.entry(value.name(), |w| value.write(w)));
+                values.iter().for_each(|value| chain.entry(value.name(), |w| value.write(w)));
             }
             Contexts::Responses(values) => {
-                values
-                    .iter()
-                    .for_each(|value| chain.entry(value.name(), |w| value.write(w)));
+                values.iter().for_each(|value| chain.entry(value.name(), |w| value.write(w)));
             }
+        }
+    }
+}
+
+impl fmt::Debug for Contexts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Contexts::Wire(_) => f.debug_list().entries(self.iter()).finish(),
+            Contexts::Requests(values) => values.fmt(f),
+            Contexts::Responses(values) => values.fmt(f),
         }
     }
 }

@@ -4,9 +4,11 @@
 //! the data holds depends on the status: [`SymbolicLink`], four bytes of [`Response::buffer_too_small`], or
 //! nothing.
 
+use crate::header::{Command, Header};
 use crate::macros::wire_enum;
 use crate::malformed::Malformed;
-use crate::reader::Reader;
+use crate::reader::{HEADER, Reader};
+use crate::status::NtStatus;
 use crate::utf16::Utf16;
 use wire::Writer;
 
@@ -30,6 +32,34 @@ pub struct Response<'a> {
 /// The body of an error without data: nine bytes, the last of which only fills the variable part.
 pub const EMPTY: [u8; 9] = [9, 0, 0, 0, 0, 0, 0, 0, 0];
 
+/// Whether `message`, a response from its header on, has this body in the place of its command's own
+/// (MS-SMB2 3.3.4.4). An interim response, with STATUS_PENDING, has it too.
+///
+/// # Errors
+/// [`Malformed`] when there is no whole header, or no structure size behind it.
+pub fn stands_in(message: &[u8]) -> Result<bool, Malformed> {
+    let header = Header::parse(message)?;
+    let mut r = Reader::new(message, "ERROR response");
+    r.skip(HEADER, "header")?;
+    let size = r.u16("StructureSize")?;
+    if size != 9 {
+        return Ok(false);
+    }
+    // Bodies of these commands also have a structure size of nine, so the status decides.
+    Ok(match (header.command(), header.status()) {
+        (_, NtStatus::PENDING) => true,
+        (Command::SessionSetup, NtStatus::MORE_PROCESSING_REQUIRED) => false,
+        (Command::QueryInfo, NtStatus::BUFFER_OVERFLOW) => false,
+        (Command::SessionSetup | Command::QueryDirectory | Command::QueryInfo, status) => {
+            !status.is_success()
+        }
+        // STATUS_NOTIFY_ENUM_DIR comes with an empty buffer or as an error. Both are laid out alike but for
+        // the offset, which stands where an error has its count of contexts.
+        (Command::ChangeNotify, status) => !status.is_success() || r.u16("OutputBufferOffset")? == 0,
+        _ => true,
+    })
+}
+
 impl<'a> Response<'a> {
     /// Parses a message from its header on.
     ///
@@ -40,10 +70,7 @@ impl<'a> Response<'a> {
         let error_context_count = r.u8("ErrorContextCount")?;
         r.skip(1, "Reserved")?;
         let length = r.u32("ByteCount")? as usize;
-        Ok(Response {
-            error_context_count,
-            error_data: r.bytes(length, "ErrorData")?,
-        })
+        Ok(Response { error_context_count, error_data: r.bytes(length, "ErrorData")? })
     }
 
     /// Appends the body.
@@ -96,11 +123,7 @@ impl<'a> Response<'a> {
     /// nothing more.
     pub fn errors(&self) -> impl Iterator<Item = Result<(ErrorId, &'a [u8]), Malformed>> + use<'a> {
         let (data, wrapped) = (self.error_data, self.error_context_count > 0);
-        let mut left = if wrapped {
-            self.error_context_count
-        } else {
-            u8::from(!data.is_empty())
-        };
+        let mut left = if wrapped { self.error_context_count } else { u8::from(!data.is_empty()) };
         let mut at = 0usize;
         std::iter::from_fn(move || {
             left = left.checked_sub(1)?;
@@ -187,11 +210,7 @@ impl<'a> SymbolicLink<'a> {
         w.u16_le(substitute.len() as u16);
         w.u16_le(substitute.len() as u16);
         w.u16_le(print.len() as u16);
-        w.u32_le(if self.is_relative {
-            SYMLINK_FLAG_RELATIVE
-        } else {
-            0
-        });
+        w.u32_le(if self.is_relative { SYMLINK_FLAG_RELATIVE } else { 0 });
         w.bytes(substitute);
         w.bytes(print);
     }

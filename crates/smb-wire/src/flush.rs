@@ -23,10 +23,7 @@ impl Request {
         let mut r = Reader::body(message, "FLUSH request", 24)?;
         let reserved1 = r.u16("Reserved1")?;
         r.skip(4, "Reserved2")?;
-        Ok(Request {
-            reserved1,
-            file_id: r.file_id("FileId")?,
-        })
+        Ok(Request { reserved1, file_id: r.file_id("FileId")? })
     }
 
     /// Appends the body.

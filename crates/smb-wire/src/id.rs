@@ -18,11 +18,7 @@ impl fmt::Display for Guid {
         let first = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         let second = u16::from_le_bytes([b[4], b[5]]);
         let third = u16::from_le_bytes([b[6], b[7]]);
-        write!(
-            f,
-            "{first:08x}-{second:04x}-{third:04x}-{:02x}{:02x}-",
-            b[8], b[9]
-        )?;
+        write!(f, "{first:08x}-{second:04x}-{third:04x}-{:02x}{:02x}-", b[8], b[9])?;
         b[10..].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
@@ -55,10 +51,7 @@ pub struct FileId {
 impl FileId {
     /// All bits set: in a related compound request, the FileId of the operation before it
     /// (MS-SMB2 3.3.5.2.7.2).
-    pub const RELATED: FileId = FileId {
-        persistent: u64::MAX,
-        volatile: u64::MAX,
-    };
+    pub const RELATED: FileId = FileId { persistent: u64::MAX, volatile: u64::MAX };
 
     /// Whether this is [`FileId::RELATED`].
     #[inline]
@@ -81,9 +74,8 @@ mod tests {
     #[test]
     fn a_guid_is_shown_with_its_first_three_fields_turned_round() {
         // The create context name of 2.2.13.2 for AppInstanceId and the GUID that MS-SMB2 gives beside it.
-        let bytes = [
-            0x45, 0xbc, 0xa6, 0x6a, 0xef, 0xa7, 0xf7, 0x4a, 0x90, 0x08, 0xfa, 0x46, 0x2e, 0x14, 0x4d, 0x74,
-        ];
+        let bytes =
+            [0x45, 0xbc, 0xa6, 0x6a, 0xef, 0xa7, 0xf7, 0x4a, 0x90, 0x08, 0xfa, 0x46, 0x2e, 0x14, 0x4d, 0x74];
         assert_eq!(Guid(bytes).to_string(), "6aa6bc45-a7ef-4af7-9008-fa462e144d74");
     }
 }

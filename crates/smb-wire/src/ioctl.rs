@@ -156,15 +156,7 @@ impl<'a> Request<'a> {
             return Err(r.wrong("InputOffset"));
         }
         let input = r.window(input_offset, input_count, "InputOffset")?;
-        Ok(Request {
-            ctl_code,
-            file_id,
-            max_input_response,
-            max_output_response,
-            flags,
-            input,
-            output_count,
-        })
+        Ok(Request { ctl_code, file_id, max_input_response, max_output_response, flags, input, output_count })
     }
 
     /// Appends the body.
@@ -223,12 +215,7 @@ impl<'a> Response<'a> {
         let output_count = r.u32("OutputCount")? as usize;
         let input = r.window(input_offset, input_count, "InputOffset")?;
         let output = r.window(output_offset, output_count, "OutputOffset")?;
-        Ok(Response {
-            ctl_code,
-            file_id,
-            input,
-            output,
-        })
+        Ok(Response { ctl_code, file_id, input, output })
     }
 
     /// Appends the body.
@@ -240,14 +227,16 @@ impl<'a> Response<'a> {
         self.file_id.write(&mut w);
         w.u32_le(HEADER as u32 + 48);
         w.u32_le(self.input.len() as u32);
-        w.u32_le(HEADER as u32 + 48);
+        w.u32_le(0);
         w.u32_le(self.output.len() as u32);
         w.u64_le(0);
         w.bytes(self.input);
         if !self.input.is_empty() {
             w.align(8);
         }
-        w.patch_u32_le(32, (HEADER + w.position()) as u32);
+        // MS-SMB2 2.2.32
+        let offset = if self.output.is_empty() { 0 } else { HEADER + w.position() };
+        w.patch_u32_le(32, offset as u32);
         w.bytes(self.output);
     }
 }

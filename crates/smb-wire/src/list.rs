@@ -1,5 +1,6 @@
 //! Lists of elements of one fixed size, read lazily from a frame or written from a slice of values.
 
+use std::fmt;
 use wire::Writer;
 
 /// Something of a fixed size that stands in a list.
@@ -15,7 +16,7 @@ pub trait Element: Copy {
 }
 
 /// A list that is either still bytes of a frame or already a slice of values.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub enum List<'a, T> {
     /// The elements as they stand in a message. Bytes that do not fill a last element are not read.
     Wire(&'a [u8]),
@@ -68,6 +69,12 @@ impl<'a, T: Element> List<'a, T> {
             List::Wire(bytes) => w.bytes(&bytes[..self.len() * T::SIZE]),
             List::Values(values) => values.iter().for_each(|value| value.write(w)),
         }
+    }
+}
+
+impl<T: Element + fmt::Debug> fmt::Debug for List<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 

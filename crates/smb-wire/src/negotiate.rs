@@ -100,13 +100,7 @@ impl<'a> Request<'a> {
         } else {
             Contexts::EMPTY
         };
-        Ok(Request {
-            security_mode,
-            capabilities,
-            client_guid,
-            dialects,
-            contexts,
-        })
+        Ok(Request { security_mode, capabilities, client_guid, dialects, contexts })
     }
 
     /// Appends the body. Contexts are written only when 3.1.1 is among the dialects.

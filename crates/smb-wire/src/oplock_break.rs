@@ -37,10 +37,7 @@ impl Oplock {
         let mut r = Reader::body(message, "OPLOCK_BREAK", OPLOCK_SIZE)?;
         let oplock_level = OplockLevel::new(r.u8("OplockLevel")?);
         r.skip(5, "Reserved")?;
-        Ok(Oplock {
-            oplock_level,
-            file_id: r.file_id("FileId")?,
-        })
+        Ok(Oplock { oplock_level, file_id: r.file_id("FileId")? })
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -66,10 +63,7 @@ impl Lease {
         let mut r = Reader::body(message, "OPLOCK_BREAK (lease)", LEASE_SIZE)?;
         r.skip(6, "Flags")?;
         let key = LeaseKey(r.array("LeaseKey")?);
-        Ok(Lease {
-            key,
-            state: LeaseState::from_bits_retain(r.u32("LeaseState")?),
-        })
+        Ok(Lease { key, state: LeaseState::from_bits_retain(r.u32("LeaseState")?) })
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -118,11 +112,7 @@ impl Notification {
         if size(message)? == OPLOCK_SIZE {
             return Oplock::parse(message).map(Notification::Oplock);
         }
-        let mut r = Reader::body(
-            message,
-            "OPLOCK_BREAK (lease) notification",
-            LEASE_NOTIFICATION_SIZE,
-        )?;
+        let mut r = Reader::body(message, "OPLOCK_BREAK (lease) notification", LEASE_NOTIFICATION_SIZE)?;
         Ok(Notification::Lease {
             new_epoch: r.u16("NewEpoch")?,
             flags: NotificationFlags::from_bits_retain(r.u32("Flags")?),
@@ -136,13 +126,7 @@ impl Notification {
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Notification::Oplock(oplock) => oplock.write(out),
-            Notification::Lease {
-                new_epoch,
-                flags,
-                key,
-                current_state,
-                new_state,
-            } => {
+            Notification::Lease { new_epoch, flags, key, current_state, new_state } => {
                 let mut w = Writer::new(out);
                 w.u16_le(LEASE_NOTIFICATION_SIZE);
                 w.u16_le(*new_epoch);

@@ -24,9 +24,7 @@ impl<'a> Response<'a> {
         let mut r = Reader::body(message, "response with a buffer", 9)?;
         let offset = r.u16("OutputBufferOffset")?;
         let length = r.u32("OutputBufferLength")? as usize;
-        Ok(Response {
-            output_buffer: r.window(offset.into(), length, "OutputBufferOffset")?,
-        })
+        Ok(Response { output_buffer: r.window(offset.into(), length, "OutputBufferOffset")? })
     }
 
     /// Fills in the fields of a response whose `length` bytes follow them.

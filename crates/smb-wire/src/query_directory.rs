@@ -51,14 +51,7 @@ impl<'a> Request<'a> {
         let length = r.u16("FileNameLength")?;
         let output_buffer_length = r.u32("OutputBufferLength")?;
         let file_name = r.name(offset.into(), length.into(), "FileNameOffset")?;
-        Ok(Request {
-            file_information_class,
-            flags,
-            file_index,
-            file_id,
-            file_name,
-            output_buffer_length,
-        })
+        Ok(Request { file_information_class, flags, file_index, file_id, file_name, output_buffer_length })
     }
 
     /// Appends the body.
@@ -69,25 +62,16 @@ impl<'a> Request<'a> {
         w.u8(self.flags.bits());
         w.u32_le(self.file_index);
         self.file_id.write(&mut w);
-        w.u16_le(if self.file_name.is_empty() {
-            0
-        } else {
-            HEADER as u16 + 32
-        });
+        w.u16_le(if self.file_name.is_empty() { 0 } else { HEADER as u16 + 32 });
         w.u16_le(self.file_name.as_bytes().len() as u16);
         w.u32_le(self.output_buffer_length);
         // The variable part holds at least one byte.
-        w.bytes(if self.file_name.is_empty() {
-            &[0]
-        } else {
-            self.file_name.as_bytes()
-        });
+        w.bytes(if self.file_name.is_empty() { &[0] } else { self.file_name.as_bytes() });
     }
 
     /// Bytes to hold against the credit charge.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
-        self.output_buffer_length
-            .max(self.file_name.as_bytes().len() as u32)
+        self.output_buffer_length.max(self.file_name.as_bytes().len() as u32)
     }
 }

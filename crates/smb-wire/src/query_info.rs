@@ -95,17 +95,14 @@ impl<'a> Request<'a> {
         w.u8(self.info_type.get());
         w.u8(self.file_info_class);
         w.u32_le(self.output_buffer_length);
-        w.u16_le(if self.input_buffer.is_empty() {
-            0
-        } else {
-            HEADER as u16 + 40
-        });
+        w.u16_le(if self.input_buffer.is_empty() { 0 } else { HEADER as u16 + 40 });
         w.u16_le(0);
         w.u32_le(self.input_buffer.len() as u32);
         w.u32_le(self.additional_information);
         w.u32_le(self.flags.bits());
         self.file_id.write(&mut w);
-        w.bytes(self.input_buffer);
+        // The variable part holds at least one byte.
+        w.bytes(if self.input_buffer.is_empty() { &[0] } else { self.input_buffer });
     }
 
     /// The parts of the security descriptor that are asked for, when one is.
@@ -163,11 +160,7 @@ impl<'a> QueryQuotaInfo<'a> {
             (0, _) => QuotaSids::From(sids.window(start_offset, start_length, "StartSidOffset")?),
             _ => return Err(sids.wrong("StartSidLength")),
         };
-        Ok(QueryQuotaInfo {
-            return_single,
-            restart_scan,
-            sids,
-        })
+        Ok(QueryQuotaInfo { return_single, restart_scan, sids })
     }
 
     /// Appends the structure.

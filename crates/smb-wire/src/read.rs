@@ -90,9 +90,9 @@ impl<'a> Request<'a> {
         let info_length = r.u16("ReadChannelInfoLength")?;
         let channel_info = match channel {
             Channel::None => &[],
-            _ => r
-                .window(info_offset.into(), info_length.into(), "ReadChannelInfoOffset")
-                .unwrap_or_default(),
+            _ => {
+                r.window(info_offset.into(), info_length.into(), "ReadChannelInfoOffset").unwrap_or_default()
+            }
         };
         Ok(Request {
             padding,
@@ -119,19 +119,11 @@ impl<'a> Request<'a> {
         w.u32_le(self.minimum_count);
         w.u32_le(self.channel.get());
         w.u32_le(self.remaining_bytes);
-        let info = if self.channel_info.is_empty() {
-            0
-        } else {
-            HEADER as u16 + 48
-        };
+        let info = if self.channel_info.is_empty() { 0 } else { HEADER as u16 + 48 };
         w.u16_le(info);
         w.u16_le(self.channel_info.len() as u16);
         // The variable part holds at least one byte.
-        w.bytes(if self.channel_info.is_empty() {
-            &[0]
-        } else {
-            self.channel_info
-        });
+        w.bytes(if self.channel_info.is_empty() { &[0] } else { self.channel_info });
     }
 
     /// Bytes to hold against the credit charge.
@@ -166,11 +158,7 @@ impl<'a> Response<'a> {
         let data_remaining = r.u32("DataRemaining")?;
         let flags = r.u32("Flags")?;
         let data = r.window(data_offset.into(), data_length as usize, "DataOffset")?;
-        Ok(Response {
-            data_remaining,
-            flags,
-            data,
-        })
+        Ok(Response { data_remaining, flags, data })
     }
 
     /// Fills in the fields of a plain read whose `data_length` bytes follow them.

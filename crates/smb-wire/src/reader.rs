@@ -30,11 +30,7 @@ impl<'a> Reader<'a> {
     /// A reader for a structure that stands by itself, without a size field to check.
     #[inline]
     pub(crate) fn new(data: &'a [u8], structure: &'static str) -> Self {
-        Reader {
-            cursor: Cursor::new(data),
-            structure,
-            variable_from: 0,
-        }
+        Reader { cursor: Cursor::new(data), structure, variable_from: 0 }
     }
 
     /// A reader for the body of `message`, which begins with its header. Checks StructureSize, whose lowest
@@ -95,10 +91,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(crate) fn file_id(&mut self, field: &'static str) -> Result<FileId, Malformed> {
-        Ok(FileId {
-            persistent: self.u64(field)?,
-            volatile: self.u64(field)?,
-        })
+        Ok(FileId { persistent: self.u64(field)?, volatile: self.u64(field)? })
     }
 
     #[inline]

@@ -54,13 +54,7 @@ impl<'a> Request<'a> {
         let length = r.u16("SecurityBufferLength")?;
         let previous_session_id = r.u64("PreviousSessionId")?;
         let security_buffer = r.window(offset.into(), length.into(), "SecurityBufferOffset")?;
-        Ok(Request {
-            flags,
-            security_mode,
-            capabilities,
-            previous_session_id,
-            security_buffer,
-        })
+        Ok(Request { flags, security_mode, capabilities, previous_session_id, security_buffer })
     }
 
     /// Appends the body. A token longer than 65,535 bytes is cut.
@@ -105,10 +99,7 @@ impl<'a> Response<'a> {
         let offset = r.u16("SecurityBufferOffset")?;
         let length = r.u16("SecurityBufferLength")?;
         let security_buffer = r.window(offset.into(), length.into(), "SecurityBufferOffset")?;
-        Ok(Response {
-            session_flags,
-            security_buffer,
-        })
+        Ok(Response { session_flags, security_buffer })
     }
 
     /// Appends the body. A token longer than 65,535 bytes is cut.

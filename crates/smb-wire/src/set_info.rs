@@ -37,13 +37,7 @@ impl<'a> Request<'a> {
         let additional_information = r.u32("AdditionalInformation")?;
         let file_id = r.file_id("FileId")?;
         let buffer = r.window(offset.into(), length, "BufferOffset")?;
-        Ok(Request {
-            info_type,
-            file_info_class,
-            additional_information,
-            file_id,
-            buffer,
-        })
+        Ok(Request { info_type, file_info_class, additional_information, file_id, buffer })
     }
 
     /// Appends the body.

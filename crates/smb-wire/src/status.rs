@@ -315,10 +315,7 @@ mod tests {
     fn severity_is_read_from_the_two_highest_bits() {
         // The status of the SESSION_SETUP response in MS-SMB2 4.1 and three others as they are captured.
         assert!(NtStatus(0xc000_0016).is_error());
-        assert_eq!(
-            NtStatus(0xc000_0016).to_string(),
-            "STATUS_MORE_PROCESSING_REQUIRED"
-        );
+        assert_eq!(NtStatus(0xc000_0016).to_string(), "STATUS_MORE_PROCESSING_REQUIRED");
         assert_eq!(NtStatus(0x8000_0005).severity(), Severity::Warning);
         assert!(!NtStatus(0x8000_0005).is_success());
         assert!(NtStatus(0x0000_0103).is_success());

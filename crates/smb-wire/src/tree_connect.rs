@@ -76,11 +76,7 @@ impl<'a> Request<'a> {
     /// A request without the extension.
     #[must_use]
     pub fn new(path: Utf16<'a>) -> Self {
-        Request {
-            flags: RequestFlags::empty(),
-            path,
-            contexts: Contexts::EMPTY,
-        }
+        Request { flags: RequestFlags::empty(), path, contexts: Contexts::EMPTY }
     }
 
     /// Parses a message from its header on. Whether the extension is there depends on the flags and on
@@ -95,11 +91,7 @@ impl<'a> Request<'a> {
         let length = r.u16("PathLength")?;
         if !(is_311 && flags.contains(RequestFlags::EXTENSION_PRESENT)) {
             let path = r.name(offset.into(), length.into(), "PathOffset")?;
-            return Ok(Request {
-                flags,
-                path,
-                contexts: Contexts::EMPTY,
-            });
+            return Ok(Request { flags, path, contexts: Contexts::EMPTY });
         }
         let context_offset = r.u32("TreeConnectContextOffset")? as usize;
         let count = r.u16("TreeConnectContextCount")?;
@@ -108,17 +100,9 @@ impl<'a> Request<'a> {
         let path = r.name(offset.into(), length.into(), "PathOffset")?;
         // MS-SMB2 2.2.9.1 counts this offset from the request, not from the header before it.
         let at = HEADER.saturating_add(context_offset);
-        let bytes = if count == 0 {
-            Some(&[][..])
-        } else {
-            message.get(at..)
-        };
+        let bytes = if count == 0 { Some(&[][..]) } else { message.get(at..) };
         let bytes = bytes.ok_or(r.wrong("TreeConnectContextOffset"))?;
-        Ok(Request {
-            flags,
-            path,
-            contexts: Contexts { bytes, count },
-        })
+        Ok(Request { flags, path, contexts: Contexts { bytes, count } })
     }
 
     /// Appends the body, with the extension when the flags say so.
@@ -151,11 +135,7 @@ impl<'a> Request<'a> {
     /// The name of the share: what follows the last backslash of the path.
     #[must_use]
     pub fn share(&self) -> Utf16<'a> {
-        let start = self
-            .path
-            .units()
-            .rposition(|unit| unit == u16::from(b'\\'))
-            .map_or(0, |at| at + 1);
+        let start = self.path.units().rposition(|unit| unit == u16::from(b'\\')).map_or(0, |at| at + 1);
         Utf16::new(&self.path.as_bytes()[start * 2..]).unwrap_or_default()
     }
 }

@@ -78,20 +78,12 @@ impl<'a> Request<'a> {
         }
         let channel_info = match channel {
             Channel::None => &[],
-            _ => r
-                .window(info_offset.into(), info_length.into(), "WriteChannelInfoOffset")
-                .unwrap_or_default(),
+            _ => {
+                r.window(info_offset.into(), info_length.into(), "WriteChannelInfoOffset").unwrap_or_default()
+            }
         };
         let data = r.window(data_offset.into(), length as usize, "DataOffset")?;
-        Ok(Request {
-            offset,
-            file_id,
-            channel,
-            remaining_bytes,
-            channel_info,
-            flags,
-            data,
-        })
+        Ok(Request { offset, file_id, channel, remaining_bytes, channel_info, flags, data })
     }
 
     /// Appends the body, with a copy of the data.
@@ -121,11 +113,7 @@ impl<'a> Request<'a> {
         self.file_id.write(w);
         w.u32_le(self.channel.get());
         w.u32_le(self.remaining_bytes);
-        w.u16_le(if self.channel_info.is_empty() {
-            0
-        } else {
-            info as u16
-        });
+        w.u16_le(if self.channel_info.is_empty() { 0 } else { info as u16 });
         w.u16_le(self.channel_info.len() as u16);
         w.u32_le(self.flags.bits());
     }
@@ -153,9 +141,7 @@ impl Response {
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut r = Reader::body(message, "WRITE response", 17)?;
         r.skip(2, "Reserved")?;
-        Ok(Response {
-            count: r.u32("Count")?,
-        })
+        Ok(Response { count: r.u32("Count")? })
     }
 
     /// Fills in the whole body.

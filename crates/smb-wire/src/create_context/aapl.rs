@@ -84,9 +84,7 @@ impl Request {
                 bitmap: QueryBitmap::from_bits_retain(r.u64("RequestBitmap")?),
                 client_caps: ServerCaps::from_bits_retain(r.u64("ClientCapabilities")?),
             },
-            Command::ResolveId => Request::ResolveId {
-                file_id: r.u64("FileId")?,
-            },
+            Command::ResolveId => Request::ResolveId { file_id: r.u64("FileId")? },
             Command::Unknown(command) => Request::Unknown(command),
         })
     }
@@ -149,10 +147,7 @@ impl<'a> Response<'a> {
             Command::ServerQuery => Self::parse_server_query(r),
             Command::ResolveId => {
                 let status = NtStatus(r.u32("Status")?);
-                Ok(Response::ResolveId {
-                    status,
-                    path: string(&mut r)?,
-                })
+                Ok(Response::ResolveId { status, path: string(&mut r)? })
             }
             Command::Unknown(command) => Ok(Response::Unknown(command)),
         }
@@ -173,20 +168,12 @@ impl<'a> Response<'a> {
             r.skip(4, "Padding")?;
             model = Some(string(&mut r)?);
         }
-        Ok(Response::ServerQuery {
-            server_caps,
-            volume_caps,
-            model,
-        })
+        Ok(Response::ServerQuery { server_caps, volume_caps, model })
     }
 
     pub(super) fn write(&self, w: &mut Writer<'_>) {
         match self {
-            Response::ServerQuery {
-                server_caps,
-                volume_caps,
-                model,
-            } => {
+            Response::ServerQuery { server_caps, volume_caps, model } => {
                 let mut bitmap = QueryBitmap::empty();
                 bitmap.set(QueryBitmap::SERVER_CAPS, server_caps.is_some());
                 bitmap.set(QueryBitmap::VOLUME_CAPS, volume_caps.is_some());
@@ -224,16 +211,12 @@ mod tests {
     use super::*;
 
     /// What macOS sends when it opens a share: everything is asked for, and all capabilities are claimed.
-    const MACOS: [u8; 24] = [
-        1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
-    ];
+    const MACOS: [u8; 24] = [1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
 
     #[test]
     fn a_server_query_is_read_and_written() {
         let request = Request::parse(&MACOS).unwrap();
-        let Request::ServerQuery { bitmap, client_caps } = request else {
-            panic!("{request:?}")
-        };
+        let Request::ServerQuery { bitmap, client_caps } = request else { panic!("{request:?}") };
         assert!(bitmap.contains(QueryBitmap::MODEL_INFO));
         assert!(client_caps.contains(ServerCaps::UNIX_BASED) && !client_caps.contains(ServerCaps::NFS_ACE));
         let mut out = Vec::new();

@@ -67,18 +67,12 @@ impl Lease {
         let flags = LeaseFlags::from_bits_retain(r.u32("LeaseFlags")?);
         r.skip(8, "LeaseDuration")?;
         let v2 = match data.len() {
-            Self::V2 => Some(LeaseV2 {
-                parent_key: LeaseKey(r.array("ParentLeaseKey")?),
-                epoch: r.u16("Epoch")?,
-            }),
+            Self::V2 => {
+                Some(LeaseV2 { parent_key: LeaseKey(r.array("ParentLeaseKey")?), epoch: r.u16("Epoch")? })
+            }
             _ => None,
         };
-        Ok(Lease {
-            key,
-            state,
-            flags,
-            v2,
-        })
+        Ok(Lease { key, state, flags, v2 })
     }
 
     fn write(&self, w: &mut Writer<'_>) {
@@ -225,11 +219,7 @@ impl<'a> Raw<'a> {
             }
             name::QUERY_MAXIMAL_ACCESS => {
                 let mut r = sized(data, "SMB2_CREATE_QUERY_MAXIMAL_ACCESS_REQUEST", &[0, 8])?;
-                let timestamp = if data.is_empty() {
-                    None
-                } else {
-                    Some(r.u64("Timestamp")?)
-                };
+                let timestamp = if data.is_empty() { None } else { Some(r.u64("Timestamp")?) };
                 RequestContext::QueryMaximalAccess(timestamp)
             }
             name::TIMEWARP_TOKEN => {
@@ -244,11 +234,7 @@ impl<'a> Raw<'a> {
                 let flags = DurableFlags::from_bits_retain(r.u32("Flags")?);
                 r.skip(8, "Reserved")?;
                 let create_guid = r.guid("CreateGuid")?;
-                RequestContext::DurableHandleRequestV2 {
-                    timeout,
-                    flags,
-                    create_guid,
-                }
+                RequestContext::DurableHandleRequestV2 { timeout, flags, create_guid }
             }
             name::DURABLE_HANDLE_RECONNECT_V2 => {
                 let mut r = sized(data, "SMB2_CREATE_DURABLE_HANDLE_RECONNECT_V2", &[36])?;
@@ -367,21 +353,13 @@ impl<'a> RequestContext<'a> {
             RequestContext::QueryMaximalAccess(timestamp) => timestamp.iter().for_each(|t| w.u64_le(*t)),
             RequestContext::QueryOnDiskId => {}
             RequestContext::Lease(lease) => lease.write(w),
-            RequestContext::DurableHandleRequestV2 {
-                timeout,
-                flags,
-                create_guid,
-            } => {
+            RequestContext::DurableHandleRequestV2 { timeout, flags, create_guid } => {
                 w.u32_le(*timeout);
                 w.u32_le(flags.bits());
                 w.zeros(8);
                 w.bytes(&create_guid.0);
             }
-            RequestContext::DurableHandleReconnectV2 {
-                file_id,
-                create_guid,
-                flags,
-            } => {
+            RequestContext::DurableHandleReconnectV2 { file_id, create_guid, flags } => {
                 file_id.write(w);
                 w.bytes(&create_guid.0);
                 w.u32_le(flags.bits());
@@ -428,10 +406,7 @@ impl<'a> ResponseContext<'a> {
                 w.u32_le(query_status.0);
                 w.u32_le(access.bits());
             }
-            ResponseContext::OnDiskId {
-                disk_file_id,
-                volume_id,
-            } => {
+            ResponseContext::OnDiskId { disk_file_id, volume_id } => {
                 w.u64_le(*disk_file_id);
                 w.u64_le(*volume_id);
                 w.zeros(16);

@@ -169,10 +169,7 @@ mod tests {
         assert_eq!((header.session_id(), sealed), (0x1122, &[1, 2, 3][..]));
         assert_eq!(header.associated_data().len(), 32);
         frame.push(4);
-        assert_eq!(
-            TransformHeader::parse(&frame).unwrap_err().field,
-            "OriginalMessageSize"
-        );
+        assert_eq!(TransformHeader::parse(&frame).unwrap_err().field, "OriginalMessageSize");
         frame.pop();
         frame[42] = 0;
         assert_eq!(TransformHeader::parse(&frame).unwrap_err().field, "Flags");
@@ -183,10 +180,7 @@ mod tests {
         let frame = *b"\xfcSMB\x70\0\0\0\x02\0\x01\0\x10\0\0\0";
         let header = CompressionHeader::parse(&frame).unwrap();
         assert_eq!(header.original_compressed_segment_size, 0x70);
-        assert_eq!(
-            header.compression_algorithm,
-            crate::negotiate::CompressionAlgorithm::Lz77
-        );
+        assert_eq!(header.compression_algorithm, crate::negotiate::CompressionAlgorithm::Lz77);
         assert_eq!(header.flags, 1);
     }
 }

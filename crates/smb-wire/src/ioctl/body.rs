@@ -41,11 +41,7 @@ impl Element for SrvCopychunk {
             raw.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(raw)
         };
-        SrvCopychunk {
-            source_offset: number(0),
-            target_offset: number(8),
-            length: number(16) as u32,
-        }
+        SrvCopychunk { source_offset: number(0), target_offset: number(8), length: number(16) as u32 }
     }
 
     fn write(&self, w: &mut Writer<'_>) {
@@ -66,13 +62,8 @@ impl<'a> SrvCopychunkCopy<'a> {
         let source_key = r.array("SourceKey")?;
         let count = r.u32("ChunkCount")? as usize;
         r.skip(4, "Reserved")?;
-        let length = count
-            .checked_mul(SrvCopychunk::SIZE)
-            .ok_or(r.wrong("ChunkCount"))?;
-        Ok(SrvCopychunkCopy {
-            source_key,
-            chunks: List::Wire(r.bytes(length, "Chunks")?),
-        })
+        let length = count.checked_mul(SrvCopychunk::SIZE).ok_or(r.wrong("ChunkCount"))?;
+        Ok(SrvCopychunkCopy { source_key, chunks: List::Wire(r.bytes(length, "Chunks")?) })
     }
 
     /// Appends the input.
@@ -199,12 +190,7 @@ impl<'a> ValidateNegotiateInfoRequest<'a> {
         let security_mode = SecurityMode::from_bits_retain(r.u16("SecurityMode")?);
         let count = usize::from(r.u16("DialectCount")?);
         let dialects = List::Wire(r.bytes(count * 2, "Dialects")?);
-        Ok(ValidateNegotiateInfoRequest {
-            capabilities,
-            guid,
-            security_mode,
-            dialects,
-        })
+        Ok(ValidateNegotiateInfoRequest { capabilities, guid, security_mode, dialects })
     }
 
     /// Appends the input.

@@ -90,9 +90,9 @@ impl<'a> Iter<'a> {
         let link_speed = r.u64("LinkSpeed")?;
         let socket: [u8; 128] = r.array("SockAddr_Storage")?;
         let address = match u16::from_le_bytes([socket[0], socket[1]]) {
-            FAMILY_INTERNETWORK => Some(IpAddr::V4(Ipv4Addr::new(
-                socket[4], socket[5], socket[6], socket[7],
-            ))),
+            FAMILY_INTERNETWORK => {
+                Some(IpAddr::V4(Ipv4Addr::new(socket[4], socket[5], socket[6], socket[7])))
+            }
             FAMILY_INTERNETWORK_V6 => {
                 let mut octets = [0; 16];
                 octets.copy_from_slice(&socket[8..24]);
@@ -105,12 +105,7 @@ impl<'a> Iter<'a> {
             _ if next >= SIZE && next.is_multiple_of(8) && next < list.len() => &list[next..],
             _ => return Err(Malformed::new(STRUCTURE, "Next")),
         };
-        let entry = address.map(|address| NetworkInterfaceInfo {
-            if_index,
-            capability,
-            link_speed,
-            address,
-        });
+        let entry = address.map(|address| NetworkInterfaceInfo { if_index, capability, link_speed, address });
         Ok((entry, rest))
     }
 }

@@ -7,6 +7,7 @@ use crate::macros::{wire_enum, wire_flags};
 use crate::malformed::Malformed;
 use crate::reader::{HEADER, Reader};
 use crate::utf16::Utf16;
+use std::fmt;
 use wire::Writer;
 
 const STRUCTURE: &str = "NEGOTIATE_CONTEXT";
@@ -88,9 +89,8 @@ wire_enum! {
 }
 
 /// The GUID in the data of the POSIX context: the version of the extensions that both sides speak.
-pub const POSIX_GUID: [u8; 16] = [
-    0x93, 0xad, 0x25, 0x50, 0x9c, 0xb4, 0x11, 0xe7, 0xb4, 0x23, 0x83, 0xde, 0x96, 0x8b, 0xcd, 0x7c,
-];
+pub const POSIX_GUID: [u8; 16] =
+    [0x93, 0xad, 0x25, 0x50, 0x9c, 0xb4, 0x11, 0xe7, 0xb4, 0x23, 0x83, 0xde, 0x96, 0x8b, 0xcd, 0x7c];
 
 /// One negotiate context with its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,10 +163,7 @@ impl<'a> Context<'a> {
                 }
                 let hash_algorithms = List::Wire(r.bytes(usize::from(count) * 2, "HashAlgorithms")?);
                 let salt = r.bytes(salt_length.into(), "Salt")?;
-                Ok(Context::PreauthIntegrity {
-                    hash_algorithms,
-                    salt,
-                })
+                Ok(Context::PreauthIntegrity { hash_algorithms, salt })
             }
             ContextType::Encryption => {
                 let mut r = Reader::new(data, "SMB2_ENCRYPTION_CAPABILITIES");
@@ -190,27 +187,15 @@ impl<'a> Context<'a> {
             }
             ContextType::Transport => {
                 let mut r = Reader::new(data, "SMB2_TRANSPORT_CAPABILITIES");
-                Ok(Context::Transport(TransportFlags::from_bits_retain(
-                    r.u32("Flags")?,
-                )))
+                Ok(Context::Transport(TransportFlags::from_bits_retain(r.u32("Flags")?)))
             }
             ContextType::RdmaTransform => {
                 let mut r = Reader::new(data, "SMB2_RDMA_TRANSFORM_CAPABILITIES");
-                Ok(Context::RdmaTransform(ids(
-                    &mut r,
-                    "TransformCount",
-                    "RDMATransformIds",
-                    6,
-                )?))
+                Ok(Context::RdmaTransform(ids(&mut r, "TransformCount", "RDMATransformIds", 6)?))
             }
             ContextType::Signing => {
                 let mut r = Reader::new(data, "SMB2_SIGNING_CAPABILITIES");
-                Ok(Context::Signing(ids(
-                    &mut r,
-                    "SigningAlgorithmCount",
-                    "SigningAlgorithms",
-                    0,
-                )?))
+                Ok(Context::Signing(ids(&mut r, "SigningAlgorithmCount", "SigningAlgorithms", 0)?))
             }
             ContextType::Posix => Ok(Context::Posix(data)),
             ContextType::Unknown(context_type) => Ok(Context::Unknown { context_type, data }),
@@ -219,10 +204,7 @@ impl<'a> Context<'a> {
 
     fn write_data(&self, w: &mut Writer<'_>) {
         match self {
-            Context::PreauthIntegrity {
-                hash_algorithms,
-                salt,
-            } => {
+            Context::PreauthIntegrity { hash_algorithms, salt } => {
                 w.u16_le(hash_algorithms.len() as u16);
                 w.u16_le(salt.len() as u16);
                 hash_algorithms.write(w);
@@ -271,7 +253,7 @@ fn ids<'a, T>(
 }
 
 /// The list of contexts of a message.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub enum Contexts<'a> {
     /// As it stands in a message.
     Wire {
@@ -315,11 +297,7 @@ impl<'a> Contexts<'a> {
     /// The contexts in order. After an error there is nothing more.
     #[must_use]
     pub fn iter(&self) -> Iter<'a> {
-        Iter {
-            list: *self,
-            index: 0,
-            at: 0,
-        }
+        Iter { list: *self, index: 0, at: 0 }
     }
 
     /// Appends all contexts, each on a boundary of eight bytes, and answers how many there are.
@@ -339,6 +317,12 @@ impl<'a> Contexts<'a> {
     }
 }
 
+impl fmt::Debug for Contexts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
 impl PartialEq for Contexts<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
@@ -348,7 +332,7 @@ impl PartialEq for Contexts<'_> {
 impl Eq for Contexts<'_> {}
 
 /// Reads the contexts of a [`Contexts`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Iter<'a> {
     list: Contexts<'a>,
     index: usize,
@@ -357,9 +341,7 @@ pub struct Iter<'a> {
 
 impl<'a> Iter<'a> {
     fn read(&mut self, bytes: &'a [u8]) -> Result<Context<'a>, Malformed> {
-        let rest = bytes
-            .get(self.at..)
-            .ok_or(Malformed::new(STRUCTURE, "NegotiateContextCount"))?;
+        let rest = bytes.get(self.at..).ok_or(Malformed::new(STRUCTURE, "NegotiateContextCount"))?;
         let mut r = Reader::new(rest, STRUCTURE);
         let context_type = ContextType::new(r.u16("ContextType")?);
         let length = usize::from(r.u16("DataLength")?);
