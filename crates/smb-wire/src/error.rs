@@ -215,3 +215,44 @@ impl<'a> SymbolicLink<'a> {
         w.bytes(print);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::utf16;
+
+    /// The example of MS-SMB2 2.2.2.2.1.1: `ProtocolDocs` in `\\MachX\ShareY\Public` leads to
+    /// `..\DonHall\Documents\PDocs`, and `\DailyDocs\[MS-SMB].doc` under it is opened.
+    #[test]
+    fn the_relative_link_of_the_specification() {
+        let target = utf16::encode(r"..\DonHall\Documents\PDocs");
+        let unparsed = utf16::encode(r"\DailyDocs\[MS-SMB].doc");
+        let target = Utf16::new(&target).unwrap();
+        let link = SymbolicLink {
+            unparsed_path_length: unparsed.len() as u16,
+            substitute_name: target,
+            print_name: target,
+            is_relative: true,
+        };
+        let mut out = Vec::new();
+        link.write(&mut out);
+        assert_eq!(&out[4..12], b"SYML\x0c\0\0\xa0");
+        assert_eq!(out[14..16], [0x2e, 0]);
+        assert_eq!(out[16..20], [0, 0, 0x34, 0]);
+        assert_eq!(u32::from_le_bytes([out[0], out[1], out[2], out[3]]) as usize, out.len() - 4);
+        assert_eq!(u16::from_le_bytes([out[12], out[13]]) as usize, out.len() - 16);
+        assert_eq!(SymbolicLink::parse(&out), Ok(link));
+        out[0] += 1;
+        assert_eq!(SymbolicLink::parse(&out).unwrap_err().field, "SymLinkLength");
+    }
+
+    #[test]
+    fn an_error_context_is_put_around_the_data_in_311() {
+        let mut plain = Vec::new();
+        Response::buffer_too_small(&mut plain, false, 0x1234);
+        assert_eq!(plain, [9, 0, 0, 0, 4, 0, 0, 0, 0x34, 0x12, 0, 0]);
+        let mut wrapped = Vec::new();
+        Response::buffer_too_small(&mut wrapped, true, 0x1234);
+        assert_eq!(wrapped, [9, 0, 1, 0, 12, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0x34, 0x12, 0, 0]);
+    }
+}

@@ -11,7 +11,7 @@
 //!   They do not look at the header.
 //! * `write(&self, out)` appends **the body only**. The header's 64 bytes must end where the body
 //!   begins, so a whole message is `Header::push` followed by `write`; offsets in the body count on that.
-//!   Fixed replies of the hot path can also be written in place (`read::Response::write_fixed`).
+//!   Fixed replies of the hot path can also be written in place ([`read::Response::write_fixed`]).
 //! * `payload_len(&self)`, on requests, is the larger of what is sent and what may be answered, in
 //!   bytes: the number to hold against the credit charge (MS-SMB2 3.1.5.2 and 3.3.5.2.5).
 //!
@@ -20,7 +20,8 @@
 //! or a slice of values to write. Numbers from a closed set are enums that keep values they do not know;
 //! bit sets keep bits they do not know. Names are UTF-16 as they stand in the frame: [`Utf16`].
 //!
-//! [`status`] names the results, [`fscc`] has the information classes and control codes of MS-FSCC, and
+//! A failed request is answered with [`error::Response`] in the place of its own response. [`status`] names
+//! the results, [`posix`] has the structures of the POSIX extensions, [`fscc`] has the information classes and control codes of MS-FSCC, and
 //! [`rpc`] what travels through named pipes.
 
 mod macros;
@@ -43,6 +44,7 @@ pub mod list;
 pub mod lock;
 pub mod logoff;
 pub mod negotiate;
+pub mod notification;
 pub mod oplock_break;
 pub mod output;
 pub mod posix;

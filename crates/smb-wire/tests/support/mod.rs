@@ -114,6 +114,7 @@ fn parse_responses(message: &[u8]) {
     let _ = output::Response::parse(message);
     let _ = oplock_break::Notification::parse(message);
     let _ = oplock_break::Response::parse(message);
+    let _ = notification::Notification::parse(message);
     let _ = set_info::Response::parse(message);
 }
 
