@@ -20,9 +20,9 @@
 //! or a slice of values to write. Numbers from a closed set are enums that keep values they do not know;
 //! bit sets keep bits they do not know. Names are UTF-16 as they stand in the frame: [`Utf16`].
 //!
-//! A failed request is answered with [`error::Response`] in the place of its own response. [`status`] names
-//! the results, [`posix`] has the structures of the POSIX extensions, [`fscc`] has the information classes and control codes of MS-FSCC, and
-//! [`rpc`] what travels through named pipes.
+//! A failed request is answered with [`error::Response`] in the place of its own response. [`status`]
+//! names the results, [`posix`] has the structures of the POSIX extensions, [`fscc`] the information
+//! classes and control codes of MS-FSCC, and [`rpc`] what travels through named pipes.
 
 mod macros;
 mod malformed;
