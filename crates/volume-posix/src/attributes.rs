@@ -86,19 +86,31 @@ impl PosixNode {
         let can_hold = self.shared.facts.extended_attributes;
         let Some(value) = value else {
             beside.set_note(self, note, None)?;
-            return if can_hold { self.remove_attribute(name).map_err(failure) } else { Ok(()) };
+            return if can_hold { self.remove_own(name) } else { Ok(()) };
         };
         if can_hold && value.len() <= LARGEST {
             match self.write_raw(name, value) {
                 Ok(()) => return beside.set_note(self, note, None),
                 Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE | Errno::OPNOTSUPP) => {}
-                // Users' attributes exist on files and directories only.
-                Err(Errno::PERM) if !matches!(self.kind, Kind::File | Kind::Directory) => {}
+                Err(Errno::PERM) if !self.has_users_attributes() => {}
                 Err(errno) => return Err(failure(errno)),
             }
         }
         beside.set_note(self, note, Some(value))?;
-        if can_hold { self.remove_attribute(name).map_err(failure) } else { Ok(()) }
+        if can_hold { self.remove_own(name) } else { Ok(()) }
+    }
+
+    /// Removes a note from the file's own attributes, if it can have been there.
+    fn remove_own(&self, name: &CStr) -> Result<()> {
+        match self.remove_attribute(name) {
+            Err(Errno::PERM) if !self.has_users_attributes() => Ok(()),
+            other => other.map_err(failure),
+        }
+    }
+
+    /// Attributes of users exist on files and directories only.
+    fn has_users_attributes(&self) -> bool {
+        matches!(self.kind, Kind::File | Kind::Directory)
     }
 
     pub(crate) fn list_attributes(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
@@ -128,8 +140,7 @@ impl PosixNode {
         };
         done.map_err(|errno| match errno {
             Errno::TOOBIG | Errno::RANGE | Errno::NOSPC => Failure::NoSpace,
-            // Only files and directories have attributes of users.
-            Errno::PERM if !matches!(self.kind, Kind::File | Kind::Directory) => Failure::NotSupported,
+            Errno::PERM if !self.has_users_attributes() => Failure::NotSupported,
             other => failure(other),
         })
     }

@@ -45,7 +45,9 @@ pub(crate) fn open_below(
     mode: Mode,
 ) -> Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
-    call(|| rustix::fs::openat2(directory, name, flags | ALWAYS, mode, resolve))
+    // With O_PATH nothing is opened that could wait or become a terminal, and the call refuses the flags.
+    let always = if flags.contains(OFlags::PATH) { OFlags::NOFOLLOW | OFlags::CLOEXEC } else { ALWAYS };
+    call(|| rustix::fs::openat2(directory, name, flags | always, mode, resolve))
 }
 
 /// The stat of a descriptor's file.

@@ -5,8 +5,11 @@
 //! is built on this trait can leave the volume. [`value`] holds what they exchange, [`error`] why a
 //! call failed, [`security`] identities' ids and descriptors, [`event`] what others changed.
 //!
-//! [`memory`] is a volume without a disk for tests, [`faulty`] wraps any volume and injects failures.
+//! [`memory`] is a volume without a disk for tests, [`faulty`] wraps any volume and injects failures, and
+//! `conformance` (with the feature `testing`) is what every kind of volume is held to.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
 pub mod error;
 pub mod event;
 pub mod faulty;
