@@ -1,0 +1,157 @@
+//! The crate `smb` as a client: PORT SHARE USER PASSWORD. It reads every structure strictly, as MS-SMB2 draws it.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use proving_peers::{Arguments, CaseResult, Report, SIZES, content, same};
+use smb::resource::{Directory, File, Resource};
+use smb::{
+    Client, ClientConfig, ConnectionConfig, CreateOptions, FileAccessMask, FileAttributes, FileCreateArgs,
+    FileDispositionInformation, FileFullDirectoryInformation, FileRenameInformation, FileStandardInformation,
+    ReadAt, UncPath, WriteAt,
+};
+
+const BASE: &str = "rust-smb";
+const SERVER: &str = "127.0.0.1";
+
+struct Peer {
+    client: Client,
+    share: UncPath,
+}
+
+impl Peer {
+    fn path(&self, name: &str) -> UncPath {
+        self.share.clone().with_path(name)
+    }
+
+    fn inside(&self, name: &str) -> UncPath {
+        self.path(&format!("{BASE}\\{name}"))
+    }
+
+    async fn open(&self, name: &str, access: FileAccessMask) -> smb::Result<File> {
+        let arguments = FileCreateArgs::make_open_existing(access);
+        Ok(self.client.create_file(&self.inside(name), &arguments).await?.unwrap_file())
+    }
+}
+
+async fn make_directory(peer: &Peer) -> CaseResult {
+    let options = CreateOptions::new().with_directory_file(true);
+    let arguments = FileCreateArgs::make_create_new(FileAttributes::new().with_directory(true), options);
+    let directory = peer.client.create_file(&peer.path(BASE), &arguments).await?;
+    same(directory.is_dir(), true, "what was made is a directory")?;
+    directory.unwrap_dir().close().await?;
+    Ok(())
+}
+
+async fn round_trip(peer: &Peer, size: usize) -> CaseResult {
+    let (data, name) = (content(size), format!("size-{size}"));
+    let arguments = FileCreateArgs::make_overwrite(FileAttributes::new(), CreateOptions::new());
+    let file = peer.client.create_file(&peer.inside(&name), &arguments).await?.unwrap_file();
+    let mut written = 0;
+    while written < size {
+        let end = size.min(written + 60_000);
+        written += file.write_at(&data[written..end], written as u64).await?;
+    }
+    file.flush().await?;
+    file.close().await?;
+
+    let file = peer.open(&name, FileAccessMask::new().with_generic_read(true)).await?;
+    same(file.query_info::<FileStandardInformation>().await?.end_of_file, size as u64, "end of file")?;
+    let mut back = vec![0; size];
+    let mut read = 0;
+    while read < size {
+        let end = size.min(read + 60_000);
+        match file.read_at(&mut back[read..end], read as u64).await? {
+            0 => return Err(format!("the file ends after {read} bytes").into()),
+            count => read += count,
+        }
+    }
+    file.close().await?;
+    same(back == data, true, "content")
+}
+
+async fn listing(peer: &Peer) -> CaseResult {
+    let access = FileAccessMask::new().with_generic_read(true);
+    let opened =
+        peer.client.create_file(&peer.path(BASE), &FileCreateArgs::make_open_existing(access)).await?;
+    let directory = Arc::new(opened.unwrap_dir());
+    let mut found = Vec::new();
+    {
+        let mut entries = Directory::query::<FileFullDirectoryInformation>(&directory, "size-*").await?;
+        while let Some(entry) = entries.next().await {
+            let entry = entry?;
+            found.push((entry.file_name.to_string(), entry.end_of_file));
+        }
+    }
+    directory.close().await?;
+    let mut wanted: Vec<_> = SIZES.iter().map(|size| (format!("size-{size}"), *size as u64)).collect();
+    found.sort();
+    wanted.sort();
+    same(found, wanted, "names and sizes")
+}
+
+async fn rename(peer: &Peer) -> CaseResult {
+    let file = peer.open("size-1", FileAccessMask::new().with_generic_read(true).with_delete(true)).await?;
+    let to = FileRenameInformation {
+        replace_if_exists: false.into(),
+        root_directory: 0,
+        file_name: format!("{BASE}\\renamed").as_str().into(),
+    };
+    file.set_info(to).await?;
+    file.close().await?;
+    let access = FileAccessMask::new().with_generic_read(true);
+    same(peer.open("size-1", access).await.is_err(), true, "the old name is gone")?;
+    peer.open("renamed", access).await?.close().await?;
+    Ok(())
+}
+
+async fn remove(peer: &Peer) -> CaseResult {
+    let access = FileAccessMask::new().with_generic_read(true).with_delete(true);
+    let names = SIZES.iter().filter(|size| **size != 1).map(|size| format!("size-{size}"));
+    for name in names.chain(["renamed".to_owned()]) {
+        let file = peer.open(&name, access).await?;
+        file.set_info(FileDispositionInformation { delete_pending: true.into() }).await?;
+        file.close().await?;
+        same(peer.open(&name, access).await.is_err(), true, "a deleted file is gone")?;
+    }
+    let arguments = FileCreateArgs::make_open_existing(access);
+    let directory: Resource = peer.client.create_file(&peer.path(BASE), &arguments).await?;
+    let directory = directory.unwrap_dir();
+    directory.set_info(FileDispositionInformation { delete_pending: true.into() }).await?;
+    directory.close().await?;
+    same(peer.client.create_file(&peer.path(BASE), &arguments).await.is_err(), true, "the directory is gone")
+}
+
+async fn connect(arguments: &Arguments) -> smb::Result<Peer> {
+    let connection = ConnectionConfig { port: Some(arguments.port), ..ConnectionConfig::default() };
+    let client = Client::new(ClientConfig { dfs: false, connection, ..ClientConfig::default() });
+    let share = UncPath::new(SERVER)?.with_share(&arguments.share)?;
+    client.share_connect(&share, &arguments.user, arguments.password.clone()).await?;
+    Ok(Peer { client, share })
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Some(arguments) = Arguments::read() else {
+        eprintln!("usage: PORT SHARE USER PASSWORD");
+        return ExitCode::from(2);
+    };
+    let peer = match connect(&arguments).await {
+        Ok(peer) => peer,
+        Err(why) => {
+            println!("FAIL connect: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut report = Report::default();
+    report.case("make a directory", make_directory(&peer)).await;
+    for size in SIZES {
+        report.case(format!("{size} bytes there and back"), round_trip(&peer, size)).await;
+    }
+    report.case("list", listing(&peer)).await;
+    report.case("rename", rename(&peer)).await;
+    report.case("remove", remove(&peer)).await;
+    report.case("close", async { Ok(peer.client.close().await?) }).await;
+    report.close()
+}
