@@ -268,6 +268,8 @@ impl<S: Service> Served<S> {
         if self.worker.is_finishing() && connection.is_at_rest() {
             return Flow::ended("the server ends");
         }
+        let left = connection.core.as_ref().map_or(0, |core| core.events.len());
+        connection.post.hold(left + connection.events.len());
         let Some(core) = &connection.core else {
             return Flow::Wait;
         };
@@ -275,13 +277,10 @@ impl<S: Service> Served<S> {
             return Flow::End(End::Move(target));
         }
         // Only a socket that is being waited for may be left alone; any other has to be asked again.
-        let readable = received != Received::Waiting && !connection.must_hold_back();
+        let readable =
+            received != Received::Waiting && !connection.must_hold_back() && !self.worker.is_finishing();
         let answerable = !core.events.is_empty() && !connection.is_choked();
-        if (readable || answerable) && !connection.closing && !self.worker.is_finishing() {
-            Flow::Again
-        } else {
-            Flow::Wait
-        }
+        if (readable || answerable) && !connection.closing { Flow::Again } else { Flow::Wait }
     }
 
     /// Sorts what the mailbox holds.
@@ -298,6 +297,7 @@ impl<S: Service> Served<S> {
                     self.worker.counters().panics.add(1);
                     return Some(Flow::closed("a job gave no result"));
                 }
+                Mail::Overflow => return Some(Flow::closed("it does not keep up with its events")),
                 Mail::Back(trip) => {
                     let Trip { core, mut out, turn } = *trip;
                     self.connection.core = Some(core);

@@ -37,6 +37,8 @@ pub(crate) struct Counters {
     pub(crate) writev_calls: Counter,
     pub(crate) wait_calls: Counter,
     pub(crate) panics: Counter,
+    pub(crate) accepted: Counter,
+    pub(crate) refused: Counter,
 }
 
 /// What has happened since the start, of one worker or of all.
@@ -70,6 +72,10 @@ pub struct Totals {
     pub wait_calls: u64,
     /// Calls of a conversation or jobs that panicked.
     pub panics: u64,
+    /// Connections that were accepted.
+    pub accepted: u64,
+    /// Connections that were closed at once, since a bound was reached.
+    pub refused: u64,
 }
 
 impl Counters {
@@ -90,6 +96,8 @@ impl Counters {
             writev_calls: self.writev_calls.get(),
             wait_calls: self.wait_calls.get(),
             panics: self.panics.get(),
+            accepted: self.accepted.get(),
+            refused: self.refused.get(),
         }
     }
 }
@@ -113,6 +121,8 @@ impl std::ops::Add for Totals {
             writev_calls: self.writev_calls + other.writev_calls,
             wait_calls: self.wait_calls + other.wait_calls,
             panics: self.panics + other.panics,
+            accepted: self.accepted + other.accepted,
+            refused: self.refused + other.refused,
         }
     }
 }

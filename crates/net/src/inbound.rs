@@ -170,7 +170,9 @@ impl Inbound {
                 Record::Skip(len) => {
                     window.start += PREFIX;
                     self.skip = len;
-                    self.since = None;
+                    if len == 0 {
+                        self.since = None;
+                    }
                 }
                 Record::Message(_) | Record::Hostile => return Next::Hostile,
             }
@@ -210,5 +212,142 @@ impl Inbound {
             self.since.get_or_insert(mono_ns);
         }
         copied
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use wire::Now;
+    use wire::endpoint::{Conversation, Mailbox, Output, Peer};
+
+    /// Four bytes of length, or a keep-alive; it never accepts.
+    struct Cutter;
+
+    struct Never;
+
+    impl Conversation for Never {
+        type Event = ();
+        fn on_message(&mut self, _: &mut [u8], _: Now, _: &mut Output<()>) {}
+        fn on_event(&mut self, (): (), _: Now, _: &mut Output<()>) {}
+        fn deadline(&self) -> Option<u64> {
+            None
+        }
+        fn on_deadline(&mut self, _: Now, _: &mut Output<()>) {}
+        fn on_close(&mut self, _: Now) {}
+    }
+
+    impl Service for Cutter {
+        type Conversation = Never;
+        fn record(&self, prefix: [u8; 4]) -> Record {
+            let len = u32::from_be_bytes([0, prefix[1], prefix[2], prefix[3]]) as usize;
+            match prefix[0] {
+                0 => Record::Message(len),
+                0x85 => Record::Skip(len),
+                _ => Record::Hostile,
+            }
+        }
+        fn accept(&self, _: Peer, _: Arc<dyn Mailbox<()>>, _: Now) -> Option<Never> {
+            None
+        }
+    }
+
+    /// Bytes on the wire, and the messages in them.
+    fn stream() -> (Vec<u8>, Vec<Vec<u8>>) {
+        let (mut bytes, mut messages) = (Vec::new(), Vec::new());
+        let lens = [5, 0, 1, 4096, 70_000, 3, LARGE - 1, LARGE, LARGE + 1, 200_000, 2, 0, 131_072, 9];
+        for (number, len) in lens.into_iter().enumerate() {
+            if number % 3 == 1 {
+                bytes.extend([0x85, 0, 0, number as u8]);
+                bytes.extend(std::iter::repeat_n(0xff, number));
+            }
+            let body: Vec<u8> = (0..len).map(|at| (at * 13 + number) as u8).collect();
+            bytes.extend((len as u32).to_be_bytes());
+            bytes.extend(&body);
+            messages.push(body);
+        }
+        (bytes, messages)
+    }
+
+    /// What came out of a stream, and how it ended.
+    struct Fed {
+        messages: Vec<Vec<u8>>,
+        hostile: bool,
+        copied: usize,
+        inbound: Inbound,
+    }
+
+    /// Feeds `bytes` in pieces of at most `step`.
+    fn feed(bytes: &[u8], step: usize) -> Fed {
+        let mut buffers = Buffers::default();
+        let mut fed = Fed { messages: Vec::new(), hostile: false, copied: 0, inbound: Inbound::new() };
+        let mut at = 0;
+        while at < bytes.len() {
+            at += fed.inbound.fill(&mut buffers, |slices, room| {
+                let piece = &bytes[at..(at + step.min(room)).min(bytes.len())];
+                let mut left = piece;
+                for slice in slices {
+                    let (now, later) = left.split_at(left.len().min(slice.len()));
+                    slice[..now.len()].copy_from_slice(now);
+                    left = later;
+                }
+                (piece.len(), piece.len())
+            });
+            loop {
+                match fed.inbound.next(&Cutter) {
+                    Next::Message(message) => fed.messages.push(message.to_vec()),
+                    Next::Nothing => break,
+                    Next::Hostile => {
+                        fed.hostile = true;
+                        return fed;
+                    }
+                }
+            }
+            fed.copied += fed.inbound.settle(&Cutter, &mut buffers, at as u64);
+            assert!(fed.inbound.window.is_none() && !fed.inbound.waiting());
+        }
+        fed
+    }
+
+    #[test]
+    fn any_cut_gives_the_same_messages_and_holds_nothing_after_them() {
+        let (bytes, messages) = stream();
+        for step in [1, 2, 3, 4, 5, 7, 100, 4095, 4100, 65_536, WINDOW - 1, WINDOW, usize::MAX / 2] {
+            let fed = feed(&bytes, step);
+            assert!(fed.messages == messages, "step {step}");
+            assert!(fed.inbound.part.is_none() && fed.inbound.since.is_none(), "step {step}");
+        }
+    }
+
+    #[test]
+    fn only_the_head_of_a_large_record_is_copied() {
+        let mut bytes = Vec::new();
+        for _ in 0..8 {
+            bytes.extend((1_u32 << 20).to_be_bytes());
+            bytes.resize(bytes.len() + (1 << 20), 7);
+        }
+        let fed = feed(&bytes, usize::MAX / 2);
+        assert_eq!(fed.messages.len(), 8);
+        assert!(fed.copied <= WINDOW + 7 * SIP, "{}", fed.copied);
+    }
+
+    #[test]
+    fn an_incomplete_record_keeps_the_time_of_its_beginning() {
+        let whole = [0, 0, 0, 1, b'x'];
+        for head in [&[0][..], &[0, 0, 0], &[0, 0, 0, 9, 1, 2, 3], &[0x85, 0, 0, 9, 1]] {
+            let bytes = [&whole[..], head].concat();
+            let fed = feed(&bytes, 1);
+            // Times are positions here: its first byte is the sixth.
+            assert_eq!(fed.inbound.incomplete_since(), Some(6), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_end_it_after_what_came_before_them() {
+        let fed = feed(&[0, 0, 0, 1, b'x', b'G', b'E', b'T', b' '], 100);
+        assert!(fed.hostile);
+        assert_eq!(fed.messages, [b"x"]);
+        assert!(feed(&[0, 0xff, 0xff, 0xff], 1).hostile, "longer than any message may be");
     }
 }

@@ -22,8 +22,10 @@ pub(crate) enum Mail<C: Conversation> {
     Event(C::Event),
     /// The result of a job.
     Done(C::Event),
-    /// A job gave no result, or more events came than are kept: the connection ends.
+    /// A job ended without a result: the connection ends.
     Lost,
+    /// More events came than are kept: the connection ends.
+    Overflow,
     /// The conversation comes back from the pool.
     Back(Box<Trip<C>>),
 }
@@ -34,6 +36,8 @@ pub(crate) struct Post<C: Conversation> {
     asleep: AtomicBool,
     /// Length of the queue, to look at without the lock.
     count: AtomicUsize,
+    /// Events that the connection has collected and not yet taken in.
+    held: AtomicUsize,
     inner: Mutex<Inner<C>>,
 }
 
@@ -41,6 +45,7 @@ struct Inner<C: Conversation> {
     queue: VecDeque<Mail<C>>,
     waker: Option<Waker>,
     gone: bool,
+    overflown: bool,
 }
 
 impl<C: Conversation> Post<C> {
@@ -48,7 +53,8 @@ impl<C: Conversation> Post<C> {
         Arc::new(Post {
             asleep: AtomicBool::new(false),
             count: AtomicUsize::new(0),
-            inner: Mutex::new(Inner { queue: VecDeque::new(), waker: None, gone: false }),
+            held: AtomicUsize::new(0),
+            inner: Mutex::new(Inner { queue: VecDeque::new(), waker: None, gone: false, overflown: false }),
         })
     }
 
@@ -73,6 +79,13 @@ impl<C: Conversation> Post<C> {
         false
     }
 
+    /// Says how many collected events wait, since those count against the bound too.
+    pub(crate) fn hold(&self, events: usize) {
+        if self.held.load(SeqCst) != events {
+            self.held.store(events, SeqCst);
+        }
+    }
+
     /// Moves what has arrived into `into`, which is empty.
     pub(crate) fn collect(&self, into: &mut VecDeque<Mail<C>>) {
         if self.count.load(SeqCst) > 0 {
@@ -85,16 +98,20 @@ impl<C: Conversation> Post<C> {
         }
     }
 
-    /// Queues `mail`, or hands it back when the connection is gone.
+    /// Queues `mail`, or hands it back when the connection is gone or about to be.
     pub(crate) fn send(&self, mail: Mail<C>) -> Result<(), Mail<C>> {
         let mut inner = self.inner.lock();
         if inner.gone {
             return Err(mail);
         }
-        let mail = match mail {
-            Mail::Event(_) if inner.queue.len() >= MAX_EVENTS => Mail::Lost,
-            mail => mail,
-        };
+        if matches!(mail, Mail::Event(_)) && inner.queue.len() + self.held.load(SeqCst) >= MAX_EVENTS {
+            if !std::mem::replace(&mut inner.overflown, true) {
+                inner.queue.push_back(Mail::Overflow);
+                self.count.store(inner.queue.len(), SeqCst);
+                self.ring(inner);
+            }
+            return Err(mail);
+        }
         inner.queue.push_back(mail);
         self.count.store(inner.queue.len(), SeqCst);
         self.ring(inner);

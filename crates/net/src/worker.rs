@@ -200,16 +200,23 @@ impl<S: Service> Worker<S> {
                 return;
             }
         };
+        // Said once for each time of trouble, not ten times a second.
+        let mut troubled = false;
         loop {
             let accepted = match listener.readable().await {
                 Ok(mut ready) => ready.try_io(|listener| listener.get_ref().accept()),
                 Err(_) => return,
             };
             match accepted {
-                Ok(Ok((stream, remote))) => self.admit(stream, remote),
+                Ok(Ok((stream, remote))) => {
+                    troubled = false;
+                    self.admit(stream, remote);
+                }
                 Ok(Err(error)) if is_of_one_client(&error) => {}
                 Ok(Err(error)) => {
-                    tracing::error!(%error, "cannot accept");
+                    if !std::mem::replace(&mut troubled, true) {
+                        tracing::error!(%error, "cannot accept");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
                 // Nothing left; wait for more.
@@ -221,9 +228,11 @@ impl<S: Service> Worker<S> {
     /// Checks the bounds and hands the socket to the worker that has room; over a bound it is closed.
     fn admit(&self, stream: std::net::TcpStream, remote: SocketAddr) {
         let Some(place) = self.shared.census.admit(remote.ip()) else {
-            tracing::warn!(%remote, "too many connections");
+            self.counters().refused.add(1);
+            tracing::debug!(%remote, "too many connections");
             return;
         };
+        self.counters().accepted.add(1);
         let prepared = prepare(&stream, &self.shared.config).and_then(|()| stream.local_addr());
         // A client that is gone already is no news.
         let Ok(local) = prepared else { return };

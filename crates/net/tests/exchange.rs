@@ -72,3 +72,62 @@ fn closing_sends_what_is_queued_and_the_mailbox_says_so() {
     let mailbox = tricks.mailboxes.lock().expect("no panic inside")[0].clone();
     assert!(!mailbox.post(Vec::new()));
 }
+
+#[test]
+fn events_from_many_threads_all_arrive_while_records_flow() {
+    const THREADS: usize = 4;
+    const EVENTS: usize = 2000;
+    let tricks = Tricks::new();
+    let (server, address) = start(&tricks, workers(2));
+    let mut client = Client::connect(address);
+    assert_eq!(client.ask(b"e"), b"e");
+    let mailbox = tricks.mailboxes.lock().expect("no panic inside")[0].clone();
+    let posting: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let mailbox = mailbox.clone();
+            std::thread::spawn(move || {
+                for number in 0..EVENTS {
+                    assert!(mailbox.post(format!("{thread} {number}").into_bytes()));
+                    // Lets the connection fall asleep now and then, so that waking it is tried too.
+                    if number % 64 == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            })
+        })
+        .collect();
+    let (mut next, mut echoes) = ([0; THREADS], 0);
+    client.send(b"e");
+    while next.iter().sum::<usize>() < THREADS * EVENTS {
+        let answer = client.receive().expect("no event is lost");
+        if answer == b"e" {
+            echoes += 1;
+            client.send(b"e");
+            continue;
+        }
+        let text = String::from_utf8(answer).expect("text");
+        let (thread, number) = text.split_once(' ').expect("two numbers");
+        let thread: usize = thread.parse().expect("a number");
+        assert_eq!(number, next[thread].to_string(), "events of one sender keep their order");
+        next[thread] += 1;
+    }
+    for thread in posting {
+        thread.join().expect("every post is taken");
+    }
+    assert!(echoes > 0);
+    assert_eq!(server.totals().events, (THREADS * EVENTS) as u64);
+}
+
+#[test]
+fn both_families_are_served_on_one_port() {
+    let tricks = Tricks::new();
+    let listeners = net::Listeners::bind_any(0).expect("a free port");
+    let server = net::serve(listeners, tricks, workers(2)).expect("it starts");
+    for address in server.local_addresses() {
+        let target = match address {
+            std::net::SocketAddr::V4(_) => (std::net::Ipv4Addr::LOCALHOST, address.port()).into(),
+            std::net::SocketAddr::V6(_) => (std::net::Ipv6Addr::LOCALHOST, address.port()).into(),
+        };
+        assert_eq!(Client::connect(target).ask(b"e"), b"e", "{address}");
+    }
+}

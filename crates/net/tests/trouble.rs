@@ -114,6 +114,7 @@ fn connections_over_a_bound_are_closed_at_once() {
     assert_eq!(first.ask(b"e1"), b"e1");
     assert_eq!(second.ask(b"e2"), b"e2");
     assert!(Client::connect(address).is_closed());
+    assert_eq!((server.totals().accepted, server.totals().refused), (2, 1));
     drop(first);
     wait_until("there is room", || server.connections() == 1);
     assert_eq!(Client::connect(address).ask(b"e3"), b"e3");
@@ -174,4 +175,19 @@ fn a_refused_port_is_not_served() {
     drop(server);
     let error = std::net::TcpStream::connect_timeout(&address, PATIENCE).expect_err("nobody listens");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_connection_that_does_not_keep_up_with_its_events_is_given_up() {
+    let tricks = Tricks::new();
+    let (server, address) = start(&tricks, workers(1));
+    let mut stuck = Client::connect(address);
+    assert_eq!(stuck.ask(b"e"), b"e");
+    let mailbox = tricks.mailboxes.lock().expect("no panic inside")[0].clone();
+    // The client reads nothing: first replies queue up to their bound, then events to theirs.
+    let event = vec![b'x'; 1024];
+    let taken = (0..1_000_000).take_while(|_| mailbox.post(event.clone())).count();
+    assert!(taken < 500_000, "{taken} events were taken");
+    wait_until("it is closed", || server.connections() == 0);
+    assert_eq!(tricks.closed.load(SeqCst), 1);
 }

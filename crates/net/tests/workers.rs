@@ -109,12 +109,15 @@ fn what_came_together_is_one_batch_up_to_its_bound() {
     let (server, address) = start(&tricks, workers(1));
     let mut client = Client::connect(address);
     assert_eq!(client.ask(b"e"), b"e");
+    // The reply may be here before its call is counted.
+    wait_until("the first call is counted", || server.totals().bytes_sent == 5);
     let before = server.totals();
     let bytes: Vec<u8> = (0..200).flat_map(|_| record(b"e-many")).collect();
     client.0.write_all(&bytes).expect("it takes them");
     for _ in 0..200 {
         assert_eq!(client.receive().expect("an answer"), b"e-many");
     }
+    wait_until("the last call is counted", || server.totals().bytes_sent == before.bytes_sent + 200 * 10);
     let after = server.totals();
     assert_eq!(after.records - before.records, 200);
     // 64 messages each: 4 batches for 200.
