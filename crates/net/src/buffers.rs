@@ -8,6 +8,8 @@
 pub(crate) const WINDOW: usize = 128 * 1024;
 /// Sizes of buffers for partial records, doubling from the first.
 const SMALLEST: usize = 4 * 1024;
+/// What each has above its size, since a payload of a round size comes with headers.
+const HEADERS: usize = 4 * 1024;
 /// Number of those sizes: 4 KiB to 16 MiB, which is above the largest message.
 const SIZES: usize = 13;
 /// Bytes of partial-record buffers that stay in store for each size (at least one buffer up to 8 MiB).
@@ -24,9 +26,15 @@ pub(crate) struct Buffers {
     parts: [Vec<Vec<u8>>; SIZES],
 }
 
+/// The smallest class that holds `len` bytes.
 fn class(len: usize) -> usize {
-    let units = len.div_ceil(SMALLEST).max(1).next_power_of_two();
+    let units = len.saturating_sub(HEADERS).div_ceil(SMALLEST).max(1).next_power_of_two();
     (units.trailing_zeros() as usize).min(SIZES - 1)
+}
+
+/// Bytes of a buffer of `class`.
+fn size(class: usize) -> usize {
+    (SMALLEST << class) + HEADERS
 }
 
 impl Buffers {
@@ -39,7 +47,7 @@ impl Buffers {
     pub(crate) fn part(&mut self, len: usize) -> Vec<u8> {
         let class = class(len);
         // `vec![0; n]` of a large size is untouched memory of the host: it costs what is received into it.
-        self.parts[class].pop().unwrap_or_else(|| vec![0; (SMALLEST << class).max(len)])
+        self.parts[class].pop().unwrap_or_else(|| vec![0; size(class).max(len)])
     }
 
     /// Takes a shared buffer back.
@@ -53,10 +61,8 @@ impl Buffers {
     pub(crate) fn give_part(&mut self, buffer: Vec<u8>) {
         let class = class(buffer.len());
         let kept = &mut self.parts[class];
-        if buffer.len() == SMALLEST << class
-            && kept.len() < KEPT
-            && (kept.len() + 1) * buffer.len() <= KEPT_BYTES
-        {
+        let fits = kept.len() < KEPT && (kept.len() + 1) * (SMALLEST << class) <= KEPT_BYTES;
+        if fits && buffer.len() == size(class) {
             kept.push(buffer);
         }
     }
@@ -74,16 +80,23 @@ mod tests {
     #[test]
     fn a_buffer_comes_back_for_the_size_it_has() {
         let mut buffers = Buffers::default();
-        for len in [1, 4096, 4097, 70_000, 1 << 20, wire::limits::MAX_MESSAGE] {
+        // Among them writes of round sizes with their headers, up to the largest.
+        for len in [1, 4096, 8193, 70_000, (64 << 10) + 112, (1 << 20) + 112, (8 << 20) + 240] {
             let part = buffers.part(len);
-            assert!(part.len() >= len && part.len() < (2 * len).max(8192), "{len}: {}", part.len());
+            assert!(part.len() >= len && part.len() < (2 * len).max(3 * SMALLEST), "{len}: {}", part.len());
             let place = part.as_ptr();
-            let stays = part.len() <= KEPT_BYTES;
             buffers.give_part(part);
-            if stays {
-                let again = buffers.part(len);
-                assert_eq!(again.as_ptr(), place, "{len}");
-            }
+            let again = buffers.part(len);
+            assert_eq!(again.as_ptr(), place, "{len}");
+            buffers.give_part(again);
+        }
+        assert!(buffers.part(wire::limits::MAX_MESSAGE).len() >= wire::limits::MAX_MESSAGE);
+    }
+
+    #[test]
+    fn a_round_payload_with_headers_does_not_take_twice_its_size() {
+        for payload in [64 << 10, 1 << 20, 8 << 20] {
+            assert_eq!(size(class(payload + 240)), payload + HEADERS);
         }
     }
 
@@ -94,7 +107,7 @@ mod tests {
         for part in taken {
             buffers.give_part(part);
         }
-        let kept: usize = buffers.parts.iter().flatten().map(Vec::len).sum();
-        assert_eq!(kept, KEPT_BYTES);
+        let kept = buffers.parts.iter().flatten().count();
+        assert_eq!(kept, KEPT_BYTES >> 20);
     }
 }
