@@ -1,0 +1,191 @@
+//! The state machine of caching rights, transition by transition.
+
+use super::*;
+
+const NODE: NodeId = NodeId { device: 1, inode: 2 };
+const R: Caching = Caching::READ;
+const RH: Caching = Caching::READ.union(Caching::HANDLE);
+const RW: Caching = Caching::READ.union(Caching::WRITE);
+const RWH: Caching = Caching::all();
+const NONE: Caching = Caching::empty();
+const ALONE: Surroundings =
+    Surroundings { others: false, delete_pending: false, ranges: false, directory: false };
+const AMONG_OTHERS: Surroundings = Surroundings { others: true, ..ALONE };
+
+fn who(n: u128, keyed: bool) -> Asker {
+    Asker { client: Some(ClientKey(n)), key: Some((CacheKey(n), keyed)), parent: None }
+}
+
+fn keyed(grants: &mut Grants, n: u128, want: Caching, around: Surroundings) -> Caching {
+    grants.grant(ClientKey(n), (CacheKey(n), true), want, 0, around).state
+}
+
+fn single(grants: &mut Grants, n: u128, want: Caching, around: Surroundings) -> Caching {
+    grants.grant(ClientKey(n), (CacheKey(n), false), want, 0, around).state
+}
+
+fn answer(grants: &mut Grants, n: u128, keyed: bool, keep: Caching) -> Result<Option<Caching>, Refusal> {
+    let id = (ClientKey(n), CacheKey(n), keyed);
+    grants.acknowledge(NODE, id, keep, 100).map(|(_, next)| next.map(|notice| notice.to))
+}
+
+/// (from, to, must be answered) of each notice, and whether the request waits.
+fn require(grants: &mut Grants, asker: Asker, need: Need) -> (Vec<(Caching, Caching, bool)>, bool) {
+    let broken = grants.require(NODE, &asker, need, 50);
+    (broken.notices.iter().map(|n| (n.from, n.to, n.answer)).collect(), broken.wait)
+}
+
+#[test]
+fn what_each_need_takes_from_a_keyed_holder() {
+    let cases = [
+        (RWH, Need::Open, RH, true, true),
+        (RW, Need::Open, R, true, true),
+        (RWH, Need::CloseKept, RW, true, true),
+        (RH, Need::CloseKept, R, true, true),
+        (RWH, Need::Rename, RW, true, true),
+        (RWH, Need::Replace, NONE, true, true),
+        (RW, Need::Change, NONE, true, true),
+        (RH, Need::Replace, NONE, true, false),
+        (RH, Need::Change, NONE, true, false),
+        (R, Need::Change, NONE, false, false),
+    ];
+    for (held, need, to, answered, waits) in cases {
+        let mut grants = Grants::default();
+        assert_eq!(keyed(&mut grants, 1, held, ALONE), held);
+        let got = require(&mut grants, who(2, true), need);
+        assert_eq!(got, (vec![(held, to, answered)], waits), "{held:?} {need:?}");
+    }
+    for (held, need) in [(R, Need::Open), (RH, Need::Open), (R, Need::CloseKept), (RW, Need::Rename)] {
+        let mut grants = Grants::default();
+        keyed(&mut grants, 1, held, ALONE);
+        assert_eq!(require(&mut grants, who(2, true), need), (vec![], false), "{held:?} {need:?}");
+    }
+}
+
+#[test]
+fn what_each_need_takes_from_a_single_open() {
+    let cases = [
+        (RWH, Need::Open, R, true, true),
+        (RW, Need::Open, R, true, true),
+        (RWH, Need::Rename, NONE, true, true),
+        (RWH, Need::Replace, NONE, true, true),
+        (RW, Need::Change, NONE, true, true),
+        (R, Need::Change, NONE, false, false),
+    ];
+    for (held, need, to, answered, waits) in cases {
+        let mut grants = Grants::default();
+        assert_eq!(single(&mut grants, 1, held, ALONE), held);
+        let got = require(&mut grants, who(2, false), need);
+        assert_eq!(got, (vec![(held, to, answered)], waits), "{held:?} {need:?}");
+    }
+}
+
+#[test]
+fn ones_own_key_is_spared_except_for_reading_under_no_key() {
+    let mut grants = Grants::default();
+    keyed(&mut grants, 1, RWH, ALONE);
+    for need in [Need::Open, Need::Replace, Need::CloseKept, Need::Rename, Need::Change] {
+        assert_eq!(require(&mut grants, who(1, true), need), (vec![], false));
+    }
+    let mut grants = Grants::default();
+    single(&mut grants, 1, R, AMONG_OTHERS);
+    assert_eq!(require(&mut grants, who(1, false), Need::Change), (vec![(R, NONE, false)], false));
+    assert!(grants.is_empty());
+}
+
+#[test]
+fn a_second_need_waits_without_a_second_notice_and_is_met_after_the_answer() {
+    let mut grants = Grants::default();
+    keyed(&mut grants, 1, RWH, ALONE);
+    assert_eq!(require(&mut grants, who(2, true), Need::Open), (vec![(RWH, RH, true)], true));
+    assert_eq!(require(&mut grants, who(3, true), Need::Replace), (vec![], true));
+    assert_eq!(answer(&mut grants, 1, true, RH), Ok(Some(NONE)));
+    // Down from the right to keep it open: answered, but nobody waits for it.
+    assert_eq!(require(&mut grants, who(3, true), Need::Replace), (vec![], false));
+    assert_eq!(answer(&mut grants, 1, true, NONE), Ok(None));
+    assert_eq!(answer(&mut grants, 1, true, NONE), Err(Refusal::NoSuchGrant));
+}
+
+#[test]
+fn an_answer_may_keep_less_but_not_more() {
+    let mut grants = Grants::default();
+    keyed(&mut grants, 1, RWH, ALONE);
+    require(&mut grants, who(2, true), Need::Open);
+    assert_eq!(answer(&mut grants, 1, true, RWH), Err(Refusal::TooMuchKept));
+    assert_eq!(answer(&mut grants, 1, true, R), Ok(None));
+    assert_eq!(grants.of(ClientKey(1), CacheKey(1), true).map(|g| g.state), Some(R));
+}
+
+#[test]
+fn rights_are_raised_and_never_lowered_by_opening_again() {
+    let mut grants = Grants::default();
+    assert_eq!(keyed(&mut grants, 1, R, ALONE), R);
+    assert_eq!(keyed(&mut grants, 1, RWH, ALONE), RWH);
+    assert_eq!(keyed(&mut grants, 1, R, ALONE), RWH);
+    let grant = grants.of(ClientKey(1), CacheKey(1), true).unwrap();
+    assert_eq!((grant.epoch, grant.breaking), (2, None));
+    require(&mut grants, who(2, true), Need::Open);
+    assert_eq!(keyed(&mut grants, 1, RWH, ALONE), RWH);
+    assert_eq!(grants.of(ClientKey(1), CacheKey(1), true).unwrap().breaking, Some(RH));
+}
+
+#[test]
+fn what_is_granted_beside_others() {
+    let mut grants = Grants::default();
+    assert_eq!(keyed(&mut grants, 1, RH, ALONE), RH);
+    assert_eq!(keyed(&mut grants, 2, RWH, AMONG_OTHERS), RH);
+    assert_eq!(single(&mut grants, 3, RWH, AMONG_OTHERS), NONE);
+    let mut grants = Grants::default();
+    assert_eq!(single(&mut grants, 1, RWH, AMONG_OTHERS), R);
+    assert_eq!(keyed(&mut grants, 2, RH, AMONG_OTHERS), R);
+    let mut grants = Grants::default();
+    for (want, got) in
+        [(Caching::WRITE, NONE), (Caching::HANDLE, NONE), (Caching::WRITE | Caching::HANDLE, NONE)]
+    {
+        assert_eq!(keyed(&mut grants, 1, want, ALONE), got);
+    }
+}
+
+#[test]
+fn what_the_node_has_to_say() {
+    let fresh = |around, want| keyed(&mut Grants::default(), 1, want, around);
+    assert_eq!(fresh(Surroundings { directory: true, ..ALONE }, RWH), RH);
+    assert_eq!(fresh(Surroundings { delete_pending: true, ..ALONE }, RWH), RW);
+    assert_eq!(fresh(Surroundings { ranges: true, ..ALONE }, RH), NONE);
+    assert_eq!(fresh(Surroundings { ranges: true, ..ALONE }, RWH), RWH);
+    assert_eq!(single(&mut Grants::default(), 1, R, Surroundings { directory: true, ..ALONE }), NONE);
+}
+
+#[test]
+fn entries_spare_the_key_that_the_changer_names_for_the_parent() {
+    let mut grants = Grants::default();
+    let directory = Surroundings { directory: true, ..ALONE };
+    keyed(&mut grants, 1, RH, directory);
+    let own = Asker { client: Some(ClientKey(1)), key: None, parent: Some(CacheKey(1)) };
+    assert_eq!(require(&mut grants, own, Need::Entries), (vec![], false));
+    let other_client = Asker { client: Some(ClientKey(2)), ..own };
+    assert_eq!(require(&mut grants, other_client, Need::Entries), (vec![(RH, NONE, true)], false));
+    assert_eq!(require(&mut grants, Asker::NOBODY, Need::Entries), (vec![], false));
+}
+
+#[test]
+fn nothing_waits_for_ever() {
+    let mut grants = Grants::default();
+    keyed(&mut grants, 1, RWH, ALONE);
+    require(&mut grants, who(2, true), Need::Open);
+    assert_eq!(grants.next_deadline(), Some(50));
+    assert!(!grants.expire(49));
+    assert!(grants.expire(50));
+    assert_eq!(require(&mut grants, who(2, true), Need::Open), (vec![], false));
+    assert_eq!(keyed(&mut grants, 2, RWH, ALONE), RWH);
+}
+
+#[test]
+fn the_last_close_under_a_key_gives_the_right_back() {
+    let mut grants = Grants::default();
+    keyed(&mut grants, 1, RWH, ALONE);
+    keyed(&mut grants, 1, RWH, ALONE);
+    assert!(!grants.release(ClientKey(1), CacheKey(1), true));
+    assert!(grants.release(ClientKey(1), CacheKey(1), true));
+    assert!(grants.is_empty() && grants.of(ClientKey(1), CacheKey(1), true).is_none());
+}

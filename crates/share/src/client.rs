@@ -1,0 +1,51 @@
+//! Whom the engine tells: holders of caching rights, and requests that wait.
+
+use std::sync::Arc;
+
+use crate::{BreakNotice, Identity};
+
+/// Tells one client from another, across its connections and sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientKey(pub u128);
+
+/// Somebody who holds caching rights and must hear of breaks.
+pub trait Holder: Send + Sync {
+    /// A right is to be given back, wholly or in part. Called with no lock held. False when the notice
+    /// cannot reach the client at all: the engine then takes the right away at once.
+    fn on_break(&self, notice: &BreakNotice) -> bool;
+}
+
+/// Wakes a request that got a [`crate::Ticket`].
+pub trait Wake: Send + Sync {
+    /// The request that waits under `token` is to be tried again. Called with no lock held, once for
+    /// each ticket; may come before the call that returned the ticket has returned.
+    fn wake(&self, token: u64);
+}
+
+/// How to wake one request.
+#[derive(Clone)]
+pub struct Waiter {
+    /// Whom to tell.
+    pub wake: Arc<dyn Wake>,
+    /// What to tell them.
+    pub token: u64,
+}
+
+impl std::fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiter").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+/// Everything the engine needs to know of whoever makes a request.
+#[derive(Debug, Clone)]
+pub struct Caller<'a> {
+    /// Who asks.
+    pub identity: &'a Arc<Identity>,
+    /// Through which client.
+    pub client: ClientKey,
+    /// How to wake this request should it have to wait; none: it is refused instead of waiting.
+    pub waiter: Option<&'a Waiter>,
+    /// The time.
+    pub now: wire::Now,
+}

@@ -1,0 +1,186 @@
+//! The engine of one share.
+//!
+//! [`Share`] is the whole of it; its methods are spread over the files of this directory, one subject
+//! each. Read `create` first (with `walk`, which finds names, and `access`, which decides rights), then
+//! `file` (what is kept of a file while anybody has it open), then `close`, `data` and the rest.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `config` | settings, and who is who |
+//! | `table`, `file`, `record` | open files: the table of them, one of them, its attribute record |
+//! | `directory`, `names`, `walk` | directories on the way, names without regard to case, paths and links |
+//! | `access` | descriptors and rights |
+//! | `create`, `existing`, `fresh`, `close` | the life of an open |
+//! | `data`, `copy`, `size`, `locking` | bytes and byte ranges |
+//! | `info`, `basic`, `security`, `extended`, `reparse`, `streams` | what is known of a file, and changing it |
+//! | `deleting`, `rename`, `linking`, `scan` | names |
+//! | `waits`, `breaks` | requests that wait, and whom they wait for |
+//! | `watching`, `changes`, `host` | who hears of changes, from us and from the host |
+//!
+//! # Locks
+//!
+//! In this order, each at most once in a thread, except where said:
+//!
+//! 1. `Directory::changing`: one change of names in a directory at a time (two directories: by address).
+//! 2. `Directory::contents`: its index of names and known subdirectories.
+//! 3. `Directories`: which directories are kept.
+//! 4. A shard of the table of open files.
+//! 5. `File::state`: everything about an open file.
+//! 6. Leaves, under which nothing else is locked: `Link::place`, `Directory::place`, `Watching`, the
+//!    tables of waits, deadlines and clients, and the small cells of an `Open`.
+//!
+//! No holder is told, and no waiter woken, while any of these is held: what is to be sent is collected
+//! in [`waits::Effects`] and sent by `Share::settle`. The volume may block, so it is called under
+//! `File::state` never, and under `Directory::changing` and `Directory::contents` only for names.
+
+mod access;
+mod basic;
+mod breaks;
+mod changes;
+mod close;
+mod config;
+mod copy;
+mod create;
+mod data;
+mod deleting;
+mod directory;
+mod existing;
+mod extended;
+pub(crate) mod file;
+mod fresh;
+mod host;
+mod info;
+mod linking;
+mod locking;
+mod names;
+mod record;
+mod rename;
+mod reparse;
+mod scan;
+mod security;
+mod size;
+mod streams;
+mod table;
+mod waits;
+mod walk;
+mod watching;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use volume::Volume;
+
+use crate::{ClientKey, Holder, Refusal};
+
+pub(crate) use directory::Directory as WatchedDirectory;
+
+pub use basic::{Basic, TimeSet};
+pub use config::{Accounts, Config, NoAccounts};
+pub use copy::Side;
+pub use data::WriteAt;
+pub use info::{HeldRange, OpenSummary};
+pub use scan::Entry;
+
+/// One share: a volume and everything that clients have open on it.
+pub struct Share {
+    volume: Arc<dyn Volume>,
+    config: ArcSwap<Config>,
+    root: Arc<directory::Directory>,
+    directories: directory::Directories,
+    files: table::Files,
+    waits: waits::Waits,
+    watching: watching::Watching,
+    /// Clients, each with how often it was attached.
+    clients: Mutex<HashMap<ClientKey, (Arc<dyn Holder>, usize)>>,
+    /// Where the right under a key is.
+    keys: breaks::Keys,
+    next_open: AtomicU64,
+    open_count: AtomicUsize,
+}
+
+impl std::fmt::Debug for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Share").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl Share {
+    /// Starts serving a volume.
+    ///
+    /// # Errors
+    /// What the volume says when its root cannot be opened.
+    pub fn open(volume: Arc<dyn Volume>, config: Config) -> Result<Arc<Share>, Refusal> {
+        let node = volume.root()?;
+        let root = directory::Directory::root(&volume, node);
+        let directories = directory::Directories::new(Arc::clone(&root));
+        Ok(Arc::new(Share {
+            volume,
+            config: ArcSwap::from_pointee(config),
+            root,
+            directories,
+            files: table::Files::default(),
+            waits: waits::Waits::default(),
+            watching: watching::Watching::default(),
+            clients: Mutex::default(),
+            keys: breaks::Keys::default(),
+            next_open: AtomicU64::new(1),
+            open_count: AtomicUsize::new(0),
+        }))
+    }
+
+    /// The volume behind the share.
+    pub fn volume(&self) -> &Arc<dyn Volume> {
+        &self.volume
+    }
+
+    /// The share's name.
+    pub fn name(&self) -> String {
+        self.config.load().name.clone()
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    /// Takes new settings into force. What is open stays as it is.
+    pub fn configure(&self, config: Config) {
+        self.config.store(Arc::new(config));
+        self.directories.forget_names();
+    }
+
+    /// Makes a client known, so that it hears of breaks. Counted: each call is undone by one
+    /// [`Share::detach`].
+    pub fn attach(&self, client: ClientKey, holder: Arc<dyn Holder>) {
+        let mut clients = self.clients.lock();
+        let count = clients.get(&client).map_or(0, |(_, count)| *count);
+        clients.insert(client, (holder, count + 1));
+    }
+
+    /// Undoes one [`Share::attach`]. The client's opens stay until they are closed.
+    pub fn detach(&self, client: ClientKey) {
+        let mut clients = self.clients.lock();
+        if let Some((_, count)) = clients.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                clients.remove(&client);
+            }
+        }
+    }
+
+    /// How many opens there are.
+    pub fn open_count(&self) -> usize {
+        self.open_count.load(Ordering::Relaxed)
+    }
+
+    /// Room on the volume.
+    ///
+    /// # Errors
+    /// As the host says.
+    pub fn space(&self) -> Result<volume::Space, Refusal> {
+        Ok(self.volume.space()?)
+    }
+}

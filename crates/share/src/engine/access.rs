@@ -1,0 +1,217 @@
+//! Who may do what: a file's descriptor, and the rights that a caller gets through it.
+
+use std::sync::Arc;
+
+use volume::security::{self, Descriptor, Privileges, Rights, Sid, Token, well_known};
+use volume::{Kind, Node, Note, Stat};
+
+use super::Share;
+use super::directory::Directory;
+use super::record::Record;
+use crate::{Caller, Options, Refusal};
+
+/// Bits that nobody may ask for.
+// MS-FSA 2.1.5.1
+const NO_RIGHTS: Rights = Rights::from_bits_retain(0x0ce0_fe00);
+
+/// What a read-only share leaves of all rights.
+const READING: Rights = Rights::FOR_READ.union(Rights::FOR_EXECUTE);
+
+/// A descriptor and where it comes from.
+#[derive(Debug)]
+pub(crate) struct Security {
+    pub descriptor: Descriptor,
+    /// Whether it is stored with the file; else it says what the host's permission bits say.
+    pub is_stored: bool,
+    /// Everybody may pass, by the host's permission bits.
+    is_open_to_all: bool,
+}
+
+/// What was read of a file before a decision about it.
+pub(super) struct Facts {
+    pub stat: Stat,
+    pub record: Record,
+    pub security: Arc<Security>,
+}
+
+impl Share {
+    /// Reads a file's descriptor, or makes it from the host's permission bits.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn load_security(
+        &self,
+        node: &dyn Node,
+        stat: &Stat,
+        record: &Record,
+    ) -> Result<Security, Refusal> {
+        if record.has_descriptor
+            && let Some(bytes) = node.note(Note::Descriptor)?
+        {
+            // What cannot be read is not taken for permission.
+            let descriptor = Descriptor::parse(&bytes).map_err(|_| Refusal::Io)?;
+            return Ok(Security { descriptor, is_stored: true, is_open_to_all: false });
+        }
+        let accounts = &self.config.load().accounts;
+        let (owner, group) = (accounts.user_sid(stat.uid), accounts.group_sid(stat.gid));
+        let is_directory = stat.kind == Kind::Directory;
+        Ok(Security {
+            descriptor: security::from_mode(stat.mode, owner, group, is_directory),
+            is_stored: false,
+            is_open_to_all: stat.mode & 0o111 == 0o111,
+        })
+    }
+
+    /// A directory's descriptor, from memory where that can be trusted.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn directory_security(&self, directory: &Arc<Directory>) -> Result<Arc<Security>, Refusal> {
+        if let Some(known) = directory.known_security() {
+            return Ok(known);
+        }
+        let node = directory.node.as_ref();
+        let record = Record::load(node)?;
+        let security = Arc::new(self.load_security(node, &node.stat()?, &record)?);
+        directory.set_security(Some(Arc::clone(&security)));
+        Ok(security)
+    }
+
+    /// The caller as descriptors see them.
+    pub(super) fn token(&self, caller: &Caller<'_>, options: Options) -> Token {
+        let who = caller.identity;
+        let accounts = &self.config.load().accounts;
+        let group = accounts.group_sid(who.gid);
+        let mut token = Token::authenticated(who.sid, group, &who.groups);
+        let hosts = [Sid::unix_user(who.uid), Sid::unix_group(who.gid)];
+        let own_user = accounts.user_sid(who.uid);
+        token.groups.extend(hosts.into_iter().chain([own_user]).filter(|sid| *sid != who.sid));
+        token.groups.extend(who.host_groups.iter().map(|gid| accounts.group_sid(*gid)));
+        if who.administrator {
+            token.privileges |= Privileges::TAKE_OWNERSHIP | Privileges::SECURITY;
+            if !token.groups.contains(&well_known::ADMINISTRATORS) {
+                token.groups.push(well_known::ADMINISTRATORS);
+            }
+            if options.contains(Options::BACKUP) {
+                token.privileges |= Privileges::BACKUP | Privileges::RESTORE;
+            }
+        }
+        token
+    }
+
+    /// The most that the share lets this caller do, whatever descriptors say.
+    pub(super) fn ceiling(&self, caller: &Caller<'_>) -> Rights {
+        let config = self.config.load();
+        let limit = caller.identity.limit.mapped();
+        let limit =
+            if caller.identity.administrator { limit | Rights::ACCESS_SYSTEM_SECURITY } else { limit };
+        if config.read_only { limit & READING } else { limit }
+    }
+
+    /// Whether a descriptor and the share let the caller do this.
+    pub(super) fn may(&self, caller: &Caller<'_>, security: &Security, rights: Rights) -> bool {
+        if rights == Rights::TRAVERSE && security.is_open_to_all {
+            return true;
+        }
+        let is_within = rights == Rights::TRAVERSE || self.ceiling(caller).contains(rights);
+        is_within
+            && (!self.config.load().enforce
+                || security::granted(&security.descriptor, &self.token(caller, Options::empty()), rights)
+                    .is_ok())
+    }
+
+    /// The rights that the caller gets on an existing file.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::PrivilegeNotHeld`].
+    // MS-FSA 2.1.5.1.2.1
+    pub(super) fn rights_on(
+        &self,
+        caller: &Caller<'_>,
+        security: &Security,
+        parent: Option<&Arc<Directory>>,
+        access: Rights,
+        options: Options,
+    ) -> Result<Rights, Refusal> {
+        let access = check_asked(access)?;
+        let named = access - Rights::MAXIMUM_ALLOWED;
+        if named.contains(Rights::ACCESS_SYSTEM_SECURITY) && !caller.identity.administrator {
+            return Err(Refusal::PrivilegeNotHeld);
+        }
+        let ceiling = self.ceiling(caller);
+        if !ceiling.contains(named) {
+            return Err(Refusal::AccessDenied);
+        }
+        let wants_maximum = access.contains(Rights::MAXIMUM_ALLOWED);
+        let mut has = if self.config.load().enforce {
+            let token = self.token(caller, options);
+            let ask = Rights::MAXIMUM_ALLOWED | (named & Rights::ACCESS_SYSTEM_SECURITY);
+            security::granted(&security.descriptor, &token, ask).unwrap_or_default()
+        } else {
+            Rights::ALL | named
+        };
+        let by_parent = Rights::READ_ATTRIBUTES | Rights::DELETE;
+        if (wants_maximum || (named - has).intersects(by_parent))
+            && let Some(parent) = parent
+        {
+            has |= self.rights_by_parent(caller, parent)?;
+        }
+        if !has.contains(named) {
+            return Err(Refusal::AccessDenied);
+        }
+        if !wants_maximum {
+            return Ok(named);
+        }
+        let maximum = (has & ceiling) | named;
+        if maximum.is_empty() { Err(Refusal::AccessDenied) } else { Ok(maximum) }
+    }
+
+    fn rights_by_parent(&self, caller: &Caller<'_>, parent: &Arc<Directory>) -> Result<Rights, Refusal> {
+        let security = self.directory_security(parent)?;
+        let token = self.token(caller, Options::empty());
+        let has =
+            security::granted(&security.descriptor, &token, Rights::MAXIMUM_ALLOWED).unwrap_or_default();
+        Ok(security::from_parent(has))
+    }
+
+    /// The rights on a file that the caller makes: all that was asked for, as far as the share goes.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::PrivilegeNotHeld`].
+    // MS-FSA 2.1.5.1.1
+    pub(super) fn rights_on_new(&self, caller: &Caller<'_>, access: Rights) -> Result<Rights, Refusal> {
+        let access = check_asked(access)?;
+        let named = access - Rights::MAXIMUM_ALLOWED;
+        if named.contains(Rights::ACCESS_SYSTEM_SECURITY) && !caller.identity.administrator {
+            return Err(Refusal::PrivilegeNotHeld);
+        }
+        let ceiling = self.ceiling(caller);
+        if !ceiling.contains(named) {
+            return Err(Refusal::AccessDenied);
+        }
+        if access.contains(Rights::MAXIMUM_ALLOWED) {
+            return Ok((Rights::ALL & ceiling) | named);
+        }
+        Ok(named)
+    }
+
+    /// Refuses a change that the share or the volume does not allow at all.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::ReadOnly`].
+    pub(super) fn check_writable(&self) -> Result<(), Refusal> {
+        if self.volume.facts().read_only {
+            return Err(Refusal::ReadOnly);
+        }
+        if self.config.load().read_only { Err(Refusal::AccessDenied) } else { Ok(()) }
+    }
+}
+
+/// What was asked for, with generic rights replaced.
+// MS-FSA 2.1.5.1
+fn check_asked(access: Rights) -> Result<Rights, Refusal> {
+    if access.is_empty() || access.intersects(NO_RIGHTS) {
+        return Err(Refusal::AccessDenied);
+    }
+    Ok(access.mapped())
+}

@@ -1,0 +1,89 @@
+//! Telling watches and holders of rights on directories what we changed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use volume::Name;
+use wire::Now;
+
+use super::Share;
+use super::create::Reserved;
+use super::directory::Directory;
+use super::file::Link;
+use super::waits::Effects;
+use crate::caching::grants::{Asker, Need};
+use crate::{Change, ChangeFilter, ChangeKind, Open};
+
+impl Share {
+    /// Tells watches of a change of what a name leads to.
+    pub(super) fn tell(&self, link: &Arc<Link>, stream: Option<Name>, kind: ChangeKind, what: ChangeFilter) {
+        if self.watching.is_empty() {
+            return;
+        }
+        let (directory, name) = link.place();
+        self.tell_at(&directory, &name, stream, kind, what);
+    }
+
+    /// The same for a name in a directory.
+    // MS-FSA 2.1.4.1
+    pub(super) fn tell_at(
+        &self,
+        directory: &Arc<Directory>,
+        name: &Name,
+        stream: Option<Name>,
+        kind: ChangeKind,
+        what: ChangeFilter,
+    ) {
+        if self.watching.is_empty() {
+            return;
+        }
+        let mut change = Change { kind, path: vec![name.clone()], stream };
+        let mut wakes = Vec::new();
+        for watch in self.watching.on(directory.id) {
+            wakes.extend(watch.add(&change, what));
+        }
+        for (above, name) in directory.ancestors() {
+            change.path.insert(0, name);
+            for watch in self.watching.on(above.id).iter().filter(|watch| watch.recursive) {
+                wakes.extend(watch.add(&change, what));
+            }
+        }
+        self.wake_all(wakes);
+    }
+
+    /// Tells of a change of the stream that is being opened.
+    pub(super) fn tell_stream(&self, reserved: &Reserved, kind: ChangeKind, what: ChangeFilter) {
+        if let Some(link) = &reserved.link {
+            self.tell(link, reserved.stream.name(), kind, what);
+        }
+    }
+
+    /// Tells what was written through an open and not told yet.
+    // MS-FSA 2.1.5.5
+    pub(super) fn tell_untold(&self, open: &Open) {
+        let untold = ChangeFilter::from_bits_truncate(open.untold.swap(0, Ordering::AcqRel));
+        let Some(link) = open.link.as_ref().filter(|_| !untold.is_empty()) else {
+            return;
+        };
+        if open.stream.is_named {
+            self.tell(link, open.stream(), ChangeKind::StreamModified, untold);
+        } else {
+            self.tell(link, None, ChangeKind::Modified, untold);
+        }
+    }
+
+    /// Takes rights on a directory back whose entries were changed. Nobody waits for that.
+    // MS-FSA 2.1.4.12
+    pub(super) fn entries_changed(&self, directory: &Arc<Directory>, asker: &Asker, now: Now) {
+        let Some(file) = self.files.get(directory.id) else {
+            return;
+        };
+        let mut effects = Effects::default();
+        let mut state = file.state.lock();
+        for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
+            self.require(&file, stream, asker, Need::Entries, now, &mut effects);
+        }
+        drop(state);
+        self.settle(effects);
+    }
+}

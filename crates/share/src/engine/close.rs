@@ -1,0 +1,167 @@
+//! Closing: what an open held is given back, and names go whose time has come.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use wire::Now;
+
+use super::Share;
+use super::file::{Deletion, File, Link, State};
+use super::waits::Effects;
+use crate::{ChangeFilter, ChangeKind, Open, Refusal};
+
+/// What goes with an open.
+#[derive(Default)]
+struct Going {
+    /// A name, and whether it is taken away by this open alone.
+    link: Option<Arc<Link>>,
+    /// A named stream.
+    stream: Option<volume::Name>,
+}
+
+impl Share {
+    /// Closes an open: its byte ranges, caching right and watch end, and what was to be removed with it
+    /// is removed. Closing again does nothing.
+    ///
+    /// # Errors
+    /// What the host says when a name cannot be removed; the open is closed all the same.
+    // MS-FSA 2.1.5.5
+    pub fn close(&self, open: &Arc<Open>, now: Now) -> Result<(), Refusal> {
+        if open.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.open_count.fetch_sub(1, Ordering::Relaxed);
+        self.tell_untold(open);
+        self.end_watch(open);
+        let (going, wakes) = self.take_out(open);
+        let removed = self.remove_going(open, going, now);
+        let mut wakes = wakes;
+        let mut state = open.file.state.lock();
+        wakes.append(&mut state.waiting);
+        let is_last = state.members.is_empty();
+        drop(state);
+        if is_last {
+            self.files.leave(&open.file);
+        }
+        self.settle(Effects { notices: Vec::new(), wakes });
+        removed
+    }
+
+    /// Takes an open out of what others see of the file.
+    fn take_out(&self, open: &Arc<Open>) -> (Going, Vec<crate::Ticket>) {
+        let mut state = open.file.state.lock();
+        let Some(at) = state.members.iter().position(|m| m.id == open.id) else {
+            return (Going::default(), Vec::new());
+        };
+        let member = state.members.swap_remove(at);
+        let stream = state.stream(&open.stream);
+        let mut wakes = Vec::new();
+        if stream.ranges.release_open(open.id) {
+            wakes = stream.ranges.ready();
+        }
+        self.release_grant(&mut state, &open.stream, &open.asker);
+        let going = going(&mut state, open, member.delete_on_close);
+        if going.link.is_none() && going.stream.is_none() {
+            state.sweep();
+        }
+        (going, wakes)
+    }
+
+    fn remove_going(&self, open: &Arc<Open>, going: Going, now: Now) -> Result<(), Refusal> {
+        let mut result = Ok(());
+        let mut is_removed = false;
+        if let Some(name) = &going.stream {
+            result = open.node.remove_stream(name).map_err(Refusal::from);
+            if let Some(link) = &open.link {
+                self.tell(link, Some(name.clone()), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
+            }
+        }
+        if let Some(link) = &going.link {
+            result = self.remove_name(open, link, now);
+            is_removed = result.is_ok();
+            // A directory that has got entries stays; a name the host took is gone anyway.
+            // MS-FSA 2.1.5.5
+            if matches!(result, Err(Refusal::NotEmpty | Refusal::NotFound)) {
+                result = Ok(());
+            }
+        }
+        if going.link.is_some() || going.stream.is_some() {
+            let mut state = open.file.state.lock();
+            if let Some(link) = going.link.as_ref().and_then(|link| state.link(link)) {
+                // A name that could not be removed is there for others again.
+                link.removed = is_removed;
+                link.delete = None;
+            }
+            state.sweep();
+        }
+        result
+    }
+
+    /// Removes a name from its directory and tells everybody.
+    fn remove_name(&self, open: &Open, link: &Arc<Link>, now: Now) -> Result<(), Refusal> {
+        let (parent, name) = link.place();
+        let is_directory = open.file.is_directory;
+        let changing = parent.changing.lock();
+        parent.node.remove(&name, is_directory, open.identity.actor.as_ref())?;
+        parent.removed(&name);
+        drop(changing);
+        if is_directory {
+            self.directories.forget(open.file.id);
+        }
+        self.entries_changed(&parent, &open.asker, now);
+        let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
+        self.tell(link, None, ChangeKind::Removed, what);
+        self.end_watches_of(open.file.id);
+        Ok(())
+    }
+
+    /// Undoes a reservation that did not become an open.
+    pub(super) fn abandon(&self, file: &Arc<File>, id: u64) {
+        let mut state = file.state.lock();
+        if let Some(at) = state.members.iter().position(|m| m.id == id) {
+            let member = state.members.swap_remove(at);
+            self.release_grant(&mut state, &member.stream, &member.asker);
+        }
+        state.sweep();
+        let wakes = std::mem::take(&mut state.waiting);
+        drop(state);
+        self.files.leave(file);
+        self.settle(Effects { notices: Vec::new(), wakes });
+    }
+}
+
+/// What goes now that this open is out.
+// MS-FSA 2.1.5.5
+fn going(state: &mut State, open: &Arc<Open>, delete_on_close: bool) -> Going {
+    let mut out = Going::default();
+    if open.stream.is_named {
+        let is_last = !state.members.iter().any(|m| Arc::ptr_eq(&m.stream, &open.stream));
+        let stream = state.stream(&open.stream);
+        stream.delete |= delete_on_close;
+        if stream.delete && is_last {
+            out.stream = open.stream.name();
+        }
+    }
+    let Some(link) = &open.link else {
+        return out;
+    };
+    let is_last =
+        !state.members.iter().any(|m| m.link.as_ref().is_some_and(|other| Arc::ptr_eq(other, link)));
+    let Some(entry) = state.link(link) else {
+        return out;
+    };
+    if delete_on_close && !open.stream.is_named && !entry.removed {
+        entry.delete.get_or_insert(Deletion::WithLast);
+    }
+    let goes = match entry.delete {
+        Some(Deletion::WithOpen(id)) => is_last || id == open.id,
+        Some(Deletion::WithLast) => is_last,
+        None => false,
+    };
+    if goes && !entry.removed {
+        out.link = Some(Arc::clone(link));
+        // Whatever was in the streams goes with the file.
+        out.stream = None;
+    }
+    out
+}

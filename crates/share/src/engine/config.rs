@@ -1,0 +1,151 @@
+//! The settings of a share, and how users of the host and security identifiers belong together.
+
+use std::sync::Arc;
+
+use volume::security::Sid;
+
+/// Which identifier belongs to which user or group of the host.
+pub trait Accounts: Send + Sync {
+    /// The identifier of a host user.
+    fn user_sid(&self, uid: u32) -> Sid {
+        Sid::unix_user(uid)
+    }
+    /// The identifier of a host group.
+    fn group_sid(&self, gid: u32) -> Sid {
+        Sid::unix_group(gid)
+    }
+    /// The host user behind an identifier.
+    fn uid(&self, sid: &Sid) -> Option<u32> {
+        sid.as_unix_user()
+    }
+    /// The host group behind an identifier.
+    fn gid(&self, sid: &Sid) -> Option<u32> {
+        sid.as_unix_group()
+    }
+}
+
+/// Nobody but the host's own numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoAccounts;
+
+impl Accounts for NoAccounts {}
+
+/// The settings of a share.
+#[derive(Clone)]
+pub struct Config {
+    /// Its name.
+    pub name: String,
+    /// Nothing can be changed through it.
+    pub read_only: bool,
+    /// Names match exactly.
+    pub case_sensitive: bool,
+    /// Names that the lister may not read are not listed.
+    pub hide_unreadable: bool,
+    /// Named streams exist.
+    pub streams: bool,
+    /// Changes are told to watches.
+    pub watches: bool,
+    /// Names that are shown as hidden; `*` and `?` stand for anything.
+    pub hidden: Vec<String>,
+    /// Whether names that begin with a dot are shown as hidden.
+    pub dot_files_hidden: bool,
+    /// Whether descriptors decide who may do what.
+    pub enforce: bool,
+    /// Most opens at one time.
+    pub max_opens: usize,
+    /// How long the holder of a caching right may take to answer, in nanoseconds.
+    pub break_timeout_ns: u64,
+    /// Absolute path of the share's root on the host; symbolic links with an absolute text are followed
+    /// only below it. Empty: never.
+    pub host_path: Vec<u8>,
+    /// Who is who.
+    pub accounts: Arc<dyn Accounts>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            name: String::new(),
+            read_only: false,
+            case_sensitive: false,
+            hide_unreadable: false,
+            streams: true,
+            watches: true,
+            hidden: Vec::new(),
+            dot_files_hidden: true,
+            enforce: true,
+            max_opens: 1 << 20,
+            break_timeout_ns: 35_000_000_000,
+            host_path: Vec::new(),
+            accounts: Arc::new(NoAccounts),
+        }
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// Whether a name is shown as hidden whatever its attributes say.
+    pub(super) fn hides(&self, name: &[u8]) -> bool {
+        (self.dot_files_hidden && name.first() == Some(&b'.'))
+            || (!self.hidden.is_empty()
+                && self.hidden.iter().any(|pattern| matches(pattern.as_bytes(), name)))
+    }
+}
+
+/// Whether `name` fits `pattern`, without regard to the case of ASCII letters.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    // Where to go back to when the rest does not fit: behind the last star, one byte further on.
+    let (mut p, mut n, mut back) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                back = Some((p + 1, n));
+                p += 1;
+            }
+            Some(c) if *c == b'?' || c.eq_ignore_ascii_case(&name[n]) => {
+                p += 1;
+                n += 1;
+            }
+            _ => match back {
+                Some((after_star, from)) => {
+                    (p, n) = (after_star, from + 1);
+                    back = Some((after_star, from + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, fits) in [
+            ("desktop.ini", "Desktop.INI", true),
+            ("*.tmp", "a.b.tmp", true),
+            ("*.tmp", "a.tmpx", false),
+            ("~$*", "~$doc", true),
+            ("a?c*", "abc", true),
+            ("a?c", "ac", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn dot_files_are_hidden_where_the_setting_says_so() {
+        let config = Config { hidden: vec!["x*".into()], ..Config::default() };
+        assert!(config.hides(b".profile") && config.hides(b"xyz") && !config.hides(b"profile"));
+        assert!(!Config { dot_files_hidden: false, ..config }.hides(b".profile"));
+    }
+}

@@ -1,0 +1,216 @@
+//! Opening: what a path leads to is opened, replaced or made.
+//!
+//! Three steps: [`Share::walk`] finds the place, `existing` or `fresh` decides and reserves the open
+//! among the others, and only then anything is changed. A request that has to wait has changed nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+use volume::security::Rights;
+use volume::{Name, Node, OpenHow, Time};
+
+use super::Share;
+use super::directory::Directory;
+use super::file::{File, Link, Stream};
+use super::walk::{Found, Search};
+use crate::caching::grants::{Asker, Grant};
+use crate::open::Sticky;
+use crate::{
+    Attributes, Caller, Disposition, Info, Open, OpenRequest, Opened, Options, Outcome, Refusal, Step, Ticket,
+};
+
+/// How often a request is begun again because names changed under it.
+const MAX_ATTEMPTS: usize = 16;
+
+/// How one attempt to open ended.
+pub(super) enum Attempt {
+    Done(Box<Opened>),
+    Wait(Ticket),
+    /// What was found is no longer so.
+    Again,
+}
+
+/// What is to be opened.
+pub(super) struct Target {
+    /// The directory and the name in it; none for the root.
+    pub place: Option<(Arc<Directory>, Name)>,
+    pub node: Arc<dyn Node>,
+}
+
+/// An open that others already see, before it is handed out.
+pub(super) struct Reserved {
+    pub id: u64,
+    pub file: Arc<File>,
+    pub stream: Arc<Stream>,
+    pub link: Option<Arc<Link>>,
+    pub asker: Asker,
+    pub granted: Rights,
+    pub grant: Option<Grant>,
+}
+
+impl Share {
+    /// Opens, replaces or makes what a path leads to.
+    // MS-FSA 2.1.5.1
+    pub fn create(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Step<Opened> {
+        self.directories.set_time(caller.now);
+        if let Err(why) = self.check_request(request) {
+            return Step::Refused(why);
+        }
+        for _ in 0..MAX_ATTEMPTS {
+            match self.attempt(caller, request) {
+                Ok(Attempt::Done(opened)) => return Step::Done(*opened),
+                Ok(Attempt::Wait(ticket)) => return Step::Wait(ticket),
+                Ok(Attempt::Again) => {}
+                Err(why) => return Step::Refused(why),
+            }
+        }
+        Step::Refused(Refusal::Busy)
+    }
+
+    // MS-FSA 2.1.5.1
+    fn check_request(&self, request: &OpenRequest<'_>) -> Result<(), Refusal> {
+        let options = request.options;
+        if options.contains(Options::DIRECTORY | Options::NOT_DIRECTORY) {
+            return Err(Refusal::Invalid);
+        }
+        if options.contains(Options::DELETE_ON_CLOSE)
+            && !request.access.mapped().intersects(Rights::DELETE | Rights::MAXIMUM_ALLOWED)
+        {
+            return Err(Refusal::Invalid);
+        }
+        if options.contains(Options::DIRECTORY) {
+            let makes_only = [Disposition::Create, Disposition::Open, Disposition::OpenOrCreate];
+            if !makes_only.contains(&request.disposition) {
+                return Err(Refusal::Invalid);
+            }
+            if request.stream.is_some() {
+                return Err(Refusal::NotADirectory);
+            }
+        }
+        if request.stream.is_some() && !self.config.load().streams {
+            return Err(Refusal::BadName);
+        }
+        if self.open_count() >= self.config.load().max_opens {
+            return Err(Refusal::Exhausted);
+        }
+        Ok(())
+    }
+
+    fn attempt(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Result<Attempt, Refusal> {
+        let search = Search {
+            exact: self.is_exact(request.options),
+            how: how_for(request),
+            rather_missing: request.disposition == Disposition::Create
+                || matches!(request.disposition, Disposition::OverwriteOrCreate | Disposition::Supersede),
+        };
+        match self.walk(caller, request.path, request.options, search)? {
+            Found::Root(root) => {
+                let node = root.node.open_again(OpenHow::Read)?;
+                self.open_existing(caller, request, Target { place: None, node })
+            }
+            Found::There { parent, name, node } => {
+                self.open_existing(caller, request, Target { place: Some((parent, name)), node })
+            }
+            Found::Missing { .. }
+                if matches!(request.disposition, Disposition::Open | Disposition::Overwrite) =>
+            {
+                Err(Refusal::NotFound)
+            }
+            Found::Missing { parent, name } => self.open_new(caller, request, &parent, &name),
+        }
+    }
+
+    /// Whose request it is, as far as caching rights are concerned.
+    pub(super) fn asker(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Asker {
+        Asker {
+            client: Some(caller.client),
+            key: request.caching.map(|c| (c.key, c.keyed)),
+            parent: request.caching.and_then(|c| c.parent),
+        }
+    }
+
+    pub(super) fn next_open_id(&self) -> u64 {
+        self.next_open.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Hands a reserved open out.
+    pub(super) fn hand_out(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        reserved: Reserved,
+        (node, data): (Arc<dyn Node>, Arc<dyn Node>),
+        (outcome, info): (Outcome, Info),
+    ) -> Attempt {
+        let open = Arc::new(Open {
+            id: reserved.id,
+            file: reserved.file,
+            stream: reserved.stream,
+            node,
+            data,
+            link: reserved.link,
+            granted: reserved.granted,
+            deny: request.deny,
+            options: request.options,
+            asker: reserved.asker,
+            client: caller.client,
+            identity: Arc::clone(caller.identity),
+            opened_at: Time::from_wall_ns(caller.now.wall_ns),
+            closed: AtomicBool::new(false),
+            is_sticky: AtomicBool::new(false),
+            sticky: Mutex::new(Sticky::default()),
+            untold: AtomicU32::new(0),
+            watch: Mutex::new(None),
+        });
+        let mut state = open.file.state.lock();
+        if let Some(member) = state.members.iter_mut().find(|m| m.id == open.id) {
+            member.open = Arc::downgrade(&open);
+        }
+        drop(state);
+        self.open_count.fetch_add(1, Ordering::Relaxed);
+        Attempt::Done(Box::new(Opened { open, outcome, info, granted: reserved.grant }))
+    }
+}
+
+/// What the last component is opened for: data only where the rights asked for it.
+fn how_for(request: &OpenRequest<'_>) -> OpenHow {
+    let access = request.access.mapped();
+    let replaces = matches!(
+        request.disposition,
+        Disposition::Supersede | Disposition::Overwrite | Disposition::OverwriteOrCreate
+    );
+    if request.stream.is_some() {
+        OpenHow::Attributes
+    } else if replaces || access.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA) {
+        OpenHow::ReadWrite
+    } else if access.intersects(Rights::READ_DATA | Rights::EXECUTE) {
+        OpenHow::Read
+    } else {
+        OpenHow::Attributes
+    }
+}
+
+/// What a node must be open for so that these rights can be used.
+pub(super) fn how_for_rights(granted: Rights) -> OpenHow {
+    if granted.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA) {
+        OpenHow::ReadWrite
+    } else if granted.intersects(Rights::READ_DATA | Rights::EXECUTE) {
+        OpenHow::Read
+    } else {
+        OpenHow::Attributes
+    }
+}
+
+/// The attribute bits that a client may give a new file.
+// MS-FSA 2.1.5.1.1
+pub(super) fn settable(attributes: Attributes) -> Attributes {
+    attributes
+        & (Attributes::READ_ONLY
+            | Attributes::HIDDEN
+            | Attributes::SYSTEM
+            | Attributes::ARCHIVE
+            | Attributes::TEMPORARY
+            | Attributes::OFFLINE
+            | Attributes::NOT_INDEXED)
+}

@@ -1,0 +1,188 @@
+//! Reading and writing. Nothing here takes a lock as long as nobody holds byte ranges or caching rights.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use volume::Patience;
+use volume::security::Rights;
+
+use super::Share;
+use crate::caching::grants::Need;
+use crate::ranges::table::Intent;
+use crate::{
+    Attributes, Caller, ChangeFilter, LockOwner, LockRule, Open, Options, RangeKind, RangeRequest, Refusal,
+    Step,
+};
+
+/// Where to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteAt {
+    /// At this byte.
+    Offset(u64),
+    /// Behind the last byte.
+    End,
+}
+
+impl Share {
+    /// Appends up to `len` bytes from offset `at` to `out` and says how many; 0 at or behind the end.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::RangeConflict`], [`Refusal::IsADirectory`],
+    /// [`Refusal::WouldBlock`] when patience ended; as the volume says.
+    // MS-FSA 2.1.5.3
+    pub fn read(
+        &self,
+        open: &Open,
+        owner: LockOwner,
+        at: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+        patience: Patience,
+    ) -> Result<usize, Refusal> {
+        if !open.granted.intersects(Rights::READ_DATA | Rights::EXECUTE) {
+            return Err(Refusal::AccessDenied);
+        }
+        check_data(open)?;
+        check_ranges(open, owner, at, len as u64, RangeKind::Shared)?;
+        let read = open.data.read(at, len, out, patience)?;
+        if open.is_sticky.load(Ordering::Relaxed) && open.sticky.lock().accessed.is_some() {
+            self.keep_sticky(open)?;
+        }
+        Ok(read)
+    }
+
+    /// Writes `data`; with `through`, or where the open asks for it, to stable storage.
+    // MS-FSA 2.1.5.4
+    pub fn write(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        owner: LockOwner,
+        at: WriteAt,
+        data: &[u8],
+        through: bool,
+    ) -> Step<()> {
+        match self.before_write(caller, open, owner, at, data.len() as u64) {
+            Step::Done(at) => self.write_now(open, at, data, through).into(),
+            Step::Wait(ticket) => Step::Wait(ticket),
+            Step::Refused(why) => Step::Refused(why),
+        }
+    }
+
+    /// Checks a write and says at which byte it begins.
+    fn before_write(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        owner: LockOwner,
+        at: WriteAt,
+        len: u64,
+    ) -> Step<u64> {
+        let at = match start_of(open, at) {
+            Ok(at) => at,
+            Err(why) => return Step::Refused(why),
+        };
+        let checked = check_data(open)
+            .and_then(|()| at.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Refusal::Invalid))
+            .and_then(|_| check_ranges(open, owner, at, len, RangeKind::Exclusive));
+        if let Err(why) = checked {
+            return Step::Refused(why);
+        }
+        if len == 0 {
+            return Step::Done(at);
+        }
+        self.require_for(caller, open, Need::Change).map(|()| at)
+    }
+
+    fn write_now(&self, open: &Open, at: u64, data: &[u8], through: bool) -> Result<(), Refusal> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        open.data.write(at, data)?;
+        if through || open.options.contains(Options::WRITE_THROUGH) {
+            open.data.sync(false)?;
+        }
+        self.data_changed(open)
+    }
+
+    /// What follows every change of data: the archive bit, times held fast, and watches.
+    pub(super) fn data_changed(&self, open: &Open) -> Result<(), Refusal> {
+        let told = if open.stream.is_named {
+            ChangeFilter::STREAM_WRITE | ChangeFilter::STREAM_SIZE
+        } else {
+            ChangeFilter::LAST_WRITE | ChangeFilter::SIZE
+        };
+        let before = open.untold.fetch_or(told.bits(), Ordering::Relaxed);
+        if before & told.bits() == 0 {
+            self.mark_archive(open)?;
+        }
+        self.keep_sticky(open)
+    }
+
+    /// Says that the file has changed since it was last backed up.
+    fn mark_archive(&self, open: &Open) -> Result<(), Refusal> {
+        let record = self.record_of(open)?;
+        match record.attributes {
+            Some(bits) if !bits.contains(Attributes::ARCHIVE) && !open.file.is_directory => {
+                let attributes = Some(bits | Attributes::ARCHIVE);
+                self.store_record(open, super::record::Record { attributes, ..record })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns once everything written is on stable storage.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`] without the right to write; as the volume says.
+    // MS-FSA 2.1.5.7
+    pub fn flush(&self, open: &Arc<Open>, data_only: bool) -> Result<(), Refusal> {
+        let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
+        if !open.granted.intersects(writes) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.tell_untold(open);
+        Ok(open.data.sync(data_only)?)
+    }
+}
+
+/// Where a write begins, and whether the open may write there.
+fn start_of(open: &Open, at: WriteAt) -> Result<u64, Refusal> {
+    if open.granted.contains(Rights::WRITE_DATA) {
+        return match at {
+            WriteAt::Offset(at) => Ok(at),
+            WriteAt::End => Ok(open.data.stat()?.size),
+        };
+    }
+    if !open.granted.contains(Rights::APPEND_DATA) {
+        return Err(Refusal::AccessDenied);
+    }
+    // Whoever may only append writes behind the end, wherever they ask to.
+    Ok(open.data.stat()?.size)
+}
+
+/// Whether there is data to read and write.
+pub(super) fn check_data(open: &Open) -> Result<(), Refusal> {
+    if open.is_closed() {
+        return Err(Refusal::Gone);
+    }
+    if open.is_directory() { Err(Refusal::IsADirectory) } else { Ok(()) }
+}
+
+/// Whether somebody's byte range is in the way.
+// MS-FSA 2.1.4.10
+pub(super) fn check_ranges(
+    open: &Open,
+    owner: LockOwner,
+    at: u64,
+    len: u64,
+    kind: RangeKind,
+) -> Result<(), Refusal> {
+    if len == 0 || !open.stream.has_ranges.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let range = RangeRequest { start: at, len, kind };
+    let mut state = open.file.state.lock();
+    let conflicts = state.stream(&open.stream).ranges.conflicts(&range, owner, LockRule::Exact, Intent::Data);
+    if conflicts { Err(Refusal::RangeConflict) } else { Ok(()) }
+}

@@ -1,0 +1,78 @@
+//! Marking names and streams to go.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use volume::security::Rights;
+
+use super::Share;
+use super::file::Deletion;
+use crate::caching::grants::Need;
+use crate::{Attributes, Caller, Open, Refusal, Step};
+
+impl Share {
+    /// Says that what is open goes with its last open, or no longer does. With `posix` the name goes
+    /// when this very open is closed, whoever else has it open.
+    // MS-FSA 2.1.5.15.3
+    // MS-FSA 2.1.5.15.4
+    pub fn set_delete(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        on: bool,
+        posix: bool,
+        ignore_read_only: bool,
+    ) -> Step<()> {
+        if on {
+            if let Err(why) = self.check_deletable(open, ignore_read_only) {
+                return Step::Refused(why);
+            }
+            match self.require_for(caller, open, Need::CloseKept) {
+                Step::Done(()) => {}
+                other => return other,
+            }
+        } else if !open.granted.contains(Rights::DELETE) {
+            return Step::Refused(Refusal::AccessDenied);
+        }
+        let mut state = open.file.state.lock();
+        if open.stream.is_named {
+            state.stream(&open.stream).delete = on;
+        } else if let Some(entry) = open.link.as_ref().and_then(|link| state.link(link)) {
+            entry.delete = match (on, posix) {
+                (false, _) => None,
+                (true, false) => Some(Deletion::WithLast),
+                (true, true) => Some(Deletion::WithOpen(open.id)),
+            };
+        }
+        drop(state);
+        if on && open.is_directory() {
+            self.end_watches_of(open.file.id);
+        }
+        Step::Done(())
+    }
+
+    fn check_deletable(&self, open: &Open, ignore_read_only: bool) -> Result<(), Refusal> {
+        if !open.granted.contains(Rights::DELETE) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()?;
+        if open.link.is_none() {
+            return Err(Refusal::CannotDelete);
+        }
+        let bits = self.record_of(open)?.bits(&open.node.stat()?);
+        if bits.contains(Attributes::READ_ONLY) && !ignore_read_only {
+            return Err(Refusal::CannotDelete);
+        }
+        if open.is_directory() { check_empty(open) } else { Ok(()) }
+    }
+}
+
+/// Refuses for a directory that holds something.
+fn check_empty(open: &Open) -> Result<(), Refusal> {
+    let mut is_empty = true;
+    open.node.entries(0, &mut |_| {
+        is_empty = false;
+        ControlFlow::Break(())
+    })?;
+    if is_empty { Ok(()) } else { Err(Refusal::NotEmpty) }
+}

@@ -1,0 +1,487 @@
+//! Opening what exists: may the caller, do the others allow it, and what is done to it then.
+
+use std::sync::Arc;
+
+use volume::security::Rights;
+use volume::{Failure, Kind, Name, Node};
+
+use super::Share;
+use super::access::Facts;
+use super::create::{Attempt, Reserved, Target, how_for_rights, settable};
+use super::file::{File, Member, State, Stream, counted};
+use super::names::same_folded;
+use super::waits::Effects;
+use crate::caching::grants::Need;
+use crate::info::extended_size;
+use crate::{
+    Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal, Step,
+};
+
+/// What a request does to what exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Open,
+    /// Cut to nothing.
+    Overwrite,
+    /// Replaced.
+    Supersede,
+    /// A stream that does not exist yet is made.
+    MakeStream,
+}
+
+/// A decision about an existing file, made before others are looked at.
+struct Plan {
+    effect: Effect,
+    /// The stream's real name.
+    stream: Option<Name>,
+    /// The stream, when it exists.
+    data: Option<Arc<dyn Node>>,
+    /// What the open may do.
+    granted: Rights,
+    /// What it does now: also what replacing needs.
+    uses: Rights,
+}
+
+/// How a reservation ended.
+enum Tried {
+    Reserved(Reserved),
+    Wait(crate::Ticket),
+    Again,
+}
+
+impl Share {
+    /// Opens an existing file, directory or link, or a stream of one.
+    // MS-FSA 2.1.5.1.2
+    pub(super) fn open_existing(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        target: Target,
+    ) -> Result<Attempt, Refusal> {
+        check_kind(request, &target)?;
+        let file = self.files.enter(target.node.id(), target.node.kind());
+        let result = self.plan_and_reserve(caller, request, &target, &file);
+        let (facts, plan, reserved) = match result {
+            Ok((facts, plan, Tried::Reserved(reserved))) => (facts, plan, reserved),
+            Ok((.., Tried::Wait(ticket))) => {
+                self.files.leave(&file);
+                return Ok(Attempt::Wait(ticket));
+            }
+            Ok((.., Tried::Again)) => return Ok(Attempt::Again),
+            Err(why) => {
+                self.files.leave(&file);
+                return Err(why);
+            }
+        };
+        let id = reserved.id;
+        let finished = self.finish_existing(caller, request, &target, facts, plan, reserved);
+        if finished.is_err() {
+            self.abandon(&file, id);
+        }
+        finished
+    }
+
+    fn plan_and_reserve(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        target: &Target,
+        file: &Arc<File>,
+    ) -> Result<(Facts, Plan, Tried), Refusal> {
+        let facts = self.facts(file, target.node.as_ref())?;
+        let plan = self.plan(caller, request, target, &facts)?;
+        let tried = self.reserve(caller, request, target, file, &plan)?;
+        Ok((facts, plan, tried))
+    }
+
+    /// Decides what is to be done and whether the caller may.
+    fn plan(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        target: &Target,
+        facts: &Facts,
+    ) -> Result<Plan, Refusal> {
+        let (stream, data) = match request.stream {
+            None => (None, None),
+            Some(asked) => self.find_stream(target.node.as_ref(), asked, request.options)?,
+        };
+        let effect = effect_of(request, data.is_some())?;
+        if effect != Effect::Open || request.options.contains(Options::DELETE_ON_CLOSE) {
+            self.check_writable()?;
+        }
+        let bits = facts.record.bits(&facts.stat);
+        let replaces = matches!(effect, Effect::Overwrite | Effect::Supersede);
+        if replaces && stream.is_none() {
+            // MS-FSA 2.1.5.1.2
+            for bit in [Attributes::HIDDEN, Attributes::SYSTEM] {
+                if bits.contains(bit) && !request.attributes.contains(bit) {
+                    return Err(Refusal::AccessDenied);
+                }
+            }
+        }
+        let needs = needs_of(effect, stream.is_some());
+        let parent = target.place.as_ref().map(|(parent, _)| parent);
+        let security = facts.security.as_ref();
+        let asked = self.rights_on(caller, security, parent, request.access | needs, request.options)?;
+        let wants_maximum = request.access.contains(Rights::MAXIMUM_ALLOWED);
+        let granted = if wants_maximum { asked } else { request.access.mapped() };
+        let is_file = facts.stat.kind != Kind::Directory;
+        let is_read_only = bits.contains(Attributes::READ_ONLY);
+        let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
+        let named = (request.access.mapped() - Rights::MAXIMUM_ALLOWED) | needs;
+        // MS-FSA 2.1.5.1.2.1
+        if is_file && is_read_only && named.intersects(writes) {
+            return Err(Refusal::AccessDenied);
+        }
+        if request.options.contains(Options::DELETE_ON_CLOSE) {
+            if is_read_only {
+                return Err(Refusal::CannotDelete);
+            }
+            if !granted.contains(Rights::DELETE) {
+                return Err(Refusal::AccessDenied);
+            }
+        }
+        let unwritable = if is_file && is_read_only { writes } else { Rights::empty() };
+        let granted = granted - (unwritable - named);
+        Ok(Plan { effect, stream, data, granted, uses: granted | needs })
+    }
+
+    /// The stream that a name leads to, and what it is really called.
+    fn find_stream(
+        &self,
+        node: &dyn Node,
+        asked: &Name,
+        options: Options,
+    ) -> Result<(Option<Name>, Option<Arc<dyn Node>>), Refusal> {
+        let mut real = asked.clone();
+        let found = match node.open_stream(asked, false, false) {
+            Ok(data) => Some(data),
+            Err(Failure::NotFound) if !self.is_exact(options) => {
+                let all = node.streams()?;
+                let fits = all.into_iter().find(|s| same_folded(s.name.as_bytes(), asked.as_bytes()));
+                match fits {
+                    Some(info) => {
+                        real = info.name;
+                        Some(node.open_stream(&real, false, false)?)
+                    }
+                    None => None,
+                }
+            }
+            Err(Failure::NotFound) => None,
+            Err(failure) => return Err(failure.into()),
+        };
+        Ok((Some(real), found))
+    }
+
+    /// Enters the open among the others, if they allow it.
+    fn reserve(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        target: &Target,
+        file: &Arc<File>,
+        plan: &Plan,
+    ) -> Result<Tried, Refusal> {
+        let mut effects = Effects::default();
+        let mut state = file.state.lock();
+        let tried = if state.dead {
+            Ok(Tried::Again)
+        } else {
+            self.reserve_locked(caller, request, target, file, plan, &mut state, &mut effects)
+        };
+        drop(state);
+        self.settle(effects);
+        tried
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn reserve_locked(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        target: &Target,
+        file: &Arc<File>,
+        plan: &Plan,
+        state: &mut State,
+        effects: &mut Effects,
+    ) -> Result<Tried, Refusal> {
+        let link = target.place.as_ref().map(|(parent, name)| state.enter_link(parent, name));
+        let stream = state.enter_stream(plan.stream.as_ref());
+        if state.is_deleted(link.as_ref()) || state.stream(&stream).delete {
+            return Err(Refusal::DeletePending);
+        }
+        if let Some(caching) = &request.caching {
+            self.check_key(caller.client, caching, file, &stream)?;
+        }
+        let asker = self.asker(caller, request);
+        if let Some(need) = self.in_the_way(request, plan, state, &stream, &asker)? {
+            let entry = state.stream(&stream);
+            let is_open_need = matches!(need, Need::Open | Need::Replace);
+            if self.require(file, entry, &asker, need, caller.now, effects) {
+                return match self.park(caller, file, state, Refusal::SharingConflict) {
+                    Step::Wait(ticket) => Ok(Tried::Wait(ticket)),
+                    Step::Done(()) | Step::Refused(_) => Err(Refusal::SharingConflict),
+                };
+            }
+            if !is_open_need && !state.shares(&stream, plan.uses, request.deny) {
+                return Err(Refusal::SharingConflict);
+            }
+        }
+        let id = self.next_open_id();
+        state.members.push(Member {
+            id,
+            stream: Arc::clone(&stream),
+            link: link.clone(),
+            access: counted(plan.granted, request.options),
+            deny: request.deny,
+            asker,
+            delete_on_close: request.options.contains(Options::DELETE_ON_CLOSE),
+            open: std::sync::Weak::new(),
+        });
+        let grant = request.caching.as_ref().map(|caching| self.grant(file, state, &stream, &asker, caching));
+        let file = Arc::clone(file);
+        Ok(Tried::Reserved(Reserved { id, file, stream, link, asker, granted: plan.granted, grant }))
+    }
+
+    /// What the request needs of those who hold caching rights; none when nothing is in the way.
+    ///
+    /// # Errors
+    /// [`Refusal::SharingConflict`] when nobody's giving way would help.
+    fn in_the_way(
+        &self,
+        request: &OpenRequest<'_>,
+        plan: &Plan,
+        state: &mut State,
+        stream: &Arc<Stream>,
+        asker: &crate::caching::grants::Asker,
+    ) -> Result<Option<Need>, Refusal> {
+        let replaces = matches!(plan.effect, Effect::Overwrite | Effect::Supersede);
+        let open_need = if replaces { Need::Replace } else { Need::Open };
+        let breaks_nothing = looks_only(request.access) && !replaces;
+        let counts = counted(plan.uses, request.options);
+        let shares = counts.is_empty() || state.shares(stream, plan.uses, request.deny);
+        let may_break = !request.options.contains(Options::NO_WAIT_FOR_BREAK);
+        let grants = &state.stream(stream).grants;
+        if shares {
+            let need = (!breaks_nothing && !grants.is_empty()).then_some(open_need);
+            // Who must not make anybody wait learns it by asking a copy.
+            if need.is_some() && !may_break {
+                let mut trial = grants.clone();
+                if trial.require(volume::NodeId { device: 0, inode: 0 }, asker, open_need, 0).wait {
+                    return Err(Refusal::SharingConflict);
+                }
+            }
+            return Ok(need);
+        }
+        if !may_break {
+            return Err(Refusal::SharingConflict);
+        }
+        // The topmost right of a single open goes before sharing decides.
+        // MS-FSA 2.1.5.1.2
+        if grants.has_unkeyed_handle(asker) && !breaks_nothing {
+            return Ok(Some(open_need));
+        }
+        Ok(Some(Need::CloseKept))
+    }
+
+    /// Does to the file what the request says, and hands the open out.
+    fn finish_existing(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        target: &Target,
+        facts: Facts,
+        plan: Plan,
+        reserved: Reserved,
+    ) -> Result<Attempt, Refusal> {
+        let how = how_for_rights(plan.uses);
+        let node = self.shared_node(
+            &reserved.file,
+            &target.node,
+            if plan.stream.is_some() { volume::OpenHow::Attributes } else { how },
+        )?;
+        let data = match (&plan.stream, plan.data) {
+            (None, _) => Arc::clone(&node),
+            (Some(_), Some(data)) => data,
+            (Some(name), None) => node.open_stream(name, true, false)?,
+        };
+        let mut facts = facts;
+        match plan.effect {
+            Effect::Open => {}
+            Effect::MakeStream => {
+                self.tell_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
+                facts.stat = node.stat()?;
+            }
+            Effect::Overwrite | Effect::Supersede => {
+                self.replace(request, &reserved, &node, &data, &mut facts.record)?;
+                facts.stat = node.stat()?;
+            }
+        }
+        if request.allocation > 0 && plan.effect != Effect::Open {
+            data.allocate(0..request.allocation)?;
+            facts.stat = node.stat()?;
+        }
+        let outcome = match plan.effect {
+            Effect::Open => Outcome::Opened,
+            Effect::MakeStream => Outcome::Created,
+            Effect::Overwrite => Outcome::Overwritten,
+            Effect::Supersede => Outcome::Superseded,
+        };
+        let info = self.info_of(
+            &reserved.file,
+            reserved.link.as_ref(),
+            &facts.stat,
+            &facts.record,
+            stream_stat(&reserved.stream, data.as_ref())?,
+        );
+        Ok(self.hand_out(caller, request, reserved, (node, data), (outcome, info)))
+    }
+
+    /// The node that opens of a file share, opened for more where that is needed.
+    pub(super) fn shared_node(
+        &self,
+        file: &Arc<File>,
+        found: &Arc<dyn Node>,
+        how: volume::OpenHow,
+    ) -> Result<Arc<dyn Node>, Refusal> {
+        if let Some(kept) = file.state.lock().node_for(how) {
+            return Ok(kept);
+        }
+        let enough = if found.how() >= how || file.is_directory && found.how() >= volume::OpenHow::Read {
+            Arc::clone(found)
+        } else {
+            found.open_again(how)?
+        };
+        Ok(file.state.lock().share_node(enough))
+    }
+
+    /// Throws the contents away, and what else goes with them.
+    // MS-FSA 2.1.5.1.2
+    fn replace(
+        &self,
+        request: &OpenRequest<'_>,
+        reserved: &Reserved,
+        node: &Arc<dyn Node>,
+        data: &Arc<dyn Node>,
+        record: &mut super::record::Record,
+    ) -> Result<(), Refusal> {
+        data.set_size(0)?;
+        if reserved.stream.is_named {
+            let what = ChangeFilter::STREAM_SIZE | ChangeFilter::STREAM_WRITE;
+            self.tell_stream(reserved, ChangeKind::StreamModified, what);
+            return Ok(());
+        }
+        let attributes = settable(request.attributes) | Attributes::ARCHIVE;
+        let mut new = super::record::Record { attributes: Some(attributes), ..*record };
+        let had_extended = record.extended_size > 0;
+        if had_extended || !request.extended.is_empty() {
+            for (name, _) in node.attributes()? {
+                node.set_attribute(&name, None)?;
+            }
+            for (name, value) in request.extended {
+                node.set_attribute(name, Some(value))?;
+            }
+            new.extended_size = extended_size(request.extended);
+        }
+        self.remove_unused_streams(&reserved.file, node.as_ref())?;
+        let plain = super::record::Record { attributes: None, ..new };
+        if plain.attributes != record.attributes
+            && attributes == Attributes::ARCHIVE
+            && !record_is_needed(record)
+        {
+            new = plain;
+        }
+        if new != *record {
+            new.store(node.as_ref())?;
+        }
+        *record = new;
+        let mut state = reserved.file.state.lock();
+        state.record = Some(new);
+        state.extended_size = None;
+        drop(state);
+        if let Some(link) = &reserved.link {
+            let what = ChangeFilter::SIZE | ChangeFilter::LAST_WRITE | ChangeFilter::ATTRIBUTES;
+            self.tell(link, None, ChangeKind::Modified, what);
+        }
+        Ok(())
+    }
+
+    /// Removes named streams that nobody has open.
+    fn remove_unused_streams(&self, file: &Arc<File>, node: &dyn Node) -> Result<(), Refusal> {
+        if !self.config.load().streams {
+            return Ok(());
+        }
+        for info in node.streams()? {
+            let is_open =
+                file.state.lock().members.iter().any(|m| m.stream.name().as_ref() == Some(&info.name));
+            if !is_open {
+                node.remove_stream(&info.name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A stream's own figures, when a named one is open.
+pub(super) fn stream_stat(stream: &Stream, data: &dyn Node) -> Result<Option<volume::Stat>, Refusal> {
+    if stream.is_named { Ok(Some(data.stat()?)) } else { Ok(None) }
+}
+
+/// Whether a record must stay although its attribute bits say nothing.
+fn record_is_needed(record: &super::record::Record) -> bool {
+    record.attributes.is_some()
+}
+
+/// Whether these rights neither read nor write data, nor anything that caching covers.
+// MS-FSA 2.1.4.12
+fn looks_only(access: Rights) -> bool {
+    let looks =
+        Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | Rights::SYNCHRONIZE | Rights::READ_CONTROL;
+    looks.contains(access.mapped())
+}
+
+/// Whether what was found is of the kind that was asked for.
+// MS-FSA 2.1.5.1
+fn check_kind(request: &OpenRequest<'_>, target: &Target) -> Result<(), Refusal> {
+    let is_directory = target.node.kind() == Kind::Directory;
+    let opens_directory = is_directory && request.stream.is_none();
+    if request.options.contains(Options::DIRECTORY) && !is_directory {
+        return Err(match request.disposition {
+            Disposition::Create => Refusal::Exists,
+            _ => Refusal::NotADirectory,
+        });
+    }
+    if opens_directory && request.options.contains(Options::NOT_DIRECTORY) {
+        return Err(Refusal::IsADirectory);
+    }
+    if opens_directory && !matches!(request.disposition, Disposition::Open | Disposition::OpenOrCreate) {
+        return Err(if target.place.is_none() { Refusal::AccessDenied } else { Refusal::Exists });
+    }
+    Ok(())
+}
+
+/// What the disposition means for what was found.
+fn effect_of(request: &OpenRequest<'_>, stream_exists: bool) -> Result<Effect, Refusal> {
+    let exists = request.stream.is_none() || stream_exists;
+    match (request.disposition, exists) {
+        (Disposition::Create, true) => Err(Refusal::Exists),
+        (Disposition::Open | Disposition::OpenOrCreate, true) => Ok(Effect::Open),
+        (Disposition::Overwrite | Disposition::OverwriteOrCreate, true) => Ok(Effect::Overwrite),
+        (Disposition::Supersede, true) => Ok(Effect::Supersede),
+        (Disposition::Open | Disposition::Overwrite, false) => Err(Refusal::NotFound),
+        (_, false) => Ok(Effect::MakeStream),
+    }
+}
+
+/// Rights that replacing needs beside those asked for.
+// MS-FSA 2.1.5.1.2
+fn needs_of(effect: Effect, is_stream: bool) -> Rights {
+    let whole = if is_stream { Rights::empty() } else { Rights::WRITE_EA | Rights::WRITE_ATTRIBUTES };
+    match effect {
+        Effect::Open => Rights::empty(),
+        Effect::Overwrite => whole | Rights::WRITE_DATA,
+        Effect::Supersede => whole | Rights::DELETE,
+        Effect::MakeStream => Rights::WRITE_DATA,
+    }
+}

@@ -1,0 +1,92 @@
+//! Extended attributes.
+
+use std::sync::Arc;
+
+use volume::Failure;
+use volume::security::Rights;
+
+use super::Share;
+use super::names::same_folded;
+use super::record::Record;
+use crate::info::extended_size;
+use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal};
+
+/// Longest list form in bytes.
+const MAX_SIZE: u32 = 0xffff;
+
+impl Share {
+    /// All extended attributes, by name.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`]; as the volume says.
+    // MS-FSA 2.1.5.12.12
+    pub fn extended(&self, open: &Open) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Refusal> {
+        if !open.granted.contains(Rights::READ_EA) {
+            return Err(Refusal::AccessDenied);
+        }
+        Ok(open.node.attributes()?)
+    }
+
+    /// Sets extended attributes; an empty value removes one. Names differ without regard to case.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::BadAttributeName`], [`Refusal::AttributesTooLarge`];
+    /// as the volume says.
+    // MS-FSA 2.1.5.15.6
+    pub fn set_extended(
+        &self,
+        _caller: &Caller<'_>,
+        open: &Arc<Open>,
+        changes: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<(), Refusal> {
+        if !open.granted.contains(Rights::WRITE_EA) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()?;
+        let mut all = open.node.attributes()?;
+        for (name, value) in changes {
+            check_name(name)?;
+            let known = all.iter().position(|(known, _)| same_folded(known, name));
+            match (known, value.is_empty()) {
+                (Some(at), true) => drop(all.remove(at)),
+                (Some(at), false) => all[at].1.clone_from(value),
+                (None, false) => all.push((name.clone(), value.clone())),
+                (None, true) => {}
+            }
+        }
+        if extended_size(&all) > MAX_SIZE {
+            return Err(Refusal::AttributesTooLarge);
+        }
+        let before = open.node.attributes()?;
+        for (name, _) in before.iter().filter(|(name, _)| !all.iter().any(|(kept, _)| kept == name)) {
+            open.node.set_attribute(name, None)?;
+        }
+        for (name, value) in all.iter().filter(|pair| !before.contains(pair)) {
+            open.node.set_attribute(name, Some(value)).map_err(too_large)?;
+        }
+        let record = self.record_of(open)?;
+        self.store_record(open, Record { extended_size: extended_size(&all), ..record })?;
+        open.file.state.lock().extended_size = Some(extended_size(&all));
+        if let Some(link) = &open.link {
+            self.tell(link, None, ChangeKind::Modified, ChangeFilter::EA);
+        }
+        Ok(())
+    }
+}
+
+/// The file system's own limit for one file's attributes is below NT's.
+fn too_large(failure: Failure) -> Refusal {
+    match failure {
+        Failure::NoSpace | Failure::TooLarge => Refusal::AttributesTooLarge,
+        other => other.into(),
+    }
+}
+
+// MS-FSCC 2.4.15
+fn check_name(name: &[u8]) -> Result<(), Refusal> {
+    let is_bad = |b: &u8| *b < 0x20 || b"\"*+,/:;<=>?[\\]|".contains(b);
+    if name.is_empty() || name.len() > 254 || name.iter().any(is_bad) {
+        return Err(Refusal::BadAttributeName);
+    }
+    Ok(())
+}

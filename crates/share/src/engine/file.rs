@@ -1,0 +1,285 @@
+//! What is kept of a file while anybody has it open: its opens, names, streams and rights.
+//!
+//! A [`File`] is in the table from its first open to its last close. Everything that two opens must
+//! agree on is in its one [`State`], under one lock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use volume::security::Rights;
+use volume::{Kind, Name, Node, NodeId, OpenHow};
+
+use super::access::Security;
+use super::directory::Directory;
+use super::record::Record;
+use crate::caching::grants::{Asker, Grants, Surroundings};
+use crate::ranges::table::Ranges;
+use crate::{Deny, Open, Options, Ticket};
+
+/// Rights whose use others may deny, and which make an open count for sharing.
+// MS-FSA 2.1.5.1.2.2
+pub(crate) const SHARED_RIGHTS: Rights = Rights::READ_DATA
+    .union(Rights::EXECUTE)
+    .union(Rights::WRITE_DATA)
+    .union(Rights::APPEND_DATA)
+    .union(Rights::DELETE);
+
+/// A file that is open.
+pub(crate) struct File {
+    pub id: NodeId,
+    pub kind: Kind,
+    pub is_directory: bool,
+    pub state: Mutex<State>,
+}
+
+/// One name of a file, as opens know it.
+pub(crate) struct Link {
+    place: Mutex<(Arc<Directory>, Name)>,
+}
+
+impl Link {
+    /// Where it is now.
+    pub fn place(&self) -> (Arc<Directory>, Name) {
+        self.place.lock().clone()
+    }
+
+    pub fn set_place(&self, directory: Arc<Directory>, name: Name) {
+        *self.place.lock() = (directory, name);
+    }
+
+    pub fn is_at(&self, directory: NodeId, name: &Name) -> bool {
+        let place = self.place.lock();
+        place.0.id == directory && place.1 == *name
+    }
+}
+
+/// A stream of a file, the unnamed one included.
+pub(crate) struct Stream {
+    pub is_named: bool,
+    name: Mutex<Option<Name>>,
+    /// Whether somebody may hold byte ranges: says without the lock that nobody does.
+    pub has_ranges: AtomicBool,
+    /// Whether somebody may hold a caching right: says without the lock that nobody does.
+    pub has_grants: AtomicBool,
+}
+
+impl Stream {
+    fn new(name: Option<Name>) -> Arc<Stream> {
+        Arc::new(Stream {
+            is_named: name.is_some(),
+            name: Mutex::new(name),
+            has_ranges: AtomicBool::new(false),
+            has_grants: AtomicBool::new(false),
+        })
+    }
+
+    pub fn name(&self) -> Option<Name> {
+        if self.is_named { self.name.lock().clone() } else { None }
+    }
+
+    pub fn set_name(&self, name: Name) {
+        *self.name.lock() = Some(name);
+    }
+}
+
+/// What two opens of one stream must agree on.
+pub(crate) struct StreamState {
+    pub stream: Arc<Stream>,
+    pub ranges: Ranges,
+    pub grants: Grants,
+    /// A named stream that goes with its last open.
+    pub delete: bool,
+}
+
+impl StreamState {
+    /// Brings the hints up to date that say without the lock that there is nothing.
+    pub fn publish(&self) {
+        self.stream.has_ranges.store(!self.ranges.is_empty(), Ordering::Release);
+        self.stream.has_grants.store(!self.grants.is_empty(), Ordering::Release);
+    }
+}
+
+/// How a name goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// With the last open.
+    WithLast,
+    /// With the open that asked for it, while others go on without a name.
+    WithOpen(u64),
+}
+
+/// What two opens through one name must agree on.
+pub(crate) struct LinkState {
+    pub link: Arc<Link>,
+    pub delete: Option<Deletion>,
+    /// The name was removed; opens that are left work on.
+    pub removed: bool,
+}
+
+/// What others must know of one open.
+pub(crate) struct Member {
+    pub id: u64,
+    pub stream: Arc<Stream>,
+    pub link: Option<Arc<Link>>,
+    /// What it may do, of what counts for sharing; nothing when it does not count.
+    pub access: Rights,
+    pub deny: Deny,
+    pub asker: Asker,
+    pub delete_on_close: bool,
+    pub open: Weak<Open>,
+}
+
+/// Everything about an open file that changes.
+#[derive(Default)]
+pub(crate) struct State {
+    /// It has left the table; whoever found it there must look again.
+    pub dead: bool,
+    pub members: Vec<Member>,
+    pub links: Vec<LinkState>,
+    pub streams: Vec<StreamState>,
+    /// Requests that wait for opens or caching rights to go.
+    pub waiting: Vec<Ticket>,
+    /// The node that can do most, shared by opens that need no more.
+    pub node: Option<Arc<dyn Node>>,
+    /// The attribute record as stored; none when not read yet.
+    pub record: Option<Record>,
+    pub security: Option<Arc<Security>>,
+    /// Size of the extended attributes in list form, when it was counted.
+    pub extended_size: Option<u32>,
+}
+
+impl File {
+    pub fn new(id: NodeId, kind: Kind) -> File {
+        File { id, kind, is_directory: kind == Kind::Directory, state: Mutex::default() }
+    }
+}
+
+impl State {
+    /// The stream's state, made when it is not there.
+    pub fn enter_stream(&mut self, name: Option<&Name>) -> Arc<Stream> {
+        let known = self.streams.iter().find(|s| s.stream.name().as_ref() == name);
+        if let Some(known) = known {
+            return Arc::clone(&known.stream);
+        }
+        let stream = Stream::new(name.cloned());
+        self.streams.push(StreamState {
+            stream: Arc::clone(&stream),
+            ranges: Ranges::default(),
+            grants: Grants::default(),
+            delete: false,
+        });
+        stream
+    }
+
+    /// The state of a stream that an open is of; it stays as long as one is.
+    pub fn stream(&mut self, stream: &Arc<Stream>) -> &mut StreamState {
+        let at = self.streams.iter().position(|s| Arc::ptr_eq(&s.stream, stream));
+        let at = at.unwrap_or_else(|| {
+            self.streams.push(StreamState {
+                stream: Arc::clone(stream),
+                ranges: Ranges::default(),
+                grants: Grants::default(),
+                delete: false,
+            });
+            self.streams.len() - 1
+        });
+        &mut self.streams[at]
+    }
+
+    /// The name's state, made when it is not there.
+    pub fn enter_link(&mut self, directory: &Arc<Directory>, name: &Name) -> Arc<Link> {
+        let known = self.links.iter().find(|l| !l.removed && l.link.is_at(directory.id, name));
+        if let Some(known) = known {
+            return Arc::clone(&known.link);
+        }
+        let link = Arc::new(Link { place: Mutex::new((Arc::clone(directory), name.clone())) });
+        self.links.push(LinkState { link: Arc::clone(&link), delete: None, removed: false });
+        link
+    }
+
+    pub fn link(&mut self, link: &Arc<Link>) -> Option<&mut LinkState> {
+        self.links.iter_mut().find(|l| Arc::ptr_eq(&l.link, link))
+    }
+
+    /// Whether the name goes with its last open.
+    pub fn is_deleted(&self, link: Option<&Arc<Link>>) -> bool {
+        link.is_some_and(|link| {
+            self.links.iter().any(|l| Arc::ptr_eq(&l.link, link) && (l.delete.is_some() || l.removed))
+        })
+    }
+
+    /// Keeps the node if it can do more than the one that is kept; gives back the better one.
+    pub fn share_node(&mut self, node: Arc<dyn Node>) -> Arc<dyn Node> {
+        match &self.node {
+            Some(kept) if kept.how() >= node.how() => Arc::clone(kept),
+            _ => {
+                self.node = Some(Arc::clone(&node));
+                node
+            }
+        }
+    }
+
+    /// The kept node, if it can do this much.
+    pub fn node_for(&self, how: OpenHow) -> Option<Arc<dyn Node>> {
+        self.node.as_ref().filter(|kept| kept.how() >= how).map(Arc::clone)
+    }
+
+    /// What there is around a grant to `asker` on `stream`.
+    pub fn surroundings(&self, stream: &Arc<Stream>, asker: &Asker, directory: bool) -> Surroundings {
+        let others = self.members.iter().any(|m| {
+            let same_key =
+                m.asker.key.is_some() && (m.asker.client, m.asker.key) == (asker.client, asker.key);
+            Arc::ptr_eq(&m.stream, stream) && !m.access.is_empty() && !same_key
+        });
+        let state = self.streams.iter().find(|s| Arc::ptr_eq(&s.stream, stream));
+        Surroundings {
+            others,
+            delete_pending: state.is_some_and(|s| s.delete) || self.links.iter().any(|l| l.delete.is_some()),
+            ranges: state.is_some_and(|s| !s.ranges.is_empty()),
+            directory,
+        }
+    }
+
+    /// Whether an open that may do `access` and denies `deny` can stand beside those that are there.
+    // MS-FSA 2.1.5.1.2.1
+    // MS-FSA 2.1.5.1.2.2
+    pub fn shares(&self, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
+        if !access.intersects(SHARED_RIGHTS) {
+            return true;
+        }
+        self.members.iter().filter(|m| !m.access.is_empty()).all(|member| {
+            let same = Arc::ptr_eq(&member.stream, stream);
+            if same {
+                return !denies(member.deny, access) && !denies(deny, member.access);
+            }
+            // Deleting the unnamed stream deletes the file with all the others.
+            let whole = |is_named: bool, access: Rights| !is_named && access.contains(Rights::DELETE);
+            !(deny.contains(Deny::DELETE) && whole(member.stream.is_named, member.access))
+                && !(member.deny.contains(Deny::DELETE) && whole(stream.is_named, access))
+        })
+    }
+
+    /// Forgets streams and names that no open is of.
+    pub fn sweep(&mut self) {
+        let members = &self.members;
+        self.streams.retain(|s| members.iter().any(|m| Arc::ptr_eq(&m.stream, &s.stream)));
+        self.links.retain(|l| {
+            members.iter().any(|m| m.link.as_ref().is_some_and(|link| Arc::ptr_eq(link, &l.link)))
+        });
+    }
+}
+
+/// Whether `deny` forbids something of `access`.
+fn denies(deny: Deny, access: Rights) -> bool {
+    let reads = Rights::READ_DATA | Rights::EXECUTE;
+    let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
+    (deny.contains(Deny::READ) && access.intersects(reads))
+        || (deny.contains(Deny::WRITE) && access.intersects(writes))
+        || (deny.contains(Deny::DELETE) && access.contains(Rights::DELETE))
+}
+
+/// What of an open's rights counts for sharing.
+pub(crate) fn counted(granted: Rights, options: Options) -> Rights {
+    if options.contains(Options::UNSHARED_METADATA) { Rights::empty() } else { granted & SHARED_RIGHTS }
+}

@@ -1,0 +1,256 @@
+//! Making what does not exist.
+
+use std::sync::{Arc, Weak};
+
+use volume::security::{self, Descriptor, Rights};
+use volume::{Failure, Name, Node, Note};
+
+use super::Share;
+use super::create::{Attempt, Reserved, settable};
+use super::directory::Directory;
+use super::existing::stream_stat;
+use super::file::{Member, counted};
+use super::record::Record;
+use crate::info::extended_size;
+use crate::{Attributes, Caller, ChangeFilter, ChangeKind, OpenRequest, Options, Outcome, Refusal};
+
+/// Permission bits of what is made when the client does not set them.
+const FILE_MODE: u32 = 0o644;
+const DIRECTORY_MODE: u32 = 0o755;
+
+impl Share {
+    /// Makes a file or directory and opens it.
+    // MS-FSA 2.1.5.1.1
+    pub(super) fn open_new(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        parent: &Arc<Directory>,
+        name: &Name,
+    ) -> Result<Attempt, Refusal> {
+        let is_directory = request.options.contains(Options::DIRECTORY);
+        if is_directory && request.attributes.contains(Attributes::TEMPORARY) {
+            return Err(Refusal::Invalid);
+        }
+        let deletes = request.options.contains(Options::DELETE_ON_CLOSE);
+        if deletes && request.attributes.contains(Attributes::READ_ONLY) {
+            return Err(Refusal::CannotDelete);
+        }
+        self.check_writable()?;
+        let adds = if is_directory { Rights::ADD_SUBDIRECTORY } else { Rights::ADD_FILE };
+        let above = self.directory_security(parent)?;
+        if !self.may(caller, &above, adds) {
+            return Err(Refusal::AccessDenied);
+        }
+        if self.is_going(parent) {
+            return Err(Refusal::DeletePending);
+        }
+        let granted = self.rights_on_new(caller, request.access)?;
+        let descriptor = self.descriptor_for_new(
+            caller,
+            request,
+            above.is_stored.then_some(&above.descriptor),
+            is_directory,
+        )?;
+        let mode = new_mode(request, is_directory, descriptor.as_ref());
+        let Some(node) = self.make(caller, parent, name, is_directory, mode, request.options)? else {
+            return Ok(Attempt::Again);
+        };
+        let reserved = self.reserve_new(caller, request, parent, name, &node, granted);
+        let id = reserved.id;
+        let file = Arc::clone(&reserved.file);
+        let furnished = self.furnish(request, &node, descriptor.as_ref(), &reserved);
+        let (record, data) = match furnished {
+            Ok(done) => done,
+            Err(why) => {
+                // Nobody shall find half of what was asked for.
+                let _already_gone = parent.node.remove(name, is_directory, caller.identity.actor.as_ref());
+                parent.removed(name);
+                self.abandon(&file, id);
+                return Err(why);
+            }
+        };
+        let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
+        self.entries_changed(parent, &reserved.asker, caller.now);
+        if let Some(link) = &reserved.link {
+            self.tell(link, None, ChangeKind::Added, what);
+        }
+        if reserved.stream.is_named {
+            self.tell_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
+        }
+        let stat = node.stat()?;
+        let info = self.info_of(
+            &file,
+            reserved.link.as_ref(),
+            &stat,
+            &record,
+            stream_stat(&reserved.stream, data.as_ref())?,
+        );
+        Ok(self.hand_out(caller, request, reserved, (node, data), (Outcome::Created, info)))
+    }
+
+    /// Whether a directory is to be removed, so that nothing may be made in it.
+    pub(super) fn is_going(&self, directory: &Arc<Directory>) -> bool {
+        self.files.get(directory.id).is_some_and(|file| {
+            let state = file.state.lock();
+            state.links.iter().any(|link| link.delete.is_some() || link.removed)
+        })
+    }
+
+    /// The descriptor to be stored with something new; none when the host's permission bits say enough.
+    fn descriptor_for_new(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        parent: Option<&Descriptor>,
+        is_directory: bool,
+    ) -> Result<Option<Descriptor>, Refusal> {
+        if parent.is_none() && request.descriptor.is_none() {
+            return Ok(None);
+        }
+        let token = self.token(caller, request.options);
+        if let Some(explicit) = request.descriptor {
+            if explicit.sacl.is_some() && !caller.identity.administrator {
+                return Err(Refusal::PrivilegeNotHeld);
+            }
+            let is_own = explicit.owner.is_none_or(|owner| token.has(&owner));
+            if !is_own && !caller.identity.administrator {
+                return Err(Refusal::BadOwner);
+            }
+        }
+        Ok(Some(security::inherit(parent, &token, is_directory, request.descriptor)))
+    }
+
+    /// Makes the name; none when somebody else was quicker.
+    fn make(
+        &self,
+        caller: &Caller<'_>,
+        parent: &Arc<Directory>,
+        name: &Name,
+        is_directory: bool,
+        mode: u32,
+        options: Options,
+    ) -> Result<Option<Arc<dyn Node>>, Refusal> {
+        let _changing = parent.changing.lock();
+        // Between the search and this lock another spelling may have been made.
+        if !self.is_exact(options)
+            && let super::directory::Known::Names(names) = parent.known(name)?
+            && !names.is_empty()
+        {
+            return Ok(None);
+        }
+        let actor = caller.identity.actor.as_ref();
+        let made = match is_directory {
+            true => parent.node.create_directory(name, mode, actor),
+            false => parent.node.create_file(name, mode, actor),
+        };
+        match made {
+            Ok(node) => {
+                parent.added(name);
+                Ok(Some(node))
+            }
+            Err(Failure::Exists) => {
+                parent.added(name);
+                Ok(None)
+            }
+            Err(Failure::NotFound) => Err(Refusal::PathNotFound),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Enters the open of something new; nobody else can have a say yet.
+    fn reserve_new(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        parent: &Arc<Directory>,
+        name: &Name,
+        node: &Arc<dyn Node>,
+        granted: Rights,
+    ) -> Reserved {
+        let asker = self.asker(caller, request);
+        loop {
+            let file = self.files.enter(node.id(), node.kind());
+            let mut state = file.state.lock();
+            if state.dead {
+                continue;
+            }
+            let link = state.enter_link(parent, name);
+            let stream = state.enter_stream(request.stream);
+            state.share_node(Arc::clone(node));
+            let id = self.next_open_id();
+            state.members.push(Member {
+                id,
+                stream: Arc::clone(&stream),
+                link: Some(Arc::clone(&link)),
+                access: counted(granted, request.options),
+                deny: request.deny,
+                asker,
+                delete_on_close: request.options.contains(Options::DELETE_ON_CLOSE),
+                open: Weak::new(),
+            });
+            let usable = |caching: &&crate::CachingRequest| {
+                self.check_key(caller.client, caching, &file, &stream).is_ok()
+            };
+            let caching = request.caching.as_ref().filter(usable);
+            let grant = caching.map(|caching| self.grant(&file, &mut state, &stream, &asker, caching));
+            drop(state);
+            return Reserved { id, file, stream, link: Some(link), asker, granted, grant };
+        }
+    }
+
+    /// Gives something new its descriptor, attributes, extended attributes, stream and storage.
+    fn furnish(
+        &self,
+        request: &OpenRequest<'_>,
+        node: &Arc<dyn Node>,
+        descriptor: Option<&Descriptor>,
+        reserved: &Reserved,
+    ) -> Result<(Record, Arc<dyn Node>), Refusal> {
+        let mut record = Record::default();
+        if let Some(descriptor) = descriptor {
+            let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
+            node.set_note(Note::Descriptor, Some(&bytes))?;
+            record.has_descriptor = true;
+        }
+        let is_directory = reserved.file.is_directory;
+        let by_itself = if is_directory { Attributes::empty() } else { Attributes::ARCHIVE };
+        let attributes = settable(request.attributes) | by_itself;
+        if attributes != by_itself {
+            record.attributes = Some(attributes);
+        }
+        for (name, value) in request.extended {
+            node.set_attribute(name, Some(value))?;
+        }
+        record.extended_size = extended_size(request.extended);
+        if record != Record::default() {
+            record.store(node.as_ref())?;
+        }
+        let data = match request.stream {
+            Some(stream) => node.open_stream(stream, true, false)?,
+            None => Arc::clone(node),
+        };
+        if request.allocation > 0 && !is_directory {
+            data.allocate(0..request.allocation)?;
+        }
+        let mut state = reserved.file.state.lock();
+        state.record = Some(record);
+        state.security = None;
+        drop(state);
+        Ok((record, data))
+    }
+}
+
+/// Permission bits of something new. The host's owner keeps the right to read and write, since a server
+/// that runs as that user could not serve the others otherwise; the descriptor is what decides.
+fn new_mode(request: &OpenRequest<'_>, is_directory: bool, descriptor: Option<&Descriptor>) -> u32 {
+    let plain = if is_directory { DIRECTORY_MODE } else { FILE_MODE };
+    match (request.mode, descriptor) {
+        (Some(mode), _) => mode & 0o7777,
+        (None, None) => plain,
+        (None, Some(descriptor)) => {
+            let kept = if is_directory { 0o700 } else { 0o600 };
+            security::mode_of(descriptor, is_directory, plain) | kept
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What is known of an open file, and of all that is open.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use volume::security::Rights;
+use volume::{Kind, Name, Node, Note, Stat, Time};
+
+use super::Share;
+use super::access::Facts;
+use super::file::{File, Link};
+use super::record::Record;
+use crate::info::extended_size;
+use crate::{Attributes, Caching, ClientKey, Deny, Info, LockOwner, Open, RangeRequest, Refusal};
+
+/// Tag of a symbolic link.
+// MS-FSCC 2.1.2.1
+pub(super) const TAG_SYMLINK: u32 = 0xa000_000c;
+
+/// One open, for status.
+#[derive(Debug, Clone)]
+pub struct OpenSummary {
+    /// The open.
+    pub id: u64,
+    /// Through which client.
+    pub client: ClientKey,
+    /// Who.
+    pub user: String,
+    /// Path from the root of the share.
+    pub path: Vec<Name>,
+    /// The named stream.
+    pub stream: Option<Name>,
+    /// What it may do.
+    pub granted: Rights,
+    /// What others may not do meanwhile.
+    pub deny: Deny,
+    /// The caching right.
+    pub caching: Caching,
+    /// Since when.
+    pub opened_at: Time,
+    /// Byte ranges it holds.
+    pub ranges: usize,
+}
+
+/// One byte range, for status.
+#[derive(Debug, Clone)]
+pub struct HeldRange {
+    /// Path from the root of the share.
+    pub path: Vec<Name>,
+    /// The owner.
+    pub owner: LockOwner,
+    /// What.
+    pub range: RangeRequest,
+}
+
+impl Share {
+    /// Reads what a decision about a file needs; what is known from another open is not read again.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn facts(&self, file: &Arc<File>, node: &dyn Node) -> Result<Facts, Refusal> {
+        let stat = node.stat()?;
+        let known = if self.volume.facts().tells_changes {
+            let state = file.state.lock();
+            state.record.zip(state.security.clone())
+        } else {
+            None
+        };
+        if let Some((record, security)) = known {
+            return Ok(Facts { stat, record, security });
+        }
+        let record = Record::load(node)?;
+        let security = Arc::new(self.load_security(node, &stat, &record)?);
+        let mut state = file.state.lock();
+        state.record = Some(record);
+        state.security = Some(Arc::clone(&security));
+        Ok(Facts { stat, record, security })
+    }
+
+    /// The attribute record of an open file.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn record_of(&self, open: &Open) -> Result<Record, Refusal> {
+        if self.volume.facts().tells_changes
+            && let Some(record) = open.file.state.lock().record
+        {
+            return Ok(record);
+        }
+        let record = Record::load(open.node.as_ref())?;
+        open.file.state.lock().record = Some(record);
+        Ok(record)
+    }
+
+    /// Puts together what is known; `stream` are the figures of a named stream that is open.
+    pub(super) fn info_of(
+        &self,
+        file: &File,
+        link: Option<&Arc<Link>>,
+        stat: &Stat,
+        record: &Record,
+        stream: Option<Stat>,
+    ) -> Info {
+        let delete_pending = file.state.lock().is_deleted(link);
+        let hides = link.is_some_and(|link| self.config.load().hides(link.place().1.as_bytes()));
+        let mut info = info_from(stat, record, hides);
+        info.delete_pending = delete_pending;
+        if delete_pending {
+            info.links = info.links.saturating_sub(1);
+        }
+        if let Some(stream) = stream {
+            (info.size, info.allocated) = (stream.size, stream.allocated);
+        }
+        info
+    }
+
+    /// What is known of an open file now.
+    ///
+    /// # Errors
+    /// [`Refusal::Gone`]; as the volume says.
+    pub fn info(&self, open: &Open) -> Result<Info, Refusal> {
+        let stat = open.node.stat()?;
+        let record = self.record_of(open)?;
+        let stream = super::existing::stream_stat(&open.stream, open.data.as_ref())?;
+        let mut info = self.info_of(&open.file, open.link.as_ref(), &stat, &record, stream);
+        if open.stream.is_named {
+            info.delete_pending |= open.file.state.lock().stream(&open.stream).delete;
+        }
+        info.extended_size = self.extended_size_of(open)?;
+        if record.has_reparse
+            && let Some(bytes) = open.node.note(Note::Reparse)?
+        {
+            info.reparse_tag = tag_of(&bytes);
+        }
+        self.show_sticky(open, &mut info);
+        Ok(info)
+    }
+
+    /// What is known of the directory that an open is in; of the root for the root.
+    ///
+    /// # Errors
+    /// As [`Share::info`].
+    pub fn parent_info(&self, open: &Open) -> Result<Info, Refusal> {
+        let parent = open.link.as_ref().map_or_else(|| Arc::clone(&self.root), |link| link.place().0);
+        let stat = parent.node.stat()?;
+        Ok(info_from(&stat, &Record::load(parent.node.as_ref())?, false))
+    }
+
+    fn extended_size_of(&self, open: &Open) -> Result<u32, Refusal> {
+        if !self.volume.facts().extended_attributes {
+            return Ok(0);
+        }
+        let tells = self.volume.facts().tells_changes;
+        if let Some(known) = open.file.state.lock().extended_size.filter(|_| tells) {
+            return Ok(known);
+        }
+        let size = extended_size(&open.node.attributes()?);
+        open.file.state.lock().extended_size = Some(size);
+        Ok(size)
+    }
+
+    /// Times that the open holds fast are shown as it set them.
+    fn show_sticky(&self, open: &Open, info: &mut Info) {
+        if open.is_sticky.load(Ordering::Acquire) {
+            let sticky = *open.sticky.lock();
+            info.modified = sticky.modified.unwrap_or(info.modified);
+            info.accessed = sticky.accessed.unwrap_or(info.accessed);
+        }
+    }
+
+    /// The path that an open has now, from the root of the share.
+    pub fn path_of(&self, open: &Open) -> Vec<Name> {
+        path_of_link(open.link.as_ref())
+    }
+
+    /// Everything that is open.
+    pub fn opens(&self) -> Vec<OpenSummary> {
+        let mut out = Vec::new();
+        for file in self.files.all() {
+            let opens: Vec<Arc<Open>> =
+                file.state.lock().members.iter().filter_map(|member| member.open.upgrade()).collect();
+            for open in opens {
+                let ranges = {
+                    let mut state = file.state.lock();
+                    let held = state.stream(&open.stream).ranges.held();
+                    held.iter().filter(|range| range.open == open.id).count()
+                };
+                out.push(OpenSummary {
+                    id: open.id,
+                    client: open.client,
+                    user: open.identity.name.clone(),
+                    path: self.path_of(&open),
+                    stream: open.stream(),
+                    granted: open.granted,
+                    deny: open.deny,
+                    caching: open.caching().map_or(Caching::empty(), |grant| grant.state),
+                    opened_at: open.opened_at,
+                    ranges,
+                });
+            }
+        }
+        out.sort_by_key(|summary| summary.id);
+        out
+    }
+
+    /// Every byte range that is held.
+    pub fn held_ranges(&self) -> Vec<HeldRange> {
+        let mut out = Vec::new();
+        for file in self.files.all() {
+            let state = file.state.lock();
+            let path = path_of_link(state.links.first().map(|entry| &entry.link));
+            for held in state.streams.iter().flat_map(|stream| stream.ranges.held()) {
+                out.push(HeldRange { path: path.clone(), owner: held.owner, range: held.range });
+            }
+        }
+        out
+    }
+}
+
+/// The path of a name, from the root of the share.
+pub(super) fn path_of_link(link: Option<&Arc<Link>>) -> Vec<Name> {
+    let Some(link) = link else {
+        return Vec::new();
+    };
+    let (parent, name) = link.place();
+    let mut path = parent.path();
+    path.push(name);
+    path
+}
+
+/// What a file's figures and its record say together.
+pub(super) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
+    let mut attributes = record.bits(stat);
+    attributes.set(Attributes::DIRECTORY, stat.kind == Kind::Directory);
+    if hides {
+        attributes |= Attributes::HIDDEN;
+    }
+    let is_link = stat.kind == Kind::Link;
+    if is_link || record.has_reparse {
+        attributes |= Attributes::REPARSE;
+    }
+    if attributes.is_empty() {
+        attributes = Attributes::NORMAL;
+    }
+    Info {
+        id: stat.id,
+        kind: stat.kind,
+        attributes,
+        created: record.created(stat),
+        accessed: stat.accessed,
+        modified: stat.modified,
+        changed: stat.changed,
+        size: stat.size,
+        allocated: stat.allocated,
+        links: stat.links,
+        delete_pending: false,
+        mode: stat.mode,
+        uid: stat.uid,
+        gid: stat.gid,
+        extended_size: record.extended_size,
+        reparse_tag: if is_link { TAG_SYMLINK } else { 0 },
+        rdev: stat.rdev,
+    }
+}
+
+/// The tag at the beginning of a reparse point's bytes.
+pub(super) fn tag_of(bytes: &[u8]) -> u32 {
+    bytes.first_chunk::<4>().map_or(0, |tag| u32::from_le_bytes(*tag))
+}

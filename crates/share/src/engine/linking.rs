@@ -1,0 +1,79 @@
+//! Further names for a file.
+
+use std::sync::Arc;
+
+use volume::OpenHow;
+use volume::security::Rights;
+
+use super::Share;
+use super::walk::Search;
+use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
+
+impl Share {
+    /// Gives the file that is open a further name.
+    // MS-FSA 2.1.5.15.7
+    pub fn link(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        to: &[volume::Name],
+        replace: bool,
+    ) -> Step<()> {
+        match self.link_inner(caller, open, to, replace) {
+            Ok(step) => step,
+            Err(why) => Step::Refused(why),
+        }
+    }
+
+    fn link_inner(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        to: &[volume::Name],
+        replace: bool,
+    ) -> Result<Step<()>, Refusal> {
+        if open.is_directory() {
+            return Err(Refusal::IsADirectory);
+        }
+        self.check_writable()?;
+        if open.file.state.lock().is_deleted(open.link.as_ref()) {
+            return Err(Refusal::AccessDenied);
+        }
+        let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
+        let (parent, name) = self.walk_to_parent(caller, to, options)?;
+        let security = self.directory_security(&parent)?;
+        if !self.may(caller, &security, Rights::ADD_FILE) {
+            return Err(Refusal::AccessDenied);
+        }
+        let search = Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: true };
+        let there = self.look_up(&parent, &name, search)?;
+        if let Some((real, node)) = &there {
+            if node.id() == open.file.id && *real == name {
+                return Ok(Step::Done(()));
+            }
+            if !replace {
+                return Err(Refusal::Exists);
+            }
+            if node.kind() == volume::Kind::Directory {
+                return Err(Refusal::AccessDenied);
+            }
+            match self.check_replaceable(caller, open, &parent, real, false)? {
+                Step::Done(()) => {}
+                other => return Ok(other),
+            }
+        }
+        let actor = caller.identity.actor.as_ref();
+        let changing = parent.changing.lock();
+        if let Some((real, node)) = &there {
+            parent.node.remove(real, false, actor)?;
+            parent.removed(real);
+            self.forget_replaced(node.id(), &parent, real);
+        }
+        parent.node.add_name(&name, open.node.as_ref(), actor)?;
+        parent.added(&name);
+        drop(changing);
+        self.entries_changed(&parent, &open.asker, caller.now);
+        self.tell_at(&parent, &name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
+        Ok(Step::Done(()))
+    }
+}

@@ -1,0 +1,313 @@
+//! Renaming files, directories and streams.
+
+use std::sync::Arc;
+
+use volume::security::Rights;
+use volume::{Failure, Kind, Name, NodeId, OpenHow};
+
+use super::Share;
+use super::directory::Directory;
+use super::file::File;
+use super::waits::Effects;
+use super::walk::Search;
+use crate::caching::grants::Need;
+use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
+
+/// Where something is to go.
+struct Destination {
+    parent: Arc<Directory>,
+    /// The new name, as it was asked for.
+    name: Name,
+    /// What stands there now: its real name and what it is.
+    there: Option<(Name, NodeId, Kind)>,
+}
+
+impl Share {
+    /// Renames what is open, or the stream that is open when `to_stream` is given.
+    // MS-FSA 2.1.5.15.12
+    pub fn rename(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        to: &[Name],
+        to_stream: Option<&Name>,
+        replace: bool,
+        posix: bool,
+    ) -> Step<()> {
+        if let Some(name) = to_stream {
+            return self.rename_stream(open, name, replace).into();
+        }
+        match self.prepare_rename(caller, open, to, replace, posix) {
+            Ok(Step::Done(destination)) => self.rename_now(caller, open, destination, replace).into(),
+            Ok(Step::Wait(ticket)) => Step::Wait(ticket),
+            Ok(Step::Refused(why)) | Err(why) => Step::Refused(why),
+        }
+    }
+
+    fn prepare_rename(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        to: &[Name],
+        replace: bool,
+        posix: bool,
+    ) -> Result<Step<Destination>, Refusal> {
+        if !open.granted.contains(Rights::DELETE) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()?;
+        let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
+        if open.file.state.lock().is_deleted(Some(link)) {
+            return Err(Refusal::AccessDenied);
+        }
+        let destination = self.destination(caller, open, to)?;
+        self.check_may_go(caller, open, &destination)?;
+        match self.require_for(caller, open, Need::Rename) {
+            Step::Done(()) => {}
+            Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
+            Step::Refused(why) => return Err(why),
+        }
+        if open.is_directory() {
+            match self.check_nothing_open_below(caller, open) {
+                Step::Done(()) => {}
+                Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
+                Step::Refused(why) => return Err(why),
+            }
+        }
+        let Some((real, id, kind)) = destination.there.clone() else {
+            return Ok(Step::Done(destination));
+        };
+        let (parent, own_name) = link.place();
+        let is_itself = id == open.file.id && parent.id == destination.parent.id && real == own_name;
+        if is_itself {
+            return Ok(Step::Done(destination));
+        }
+        if !replace {
+            return Err(Refusal::Exists);
+        }
+        if kind == Kind::Directory && !(posix && open.is_directory()) {
+            return Err(Refusal::AccessDenied);
+        }
+        Ok(self.check_replaceable(caller, open, &destination.parent, &real, posix)?.map(|()| destination))
+    }
+
+    fn destination(&self, caller: &Caller<'_>, open: &Open, to: &[Name]) -> Result<Destination, Refusal> {
+        let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
+        let (parent, name) = self.walk_to_parent(caller, to, options)?;
+        let search = Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: true };
+        let there = self.look_up(&parent, &name, search)?.map(|(real, node)| (real, node.id(), node.kind()));
+        Ok(Destination { parent, name, there })
+    }
+
+    /// Whether the caller may put the open's file into another directory.
+    fn check_may_go(&self, caller: &Caller<'_>, open: &Open, to: &Destination) -> Result<(), Refusal> {
+        if open.file.is_directory && to.parent.is_within(open.file.id) {
+            return Err(Refusal::Invalid);
+        }
+        let adds = if open.file.is_directory { Rights::ADD_SUBDIRECTORY } else { Rights::ADD_FILE };
+        let security = self.directory_security(&to.parent)?;
+        if !self.may(caller, &security, adds) {
+            return Err(Refusal::AccessDenied);
+        }
+        if self.is_going(&to.parent) {
+            return Err(Refusal::DeletePending);
+        }
+        // Whoever may delete the directory denies what a rename needs of it.
+        let holds = self.files.get(to.parent.id).is_some_and(|file| {
+            file.state.lock().members.iter().any(|m| m.id != open.id && m.access.contains(Rights::DELETE))
+        });
+        if holds { Err(Refusal::SharingConflict) } else { Ok(()) }
+    }
+
+    /// Refuses to move a directory below which something is open, once those are asked to close who
+    /// only keep it open.
+    // MS-FSA 2.1.4.2
+    fn check_nothing_open_below(&self, caller: &Caller<'_>, open: &Arc<Open>) -> Step<()> {
+        for file in self.files.all() {
+            let is_below = file.id != open.file.id && {
+                let links: Vec<_> = file
+                    .state
+                    .lock()
+                    .links
+                    .iter()
+                    .filter(|l| !l.removed)
+                    .map(|l| Arc::clone(&l.link))
+                    .collect();
+                links.iter().any(|link| link.place().0.is_within(open.file.id))
+            };
+            if is_below {
+                match self.ask_to_close(caller, open, &file) {
+                    Step::Done(()) => {}
+                    other => return other,
+                }
+            }
+        }
+        Step::Done(())
+    }
+
+    /// Asks those who only keep a file open to close it; refuses when others have it open.
+    fn ask_to_close(&self, caller: &Caller<'_>, open: &Open, file: &Arc<File>) -> Step<()> {
+        let mut effects = Effects::default();
+        let mut state = file.state.lock();
+        let mut wait = false;
+        for stream in &mut state.streams {
+            wait |= self.require(file, stream, &open.asker, Need::Rename, caller.now, &mut effects);
+        }
+        let step = if wait {
+            self.park(caller, file, &mut state, Refusal::AccessDenied)
+        } else if state.members.is_empty() {
+            Step::Done(())
+        } else {
+            Step::Refused(Refusal::AccessDenied)
+        };
+        drop(state);
+        self.settle(effects);
+        step
+    }
+
+    /// Whether what stands at the new name may be replaced.
+    pub(super) fn check_replaceable(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        parent: &Arc<Directory>,
+        real: &Name,
+        posix: bool,
+    ) -> Result<Step<()>, Refusal> {
+        let node = parent.node.lookup(real, OpenHow::Attributes)?;
+        let file = self.files.enter(node.id(), node.kind());
+        let facts = self.facts(&file, node.as_ref());
+        let checked = facts.and_then(|facts| {
+            if facts.record.bits(&facts.stat).contains(Attributes::READ_ONLY) && !posix {
+                return Err(Refusal::AccessDenied);
+            }
+            self.rights_on(caller, &facts.security, Some(parent), Rights::DELETE, Options::empty())
+        });
+        let is_same_file = file.id == open.file.id;
+        let step = match checked {
+            Err(why) => Err(why),
+            Ok(_) if posix || is_same_file => Ok(Step::Done(())),
+            Ok(_) => Ok(self.ask_to_close(caller, open, &file)),
+        };
+        self.files.leave(&file);
+        step
+    }
+
+    fn rename_now(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        to: Destination,
+        replace: bool,
+    ) -> Result<(), Refusal> {
+        let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
+        let (from, name) = link.place();
+        if from.id == to.parent.id && name == to.name {
+            return Ok(());
+        }
+        let locks = both(&from, &to.parent);
+        let stands = to
+            .there
+            .as_ref()
+            .filter(|(real, id, _)| !(*id == open.file.id && from.id == to.parent.id && *real == name));
+        let actor = caller.identity.actor.as_ref();
+        // Another spelling of the new name would stay beside it.
+        let other = stands.filter(|(real, ..)| *real != to.name);
+        if let Some((real, _, kind)) = other {
+            to.parent.node.remove(real, *kind == Kind::Directory, actor)?;
+            to.parent.removed(real);
+        }
+        from.node.rename(&name, to.parent.node.as_ref(), &to.name, replace, actor)?;
+        from.removed(&name);
+        to.parent.added(&to.name);
+        drop(locks);
+        if let Some((real, id, _)) = stands {
+            self.forget_replaced(*id, &to.parent, real);
+        }
+        link.set_place(Arc::clone(&to.parent), to.name.clone());
+        if open.file.is_directory
+            && let Some(directory) = self.directories.get(open.file.id)
+        {
+            directory.set_place(Arc::clone(&to.parent), to.name.clone());
+        }
+        self.tell_renamed(caller, open, (&from, &name), (&to.parent, &to.name));
+        Ok(())
+    }
+
+    /// Marks the name of a file that was replaced as gone for whoever still has it open.
+    pub(super) fn forget_replaced(&self, id: NodeId, parent: &Arc<Directory>, real: &Name) {
+        if let Some(file) = self.files.get(id) {
+            for entry in &mut file.state.lock().links {
+                entry.removed |= entry.link.is_at(parent.id, real);
+            }
+        }
+        self.directories.forget(id);
+    }
+
+    fn tell_renamed(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        (from, name): (&Arc<Directory>, &Name),
+        (to, to_name): (&Arc<Directory>, &Name),
+    ) {
+        self.entries_changed(from, &open.asker, caller.now);
+        let what = if open.file.is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
+        let (gone, came) = if from.id == to.id {
+            (ChangeKind::RenamedFrom, ChangeKind::RenamedTo)
+        } else {
+            self.entries_changed(to, &open.asker, caller.now);
+            (ChangeKind::Removed, ChangeKind::Added)
+        };
+        self.tell_at(from, name, None, gone, what);
+        self.tell_at(to, to_name, None, came, what);
+        if !open.file.is_directory {
+            self.tell_at(
+                to,
+                to_name,
+                None,
+                ChangeKind::Modified,
+                ChangeFilter::ATTRIBUTES | ChangeFilter::CREATION,
+            );
+        }
+    }
+
+    // MS-FSA 2.1.5.15.12.1
+    fn rename_stream(&self, open: &Arc<Open>, to: &Name, replace: bool) -> Result<(), Refusal> {
+        if !open.granted.contains(Rights::DELETE) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()?;
+        let from = open.stream().ok_or(Refusal::Invalid)?;
+        if from == *to {
+            return Ok(());
+        }
+        let is_open = open.file.state.lock().members.iter().any(|m| m.stream.name().as_ref() == Some(to));
+        if is_open {
+            return Err(Refusal::AccessDenied);
+        }
+        match open.node.rename_stream(&from, to, replace) {
+            Ok(()) => {}
+            Err(Failure::Exists) => return Err(Refusal::Exists),
+            Err(failure) => return Err(failure.into()),
+        }
+        open.stream.set_name(to.clone());
+        if let Some(link) = &open.link {
+            self.tell(link, Some(from), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
+            self.tell(link, Some(to.clone()), ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
+        }
+        Ok(())
+    }
+}
+
+/// Locks the names of two directories, in one order everywhere.
+fn both<'a>(
+    a: &'a Arc<Directory>,
+    b: &'a Arc<Directory>,
+) -> (parking_lot::MutexGuard<'a, ()>, Option<parking_lot::MutexGuard<'a, ()>>) {
+    if Arc::ptr_eq(a, b) {
+        return (a.changing.lock(), None);
+    }
+    let (first, second) = if Arc::as_ptr(a) < Arc::as_ptr(b) { (a, b) } else { (b, a) };
+    (first.changing.lock(), Some(second.changing.lock()))
+}

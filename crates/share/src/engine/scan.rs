@@ -1,0 +1,117 @@
+//! Listing directories.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use volume::security::Rights;
+use volume::{DirEntry, Kind, Name, OpenHow};
+
+use super::Share;
+use super::info::{info_from, tag_of};
+use super::record::Record;
+use crate::{Caller, Info, Open, Options, Refusal};
+
+/// One entry of a listing.
+pub struct Entry<'a> {
+    share: &'a Share,
+    open: &'a Open,
+    entry: DirEntry,
+}
+
+impl Entry<'_> {
+    /// Its name.
+    pub fn name(&self) -> &Name {
+        &self.entry.name
+    }
+
+    /// Resumes behind this entry.
+    pub fn cookie(&self) -> u64 {
+        self.entry.cookie
+    }
+
+    /// What it is, where the directory says so.
+    pub fn kind(&self) -> Option<Kind> {
+        self.entry.kind
+    }
+
+    /// Inode number.
+    pub fn inode(&self) -> u64 {
+        self.entry.inode
+    }
+
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// [`Refusal::NotFound`] when it has vanished since; as the volume says.
+    pub fn info(&self) -> Result<Info, Refusal> {
+        let node = self.open.node.lookup(&self.entry.name, OpenHow::Attributes)?;
+        let stat = node.stat()?;
+        let hides = self.share.config.load().hides(self.entry.name.as_bytes());
+        let known = if self.share.volume.facts().tells_changes {
+            self.share.files.get(stat.id).and_then(|file| file.state.lock().record)
+        } else {
+            None
+        };
+        let record = match known {
+            Some(record) => record,
+            None => Record::load(node.as_ref())?,
+        };
+        let mut info = info_from(&stat, &record, hides);
+        if record.has_reparse
+            && let Some(bytes) = node.note(volume::Note::Reparse)?
+        {
+            info.reparse_tag = tag_of(&bytes);
+        }
+        Ok(info)
+    }
+
+    /// Whether the caller may look into it.
+    fn is_readable(&self, caller: &Caller<'_>) -> bool {
+        let check = || {
+            let node = self.open.node.lookup(&self.entry.name, OpenHow::Attributes)?;
+            let stat = node.stat()?;
+            let record = Record::load(node.as_ref())?;
+            let security = self.share.load_security(node.as_ref(), &stat, &record)?;
+            let wanted = Rights::READ_DATA | Rights::READ_ATTRIBUTES | Rights::READ_EA | Rights::READ_CONTROL;
+            self.share.rights_on(caller, &security, None, wanted, Options::empty())
+        };
+        check().is_ok()
+    }
+}
+
+impl Share {
+    /// Shows the entries of a directory behind `cookie` (0 from the start): those that `wants` likes,
+    /// until `visit` breaks off. `.` and `..` are not among them; cookies 1 and 2 are theirs.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::NotADirectory`]; as the volume says.
+    // MS-FSA 2.1.5.6.3
+    pub fn scan(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        cookie: u64,
+        wants: &mut dyn FnMut(&Name) -> bool,
+        visit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Refusal> {
+        if !open.is_directory() {
+            return Err(Refusal::NotADirectory);
+        }
+        if !open.granted.contains(Rights::LIST_DIRECTORY) {
+            return Err(Refusal::AccessDenied);
+        }
+        let hides = self.config.load().hide_unreadable;
+        let from = if cookie <= 2 { 0 } else { cookie };
+        open.node.entries(from, &mut |entry| {
+            if !wants(&entry.name) {
+                return ControlFlow::Continue(());
+            }
+            let entry = Entry { share: self, open, entry };
+            if hides && !entry.is_readable(caller) {
+                return ControlFlow::Continue(());
+            }
+            visit(&entry)
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! Reading and changing descriptors, and their other faces: permission bits and host owners.
+
+use std::sync::Arc;
+
+use volume::security::{self, Descriptor, Parts, Rights};
+use volume::{Failure, Note};
+
+use super::Share;
+use super::access::Security;
+use super::record::Record;
+use crate::caching::grants::Need;
+use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal};
+
+impl Share {
+    /// The whole descriptor. Which parts the opener may see is for the caller to check.
+    ///
+    /// # Errors
+    /// As the volume says.
+    // MS-FSA 2.1.5.14
+    pub fn descriptor(&self, open: &Open) -> Result<Descriptor, Refusal> {
+        Ok(self.security_of(open)?.descriptor.clone())
+    }
+
+    fn security_of(&self, open: &Open) -> Result<Arc<Security>, Refusal> {
+        Ok(self.facts(&open.file, open.node.as_ref())?.security)
+    }
+
+    /// Changes parts of the descriptor.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::BadOwner`], [`Refusal::Invalid`]; as the volume says.
+    // MS-FSA 2.1.5.17
+    pub fn set_descriptor(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        parts: Parts,
+        given: &Descriptor,
+    ) -> Result<(), Refusal> {
+        self.check_writable()?;
+        check_parts(open, parts)?;
+        let token = self.token(caller, open.options);
+        if parts.contains(Parts::OWNER) {
+            let owner = given.owner.ok_or(Refusal::BadOwner)?;
+            let may_give_away = caller.identity.administrator && open.options.contains(Options::BACKUP);
+            let is_possible = token.has(&owner) || may_give_away;
+            let stays = self.security_of(open)?.descriptor.owner == Some(owner);
+            if !is_possible && !stays {
+                return Err(Refusal::BadOwner);
+            }
+        }
+        // Handles that are only kept are given back; who sets a descriptor does not wait for it.
+        let alone = Caller { waiter: None, ..caller.clone() };
+        let _others_may_go_on = self.require_for(&alone, open, Need::CloseKept);
+        let mut descriptor = self.security_of(open)?.descriptor.clone();
+        security::amend(&mut descriptor, given, parts);
+        let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
+        open.node.set_note(Note::Descriptor, Some(&bytes))?;
+        let record = self.record_of(open)?;
+        self.store_record(open, Record { has_descriptor: true, ..record })?;
+        self.forget_security(open);
+        self.show_on_host(open, &descriptor, parts)?;
+        if let Some(link) = &open.link {
+            self.tell(link, None, ChangeKind::Modified, ChangeFilter::SECURITY);
+        }
+        Ok(())
+    }
+
+    /// Makes the host's permission bits and owner say what the descriptor says, as far as they can.
+    fn show_on_host(&self, open: &Open, descriptor: &Descriptor, parts: Parts) -> Result<(), Refusal> {
+        let stat = open.node.stat()?;
+        let is_directory = open.file.is_directory;
+        let kept = if is_directory { 0o700 } else { stat.mode & 0o200 | 0o400 };
+        let mode = security::mode_of(descriptor, is_directory, stat.mode) | kept;
+        if mode != stat.mode {
+            allowed_to_fail(open.node.set_mode(mode))?;
+        }
+        if parts.intersects(Parts::OWNER | Parts::GROUP) {
+            let accounts = &self.config.load().accounts;
+            let uid = descriptor.owner.and_then(|sid| accounts.uid(&sid)).filter(|uid| *uid != stat.uid);
+            let gid = descriptor.group.and_then(|sid| accounts.gid(&sid)).filter(|gid| *gid != stat.gid);
+            if uid.is_some() || gid.is_some() {
+                allowed_to_fail(open.node.set_owner(uid, gid))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_security(&self, open: &Open) {
+        open.file.state.lock().security = None;
+        if let Some(directory) = self.directories.get(open.file.id) {
+            directory.set_security(None);
+        }
+    }
+
+    /// Sets the permission bits; from then on they, and no stored descriptor, say who may do what.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`]; as the volume says.
+    pub fn set_mode(&self, caller: &Caller<'_>, open: &Arc<Open>, mode: u32) -> Result<(), Refusal> {
+        self.check_writable()?;
+        self.check_owner(caller, open, Rights::WRITE_DAC)?;
+        open.node.set_mode(mode & 0o7777)?;
+        self.drop_descriptor(open)
+    }
+
+    /// Sets the host's owner and group; `None` leaves one as it is.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`]; as the volume says.
+    pub fn set_owner(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<(), Refusal> {
+        self.check_writable()?;
+        self.check_owner(caller, open, Rights::WRITE_OWNER)?;
+        let stat = open.node.stat()?;
+        let who = caller.identity;
+        let gives_away = uid.is_some_and(|uid| uid != stat.uid && uid != who.uid)
+            || gid.is_some_and(|gid| gid != stat.gid && gid != who.gid && !who.host_groups.contains(&gid));
+        if gives_away && !who.administrator {
+            return Err(Refusal::AccessDenied);
+        }
+        open.node.set_owner(uid, gid)?;
+        self.drop_descriptor(open)
+    }
+
+    /// Whether the open has a right, or the caller has it now on the file.
+    fn check_owner(&self, caller: &Caller<'_>, open: &Open, right: Rights) -> Result<(), Refusal> {
+        if open.granted.contains(right) {
+            return Ok(());
+        }
+        let security = self.security_of(open)?;
+        self.rights_on(caller, &security, None, right, open.options).map(|_| ())
+    }
+
+    fn drop_descriptor(&self, open: &Arc<Open>) -> Result<(), Refusal> {
+        let record = self.record_of(open)?;
+        if record.has_descriptor {
+            open.node.set_note(Note::Descriptor, None)?;
+            self.store_record(open, Record { has_descriptor: false, ..record })?;
+        }
+        self.forget_security(open);
+        if let Some(link) = &open.link {
+            self.tell(link, None, ChangeKind::Modified, ChangeFilter::SECURITY | ChangeFilter::ATTRIBUTES);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the open may change these parts.
+// MS-FSA 2.1.5.17
+fn check_parts(open: &Open, parts: Parts) -> Result<(), Refusal> {
+    let label = Parts::LABEL | Parts::OWNER | Parts::GROUP;
+    let lists = Parts::DACL | Parts::PROTECTED_DACL | Parts::UNPROTECTED_DACL;
+    let audit =
+        Parts::SACL | Parts::PROTECTED_SACL | Parts::UNPROTECTED_SACL | Parts::ATTRIBUTE | Parts::SCOPE;
+    for (meant, right) in
+        [(label, Rights::WRITE_OWNER), (lists, Rights::WRITE_DAC), (audit, Rights::ACCESS_SYSTEM_SECURITY)]
+    {
+        if parts.intersects(meant) && !open.granted.contains(right) {
+            return Err(Refusal::AccessDenied);
+        }
+    }
+    Ok(())
+}
+
+/// The stored descriptor decides; a host that does not let us show it is no failure.
+fn allowed_to_fail(result: volume::Result<()>) -> Result<(), Refusal> {
+    match result {
+        Ok(()) | Err(Failure::Denied | Failure::NotSupported) => Ok(()),
+        Err(failure) => Err(failure.into()),
+    }
+}

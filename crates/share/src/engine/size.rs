@@ -1,0 +1,169 @@
+//! Size, allocation, holes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use volume::security::Rights;
+
+use super::Share;
+use super::data::{check_data, check_ranges};
+use crate::caching::grants::Need;
+use crate::{Attributes, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal, Step};
+
+impl Share {
+    /// Cuts or extends the stream that is open.
+    // MS-FSA 2.1.5.15.5
+    pub fn set_size(&self, caller: &Caller<'_>, open: &Arc<Open>, size: u64) -> Step<()> {
+        self.change(caller, open, || {
+            if size > i64::MAX as u64 {
+                return Err(Refusal::Invalid);
+            }
+            open.data.set_size(size)?;
+            self.size_changed(open)
+        })
+    }
+
+    /// Backs the first `bytes` with storage; fewer than the size cut the stream.
+    // MS-FSA 2.1.5.15.1
+    pub fn set_allocation(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: u64) -> Step<()> {
+        self.change(caller, open, || {
+            if bytes > i64::MAX as u64 {
+                return Err(Refusal::Invalid);
+            }
+            let size = open.data.stat()?.size;
+            if bytes < size {
+                open.data.set_size(bytes)?;
+                return self.size_changed(open);
+            }
+            if bytes > size {
+                open.data.allocate(0..bytes)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes a range read as zeros; what lies behind the end is left out.
+    // MS-FSA 2.1.5.10.39
+    pub fn zero(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        owner: LockOwner,
+        range: Range<u64>,
+    ) -> Step<()> {
+        if range.start > range.end || range.end > i64::MAX as u64 {
+            return Step::Refused(Refusal::Invalid);
+        }
+        let len = range.end - range.start;
+        if let Err(why) = check_ranges(open, owner, range.start, len, RangeKind::Exclusive) {
+            return Step::Refused(why);
+        }
+        self.change(caller, open, || {
+            let end = range.end.min(open.data.stat()?.size);
+            if range.start < end {
+                open.data.punch(range.start..end)?;
+                self.data_changed(open)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Does something to data that the right to write allows, once nobody caches it.
+    fn change(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        act: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Step<()> {
+        if !open.granted.contains(Rights::WRITE_DATA) {
+            return Step::Refused(Refusal::AccessDenied);
+        }
+        let checked = if open.is_directory() { Err(Refusal::Invalid) } else { check_data(open) };
+        if let Err(why) = checked {
+            return Step::Refused(why);
+        }
+        match self.require_for(caller, open, Need::Change) {
+            Step::Done(()) => act().into(),
+            other => other,
+        }
+    }
+
+    fn size_changed(&self, open: &Arc<Open>) -> Result<(), Refusal> {
+        self.data_changed(open)?;
+        if let Some(link) = &open.link {
+            let (name, kind, what) = if open.stream.is_named {
+                (open.stream(), ChangeKind::StreamModified, ChangeFilter::STREAM_SIZE)
+            } else {
+                (None, ChangeKind::Modified, ChangeFilter::SIZE | ChangeFilter::LAST_WRITE)
+            };
+            self.tell(link, name, kind, what);
+        }
+        Ok(())
+    }
+
+    /// Says whether holes are to be kept.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
+    // MS-FSA 2.1.5.10.38
+    pub fn set_sparse(&self, open: &Arc<Open>, on: bool) -> Result<(), Refusal> {
+        let any = Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES | Rights::APPEND_DATA;
+        if open.is_directory() {
+            return Err(Refusal::Invalid);
+        }
+        if !open.granted.intersects(any) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()?;
+        let mut record = self.record_of(open)?;
+        let mut bits = record.bits(&open.node.stat()?);
+        if bits.contains(Attributes::SPARSE) == on {
+            return Ok(());
+        }
+        bits.set(Attributes::SPARSE, on);
+        record.attributes = Some(bits);
+        self.store_record(open, record)?;
+        if let Some(link) = &open.link {
+            self.tell(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
+        }
+        Ok(())
+    }
+
+    /// The parts of a range that hold data, at most `max`, and whether there are more.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
+    // MS-FSA 2.1.5.10.22
+    pub fn allocated_ranges(
+        &self,
+        open: &Open,
+        range: Range<u64>,
+        max: usize,
+    ) -> Result<(Vec<Range<u64>>, bool), Refusal> {
+        if !open.granted.contains(Rights::READ_DATA) {
+            return Err(Refusal::AccessDenied);
+        }
+        check_data(open)?;
+        if range.start > range.end {
+            return Err(Refusal::Invalid);
+        }
+        let end = range.end.min(open.data.stat()?.size);
+        let is_sparse =
+            self.record_of(open)?.attributes.is_some_and(|bits| bits.contains(Attributes::SPARSE));
+        let mut out = Vec::new();
+        let mut at = range.start;
+        while at < end {
+            let next = if is_sparse { open.data.next_data(at)? } else { Some(at..end) };
+            let Some(data) = next.filter(|data| data.start < end) else {
+                break;
+            };
+            if out.len() == max {
+                return Ok((out, true));
+            }
+            let data = data.start.max(at)..data.end.min(end);
+            at = data.end;
+            out.push(data);
+        }
+        Ok((out, false))
+    }
+}

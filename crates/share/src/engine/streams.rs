@@ -1,0 +1,28 @@
+//! Named streams.
+
+use volume::StreamInfo;
+
+use super::Share;
+use crate::{Open, Refusal};
+
+impl Share {
+    /// The named streams of a file or directory; those that are to be removed are not among them.
+    ///
+    /// # Errors
+    /// As the volume says.
+    // MS-FSA 2.1.5.12.29
+    pub fn streams(&self, open: &Open) -> Result<Vec<StreamInfo>, Refusal> {
+        if !self.config.load().streams {
+            return Ok(Vec::new());
+        }
+        let mut all = open.node.streams()?;
+        let state = open.file.state.lock();
+        all.retain(|info| {
+            !state
+                .streams
+                .iter()
+                .any(|known| known.delete && known.stream.name().as_ref() == Some(&info.name))
+        });
+        Ok(all)
+    }
+}

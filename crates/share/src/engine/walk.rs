@@ -1,0 +1,320 @@
+//! Finding what a path leads to: component by component, never out of the share.
+
+use std::sync::Arc;
+
+use volume::{Failure, Kind, Name, Node, OpenHow};
+
+use super::Share;
+use super::directory::{Directory, Known};
+use super::names;
+use crate::{Caller, Options, Refusal};
+use volume::security::Rights;
+
+/// Most symbolic links on one way.
+const MAX_HOPS: usize = 40;
+/// Most components that are walked in one call, those of links included.
+const MAX_STEPS: usize = 4096;
+
+/// What a path leads to.
+pub(super) enum Found {
+    /// The root of the share.
+    Root(Arc<Directory>),
+    /// A name that exists.
+    There { parent: Arc<Directory>, name: Name, node: Arc<dyn Node> },
+    /// A name that does not exist in a directory that does.
+    Missing { parent: Arc<Directory>, name: Name },
+}
+
+/// How names are looked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Search {
+    /// Names match exactly.
+    pub exact: bool,
+    /// What to open the last component for.
+    pub how: OpenHow,
+    /// The caller rather expects that the last component does not exist.
+    pub rather_missing: bool,
+}
+
+/// One step of a walk.
+#[derive(Clone)]
+enum Go {
+    Down(Name),
+    Up,
+}
+
+/// A walk under way.
+struct Walk {
+    /// Where it is; the root first.
+    stack: Vec<Arc<Directory>>,
+    /// What is left, the next step last.
+    left: Vec<Go>,
+    hops: usize,
+    steps: usize,
+}
+
+impl Share {
+    /// Whether this request's names match exactly.
+    pub(super) fn is_exact(&self, options: Options) -> bool {
+        options.contains(Options::EXACT_CASE)
+            || self.config.load().case_sensitive
+            || self.volume.facts().folds_case
+    }
+
+    /// Finds what `path` leads to.
+    ///
+    /// # Errors
+    /// [`Refusal::PathNotFound`], [`Refusal::StoppedAtLink`], [`Refusal::BadLink`], [`Refusal::AccessDenied`].
+    // MS-FSA 2.1.5.1
+    pub(super) fn walk(
+        &self,
+        caller: &Caller<'_>,
+        path: &[Name],
+        options: Options,
+        search: Search,
+    ) -> Result<Found, Refusal> {
+        let mut walk = Walk {
+            stack: vec![Arc::clone(&self.root)],
+            left: path.iter().rev().cloned().map(Go::Down).collect(),
+            hops: 0,
+            steps: 0,
+        };
+        while let Some(go) = walk.left.pop() {
+            walk.steps += 1;
+            if walk.steps > MAX_STEPS {
+                return Err(Refusal::BadLink);
+            }
+            let name = match go {
+                Go::Up if walk.stack.len() > 1 => {
+                    walk.stack.pop();
+                    continue;
+                }
+                Go::Up => return Err(Refusal::BadLink),
+                Go::Down(name) => name,
+            };
+            let here = walk.here(&self.root);
+            let found = if walk.left.is_empty() {
+                self.last_step(&mut walk, &here, &name, options, search)?
+            } else {
+                self.step(caller, &mut walk, &here, &name, options, search.exact)?
+            };
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        let at = walk.here(&self.root);
+        match at.place() {
+            None => Ok(Found::Root(at)),
+            Some((parent, name)) => {
+                let node = at.node.open_again(search.how)?;
+                Ok(Found::There { parent, name, node })
+            }
+        }
+    }
+
+    /// A component on the way: goes down, or puts a link's text in its place.
+    fn step(
+        &self,
+        caller: &Caller<'_>,
+        walk: &mut Walk,
+        here: &Arc<Directory>,
+        name: &Name,
+        options: Options,
+        exact: bool,
+    ) -> Result<Option<Found>, Refusal> {
+        if let Some(child) = self.known_child(here, name, exact) {
+            self.check_traverse(caller, &child)?;
+            self.directories.touch(&child);
+            walk.stack.push(child);
+            return Ok(None);
+        }
+        let search = Search { exact, how: OpenHow::Attributes, rather_missing: false };
+        let (real, node) = self.look_up(here, name, search)?.ok_or(Refusal::PathNotFound)?;
+        match node.kind() {
+            Kind::Directory => {
+                let child = self.directories.enter(&self.volume, here, name, &real, node);
+                self.check_traverse(caller, &child)?;
+                walk.stack.push(child);
+                Ok(None)
+            }
+            Kind::Link => self.follow(walk, node.as_ref(), options).map(|()| None),
+            _ => Err(Refusal::PathNotFound),
+        }
+    }
+
+    /// The last component: what it leads to, unless it is a link to be followed.
+    fn last_step(
+        &self,
+        walk: &mut Walk,
+        here: &Arc<Directory>,
+        name: &Name,
+        options: Options,
+        search: Search,
+    ) -> Result<Option<Found>, Refusal> {
+        let parent = Arc::clone(here);
+        let Some((name, node)) = self.look_up(here, name, search)? else {
+            return Ok(Some(Found::Missing { parent, name: name.clone() }));
+        };
+        if node.kind() == Kind::Link && !options.contains(Options::OPEN_LINK) {
+            self.follow(walk, node.as_ref(), options)?;
+            return Ok(None);
+        }
+        Ok(Some(Found::There { parent, name, node }))
+    }
+
+    /// A kept subdirectory, if it can be trusted to be still there.
+    fn known_child(&self, here: &Arc<Directory>, name: &Name, exact: bool) -> Option<Arc<Directory>> {
+        let (real, child) = here.child(name, exact)?;
+        if here.is_told() {
+            return Some(child);
+        }
+        let is_there = here.node.stat_name(&real).is_ok_and(|stat| stat.id == child.id);
+        is_there.then_some(child)
+    }
+
+    /// Puts the text of a link in front of what is left of the way.
+    fn follow(&self, walk: &mut Walk, link: &dyn Node, options: Options) -> Result<(), Refusal> {
+        let text = link.link_text()?;
+        if options.contains(Options::STOP_AT_LINKS) {
+            return Err(Refusal::StoppedAtLink { text, left: walk.left.len() });
+        }
+        walk.hops += 1;
+        if walk.hops > MAX_HOPS {
+            return Err(Refusal::BadLink);
+        }
+        let relative = if text.first() == Some(&b'/') {
+            let inside = self.inside(&text).ok_or(Refusal::BadLink)?;
+            walk.stack.truncate(1);
+            inside
+        } else {
+            &text[..]
+        };
+        let mut steps = Vec::new();
+        for part in relative.split(|b| *b == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => steps.push(Go::Up),
+                name => steps.push(Go::Down(Name::new(name).map_err(|_| Refusal::BadLink)?)),
+            }
+        }
+        walk.left.extend(steps.into_iter().rev());
+        Ok(())
+    }
+
+    /// What of an absolute path lies below the share's root.
+    fn inside<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let config = self.config.load();
+        let root = config.host_path.strip_suffix(b"/").unwrap_or(&config.host_path);
+        if root.is_empty() {
+            return None;
+        }
+        let rest = text.strip_prefix(root)?;
+        (rest.is_empty() || rest[0] == b'/').then_some(rest)
+    }
+
+    /// What a name in a directory leads to, and what it is really called; none when it does not exist.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn look_up(
+        &self,
+        here: &Arc<Directory>,
+        name: &Name,
+        search: Search,
+    ) -> Result<Option<(Name, Arc<dyn Node>)>, Refusal> {
+        let folds = !search.exact && names::has_case(name.as_bytes());
+        if folds && search.rather_missing && here.is_told() {
+            // The index saves asking for a name that is not there.
+            if let Known::Names(spellings) = here.known(name)? {
+                return self.first_of(here, spellings, search.how);
+            }
+        }
+        if let Some(node) = existing(here.node.lookup(name, search.how))? {
+            return Ok(Some((name.clone(), node)));
+        }
+        if !folds {
+            return Ok(None);
+        }
+        let spellings = self.directories.spellings(here, name)?;
+        self.first_of(here, spellings, search.how)
+    }
+
+    fn first_of(
+        &self,
+        here: &Arc<Directory>,
+        spellings: Vec<Name>,
+        how: OpenHow,
+    ) -> Result<Option<(Name, Arc<dyn Node>)>, Refusal> {
+        for real in spellings {
+            if let Some(node) = existing(here.node.lookup(&real, how))? {
+                return Ok(Some((real, node)));
+            }
+            here.removed(&real);
+        }
+        Ok(None)
+    }
+
+    /// The real name that a new name would collide with.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn real_name(
+        &self,
+        here: &Arc<Directory>,
+        name: &Name,
+        exact: bool,
+    ) -> Result<Option<Name>, Refusal> {
+        let search = Search { exact, how: OpenHow::Attributes, rather_missing: true };
+        Ok(self.look_up(here, name, search)?.map(|(real, _)| real))
+    }
+
+    /// The directory that all but the last component of a path lead to, and the last.
+    ///
+    /// # Errors
+    /// [`Refusal::BadName`] for the root; as [`Share::walk`].
+    pub(super) fn walk_to_parent(
+        &self,
+        caller: &Caller<'_>,
+        path: &[Name],
+        options: Options,
+    ) -> Result<(Arc<Directory>, Name), Refusal> {
+        let (last, above) = path.split_last().ok_or(Refusal::BadName)?;
+        let search =
+            Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: false };
+        let parent = match self.walk(caller, above, options - Options::OPEN_LINK, search)? {
+            Found::Root(root) => root,
+            Found::There { parent, name, node } if node.kind() == Kind::Directory => {
+                self.directories.enter(&self.volume, &parent, &name, &name, node)
+            }
+            Found::There { .. } | Found::Missing { .. } => return Err(Refusal::PathNotFound),
+        };
+        self.check_traverse(caller, &parent)?;
+        Ok((parent, last.clone()))
+    }
+
+    /// Whether the caller may pass through a directory. A stored descriptor does not decide that, since
+    /// whoever knows a path may use it; the host's own permission bits do.
+    fn check_traverse(&self, caller: &Caller<'_>, directory: &Arc<Directory>) -> Result<(), Refusal> {
+        let security = self.directory_security(directory)?;
+        if security.is_stored || self.may(caller, &security, Rights::TRAVERSE) {
+            Ok(())
+        } else {
+            Err(Refusal::AccessDenied)
+        }
+    }
+}
+
+impl Walk {
+    fn here(&self, root: &Arc<Directory>) -> Arc<Directory> {
+        Arc::clone(self.stack.last().unwrap_or(root))
+    }
+}
+
+/// A lookup whose failure to find anything is an answer.
+fn existing(result: volume::Result<Arc<dyn Node>>) -> Result<Option<Arc<dyn Node>>, Refusal> {
+    match result {
+        Ok(node) => Ok(Some(node)),
+        Err(Failure::NotFound) => Ok(None),
+        Err(failure) => Err(failure.into()),
+    }
+}

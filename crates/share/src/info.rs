@@ -1,0 +1,87 @@
+//! What is known of an open file, as the engine gives it to protocols.
+
+use bitflags::bitflags;
+use volume::{Kind, NodeId, Time};
+
+bitflags! {
+    /// Attribute bits, numbered as NT numbers them (MS-FSCC 2.6), since they are stored so.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct Attributes: u32 {
+        /// May not be written.
+        const READ_ONLY = 0x0000_0001;
+        /// Not shown by default.
+        const HIDDEN = 0x0000_0002;
+        /// Belongs to the operating system.
+        const SYSTEM = 0x0000_0004;
+        /// A directory.
+        const DIRECTORY = 0x0000_0010;
+        /// Changed since the last backup.
+        const ARCHIVE = 0x0000_0020;
+        /// None of the others.
+        const NORMAL = 0x0000_0080;
+        /// Short-lived.
+        const TEMPORARY = 0x0000_0100;
+        /// Holes are kept.
+        const SPARSE = 0x0000_0200;
+        /// A reparse point or symbolic link.
+        const REPARSE = 0x0000_0400;
+        /// Compressed.
+        const COMPRESSED = 0x0000_0800;
+        /// Kept elsewhere.
+        const OFFLINE = 0x0000_1000;
+        /// Not to be indexed.
+        const NOT_INDEXED = 0x0000_2000;
+        /// Encrypted.
+        const ENCRYPTED = 0x0000_4000;
+    }
+}
+
+/// What is known of a file at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Info {
+    /// Identity.
+    pub id: NodeId,
+    /// What it is on the host.
+    pub kind: Kind,
+    /// Attribute bits; `NORMAL` alone when there is no other.
+    pub attributes: Attributes,
+    /// Creation.
+    pub created: Time,
+    /// Last read.
+    pub accessed: Time,
+    /// Last change of data.
+    pub modified: Time,
+    /// Last change of anything.
+    pub changed: Time,
+    /// Length in bytes (of the stream that is open).
+    pub size: u64,
+    /// Bytes backed by storage, or reserved.
+    pub allocated: u64,
+    /// Hard links, less one when deletion is pending.
+    pub links: u32,
+    /// Whether it goes with its last open.
+    pub delete_pending: bool,
+    /// Permission bits.
+    pub mode: u32,
+    /// Host user.
+    pub uid: u32,
+    /// Host group.
+    pub gid: u32,
+    /// Size in bytes that its extended attributes take in NT's list form; 0 for none.
+    pub extended_size: u32,
+    /// Tag of the reparse point, 0 for none.
+    pub reparse_tag: u32,
+    /// Device number of a device node.
+    pub rdev: u64,
+}
+
+/// Size in bytes that extended attributes take in NT's list form; 0 for none.
+// MS-FSCC 2.4.15
+pub(crate) fn extended_size(list: &[(Vec<u8>, Vec<u8>)]) -> u32 {
+    if list.is_empty() {
+        return 0;
+    }
+    // A count of four bytes, then for each: four bytes, the name with its end, the value.
+    let size: usize = 4 + list.iter().map(|(name, value)| 5 + name.len() + value.len()).sum::<usize>();
+    u32::try_from(size).unwrap_or(u32::MAX)
+}

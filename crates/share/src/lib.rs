@@ -1,0 +1,33 @@
+//! Layer 2: the engine of one share. Opens, access and deny, byte ranges, caching rights, watches, names.
+//!
+//! Start with [`Share`] in [`engine`]: every request of every protocol becomes one call on it, and each
+//! call that may meet somebody else's right answers with a [`Step`]. [`step`] and [`refusal`] are what
+//! comes back; [`request`] is what goes in; [`open`] is what a client holds.
+//!
+//! Nothing here is global: each share is an engine of its own, with its own state directory.
+
+pub mod caching;
+pub mod client;
+pub mod engine;
+pub mod identity;
+pub mod info;
+pub mod open;
+pub mod ranges;
+pub mod refusal;
+pub mod request;
+pub mod step;
+pub mod watch;
+
+pub use caching::{BreakNotice, CacheKey, Caching};
+pub use client::{Caller, ClientKey, Holder, Waiter, Wake};
+pub use engine::{
+    Accounts, Basic, Config, Entry, HeldRange, NoAccounts, OpenSummary, Share, Side, TimeSet, WriteAt,
+};
+pub use identity::Identity;
+pub use info::{Attributes, Info};
+pub use open::{Grant, Open, Opened, Outcome};
+pub use ranges::{LockOwner, LockRule, RangeKind, RangeRequest};
+pub use refusal::Refusal;
+pub use request::{CachingRequest, Deny, Disposition, OpenRequest, Options};
+pub use step::{Step, Ticket};
+pub use watch::{Change, ChangeFilter, ChangeKind, Watch};

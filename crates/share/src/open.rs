@@ -1,0 +1,160 @@
+//! What a client holds: one open of a file, a directory or a stream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+use volume::security::Rights;
+use volume::{Name, Node, NodeId, Time};
+
+use crate::caching::grants::Asker;
+use crate::engine::file::{File, Link, Stream};
+use crate::{Attributes, Caching, ClientKey, Deny, Identity, Info, Options};
+
+pub use crate::caching::grants::Grant;
+
+/// What became of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It existed and was replaced.
+    Superseded,
+    /// It existed.
+    Opened,
+    /// It was made.
+    Created,
+    /// It existed and was cut to nothing.
+    Overwritten,
+}
+
+/// The answer to a request to open.
+#[derive(Debug)]
+pub struct Opened {
+    /// The open; lives until [`crate::Share::close`].
+    pub open: Arc<Open>,
+    /// What became of the name.
+    pub outcome: Outcome,
+    /// What is known of the file.
+    pub info: Info,
+    /// The caching right, when one was asked for; its state may be nothing.
+    pub granted: Option<Grant>,
+}
+
+/// Times that an open has taken out of the file system's hands.
+// MS-FSA 2.1.1.6
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sticky {
+    /// The modification time that writes through this open leave as it is.
+    pub modified: Option<Time>,
+    /// The access time that reads through this open leave as it is.
+    pub accessed: Option<Time>,
+}
+
+/// One open of a file, a directory or a stream.
+pub struct Open {
+    pub(crate) id: u64,
+    pub(crate) file: Arc<File>,
+    pub(crate) stream: Arc<Stream>,
+    /// The file itself: attributes, notes, names.
+    pub(crate) node: Arc<dyn Node>,
+    /// Where the data is: the file or one of its streams.
+    pub(crate) data: Arc<dyn Node>,
+    /// The name it was opened by; none for the root.
+    pub(crate) link: Option<Arc<Link>>,
+    pub(crate) granted: Rights,
+    pub(crate) deny: Deny,
+    pub(crate) options: Options,
+    pub(crate) asker: Asker,
+    pub(crate) client: ClientKey,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) opened_at: Time,
+    pub(crate) closed: AtomicBool,
+    pub(crate) is_sticky: AtomicBool,
+    pub(crate) sticky: Mutex<Sticky>,
+    /// Changes that were made and not yet told, as bits of `ChangeFilter`.
+    pub(crate) untold: AtomicU32,
+    pub(crate) watch: Mutex<Option<Arc<crate::watch::Watch>>>,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Open").field("id", &self.id).field("node", &self.file.id).finish_non_exhaustive()
+    }
+}
+
+impl Open {
+    /// Unique within its share.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The file.
+    pub fn node_id(&self) -> NodeId {
+        self.file.id
+    }
+
+    /// What the opener may do through it.
+    pub fn granted(&self) -> Rights {
+        self.granted
+    }
+
+    /// What others may not do meanwhile.
+    pub fn deny(&self) -> Deny {
+        self.deny
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// The named stream; none for the file's own data.
+    pub fn stream(&self) -> Option<Name> {
+        self.stream.name()
+    }
+
+    /// Whether it is a directory (and not a stream of one).
+    pub fn is_directory(&self) -> bool {
+        self.file.is_directory && !self.stream.is_named
+    }
+
+    /// Through which client it was opened.
+    pub fn client(&self) -> ClientKey {
+        self.client
+    }
+
+    /// Who opened it.
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    /// When it was opened.
+    pub fn opened_at(&self) -> Time {
+        self.opened_at
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The name it has now in its directory; none for the root.
+    pub fn name(&self) -> Option<Name> {
+        self.link.as_ref().map(|link| link.place().1)
+    }
+
+    /// The caching right that belongs to it, as its key or itself holds it now.
+    pub fn caching(&self) -> Option<Grant> {
+        let (key, keyed) = self.asker.key?;
+        self.file.state.lock().stream(&self.stream).grants.of(self.client, key, keyed)
+    }
+
+    /// Whether the right that belongs to it lets the client write back later.
+    pub fn caches_writes(&self) -> bool {
+        self.caching().is_some_and(|grant| grant.state.contains(Caching::WRITE))
+    }
+
+    /// Attribute bits as they were last seen, without asking the volume.
+    pub fn known_attributes(&self) -> Option<Attributes> {
+        self.file.state.lock().record.as_ref().and_then(|record| record.attributes)
+    }
+}

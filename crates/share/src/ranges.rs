@@ -1,0 +1,70 @@
+//! Byte-range locks of one node.
+//!
+//! Here are the values that callers hand in; [`table`] holds the ranges of one stream and decides.
+//! Two rules live side by side in one table, so that a range taken under one is in the way of the
+//! other: [`LockRule::Exact`] in `table`, [`LockRule::Merging`] in `merging`.
+
+mod merging;
+pub(crate) mod table;
+
+/// Who holds a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LockOwner {
+    /// The client, so that all of its ranges can be found.
+    pub client: crate::ClientKey,
+    /// The owner within it.
+    pub owner: u128,
+}
+
+/// How an owner's ranges relate to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LockRule {
+    /// Each range stands by itself, stacks where allowed, and is released exactly as it was taken.
+    Exact,
+    /// Ranges of one owner merge and split, as POSIX has it.
+    Merging,
+}
+
+/// Shared or exclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RangeKind {
+    /// Others may share, nobody writes.
+    Shared,
+    /// Nobody else.
+    Exclusive,
+}
+
+/// One range that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RangeRequest {
+    /// First byte.
+    pub start: u64,
+    /// Length in bytes; a length of 0 is a range of its own between two bytes.
+    pub len: u64,
+    /// Shared or exclusive.
+    pub kind: RangeKind,
+}
+
+impl RangeRequest {
+    /// Whether the last byte can be numbered.
+    // MS-FSA 2.1.5.8
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.len == 0 || self.start.checked_add(self.len - 1).is_some()
+    }
+
+    /// The byte behind the last one; wide, since a range may end with the number space.
+    pub(crate) fn end(&self) -> u128 {
+        u128::from(self.start) + u128::from(self.len)
+    }
+
+    /// Whether two ranges share a byte, or one of length 0 lies strictly inside the other.
+    // MS-FSA 2.1.4.10
+    pub(crate) fn overlaps(&self, other: &RangeRequest) -> bool {
+        let at_nothing = |r: &RangeRequest| r.start == 0 && r.len == 0;
+        !at_nothing(self)
+            && !at_nothing(other)
+            && u128::from(self.start) < other.end()
+            && u128::from(other.start) < self.end()
+    }
+}

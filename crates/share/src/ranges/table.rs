@@ -1,0 +1,193 @@
+//! All byte ranges of one stream: who holds what, what conflicts, and who waits.
+
+use std::collections::VecDeque;
+
+use super::{LockOwner, LockRule, RangeKind, RangeRequest, merging};
+use crate::{Refusal, Ticket};
+
+/// Most ranges that one stream keeps; more are refused, since every check walks over them.
+pub(crate) const MAX_RANGES: usize = 65_536;
+
+/// A range somebody holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// The owner.
+    pub owner: LockOwner,
+    /// The open it was taken through, so that it goes with it.
+    pub open: u64,
+    /// Under which rule.
+    pub rule: LockRule,
+    /// What.
+    pub range: RangeRequest,
+}
+
+/// A request that waits for a range.
+#[derive(Debug, Clone, Copy)]
+struct Queued {
+    ticket: Ticket,
+    owner: LockOwner,
+    rule: LockRule,
+    range: RangeRequest,
+}
+
+/// What access to a range is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intent {
+    /// To read or write data.
+    Data,
+    /// To hold it.
+    Hold,
+}
+
+/// The ranges of one stream.
+#[derive(Debug, Default)]
+pub(crate) struct Ranges {
+    held: Vec<Held>,
+    queue: VecDeque<Queued>,
+}
+
+impl Ranges {
+    /// Whether nobody holds anything.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Everything that is held, oldest first.
+    pub fn held(&self) -> &[Held] {
+        &self.held
+    }
+
+    /// Whether somebody's range is in the way of this access.
+    // MS-FSA 2.1.4.10
+    pub fn conflicts(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule, intent: Intent) -> bool {
+        self.held.iter().any(|held| {
+            if !held.range.overlaps(range) {
+                return false;
+            }
+            let is_own = held.owner == owner;
+            if is_own && (held.rule == LockRule::Merging || rule == LockRule::Merging) {
+                return false;
+            }
+            match (held.range.kind, range.kind) {
+                (RangeKind::Exclusive, wanted) => {
+                    !is_own || (wanted == RangeKind::Exclusive && intent == Intent::Hold)
+                }
+                (RangeKind::Shared, wanted) => wanted == RangeKind::Exclusive,
+            }
+        })
+    }
+
+    /// Takes all of `wanted` or nothing. The ranges of one call count against each other.
+    ///
+    /// # Errors
+    /// [`Refusal::BadRange`], [`Refusal::RangeNotGranted`], [`Refusal::Exhausted`].
+    // MS-FSA 2.1.5.8
+    pub fn lock(
+        &mut self,
+        owner: LockOwner,
+        open: u64,
+        rule: LockRule,
+        wanted: &[RangeRequest],
+    ) -> Result<(), Refusal> {
+        if wanted.iter().any(|range| !range.is_valid()) {
+            return Err(Refusal::BadRange);
+        }
+        if self.held.len() + wanted.len() > MAX_RANGES {
+            return Err(Refusal::Exhausted);
+        }
+        let before = (rule == LockRule::Merging && wanted.len() > 1).then(|| self.held.clone());
+        let len = self.held.len();
+        for range in wanted {
+            if self.conflicts(range, owner, rule, Intent::Hold) {
+                match before {
+                    Some(before) => self.held = before,
+                    None => self.held.truncate(len),
+                }
+                return Err(Refusal::RangeNotGranted);
+            }
+            let new = Held { owner, open, rule, range: *range };
+            match rule {
+                LockRule::Exact => self.held.push(new),
+                LockRule::Merging => merging::lock(&mut self.held, new),
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases ranges in order and stops at the first that is not held.
+    ///
+    /// # Errors
+    /// [`Refusal::BadRange`], [`Refusal::RangeNotHeld`]; what was released before stays released.
+    // MS-FSA 2.1.5.9
+    pub fn unlock(
+        &mut self,
+        owner: LockOwner,
+        rule: LockRule,
+        ranges: &[RangeRequest],
+    ) -> Result<(), Refusal> {
+        for range in ranges {
+            if !range.is_valid() {
+                return Err(Refusal::BadRange);
+            }
+            match rule {
+                LockRule::Merging => merging::unlock(&mut self.held, owner, range),
+                LockRule::Exact => self.unlock_exact(owner, range)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// An exclusive range goes before a shared one with the same bounds; of shared ones the newest.
+    fn unlock_exact(&mut self, owner: LockOwner, range: &RangeRequest) -> Result<(), Refusal> {
+        let same = |held: &Held| {
+            held.owner == owner
+                && held.rule == LockRule::Exact
+                && (held.range.start, held.range.len) == (range.start, range.len)
+        };
+        let exclusive = self.held.iter().position(|h| same(h) && h.range.kind == RangeKind::Exclusive);
+        let found = exclusive.or_else(|| self.held.iter().rposition(same)).ok_or(Refusal::RangeNotHeld)?;
+        self.held.remove(found);
+        Ok(())
+    }
+
+    /// Releases everything that was taken through an open; true when there was something.
+    pub fn release_open(&mut self, open: u64) -> bool {
+        let before = self.held.len();
+        self.held.retain(|held| held.open != open);
+        before != self.held.len()
+    }
+
+    /// Puts a request at the end of the queue.
+    pub fn wait(&mut self, ticket: Ticket, owner: LockOwner, rule: LockRule, range: RangeRequest) {
+        self.queue.push_back(Queued { ticket, owner, rule, range });
+    }
+
+    /// Takes a request out of the queue; true when it was there.
+    pub fn forget(&mut self, ticket: Ticket) -> bool {
+        let before = self.queue.len();
+        self.queue.retain(|queued| queued.ticket != ticket);
+        before != self.queue.len()
+    }
+
+    /// Takes out, oldest first, the requests that can be had now, each on top of those before it.
+    pub fn ready(&mut self) -> Vec<Ticket> {
+        let mut ready = Vec::new();
+        let mut promised = Ranges { held: self.held.clone(), queue: VecDeque::new() };
+        self.queue.retain(|queued| {
+            let fits = promised.lock(queued.owner, 0, queued.rule, &[queued.range]).is_ok();
+            if fits {
+                ready.push(queued.ticket);
+            }
+            !fits
+        });
+        ready
+    }
+
+    /// Takes all waiting requests out, for a stream that goes away.
+    pub fn drain_queue(&mut self) -> Vec<Ticket> {
+        self.queue.drain(..).map(|queued| queued.ticket).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

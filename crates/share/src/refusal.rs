@@ -1,0 +1,173 @@
+//! Why the engine refuses: one reason for each case that some client must be able to tell apart. Each
+//! protocol maps them to its own status codes in one exhaustive table.
+
+use volume::Failure;
+
+/// Why a request was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The last component of the path does not exist.
+    #[error("no such name")]
+    NotFound,
+    /// A directory on the way does not exist or is none.
+    #[error("no such path")]
+    PathNotFound,
+    /// The name is taken.
+    #[error("the name exists")]
+    Exists,
+    /// A directory was asked for, and this is none.
+    #[error("not a directory")]
+    NotADirectory,
+    /// Something else than a directory was asked for.
+    #[error("is a directory")]
+    IsADirectory,
+    /// The directory is not empty.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// The descriptor, the share's settings or the host do not allow it.
+    #[error("access denied")]
+    AccessDenied,
+    /// A right that needs a privilege the caller lacks.
+    #[error("privilege not held")]
+    PrivilegeNotHeld,
+    /// The caller may not make this SID an owner.
+    #[error("not a possible owner")]
+    BadOwner,
+    /// Another open denies this access, or this one denies an access that another has.
+    #[error("sharing conflict")]
+    SharingConflict,
+    /// A byte range that somebody else holds is in the way of data access.
+    #[error("byte range is locked")]
+    RangeConflict,
+    /// A byte range could not be had at once.
+    #[error("byte range not granted")]
+    RangeNotGranted,
+    /// This owner does not hold the range.
+    #[error("byte range not held")]
+    RangeNotHeld,
+    /// The range runs over the end of the number space.
+    #[error("invalid byte range")]
+    BadRange,
+    /// Opened for deletion; nobody may open it any more.
+    #[error("delete pending")]
+    DeletePending,
+    /// May not be removed: read-only attribute, the root, mapped elsewhere.
+    #[error("cannot be deleted")]
+    CannotDelete,
+    /// Not a name here.
+    #[error("bad name")]
+    BadName,
+    /// The name is too long.
+    #[error("name too long")]
+    NameTooLong,
+    /// A symbolic link stands in the way, and the caller wants to resolve it itself: its text, and how
+    /// many components of the path (counted from the end) were not looked at.
+    #[error("stopped at a symbolic link")]
+    StoppedAtLink {
+        /// Text of the link.
+        text: Vec<u8>,
+        /// Components behind the link.
+        left: usize,
+    },
+    /// Links lead round in a circle or out of the share.
+    #[error("symbolic link leads nowhere")]
+    BadLink,
+    /// No space.
+    #[error("no space left")]
+    NoSpace,
+    /// Quota.
+    #[error("quota exceeded")]
+    Quota,
+    /// Too large.
+    #[error("file too large")]
+    TooLarge,
+    /// The share or its file system is read-only.
+    #[error("read-only")]
+    ReadOnly,
+    /// Two file systems or two shares.
+    #[error("crosses file systems")]
+    CrossVolume,
+    /// More hard links than the file system allows.
+    #[error("too many links")]
+    TooManyLinks,
+    /// An argument does not fit the object or the other arguments.
+    #[error("invalid argument")]
+    Invalid,
+    /// Not possible on this object or this file system.
+    #[error("not supported")]
+    NotSupported,
+    /// An extended attribute has a bad name.
+    #[error("bad extended attribute name")]
+    BadAttributeName,
+    /// Extended attributes do not fit.
+    #[error("extended attributes too large")]
+    AttributesTooLarge,
+    /// The extended attribute is not there.
+    #[error("no such extended attribute")]
+    NoSuchAttribute,
+    /// The note (object id, reparse point) is not there.
+    #[error("no such note")]
+    NoSuchNote,
+    /// Data are not in memory; only to callers that asked not to wait.
+    #[error("would have to wait for the device")]
+    WouldBlock,
+    /// At or behind the end of the file.
+    #[error("end of file")]
+    EndOfFile,
+    /// No further entries, or none that match.
+    #[error("no more entries")]
+    NoMoreEntries,
+    /// Changes were lost; the client must list again.
+    #[error("too many changes to tell")]
+    WatchOverflow,
+    /// A bound of this server or the host was reached.
+    #[error("out of resources")]
+    Exhausted,
+    /// Taken back by the caller.
+    #[error("cancelled")]
+    Cancelled,
+    /// The open was closed, or its file has vanished from the host.
+    #[error("the open is gone")]
+    Gone,
+    /// Somebody holds it in a way that cannot be broken.
+    #[error("busy")]
+    Busy,
+    /// Not the holder of this caching right, or none is being broken.
+    #[error("no such caching right")]
+    NoSuchGrant,
+    /// More than what the break allows to keep.
+    #[error("caching right is being broken to less")]
+    TooMuchKept,
+    /// The device failed.
+    #[error("input/output error")]
+    Io,
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::WouldBlock => Refusal::WouldBlock,
+            Failure::NotFound => Refusal::NotFound,
+            Failure::Exists => Refusal::Exists,
+            Failure::NotADirectory => Refusal::NotADirectory,
+            Failure::IsADirectory => Refusal::IsADirectory,
+            Failure::IsALink => Refusal::BadLink,
+            Failure::NotEmpty => Refusal::NotEmpty,
+            Failure::Denied => Refusal::AccessDenied,
+            Failure::ReadOnly => Refusal::ReadOnly,
+            Failure::NoSpace => Refusal::NoSpace,
+            Failure::Quota => Refusal::Quota,
+            Failure::TooLarge => Refusal::TooLarge,
+            Failure::NameTooLong => Refusal::NameTooLong,
+            Failure::BadName => Refusal::BadName,
+            Failure::CrossDevice => Refusal::CrossVolume,
+            Failure::Invalid => Refusal::Invalid,
+            Failure::NotSupported => Refusal::NotSupported,
+            Failure::TooManyLinks => Refusal::TooManyLinks,
+            Failure::Exhausted => Refusal::Exhausted,
+            Failure::Busy => Refusal::Busy,
+            Failure::Stale => Refusal::Gone,
+            Failure::Io => Refusal::Io,
+        }
+    }
+}

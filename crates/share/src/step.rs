@@ -1,0 +1,42 @@
+//! What a call on the engine answers.
+
+use crate::Refusal;
+
+/// Names one wait; a caller gets at most one at a time for a request, and tries the request again from
+/// its beginning when it is woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u64);
+
+/// The answer to a call that may meet somebody else's right.
+#[derive(Debug)]
+#[must_use]
+pub enum Step<T> {
+    /// It is done.
+    Done(T),
+    /// It cannot be done yet: a caching right is being broken, a byte range is held, or a delayed
+    /// conflict runs. Nothing has been changed. The caller's [`crate::Waiter`] is woken once, when it
+    /// is worth while to call again; until then [`crate::Share::cancel`] takes the wait back.
+    Wait(Ticket),
+    /// It will not be done.
+    Refused(Refusal),
+}
+
+impl<T> Step<T> {
+    /// The same step with another result.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Step<U> {
+        match self {
+            Step::Done(done) => Step::Done(f(done)),
+            Step::Wait(ticket) => Step::Wait(ticket),
+            Step::Refused(why) => Step::Refused(why),
+        }
+    }
+}
+
+impl<T> From<Result<T, Refusal>> for Step<T> {
+    fn from(result: Result<T, Refusal>) -> Self {
+        match result {
+            Ok(done) => Step::Done(done),
+            Err(why) => Step::Refused(why),
+        }
+    }
+}
