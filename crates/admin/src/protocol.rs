@@ -128,20 +128,9 @@ mod tests {
         };
         let line = serde_json::to_string(&Request::ChangeUser(change.clone())).unwrap();
         assert!(!line.contains('\n') && line.contains("\"do\":\"change_user\""));
-        assert_eq!(
-            serde_json::from_str::<Request>(&line).unwrap(),
-            Request::ChangeUser(change)
-        );
-        assert_eq!(
-            serde_json::from_str::<Request>("{\"do\":\"stop\"}").unwrap(),
-            Request::Stop
-        );
-        for bad in [
-            "{\"do\":\"reboot\"}",
-            "[]",
-            "{\"do\":\"remove_user\",\"name\":\"a\",\"x\":1}",
-            "{}",
-        ] {
+        assert_eq!(serde_json::from_str::<Request>(&line).unwrap(), Request::ChangeUser(change));
+        assert_eq!(serde_json::from_str::<Request>("{\"do\":\"stop\"}").unwrap(), Request::Stop);
+        for bad in ["{\"do\":\"reboot\"}", "[]", "{\"do\":\"remove_user\",\"name\":\"a\",\"x\":1}", "{}"] {
             assert!(serde_json::from_str::<Request>(bad).is_err(), "{bad}");
         }
     }
@@ -151,11 +140,7 @@ mod tests {
         let hash: NtHash = serde_json::from_str("\"000102030405060708090a0b0c0d0e0f\"").unwrap();
         assert_eq!(hash.0[15], 15);
         assert!(!format!("{hash:?}").contains("0f"));
-        for bad in [
-            "\"00\"",
-            "\"zz0102030405060708090a0b0c0d0e0f\"",
-            "\"é0102030405060708090a0b0c0d0e0\"",
-        ] {
+        for bad in ["\"00\"", "\"zz0102030405060708090a0b0c0d0e0f\"", "\"é0102030405060708090a0b0c0d0e0\""] {
             assert!(serde_json::from_str::<NtHash>(bad).is_err(), "{bad}");
         }
     }

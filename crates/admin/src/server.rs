@@ -52,10 +52,7 @@ impl ControlSocket {
         }
         let listener = UnixListener::bind(&address.path)?;
         std::fs::set_permissions(&address.path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(ControlSocket {
-            listener,
-            path: dir.join(address.path.file_name().unwrap_or_default()),
-        })
+        Ok(ControlSocket { listener, path: dir.join(address.path.file_name().unwrap_or_default()) })
     }
 
     /// Answers callers until the future is dropped.
@@ -93,39 +90,28 @@ fn owner(path: &Path) -> Option<u32> {
 
 /// Only root and the user who runs the server.
 fn may_call(stream: &UnixStream, owner: Option<u32>) -> bool {
-    stream
-        .peer_cred()
-        .is_ok_and(|caller| caller.uid() == 0 || Some(caller.uid()) == owner)
+    stream.peer_cred().is_ok_and(|caller| caller.uid() == 0 || Some(caller.uid()) == owner)
 }
 
 async fn answer(mut stream: UnixStream, server: Arc<dyn Controlled>) -> io::Result<()> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-    let line = tokio::time::timeout(PATIENCE, read_request(&mut stream))
-        .await
-        .map_err(late)??;
+    let line = tokio::time::timeout(PATIENCE, read_request(&mut stream)).await.map_err(late)??;
     let response = match line {
         Some(line) => match serde_json::from_slice::<Request>(&line) {
             Ok(request) => tokio::task::spawn_blocking(move || act(&*server, request)).await?,
             Err(e) => Response::Refused(format!("not a request: {e}")),
         },
-        None => Response::Refused(format!(
-            "a request has at most {MAX_REQUEST} bytes and ends its line"
-        )),
+        None => Response::Refused(format!("a request has at most {MAX_REQUEST} bytes and ends its line")),
     };
     let mut line = serde_json::to_vec(&response)?;
     line.push(b'\n');
-    tokio::time::timeout(PATIENCE, stream.write_all(&line))
-        .await
-        .map_err(late)?
+    tokio::time::timeout(PATIENCE, stream.write_all(&line)).await.map_err(late)?
 }
 
 /// One line without its end; none when it is too long or not whole.
 async fn read_request(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
-    BufReader::new(stream)
-        .take(MAX_REQUEST as u64)
-        .read_until(b'\n', &mut line)
-        .await?;
+    BufReader::new(stream).take(MAX_REQUEST as u64).read_until(b'\n', &mut line).await?;
     Ok(line.strip_suffix(b"\n").map(<[u8]>::to_vec))
 }
 
@@ -158,10 +144,7 @@ mod tests {
 
     impl Controlled for Fake {
         fn status(&self) -> Status {
-            Status {
-                version: "7".to_owned(),
-                ..Status::default()
-            }
+            Status { version: "7".to_owned(), ..Status::default() }
         }
         fn users(&self) -> Vec<UserEntry> {
             Vec::new()
@@ -183,11 +166,8 @@ mod tests {
 
     /// Runs `ask` against a served socket in a directory of its own, and returns what was called.
     fn with_server(dir: &Path, ask: impl FnOnce(&Path) + Send) -> Vec<String> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let fake = Arc::new(Fake::default());
         let controlled: Arc<dyn Controlled> = Arc::<Fake>::clone(&fake);
         let socket = {
@@ -211,13 +191,7 @@ mod tests {
         let calls = with_server(&deep, |dir| {
             let ask = |request| Client::connect(dir).unwrap().ask(&request);
             assert!(matches!(ask(Request::Status).unwrap(), Response::Status(s) if s.version == "7"));
-            assert_eq!(
-                ask(Request::RemoveUser {
-                    name: "ann".to_owned()
-                })
-                .unwrap(),
-                Response::Done
-            );
+            assert_eq!(ask(Request::RemoveUser { name: "ann".to_owned() }).unwrap(), Response::Done);
             assert_eq!(ask(Request::Stop).unwrap(), Response::Done);
             let change = UserChange {
                 name: "bob".to_owned(),
@@ -231,10 +205,7 @@ mod tests {
             assert!(matches!(refused, ClientError::Refused(why) if why == "no bob"));
         });
         assert_eq!(calls, ["remove ann", "stop"]);
-        assert!(matches!(
-            Client::connect(&deep).unwrap_err(),
-            ClientError::NotRunning
-        ));
+        assert!(matches!(Client::connect(&deep).unwrap_err(), ClientError::NotRunning));
     }
 
     #[test]

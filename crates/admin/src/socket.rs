@@ -26,8 +26,5 @@ pub fn address(dir: &Path) -> io::Result<Address> {
     }
     let dir = File::open(dir)?;
     let path = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", dir.as_raw_fd()));
-    Ok(Address {
-        path,
-        _dir: Some(dir),
-    })
+    Ok(Address { path, _dir: Some(dir) })
 }

@@ -120,12 +120,6 @@ pub struct Connection {
     pub dialect: String,
     /// Sessions that have a channel on it.
     pub sessions: Vec<String>,
-    /// Messages answered.
-    pub requests: u64,
-    /// Bytes received.
-    pub bytes_in: u64,
-    /// Bytes sent.
-    pub bytes_out: u64,
 }
 
 /// A share in use by a session.
@@ -214,15 +208,8 @@ pub struct Mask {
 impl Mask {
     /// `bits`, and a letter of `letters` for each of them that is set.
     pub fn new(bits: u32, letters: &[(u32, &str)]) -> Mask {
-        let text = letters
-            .iter()
-            .filter(|(bit, _)| bits & bit != 0)
-            .map(|(_, letter)| *letter)
-            .collect();
-        Mask {
-            hex: format!("{bits:#010x}"),
-            text,
-        }
+        let text = letters.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter).collect();
+        Mask { hex: format!("{bits:#010x}"), text }
     }
 }
 

@@ -1,4 +1,37 @@
 //! Layer 6: the command line, the configuration, putting it together.
-#![allow(dead_code)]
+//!
+//! Start with [`cli`] for what can be asked and [`serve`] for what happens then. [`config`] reads the
+//! settings, [`state`] keeps what must survive, [`people`] joins both into the users who may log on.
+//!
+//! What is wrong with a command, a setting or the host is one line on standard error and exit status 2,
+//! and nothing has been changed then. Exit status 1 is a server that ran and failed.
+
+mod calendar;
+mod cli;
+mod command;
 mod config;
-fn main() {}
+mod discovery;
+mod host;
+mod log;
+mod password;
+mod people;
+mod serve;
+mod state;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match command::run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // A chain of causes may hold line ends of its own.
+            let text = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");
+            eprintln!("trunkline: {text}");
+            let failed = error.downcast_ref::<serve::Failed>().is_some();
+            if failed { ExitCode::FAILURE } else { ExitCode::from(2) }
+        }
+    }
+}

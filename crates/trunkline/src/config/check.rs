@@ -12,10 +12,7 @@ use super::{Config, ConfigError, Origin, Share, User, os_error};
 /// The first thing that is wrong, with the setting to change.
 pub fn against(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
     if config.shares.is_empty() {
-        let place = config
-            .file
-            .as_ref()
-            .map_or_else(String::new, |file| format!("{}: ", file.display()));
+        let place = config.file.as_ref().map_or_else(String::new, |file| format!("{}: ", file.display()));
         return Err(ConfigError(format!(
             "{place}nothing to serve; give a DIR or write a [share.NAME] with `path`"
         )));
@@ -27,6 +24,7 @@ pub fn against(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigE
     for share in config.shares.values() {
         let real = directory(config, share)?;
         apart(config, &paths, &real, share)?;
+        state_apart(config, &real, share)?;
         paths.push((real, share));
         readers(config, share, stored)?;
     }
@@ -56,10 +54,7 @@ fn password(config: &Config, user: &User, stored: &BTreeSet<String>) -> Result<(
             fail(
                 config,
                 &file.origin,
-                format!(
-                    "`password_file` of user `{name}`: {}: {why}",
-                    file.value.display()
-                ),
+                format!("`password_file` of user `{name}`: {}: {why}", file.value.display()),
             )
         }),
         None if stored.contains(&name.to_lowercase()) => Ok(()),
@@ -76,11 +71,7 @@ fn directory(config: &Config, share: &Share) -> Result<PathBuf, ConfigError> {
     let path = &share.path;
     let name = &share.name.value;
     let wrong = |why: String| {
-        fail(
-            config,
-            &path.origin,
-            format!("`path` of share `{name}`: {}: {why}", path.value.display()),
-        )
+        fail(config, &path.origin, format!("`path` of share `{name}`: {}: {why}", path.value.display()))
     };
     let real = std::fs::canonicalize(&path.value).map_err(|e| wrong(os_error(&e)))?;
     if !real.is_dir() {
@@ -97,9 +88,7 @@ fn apart(
     real: &Path,
     share: &Share,
 ) -> Result<(), ConfigError> {
-    let clash = others
-        .iter()
-        .find(|(other, _)| other.starts_with(real) || real.starts_with(other));
+    let clash = others.iter().find(|(other, _)| other.starts_with(real) || real.starts_with(other));
     match clash {
         Some((other, with)) => Err(fail(
             config,
@@ -114,6 +103,26 @@ fn apart(
         )),
         None => Ok(()),
     }
+}
+
+/// Clients must not reach the server's own state, and what lies beside a volume must lie outside of it.
+fn state_apart(config: &Config, real: &Path, share: &Share) -> Result<(), ConfigError> {
+    let dir = &config.server.state_dir;
+    let absolute = std::path::absolute(&dir.value).unwrap_or_else(|_| dir.value.clone());
+    // It need not be there yet: what of it is there leads to where it will be.
+    let there = absolute.ancestors().find_map(|part| Some((part, std::fs::canonicalize(part).ok()?)));
+    let state = match there {
+        Some((part, real)) => real.join(absolute.strip_prefix(part).unwrap_or(Path::new(""))),
+        None => absolute,
+    };
+    if state.starts_with(real) || real.starts_with(&state) {
+        let (state, name) = (state.display(), &share.name.value);
+        let text = format!(
+            "the state directory {state} and share `{name}` lie one in the other; give another --state-dir"
+        );
+        return Err(fail(config, &share.path.origin, text));
+    }
+    Ok(())
 }
 
 fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
@@ -134,7 +143,7 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
             continue;
         }
         // Without any user the first one is made when the server starts, under the name that is asked for.
-        if known.is_empty() && access.origin == Origin::CommandLine("--user") {
+        if known.is_empty() && share.users.len() == 1 && access.origin == Origin::CommandLine("--user") {
             continue;
         }
         let hint = super::nearest::nearest(user, known.iter().copied());
@@ -154,6 +163,7 @@ mod tests {
     fn checked(text: &str, dir: &Path, stored: &[&str]) -> Result<(), String> {
         let mut config = read::parse("t.toml", text, dir).unwrap();
         config.file = Some(PathBuf::from("t.toml"));
+        config.server.state_dir.value = dir.join("state/s");
         let stored = stored.iter().map(|name| (*name).to_owned()).collect();
         against(&config, &stored).map_err(|e| e.0)
     }
@@ -207,17 +217,16 @@ mod tests {
                     "t.toml:5: `path` of share `e`: {at}/a/b and {at}/a of share `d` hold the same files; give each its own `path`"
                 ),
             ),
+            (
+                format!("[share.d]\npath = \".\"\n{users}"),
+                format!(
+                    "t.toml:2: the state directory {at}/state/s and share `d` lie one in the other; give another --state-dir"
+                ),
+            ),
         ];
         for (text, wanted) in cases {
-            assert_eq!(
-                checked(&text, dir.path(), &["ann"]).unwrap_err(),
-                wanted,
-                "{text}"
-            );
+            assert_eq!(checked(&text, dir.path(), &["ann"]).unwrap_err(), wanted, "{text}");
         }
-        assert_eq!(
-            checked(&format!("[share.d]\npath = \"a\"\n{users}"), dir.path(), &["ann"]),
-            Ok(())
-        );
+        assert_eq!(checked(&format!("[share.d]\npath = \"a\"\n{users}"), dir.path(), &["ann"]), Ok(()));
     }
 }

@@ -54,18 +54,12 @@ pub struct Setting<T> {
 impl<T> Setting<T> {
     /// A value that nobody set.
     pub fn default_of(value: T) -> Self {
-        Setting {
-            value,
-            origin: Origin::Default,
-        }
+        Setting { value, origin: Origin::Default }
     }
 
     /// The value changed, its origin kept.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Setting<U> {
-        Setting {
-            value: change(self.value),
-            origin: self.origin,
-        }
+        Setting { value: change(self.value), origin: self.origin }
     }
 }
 
@@ -74,10 +68,7 @@ impl<T: Clone> Setting<T> {
     pub fn inherited(&self, table: &str) -> Self {
         match self.origin {
             Origin::Default => self.clone(),
-            _ => Setting {
-                value: self.value.clone(),
-                origin: Origin::Inherited(table.to_owned()),
-            },
+            _ => Setting { value: self.value.clone(), origin: Origin::Inherited(table.to_owned()) },
         }
     }
 }
@@ -257,25 +248,16 @@ impl Config {
         let server = &mut self.server;
         if !overrides.listen.is_empty() {
             let origin = Origin::CommandLine("--listen");
-            server.listen = Setting {
-                value: overrides.listen.clone(),
-                origin,
-            };
+            server.listen = Setting { value: overrides.listen.clone(), origin };
         }
         if let Some(port) = overrides.smb_port {
-            server.smb_port = Setting {
-                value: Some(port),
-                origin: Origin::CommandLine("--smb-port"),
-            };
+            server.smb_port = Setting { value: Some(port), origin: Origin::CommandLine("--smb-port") };
         }
         if let Some(dir) = &overrides.state_dir {
             server.state_dir = dir.clone();
         }
         if overrides.no_discovery {
-            server.discovery = Setting {
-                value: false,
-                origin: Origin::CommandLine("--no-discovery"),
-            };
+            server.discovery = Setting { value: false, origin: Origin::CommandLine("--no-discovery") };
         }
         for dir in &overrides.dirs {
             self.add_directory(dir, &overrides.users)?;
@@ -287,47 +269,24 @@ impl Config {
     fn add_directory(&mut self, dir: &Path, users: &[String]) -> Result<(), ConfigError> {
         let origin = Origin::CommandLine("DIR");
         let full = std::fs::canonicalize(dir).map_err(|e| {
-            ConfigError(format!(
-                "{}: {}; give a directory that exists",
-                dir.display(),
-                os_error(&e)
-            ))
+            ConfigError(format!("{}: {}; give a directory that exists", dir.display(), os_error(&e)))
         })?;
-        let name = full
-            .file_name()
-            .map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned());
+        let name =
+            full.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned());
         values::share_name(&name).map_err(|why| {
             ConfigError(format!(
                 "{}: {why}; give it a name in the configuration as [share.NAME]",
                 dir.display()
             ))
         })?;
-        let access = Setting {
-            value: Access::Write,
-            origin: Origin::CommandLine("--user"),
-        };
+        let access = Setting { value: Access::Write, origin: Origin::CommandLine("--user") };
         let users = match users {
-            [] => BTreeMap::from([(
-                "*".to_owned(),
-                Setting {
-                    origin: origin.clone(),
-                    ..access
-                },
-            )]),
-            named => named
-                .iter()
-                .map(|user| (user.to_lowercase(), access.clone()))
-                .collect(),
+            [] => BTreeMap::from([("*".to_owned(), Setting { origin: origin.clone(), ..access })]),
+            named => named.iter().map(|user| (user.to_lowercase(), access.clone())).collect(),
         };
-        let name = Setting {
-            value: name,
-            origin: origin.clone(),
-        };
+        let name = Setting { value: name, origin: origin.clone() };
         let path = Setting { value: full, origin };
-        let share = Share {
-            users,
-            ..Share::new(name, path, &self.server)
-        };
+        let share = Share { users, ..Share::new(name, path, &self.server) };
         if let Some(other) = self.shares.insert(share.name.value.to_lowercase(), share) {
             let place = self.place(&other.name.origin);
             let name = &other.name.value;
@@ -355,7 +314,7 @@ impl Share {
             min_dialect: server.min_dialect.inherited("[server]"),
             case_sensitive: Setting::default_of(false),
             hide_unreadable: Setting::default_of(false),
-            hide_files: Setting::default_of(Vec::new()),
+            hide_files: Setting::default_of(vec![".*".to_owned()]),
             streams: Setting::default_of(true),
             change_notify: Setting::default_of(true),
         }
@@ -367,7 +326,5 @@ pub fn os_error(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
     let mut chars = text.chars();
-    chars
-        .next()
-        .map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }

@@ -4,17 +4,12 @@
 pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let given = given.to_lowercase();
     let limit = (given.chars().count() / 3).max(2);
-    let scored = known
-        .into_iter()
-        .map(|name| (distance(&given, &name.to_lowercase()), name));
-    scored
-        .filter(|(far, name)| *far <= limit && *far < name.chars().count())
-        .min()
-        .map(|(_, name)| name)
+    let scored = known.into_iter().map(|name| (distance(&given, &name.to_lowercase()), name));
+    scored.filter(|(far, name)| *far <= limit && *far < name.chars().count()).min().map(|(_, name)| name)
 }
 
 /// `; did you mean `x`?` for the nearest name, or a list of what is known.
-pub fn hint<'k>(given: &str, known: &[&'k str]) -> String {
+pub fn hint(given: &str, known: &[&str]) -> String {
     match nearest(given, known.iter().copied()) {
         Some(name) => format!("; did you mean `{name}`?"),
         None if known.is_empty() => String::new(),

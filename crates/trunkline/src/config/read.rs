@@ -73,13 +73,7 @@ pub fn parse(name: &str, text: &str, base: &Path) -> Result<Config, ConfigError>
     let users = users(&top, base)?;
     let accounts = accounts(&top)?;
     let shares = shares(&top, base, &server, &accounts)?;
-    Ok(Config {
-        file: None,
-        server,
-        users,
-        accounts,
-        shares,
-    })
+    Ok(Config { file: None, server, users, accounts, shares })
 }
 
 fn or_default<T>(found: Option<Setting<T>>, default: T) -> Setting<T> {
@@ -87,10 +81,7 @@ fn or_default<T>(found: Option<Setting<T>>, default: T) -> Setting<T> {
 }
 
 fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError> {
-    let all = vec![
-        std::net::Ipv4Addr::UNSPECIFIED.into(),
-        std::net::Ipv6Addr::UNSPECIFIED.into(),
-    ];
+    let all = vec![std::net::Ipv4Addr::UNSPECIFIED.into(), std::net::Ipv6Addr::UNSPECIFIED.into()];
     let listen = or_default(table.list("listen", address)?, all);
     if listen.value.is_empty() {
         return Err(table.error("`listen` in [server] must name at least one address"));
@@ -107,7 +98,7 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
     };
     Ok(Server {
         listen,
-        smb_port: match table.number("smb_port", 1, 65_535)? {
+        smb_port: match table.number("smb_port", 0, 65_535)? {
             Some(port) => port.map(|port| u16::try_from(port).ok()),
             None => Setting::default_of(None),
         },
@@ -124,10 +115,7 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
         log_level: or_default(table.choice("log_level", LogLevel::NAMES)?, LogLevel::Info),
         discovery: or_default(table.boolean("discovery")?, true),
         signing: or_default(table.choice("signing", Signing::NAMES)?, Signing::Auto),
-        encryption: or_default(
-            table.choice("encryption", Encryption::NAMES)?,
-            Encryption::Enabled,
-        ),
+        encryption: or_default(table.choice("encryption", Encryption::NAMES)?, Encryption::Enabled),
         min_dialect: or_default(table.choice("min_dialect", Dialect::NAMES)?, Dialect::Smb202),
         break_timeout_ms: or_default(break_timeout_ms, 35_000),
     })
@@ -137,9 +125,7 @@ fn users(top: &Section<'_>, base: &Path) -> Result<BTreeMap<String, User>, Confi
     let mut users: BTreeMap<String, User> = BTreeMap::new();
     for table in top.each("user", USER)? {
         let check = |name: &str| values::user_name(name).map(|()| name.to_owned());
-        let name = table
-            .parsed("name", check)?
-            .ok_or_else(|| table.error("a [[user]] without `name`"))?;
+        let name = table.parsed("name", check)?.ok_or_else(|| table.error("a [[user]] without `name`"))?;
         let user = User {
             password_file: table.path("password_file", base)?,
             sid: table.parsed("sid", values::sid)?,
@@ -150,10 +136,9 @@ fn users(top: &Section<'_>, base: &Path) -> Result<BTreeMap<String, User>, Confi
             name,
         };
         if let Some(other) = users.insert(user.name.value.to_lowercase(), user) {
-            return Err(table.error(format!(
-                "a second [[user]] `{}`; give each user one table",
-                other.name.value
-            )));
+            return Err(
+                table.error(format!("a second [[user]] `{}`; give each user one table", other.name.value))
+            );
         }
     }
     Ok(users)
@@ -167,10 +152,7 @@ fn access_list(table: &Section<'_>) -> Result<BTreeMap<String, Setting<Access>>,
                 .map_err(|why| table.error(format!("`users` in {}: {why}", table.title())))?;
         }
         if users.insert(name.to_lowercase(), access).is_some() {
-            return Err(table.error(format!(
-                "`users` in {}: `{name}` stands there twice",
-                table.title()
-            )));
+            return Err(table.error(format!("`users` in {}: `{name}` stands there twice", table.title())));
         }
     }
     Ok(users)
@@ -184,10 +166,7 @@ fn accounts(top: &Section<'_>) -> Result<BTreeMap<String, Account>, ConfigError>
             encryption: table.choice("encryption", Encryption::NAMES)?,
             signing: table.choice("signing", Signing::NAMES)?,
             min_dialect: table.choice("min_dialect", Dialect::NAMES)?,
-            name: Setting {
-                value: name.clone(),
-                origin: table.origin(),
-            },
+            name: Setting { value: name.clone(), origin: table.origin() },
         };
         if accounts.insert(name.to_lowercase(), account).is_some() {
             return Err(table.error(format!("a second account `{name}`; names do not differ by case")));
@@ -220,23 +199,12 @@ fn share(
     server: &Server,
     accounts: &BTreeMap<String, Account>,
 ) -> Result<Share, ConfigError> {
-    let path = table
-        .path("path", base)?
-        .ok_or_else(|| table.error(format!("{} without `path`", table.title())))?;
-    let mut share = Share::new(
-        Setting {
-            value: name,
-            origin: table.origin(),
-        },
-        path,
-        server,
-    );
+    let path =
+        table.path("path", base)?.ok_or_else(|| table.error(format!("{} without `path`", table.title())))?;
+    let mut share = Share::new(Setting { value: name, origin: table.origin() }, path, server);
     if let Some(account) = table.string("account")? {
         let known = accounts.get(&account.value.to_lowercase()).ok_or_else(|| {
-            let names: Vec<&str> = accounts
-                .values()
-                .map(|account| account.name.value.as_str())
-                .collect();
+            let names: Vec<&str> = accounts.values().map(|account| account.name.value.as_str()).collect();
             let hint = super::nearest::hint(&account.value, &names);
             table.error(format!(
                 "`account` in {}: there is no [account.{}]{hint}",
@@ -247,25 +215,16 @@ fn share(
         share.take_over(known);
         share.account = Some(account);
     }
-    if table
-        .boolean("continuously_available")?
-        .is_some_and(|wanted| wanted.value)
-    {
+    if table.boolean("continuously_available")?.is_some_and(|wanted| wanted.value) {
         let title = table.title();
-        return Err(table.error(format!(
-            "`continuously_available` in {title} is not supported; take it out"
-        )));
+        return Err(table.error(format!("`continuously_available` in {title} is not supported; take it out")));
     }
     share.users.extend(access_list(table)?);
     share.comment = table.parsed("comment", comment)?.unwrap_or(share.comment);
     share.read_only = table.boolean("read_only")?.unwrap_or(share.read_only);
-    share.encryption = table
-        .choice("encryption", Encryption::NAMES)?
-        .unwrap_or(share.encryption);
+    share.encryption = table.choice("encryption", Encryption::NAMES)?.unwrap_or(share.encryption);
     share.signing = table.choice("signing", Signing::NAMES)?.unwrap_or(share.signing);
-    share.min_dialect = table
-        .choice("min_dialect", Dialect::NAMES)?
-        .unwrap_or(share.min_dialect);
+    share.min_dialect = table.choice("min_dialect", Dialect::NAMES)?.unwrap_or(share.min_dialect);
     share.case_sensitive = table.boolean("case_sensitive")?.unwrap_or(share.case_sensitive);
     share.hide_unreadable = table.boolean("hide_unreadable")?.unwrap_or(share.hide_unreadable);
     share.hide_files = table.list("hide_files", pattern)?.unwrap_or(share.hide_files);
@@ -278,11 +237,8 @@ impl Share {
     /// Takes over what `account` says.
     fn take_over(&mut self, account: &Account) {
         let table = format!("[account.{}]", account.name.value);
-        self.users = account
-            .users
-            .iter()
-            .map(|(user, access)| (user.clone(), access.inherited(&table)))
-            .collect();
+        self.users =
+            account.users.iter().map(|(user, access)| (user.clone(), access.inherited(&table))).collect();
         if let Some(encryption) = &account.encryption {
             self.encryption = encryption.inherited(&table);
         }
@@ -311,9 +267,7 @@ fn pattern(text: &str) -> Result<String, String> {
 
 fn netbios(name: &str) -> Result<String, String> {
     let fits = (1..=15).contains(&name.len())
-        && name
-            .chars()
-            .all(|c| c.is_ascii_graphic() && !"\\/:*?\"<>|.".contains(c));
+        && name.chars().all(|c| c.is_ascii_graphic() && !"\\/:*?\"<>|.".contains(c));
     if fits {
         Ok(name.to_uppercase())
     } else {
@@ -324,49 +278,30 @@ fn netbios(name: &str) -> Result<String, String> {
 /// The first label of `name` as a NetBIOS name.
 fn netbios_of(name: &str) -> String {
     let label = name.split('.').next().unwrap_or_default();
-    let kept: String = label
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
-        .take(15)
-        .collect();
-    if kept.is_empty() {
-        "TRUNKLINE".to_owned()
-    } else {
-        kept.to_uppercase()
-    }
+    let kept: String = label.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(15).collect();
+    if kept.is_empty() { "TRUNKLINE".to_owned() } else { kept.to_uppercase() }
 }
 
 fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let label = name.split('.').next().unwrap_or_default().to_owned();
-    if label.is_empty() || label == "(none)" {
-        "trunkline".to_owned()
-    } else {
-        label
-    }
+    if label.is_empty() || label == "(none)" { "trunkline".to_owned() } else { label }
 }
 
 /// `/var/lib/trunkline` as root, else below the user's own state directory.
 fn default_state_dir() -> Setting<PathBuf> {
-    let set = |name: &'static str| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let set =
+        |name: &'static str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if rustix::process::geteuid().is_root() {
         return Setting::default_of(PathBuf::from("/var/lib/trunkline"));
     }
     if let Some(dir) = set("XDG_STATE_HOME") {
-        return Setting {
-            value: dir.join("trunkline"),
-            origin: Origin::Environment("XDG_STATE_HOME"),
-        };
+        return Setting { value: dir.join("trunkline"), origin: Origin::Environment("XDG_STATE_HOME") };
     }
     match set("HOME") {
-        Some(home) => Setting {
-            value: home.join(".local/state/trunkline"),
-            origin: Origin::Environment("HOME"),
-        },
+        Some(home) => {
+            Setting { value: home.join(".local/state/trunkline"), origin: Origin::Environment("HOME") }
+        }
         None => Setting::default_of(PathBuf::from("/var/lib/trunkline")),
     }
 }
@@ -389,35 +324,17 @@ mod tests {
              [share.docs]\npath = \"/srv/docs\"\naccount = \"team\"\nusers = { Bob = \"full\" }\n",
         )
         .unwrap();
-        assert_eq!(
-            config.server.smb_port,
-            Setting {
-                value: Some(4450),
-                origin: Origin::File { line: 3 }
-            }
-        );
+        assert_eq!(config.server.smb_port, Setting { value: Some(4450), origin: Origin::File { line: 3 } });
         assert_eq!(config.server.break_timeout_ms.value, 1000);
         let ann = &config.users["ann"];
         assert_eq!(ann.name.value, "Ann");
-        assert_eq!(
-            ann.password_file.as_ref().unwrap().value,
-            Path::new("/etc/trunkline/ann.pw")
-        );
+        assert_eq!(ann.password_file.as_ref().unwrap().value, Path::new("/etc/trunkline/ann.pw"));
         let docs = &config.shares["docs"];
-        assert_eq!(
-            docs.encryption.origin,
-            Origin::Inherited("[account.team]".to_owned())
-        );
+        assert_eq!(docs.encryption.origin, Origin::Inherited("[account.team]".to_owned()));
         assert_eq!(docs.min_dialect.origin, Origin::Inherited("[server]".to_owned()));
         assert_eq!(docs.min_dialect.value, Dialect::Smb30);
         assert_eq!(docs.users["ann"].value, Access::Read);
-        assert_eq!(
-            docs.users["bob"],
-            Setting {
-                value: Access::Full,
-                origin: Origin::File { line: 17 }
-            }
-        );
+        assert_eq!(docs.users["bob"], Setting { value: Access::Full, origin: Origin::File { line: 17 } });
         assert_eq!(docs.signing.origin, Origin::Default);
     }
 
@@ -428,14 +345,8 @@ mod tests {
                 "[share.docs]\npth = \"/x\"\n",
                 "t.toml:2: unknown key `pth` in [share.docs]; did you mean `path`?",
             ),
-            (
-                "[sevrer]\n",
-                "t.toml:1: unknown key `sevrer` in the configuration; did you mean `server`?",
-            ),
-            (
-                "[server]\nsmb_port = 70000\n",
-                "t.toml:2: `smb_port` in [server]: must be from 1 to 65535",
-            ),
+            ("[sevrer]\n", "t.toml:1: unknown key `sevrer` in the configuration; did you mean `server`?"),
+            ("[server]\nsmb_port = 70000\n", "t.toml:2: `smb_port` in [server]: must be from 0 to 65535"),
             (
                 "[server]\nsmb_port = \"x\"\n",
                 "t.toml:2: `smb_port` in [server] must be a whole number, not a string",
@@ -452,10 +363,7 @@ mod tests {
                 "[share.d]\npath=\"/x\"\nencryption = \"on\"\n",
                 "t.toml:3: `encryption` in [share.d]: `on` is not one of \"off\", \"enabled\", \"required\"",
             ),
-            (
-                "[share.d]\nread_only = true\n",
-                "t.toml:1: [share.d] without `path`",
-            ),
+            ("[share.d]\nread_only = true\n", "t.toml:1: [share.d] without `path`"),
             (
                 "[share.d]\npath=\"/x\"\naccount=\"teem\"\n[account.team]\n",
                 "t.toml:1: `account` in [share.d]: there is no [account.teem]; did you mean `team`?",
@@ -494,18 +402,12 @@ mod tests {
     #[test]
     fn broken_toml_is_one_line_with_its_place() {
         let message = read("[server]\nname = \"x\nsmb_port = 4\n").unwrap_err();
-        assert!(
-            message.starts_with("t.toml:2: ") && !message.contains('\n'),
-            "{message}"
-        );
+        assert!(message.starts_with("t.toml:2: ") && !message.contains('\n'), "{message}");
     }
 
     #[test]
     fn netbios_names_are_made_from_any_name() {
-        assert_eq!(
-            netbios_of("files-of-the-long-house.example.org"),
-            "FILES-OF-THE-LO"
-        );
+        assert_eq!(netbios_of("files-of-the-long-house.example.org"), "FILES-OF-THE-LO");
         assert_eq!(netbios_of("…"), "TRUNKLINE");
     }
 }

@@ -25,11 +25,7 @@ pub struct Document<'a> {
 impl Document<'_> {
     /// The line of byte `at`, from 1.
     pub fn line(&self, at: usize) -> usize {
-        self.text.as_bytes()[..at.min(self.text.len())]
-            .iter()
-            .filter(|b| **b == b'\n')
-            .count()
-            + 1
+        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|b| **b == b'\n').count() + 1
     }
 
     /// An error at byte `at`.
@@ -57,12 +53,7 @@ impl<'a> Section<'a> {
         table: &'a DeTable<'a>,
         known: &[&str],
     ) -> Result<Self, ConfigError> {
-        let section = Section {
-            document,
-            title,
-            at,
-            table,
-        };
+        let section = Section { document, title, at, table };
         for key in table.keys() {
             let name: &str = key.get_ref();
             if !known.contains(&name) {
@@ -85,19 +76,12 @@ impl<'a> Section<'a> {
 
     /// Where the section begins.
     pub fn origin(&self) -> Origin {
-        Origin::File {
-            line: self.document.line(self.at),
-        }
+        Origin::File { line: self.document.line(self.at) }
     }
 
     fn found(&self, key: &str) -> Option<(&'a Spanned<DeValue<'a>>, Origin)> {
         let value = self.table.get(key)?;
-        Some((
-            value,
-            Origin::File {
-                line: self.document.line(value.span().start),
-            },
-        ))
+        Some((value, Origin::File { line: self.document.line(value.span().start) }))
     }
 
     fn wrong(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) -> ConfigError {
@@ -110,15 +94,12 @@ impl<'a> Section<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        self.document.error(
-            value.span().start,
-            format!("`{key}` in {} must be {wanted}, not {kind}", self.title),
-        )
+        self.document
+            .error(value.span().start, format!("`{key}` in {} must be {wanted}, not {kind}", self.title))
     }
 
     fn bad(&self, key: &str, value: &Spanned<DeValue<'_>>, why: impl std::fmt::Display) -> ConfigError {
-        self.document
-            .error(value.span().start, format!("`{key}` in {}: {why}", self.title))
+        self.document.error(value.span().start, format!("`{key}` in {}: {why}", self.title))
     }
 
     /// A value that stands as a string and that `parse` understands; its error says what is wrong.
@@ -139,13 +120,12 @@ impl<'a> Section<'a> {
 
     /// A string, which must not be empty.
     pub fn string(&self, key: &str) -> Result<Option<Setting<String>>, ConfigError> {
-        self.parsed(key, |text| {
-            if text.is_empty() {
-                Err("must not be empty".into())
-            } else {
-                Ok(text.into())
-            }
-        })
+        self.parsed(
+            key,
+            |text| {
+                if text.is_empty() { Err("must not be empty".into()) } else { Ok(text.into()) }
+            },
+        )
     }
 
     /// A path; a relative one counts from `base`.
@@ -180,10 +160,7 @@ impl<'a> Section<'a> {
         };
         let number = whole_number(value.get_ref()).ok_or_else(|| self.wrong(key, value, "a whole number"))?;
         match number {
-            Some(number) if (min..=max).contains(&number) => Ok(Some(Setting {
-                value: number,
-                origin,
-            })),
+            Some(number) if (min..=max).contains(&number) => Ok(Some(Setting { value: number, origin })),
             _ => Err(self.bad(key, value, format!("must be from {min} to {max}"))),
         }
     }
@@ -222,9 +199,7 @@ impl<'a> Section<'a> {
         };
         let mut out = Vec::new();
         for item in items {
-            let number = whole_number(item.get_ref())
-                .flatten()
-                .and_then(|number| u32::try_from(number).ok());
+            let number = whole_number(item.get_ref()).flatten().and_then(|number| u32::try_from(number).ok());
             out.push(
                 number.ok_or_else(|| self.bad(key, item, "must hold whole numbers from 0 to 4294967295"))?,
             );
@@ -250,17 +225,9 @@ impl<'a> Section<'a> {
                 return Err(self.wrong(key, value, "a table of strings"));
             };
             let chosen = choose(text, choices).map_err(|why| self.bad(key, value, why))?;
-            let origin = Origin::File {
-                line: self.document.line(name.span().start),
-            };
+            let origin = Origin::File { line: self.document.line(name.span().start) };
             let name: &Cow<'_, str> = name.get_ref();
-            out.push((
-                name.to_string(),
-                Setting {
-                    value: chosen,
-                    origin,
-                },
-            ));
+            out.push((name.to_string(), Setting { value: chosen, origin }));
         }
         Ok(out)
     }
@@ -321,13 +288,7 @@ impl<'a> Section<'a> {
                 return Err(wrong());
             };
             let title = format!("[[{key}]]");
-            out.push(Section::new(
-                self.document,
-                title,
-                item.span().start,
-                table,
-                known,
-            )?);
+            out.push(Section::new(self.document, title, item.span().start, table, known)?);
         }
         Ok(out)
     }
@@ -343,10 +304,7 @@ fn whole_number(value: &DeValue<'_>) -> Option<Option<u64>> {
 
 /// The value of `choices` that is named `text`.
 fn choose<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
-    let found = choices
-        .iter()
-        .find(|(name, _)| *name == text)
-        .map(|(_, value)| *value);
+    let found = choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
     found.ok_or_else(|| {
         let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
         format!("`{text}` is not one of {}", names.join(", "))
@@ -355,6 +313,5 @@ fn choose<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
 
 /// An address, not a name: listening must not depend on a resolver.
 pub fn address(text: &str) -> Result<IpAddr, String> {
-    text.parse()
-        .map_err(|_| format!("`{text}` is not an IPv4 or IPv6 address"))
+    text.parse().map_err(|_| format!("`{text}` is not an IPv4 or IPv6 address"))
 }

@@ -7,10 +7,7 @@ use super::{Config, Setting};
 
 /// The whole configuration as TOML, each value with its origin as a comment.
 pub fn show(config: &Config) -> String {
-    let mut page = Page {
-        config,
-        lines: Vec::new(),
-    };
+    let mut page = Page { config, lines: Vec::new() };
     page.server();
     page.users();
     page.accounts();
@@ -33,10 +30,7 @@ impl Page<'_> {
     }
 
     fn line<T>(&mut self, key: &str, setting: &Setting<T>, text: impl Display) {
-        self.lines.push((
-            format!("{key} = {text}"),
-            Some(self.config.place(&setting.origin)),
-        ));
+        self.lines.push((format!("{key} = {text}"), Some(self.config.place(&setting.origin))));
     }
 
     fn plain<T: Display>(&mut self, key: &str, setting: &Setting<T>) {
@@ -56,11 +50,7 @@ impl Page<'_> {
     }
 
     fn list<T: ToString>(&mut self, key: &str, setting: &Setting<Vec<T>>) {
-        let items: Vec<String> = setting
-            .value
-            .iter()
-            .map(|item| quoted(&item.to_string()))
-            .collect();
+        let items: Vec<String> = setting.value.iter().map(|item| quoted(&item.to_string())).collect();
         self.line(key, setting, format!("[{}]", items.join(", ")));
     }
 
@@ -68,10 +58,8 @@ impl Page<'_> {
         let server = &self.config.server;
         self.title("[server]");
         self.list("listen", &server.listen);
-        let port = server
-            .smb_port
-            .value
-            .map_or_else(|| "445 # else 4450".to_owned(), |port| port.to_string());
+        let port =
+            server.smb_port.value.map_or_else(|| "445 # else 4450".to_owned(), |port| port.to_string());
         self.line("smb_port", &server.smb_port, port);
         self.path("state_dir", &server.state_dir);
         self.text("name", &server.name);
@@ -152,13 +140,7 @@ impl Page<'_> {
     }
 
     fn print(&self) -> String {
-        let width = self
-            .lines
-            .iter()
-            .map(|(text, _)| text.chars().count())
-            .max()
-            .unwrap_or(0)
-            .min(56);
+        let width = self.lines.iter().map(|(text, _)| text.chars().count()).max().unwrap_or(0).min(56);
         let lines = self.lines.iter().map(|(text, origin)| match origin {
             Some(origin) => format!("{text:width$}  # {origin}\n"),
             None => format!("{text}\n"),
@@ -174,10 +156,7 @@ fn quoted(text: &str) -> String {
 
 /// A TOML key, quoted where it must be.
 fn key(name: &str) -> String {
-    let bare = !name.is_empty()
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if bare { name.to_owned() } else { quoted(name) }
 }
 
@@ -194,18 +173,13 @@ mod tests {
         let mut config = read::parse("t.toml", text, Path::new("/")).unwrap();
         let shown = show(&config);
         let again = read::parse("shown", &shown, Path::new("/")).unwrap();
-        assert_eq!(
-            again.shares["my docs"].signing.value,
-            config.shares["my docs"].signing.value
-        );
+        assert_eq!(again.shares["my docs"].signing.value, config.shares["my docs"].signing.value);
         assert_eq!(again.shares["my docs"].users.keys().next().unwrap(), "*");
         assert_eq!(again.server.name.value, "fi\"les");
         config.file = Some("t.toml".into());
         let shown = show(&config);
         assert!(
-            shown
-                .lines()
-                .any(|l| l.starts_with("smb_port = 4450 ") && l.ends_with("# t.toml:2")),
+            shown.lines().any(|l| l.starts_with("smb_port = 4450 ") && l.ends_with("# t.toml:2")),
             "{shown}"
         );
         assert!(
@@ -213,10 +187,6 @@ mod tests {
                 .lines()
                 .any(|l| l.starts_with("signing = \"required\"") && l.ends_with("# from [account.t]"))
         );
-        assert!(
-            shown
-                .lines()
-                .any(|l| l.starts_with("workers = 0") && l.ends_with("# default"))
-        );
+        assert!(shown.lines().any(|l| l.starts_with("workers = 0") && l.ends_with("# default")));
     }
 }

@@ -77,27 +77,18 @@ pub trait Choice: Copy + PartialEq + 'static {
 
     /// The name of the value.
     fn name(self) -> &'static str {
-        Self::NAMES
-            .iter()
-            .find(|(_, value)| *value == self)
-            .map_or("", |(name, _)| name)
+        Self::NAMES.iter().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
     }
 }
 
 impl Choice for Access {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("read", Access::Read),
-        ("write", Access::Write),
-        ("full", Access::Full),
-    ];
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("read", Access::Read), ("write", Access::Write), ("full", Access::Full)];
 }
 
 impl Choice for Encryption {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("off", Encryption::Off),
-        ("enabled", Encryption::Enabled),
-        ("required", Encryption::Required),
-    ];
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("off", Encryption::Off), ("enabled", Encryption::Enabled), ("required", Encryption::Required)];
 }
 
 impl Choice for Signing {
@@ -136,23 +127,16 @@ impl Choice for LogLevel {
 pub fn share_name(name: &str) -> Result<(), String> {
     let length = name.encode_utf16().count();
     if !(1..=80).contains(&length) {
-        return Err(format!(
-            "a share's name has 1 to 80 characters, `{name}` has {length}"
-        ));
+        return Err(format!("a share's name has 1 to 80 characters, `{name}` has {length}"));
     }
-    if let Some(bad) = name
-        .chars()
-        .find(|c| c.is_control() || "\\/[]:|<>+=;,*?\"".contains(*c))
-    {
+    if let Some(bad) = name.chars().find(|c| c.is_control() || "\\/[]:|<>+=;,*?\"".contains(*c)) {
         return Err(format!("a share's name cannot hold {bad:?}"));
     }
     if name.eq_ignore_ascii_case("ipc$") {
         return Err("`IPC$` is the server's own share".to_owned());
     }
     if name.trim() != name || name.ends_with('.') {
-        return Err(format!(
-            "a share's name cannot begin or end with a blank, nor end with a dot: `{name}`"
-        ));
+        return Err(format!("a share's name cannot begin or end with a blank, nor end with a dot: `{name}`"));
     }
     Ok(())
 }
@@ -164,25 +148,16 @@ pub fn share_name(name: &str) -> Result<(), String> {
 pub fn user_name(name: &str) -> Result<(), String> {
     let length = name.encode_utf16().count();
     if !(1..=104).contains(&length) {
-        return Err(format!(
-            "a user's name has 1 to 104 characters, `{name}` has {length}"
-        ));
+        return Err(format!("a user's name has 1 to 104 characters, `{name}` has {length}"));
     }
-    if let Some(bad) = name
-        .chars()
-        .find(|c| c.is_control() || "\"/\\[]:;|=,+*?<>@".contains(*c))
-    {
+    if let Some(bad) = name.chars().find(|c| c.is_control() || "\"/\\[]:;|=,+*?<>@".contains(*c)) {
         return Err(format!("a user's name cannot hold {bad:?}"));
     }
     if name.trim() != name || name.ends_with('.') {
-        return Err(format!(
-            "a user's name cannot begin or end with a blank, nor end with a dot: `{name}`"
-        ));
+        return Err(format!("a user's name cannot begin or end with a blank, nor end with a dot: `{name}`"));
     }
     if ["guest", "anonymous"].contains(&name.to_lowercase().as_str()) {
-        return Err(format!(
-            "`{name}` is refused: guests and anonymous users are not served"
-        ));
+        return Err(format!("`{name}` is refused: guests and anonymous users are not served"));
     }
     Ok(())
 }
@@ -195,17 +170,13 @@ pub fn sid(sid: &str) -> Result<String, String> {
     // MS-DTYP 2.4.2.1
     let mut parts = sid.split('-');
     let head = parts.next() == Some("S") && parts.next() == Some("1");
-    let authority = parts
-        .next()
-        .is_some_and(|part| part.parse::<u64>().is_ok_and(|number| number < 1 << 48));
+    let authority = parts.next().is_some_and(|part| part.parse::<u64>().is_ok_and(|number| number < 1 << 48));
     let rest: Vec<_> = parts.collect();
     let subs = (1..=15).contains(&rest.len()) && rest.iter().all(|part| part.parse::<u32>().is_ok());
     if head && authority && subs {
         Ok(sid.to_owned())
     } else {
-        Err(format!(
-            "`{sid}` is not a security identifier such as S-1-5-21-1-2-3-1000"
-        ))
+        Err(format!("`{sid}` is not a security identifier such as S-1-5-21-1-2-3-1000"))
     }
 }
 
@@ -228,14 +199,7 @@ mod tests {
     #[test]
     fn sids_are_read_as_written() {
         assert!(sid("S-1-5-21-1-2-3-1000").is_ok() && sid("S-1-1-0").is_ok());
-        for bad in [
-            "S-1-5",
-            "S-2-5-1",
-            "s-1-5-1",
-            "S-1-5-4294967296",
-            "S-1-281474976710656-1",
-            "S-1-5-",
-        ] {
+        for bad in ["S-1-5", "S-2-5-1", "s-1-5-1", "S-1-5-4294967296", "S-1-281474976710656-1", "S-1-5-"] {
             assert!(sid(bad).is_err(), "{bad}");
         }
     }

@@ -1,0 +1,53 @@
+//! Times as people and JSON write them: RFC 3339, in UTC.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Now.
+pub fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    rfc3339(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// `wall_ns` nanoseconds after 1970, to the microsecond.
+pub fn rfc3339(wall_ns: i64) -> String {
+    let seconds = wall_ns.div_euclid(1_000_000_000);
+    let micros = wall_ns.rem_euclid(1_000_000_000) / 1000;
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+00:00")
+}
+
+/// Year, month and day, `days` after 1970-01-01 in the Gregorian calendar.
+fn date(days: i64) -> (i64, i64, i64) {
+    // Counted in eras of 400 years that begin on the first of March, so that a leap day ends its year.
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_counted_as_date_1_counts_them() {
+        let cases = [
+            (0, "1970-01-01T00:00:00.000000+00:00"),
+            (951_782_399_000_001_000, "2000-02-28T23:59:59.000001+00:00"),
+            (951_868_800_000_000_000, "2000-03-01T00:00:00.000000+00:00"),
+            (1_795_176_000_000_000_000, "2026-11-20T12:00:00.000000+00:00"),
+            (-1_000, "1969-12-31T23:59:59.999999+00:00"),
+            (4_107_542_400_000_000_000, "2100-03-01T00:00:00.000000+00:00"),
+        ];
+        for (ns, wanted) in cases {
+            assert_eq!(rfc3339(ns), wanted);
+        }
+    }
+}

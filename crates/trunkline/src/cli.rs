@@ -1,0 +1,191 @@
+//! The command line. What an option does is said here once, for `--help` and for readers.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Origin, Overrides, Setting};
+
+/// Serves directories to many clients, each over many connections at once.
+#[derive(Debug, Parser)]
+#[command(name = "trunkline", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve directories over SMB 3.1.1
+    Serve(ServeArgs),
+    /// Add, list, change and remove the users that may log on
+    User {
+        /// What to do with users.
+        #[command(subcommand)]
+        command: UserCommand,
+    },
+    /// Check or show the configuration
+    Config {
+        /// What to do with the configuration.
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Show sessions, connections, opens and locks of the running server
+    Status {
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+        /// As JSON, with the field names of smbstatus
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make the running server read its configuration again; sessions stay
+    Reload(Place),
+    /// End the running server; no acknowledged write is lost
+    Stop(Place),
+}
+
+/// Which server, or which state.
+#[derive(Debug, Clone, Args)]
+pub struct Place {
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE", env = "TRUNKLINE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Directory for users, identity and the control socket [default: /var/lib/trunkline as root]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+}
+
+impl Place {
+    /// As settings laid over the file.
+    pub fn overrides(&self) -> Overrides {
+        let given = self.state_dir.clone().map(|dir| (dir, Origin::CommandLine("--state-dir")));
+        let environment = || {
+            let set = std::env::var_os("TRUNKLINE_STATE_DIR").filter(|dir| !dir.is_empty())?;
+            Some((PathBuf::from(set), Origin::Environment("TRUNKLINE_STATE_DIR")))
+        };
+        let state_dir = given.or_else(environment).map(|(value, origin)| Setting { value, origin });
+        Overrides { config: self.config.clone(), state_dir, ..Overrides::default() }
+    }
+}
+
+/// Options of `serve`.
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// Directories to serve, each as a share named after it
+    #[arg(value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Where configuration and state are.
+    #[command(flatten)]
+    pub place: Place,
+    /// Address to listen on; may be repeated [default: all]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<IpAddr>,
+    /// TCP port; 0 takes any that is free [default: 445 where allowed, else 4450]
+    #[arg(long, value_name = "PORT")]
+    pub smb_port: Option<u16>,
+    /// Who may use the directories; may be repeated [default: everyone who can log on]
+    #[arg(long, value_name = "NAME")]
+    pub user: Vec<String>,
+    /// Do not announce the server by mDNS and WS-Discovery
+    #[arg(long)]
+    pub no_discovery: bool,
+    /// Serve a demo share from ./.trunkline on port 4450, with a user made for it
+    #[arg(long, conflicts_with = "config")]
+    pub demo: bool,
+}
+
+impl ServeArgs {
+    /// As settings laid over the file.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            dirs: self.dirs.clone(),
+            listen: self.listen.clone(),
+            smb_port: self.smb_port,
+            users: self.user.clone(),
+            no_discovery: self.no_discovery,
+            ..self.place.overrides()
+        }
+    }
+}
+
+/// `trunkline user …`
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Add a user
+    Add {
+        /// Name to log on with
+        name: String,
+        /// How the user is known on the host.
+        #[command(flatten)]
+        host: HostUser,
+        /// The password.
+        #[command(flatten)]
+        password: PasswordArgs,
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+    },
+    /// List the users
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Remove a user; their sessions end
+    Remove {
+        /// Name of the user
+        name: String,
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Change a user's password
+    Passwd {
+        /// Name of the user
+        name: String,
+        /// The password.
+        #[command(flatten)]
+        password: PasswordArgs,
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// How a user is known on the host.
+#[derive(Debug, Clone, Args)]
+pub struct HostUser {
+    /// User id on the host [default: the host's user of that name]
+    #[arg(long)]
+    pub uid: Option<u32>,
+    /// Group id on the host
+    #[arg(long)]
+    pub gid: Option<u32>,
+    /// Make the user one of the server's administrators
+    #[arg(long)]
+    pub admin: bool,
+}
+
+/// Where a password comes from; never the command line itself.
+#[derive(Debug, Clone, Args)]
+pub struct PasswordArgs {
+    /// File whose first line is the password; - is standard input [default: ask]
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+}
+
+/// `trunkline config …`
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Say what is wrong, and change nothing
+    Check(ServeArgs),
+    /// Print each value and where it came from
+    Show(ServeArgs),
+}

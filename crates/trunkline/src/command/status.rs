@@ -1,0 +1,172 @@
+//! `trunkline status`: who is connected and what they hold.
+
+use std::fmt::Write;
+
+use admin::{Request, Response, Status};
+
+use super::control;
+use crate::cli::Place;
+
+/// Prints the status of the server that `place` leads to.
+pub fn run(place: &Place, json: bool) -> anyhow::Result<()> {
+    let dir = control::state_dir(place)?;
+    let Response::Status(status) = control::ask_running(&dir, &Request::Status)? else {
+        anyhow::bail!("the server answered something else");
+    };
+    if json {
+        println!("{}", serde_json::to_string_pretty(&status)?);
+    } else {
+        print!("{}", page(&status));
+    }
+    Ok(())
+}
+
+/// The status for people.
+fn page(status: &Status) -> String {
+    let server = &status.server;
+    let mut out = format!(
+        "{} ({}), process {}, since {}\nlistens on {}; serves {}\n",
+        server.name,
+        status.version,
+        server.pid,
+        server.started_at,
+        server.listen.join(", "),
+        server.shares.join(", ")
+    );
+    sessions(status, &mut out);
+    let mut rows = Vec::new();
+    for connection in status.connections.values() {
+        rows.push([
+            connection.remote_address.clone(),
+            connection.local_address.clone(),
+            connection.dialect.clone(),
+            connection.sessions.len().to_string(),
+            connection.connected_at.clone(),
+        ]);
+    }
+    table("Connections", ["CLIENT", "SERVER", "DIALECT", "SESSIONS", "SINCE"], &rows, &mut out);
+    let mut rows = Vec::new();
+    for tree in status.tcons.values() {
+        let Some(session) = status.sessions.get(&tree.session_id) else { continue };
+        rows.push([
+            tree.service.clone(),
+            session.username.clone(),
+            tree.machine.clone(),
+            tree.connected_at.clone(),
+            shown(&tree.encryption.cipher),
+            shown(&tree.signing.cipher),
+        ]);
+    }
+    table("Shares", ["SHARE", "USER", "CLIENT", "SINCE", "ENCRYPTION", "SIGNING"], &rows, &mut out);
+    files(status, &mut out);
+    out
+}
+
+fn sessions(status: &Status, out: &mut String) {
+    let mut rows = Vec::new();
+    for session in status.sessions.values() {
+        rows.push([
+            session.session_id.clone(),
+            session.username.clone(),
+            session.remote_machine.clone(),
+            session.session_dialect.clone(),
+            session.channels.len().to_string(),
+            shown(&session.encryption.cipher),
+            shown(&session.signing.cipher),
+            session.creation_time.clone(),
+        ]);
+    }
+    let titles = ["SESSION", "USER", "CLIENT", "DIALECT", "CHANNELS", "ENCRYPTION", "SIGNING", "SINCE"];
+    table("Sessions", titles, &rows, out);
+}
+
+fn files(status: &Status, out: &mut String) {
+    let mut rows = Vec::new();
+    for file in status.open_files.values() {
+        for open in file.opens.values() {
+            rows.push([
+                open.username.clone(),
+                open.access_mask.text.clone(),
+                shown(&open.sharemode.text),
+                shown(&open.caching.text),
+                shown(&open.oplock),
+                shown(&open.persistence),
+                file.service_path.clone(),
+                file.filename.clone(),
+                open.opened_at.clone(),
+            ]);
+        }
+    }
+    let titles = ["USER", "ACCESS", "SHARES", "CACHES", "BY", "KEPT", "IN", "FILE", "SINCE"];
+    table("Open files", titles, &rows, out);
+    let mut rows = Vec::new();
+    for file in status.byte_range_locks.values() {
+        for lock in &file.locks {
+            rows.push([
+                lock.kind.clone(),
+                lock.start.to_string(),
+                lock.size.to_string(),
+                lock.share_file_id.clone(),
+                file.filename.clone(),
+            ]);
+        }
+    }
+    table("Byte-range locks", ["TYPE", "START", "SIZE", "OPEN", "FILE"], &rows, out);
+}
+
+fn shown(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
+
+/// Rows under titles, each column as wide as it must be.
+fn table<const N: usize>(name: &str, titles: [&str; N], rows: &[[String; N]], out: &mut String) {
+    let _ = writeln!(out, "\n{name}: {}", rows.len());
+    if rows.is_empty() {
+        return;
+    }
+    let mut widths = titles.map(str::len);
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut line = |cells: [&str; N]| {
+        let mut text = String::new();
+        for (cell, width) in cells.iter().zip(widths) {
+            let _ = write!(text, "{:width$}  ", plain(cell));
+        }
+        let _ = writeln!(out, "{}", text.trim_end());
+    };
+    line(titles);
+    for row in rows {
+        line(std::array::from_fn(|at| row[at].as_str()));
+    }
+}
+
+/// Names come from clients: what could command a terminal is replaced.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin::status::{Open, OpenFile, Session};
+
+    #[test]
+    fn a_page_shows_what_is_held_and_minds_the_terminal() {
+        let mut status = Status::default();
+        let session = Session { username: "ann".to_owned(), ..Session::default() };
+        status.sessions.insert("1".to_owned(), session);
+        let mut file = OpenFile { filename: "a\u{1b}[2J".to_owned(), ..OpenFile::default() };
+        file.opens.insert("7".to_owned(), Open { username: "ann".to_owned(), ..Open::default() });
+        status.open_files.insert("/srv/a".to_owned(), file);
+        let page = page(&status);
+        assert!(
+            page.contains("Sessions: 1\n")
+                && page.contains("Open files: 1\n")
+                && page.contains("Shares: 0\n")
+        );
+        assert!(!page.contains('\u{1b}'), "{page:?}");
+    }
+}

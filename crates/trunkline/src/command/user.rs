@@ -1,0 +1,87 @@
+//! `trunkline user add|list|remove|passwd`: through the running server, else on the state directly.
+
+use admin::{Request, Response, UserChange, UserEntry};
+
+use super::control;
+use crate::cli::{Place, UserCommand};
+use crate::config::{Config, values};
+use crate::state::StateDir;
+use crate::{password, people};
+
+/// Does what was asked.
+pub fn run(command: UserCommand) -> anyhow::Result<()> {
+    match command {
+        UserCommand::Add { name, host, password: from, place } => {
+            values::user_name(&name).map_err(anyhow::Error::msg)?;
+            let password = password::obtain(&name, from.password_file.as_deref())?;
+            let change = UserChange {
+                nt_hash: Some(people::nt_hash(&password)),
+                add: true,
+                uid: host.uid,
+                gid: host.gid,
+                admin: Some(host.admin),
+                name,
+            };
+            let name = change.name.clone();
+            change_user(&place, change)?;
+            println!("user {name} added");
+        }
+        UserCommand::Passwd { name, password: from, place } => {
+            let password = password::obtain(&name, from.password_file.as_deref())?;
+            let nt_hash = Some(people::nt_hash(&password));
+            let change = UserChange { name, add: false, nt_hash, uid: None, gid: None, admin: None };
+            let name = change.name.clone();
+            change_user(&place, change)?;
+            println!("password of {name} changed");
+        }
+        UserCommand::Remove { name, place } => {
+            let dir = control::state_dir(&place)?;
+            if control::ask(&dir, &Request::RemoveUser { name: name.clone() })?.is_none() {
+                match StateDir::open_existing(&dir)? {
+                    Some(state) => people::remove(state.store(), &name).map_err(anyhow::Error::msg)?,
+                    None => anyhow::bail!("there is no state directory {}; see --state-dir", dir.display()),
+                }
+            }
+            println!("user {name} removed");
+        }
+        UserCommand::List { json, place } => list(&place, json)?,
+    }
+    Ok(())
+}
+
+fn change_user(place: &Place, change: UserChange) -> anyhow::Result<()> {
+    let dir = control::state_dir(place)?;
+    if control::ask(&dir, &Request::ChangeUser(change.clone()))?.is_none() {
+        let state = if change.add { Some(StateDir::open(&dir)?) } else { StateDir::open_existing(&dir)? };
+        let Some(state) = state else {
+            anyhow::bail!("there is no state directory {}; see --state-dir", dir.display());
+        };
+        people::change(state.store(), change).map_err(anyhow::Error::msg)?;
+    }
+    Ok(())
+}
+
+fn list(place: &Place, json: bool) -> anyhow::Result<()> {
+    let config = Config::load(&place.overrides())?;
+    let dir = &config.server.state_dir.value;
+    let users: Vec<UserEntry> = match control::ask(dir, &Request::Users)? {
+        Some(Response::Users(users)) => users,
+        Some(_) => anyhow::bail!("the server answered something else"),
+        None => match StateDir::open_existing(dir)? {
+            Some(state) => people::resolve(&config, &state)?.iter().map(people::Person::entry).collect(),
+            None => Vec::new(),
+        },
+    };
+    if json {
+        println!("{}", serde_json::to_string_pretty(&users)?);
+        return Ok(());
+    }
+    let width = users.iter().map(|user| user.name.chars().count()).max().unwrap_or(0).max(4);
+    println!("{:width$}  {:>10} {:>10}  {:5}  {:48}  PASSWORD", "NAME", "UID", "GID", "ADMIN", "SID");
+    for user in users {
+        let UserEntry { name, sid, uid, gid, admin, source } = user;
+        let admin = if admin { "yes" } else { "no" };
+        println!("{name:width$}  {uid:>10} {gid:>10}  {admin:5}  {sid:48}  {source}");
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! The addresses of the host on which the server can be found.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// IPv4 addresses that are up, are not loopback, and are listened on.
+pub fn ipv4(listen: &[SocketAddr]) -> std::io::Result<Vec<Ipv4Addr>> {
+    let mut found = Vec::new();
+    for interface in if_addrs::get_if_addrs()? {
+        let IpAddr::V4(address) = interface.ip() else { continue };
+        if !interface.is_loopback() && interface.is_oper_up() && listened(listen, address.into()) {
+            found.push(address);
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// Whether one of `listen` takes connections to `address`.
+fn listened(listen: &[SocketAddr], address: IpAddr) -> bool {
+    let takes = |listen: &SocketAddr| {
+        let listen = listen.ip();
+        listen == address || listen.is_unspecified() && listen.is_ipv4() == address.is_ipv4()
+    };
+    listen.iter().any(takes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_listened_on_is_announced() {
+        let any: SocketAddr = "0.0.0.0:445".parse().unwrap();
+        let one: SocketAddr = "192.0.2.1:445".parse().unwrap();
+        let (own, other): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        assert!(listened(&[any], own) && listened(&[one], own));
+        assert!(!listened(&[one], other) && !listened(&[any], "fd00::1".parse().unwrap()));
+    }
+}

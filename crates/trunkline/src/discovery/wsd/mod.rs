@@ -1,0 +1,158 @@
+//! WS-Discovery, so that Explorer lists the server under Network: SOAP over UDP for Hello, Bye, Probe and
+//! Resolve, and one HTTP document with the name and the workgroup.
+//!
+//! [`request`] reads what others send, [`reply`] writes what they are told, [`http`] serves the document.
+//! IPv4 only: that is what every Windows client asks on; mDNS covers IPv6.
+//!
+//! Sources: WS-Discovery 1.0 (2005/04), SOAP-over-UDP, Devices Profile for Web Services (2006/02),
+//! Publication Services Data Structure ([MS-PBSD]).
+
+mod http;
+mod reply;
+mod request;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
+
+use super::{Facts, interfaces};
+use reply::Voice;
+use request::Request;
+
+/// WS-Discovery 1.0, 2.4
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 250);
+const PORT: u16 = 3702;
+/// Largest datagram that is looked at.
+const MAX_DATAGRAM: usize = 8 * 1024;
+/// A message to the group is sent once more after this time (SOAP-over-UDP, appendix I).
+const REPEAT_AFTER: Duration = Duration::from_millis(150);
+/// How many answers may be under way; more questions are dropped.
+const MAX_ANSWERS: usize = 32;
+
+/// A running responder.
+pub struct Wsd {
+    voice: Arc<Voice>,
+    addresses: Vec<Ipv4Addr>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Wsd {
+    /// Binds its ports and says hello.
+    pub async fn start(facts: &Facts) -> io::Result<Wsd> {
+        let addresses = interfaces::ipv4(&facts.addresses)?;
+        if addresses.is_empty() {
+            return Err(io::Error::other("no IPv4 address to announce"));
+        }
+        let documents = http::Documents::bind(&addresses).await?;
+        let voice = Arc::new(Voice::new(facts, http::PORT));
+        let socket = Arc::new(group_socket(&addresses)?);
+        let tasks = vec![
+            tokio::spawn(answer_all(Arc::clone(&socket), Arc::clone(&voice))),
+            tokio::spawn(documents.serve(Arc::clone(&voice))),
+        ];
+        let wsd = Wsd { voice, addresses, tasks };
+        wsd.tell_group(Voice::hello).await;
+        Ok(wsd)
+    }
+
+    /// Says goodbye and ends.
+    pub async fn end(self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.tell_group(Voice::bye).await;
+    }
+
+    /// Sends a message to everyone, twice, from each address.
+    async fn tell_group(&self, message: impl Fn(&Voice, Ipv4Addr) -> String) {
+        let mut last = Vec::new();
+        for address in &self.addresses {
+            let text = message(&self.voice, *address);
+            match send_to_group(*address, &text).await {
+                Ok(()) => last.push((*address, text)),
+                Err(error) => tracing::debug!(%address, %error, "no WS-Discovery message"),
+            }
+        }
+        tokio::time::sleep(REPEAT_AFTER).await;
+        for (address, text) in last {
+            // It was sent once, and once is enough.
+            let _ = send_to_group(address, &text).await;
+        }
+    }
+}
+
+async fn send_to_group(from: Ipv4Addr, text: &str) -> io::Result<()> {
+    let socket = std::net::UdpSocket::bind((from, 0))?;
+    rustix::net::sockopt::set_ip_multicast_if(&socket, &from)?;
+    socket.set_multicast_ttl_v4(1)?;
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)?.send_to(text.as_bytes(), (GROUP, PORT)).await.map(|_| ())
+}
+
+/// The socket on which questions arrive.
+fn group_socket(addresses: &[Ipv4Addr]) -> io::Result<UdpSocket> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT))
+        .map_err(|e| io::Error::other(format!("UDP port {PORT}: {e}")))?;
+    let socket = std::net::UdpSocket::from(socket);
+    for address in addresses {
+        socket.join_multicast_v4(&GROUP, address)?;
+    }
+    UdpSocket::from_std(socket)
+}
+
+async fn answer_all(socket: Arc<UdpSocket>, voice: Arc<Voice>) {
+    let places = Arc::new(tokio::sync::Semaphore::new(MAX_ANSWERS));
+    let mut buffer = vec![0; MAX_DATAGRAM];
+    loop {
+        let (length, from) = match socket.recv_from(&mut buffer).await {
+            Ok(received) => received,
+            Err(error) => {
+                tracing::debug!(%error, "WS-Discovery receives nothing");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+        };
+        // A datagram that fills the buffer was longer, and was cut.
+        let Some(request) = buffer.get(..length).filter(|_| length < MAX_DATAGRAM).and_then(Request::parse)
+        else {
+            continue;
+        };
+        let (Some(reach), Ok(place)) = (own_address_towards(from), Arc::clone(&places).try_acquire_owned())
+        else {
+            continue;
+        };
+        let Some(text) = voice.answer(&request, reach) else { continue };
+        let socket = Arc::clone(&socket);
+        tokio::spawn(async move {
+            tokio::time::sleep(delay(&request.message_id)).await;
+            if let Err(error) = socket.send_to(text.as_bytes(), from).await {
+                tracing::debug!(%from, %error, "no WS-Discovery answer");
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Up to 500 ms, so that not all answer at once (WS-Discovery 1.0, 2.4: APP_MAX_DELAY).
+fn delay(message_id: &str) -> Duration {
+    use std::hash::{BuildHasher, RandomState};
+    Duration::from_millis(RandomState::new().hash_one(message_id) % 500)
+}
+
+/// The address by which `peer` reaches us. Sends nothing.
+fn own_address_towards(peer: SocketAddr) -> Option<Ipv4Addr> {
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect(peer).ok()?;
+    match socket.local_addr().ok()? {
+        SocketAddr::V4(address) if !address.ip().is_unspecified() => Some(*address.ip()),
+        _ => None,
+    }
+}

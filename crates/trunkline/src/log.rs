@@ -1,0 +1,30 @@
+//! The log: structured lines on standard error, as text or JSON.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::values::Choice;
+use crate::config::{Config, LogFormat};
+
+/// Environment variable that says more exactly what is logged (`smb=debug,info`).
+const VARIABLE: &str = "TRUNKLINE_LOG";
+
+/// Begins logging as `config` says.
+///
+/// # Errors
+/// One line that names the setting.
+pub fn begin(config: &Config) -> anyhow::Result<()> {
+    let wanted = std::env::var(VARIABLE).unwrap_or_default();
+    let filter = if wanted.is_empty() {
+        EnvFilter::new(config.server.log_level.value.name())
+    } else {
+        EnvFilter::try_new(&wanted).map_err(|e| anyhow::anyhow!("${VARIABLE}: {e}"))?
+    };
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let begun = match config.server.log_format.value {
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
+    };
+    begun.map_err(|e| anyhow::anyhow!("the log cannot begin: {e}"))
+}

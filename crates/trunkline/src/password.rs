@@ -1,0 +1,123 @@
+//! Passwords: read without showing them, or made up. Never taken from the command line, where every
+//! user of the host could read them.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+use crate::config::check::read_password;
+use crate::state::store::{StoreError, random};
+
+/// Longest password, in UTF-16 units (what clients can send).
+const MAX_LENGTH: usize = 256;
+
+/// Characters of a made-up password: none that is taken for another, none that a shell minds.
+const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+
+/// The password for a user: from `file`, else asked for at the terminal, else the first line of stdin.
+pub fn obtain(user: &str, file: Option<&Path>) -> anyhow::Result<String> {
+    if let Some(file) = file {
+        let shown = file.display();
+        let password = if file == Path::new("-") {
+            first_line(io::stdin().lock())?
+        } else {
+            read_password(file).map_err(|why| anyhow::anyhow!("--password-file {shown}: {why}"))?
+        };
+        return checked(password);
+    }
+    match File::options().read(true).write(true).open("/dev/tty") {
+        Ok(tty) if rustix::termios::isatty(io::stdin()) => {
+            let password = ask(&tty, &format!("Password for {user}: "))?;
+            let again = ask(&tty, "Once more: ")?;
+            ensure!(password == again, "the two passwords are not the same");
+            checked(password)
+        }
+        _ => checked(first_line(io::stdin().lock())?),
+    }
+}
+
+fn checked(password: String) -> anyhow::Result<String> {
+    ensure!(!password.is_empty(), "the password is empty; give it with --password-file or on standard input");
+    let length = password.encode_utf16().count();
+    ensure!(length <= MAX_LENGTH, "the password has {length} characters, at most {MAX_LENGTH} can be used");
+    if password.contains(char::is_control) {
+        bail!("the password holds a control character, which no client can send");
+    }
+    Ok(password)
+}
+
+fn first_line(from: impl Read) -> anyhow::Result<String> {
+    let mut line = String::new();
+    BufReader::new(from.take(4096)).read_line(&mut line).context("reading the password")?;
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// Puts the terminal back as it was.
+struct Echo<'t> {
+    tty: &'t File,
+    before: Termios,
+}
+
+impl Drop for Echo<'_> {
+    fn drop(&mut self) {
+        // Nothing is left to do if the terminal is gone.
+        let _ = tcsetattr(self.tty.as_fd(), OptionalActions::Flush, &self.before);
+    }
+}
+
+fn ask(mut tty: &File, question: &str) -> anyhow::Result<String> {
+    tty.write_all(question.as_bytes())?;
+    let line = {
+        let before = tcgetattr(tty.as_fd())?;
+        let mut quiet = before.clone();
+        quiet.local_modes -= LocalModes::ECHO;
+        let _echo = Echo { tty, before };
+        tcsetattr(tty.as_fd(), OptionalActions::Flush, &quiet)?;
+        first_line(tty)?
+    };
+    tty.write_all(b"\n")?;
+    Ok(line)
+}
+
+/// A password of 80 random bits, in groups that can be read out.
+///
+/// # Errors
+/// When the host has no random bytes.
+pub fn make() -> Result<String, StoreError> {
+    let bytes: [u8; 16] = random()?;
+    let letters = bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)]));
+    let mut password = String::new();
+    for (at, letter) in letters.enumerate() {
+        if at > 0 && at % 4 == 0 {
+            password.push('-');
+        }
+        password.push(letter);
+    }
+    Ok(password)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_passwords_differ_and_can_be_typed() {
+        let (a, b) = (make().unwrap(), make().unwrap());
+        assert_ne!(a, b);
+        assert_eq!(a.len(), 19);
+        assert!(a.split('-').all(|group| group.len() == 4 && group.bytes().all(|c| ALPHABET.contains(&c))));
+    }
+
+    #[test]
+    fn empty_long_and_unsendable_passwords_are_refused() {
+        assert!(checked("pw".to_owned()).is_ok());
+        assert!(checked(String::new()).is_err());
+        assert!(checked("x".repeat(MAX_LENGTH + 1)).is_err());
+        assert!(checked("a\tb".to_owned()).is_err());
+        assert_eq!(first_line(&b"pw with blanks \r\nmore"[..]).unwrap(), "pw with blanks ");
+    }
+}

@@ -1,0 +1,260 @@
+//! Who may log on: the users of the configuration and of the state directory, as one list.
+//!
+//! Start with [`resolve`]. [`change`] and [`remove`] do what the `user` commands ask, on the state that the
+//! running server or the command itself holds.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::PathBuf;
+
+use admin::{NtHash, UserChange, UserEntry};
+use auth::NtHash as Hash;
+
+use crate::config::check::read_password;
+use crate::config::{Config, User, values};
+use crate::host::Accounts;
+use crate::state::StateDir;
+use crate::state::store::{Store, StoreError, StoredUser};
+
+/// A user who may log on, complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    /// The name as it is written.
+    pub name: String,
+    /// The password's NT hash.
+    pub nt_hash: NtHash,
+    /// Security identifier.
+    pub sid: String,
+    /// User id on the host.
+    pub uid: u32,
+    /// Group id on the host.
+    pub gid: u32,
+    /// Further group ids on the host.
+    pub groups: Vec<u32>,
+    /// Whether the user is one of the server's administrators.
+    pub admin: bool,
+    /// File the password came from; none when it is kept in the state directory.
+    pub password_file: Option<PathBuf>,
+}
+
+impl Person {
+    /// As a list shows them.
+    pub fn entry(&self) -> UserEntry {
+        let source =
+            self.password_file.as_ref().map_or_else(|| "state".to_owned(), |file| file.display().to_string());
+        UserEntry {
+            name: self.name.clone(),
+            sid: self.sid.clone(),
+            uid: self.uid,
+            gid: self.gid,
+            admin: self.admin,
+            source,
+        }
+    }
+}
+
+/// The NT hash of `password`.
+pub fn nt_hash(password: &str) -> NtHash {
+    NtHash(*Hash::from_password(password).as_bytes())
+}
+
+/// Every user who may log on, sorted by name. What `config` says about a user goes before what is stored.
+///
+/// # Errors
+/// One line that names the user.
+pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<Person>> {
+    let store = state.store();
+    let stored: BTreeMap<String, StoredUser> =
+        store.users()?.into_iter().map(|user| (user.name.to_lowercase(), user)).collect();
+    let host = Accounts::read();
+    let mut people = BTreeMap::new();
+    for (key, user) in &config.users {
+        let (hash, password_file) = match &user.password_file {
+            Some(file) => {
+                let password = read_password(&file.value)
+                    .map_err(|why| anyhow::anyhow!("`password_file` of user `{}`: {why}", user.name.value))?;
+                (nt_hash(&password), Some(file.value.clone()))
+            }
+            None => match stored.get(key) {
+                Some(stored) => (stored.nt_hash.clone(), None),
+                None => {
+                    anyhow::bail!("user `{}` has no password; run `trunkline user add {0}`", user.name.value)
+                }
+            },
+        };
+        let known = stored.get(key);
+        people.insert(key.clone(), configured(user, known, hash, password_file, store, &host)?);
+    }
+    for (key, user) in stored {
+        if let Entry::Vacant(place) = people.entry(key) {
+            place.insert(person(&user, store, &host)?);
+        }
+    }
+    Ok(people.into_values().collect())
+}
+
+fn configured(
+    user: &User,
+    known: Option<&StoredUser>,
+    nt_hash: NtHash,
+    password_file: Option<PathBuf>,
+    store: &Store,
+    host: &Accounts,
+) -> Result<Person, StoreError> {
+    let id = |setting: &Option<crate::config::Setting<u64>>| {
+        setting.as_ref().and_then(|setting| u32::try_from(setting.value).ok())
+    };
+    let uid = id(&user.uid).or(known.and_then(|known| known.uid));
+    let gid = id(&user.gid).or(known.and_then(|known| known.gid));
+    let base = StoredUser {
+        name: user.name.value.clone(),
+        nt_hash,
+        uid,
+        gid,
+        admin: user.admin.value || known.is_some_and(|known| known.admin),
+    };
+    let mut person = person(&base, store, host)?;
+    if let Some(sid) = &user.sid {
+        person.sid.clone_from(&sid.value);
+    }
+    if let Some(groups) = &user.groups {
+        person.groups.clone_from(&groups.value);
+    }
+    person.password_file = password_file;
+    Ok(person)
+}
+
+fn person(user: &StoredUser, store: &Store, host: &Accounts) -> Result<Person, StoreError> {
+    let ids = host.ids(&user.name, user.uid, user.gid);
+    Ok(Person {
+        sid: store.identity().user_sid(store.rid(&user.name)?),
+        name: user.name.clone(),
+        nt_hash: user.nt_hash.clone(),
+        uid: ids.uid,
+        gid: ids.gid,
+        groups: ids.groups,
+        admin: user.admin,
+        password_file: None,
+    })
+}
+
+/// Adds or changes a stored user.
+///
+/// # Errors
+/// Why not, in one line. Nothing is changed then.
+pub fn change(store: &Store, change: UserChange) -> Result<(), String> {
+    values::user_name(&change.name)?;
+    let fail = |e: StoreError| e.to_string();
+    let name = &change.name;
+    let known = store.user(name).map_err(fail)?;
+    let user = match (known, change.add) {
+        (Some(_), true) => {
+            return Err(format!("there is already a user `{name}`; use `trunkline user passwd {name}`"));
+        }
+        (None, false) => {
+            return Err(format!(
+                "there is no user `{name}` in the state directory; use `trunkline user add {name}`"
+            ));
+        }
+        (None, true) => StoredUser {
+            nt_hash: change.nt_hash.ok_or_else(|| format!("user `{name}` needs a password"))?,
+            uid: change.uid,
+            gid: change.gid,
+            admin: change.admin.unwrap_or(false),
+            name: change.name,
+        },
+        (Some(known), false) => StoredUser {
+            nt_hash: change.nt_hash.unwrap_or(known.nt_hash),
+            uid: change.uid.or(known.uid),
+            gid: change.gid.or(known.gid),
+            admin: change.admin.unwrap_or(known.admin),
+            name: known.name,
+        },
+    };
+    store.put_user(&user).map_err(fail)
+}
+
+/// Removes a stored user.
+///
+/// # Errors
+/// Why not, in one line.
+pub fn remove(store: &Store, name: &str) -> Result<(), String> {
+    match store.remove_user(name) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            Err(format!("there is no user `{name}` in the state directory; see `trunkline user list`"))
+        }
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::read;
+    use std::path::Path;
+
+    fn added(name: &str) -> UserChange {
+        UserChange {
+            name: name.to_owned(),
+            add: true,
+            nt_hash: Some(nt_hash("pw")),
+            uid: Some(4),
+            gid: None,
+            admin: None,
+        }
+    }
+
+    #[test]
+    fn users_are_added_once_changed_and_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("s")).unwrap();
+        let store = state.store();
+        change(store, added("Ann")).unwrap();
+        assert!(change(store, added("ann")).unwrap_err().contains("already a user `ann`"));
+        let only_hash = UserChange { add: false, uid: None, nt_hash: Some(nt_hash("new")), ..added("ANN") };
+        change(store, only_hash.clone()).unwrap();
+        let ann = store.user("ann").unwrap().unwrap();
+        assert_eq!((ann.name.as_str(), ann.uid, ann.nt_hash), ("Ann", Some(4), nt_hash("new")));
+        assert!(
+            change(store, UserChange { name: "bob".to_owned(), ..only_hash })
+                .unwrap_err()
+                .contains("no user `bob`")
+        );
+        assert!(
+            change(store, UserChange { nt_hash: None, ..added("bob") })
+                .unwrap_err()
+                .contains("needs a password")
+        );
+        remove(store, "ann").unwrap();
+        assert!(remove(store, "ann").unwrap_err().contains("no user `ann`"));
+    }
+
+    #[test]
+    fn the_configuration_goes_before_what_is_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("pw"), "secret\n").unwrap();
+        let state = StateDir::open(&dir.path().join("s")).unwrap();
+        change(state.store(), added("ann")).unwrap();
+        change(state.store(), added("bob")).unwrap();
+        let text =
+            "[[user]]\nname = \"Ann\"\npassword_file = \"pw\"\nsid = \"S-1-5-21-1-2-3-4\"\ngroups = [7]\n";
+        let config = read::parse("t", text, dir.path()).unwrap();
+        let people = resolve(&config, &state).unwrap();
+        assert_eq!(people.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["Ann", "bob"]);
+        assert_eq!(people[0].nt_hash, nt_hash("secret"));
+        assert_eq!((people[0].uid, people[0].sid.as_str()), (4, "S-1-5-21-1-2-3-4"));
+        assert_eq!((people[0].groups.as_slice(), people[1].nt_hash.clone()), (&[7][..], nt_hash("pw")));
+        assert_eq!(people[0].password_file.as_deref(), Some(dir.path().join("pw").as_path()));
+        let nobody = read::parse("t", "[[user]]\nname = \"eve\"\n", Path::new("")).unwrap();
+        assert!(resolve(&nobody, &state).unwrap_err().to_string().contains("user `eve` has no password"));
+    }
+
+    #[test]
+    fn the_hash_is_the_one_of_the_specification() {
+        // MS-NLMP 4.2.2.1.2
+        let wanted =
+            [0xa4, 0xf4, 0x9c, 0x40, 0x65, 0x10, 0xbd, 0xca, 0xb6, 0x82, 0x4e, 0xe7, 0xc3, 0x0f, 0xd8, 0x52];
+        assert_eq!(nt_hash("Password").0, wanted);
+    }
+}

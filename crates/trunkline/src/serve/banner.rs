@@ -1,0 +1,244 @@
+//! What `serve` prints: what is served, to whom, and the exact lines to mount it from each client.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use super::listen::Bound;
+use super::plan::Plan;
+use crate::config::values::{self, Choice};
+use crate::state::StateDir;
+use crate::state::store::StoredUser;
+use crate::{host, password, people};
+
+/// Where the first user's password is kept.
+const FILE: &str = "first-password";
+
+/// The user that was made at the first start, when there was none.
+pub struct Credentials {
+    name: String,
+    /// Only right after it was made.
+    password: Option<String>,
+    /// Where it can be read again.
+    file: String,
+}
+
+impl Credentials {
+    /// Makes the first user, `name` or one named after the program, and keeps the password in the state.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub fn make(state: &StateDir, name: Option<&str>) -> anyhow::Result<Credentials> {
+        let name = name.unwrap_or("trunkline").to_owned();
+        values::user_name(&name).map_err(|why| anyhow::anyhow!("--user: {why}"))?;
+        let password = password::make()?;
+        let file = state.write_file(FILE, format!("{password}\n{name}\n").as_bytes())?;
+        let nt_hash = people::nt_hash(&password);
+        state.store().put_user(&StoredUser {
+            name: name.clone(),
+            nt_hash,
+            uid: None,
+            gid: None,
+            admin: false,
+        })?;
+        Ok(Credentials { name, password: Some(password), file: file.display().to_string() })
+    }
+
+    /// The user that was made at an earlier start, as long as the kept password is still the user's.
+    pub fn kept(state: &StateDir) -> Option<Credentials> {
+        let file = state.path().join(FILE);
+        let text = std::fs::read_to_string(&file).ok()?;
+        let mut lines = text.lines();
+        let (password, name) = (lines.next()?, lines.next()?);
+        let user = state.store().user(name).ok()??;
+        let same = user.nt_hash == people::nt_hash(password);
+        same.then(|| Credentials { name: user.name, password: None, file: file.display().to_string() })
+    }
+}
+
+/// The page.
+pub fn page(plan: &Plan, bound: &Bound, user: Option<&Credentials>) -> String {
+    let mut out = format!("Trunkline {} serves on {}\n", env!("CARGO_PKG_VERSION"), places(bound));
+    if let Some(note) = &bound.note {
+        let _ = writeln!(out, "({note})");
+    }
+    out.push('\n');
+    let width = plan.share_names().iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    for share in plan.config.shares.values() {
+        let path = share.path.value.display();
+        let _ = write!(out, "  {:width$}  {path}  ", share.name.value);
+        let users = share.users.iter().map(|(user, access)| {
+            let who = if user == "*" { "every user" } else { user };
+            let access = if share.read_only.value { "read" } else { access.value.name() };
+            format!("{who}: {access}")
+        });
+        let _ = writeln!(out, "({})", users.collect::<Vec<_>>().join(", "));
+    }
+    if let Some(user) = user {
+        let Credentials { name, password, file } = user;
+        match password {
+            Some(password) => {
+                let _ = write!(
+                    out,
+                    "\n  user      {name}\n  password  {password}   (made just now, shown once, kept in {file})\n"
+                );
+            }
+            None => {
+                let _ = write!(out, "\n  user      {name}\n  password  the first line of {file}\n");
+            }
+        }
+        let _ = writeln!(
+            out,
+            "  (change it with: trunkline user passwd {name} --state-dir {})",
+            shell(&state_dir(plan))
+        );
+    }
+    mounts(plan, bound, user.map(|user| user.name.as_str()), &mut out);
+    out
+}
+
+fn state_dir(plan: &Plan) -> String {
+    plan.config.server.state_dir.value.display().to_string()
+}
+
+fn places(bound: &Bound) -> String {
+    let port = bound.port();
+    if bound.addresses.iter().any(|address| address.ip().is_unspecified()) {
+        return format!("port {port} of every address");
+    }
+    bound.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// By what clients reach this host.
+fn reached_by(plan: &Plan, bound: &Bound) -> String {
+    let fixed =
+        bound.addresses.iter().map(std::net::SocketAddr::ip).find(|address| !address.is_unspecified());
+    let address = fixed.or_else(host::main_address);
+    match address {
+        Some(address) => address.to_string(),
+        None => plan.config.server.name.value.clone(),
+    }
+}
+
+/// The lines to mount the first share; the others differ in its name only.
+fn mounts(plan: &Plan, bound: &Bound, user: Option<&str>, out: &mut String) {
+    let Some(share) = plan.config.shares.values().next() else { return };
+    let named = share.users.keys().find(|user| *user != "*").map(String::as_str);
+    let first = || plan.people.first().map(|person| person.name.as_str());
+    let user = user.or(named).or_else(first).unwrap_or("USER");
+    let mount = Mount { host: &reached_by(plan, bound), port: bound.port(), share: &share.name.value, user };
+    let _ = write!(out, "\nMount it ({}):\n{}", share.name.value, mount.lines());
+}
+
+/// One share as one client reaches it.
+struct Mount<'m> {
+    host: &'m str,
+    port: u16,
+    share: &'m str,
+    user: &'m str,
+}
+
+impl Mount<'_> {
+    fn lines(&self) -> String {
+        let Mount { host, port, share, user } = self;
+        let standard = *port == 445;
+        // An IPv6 address in a UNC path: colons become dashes (MS-DTYP 2.2.57).
+        let v6 = host.parse::<IpAddr>().is_ok_and(|address| address.is_ipv6());
+        let unc_host =
+            if v6 { format!("{}.ipv6-literal.net", host.replace(':', "-")) } else { (*host).to_owned() };
+        let url_host = if v6 { format!("[{host}]") } else { (*host).to_owned() };
+        let mut out = String::new();
+        let quoted = |text: String| if text.contains(' ') { format!("\"{text}\"") } else { text };
+        let unc = quoted(format!("\\\\{unc_host}\\{share}"));
+        let windows_user = quoted(format!("/user:{user}"));
+        let (tcp, needs) = if standard {
+            (String::new(), "")
+        } else {
+            (
+                format!(" /TCPPORT:{port}"),
+                "   (Windows 11 24H2, Windows Server 2025 or later; older ones know port 445 only)",
+            )
+        };
+        let _ = writeln!(out, "  Windows    net use Z: {unc} {windows_user}{tcp}{needs}");
+        let url_port = if standard { String::new() } else { format!(":{port}") };
+        let url = format!("smb://{}@{url_host}{url_port}/{}", percent(user), percent(share));
+        let _ = writeln!(out, "  macOS      open {}", shell(&url));
+        let options = if standard { String::new() } else { format!(",port={port}") };
+        let options = shell(&format!("vers=3.1.1,username={user}{options}"));
+        let service = shell(&format!("//{host}/{share}"));
+        let _ = writeln!(out, "  Linux      sudo mount -t cifs {service} /mnt -o {options}");
+        let options = if standard { String::new() } else { format!(" -p {port}") };
+        let _ = writeln!(out, "  smbclient  smbclient {service} -U {}{options}", shell(user));
+        out
+    }
+}
+
+/// `text` as one word of a shell.
+fn shell(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@,=[]%+".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+/// `text` as a part of a URL (RFC 3986 2.1).
+fn percent(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~$".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_gets_its_own_line() {
+        let mount = Mount { host: "192.0.2.7", port: 4450, share: "my docs", user: "ann" };
+        let lines = mount.lines();
+        assert!(
+            lines
+                .contains("net use Z: \"\\\\192.0.2.7\\my docs\" /user:ann /TCPPORT:4450   (Windows 11 24H2"),
+            "{lines}"
+        );
+        assert!(lines.contains("open smb://ann@192.0.2.7:4450/my%20docs\n"), "{lines}");
+        assert!(
+            lines.contains("mount -t cifs '//192.0.2.7/my docs' /mnt -o vers=3.1.1,username=ann,port=4450\n")
+        );
+        assert!(lines.contains("smbclient '//192.0.2.7/my docs' -U ann -p 4450\n"));
+    }
+
+    #[test]
+    fn the_standard_port_is_not_mentioned() {
+        let lines = Mount { host: "fd00::2", port: 445, share: "d", user: "o'neil" }.lines();
+        assert!(!lines.contains("445") && !lines.contains("24H2"), "{lines}");
+        assert!(lines.contains("\\\\fd00--2.ipv6-literal.net\\d /user:o'neil\n"), "{lines}");
+        assert!(
+            lines.contains("smb://o%27neil@[fd00::2]/d\n") && lines.contains("-U 'o'\\''neil'\n"),
+            "{lines}"
+        );
+    }
+
+    #[test]
+    fn the_first_password_is_shown_once_and_found_again_until_it_is_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("s")).unwrap();
+        assert!(Credentials::kept(&state).is_none());
+        let made = Credentials::make(&state, Some("ann")).unwrap();
+        assert!(made.password.is_some());
+        let kept = Credentials::kept(&state).unwrap();
+        assert_eq!((kept.name.as_str(), kept.password, kept.file), ("ann", None, made.file));
+        let mut ann = state.store().user("ann").unwrap().unwrap();
+        ann.nt_hash = people::nt_hash("another");
+        state.store().put_user(&ann).unwrap();
+        assert!(Credentials::kept(&state).is_none());
+        assert!(Credentials::make(&state, Some("a/b")).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! `trunkline serve`: from the command line to a server that runs, and to its clean end.
+//!
+//! The order matters: [`Setup::prepare`] refuses everything that is wrong before anything is made; then the
+//! ports are bound, the state is opened, and the protocol crates are started behind the seam
+//! [`server::FileServer`]. [`wiring`] is the one file that knows those crates.
+
+mod banner;
+mod control;
+mod demo;
+mod listen;
+mod notify;
+pub mod plan;
+pub mod server;
+mod wiring;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::ServeArgs;
+use crate::config::{Config, Overrides, check};
+use crate::discovery::{self, Announced};
+use crate::state::StateDir;
+use crate::{log, people};
+use banner::Credentials;
+use control::Control;
+use listen::Bound;
+use plan::Plan;
+
+/// How long requests may take to end when the server does.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// The server ran and failed; everything before that is the user's to change.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failed(pub String);
+
+/// Serves until a signal or `trunkline stop` ends it.
+///
+/// # Errors
+/// One line for the user; see [`Failed`].
+pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let Setup { overrides, config, bound, state, first_user } = Setup::prepare(args)?;
+    log::begin(&config)?;
+    let people = people::resolve(&config, &state)?;
+    let plan = Plan::new(config, people, &state);
+    print!("{}", banner::page(&plan, &bound, first_user.as_ref()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let addresses = bound.addresses.clone();
+    let state = Arc::new(state);
+    let server = wiring::start(&plan, bound.listeners, &state)?;
+    let control = Arc::new(Control::new(overrides, state, plan, addresses, server));
+    runtime.block_on(supervise(&control))
+}
+
+/// What must be right before a server can start, and what it starts with.
+struct Setup {
+    overrides: Overrides,
+    config: Config,
+    bound: Bound,
+    state: StateDir,
+    first_user: Option<Credentials>,
+}
+
+impl Setup {
+    /// Nothing is made before everything that can be known has been found to be right.
+    fn prepare(args: &ServeArgs) -> anyhow::Result<Setup> {
+        let mut overrides = args.overrides();
+        if args.demo {
+            demo::lay_over(&mut overrides)?;
+        }
+        let config = Config::load(&overrides)?;
+        let dir = config.server.state_dir.value.clone();
+        let existing = StateDir::open_existing(&dir)?;
+        let stored: BTreeSet<String> = match &existing {
+            Some(state) => state.store().users()?.into_iter().map(|user| user.name.to_lowercase()).collect(),
+            None => BTreeSet::new(),
+        };
+        check::against(&config, &stored)?;
+        let bound = listen::bind(&config)?;
+        let state = match existing {
+            Some(state) => state,
+            None => StateDir::open(&dir)?,
+        };
+        let first_user = if stored.is_empty() && config.users.is_empty() {
+            Some(Credentials::make(&state, overrides.users.first().map(String::as_str))?)
+        } else {
+            Credentials::kept(&state)
+        };
+        Ok(Setup { overrides, config, bound, state, first_user })
+    }
+}
+
+/// Waits for what may happen to a running server, until it is to end.
+async fn supervise(control: &Arc<Control>) -> anyhow::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let socket = admin::server::ControlSocket::bind(control.state().path())
+        .map_err(|e| anyhow::anyhow!("the control socket in {}: {e}", control.state().path().display()))?;
+    let controlled: Arc<dyn admin::Controlled> = Arc::<Control>::clone(control);
+    let answering = async { socket.serve(controlled).await };
+    tokio::pin!(answering);
+    let announced = announce(control).await;
+    notify::ready();
+    tracing::info!(shares = ?control.plan().share_names(), listen = ?control.addresses(), "serving");
+    loop {
+        tokio::select! {
+            () = &mut answering => {}
+            _ = hangup.recv() => {
+                notify::reloading();
+                let control = Arc::clone(control);
+                // What is wrong is logged by the reload itself, and what was served is served on.
+                let _ = tokio::task::spawn_blocking(move || admin::Controlled::reload(&*control)).await;
+                notify::ready();
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            () = control.stopped() => break,
+        }
+    }
+    notify::stopping();
+    tracing::info!("ending: answering what was received");
+    announced.end().await;
+    let ending = Arc::clone(control);
+    let clean = tokio::task::spawn_blocking(move || ending.server().drain(DRAIN)).await?;
+    if clean {
+        tracing::info!("ended");
+        Ok(())
+    } else {
+        Err(Failed(format!("requests were still running after {} s; they were cut off", DRAIN.as_secs()))
+            .into())
+    }
+}
+
+async fn announce(control: &Control) -> Announced {
+    let plan = control.plan();
+    let server = &plan.config.server;
+    if !server.discovery.value {
+        return Announced::nothing();
+    }
+    discovery::announce(&discovery::Facts {
+        name: server.name.value.clone(),
+        netbios_name: server.netbios_name.value.clone(),
+        workgroup: server.workgroup.value.clone(),
+        guid: plan.identity.guid,
+        addresses: control.addresses().to_vec(),
+    })
+    .await
+}

@@ -1,0 +1,142 @@
+//! Who people are for the engine and the log-on, and which of them is which user of the host.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use share::Identity;
+use share::engine::Accounts;
+use volume::Actor;
+use volume::security::{Rights, Sid, well_known};
+
+use crate::host;
+use crate::people::Person;
+use crate::state::store;
+
+/// RID of the group of all local users (MS-SAMR 2.2.1.14: DOMAIN_GROUP_RID_USERS).
+const GROUP_RID_USERS: u32 = 513;
+
+/// Everyone who may log on.
+pub struct People {
+    users: Vec<smb::UserConfig>,
+    /// Host users that belong to one person only.
+    by_uid: BTreeMap<u32, Sid>,
+    by_sid: BTreeMap<Sid, u32>,
+}
+
+impl People {
+    /// From the list of people.
+    ///
+    /// # Errors
+    /// One line that names the user.
+    pub fn new(people: &[Person], server: &store::Identity) -> Result<People, String> {
+        let mut users = Vec::new();
+        let mut holders: BTreeMap<u32, Vec<Sid>> = BTreeMap::new();
+        let mut by_sid = BTreeMap::new();
+        let (own_uid, _) = host::own();
+        for person in people {
+            let sid: Sid = person.sid.parse().map_err(|e| format!("`sid` of user `{}`: {e}", person.name))?;
+            holders.entry(person.uid).or_default().push(sid);
+            by_sid.insert(sid, person.uid);
+            let identity = identity(person, sid, server, own_uid);
+            users.push(smb::UserConfig {
+                identity: Arc::new(identity),
+                nt_hash: person.nt_hash.0,
+                enabled: true,
+            });
+        }
+        // A host user that several people share is none of them: each has its identifier as a group.
+        let by_uid = holders.into_iter().filter_map(|(uid, sids)| match sids[..] {
+            [sid] => Some((uid, sid)),
+            _ => None,
+        });
+        Ok(People { users, by_uid: by_uid.collect(), by_sid })
+    }
+
+    /// As the log-on wants them.
+    pub fn users(&self) -> Vec<smb::UserConfig> {
+        self.users.clone()
+    }
+}
+
+impl Accounts for People {
+    fn user_sid(&self, uid: u32) -> Sid {
+        self.by_uid.get(&uid).copied().unwrap_or_else(|| Sid::unix_user(uid))
+    }
+
+    fn uid(&self, sid: &Sid) -> Option<u32> {
+        self.by_sid.get(sid).copied().or_else(|| sid.as_unix_user())
+    }
+}
+
+fn identity(person: &Person, sid: Sid, server: &store::Identity, own_uid: u32) -> Identity {
+    let [a, b, c] = server.machine_sid;
+    let mut groups = vec![
+        Sid::new(5, &[21, a, b, c, GROUP_RID_USERS]),
+        well_known::EVERYONE,
+        well_known::NETWORK,
+        well_known::AUTHENTICATED_USERS,
+        well_known::USERS,
+        Sid::unix_user(person.uid),
+        Sid::unix_group(person.gid),
+    ];
+    groups.extend(person.groups.iter().map(|gid| Sid::unix_group(*gid)));
+    if person.admin {
+        groups.push(well_known::ADMINISTRATORS);
+    }
+    // Only root can act for others; an administrator acts as the server itself.
+    let acts = own_uid == 0 && person.uid != 0 && !person.admin;
+    let actor = acts.then(|| Actor { uid: person.uid, gid: person.gid, groups: person.groups.clone() });
+    Identity {
+        name: person.name.clone(),
+        sid,
+        groups,
+        uid: person.uid,
+        gid: person.gid,
+        host_groups: person.groups.clone(),
+        actor,
+        administrator: person.admin,
+        limit: Rights::ALL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn person(name: &str, uid: u32, rid: u32) -> Person {
+        Person {
+            name: name.to_owned(),
+            nt_hash: admin::NtHash([0; 16]),
+            sid: format!("S-1-5-21-1-2-3-{rid}"),
+            uid,
+            gid: 100,
+            groups: vec![7],
+            admin: false,
+            password_file: None,
+        }
+    }
+
+    #[test]
+    fn a_host_user_is_a_person_only_when_it_is_one_person() {
+        let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
+        let people = [person("ann", 1000, 1000), person("bob", 1001, 1001), person("eve", 1001, 1002)];
+        let people = People::new(&people, &server).unwrap();
+        let ann = Sid::new(5, &[21, 1, 2, 3, 1000]);
+        assert_eq!((people.user_sid(1000), people.uid(&ann)), (ann, Some(1000)));
+        assert_eq!(people.user_sid(1001), Sid::unix_user(1001));
+        let bob = &people.users()[1].identity;
+        assert!(bob.groups.contains(&Sid::unix_user(1001)) && bob.groups.contains(&Sid::unix_group(7)));
+        assert_eq!(people.uid(&Sid::unix_user(5)), Some(5));
+    }
+
+    #[test]
+    fn only_root_acts_for_others_and_never_for_an_administrator() {
+        let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
+        let ann = person("ann", 1000, 1000);
+        let admin = Person { admin: true, ..ann.clone() };
+        let actor = |person: &Person, own| identity(person, Sid::unix_user(1), &server, own).actor;
+        assert_eq!(actor(&ann, 0), Some(Actor { uid: 1000, gid: 100, groups: vec![7] }));
+        assert_eq!(actor(&ann, 1000), None);
+        assert_eq!(actor(&admin, 0), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! What is wrong with a command, a setting or the host is one line that names what to change, exit
+//! status 2, and nothing has been changed.
+
+mod common;
+
+use common::Place;
+
+/// Runs `line` and expects the one line `wanted`, and every file as it was.
+#[track_caller]
+fn refused(place: &Place, line: &str, wanted: &str) {
+    let before = place.files();
+    let done = place.run(line).code(2);
+    let errors = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
+    assert_eq!(errors, format!("trunkline: {wanted}\n"));
+    assert!(place.files() == before, "{line} has changed something");
+}
+
+const SHARE: &str = "[share.docs]\npath = \"docs\"\n";
+const USER: &str = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
+
+fn place(configuration: &str) -> Place {
+    let place = Place::new();
+    place.write("t.toml", configuration);
+    place.write("pw", "secret\n");
+    place.write("docs/file", "");
+    place
+}
+
+/// Every command that reads the configuration says the same.
+#[track_caller]
+fn configuration_refused(place: &Place, wanted: &str) {
+    for line in ["config check --config t.toml", "serve --config t.toml --listen 127.0.0.1 --smb-port 0"] {
+        refused(place, line, wanted);
+    }
+}
+
+#[test]
+fn a_key_that_is_not_known() {
+    let place = place("[share.docs]\npth = \"docs\"\n");
+    configuration_refused(&place, "t.toml:2: unknown key `pth` in [share.docs]; did you mean `path`?");
+}
+
+#[test]
+fn a_file_that_is_no_toml() {
+    let place = place("[share.docs\n");
+    let done = place.run("config check --config t.toml").code(2);
+    let errors = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
+    assert!(errors.starts_with("trunkline: t.toml:1: ") && errors.lines().count() == 1, "{errors}");
+}
+
+#[test]
+fn a_configuration_that_is_not_there() {
+    refused(&Place::new(), "config check --config t.toml", "t.toml: no such file or directory; see --config");
+}
+
+#[test]
+fn nothing_to_serve() {
+    let place = place("");
+    configuration_refused(&place, "t.toml: nothing to serve; give a DIR or write a [share.NAME] with `path`");
+    refused(&place, "serve", "nothing to serve; give a DIR or write a [share.NAME] with `path`");
+}
+
+#[test]
+fn a_missing_directory() {
+    let place = place(&format!("{USER}[share.docs]\npath = \"none\"\nusers = {{ ann = \"read\" }}\n"));
+    configuration_refused(&place, "t.toml:5: `path` of share `docs`: none: no such file or directory");
+    refused(&place, "serve none", "none: no such file or directory; give a directory that exists");
+}
+
+#[test]
+fn a_user_without_a_password() {
+    let users = "users = { ann = \"read\" }\n";
+    let nobody = place(&format!("[[user]]\nname = \"ann\"\n{SHARE}{users}"));
+    let wanted = "t.toml:2: user `ann` has no password; set `password_file` or run `trunkline user add ann`";
+    configuration_refused(&nobody, wanted);
+    let empty = place(&format!("{USER}{SHARE}{users}"));
+    empty.write("pw", "\n");
+    let wanted =
+        "t.toml:3: `password_file` of user `ann`: pw: its first line is empty; a password must stand there";
+    configuration_refused(&empty, wanted);
+    let unknown = place(&format!("{SHARE}{users}"));
+    let wanted = "t.toml:3: user `ann` of share `docs` is not known; run `trunkline user add ann`";
+    configuration_refused(&unknown, wanted);
+    let empty = "the password is empty; give it with --password-file or on standard input";
+    refused(&unknown, "user add ann", empty);
+}
+
+#[test]
+fn a_share_without_a_reader() {
+    let place = place(&format!("{USER}{SHARE}"));
+    let wanted = "t.toml:4: share `docs` has no user that may read it; set `users = { NAME = \"read\" }`";
+    configuration_refused(&place, wanted);
+}
+
+#[test]
+fn a_port_in_use() {
+    let place = place("");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let line = format!("serve docs --listen 127.0.0.1 --smb-port {port}");
+    refused(&place, &line, &format!("port {port} on 127.0.0.1 is in use; choose another with --smb-port"));
+}
+
+#[test]
+fn an_address_of_another_host() {
+    let line = "serve docs --smb-port 0 --listen 203.0.113.9";
+    let wanted = "cannot listen on 203.0.113.9: cannot assign requested address; change `listen` (--listen)";
+    refused(&place(""), line, wanted);
+}
+
+#[test]
+fn a_state_directory_of_another_version() {
+    let place = place("");
+    place.write("state/version", "trunkline state 99\n");
+    let state = place.path().join("state").display().to_string();
+    let wanted = format!(
+        "state directory {state}: it is of version `trunkline state 99`, this program knows `trunkline state 1`; \
+         give another one with --state-dir"
+    );
+    for line in ["serve docs --listen 127.0.0.1 --smb-port 0", "user list", "user remove ann"] {
+        refused(&place, line, &wanted);
+    }
+}
+
+#[test]
+fn a_state_directory_that_holds_something_else() {
+    let place = place("");
+    let docs = place.path().join("docs").display().to_string();
+    let wanted = format!(
+        "state directory {docs}: it holds other files and no `version`; give an empty one with --state-dir"
+    );
+    refused(&place, &format!("serve docs --listen 127.0.0.1 --smb-port 0 --state-dir {docs}"), &wanted);
+}
+
+#[test]
+fn users_that_are_not_there_and_names_that_cannot_be() {
+    let place = place("");
+    let state = place.path().join("state").display().to_string();
+    refused(&place, "user remove ann", &format!("there is no state directory {state}; see --state-dir"));
+    refused(&place, "user add a/b", "a user's name cannot hold '/'");
+    refused(&place, "user add guest", "`guest` is refused: guests and anonymous users are not served");
+    place.run_with("user add ann", "pw\n").success();
+    let wanted = "there is no user `eve` in the state directory; see `trunkline user list`";
+    let done = place.run("user remove eve").code(2);
+    assert_eq!(String::from_utf8_lossy(&done.get_output().stderr), format!("trunkline: {wanted}\n"));
+    let done = place.run_with("user add ANN", "pw\n").code(2);
+    let wanted = "there is already a user `ANN`; use `trunkline user passwd ANN`";
+    assert_eq!(String::from_utf8_lossy(&done.get_output().stderr), format!("trunkline: {wanted}\n"));
+}
+
+#[test]
+fn a_server_that_does_not_run() {
+    let place = place("");
+    let state = place.path().join("state").display().to_string();
+    for line in ["status", "status --json", "reload", "stop"] {
+        refused(&place, line, &format!("no server runs on the state directory {state}; see --state-dir"));
+    }
+}
+
+#[test]
+fn two_directories_of_one_name_or_of_the_same_files() {
+    let place = place("");
+    place.write("other/docs/x", "");
+    let line = "serve docs other/docs --listen 127.0.0.1 --smb-port 0";
+    refused(
+        &place,
+        line,
+        "other/docs: there is already a share `docs` (DIR); give it another name as [share.NAME]",
+    );
+    let wanted = format!(
+        "DIR: `path` of share `other`: {0}/other and {0}/other/docs of share `docs` hold the same files; \
+         give each its own `path`",
+        place.path().display()
+    );
+    refused(&place, "serve other/docs other --listen 127.0.0.1 --smb-port 0", &wanted);
+}
