@@ -96,16 +96,29 @@ fn may_call(stream: &UnixStream, owner: Option<u32>) -> bool {
 async fn answer(mut stream: UnixStream, server: Arc<dyn Controlled>) -> io::Result<()> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let line = tokio::time::timeout(PATIENCE, read_request(&mut stream)).await.map_err(late)??;
+    let mut stop = false;
     let response = match line {
         Some(line) => match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => tokio::task::spawn_blocking(move || act(&*server, request)).await?,
+            Ok(Request::Stop) => {
+                stop = true;
+                Response::Done
+            }
+            Ok(request) => {
+                let server = Arc::clone(&server);
+                tokio::task::spawn_blocking(move || act(&*server, request)).await?
+            }
             Err(e) => Response::Refused(format!("not a request: {e}")),
         },
         None => Response::Refused(format!("a request has at most {MAX_REQUEST} bytes and ends its line")),
     };
     let mut line = serde_json::to_vec(&response)?;
     line.push(b'\n');
-    tokio::time::timeout(PATIENCE, stream.write_all(&line)).await.map_err(late)?
+    let written = tokio::time::timeout(PATIENCE, stream.write_all(&line)).await.map_err(late);
+    // Only now, since the end of the server is the end of this answer too.
+    if stop {
+        server.stop();
+    }
+    written?
 }
 
 /// One line without its end; none when it is too long or not whole.
@@ -115,6 +128,7 @@ async fn read_request(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     Ok(line.strip_suffix(b"\n").map(<[u8]>::to_vec))
 }
 
+/// What the server says to all but the order to end, which the caller sees to.
 fn act(server: &dyn Controlled, request: Request) -> Response {
     let done = |result: Result<(), String>| result.map_or_else(Response::Refused, |()| Response::Done);
     match request {
@@ -123,10 +137,7 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
         Request::ChangeUser(change) => done(server.change_user(change)),
         Request::RemoveUser { name } => done(server.remove_user(&name)),
         Request::Reload => done(server.reload()),
-        Request::Stop => {
-            server.stop();
-            Response::Done
-        }
+        Request::Stop => Response::Done,
     }
 }
 

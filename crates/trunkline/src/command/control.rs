@@ -7,6 +7,7 @@ use admin::{Client, ClientError, Request, Response};
 
 use crate::cli::Place;
 use crate::config::Config;
+use crate::state::{StateDir, StateError};
 
 /// How long a server may take to end.
 const END: Duration = Duration::from_secs(60);
@@ -49,7 +50,8 @@ pub fn stop(place: &Place) -> anyhow::Result<()> {
     let dir = state_dir(place)?;
     ask_running(&dir, &Request::Stop)?;
     let begun = Instant::now();
-    while Client::connect(&dir).is_ok() {
+    // The lock is the last thing it lets go.
+    while matches!(StateDir::open_existing(&dir), Err(StateError::Locked(_))) {
         anyhow::ensure!(begun.elapsed() < END, "the server has not ended after {} s", END.as_secs());
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,0 +1,216 @@
+//! A server that runs: how it starts and ends, what it prints, and the commands and signals that reach it.
+
+mod common;
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use common::Place;
+
+/// How long anything may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server; killed when dropped.
+struct Running {
+    child: Child,
+    notices: UnixDatagram,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// Starts `serve` with `line` in `place`, and waits until it serves.
+    fn start(place: &Place, line: &str) -> Running {
+        let notify = place.path().join("notify");
+        let _ = std::fs::remove_file(&notify);
+        let notices = UnixDatagram::bind(&notify).unwrap();
+        notices.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut command = place.trunkline(&format!("serve {line} --listen 127.0.0.1 --smb-port 0"));
+        let output = std::fs::File::create(place.path().join("output")).unwrap();
+        let log = std::fs::File::create(place.path().join("log")).unwrap();
+        let child = command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(output).stderr(log);
+        let running = Running { child: child.spawn().unwrap(), notices };
+        running.hears("READY=1");
+        running
+    }
+
+    /// Waits for a notice to the service manager.
+    #[track_caller]
+    fn hears(&self, wanted: &str) {
+        let mut buffer = [0; 512];
+        loop {
+            let length = self.notices.recv(&mut buffer).expect("a notice in time");
+            if String::from_utf8_lossy(&buffer[..length]).lines().any(|line| line == wanted) {
+                return;
+            }
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = std::process::Command::new("/bin/kill").args([signal, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits until it has ended, and checks that it ended well.
+    #[track_caller]
+    fn ended(&mut self) {
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+}
+
+fn text(place: &Place, name: &str) -> String {
+    let mut text = String::new();
+    std::fs::File::open(place.path().join(name)).unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+fn json(place: &Place, line: &str) -> serde_json::Value {
+    serde_json::from_slice(&place.run(line).success().get_output().stdout).unwrap()
+}
+
+fn names(users: &serde_json::Value) -> Vec<&str> {
+    users.as_array().unwrap().iter().map(|user| user["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_first_minute_shows_a_user_and_how_to_mount() {
+    let place = Place::new();
+    place.write("docs/file", "");
+    let mut running = Running::start(&place, "docs");
+    let port = json(&place, "status --json")["server"]["listen"][0]
+        .as_str()
+        .unwrap()
+        .rsplit_once(':')
+        .unwrap()
+        .1
+        .to_owned();
+    let page = text(&place, "output");
+    let kept = text(&place, "state/first-password");
+    let password = kept.lines().next().unwrap();
+    assert!(page.contains(password) && page.contains("shown once"), "{page}");
+    for line in [
+        format!("net use Z: \\\\127.0.0.1\\docs /user:trunkline /TCPPORT:{port}   (Windows 11 24H2"),
+        format!("open smb://trunkline@127.0.0.1:{port}/docs"),
+        format!("mount -t cifs //127.0.0.1/docs /mnt -o vers=3.1.1,username=trunkline,port={port}"),
+        format!("smbclient //127.0.0.1/docs -U trunkline -p {port}"),
+    ] {
+        assert!(page.contains(&line), "{line} in {page}");
+    }
+    running.signal("-TERM");
+    running.hears("STOPPING=1");
+    running.ended();
+    assert!(!place.path().join("state/control.sock").exists());
+    let mut again = Running::start(&place, "docs");
+    let page = text(&place, "output");
+    assert!(!page.contains(password) && page.contains("the first line of "), "{page}");
+    place.run("stop").success();
+    again.ended();
+}
+
+#[test]
+fn users_of_a_running_server_are_changed_through_it() {
+    let place = Place::new();
+    place.write("docs/file", "");
+    place.run_with("user add ann", "one\n").success();
+    let _running = Running::start(&place, "docs");
+    place.run_with("user add bob --uid 1001", "two\n").success();
+    place.run_with("user passwd ann", "three\n").success();
+    assert_eq!(names(&json(&place, "user list --json")), ["ann", "bob"]);
+    place.run_with("user add BOB", "x\n").code(2);
+    place.run("user remove bob").success();
+    place.run("user remove bob").code(2);
+    assert_eq!(names(&json(&place, "user list --json")), ["ann"]);
+    let status = json(&place, "status --json");
+    assert_eq!(status["server"]["shares"][0], "docs");
+    assert_eq!(status["sessions"], serde_json::json!({}));
+    place.run("status").success();
+}
+
+#[test]
+fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
+    let place = Place::new();
+    place.write("docs/file", "");
+    place.write("more/file", "");
+    place.write("pw", "secret\n");
+    let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
+    let share = |name: &str| format!("[share.{name}]\npath = \"{name}\"\nusers.ann = \"write\"\n");
+    place.write("t.toml", &format!("{user}{}", share("docs")));
+    let running = Running::start(&place, "--config t.toml --no-discovery");
+    let shares = || json(&place, "status --json")["server"]["shares"].clone();
+    assert_eq!(shares(), serde_json::json!(["docs"]));
+    place.write("t.toml", &format!("{user}{}{}", share("docs"), share("more")));
+    running.signal("-HUP");
+    running.hears("READY=1");
+    assert_eq!(shares(), serde_json::json!(["docs", "more"]));
+    place.write("t.toml", &format!("{user}{}", share("none")));
+    place.run("reload").code(2);
+    running.signal("-HUP");
+    running.hears("READY=1");
+    assert_eq!(shares(), serde_json::json!(["docs", "more"]));
+    assert!(text(&place, "log").contains("configuration not changed"));
+    let refused = place.run_with("user passwd ann", "x\n").code(2);
+    let why = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+    assert!(why.contains("stands in") && why.lines().count() == 1, "{why}");
+}
+
+#[test]
+fn one_state_directory_has_one_server() {
+    let place = Place::new();
+    place.write("docs/file", "");
+    let _running = Running::start(&place, "docs");
+    let second = place.run("serve docs --listen 127.0.0.1 --smb-port 0").code(2);
+    let why = String::from_utf8_lossy(&second.get_output().stderr).into_owned();
+    assert!(why.contains("another server is running on it") && why.lines().count() == 1, "{why}");
+}
+
+#[test]
+fn nonsense_on_the_port_costs_its_sender_the_connection_and_nobody_else() {
+    use std::io::Write;
+    let place = Place::new();
+    place.write("docs/file", "");
+    let _running = Running::start(&place, "docs");
+    let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
+    let mut stream = TcpStream::connect(&listen).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    // Closed, or reset because not all of it was read; never answered.
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.is_empty());
+    TcpStream::connect(&listen).unwrap();
+    place.run("status").success();
+}
+
+#[test]
+fn the_log_is_json_where_the_configuration_says_so() {
+    let place = Place::new();
+    place.write("docs/file", "");
+    place.write("t.toml", "[server]\nlog_format = \"json\"\n");
+    let mut running = Running::start(&place, "docs --config t.toml");
+    running.signal("-INT");
+    running.ended();
+    let log = text(&place, "log");
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert!(lines.iter().any(|line| line["message"] == "serving" && line["level"] == "INFO"), "{log}");
+}
+
+#[test]
+fn the_demo_needs_nothing_but_a_directory() {
+    let place = Place::new();
+    let _running = Running::start(&place, "--demo --state-dir state");
+    assert!(place.path().join(".trunkline/demo/Welcome.txt").exists());
+    assert_eq!(names(&json(&place, "user list --json")), ["demo"]);
+    assert!(text(&place, "output").contains("\\demo /user:demo /TCPPORT:"));
+}
