@@ -36,7 +36,8 @@ pub struct Config {
     pub write_stall: Duration,
     /// How long a record may stay incomplete before the connection is closed.
     pub record_time: Duration,
-    /// Time of one call above which a connection's batches leave the worker's thread.
+    /// Mean time of a batch's calls above which it is slow; slow batches make the connection's next ones
+    /// leave the worker's thread.
     pub slow_call: Duration,
     /// Threads of the blocking pool at most.
     pub pool_threads: usize,

@@ -1,8 +1,9 @@
 //! Decides whether a connection's turns run inline or on the blocking pool.
 //!
-//! Inline is several times cheaper, but a slow call stops every connection of the worker. So a turn that
-//! proves slow sends the connection's next turns to the pool, and they return after a run of quick ones.
-//! A connection that turns slow again soon after has to prove itself for longer.
+//! Inline is several times cheaper, but a slow call stops every connection of the worker. So a second slow
+//! turn shortly after a first, or a very slow one, sends the connection's next turns to the pool, and they
+//! return after a run of quick ones. One slow turn alone proves nothing: on a busy host the thread may just
+//! have been put aside. A connection that turns slow again soon after has to prove itself for longer.
 
 /// Quick turns in a row after which a connection comes back inline, at first.
 const PROBATION: u32 = 16;
@@ -10,6 +11,10 @@ const PROBATION: u32 = 16;
 const PROBATION_MAX: u32 = 1024;
 /// Inline turns without a slow one after which earlier relapses are forgotten.
 const FORGIVEN_AFTER: u32 = 4096;
+/// Inline turns for which a slow one is remembered.
+const MEMORY: u32 = 16;
+/// A turn this many times over its bound is proof enough by itself.
+const VERY_SLOW: u64 = 50;
 /// A whole turn longer than this many times the bound for one call is slow, however many calls it had.
 const TURN_CALLS: u64 = 25;
 
@@ -24,11 +29,13 @@ pub(crate) struct Pace {
     probation: u32,
     /// Inline turns since the last slow one.
     quick_turns: u32,
+    /// Inline turns for which the last slow one still counts.
+    warned: u32,
 }
 
 impl Pace {
     pub(crate) fn new(slow_call_ns: u64) -> Pace {
-        Pace { slow_call_ns, to_prove: 0, probation: PROBATION, quick_turns: 0 }
+        Pace { slow_call_ns, to_prove: 0, probation: PROBATION, quick_turns: 0, warned: 0 }
     }
 
     /// Whether the next turn leaves the worker's thread.
@@ -38,16 +45,22 @@ impl Pace {
 
     /// Takes in how long a turn of `calls` calls took.
     pub(crate) fn note(&mut self, calls: u64, took_ns: u64) {
-        let slow = took_ns > self.slow_call_ns.saturating_mul(calls.clamp(1, TURN_CALLS));
-        match (slow, self.hops()) {
+        let bound_ns = self.slow_call_ns.saturating_mul(calls.clamp(1, TURN_CALLS));
+        match (took_ns > bound_ns, self.hops()) {
             (true, false) => {
+                self.quick_turns = 0;
+                if self.warned == 0 && took_ns <= bound_ns.saturating_mul(VERY_SLOW) {
+                    self.warned = MEMORY;
+                    return;
+                }
+                self.warned = 0;
                 self.to_prove = self.probation;
                 self.probation = (self.probation * 2).min(PROBATION_MAX);
-                self.quick_turns = 0;
             }
             (true, true) => self.to_prove = self.to_prove.max(PROBATION),
             (false, true) => self.to_prove -= 1,
             (false, false) => {
+                self.warned = self.warned.saturating_sub(1);
                 self.quick_turns = self.quick_turns.saturating_add(1);
                 if self.quick_turns == FORGIVEN_AFTER {
                     self.probation = PROBATION;
@@ -63,43 +76,52 @@ mod tests {
 
     const CALL: u64 = 200_000;
 
+    /// Two slow turns, then quick ones until it is inline again; how many those were.
+    fn away(pace: &mut Pace) -> u32 {
+        pace.note(1, 10 * CALL);
+        pace.note(1, 10 * CALL);
+        let mut turns = 0;
+        while pace.hops() {
+            pace.note(1, 1000);
+            turns += 1;
+        }
+        turns
+    }
+
     #[test]
-    fn a_slow_turn_sends_the_next_ones_away_and_quick_ones_bring_them_back() {
+    fn slow_turns_send_the_next_ones_away_and_quick_ones_bring_them_back() {
         let mut pace = Pace::new(CALL);
         pace.note(10, 10 * CALL);
-        assert!(!pace.hops());
-        pace.note(10, 10 * CALL + 1);
-        for _ in 0..PROBATION {
-            assert!(pace.hops());
-            pace.note(1, 1000);
+        pace.note(10, 10 * CALL);
+        assert!(!pace.hops(), "at the bound is not over it");
+        assert_eq!(away(&mut pace), PROBATION);
+    }
+
+    #[test]
+    fn one_slow_turn_now_and_then_proves_nothing_but_a_very_slow_one_does() {
+        let mut pace = Pace::new(CALL);
+        for _ in 0..100 {
+            pace.note(1, 10 * CALL);
+            assert!(!pace.hops());
+            (0..MEMORY).for_each(|_| pace.note(1, 1000));
         }
-        assert!(!pace.hops());
+        pace.note(1, VERY_SLOW * CALL + 1);
+        assert!(pace.hops());
     }
 
     #[test]
     fn a_relapse_takes_longer_until_it_is_forgiven() {
         let mut pace = Pace::new(CALL);
-        let away = |pace: &mut Pace| {
-            pace.note(1, 10 * CALL);
-            let mut turns = 0;
-            while pace.hops() {
-                pace.note(1, 1000);
-                turns += 1;
-            }
-            turns
-        };
         let (first, second) = (away(&mut pace), away(&mut pace));
         assert!(second > first);
-        for _ in 0..FORGIVEN_AFTER {
-            pace.note(1, 1000);
-        }
+        (0..FORGIVEN_AFTER).for_each(|_| pace.note(1, 1000));
         assert_eq!(away(&mut pace), first);
     }
 
     #[test]
     fn a_slow_turn_on_the_pool_keeps_it_there() {
         let mut pace = Pace::new(CALL);
-        pace.note(1, 10 * CALL);
+        (0..2).for_each(|_| pace.note(1, 10 * CALL));
         pace.note(1, 1000);
         pace.note(1, 10 * CALL);
         for _ in 0..PROBATION {
@@ -112,7 +134,7 @@ mod tests {
     #[test]
     fn many_calls_do_not_excuse_a_long_turn() {
         let mut pace = Pace::new(CALL);
-        pace.note(64, 64 * CALL);
+        (0..2).for_each(|_| pace.note(64, 64 * CALL));
         assert!(pace.hops());
     }
 }

@@ -67,6 +67,8 @@ fn slow_calls_leave_the_worker_and_come_back_when_quick() {
     let mut client = Client::connect(address);
     let name = |client: &mut Client, busy_ms: u8| client.ask(&[ask::THREAD, busy_ms]);
     assert_eq!(name(&mut client, 0), b"trunkline-net-0");
+    // One slow batch proves nothing yet.
+    assert_eq!(name(&mut client, 30), b"trunkline-net-0");
     assert_eq!(name(&mut client, 30), b"trunkline-net-0");
     assert_eq!(name(&mut client, 30), b"trunkline-pool");
     assert!(server.totals().hops >= 1);
@@ -85,11 +87,13 @@ fn a_panic_on_the_pool_costs_the_connection_only() {
     let mut client = Client::connect(address);
     let mut other = Client::connect(address);
     client.ask(&[ask::THREAD, 30]);
+    client.ask(&[ask::THREAD, 30]);
     client.send(&[ask::PANIC]);
     assert!(client.is_closed());
     assert_eq!(other.ask(b"e"), b"e");
     wait_until("it is told", || tricks.closed.load(SeqCst) == 1);
     assert_eq!(server.connections(), 1);
+    assert_eq!((server.totals().hops, server.totals().panics), (1, 1));
 }
 
 #[test]
