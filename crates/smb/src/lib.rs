@@ -1,1 +1,36 @@
-//! Layer 3: the SMB server as a state machine.
+//! Layer 3: the SMB server as a state machine (MS-SMB2). No sockets, no clocks.
+//!
+//! The way of a request: [`connection`] takes a message apart, opens its seal, checks its place in the
+//! credit window and its signature, and finds session and tree; [`dispatch`] hands it to its command in
+//! [`cmd`], one file each; [`compound`] collects the answers and finishes the frame. Start with
+//! [`connection::Connection`].
+//!
+//! What outlives a connection is elsewhere, and never points back at one: [`server`] has the tables,
+//! [`session`] identity, keys and trees, [`open`] what CREATE made, [`client`] the channels by which a
+//! client can be told to give a caching right back.
+
+pub mod client;
+pub mod cmd;
+pub mod compound;
+pub mod config;
+pub mod connection;
+pub mod dispatch;
+pub mod event;
+pub mod keys;
+pub mod limits;
+pub mod open;
+mod path;
+mod pipe;
+pub mod server;
+pub mod service;
+pub mod session;
+pub mod status;
+pub mod suspend;
+pub mod table;
+pub mod time;
+pub mod tree;
+pub mod window;
+
+pub use config::{Access, Encryption, ServerConfig, ShareConfig, Signing, UserConfig};
+pub use connection::Connection;
+pub use server::Server;

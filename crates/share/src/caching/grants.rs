@@ -351,11 +351,6 @@ impl Grants {
         any
     }
 
-    /// When the next break expires.
-    pub fn next_deadline(&self) -> Option<u64> {
-        self.list.iter().filter_map(|h| h.breaking.map(|b| b.deadline)).min()
-    }
-
     /// What somebody holds.
     pub fn of(&self, client: ClientKey, key: CacheKey, keyed: bool) -> Option<Grant> {
         self.list.iter().find(|h| h.is(client, key, keyed)).map(Holding::grant)

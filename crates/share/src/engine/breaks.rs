@@ -121,6 +121,11 @@ impl Share {
         }
     }
 
+    /// Whether a client has a right under this key, broken or not.
+    pub fn holds(&self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
+        self.keys.find(&(client, key, keyed)).is_some()
+    }
+
     /// Takes a holder's answer to a break.
     ///
     /// # Errors

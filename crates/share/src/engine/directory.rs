@@ -149,7 +149,7 @@ impl Directory {
     }
 
     /// What the index knows of a name. Without one, nothing.
-    pub fn known(&self, name: &Name) -> Result<Known, Refusal> {
+    pub(super) fn known(&self, name: &Name) -> Result<Known, Refusal> {
         let mut contents = self.contents.lock();
         let Some(index) = &contents.index else {
             return Ok(Known::Nothing);

@@ -56,6 +56,10 @@ impl Share {
         let Some(node) = self.make(caller, parent, name, is_directory, mode, request.options)? else {
             return Ok(Attempt::Again);
         };
+        let descriptor = match descriptor {
+            Some(descriptor) => Some(descriptor),
+            None => self.descriptor_for_owner(caller, &node)?,
+        };
         let reserved = self.reserve_new(caller, request, parent, name, &node, granted);
         let id = reserved.id;
         let file = Arc::clone(&reserved.file);
@@ -121,6 +125,25 @@ impl Share {
         Ok(Some(security::inherit(parent, &token, is_directory, request.descriptor)))
     }
 
+    /// The descriptor of something new that the host did not give to its maker: it says who that was.
+    fn descriptor_for_owner(
+        &self,
+        caller: &Caller<'_>,
+        node: &Arc<dyn Node>,
+    ) -> Result<Option<Descriptor>, Refusal> {
+        let who = caller.identity;
+        if who.actor.is_some() {
+            return Ok(None);
+        }
+        let stat = node.stat()?;
+        if stat.uid == who.uid {
+            return Ok(None);
+        }
+        let group = self.config.load().accounts.group_sid(who.gid);
+        let is_directory = stat.kind == volume::Kind::Directory;
+        Ok(Some(security::from_mode(stat.mode, who.sid, group, is_directory)))
+    }
+
     /// Makes the name; none when somebody else was quicker.
     fn make(
         &self,
@@ -153,7 +176,7 @@ impl Share {
                 parent.added(name);
                 Ok(None)
             }
-            Err(Failure::NotFound) => Err(Refusal::PathNotFound),
+            Err(Failure::NotFound | Failure::Stale) => Err(Refusal::PathNotFound),
             Err(failure) => Err(failure.into()),
         }
     }

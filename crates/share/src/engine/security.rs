@@ -21,6 +21,19 @@ impl Share {
         Ok(self.security_of(open)?.descriptor.clone())
     }
 
+    /// The most that the opener could have been given on this file.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`] when that is nothing; as the volume says.
+    // MS-FSA 2.1.5.1.2.1
+    pub fn maximal(&self, open: &Open) -> Result<Rights, Refusal> {
+        let security = self.security_of(open)?;
+        let parent = open.link.as_ref().map(|link| link.place().0);
+        let caller =
+            Caller { identity: &open.identity, client: open.client, waiter: None, now: wire::Now::default() };
+        self.rights_on(&caller, &security, parent.as_ref(), Rights::MAXIMUM_ALLOWED, open.options)
+    }
+
     fn security_of(&self, open: &Open) -> Result<Arc<Security>, Refusal> {
         Ok(self.facts(&open.file, open.node.as_ref())?.security)
     }

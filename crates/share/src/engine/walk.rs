@@ -254,20 +254,6 @@ impl Share {
         Ok(None)
     }
 
-    /// The real name that a new name would collide with.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub(super) fn real_name(
-        &self,
-        here: &Arc<Directory>,
-        name: &Name,
-        exact: bool,
-    ) -> Result<Option<Name>, Refusal> {
-        let search = Search { exact, how: OpenHow::Attributes, rather_missing: true };
-        Ok(self.look_up(here, name, search)?.map(|(real, _)| real))
-    }
-
     /// The directory that all but the last component of a path lead to, and the last.
     ///
     /// # Errors

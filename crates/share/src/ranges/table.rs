@@ -182,11 +182,6 @@ impl Ranges {
         });
         ready
     }
-
-    /// Takes all waiting requests out, for a stream that goes away.
-    pub fn drain_queue(&mut self) -> Vec<Ticket> {
-        self.queue.drain(..).map(|queued| queued.ticket).collect()
-    }
 }
 
 #[cfg(test)]

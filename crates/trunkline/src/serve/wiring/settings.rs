@@ -7,7 +7,7 @@ use smb::{Access, Encryption, ServerConfig, Signing, UserConfig};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
 use volume::Actor;
-use volume::security::{Rights, Sid};
+use volume::security::{Rights, Sid, well_known};
 
 use crate::config::values;
 use crate::people::Person;
@@ -41,11 +41,11 @@ pub fn users(plan: &Plan) -> Result<Vec<UserConfig>, String> {
 
 fn user(person: &Person) -> Result<UserConfig, String> {
     let sid: Sid = person.sid.parse().map_err(|_| format!("`sid` of user `{}` is not a SID", person.name))?;
-    let mut groups = vec![Sid::EVERYONE, Sid::AUTHENTICATED_USERS, Sid::NETWORK, Sid::USERS];
+    let mut groups = vec![well_known::EVERYONE, well_known::AUTHENTICATED_USERS, well_known::NETWORK, well_known::USERS];
     groups.push(Sid::unix_user(person.uid));
     groups.extend(std::iter::once(&person.gid).chain(&person.groups).map(|&gid| Sid::unix_group(gid)));
     if person.admin {
-        groups.push(Sid::ADMINISTRATORS);
+        groups.push(well_known::ADMINISTRATORS);
     }
     // Only root can act as another user, and as root there is nobody to act as.
     let acts = rustix::process::geteuid().is_root() && person.uid != 0;

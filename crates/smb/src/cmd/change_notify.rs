@@ -1,0 +1,88 @@
+//! CHANGE_NOTIFY: waits for changes in a directory (MS-SMB2 3.3.5.19).
+
+use share::{Change, ChangeFilter, ChangeKind, Step};
+use smb_wire::change_notify::{self, Flags};
+use smb_wire::fscc::names::Syntax;
+use smb_wire::fscc::notify::{Action, Report};
+use smb_wire::{NtStatus, output};
+use volume::security::Rights;
+
+use crate::connection::Connection;
+use crate::dispatch::{Request, check_charge};
+use crate::suspend::{Handled, Stop};
+
+/// Answers a CHANGE_NOTIFY.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    let asked = change_notify::Request::parse(request.message)?;
+    let open = connection.open(request, asked.file_id)?.share();
+    // MS-SMB2 3.3.5.19
+    if asked.output_buffer_length > connection.negotiated()?.max_io {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    check_charge(connection, request, asked.payload_len())?;
+    let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_PARAMETER))?;
+    if !file.is_directory() {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    if !file.granted().contains(Rights::READ_DATA) {
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    let filter = ChangeFilter::from_bits_truncate(asked.completion_filter.bits());
+    if filter.is_empty() {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    let limit = asked.output_buffer_length as usize;
+    if !request.resumed {
+        engine.watch(file, filter, asked.flags.contains(Flags::WATCH_TREE), limit)?;
+    }
+    let async_id = connection.async_id(request);
+    let waiter = connection.waiter(async_id);
+    match engine.take_changes(file, Some(&waiter)) {
+        Step::Done(changes) => respond(&changes, limit, body),
+        Step::Wait(ticket) => Err(Stop::Wait(Some((engine.clone(), ticket)))),
+        Step::Refused(refusal) => Err(refusal.into()),
+    }
+}
+
+fn respond(changes: &[Change], limit: usize, body: &mut Vec<u8>) -> Handled {
+    let at = body.len();
+    body.resize(at + output::RESPONSE_FIXED, 0);
+    let mut report = Report::new(body, limit);
+    let mut name = Vec::new();
+    for change in changes {
+        name.clear();
+        for (index, component) in change.path.iter().enumerate() {
+            if index > 0 {
+                name.extend_from_slice(&u16::from(b'\\').to_le_bytes());
+            }
+            smb_wire::fscc::names::to_wire(component.as_bytes(), Syntax::Windows, &mut name);
+        }
+        if let Some(stream) = &change.stream {
+            name.extend_from_slice(&u16::from(b':').to_le_bytes());
+            smb_wire::fscc::names::to_wire(stream.as_bytes(), Syntax::Windows, &mut name);
+        }
+        if report.push(action(change.kind), &name).is_err() {
+            // MS-SMB2 3.3.5.19: what does not fit is lost; the client must list the directory again.
+            body.truncate(at);
+            return Err(Stop::Fail(NtStatus::NOTIFY_ENUM_DIR));
+        }
+    }
+    let length = (body.len() - at - output::RESPONSE_FIXED) as u32;
+    if let Some(place) = body[at..].first_chunk_mut() {
+        output::Response::write_fixed(place, length);
+    }
+    Ok(NtStatus::SUCCESS)
+}
+
+fn action(kind: ChangeKind) -> Action {
+    match kind {
+        ChangeKind::Added => Action::ADDED,
+        ChangeKind::Removed => Action::REMOVED,
+        ChangeKind::Modified => Action::MODIFIED,
+        ChangeKind::RenamedFrom => Action::RENAMED_OLD_NAME,
+        ChangeKind::RenamedTo => Action::RENAMED_NEW_NAME,
+        ChangeKind::StreamAdded => Action::ADDED_STREAM,
+        ChangeKind::StreamRemoved => Action::REMOVED_STREAM,
+        ChangeKind::StreamModified => Action::MODIFIED_STREAM,
+    }
+}

@@ -1,0 +1,27 @@
+//! CLOSE: ends an Open (MS-SMB2 3.3.5.10).
+
+use std::sync::Arc;
+
+use smb_wire::{NtStatus, close};
+
+use crate::cmd::create::file_info;
+use crate::connection::Connection;
+use crate::dispatch::Request;
+use crate::suspend::Handled;
+
+/// Answers a CLOSE.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    let asked = close::Request::parse(request.message)?;
+    let open = connection.open(request, asked.file_id)?.share();
+    let wanted = asked.flags.contains(close::Flags::POSTQUERY_ATTRIB);
+    let info = match open.file() {
+        Some((engine, file)) if wanted => engine.info(file).ok(),
+        _ => None,
+    };
+    let session = Arc::clone(connection.session(request)?);
+    if let Some(closed) = connection.server.close_open(&session, &open, request.now) {
+        closed?;
+    }
+    close::Response { info: info.map(|info| file_info(&info)) }.write(body);
+    Ok(NtStatus::SUCCESS)
+}

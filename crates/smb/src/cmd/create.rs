@@ -1,0 +1,256 @@
+//! CREATE: opens or makes a file, a directory or a pipe (MS-SMB2 3.3.5.9).
+//!
+//! [`handle`] checks the fields, [`contexts`] reads what comes beside them and writes what goes back;
+//! the engine decides.
+
+use std::sync::Arc;
+
+use share::{Attributes, Caller, Deny, Disposition, Info, OpenRequest, Opened, Options, Outcome, Share, Step};
+use smb_wire::create::{self, Access, CreateAction, CreateOptions, FileInfo, ResponseFlags, ShareAccess};
+use smb_wire::create_context::Contexts;
+use smb_wire::fscc::names::Syntax;
+use smb_wire::NtStatus;
+use volume::security::Rights;
+
+use crate::connection::Connection;
+use crate::dispatch::Request;
+use crate::open::{Object, Open};
+use crate::path;
+use crate::session::Session;
+use crate::suspend::{Handled, Stop};
+use crate::tree::{Target, Tree};
+
+pub(crate) mod contexts;
+
+use contexts::Asked;
+
+/// Bits of DesiredAccess that mean something (MS-SMB2 2.2.13.1.1).
+const KNOWN_ACCESS: u32 = 0xf31f_01ff;
+/// Bits of FileAttributes that a client may send (MS-FSCC 2.6).
+const KNOWN_ATTRIBUTES: u32 = 0x0000_7fb7;
+/// Bits of CreateOptions that mean something (MS-SMB2 2.2.13).
+const KNOWN_OPTIONS: u32 = 0x00ff_ffff;
+
+/// Answers a CREATE.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    let asked = create::Request::parse(request.message)?;
+    let tree = connection.tree(request)?;
+    // MS-SMB2 3.3.5.9
+    if matches!(asked.impersonation_level, create::ImpersonationLevel::Unknown(_)) {
+        return Err(Stop::Fail(NtStatus::BAD_IMPERSONATION_LEVEL));
+    }
+    match &tree.target {
+        Target::Pipes => crate::pipe::create(connection, request, &tree, &asked, body),
+        Target::Disk { engine, .. } => {
+            let contexts = Asked::read(connection.negotiated()?, &asked)?;
+            check_fields(&asked)?;
+            let engine = Arc::clone(engine);
+            create_file(connection, request, &tree, &engine, &asked, &contexts, body)
+        }
+    }
+}
+
+// MS-SMB2 3.3.5.9
+fn check_fields(asked: &create::Request<'_>) -> Result<(), Stop> {
+    let invalid = Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    let access = asked.desired_access.bits();
+    if access & !KNOWN_ACCESS != 0 || access == 0 {
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    let share = ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE;
+    if !share.contains(asked.share_access)
+        || matches!(asked.create_disposition, create::Disposition::Unknown(_))
+        || asked.file_attributes & !KNOWN_ATTRIBUTES != 0
+    {
+        return invalid;
+    }
+    let options = asked.create_options;
+    if options.bits() & !KNOWN_OPTIONS != 0 {
+        return invalid;
+    }
+    // MS-SMB2 2.2.13: what no server does.
+    if options.intersects(CreateOptions::OPEN_BY_FILE_ID | CreateOptions::RESERVE_OPFILTER) {
+        return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
+    }
+    // MS-FSA 2.1.5.1
+    let both = CreateOptions::DIRECTORY_FILE | CreateOptions::NON_DIRECTORY_FILE;
+    if options.contains(both) {
+        return invalid;
+    }
+    let destroys = matches!(
+        asked.create_disposition,
+        create::Disposition::Supersede | create::Disposition::Overwrite | create::Disposition::OverwriteIf
+    );
+    if options.contains(CreateOptions::DIRECTORY_FILE) && destroys {
+        return invalid;
+    }
+    let deletes = Access::DELETE | Access::GENERIC_ALL | Access::MAXIMUM_ALLOWED;
+    if options.contains(CreateOptions::DELETE_ON_CLOSE) && !asked.desired_access.intersects(deletes) {
+        return invalid;
+    }
+    Ok(())
+}
+
+fn create_file(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    tree: &Arc<Tree>,
+    engine: &Arc<Share>,
+    asked: &create::Request<'_>,
+    contexts: &Asked<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
+    let session = Arc::clone(connection.session(request)?);
+    let Target::Disk { identity, .. } = &tree.target else { return Err(Stop::Fail(NtStatus::INTERNAL_ERROR)) };
+    let syntax = if contexts.posix_mode.is_some() { Syntax::Posix } else { Syntax::Windows };
+    let target = path::parse(asked.name, syntax)?;
+    let mut options = options(asked, contexts);
+    target.constrain(&mut options)?;
+    let open = reserve(connection, request, &session, tree)?;
+    let async_id = connection.async_id(request);
+    let waiter = connection.waiter(async_id);
+    let caller = Caller { identity, client: session.client, waiter: Some(&waiter), now: request.now };
+    let wanted = OpenRequest {
+        path: &target.names,
+        stream: target.stream.as_ref(),
+        access: Rights::from_bits_retain(asked.desired_access.bits()),
+        deny: deny(asked.share_access),
+        disposition: disposition(asked.create_disposition),
+        options,
+        attributes: Attributes::from_bits_retain(asked.file_attributes),
+        mode: contexts.posix_mode,
+        descriptor: contexts.descriptor.as_ref(),
+        extended: &contexts.extended,
+        allocation: contexts.allocation,
+        caching: contexts.caching(asked, open.id),
+    };
+    match engine.create(&caller, &wanted) {
+        Step::Done(opened) => {
+            respond(&session, &open, engine, contexts, opened, connection.negotiated()?.posix, body);
+            session.opens.lock().insert(open.id.volatile);
+            request.related.file_id = Some(open.id);
+            Ok(NtStatus::SUCCESS)
+        }
+        Step::Wait(ticket) => {
+            connection.server.opens.remove(open.id.volatile);
+            Err(Stop::Wait(Some((Arc::clone(engine), ticket))))
+        }
+        Step::Refused(refusal) => {
+            connection.server.opens.remove(open.id.volatile);
+            Err(path::refused(&refusal, asked.name))
+        }
+    }
+}
+
+/// Makes an Open under an id of its own, so that a break that comes at once finds it.
+pub(crate) fn reserve(
+    connection: &Connection,
+    request: &Request<'_>,
+    session: &Session,
+    tree: &Arc<Tree>,
+) -> Result<Arc<Open>, Stop> {
+    let id = connection.server.reserve_open().ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
+    let open = Arc::new(Open::new(id, session.id, session.client, Arc::clone(tree), request.now));
+    connection.server.opens.fill(Arc::clone(&open));
+    Ok(open)
+}
+
+fn respond(
+    session: &Session,
+    open: &Arc<Open>,
+    engine: &Arc<Share>,
+    contexts: &Asked<'_>,
+    opened: Opened,
+    posix: bool,
+    body: &mut Vec<u8>,
+) {
+    let Opened { open: file, outcome, info, granted } = opened;
+    open.settle(Object::File { engine: Arc::clone(engine), open: Arc::clone(&file) });
+    if let Some(lease) = &contexts.lease {
+        let _ = open.lease_key.set(lease.key.0);
+    }
+    let answers = contexts.answers(session, engine, &file, &info, granted, posix);
+    let mut flags = ResponseFlags::empty();
+    if info.attributes.contains(Attributes::REPARSE) {
+        flags |= ResponseFlags::REPARSEPOINT;
+    }
+    let response = create::Response {
+        oplock_level: contexts.level(granted),
+        flags,
+        create_action: action(outcome),
+        info: file_info(&info),
+        file_id: open.id,
+        contexts: Contexts::EMPTY,
+    };
+    answers.write(response, body);
+}
+
+/// The times, sizes and attributes that CREATE and CLOSE answer with.
+pub(crate) fn file_info(info: &Info) -> FileInfo {
+    FileInfo {
+        creation_time: crate::time::to_file_time(info.created),
+        last_access_time: crate::time::to_file_time(info.accessed),
+        last_write_time: crate::time::to_file_time(info.modified),
+        change_time: crate::time::to_file_time(info.changed),
+        allocation_size: info.allocated,
+        end_of_file: info.size,
+        file_attributes: info.attributes.bits(),
+    }
+}
+
+fn options(asked: &create::Request<'_>, contexts: &Asked<'_>) -> Options {
+    let table = [
+        (CreateOptions::DIRECTORY_FILE, Options::DIRECTORY),
+        (CreateOptions::NON_DIRECTORY_FILE, Options::NOT_DIRECTORY),
+        (CreateOptions::DELETE_ON_CLOSE, Options::DELETE_ON_CLOSE),
+        (CreateOptions::OPEN_REPARSE_POINT, Options::OPEN_LINK),
+        (CreateOptions::WRITE_THROUGH, Options::WRITE_THROUGH),
+        (CreateOptions::OPEN_FOR_BACKUP_INTENT, Options::BACKUP),
+        (CreateOptions::COMPLETE_IF_OPLOCKED, Options::NO_WAIT_FOR_BREAK),
+        (CreateOptions::NO_EA_KNOWLEDGE, Options::NO_EA_KNOWLEDGE),
+    ];
+    let mut options = Options::empty();
+    for (bit, means) in table {
+        if asked.create_options.contains(bit) {
+            options |= means;
+        }
+    }
+    if contexts.posix_mode.is_some() {
+        // A POSIX client resolves links itself, and tells names apart by case.
+        options |= Options::STOP_AT_LINKS | Options::EXACT_CASE;
+    }
+    options
+}
+
+fn deny(shared: ShareAccess) -> Deny {
+    let mut deny = Deny::all();
+    for (bit, means) in
+        [(ShareAccess::READ, Deny::READ), (ShareAccess::WRITE, Deny::WRITE), (ShareAccess::DELETE, Deny::DELETE)]
+    {
+        if shared.contains(bit) {
+            deny -= means;
+        }
+    }
+    deny
+}
+
+fn disposition(asked: create::Disposition) -> Disposition {
+    match asked {
+        create::Disposition::Supersede => Disposition::Supersede,
+        create::Disposition::Create => Disposition::Create,
+        create::Disposition::OpenIf => Disposition::OpenOrCreate,
+        create::Disposition::Overwrite => Disposition::Overwrite,
+        create::Disposition::OverwriteIf => Disposition::OverwriteOrCreate,
+        // Unknown ones were refused by `check_fields`.
+        create::Disposition::Open | create::Disposition::Unknown(_) => Disposition::Open,
+    }
+}
+
+fn action(outcome: Outcome) -> CreateAction {
+    match outcome {
+        Outcome::Superseded => CreateAction::Superseded,
+        Outcome::Opened => CreateAction::Opened,
+        Outcome::Created => CreateAction::Created,
+        Outcome::Overwritten => CreateAction::Overwritten,
+    }
+}

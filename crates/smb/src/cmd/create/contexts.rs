@@ -1,0 +1,247 @@
+//! The contexts of CREATE: what is asked beside the fixed fields, and what is answered (MS-SMB2 3.3.5.9.1
+//! to 3.3.5.9.14).
+
+use share::{CacheKey, Caching, CachingRequest, Grant, Info, Share};
+use smb_wire::create::{self, Access, OplockLevel};
+use smb_wire::create_context::{
+    Contexts, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext, aapl,
+};
+use smb_wire::fscc::ea;
+use smb_wire::negotiate::Dialect;
+use smb_wire::{FileId, NtStatus, Utf16, posix, utf16};
+use volume::security::{Descriptor, Sid};
+
+use crate::connection::Negotiated;
+use crate::session::Session;
+use crate::suspend::Stop;
+
+/// What the contexts of a request ask.
+#[derive(Debug, Default)]
+pub(crate) struct Asked<'a> {
+    pub extended: Vec<(Vec<u8>, Vec<u8>)>,
+    pub descriptor: Option<Descriptor>,
+    pub allocation: u64,
+    pub lease: Option<Lease>,
+    pub posix_mode: Option<u32>,
+    maximal_access: bool,
+    on_disk_id: bool,
+    aapl: Option<aapl::Request>,
+    _from: std::marker::PhantomData<&'a ()>,
+}
+
+impl<'a> Asked<'a> {
+    /// Reads the contexts of a request.
+    pub fn read(negotiated: &Negotiated, request: &create::Request<'a>) -> Result<Asked<'a>, Stop> {
+        let mut asked = Asked::default();
+        for context in request.contexts.requests() {
+            match context? {
+                RequestContext::EaBuffer(data) => {
+                    for ea in ea::read_list(data) {
+                        let ea = ea.map_err(|_| Stop::Fail(NtStatus::INVALID_EA_NAME))?;
+                        asked.extended.push((ea.name.to_vec(), ea.value.to_vec()));
+                    }
+                }
+                RequestContext::SdBuffer(data) => {
+                    let parsed = Descriptor::parse(data);
+                    asked.descriptor = Some(parsed.map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?);
+                }
+                RequestContext::AllocationSize(bytes) => asked.allocation = bytes,
+                RequestContext::QueryMaximalAccess(_) => asked.maximal_access = true,
+                // MS-SMB2 3.3.5.9.4: no earlier versions are kept.
+                RequestContext::TimewarpToken(0) => {}
+                RequestContext::TimewarpToken(_) => return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND)),
+                RequestContext::QueryOnDiskId => asked.on_disk_id = true,
+                RequestContext::Lease(lease) => asked.lease = usable(lease, negotiated, request),
+                RequestContext::Posix { mode } if negotiated.posix => asked.posix_mode = Some(mode & 0o7777),
+                RequestContext::Aapl(query) => asked.aapl = Some(query),
+                // MS-SMB2 3.3.5.9.7, 3.3.5.9.12: no Open outlives its session, so none can be taken up.
+                RequestContext::DurableHandleReconnect(_) | RequestContext::DurableHandleReconnectV2 { .. } => {
+                    return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND));
+                }
+                RequestContext::DurableHandleRequest
+                | RequestContext::DurableHandleRequestV2 { .. }
+                | RequestContext::AppInstanceId(_)
+                | RequestContext::AppInstanceVersion { .. }
+                | RequestContext::SvhdxOpenDevice(_)
+                | RequestContext::Posix { .. }
+                | RequestContext::Unknown(_) => {}
+            }
+        }
+        Ok(asked)
+    }
+
+    /// The caching right that is asked for, as the engine has it.
+    pub fn caching(&self, request: &create::Request<'_>, id: FileId) -> Option<CachingRequest> {
+        if let Some(lease) = &self.lease {
+            return Some(CachingRequest {
+                key: CacheKey(u128::from_le_bytes(lease.key.0)),
+                want: Caching::from_bits_truncate(lease.state.bits() as u8),
+                keyed: true,
+                parent: lease.v2.filter(|_| lease.flags.contains(LeaseFlags::PARENT_LEASE_KEY_SET)).map(|v2| {
+                    CacheKey(u128::from_le_bytes(v2.parent_key.0))
+                }),
+                epoch: lease.v2.map_or(0, |v2| v2.epoch),
+            });
+        }
+        // MS-SMB2 3.3.5.9
+        let want = match request.requested_oplock_level {
+            OplockLevel::LevelII => Caching::READ,
+            OplockLevel::Exclusive => Caching::READ | Caching::WRITE,
+            OplockLevel::Batch => Caching::all(),
+            OplockLevel::None | OplockLevel::Lease | OplockLevel::Unknown(_) => return None,
+        };
+        Some(CachingRequest { key: crate::client::oplock_key(id), want, keyed: false, parent: None, epoch: 0 })
+    }
+
+    /// The oplock level that is answered for what was granted.
+    pub fn level(&self, granted: Option<Grant>) -> OplockLevel {
+        match granted.map(|grant| grant.state) {
+            _ if self.lease.is_some() => OplockLevel::Lease,
+            Some(state) if state.contains(Caching::WRITE | Caching::HANDLE) => OplockLevel::Batch,
+            Some(state) if state.contains(Caching::WRITE) => OplockLevel::Exclusive,
+            Some(state) if state.contains(Caching::READ) => OplockLevel::LevelII,
+            _ => OplockLevel::None,
+        }
+    }
+
+    /// What is answered.
+    pub fn answers(
+        &self,
+        session: &Session,
+        engine: &Share,
+        open: &share::Open,
+        info: &Info,
+        granted: Option<Grant>,
+        posix: bool,
+    ) -> Answers {
+        let mut answers = Answers::default();
+        if self.maximal_access {
+            answers.maximal = Some(match engine.maximal(open) {
+                Ok(rights) => (NtStatus::SUCCESS, Access::from_bits_retain(rights.bits())),
+                Err(refusal) => (crate::status::of(&refusal), Access::empty()),
+            });
+        }
+        if self.on_disk_id {
+            answers.on_disk = Some((info.id.inode, engine.volume().facts().serial));
+        }
+        answers.lease = self.lease.map(|lease| granted_lease(lease, granted));
+        if posix && self.posix_mode.is_some() {
+            answers.posix = Some(PosixAnswer::of(info, engine));
+        }
+        if let Some(aapl::Request::ServerQuery { bitmap, .. }) = self.aapl {
+            answers.aapl = Some((bitmap, engine.config().case_sensitive));
+        }
+        let _ = session;
+        answers
+    }
+}
+
+/// The lease that a request may have: dialect 2.1 knows the first version, a directory needs the second.
+fn usable(lease: Lease, negotiated: &Negotiated, request: &create::Request<'_>) -> Option<Lease> {
+    let dialect = negotiated.protection.dialect;
+    // MS-SMB2 3.3.5.9.8, 3.3.5.9.11
+    let known = dialect.is_smb3() || (dialect == Dialect::Smb210 && lease.v2.is_none());
+    (known && request.requested_oplock_level == OplockLevel::Lease).then_some(lease)
+}
+
+fn granted_lease(asked: Lease, granted: Option<Grant>) -> Lease {
+    let mut flags = LeaseFlags::empty();
+    let (mut state, mut epoch) = (Caching::empty(), 0);
+    if let Some(grant) = granted {
+        (state, epoch) = (grant.state, grant.epoch);
+        if grant.breaking.is_some() {
+            flags |= LeaseFlags::BREAK_IN_PROGRESS;
+        }
+    }
+    if asked.v2.is_some() {
+        flags |= asked.flags & LeaseFlags::PARENT_LEASE_KEY_SET;
+    }
+    Lease {
+        key: asked.key,
+        state: LeaseState::from_bits_retain(u32::from(state.bits())),
+        flags,
+        v2: asked.v2.map(|v2| LeaseV2 { parent_key: v2.parent_key, epoch }),
+    }
+}
+
+/// The POSIX view of a file, ready to be written.
+#[derive(Debug)]
+pub(crate) struct PosixAnswer {
+    links: u32,
+    tag: u32,
+    mode: u32,
+    owner: Vec<u8>,
+    group: Vec<u8>,
+}
+
+impl PosixAnswer {
+    /// Of a file that was opened.
+    pub fn of(info: &Info, engine: &Share) -> PosixAnswer {
+        let accounts = engine.config();
+        let bytes = |sid: Sid| {
+            let mut out = Vec::new();
+            sid.encode(&mut wire::Writer::new(&mut out));
+            out
+        };
+        PosixAnswer {
+            links: info.links,
+            tag: info.reparse_tag,
+            mode: info.mode,
+            owner: bytes(accounts.accounts.user_sid(info.uid)),
+            group: bytes(accounts.accounts.group_sid(info.gid)),
+        }
+    }
+
+    /// As it is written.
+    pub fn view(&self) -> posix::CreateResponse<'_> {
+        posix::CreateResponse {
+            nlink: self.links,
+            reparse_tag: self.tag,
+            mode: self.mode,
+            owner: &self.owner,
+            group: &self.group,
+        }
+    }
+}
+
+/// What is answered, held until it is written.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    maximal: Option<(NtStatus, Access)>,
+    on_disk: Option<(u64, u64)>,
+    lease: Option<Lease>,
+    posix: Option<PosixAnswer>,
+    aapl: Option<(aapl::QueryBitmap, bool)>,
+}
+
+impl Answers {
+    /// Appends the body of the response with these contexts.
+    pub fn write(&self, response: create::Response<'_>, body: &mut Vec<u8>) {
+        let model = utf16::encode("Trunkline");
+        let mut list: Vec<ResponseContext<'_>> = Vec::new();
+        if let Some((query_status, access)) = self.maximal {
+            list.push(ResponseContext::MaximalAccess { query_status, access });
+        }
+        if let Some((disk_file_id, volume_id)) = self.on_disk {
+            list.push(ResponseContext::OnDiskId { disk_file_id, volume_id });
+        }
+        if let Some(lease) = self.lease {
+            list.push(ResponseContext::Lease(lease));
+        }
+        if let Some(posix) = &self.posix {
+            list.push(ResponseContext::Posix(posix.view()));
+        }
+        if let Some((bitmap, case_sensitive)) = self.aapl {
+            let mut volume_caps = aapl::VolumeCaps::FULL_SYNC;
+            volume_caps.set(aapl::VolumeCaps::CASE_SENSITIVE, case_sensitive);
+            list.push(ResponseContext::Aapl(aapl::Response::ServerQuery {
+                server_caps: bitmap
+                    .contains(aapl::QueryBitmap::SERVER_CAPS)
+                    .then_some(aapl::ServerCaps::UNIX_BASED | aapl::ServerCaps::OSX_COPYFILE),
+                volume_caps: bitmap.contains(aapl::QueryBitmap::VOLUME_CAPS).then_some(volume_caps),
+                model: bitmap.contains(aapl::QueryBitmap::MODEL_INFO).then(|| Utf16::new(&model)).flatten(),
+            }));
+        }
+        create::Response { contexts: Contexts::Responses(&list), ..response }.write(body);
+    }
+}

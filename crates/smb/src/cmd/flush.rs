@@ -1,0 +1,24 @@
+//! FLUSH: returns when everything written is on stable storage (MS-SMB2 3.3.5.11).
+
+use smb_wire::{NtStatus, flush};
+
+use crate::connection::Connection;
+use crate::dispatch::Request;
+use crate::open::Object;
+use crate::suspend::{Handled, Stop};
+
+/// Answers a FLUSH from the blocking pool: it waits for the device.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    let asked = flush::Request::parse(request.message)?;
+    let open = connection.open(request, asked.file_id)?.share();
+    if let Some(Object::Pipe(_)) = open.object() {
+        flush::Response.write(body);
+        return Ok(NtStatus::SUCCESS);
+    }
+    Err(Stop::Work(Box::new(move |body| {
+        let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
+        engine.flush(file, false).map_err(|refusal| crate::status::of(&refusal))?;
+        flush::Response.write(body);
+        Ok(NtStatus::SUCCESS)
+    })))
+}

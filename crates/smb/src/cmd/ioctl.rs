@@ -1,0 +1,133 @@
+//! IOCTL: control codes of files, pipes and the server (MS-SMB2 3.3.5.15).
+//!
+//! [`handle`] checks what all of them share and leads each to its own function: [`server`] for what is
+//! about the connection, [`copy`] for copies inside the server, [`space`] for holes and ranges,
+//! [`reparse`] for links and object ids. Pipes are in [`crate::pipe`].
+
+use std::sync::Arc;
+
+use share::{Caller, Identity};
+use smb_wire::ioctl::{self, CtlCode, Flags};
+use smb_wire::{FileId, NtStatus};
+
+use crate::connection::Connection;
+use crate::dispatch::{Request, check_charge};
+use crate::open::Open;
+use crate::suspend::{Handled, Stop};
+use crate::tree::Target;
+
+mod copy;
+mod reparse;
+mod server;
+mod space;
+
+/// What a control code answers: the status that goes with the output it appended.
+type Answered = Result<NtStatus, Stop>;
+
+/// Answers an IOCTL.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    let asked = ioctl::Request::parse(request.message)?;
+    // MS-SMB2 3.3.5.15
+    if !asked.flags.contains(Flags::IS_FSCTL) {
+        return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
+    }
+    let max_io = connection.negotiated()?.max_io;
+    if asked.max_output_response > max_io || asked.max_input_response > max_io || asked.input.len() > max_io as usize {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    check_charge(connection, request, asked.payload_len())?;
+    let mut output = Vec::new();
+    let status = answer(connection, request, &asked, &mut output)?;
+    let file_id = request.file_id(asked.file_id).unwrap_or(FileId::RELATED);
+    ioctl::Response { ctl_code: asked.ctl_code, file_id, input: &[], output: &output }.write(body);
+    Ok(status)
+}
+
+fn answer(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    asked: &ioctl::Request<'_>,
+    output: &mut Vec<u8>,
+) -> Answered {
+    let limit = asked.max_output_response as usize;
+    match asked.ctl_code {
+        CtlCode::ValidateNegotiateInfo => return server::validate_negotiate(connection, request, asked, output),
+        CtlCode::QueryNetworkInterfaceInfo => return server::interfaces(connection, request, limit, output),
+        // MS-SMB2 3.3.5.15.2: there is no DFS here.
+        CtlCode::DfsGetReferrals | CtlCode::DfsGetReferralsEx => return Err(Stop::Fail(NtStatus::FS_DRIVER_REQUIRED)),
+        CtlCode::PipeWait => return crate::pipe::wait(connection, request, asked),
+        _ => {}
+    }
+    let open = connection.open(request, asked.file_id)?.share();
+    if open.file().is_none() {
+        return crate::pipe::control(connection, request, &open, asked, output);
+    }
+    let cx = Context { connection, open, input: asked.input, limit };
+    match asked.ctl_code {
+        CtlCode::SrvRequestResumeKey => copy::resume_key(&cx, output),
+        CtlCode::SrvCopychunk => copy::copychunk(&cx, request, copy::Target::NeedsRead, output),
+        CtlCode::SrvCopychunkWrite => copy::copychunk(&cx, request, copy::Target::WriteIsEnough, output),
+        CtlCode::DuplicateExtentsToFile => copy::duplicate_extents(&cx, request),
+        CtlCode::SetSparse => space::set_sparse(&cx),
+        CtlCode::SetZeroData => space::set_zero(&cx, request),
+        CtlCode::QueryAllocatedRanges => space::allocated_ranges(&cx, output),
+        CtlCode::QueryFileRegions => space::regions(&cx, output),
+        CtlCode::FileLevelTrim => space::trim(&cx, request, output),
+        CtlCode::GetCompression => space::get_compression(&cx, output),
+        CtlCode::SetCompression => space::set_compression(&cx),
+        CtlCode::GetReparsePoint => reparse::get(&cx, output),
+        CtlCode::SetReparsePoint => reparse::set(&cx, request),
+        CtlCode::DeleteReparsePoint => reparse::delete(&cx, request),
+        CtlCode::CreateOrGetObjectId => reparse::object_id(&cx, true, request.now, output),
+        CtlCode::GetObjectId => reparse::object_id(&cx, false, request.now, output),
+        // MS-SMB2 3.3.5.15: no earlier versions are kept, so the list of them is empty.
+        CtlCode::SrvEnumerateSnapshots => server::no_snapshots(limit, output),
+        _ => Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST)),
+    }
+}
+
+/// What the control codes of files share.
+struct Context<'a> {
+    connection: &'a Connection,
+    open: Arc<Open>,
+    input: &'a [u8],
+    /// Bytes of output that the client takes.
+    limit: usize,
+}
+
+impl Context<'_> {
+    /// The engine's side of the Open.
+    fn file(&self) -> Result<(&Arc<share::Share>, &Arc<share::Open>), Stop> {
+        self.open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))
+    }
+
+    fn identity(&self) -> Result<&Arc<Identity>, Stop> {
+        match &self.open.tree.target {
+            Target::Disk { identity, .. } => Ok(identity),
+            Target::Pipes => Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST)),
+        }
+    }
+
+    /// Calls the engine for this request; a wait parks it.
+    fn call<T>(
+        &self,
+        request: &mut Request<'_>,
+        call: impl FnOnce(&Caller<'_>) -> share::Step<T>,
+    ) -> Result<T, Stop> {
+        let (engine, _) = self.file()?;
+        let async_id = self.connection.async_id(request);
+        let waiter = self.connection.waiter(async_id);
+        let identity = self.identity()?;
+        let caller = Caller { identity, client: self.open.client, waiter: Some(&waiter), now: request.now };
+        match call(&caller) {
+            share::Step::Done(done) => Ok(done),
+            share::Step::Wait(ticket) => Err(Stop::Wait(Some((Arc::clone(engine), ticket)))),
+            share::Step::Refused(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// Refuses output that is longer than the client takes.
+    fn fits(&self, len: usize) -> Result<(), Stop> {
+        if len > self.limit { Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL)) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,157 @@
+//! Copies inside the server (MS-SMB2 3.3.5.15.5, 3.3.5.15.6; MS-FSCC 2.3.7).
+
+use share::Side;
+use smb_wire::fscc::fsctl::DuplicateExtents;
+use smb_wire::ioctl::body::{ResumeKey, SrvCopychunk, SrvCopychunkCopy, SrvCopychunkResponse, SrvRequestResumeKey};
+use smb_wire::{FileId, NtStatus};
+use volume::security::Rights;
+
+use super::{Answered, Context};
+use crate::dispatch::Request;
+use crate::open::Open;
+use crate::suspend::Stop;
+use crate::table::Held;
+
+/// Chunks in one request, as Windows Server has it (MS-SMB2 3.3.3).
+const MAX_CHUNKS: usize = 256;
+/// Bytes of one chunk.
+const MAX_CHUNK: u32 = 1 << 20;
+/// Bytes of one request.
+const MAX_TOTAL: u64 = 16 << 20;
+
+/// What the target must be open for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// FSCTL_SRV_COPYCHUNK: reading and writing.
+    NeedsRead,
+    /// FSCTL_SRV_COPYCHUNK_WRITE: writing.
+    WriteIsEnough,
+}
+
+/// FSCTL_SRV_REQUEST_RESUME_KEY: a name for this Open in a later copy (MS-SMB2 3.3.5.15.5).
+pub(super) fn resume_key(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+    let mut key: ResumeKey = [0; 24];
+    key[..8].copy_from_slice(&cx.open.id.persistent.to_le_bytes());
+    key[8..16].copy_from_slice(&cx.open.id.volatile.to_le_bytes());
+    let answer = SrvRequestResumeKey { resume_key: key };
+    answer.write(output);
+    if output.len() > cx.limit {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    Ok(NtStatus::SUCCESS)
+}
+
+/// The FileId in a key.
+fn key_id(key: &ResumeKey) -> FileId {
+    let half = |at: usize| key[at..].first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
+    FileId { persistent: half(0), volatile: half(8) }
+}
+
+/// An Open of the same session.
+fn source(cx: &Context<'_>, id: FileId) -> Option<Held<Open>> {
+    let found = cx.connection.server.opens.get(id.volatile)?;
+    (found.id == id && found.session_id == cx.open.session_id && found.file().is_some()).then_some(found)
+}
+
+/// FSCTL_SRV_COPYCHUNK and FSCTL_SRV_COPYCHUNK_WRITE (MS-SMB2 3.3.5.15.6).
+pub(super) fn copychunk(
+    cx: &Context<'_>,
+    request: &mut Request<'_>,
+    target: Target,
+    output: &mut Vec<u8>,
+) -> Answered {
+    if cx.limit < 12 {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    let asked = SrvCopychunkCopy::parse(cx.input)?;
+    let Some(from) = source(cx, key_id(&asked.source_key)) else {
+        return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND));
+    };
+    let (engine, to) = cx.file()?;
+    let (from_engine, source) = from.file().ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
+    // MS-SMB2 3.3.5.15.6
+    let readable = Rights::READ_DATA | Rights::EXECUTE;
+    let writable = Rights::WRITE_DATA | Rights::APPEND_DATA;
+    if !source.granted().intersects(readable)
+        || !to.granted().intersects(writable)
+        || (target == Target::NeedsRead && !to.granted().contains(Rights::READ_DATA))
+        || !std::sync::Arc::ptr_eq(engine, from_engine)
+    {
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    let total: u64 = asked.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
+    let beyond = |chunk: &SrvCopychunk| chunk.length == 0 || chunk.length > MAX_CHUNK;
+    if asked.chunks.len() > MAX_CHUNKS || total > MAX_TOTAL || asked.chunks.iter().any(|chunk| beyond(&chunk)) {
+        SrvCopychunkResponse {
+            chunks_written: MAX_CHUNKS as u32,
+            chunk_bytes_written: MAX_CHUNK,
+            total_bytes_written: MAX_TOTAL as u32,
+        }
+        .write(output);
+        return Ok(NtStatus::INVALID_PARAMETER);
+    }
+    let size = engine.info(source)?.size;
+    let mut done = SrvCopychunkResponse::default();
+    for chunk in asked.chunks.iter() {
+        let copied = if chunk.source_offset.saturating_add(u64::from(chunk.length)) > size {
+            Err(NtStatus::INVALID_VIEW_SIZE)
+        } else {
+            one_chunk(cx, request, &from, &chunk)?
+        };
+        match copied {
+            Ok(()) => {
+                done.chunks_written += 1;
+                done.total_bytes_written += chunk.length;
+            }
+            Err(status) => {
+                done.write(output);
+                return Ok(status);
+            }
+        }
+    }
+    done.write(output);
+    Ok(NtStatus::SUCCESS)
+}
+
+/// Copies one chunk; a refusal is told with what was copied before it.
+fn one_chunk(
+    cx: &Context<'_>,
+    request: &mut Request<'_>,
+    from: &Open,
+    chunk: &SrvCopychunk,
+) -> Result<Result<(), NtStatus>, Stop> {
+    let (engine, to) = cx.file()?;
+    let (_, source) = from.file().ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
+    let copied = cx.call(request, |caller| {
+        let from = Side { open: source, owner: from.lock_owner(), at: chunk.source_offset };
+        let to = Side { open: to, owner: cx.open.lock_owner(), at: chunk.target_offset };
+        engine.copy(caller, from, to, u64::from(chunk.length))
+    });
+    match copied {
+        Ok(count) if count == u64::from(chunk.length) => Ok(Ok(())),
+        Ok(_) => Ok(Err(NtStatus::INVALID_VIEW_SIZE)),
+        Err(Stop::Fail(status)) => Ok(Err(status)),
+        Err(stop) => Err(stop),
+    }
+}
+
+/// FSCTL_DUPLICATE_EXTENTS_TO_FILE: both files share storage (MS-FSCC 2.3.7).
+pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
+    let asked = DuplicateExtents::parse(cx.input).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
+    let (from_at, to_at, len) = asked.checked().map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
+    let Some(from) = source(cx, asked.source_file_id) else { return Err(Stop::Fail(NtStatus::INVALID_HANDLE)) };
+    let (engine, to) = cx.file()?;
+    let (from_engine, source) = from.file().ok_or(Stop::Fail(NtStatus::INVALID_HANDLE))?;
+    if !std::sync::Arc::ptr_eq(engine, from_engine) {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    if !source.granted().contains(Rights::READ_DATA) || !to.granted().contains(Rights::WRITE_DATA) {
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    cx.call(request, |caller| {
+        let from = Side { open: source, owner: from.lock_owner(), at: from_at };
+        let to = Side { open: to, owner: cx.open.lock_owner(), at: to_at };
+        engine.clone_range(caller, from, to, len)
+    })?;
+    Ok(NtStatus::SUCCESS)
+}

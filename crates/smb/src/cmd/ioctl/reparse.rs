@@ -1,0 +1,68 @@
+//! Reparse points and object ids (MS-FSCC 2.1.2, 2.1.3).
+
+use smb_wire::NtStatus;
+use wire::Now;
+use smb_wire::fscc::fsctl::ObjectIdBuffer;
+use smb_wire::fscc::reparse::RawReparse;
+use volume::security::Rights;
+
+use super::{Answered, Context};
+use crate::dispatch::Request;
+use crate::suspend::Stop;
+
+/// Largest reparse buffer (MS-FSCC 2.1.2.2).
+const MAX_REPARSE: usize = 16 * 1024;
+
+fn require_write(cx: &Context<'_>) -> Result<(), Stop> {
+    let (_, open) = cx.file()?;
+    let rights = Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES;
+    if open.granted().intersects(rights) { Ok(()) } else { Err(Stop::Fail(NtStatus::ACCESS_DENIED)) }
+}
+
+/// FSCTL_GET_REPARSE_POINT (MS-FSCC 2.3.25).
+pub(super) fn get(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+    let (engine, open) = cx.file()?;
+    let data = engine.reparse(open)?;
+    if cx.limit < 8 {
+        return Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL));
+    }
+    // MS-FSCC 2.3.26
+    let kept = data.len().min(cx.limit);
+    output.extend_from_slice(&data[..kept]);
+    Ok(if kept < data.len() { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
+}
+
+/// FSCTL_SET_REPARSE_POINT (MS-FSCC 2.3.81).
+pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
+    require_write(cx)?;
+    if cx.input.len() > MAX_REPARSE || RawReparse::parse(cx.input).is_err() {
+        return Err(Stop::Fail(NtStatus::IO_REPARSE_DATA_INVALID));
+    }
+    let (engine, open) = cx.file()?;
+    cx.call(request, |caller| engine.set_reparse(caller, open, cx.input).into())?;
+    Ok(NtStatus::SUCCESS)
+}
+
+/// FSCTL_DELETE_REPARSE_POINT (MS-FSCC 2.3.5).
+pub(super) fn delete(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
+    require_write(cx)?;
+    let asked = RawReparse::parse(cx.input).map_err(|_| Stop::Fail(NtStatus::IO_REPARSE_DATA_INVALID))?;
+    let (engine, open) = cx.file()?;
+    let tag = asked.tag.0;
+    cx.call(request, |caller| engine.delete_reparse(caller, open, tag).into())?;
+    Ok(NtStatus::SUCCESS)
+}
+
+/// FSCTL_CREATE_OR_GET_OBJECT_ID and FSCTL_GET_OBJECT_ID (MS-FSCC 2.3.1, 2.3.21).
+pub(super) fn object_id(cx: &Context<'_>, create: bool, now: Now, output: &mut Vec<u8>) -> Answered {
+    cx.fits(ObjectIdBuffer::SIZE)?;
+    let (engine, open) = cx.file()?;
+    let object_id = match engine.object_id(open, create, now) {
+        Err(share::Refusal::NoSuchNote) => return Err(Stop::Fail(NtStatus::OBJECTID_NOT_FOUND)),
+        found => found?,
+    };
+    let mut birth_volume_id = [0; 16];
+    birth_volume_id[..8].copy_from_slice(&engine.volume().facts().serial.to_le_bytes());
+    ObjectIdBuffer { object_id, birth_volume_id, birth_object_id: object_id, domain_id: [0; 16] }.write(output);
+    Ok(NtStatus::SUCCESS)
+}

@@ -1,0 +1,127 @@
+//! Holes, ranges and compression (MS-FSCC 2.3).
+
+use smb_wire::NtStatus;
+use smb_wire::fscc::fsctl::{
+    Compression, FileRegion, QueryRegions, Range, Trim, ZeroData, parse_set_sparse, write_ranges, write_regions,
+};
+use volume::security::Rights;
+
+use super::{Answered, Context};
+use crate::dispatch::Request;
+use crate::suspend::Stop;
+
+/// Ranges that are looked up for one answer.
+const MAX_RANGES: usize = 4096;
+
+fn invalid<E>(_: E) -> Stop {
+    Stop::Fail(NtStatus::INVALID_PARAMETER)
+}
+
+/// The open must have one of `rights`.
+fn require(cx: &Context<'_>, rights: Rights) -> Result<(), Stop> {
+    let (_, open) = cx.file()?;
+    if open.granted().intersects(rights) { Ok(()) } else { Err(Stop::Fail(NtStatus::ACCESS_DENIED)) }
+}
+
+/// FSCTL_SET_SPARSE (MS-FSCC 2.3.83).
+pub(super) fn set_sparse(cx: &Context<'_>) -> Answered {
+    let (engine, open) = cx.file()?;
+    if open.is_directory() {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    require(cx, Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES | Rights::APPEND_DATA)?;
+    engine.set_sparse(open, parse_set_sparse(cx.input))?;
+    Ok(NtStatus::SUCCESS)
+}
+
+/// FSCTL_SET_ZERO_DATA (MS-FSCC 2.3.85).
+pub(super) fn set_zero(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
+    let asked = ZeroData::parse(cx.input).map_err(invalid)?;
+    let (start, len) = asked.checked().map_err(invalid)?;
+    require(cx, Rights::WRITE_DATA)?;
+    if len > 0 {
+        let (engine, open) = cx.file()?;
+        cx.call(request, |caller| engine.zero(caller, open, cx.open.lock_owner(), start..start + len))?;
+    }
+    Ok(NtStatus::SUCCESS)
+}
+
+/// FSCTL_QUERY_ALLOCATED_RANGES (MS-FSCC 2.3.51).
+pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+    let asked = Range::parse(cx.input).map_err(invalid)?;
+    let (start, len) = asked.checked().map_err(invalid)?;
+    require(cx, Rights::READ_DATA)?;
+    let (engine, open) = cx.file()?;
+    let most = (cx.limit / Range::SIZE + 1).min(MAX_RANGES);
+    let (ranges, more) = engine.allocated_ranges(open, start..start + len, most)?;
+    let wire = ranges.iter().map(|range| Range {
+        file_offset: range.start as i64,
+        length: (range.end - range.start) as i64,
+    });
+    match write_ranges(wire, cx.limit, output) {
+        Ok(true) if !more => Ok(NtStatus::SUCCESS),
+        Ok(_) => Ok(NtStatus::BUFFER_OVERFLOW),
+        Err(_) => Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL)),
+    }
+}
+
+/// FSCTL_QUERY_FILE_REGIONS (MS-FSCC 2.3.55): all of a file is valid data.
+pub(super) fn regions(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+    let (engine, open) = cx.file()?;
+    let size = engine.info(open)?.size;
+    let (start, len) = match cx.input.is_empty() {
+        true => (0, size),
+        false => QueryRegions::parse(cx.input).map_err(invalid)?.checked().map_err(invalid)?,
+    };
+    let end = start.saturating_add(len).min(size);
+    let usage = QueryRegions::VALID_CACHED_DATA;
+    let region = FileRegion { file_offset: start as i64, length: end.saturating_sub(start) as i64, desired_usage: usage };
+    let regions: &[FileRegion] = if end > start { &[region] } else { &[] };
+    match write_regions(regions, cx.limit, output) {
+        Ok(true) => Ok(NtStatus::SUCCESS),
+        Ok(false) => Ok(NtStatus::BUFFER_OVERFLOW),
+        Err(_) => Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL)),
+    }
+}
+
+/// FSCTL_FILE_LEVEL_TRIM (MS-FSCC 2.3.13): data that is no longer wanted gives its storage back.
+pub(super) fn trim(cx: &Context<'_>, request: &mut Request<'_>, output: &mut Vec<u8>) -> Answered {
+    let asked = Trim::parse(cx.input).map_err(invalid)?;
+    require(cx, Rights::WRITE_DATA)?;
+    if asked.key != 0 {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    let (engine, open) = cx.file()?;
+    let size = engine.info(open)?.size;
+    let mut done = 0u32;
+    for range in asked.ranges() {
+        let end = range.offset.saturating_add(range.length).min(size);
+        if end > range.offset {
+            cx.call(request, |caller| engine.zero(caller, open, cx.open.lock_owner(), range.offset..end))?;
+        }
+        done += 1;
+    }
+    // MS-FSCC 2.3.14: how many ranges were processed.
+    if cx.limit >= 4 {
+        output.extend_from_slice(&done.to_le_bytes());
+    }
+    Ok(NtStatus::SUCCESS)
+}
+
+/// FSCTL_GET_COMPRESSION (MS-FSCC 2.3.17): nothing is compressed.
+pub(super) fn get_compression(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+    cx.fits(2)?;
+    Compression { compression_state: Compression::NONE }.write(output);
+    Ok(NtStatus::SUCCESS)
+}
+
+/// FSCTL_SET_COMPRESSION (MS-FSCC 2.3.67): only what is so already can be asked for.
+pub(super) fn set_compression(cx: &Context<'_>) -> Answered {
+    let asked = Compression::parse(cx.input).map_err(invalid)?;
+    require(cx, Rights::WRITE_DATA)?;
+    match asked.compression_state {
+        Compression::NONE => Ok(NtStatus::SUCCESS),
+        Compression::DEFAULT | Compression::LZNT1 => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
+        _ => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
+    }
+}

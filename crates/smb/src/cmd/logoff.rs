@@ -1,0 +1,19 @@
+//! LOGOFF: ends a session (MS-SMB2 3.3.5.6).
+
+use std::sync::Arc;
+
+use smb_wire::{NtStatus, logoff};
+
+use crate::connection::Connection;
+use crate::dispatch::Request;
+use crate::suspend::Handled;
+
+/// Answers a LOGOFF. The answer is still signed with the session's key, so the channel is forgotten by
+/// the event that the end of the session posts, which comes after it.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    logoff::Request::parse(request.message)?;
+    let session = Arc::clone(connection.session(request)?);
+    connection.server.end_session(&session, request.now);
+    logoff::Response.write(body);
+    Ok(NtStatus::SUCCESS)
+}

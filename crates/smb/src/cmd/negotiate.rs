@@ -1,0 +1,252 @@
+//! NEGOTIATE: dialect, capabilities, hash, cipher and signing of a connection (MS-SMB2 3.3.5.3, 3.3.5.4).
+
+use auth::crypto::{Cipher, SigningAlgorithm, preauth_hash, random};
+use share::ClientKey;
+use smb_wire::header::smb1;
+use smb_wire::list::List;
+use smb_wire::negotiate::{self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode, context};
+use smb_wire::{Command, Guid, Header, NtStatus};
+use wire::{Now, Output};
+
+use crate::compound::Compound;
+use crate::config::{Encryption, ServerConfig, Signing};
+use crate::connection::{Connection, Negotiated};
+use crate::dispatch::Request;
+use crate::event::Event;
+use crate::keys::Protection;
+use crate::limits::{MAX_IO, MAX_IO_SMALL};
+use crate::suspend::{Handled, Stop};
+
+/// Dialects from the newest to the oldest.
+const DIALECTS: [Dialect; 5] =
+    [Dialect::Smb311, Dialect::Smb302, Dialect::Smb300, Dialect::Smb210, Dialect::Smb202];
+
+/// Ciphers in the order in which we like them; what we choose is the first that the client has too.
+const CIPHERS: [Cipher; 4] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Aes128Ccm, Cipher::Aes256Ccm];
+
+/// Signing algorithms in the order in which we like them (GMAC costs a tenth of CMAC).
+const SIGNING: [SigningAlgorithm; 3] =
+    [SigningAlgorithm::AesGmac, SigningAlgorithm::AesCmac, SigningAlgorithm::HmacSha256];
+
+/// What the contexts of a 3.1.1 request settle.
+#[derive(Default)]
+struct Agreed {
+    cipher: Option<Cipher>,
+    encryption_asked: bool,
+    signing: Option<SigningAlgorithm>,
+    posix: bool,
+}
+
+/// Answers a NEGOTIATE.
+pub(crate) fn handle(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+    out: &mut Output<Event>,
+) -> Handled {
+    // MS-SMB2 3.3.5.4
+    if connection.negotiated.is_some() {
+        return Err(Stop::Disconnect("a second NEGOTIATE"));
+    }
+    let asked = negotiate::Request::parse(request.message)?;
+    let config = connection.server.config().clone();
+    let dialect = choose(&asked.dialects, &config).ok_or(Stop::Fail(NtStatus::NOT_SUPPORTED))?;
+    let agreed = match dialect {
+        Dialect::Smb311 => agree(&asked.contexts, &config)?,
+        _ => Agreed::default(),
+    };
+    let protection = protection(dialect, &agreed, asked.capabilities, &config);
+    let negotiated = Negotiated {
+        protection,
+        client_guid: asked.client_guid,
+        client: client_key(asked.client_guid, connection.handle.id),
+        client_capabilities: asked.capabilities,
+        client_security: asked.security_mode,
+        capabilities: capabilities(dialect, protection),
+        security: security(&config),
+        max_io: if dialect == Dialect::Smb202 { MAX_IO_SMALL } else { MAX_IO },
+        posix: agreed.posix,
+    };
+    connection.negotiated = Some(negotiated);
+    connection.preauth = preauth_hash(&[0; 64], request.message);
+    connection.server.join_client(negotiated.client, &connection.handle);
+    out.placement = Some(negotiated.client.0);
+    write_response(&config, &negotiated, dialect, &agreed, request.now, connection.server.started, body);
+    Ok(NtStatus::SUCCESS)
+}
+
+/// The newest dialect that both sides have.
+pub(crate) fn choose(offered: &List<'_, Dialect>, config: &ServerConfig) -> Option<Dialect> {
+    let ours = config.min_dialect.get()..=config.max_dialect.get();
+    let mut common = DIALECTS.into_iter().filter(|dialect| ours.contains(&dialect.get()));
+    common.find(|&dialect| offered.contains(dialect))
+}
+
+/// Answers the SMB1 NEGOTIATE with which older clients begin (MS-SMB2 3.3.5.3).
+pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out: &mut Output<Event>) {
+    let Ok(asked) = smb1::Negotiate::parse(frame) else {
+        return connection.hang_up("an SMB1 message that is no NEGOTIATE", out);
+    };
+    if connection.negotiated.is_some() || connection.multi_protocol {
+        return connection.hang_up("a second NEGOTIATE", out);
+    }
+    let config = connection.server.config().clone();
+    // MS-SMB2 3.3.5.3.1, 3.3.5.3.2: the wildcard asks for an SMB2 NEGOTIATE with the real choice.
+    let dialect = if asked.offers(smb1::DIALECT_2_WILDCARD) && config.max_dialect.get() >= Dialect::Smb210.get() {
+        Dialect::Wildcard
+    } else if asked.offers(smb1::DIALECT_2_002) && config.min_dialect == Dialect::Smb202 {
+        Dialect::Smb202
+    } else {
+        return connection.hang_up("a client that speaks only SMB1", out);
+    };
+    let protection = protection(Dialect::Smb202, &Agreed::default(), Capabilities::empty(), &config);
+    let negotiated = Negotiated {
+        protection,
+        client_guid: Guid::ZERO,
+        client: client_key(Guid::ZERO, connection.handle.id),
+        client_capabilities: Capabilities::empty(),
+        client_security: SecurityMode::SIGNING_ENABLED,
+        capabilities: if dialect == Dialect::Wildcard { Capabilities::LARGE_MTU } else { Capabilities::empty() },
+        security: security(&config),
+        max_io: if dialect == Dialect::Wildcard { MAX_IO } else { MAX_IO_SMALL },
+        posix: false,
+    };
+    connection.multi_protocol = true;
+    if dialect == Dialect::Smb202 {
+        connection.negotiated = Some(negotiated);
+        connection.server.join_client(negotiated.client, &connection.handle);
+    }
+    let mut compound = Compound::new(out.pool.take(512), None);
+    compound.begin();
+    let started = connection.server.started;
+    write_response(&config, &negotiated, dialect, &Agreed::default(), now, started, compound.frame.tail());
+    let mut header = Header::response_to(&Header::request(Command::Negotiate, 0), NtStatus::SUCCESS);
+    // The SMB1 request stands for message id 0 (MS-SMB2 3.3.5.3.1).
+    connection.window.take(0, 1);
+    header.set_credits(connection.window.grant(1));
+    compound.end(0, header, false);
+    connection.finish(compound, out);
+}
+
+fn write_response(
+    config: &ServerConfig,
+    negotiated: &Negotiated,
+    dialect: Dialect,
+    agreed: &Agreed,
+    now: Now,
+    started: Now,
+    body: &mut Vec<u8>,
+) {
+    let salt: [u8; 32] = random();
+    let hash = [HashAlgorithm::Sha512];
+    let cipher = [context::Cipher::new(agreed.cipher.map_or(0, |cipher| cipher as u16))];
+    let signing = [context::SigningAlgorithm::new(negotiated.protection.signing as u16)];
+    let mut contexts =
+        vec![Context::PreauthIntegrity { hash_algorithms: List::Values(&hash), salt: &salt }];
+    if agreed.encryption_asked {
+        contexts.push(Context::Encryption(List::Values(&cipher)));
+    }
+    if agreed.signing.is_some() {
+        contexts.push(Context::Signing(List::Values(&signing)));
+    }
+    if agreed.posix {
+        contexts.push(Context::Posix(&context::POSIX_GUID));
+    }
+    let token = auth::spnego::hint();
+    negotiate::Response {
+        security_mode: negotiated.security,
+        dialect_revision: dialect,
+        server_guid: config.guid,
+        capabilities: negotiated.capabilities,
+        max_transact_size: negotiated.max_io,
+        max_read_size: negotiated.max_io,
+        max_write_size: negotiated.max_io,
+        system_time: crate::time::now(now),
+        // MS-SMB2 2.2.4: Windows gives 0 since telling when it was started helps an attacker.
+        server_start_time: if dialect == Dialect::Smb202 { crate::time::now(started) } else { 0 },
+        security_buffer: &token,
+        contexts: if dialect == Dialect::Smb311 { Contexts::Values(&contexts) } else { Contexts::EMPTY },
+    }
+    .write(body);
+}
+
+// MS-SMB2 3.3.5.4
+fn agree(contexts: &Contexts<'_>, config: &ServerConfig) -> Result<Agreed, Stop> {
+    let mut agreed = Agreed::default();
+    let (mut hashes, mut encryptions, mut signings, mut compressions) = (0, 0, 0, 0);
+    for context in contexts.iter() {
+        match context? {
+            Context::PreauthIntegrity { hash_algorithms, .. } => {
+                hashes += 1;
+                if !hash_algorithms.contains(HashAlgorithm::Sha512) {
+                    return Err(Stop::Fail(NtStatus::SMB_NO_PREAUTH_INTEGRITY_HASH_OVERLAP));
+                }
+            }
+            Context::Encryption(ciphers) => {
+                encryptions += 1;
+                agreed.encryption_asked = true;
+                let known = |cipher: &Cipher| ciphers.contains(context::Cipher::new(*cipher as u16));
+                let found = CIPHERS.into_iter().find(known);
+                agreed.cipher = found.filter(|_| config.encryption != Encryption::Off);
+            }
+            Context::Signing(algorithms) => {
+                signings += 1;
+                let known = |algorithm: &SigningAlgorithm| {
+                    algorithms.contains(context::SigningAlgorithm::new(*algorithm as u16))
+                };
+                agreed.signing = SIGNING.into_iter().find(known);
+            }
+            Context::Compression { .. } => compressions += 1,
+            Context::Posix(data) => agreed.posix |= data == context::POSIX_GUID,
+            Context::Netname(_) | Context::Transport(_) | Context::RdmaTransform(_) | Context::Unknown { .. } => {}
+        }
+    }
+    if hashes != 1 || encryptions > 1 || signings > 1 || compressions > 1 {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    Ok(agreed)
+}
+
+fn protection(dialect: Dialect, agreed: &Agreed, client: Capabilities, config: &ServerConfig) -> Protection {
+    let signing = match dialect {
+        Dialect::Smb311 => agreed.signing.unwrap_or(SigningAlgorithm::AesCmac),
+        dialect if dialect.is_smb3() => SigningAlgorithm::AesCmac,
+        _ => SigningAlgorithm::HmacSha256,
+    };
+    let cipher = match dialect {
+        Dialect::Smb311 => agreed.cipher,
+        // MS-SMB2 3.3.5.4: 3.0 and 3.0.2 know one cipher, and a flag that says whether it is used.
+        dialect if dialect.is_smb3() && config.encryption != Encryption::Off => {
+            client.contains(Capabilities::ENCRYPTION).then_some(Cipher::Aes128Ccm)
+        }
+        _ => None,
+    };
+    Protection { dialect, signing, cipher }
+}
+
+fn capabilities(dialect: Dialect, protection: Protection) -> Capabilities {
+    let mut capabilities = Capabilities::empty();
+    if dialect != Dialect::Smb202 {
+        capabilities |= Capabilities::LEASING | Capabilities::LARGE_MTU;
+    }
+    if dialect.is_smb3() {
+        capabilities |= Capabilities::DIRECTORY_LEASING;
+    }
+    // MS-SMB2 3.3.5.4: in 3.1.1 the context says it, not the flag.
+    if dialect.is_smb3() && dialect != Dialect::Smb311 && protection.cipher.is_some() {
+        capabilities |= Capabilities::ENCRYPTION;
+    }
+    capabilities
+}
+
+fn security(config: &ServerConfig) -> SecurityMode {
+    match config.signing {
+        Signing::Offered => SecurityMode::SIGNING_ENABLED,
+        Signing::Required => SecurityMode::SIGNING_ENABLED | SecurityMode::SIGNING_REQUIRED,
+    }
+}
+
+/// The engine's key of a client. A client without a GUID (dialect 2.0.2) is known by its connection.
+fn client_key(guid: Guid, connection: u64) -> ClientKey {
+    if guid == Guid::ZERO { ClientKey(u128::from(connection)) } else { ClientKey(u128::from_be_bytes(guid.0)) }
+}

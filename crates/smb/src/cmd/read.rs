@@ -1,0 +1,84 @@
+//! READ (MS-SMB2 3.3.5.12).
+//!
+//! Data that is in memory goes from the page cache into the reply frame on this thread; what is not is
+//! read on the blocking pool.
+
+use std::sync::Arc;
+
+use smb_wire::{NtStatus, read};
+use volume::Patience;
+
+use crate::connection::Connection;
+use crate::dispatch::{Request, check_charge};
+use crate::open::{Object, Open};
+use crate::suspend::{Completion, Handled, Stop, Work};
+
+/// One READ, taken apart.
+#[derive(Clone, Copy)]
+struct Wanted {
+    offset: u64,
+    length: usize,
+    minimum: usize,
+}
+
+/// Answers a READ.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    let asked = read::Request::parse(request.message)?;
+    let open = connection.open(request, asked.file_id)?;
+    // MS-SMB2 3.3.5.12
+    if asked.length > connection.negotiated()?.max_io || asked.channel != read::Channel::None {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    check_charge(connection, request, asked.payload_len())?;
+    let wanted = Wanted {
+        offset: asked.offset,
+        length: asked.length as usize,
+        minimum: asked.minimum_count as usize,
+    };
+    match open.object() {
+        Some(Object::File { engine, open: file }) => {
+            if wanted.offset.checked_add(wanted.length as u64).is_none_or(|end| end > i64::MAX as u64) {
+                return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+            }
+            let at = begin(body);
+            match engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Cached) {
+                Ok(count) => end(body, at, count, wanted).map_err(Stop::Fail),
+                Err(share::Refusal::WouldBlock) => {
+                    body.truncate(at);
+                    Err(Stop::Work(later(open.share(), wanted)))
+                }
+                Err(refusal) => Err(refusal.into()),
+            }
+        }
+        Some(Object::Pipe(pipe)) => crate::pipe::read(&mut pipe.lock(), wanted.length, body),
+        None => Err(Stop::Fail(NtStatus::FILE_CLOSED)),
+    }
+}
+
+/// Makes room for the fields in front of the data.
+fn begin(body: &mut Vec<u8>) -> usize {
+    let at = body.len();
+    body.resize(at + read::RESPONSE_FIXED, 0);
+    at
+}
+
+/// The data lies in the body: fills in what stands before it.
+fn end(body: &mut [u8], at: usize, count: usize, wanted: Wanted) -> Completion {
+    // MS-SMB2 3.3.5.12
+    if (count == 0 && wanted.length > 0) || count < wanted.minimum {
+        return Err(NtStatus::END_OF_FILE);
+    }
+    if let Some(fixed) = body[at..].first_chunk_mut() {
+        read::Response::write_fixed(fixed, count as u32);
+    }
+    Ok(NtStatus::SUCCESS)
+}
+
+fn later(open: Arc<Open>, wanted: Wanted) -> Work {
+    Box::new(move |body| {
+        let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
+        let at = begin(body);
+        let read = engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Block);
+        end(body, at, read.map_err(|refusal| crate::status::of(&refusal))?, wanted)
+    })
+}

@@ -1,0 +1,128 @@
+//! TREE_CONNECT: access to one share (MS-SMB2 3.3.5.7).
+
+use std::sync::Arc;
+
+use share::{Holder, Identity};
+use smb_wire::create::Access as Rights;
+use smb_wire::negotiate::Dialect;
+use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
+use smb_wire::{NtStatus, header};
+
+use crate::config::{Access, Encryption, ShareConfig, Signing};
+use crate::connection::Connection;
+use crate::dispatch::Request;
+use crate::session::Session;
+use crate::suspend::{Handled, Stop};
+use crate::tree::{Target, Tree};
+
+/// What a user with write access may do: everything but changing owners and descriptors.
+const WRITE: Rights = Rights::from_bits_retain(0x0013_01ff);
+/// What a user with read access may do.
+const READ: Rights = Rights::FILE_GENERIC_READ.union(Rights::FILE_GENERIC_EXECUTE);
+
+/// Answers a TREE_CONNECT.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    let negotiated = *connection.negotiated()?;
+    let dialect = negotiated.protection.dialect;
+    let session = Arc::clone(connection.session(request)?);
+    let asked = tree_connect::Request::parse(request.message, dialect == Dialect::Smb311)?;
+    let anonymous = session.proved().is_none_or(|proved| proved.anonymous);
+    // MS-SMB2 3.3.5.7
+    let protected = request.sealed || request.header.flags().contains(header::Flags::SIGNED);
+    if dialect == Dialect::Smb311 && !anonymous && !protected {
+        return Err(Stop::Disconnect("a TREE_CONNECT that is neither signed nor sealed"));
+    }
+    let name = asked.share().to_string_exact().ok_or(Stop::Fail(NtStatus::BAD_NETWORK_NAME))?;
+    if name.eq_ignore_ascii_case("IPC$") {
+        return connect_pipes(request, &session, body);
+    }
+    let config = connection.server.share(&name).ok_or(Stop::Fail(NtStatus::BAD_NETWORK_NAME))?;
+    if anonymous {
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    connect_disk(connection, request, &session, &config, body)
+}
+
+fn connect_pipes(request: &mut Request<'_>, session: &Session, body: &mut Vec<u8>) -> Handled {
+    let maximal = READ | Rights::WRITE_DATA;
+    let connected = request.now;
+    let make = |id| Tree {
+        id,
+        connected,
+        target: Target::Pipes,
+        maximal,
+        sealed: false,
+        signed: false,
+    };
+    let tree = session.connect(make).ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
+    request.related.tree_id = tree.id;
+    tree_connect::Response {
+        share_type: ShareType::Pipe,
+        share_flags: ShareFlags::NO_CACHING,
+        capabilities: ShareCapabilities::empty(),
+        maximal_access: maximal,
+    }
+    .write(body);
+    Ok(NtStatus::SUCCESS)
+}
+
+fn connect_disk(
+    connection: &Connection,
+    request: &mut Request<'_>,
+    session: &Session,
+    config: &Arc<ShareConfig>,
+    body: &mut Vec<u8>,
+) -> Handled {
+    let denied = Stop::Fail(NtStatus::ACCESS_DENIED);
+    let proved = session.proved().ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))?;
+    let protection = session.protection;
+    let access = config.access(&proved.identity.name);
+    let maximal = match access {
+        Access::None => return Err(denied),
+        Access::Read => READ,
+        Access::Write => WRITE,
+        Access::Full => Rights::FILE_ALL,
+    };
+    let seal = config.encryption == Encryption::Required;
+    if protection.dialect.get() < config.min_dialect.get() || (seal && protection.cipher.is_none()) {
+        return Err(denied);
+    }
+    let identity = limited(&proved.identity, maximal);
+    let engine = Arc::clone(&config.engine);
+    let client = connection.server.client(session.client).ok_or(denied)?;
+    let connected = request.now;
+    let tree = session.connect(|id| Tree {
+        id,
+        connected,
+        target: Target::Disk { config: Arc::clone(config), engine: Arc::clone(&engine), identity },
+        maximal,
+        sealed: seal,
+        signed: config.signing == Signing::Required,
+    });
+    let tree = tree.ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
+    engine.attach(session.client, client as Arc<dyn Holder>);
+    request.related.tree_id = tree.id;
+    let mut flags = ShareFlags::empty();
+    if seal {
+        flags |= ShareFlags::ENCRYPT_DATA;
+    }
+    if config.hide_unreadable {
+        flags |= ShareFlags::ACCESS_BASED_DIRECTORY_ENUM;
+    }
+    tree_connect::Response {
+        share_type: ShareType::Disk,
+        share_flags: flags,
+        capabilities: ShareCapabilities::empty(),
+        maximal_access: maximal,
+    }
+    .write(body);
+    Ok(NtStatus::SUCCESS)
+}
+
+/// The user, held to what the share gives them.
+fn limited(identity: &Arc<Identity>, maximal: Rights) -> Arc<Identity> {
+    let limit = volume::security::Rights::from_bits_retain(maximal.bits());
+    let mut limited = Identity::clone(identity);
+    limited.limit &= limit;
+    Arc::new(limited)
+}

@@ -1,0 +1,20 @@
+//! TREE_DISCONNECT: ends the access to one share (MS-SMB2 3.3.5.8).
+
+use std::sync::Arc;
+
+use smb_wire::{NtStatus, tree_disconnect};
+
+use crate::connection::Connection;
+use crate::dispatch::Request;
+use crate::suspend::{Handled, Stop};
+
+/// Answers a TREE_DISCONNECT.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    tree_disconnect::Request::parse(request.message)?;
+    connection.tree(request)?;
+    let session = Arc::clone(connection.session(request)?);
+    let dropped = connection.server.drop_tree(&session, request.tree_id, request.now);
+    dropped.ok_or(Stop::Fail(NtStatus::NETWORK_NAME_DELETED))?;
+    tree_disconnect::Response.write(body);
+    Ok(NtStatus::SUCCESS)
+}

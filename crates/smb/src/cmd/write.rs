@@ -1,0 +1,54 @@
+//! WRITE (MS-SMB2 3.3.5.13).
+
+use share::{Caller, Step};
+use smb_wire::{NtStatus, read, write};
+
+use crate::connection::Connection;
+use crate::dispatch::{Request, check_charge};
+use crate::open::Object;
+use crate::suspend::{Handled, Stop};
+use crate::tree::Target;
+
+/// Offset that means the end of the file (MS-FSA 2.1.5.4).
+const APPEND: u64 = u64::MAX;
+
+/// Answers a WRITE. Buffered data goes to the page cache on this thread; the transport moves a connection
+/// whose calls prove slow to its blocking pool.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    let asked = write::Request::parse(request.message)?;
+    let open = connection.open(request, asked.file_id)?;
+    // MS-SMB2 3.3.5.13
+    if asked.data.len() as u64 > u64::from(connection.negotiated()?.max_io)
+        || asked.channel != read::Channel::None
+    {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    check_charge(connection, request, asked.payload_len())?;
+    match open.object() {
+        Some(Object::File { engine, open: file }) => {
+            let at = if asked.offset == APPEND {
+                share::WriteAt::End
+            } else if asked.offset.checked_add(asked.data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+                return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+            } else {
+                share::WriteAt::Offset(asked.offset)
+            };
+            let through = asked.flags.contains(write::Flags::WRITE_THROUGH);
+            let Target::Disk { identity, .. } = &open.tree.target else {
+                return Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST));
+            };
+            let async_id = connection.async_id(request);
+            let waiter = connection.waiter(async_id);
+            let caller = Caller { identity, client: open.client, waiter: Some(&waiter), now: request.now };
+            match engine.write(&caller, file, open.lock_owner(), at, asked.data, through) {
+                Step::Done(()) => {}
+                Step::Wait(ticket) => return Err(Stop::Wait(Some((engine.clone(), ticket)))),
+                Step::Refused(refusal) => return Err(refusal.into()),
+            }
+        }
+        Some(Object::Pipe(pipe)) => crate::pipe::write(connection, request, &mut pipe.lock(), asked.data)?,
+        None => return Err(Stop::Fail(NtStatus::FILE_CLOSED)),
+    }
+    write::Response { count: asked.data.len() as u32 }.write(body);
+    Ok(NtStatus::SUCCESS)
+}

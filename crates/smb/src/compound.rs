@@ -1,0 +1,146 @@
+//! The answers to one frame: collected in one buffer, then chained, signed and sealed in place
+//! (MS-SMB2 3.3.4.1).
+
+use auth::crypto::{GmacNonce, Signer};
+use smallvec::SmallVec;
+use smb_wire::header::transform::{self, TransformHeader};
+use smb_wire::{FileId, Header, NtStatus, header};
+use wire::Frame;
+
+use crate::session::Session;
+
+/// What a related request takes over from the one before it (MS-SMB2 3.3.5.2.7.2).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Related {
+    /// SessionId.
+    pub session_id: u64,
+    /// TreeId.
+    pub tree_id: u32,
+    /// FileId that the request before it made or used.
+    pub file_id: Option<FileId>,
+    /// The request before it failed with this, and made no Open.
+    pub failed: Option<NtStatus>,
+    /// Whether there was a request before at all.
+    pub any: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: usize,
+    header: Header,
+    signed: bool,
+}
+
+/// The answers to one frame.
+#[derive(Debug, Default)]
+pub struct Compound {
+    /// Headers and bodies, one behind the other.
+    pub frame: Frame,
+    entries: SmallVec<[Entry; 1]>,
+    /// What the next request may take over.
+    pub related: Related,
+    /// The session whose keys sealed the request and seal the answers.
+    pub sealed_by: Option<u64>,
+}
+
+impl Compound {
+    /// For the answers to a frame that was sealed with the keys of this session, or not sealed.
+    pub fn new(frame: Frame, sealed_by: Option<u64>) -> Compound {
+        Compound { frame, entries: SmallVec::new(), related: Related::default(), sealed_by }
+    }
+
+    /// Makes room for a header; the body is appended to the frame behind it.
+    pub fn begin(&mut self) {
+        let more = self.next_header_at() - self.frame.len() + header::SIZE;
+        let tail = self.frame.tail();
+        tail.resize(tail.len() + more, 0);
+    }
+
+    /// Takes back the room that [`Compound::begin`] made and everything behind it.
+    pub fn abandon(&mut self, len_before: usize) {
+        self.frame.truncate(len_before);
+    }
+
+    /// Cuts the body behind the header at `at` away.
+    pub fn cut_body(&mut self, at: usize) {
+        self.frame.truncate(at + header::SIZE);
+    }
+
+    /// Where the header will stand that [`Compound::begin`] makes room for now.
+    pub fn next_header_at(&self) -> usize {
+        self.frame.len().next_multiple_of(8)
+    }
+
+    /// The body is complete: its header at `at` will be this one.
+    pub fn end(&mut self, at: usize, header: Header, signed: bool) {
+        if let Some(last) = self.entries.last_mut() {
+            last.header.set_next_command((at - last.at) as u32);
+        }
+        self.entries.push(Entry { at, header, signed });
+    }
+
+    /// How many answers there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no answer.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The bytes of the only answer without transport prefix, for the pre-authentication hash.
+    pub fn message(&self) -> &[u8] {
+        self.frame.bytes()
+    }
+
+    /// Writes the headers and signs; `signer` gives the key for a session.
+    pub fn write_headers<'a>(&mut self, signer: impl Fn(u64) -> Option<&'a Signer>) {
+        let end = self.frame.len();
+        let bytes = self.frame.bytes_mut();
+        for entry in &mut self.entries {
+            let next = entry.header.next_command() as usize;
+            let stop = if next == 0 { end } else { entry.at + next };
+            let message = &mut bytes[entry.at..stop];
+            // A signature is made over the message with the flag set and the field zero (MS-SMB2 3.1.4.1).
+            let key = if entry.signed { signer(entry.header.session_id()) } else { None };
+            if key.is_some() {
+                entry.header.set_flags(entry.header.flags() | header::Flags::SIGNED);
+            }
+            let Some(place) = message.first_chunk_mut() else { continue };
+            entry.header.write(place);
+            if let Some(key) = key {
+                let signature = key.sign(message, GmacNonce::response(entry.header.message_id()));
+                message[header::SIZE - 16..header::SIZE].copy_from_slice(&signature);
+            }
+        }
+    }
+
+    /// Seals, if it is to be, and puts the transport's prefix in front.
+    pub fn into_frame(mut self, sealing: Option<&Session>) -> Frame {
+        if let Some(session) = sealing {
+            seal(&mut self.frame, session);
+        }
+        prefix(&mut self.frame);
+        self.frame
+    }
+}
+
+/// Seals what is in the frame with the session's key (MS-SMB2 3.1.4.3).
+pub fn seal(frame: &mut Frame, session: &Session) {
+    let Some(seal) = session.proved().and_then(|proved| proved.seal.as_ref()) else { return };
+    let mut transform = TransformHeader::new(session.id, frame.len() as u32);
+    let nonce = session.next_nonce();
+    transform.set_nonce(nonce);
+    let tag = seal.out.seal(&nonce, transform.associated_data(), frame.bytes_mut());
+    transform.set_signature(tag);
+    if let Some(place) = frame.prepend(transform::SIZE).first_chunk_mut() {
+        transform.write(place);
+    }
+}
+
+/// The four bytes in front of each message on a direct TCP connection (MS-SMB2 2.1).
+pub fn prefix(frame: &mut Frame) {
+    let len = (frame.len() as u32).to_be_bytes();
+    frame.prepend(4).copy_from_slice(&len);
+}

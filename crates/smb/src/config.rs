@@ -1,0 +1,144 @@
+//! What the server is told to be. Plain values: reading files and telling people where a value came from
+//! is the command line's work.
+
+use std::sync::Arc;
+
+use share::{Identity, Share};
+use smb_wire::Guid;
+use smb_wire::negotiate::Dialect;
+use volume::security::{Sid, well_known};
+
+/// Whether messages are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Signing {
+    /// When the client asks for it.
+    #[default]
+    Offered,
+    /// Always.
+    Required,
+}
+
+/// Whether messages are sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encryption {
+    /// Not even when the client wants it.
+    Off,
+    /// When the client wants it.
+    #[default]
+    Enabled,
+    /// Always; clients that cannot are refused.
+    Required,
+}
+
+/// What a user may do on a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Nothing.
+    None,
+    /// Read and execute.
+    Read,
+    /// Also write and delete.
+    Write,
+    /// Also change descriptors and owners.
+    Full,
+}
+
+/// The server as a whole.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Identifies this server for as long as its state directory lives (MS-SMB2 3.3.1.5 ServerGuid).
+    pub guid: Guid,
+    /// NetBIOS-style name, up to 15 letters, upper case.
+    pub name: String,
+    /// DNS name of the host.
+    pub dns_name: String,
+    /// SID of this machine; local users' SIDs are below it.
+    pub machine_sid: Sid,
+    /// Lowest dialect.
+    pub min_dialect: Dialect,
+    /// Highest dialect.
+    pub max_dialect: Dialect,
+    /// Signing for every session.
+    pub signing: Signing,
+    /// Sealing for every session.
+    pub encryption: Encryption,
+    /// Connections at one time.
+    pub max_connections: usize,
+    /// Whether a log-on without a name is let in as nobody (only to IPC$).
+    pub anonymous: bool,
+}
+
+/// One user that may log on.
+#[derive(Debug, Clone)]
+pub struct UserConfig {
+    /// Who they are for the engine.
+    pub identity: Arc<Identity>,
+    /// MD4 of the password (MS-NLMP 3.3.1 NTOWFv1), from which NTLMv2 responses are checked.
+    pub nt_hash: [u8; 16],
+    /// Whether they may log on.
+    pub enabled: bool,
+}
+
+/// One share.
+#[derive(Clone)]
+pub struct ShareConfig {
+    /// Its name, as shown.
+    pub name: String,
+    /// For people.
+    pub comment: String,
+    /// The engine behind it.
+    pub engine: Arc<Share>,
+    /// The lower bound for everybody and everything on it.
+    pub read_only: bool,
+    /// Who may do what; none: every user may write.
+    pub users: Option<Vec<(String, Access)>>,
+    /// Sealing on this share.
+    pub encryption: Encryption,
+    /// Signing on this share.
+    pub signing: Signing,
+    /// Lowest dialect on this share.
+    pub min_dialect: Dialect,
+    /// Whether names that differ only in case are different names.
+    pub case_sensitive: bool,
+    /// Whether clients see only what they may read.
+    pub hide_unreadable: bool,
+    /// Whether the share is listed.
+    pub hidden: bool,
+}
+
+impl ShareConfig {
+    /// What `user` may do here.
+    #[must_use]
+    pub fn access(&self, user: &str) -> Access {
+        let given = match &self.users {
+            None => Access::Full,
+            Some(users) => {
+                let found = users.iter().filter(|(name, _)| name.eq_ignore_ascii_case(user) || name == "*");
+                found.map(|&(_, access)| access).max().unwrap_or(Access::None)
+            }
+        };
+        if self.read_only { given.min(Access::Read) } else { given }
+    }
+}
+
+impl std::fmt::Debug for ShareConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShareConfig").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Who an anonymous log-on is: nobody, who may do nothing.
+#[must_use]
+pub fn nobody() -> Identity {
+    Identity {
+        name: String::new(),
+        sid: well_known::ANONYMOUS,
+        groups: Vec::new(),
+        uid: u32::MAX - 1,
+        gid: u32::MAX - 1,
+        host_groups: Vec::new(),
+        actor: None,
+        administrator: false,
+        limit: volume::security::Rights::empty(),
+    }
+}

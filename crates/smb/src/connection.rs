@@ -1,0 +1,632 @@
+//! Connection: carries bytes for the sessions bound to it (MS-SMB2 3.3.1.7).
+//!
+//! Start with [`Connection::on_message`](wire::Conversation::on_message) in [`crate::service`]; here is
+//! what a connection knows, and the way of a frame through it: [`Connection::receive`] opens the seal,
+//! [`Connection::run`] answers one request after the other, [`Connection::finish`] signs and seals.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use auth::crypto::{GmacNonce, Signer};
+use share::{ClientKey, Waiter, Wake};
+use smallvec::SmallVec;
+use smb_wire::header::transform::{self, TransformHeader};
+use smb_wire::header::{Chain, Flags, Packet};
+use smb_wire::negotiate::{Capabilities, SecurityMode};
+use smb_wire::{Command, Guid, Header, NtStatus, header};
+use wire::{Mailbox, Now, Output, Peer};
+
+use crate::cmd::session_setup::Setup;
+use crate::compound::Compound;
+use crate::dispatch::{self, Request};
+use crate::event::Event;
+use crate::keys::Protection;
+use crate::limits::{LOGON_TIME_NS, MAX_COMPOUND, MAX_WAITING};
+use crate::server::Server;
+use crate::session::{Session, State};
+use crate::suspend::{Handled, Stop, Suspended};
+use crate::window::Window;
+
+/// The end of a connection that others hold: how to reach it, and what status shows of it.
+pub struct Handle {
+    /// Counts connections.
+    pub id: u64,
+    /// Both addresses.
+    pub peer: Peer,
+    /// When it was accepted.
+    pub since: Now,
+    mailbox: Arc<dyn Mailbox<Event>>,
+}
+
+impl Handle {
+    /// Posts to the connection's own thread; false when it is gone.
+    pub fn post(&self, event: Event) -> bool {
+        self.mailbox.post(event)
+    }
+}
+
+impl Wake for Handle {
+    fn wake(&self, token: u64) {
+        self.mailbox.post(Event::Wake { async_id: token });
+    }
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("id", &self.id).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// What NEGOTIATE settled.
+#[derive(Debug, Clone, Copy)]
+pub struct Negotiated {
+    /// Dialect, signing, cipher.
+    pub protection: Protection,
+    /// The client.
+    pub client_guid: Guid,
+    /// The client for the engine.
+    pub client: ClientKey,
+    /// What the client said it can do.
+    pub client_capabilities: Capabilities,
+    /// How the client said it signs.
+    pub client_security: SecurityMode,
+    /// What we said.
+    pub capabilities: Capabilities,
+    /// How we said that we sign.
+    pub security: SecurityMode,
+    /// Largest READ, WRITE and TRANSACT.
+    pub max_io: u32,
+    /// Whether the client speaks the POSIX extensions.
+    pub posix: bool,
+}
+
+impl Negotiated {
+    /// Whether requests may take more than one credit.
+    pub fn multi_credit(&self) -> bool {
+        self.capabilities.contains(Capabilities::LARGE_MTU)
+    }
+}
+
+/// A session on this connection: a channel (MS-SMB2 3.3.1.14).
+pub struct Channel {
+    /// The session.
+    pub session: Arc<Session>,
+    /// Signs on this channel.
+    pub signer: Signer,
+}
+
+/// One connection.
+pub struct Connection {
+    pub(crate) server: Arc<Server>,
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) negotiated: Option<Negotiated>,
+    /// The client has sent an SMB1 NEGOTIATE that leads here (MS-SMB2 3.3.5.3.2).
+    pub(crate) multi_protocol: bool,
+    pub(crate) preauth: [u8; 64],
+    pub(crate) window: Window,
+    pub(crate) channels: Vec<Channel>,
+    pub(crate) setups: Vec<Setup>,
+    pub(crate) suspended: HashMap<u64, Suspended>,
+    next_async: std::cell::Cell<u64>,
+    pub(crate) deadline: Option<u64>,
+}
+
+impl Connection {
+    /// A connection that has just been accepted; none when there are too many.
+    pub fn new(server: &Arc<Server>, peer: Peer, mailbox: Arc<dyn Mailbox<Event>>, now: Now) -> Option<Connection> {
+        let handle = Arc::new(Handle { id: server.next_connection(), peer, since: now, mailbox });
+        server.add_connection(&handle).then(|| Connection {
+            server: Arc::clone(server),
+            handle,
+            negotiated: None,
+            multi_protocol: false,
+            preauth: [0; 64],
+            window: Window::default(),
+            channels: Vec::new(),
+            setups: Vec::new(),
+            suspended: HashMap::new(),
+            next_async: std::cell::Cell::new(0),
+            deadline: Some(now.mono_ns.saturating_add(LOGON_TIME_NS)),
+        })
+    }
+
+    /// Where the channel of a session is in the list.
+    #[inline]
+    pub(crate) fn channel_of(&self, session_id: u64) -> Option<usize> {
+        self.channels.iter().position(|channel| channel.session.id == session_id)
+    }
+
+    /// A number for a request that may have to wait.
+    pub(crate) fn new_async_id(&self) -> u64 {
+        let id = self.next_async.get() + 1;
+        self.next_async.set(id);
+        id
+    }
+
+    /// How the engine wakes the request `async_id`.
+    pub(crate) fn waiter(&self, async_id: u64) -> Waiter {
+        Waiter { wake: Arc::clone(&self.handle) as Arc<dyn Wake>, token: async_id }
+    }
+
+    /// Answers one frame.
+    pub(crate) fn receive(&mut self, frame: &mut [u8], now: Now, out: &mut Output<Event>) {
+        match Packet::classify(frame) {
+            Some(Packet::Smb2) => self.start(frame, None, now, out),
+            Some(Packet::Transform) => match self.unseal(frame) {
+                Some(session_id) => self.start(&mut frame[transform::SIZE..], Some(session_id), now, out),
+                None => self.hang_up("a sealed frame that cannot be opened", out),
+            },
+            Some(Packet::Smb1) => crate::cmd::negotiate::from_smb1(self, frame, now, out),
+            Some(Packet::Compressed) => self.hang_up("compression was not negotiated", out),
+            None => self.hang_up("not an SMB message", out),
+        }
+    }
+
+    /// The client broke the protocol in a way that costs it the connection.
+    pub(crate) fn hang_up(&self, why: &str, out: &mut Output<Event>) {
+        tracing::info!(peer = %self.handle.peer.remote, why, "closing the connection");
+        out.close = true;
+    }
+
+    /// Opens a sealed frame in place and says whose keys it took (MS-SMB2 3.3.5.2.1).
+    fn unseal(&self, frame: &mut [u8]) -> Option<u64> {
+        let (header, _) = TransformHeader::parse(frame).ok()?;
+        let header = *header;
+        let channel = &self.channels[self.channel_of(header.session_id())?];
+        let seal = channel.session.proved()?.seal.as_ref()?;
+        let sealed = &mut frame[transform::SIZE..];
+        seal.into.open(header.nonce(), header.associated_data(), sealed, header.signature()).ok()?;
+        (Packet::classify(sealed) == Some(Packet::Smb2)).then_some(header.session_id())
+    }
+
+    fn start(&mut self, messages: &mut [u8], sealed_by: Option<u64>, now: Now, out: &mut Output<Event>) {
+        let signatures = take_signatures(messages);
+        let frame = out.pool.take(dispatch::expected_size(messages));
+        self.run(Compound::new(frame, sealed_by), messages, Start { resumed: None, signatures: &signatures }, now, out);
+    }
+
+    /// Answers the requests in `messages` one after the other.
+    pub(crate) fn run(
+        &mut self,
+        mut compound: Compound,
+        messages: &[u8],
+        start: Start<'_>,
+        now: Now,
+        out: &mut Output<Event>,
+    ) {
+        let Start { mut resumed, signatures } = start;
+        let mut left = signatures.iter();
+        let mut rest = messages;
+        for item in Chain::new(messages) {
+            let Ok((header, message)) = item else { return self.hang_up("a malformed header", out) };
+            let here = Rest { messages: rest, signatures: left.as_slice() };
+            rest = &rest[message.len()..];
+            let signature = left.next().copied().unwrap_or_default();
+            let was = resumed.take();
+            let admitted = match &was {
+                Some(resumed) => Ok(resumed.signed),
+                None => self.admit(header, message, &signature, &compound),
+            };
+            let signed = match admitted {
+                Ok(signed) => signed,
+                Err(Refused::Ignore) => continue,
+                Err(Refused::Close(why)) => return self.hang_up(why, out),
+                Err(Refused::Answer(status)) => {
+                    self.answer(&mut compound, header, Err(Stop::Fail(status)), None, false);
+                    continue;
+                }
+            };
+            let async_id = was.as_ref().map(|was| was.async_id);
+            let mut request = Request::new(header, message, &compound, now, async_id);
+            request.signature = signature;
+            compound.begin();
+            let at = compound.frame.len() - header::SIZE;
+            let handled = dispatch::handle(self, &mut request, compound.frame.tail(), out);
+            let (related, async_id) = (request.related, request.async_id);
+            let signed = signed || (request.sign_answer && compound.sealed_by.is_none());
+            compound.related = related;
+            let announced = was.as_ref().is_some_and(|was| was.announced);
+            match handled {
+                Err(Stop::Disconnect(why)) => return self.hang_up(why, out),
+                Err(Stop::Silent) => compound.abandon(at),
+                Err(stop @ (Stop::Wait(_) | Stop::Work(_))) => {
+                    let id = async_id.unwrap_or_else(|| self.new_async_id());
+                    let pause = Pause { async_id: id, at, announced, signed, header: *header };
+                    let behind = Rest { messages: rest, signatures: left.as_slice() };
+                    return self.suspend(compound, stop, pause, [here, behind], now, out);
+                }
+                handled => {
+                    let told = was.filter(|was| was.announced).map(|was| was.async_id);
+                    self.answer_at(&mut compound, at, header, handled, told, signed);
+                }
+            }
+        }
+        self.finish(compound, out);
+    }
+
+    /// Appends an answer whose body has not been begun.
+    fn answer(
+        &mut self,
+        compound: &mut Compound,
+        header: &Header,
+        handled: Handled,
+        told: Option<u64>,
+        signed: bool,
+    ) {
+        compound.begin();
+        let at = compound.frame.len() - header::SIZE;
+        self.answer_at(compound, at, header, handled, told, signed);
+    }
+
+    /// Completes the answer whose header stands at `at`. `told` is the async id under which the client
+    /// was told STATUS_PENDING.
+    pub(crate) fn answer_at(
+        &mut self,
+        compound: &mut Compound,
+        at: usize,
+        header: &Header,
+        handled: Handled,
+        told: Option<u64>,
+        signed: bool,
+    ) {
+        let status = match handled {
+            Ok(status) => status,
+            Err(Stop::FailWith(status, data)) => {
+                compound.cut_body(at);
+                dispatch::error_body(status, &data, self.negotiated.as_ref(), compound.frame.tail());
+                status
+            }
+            Err(Stop::Fail(status)) => {
+                compound.cut_body(at);
+                dispatch::error_body(status, &[], self.negotiated.as_ref(), compound.frame.tail());
+                status
+            }
+            // The callers take these out before.
+            Err(Stop::Wait(_) | Stop::Work(_) | Stop::Silent | Stop::Disconnect(_)) => return compound.abandon(at),
+        };
+        let mut response = Header::response_to(header, status);
+        if header.command() == Command::SessionSetup || header.session_id() == u64::MAX {
+            response.set_session_id(compound.related.session_id);
+        }
+        match told {
+            Some(async_id) => response.set_async_id(async_id),
+            None => {
+                if header.command() == Command::TreeConnect || header.tree_id() == u32::MAX {
+                    response.set_tree_id(compound.related.tree_id);
+                }
+                // MS-SMB2 3.3.4.1.2: what an interim response granted is not granted again.
+                response.set_credits(self.window.grant(header.credits()));
+            }
+        }
+        compound.related.any = true;
+        compound.end(at, response, signed);
+    }
+
+    /// Puts a request aside until it is woken or its work is done.
+    fn suspend(
+        &mut self,
+        mut compound: Compound,
+        stop: Stop,
+        pause: Pause,
+        [here, behind]: [Rest<'_>; 2],
+        now: Now,
+        out: &mut Output<Event>,
+    ) {
+        let Pause { async_id, at, mut announced, signed, header } = pause;
+        if self.suspended.len() >= MAX_WAITING {
+            if let Stop::Wait(Some((engine, ticket))) = stop {
+                engine.cancel(ticket);
+            }
+            let refused = Err(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES));
+            self.answer_at(&mut compound, at, &header, refused, announced.then_some(async_id), signed);
+            return self.run(compound, behind.messages, behind.start(), now, out);
+        }
+        let mut ticket = None;
+        let mut rest = behind;
+        let mut work = None;
+        match stop {
+            Stop::Wait(how) => {
+                compound.abandon(at);
+                // MS-SMB2 3.3.4.2: only the last request of a compound is answered with an interim response.
+                if !announced && behind.messages.is_empty() {
+                    announced = true;
+                    compound = self.announce(compound, &header, async_id, signed, out);
+                }
+                (ticket, rest) = (how, here);
+            }
+            Stop::Work(what) => work = Some((what, std::mem::take(&mut compound.frame))),
+            Stop::Fail(_) | Stop::FailWith(..) | Stop::Silent | Stop::Disconnect(_) => return,
+        }
+        let waiting = Suspended {
+            compound,
+            at,
+            header,
+            rest: rest.messages.to_vec(),
+            signatures: rest.signatures.to_vec(),
+            announced,
+            signed,
+            ticket,
+            working: work.is_some(),
+        };
+        self.suspended.insert(async_id, waiting);
+        if let Some((work, mut frame)) = work {
+            out.run(move || {
+                let completion = work(frame.tail());
+                Event::JobDone { async_id, frame, completion }
+            });
+        }
+    }
+
+    /// Tells the client that its request takes time, with the answers before it (MS-SMB2 3.3.4.2).
+    fn announce(
+        &mut self,
+        mut compound: Compound,
+        header: &Header,
+        async_id: u64,
+        signed: bool,
+        out: &mut Output<Event>,
+    ) -> Compound {
+        compound.begin();
+        let at = compound.frame.len() - header::SIZE;
+        dispatch::error_body(NtStatus::PENDING, &[], self.negotiated.as_ref(), compound.frame.tail());
+        let mut interim = Header::response_to(header, NtStatus::PENDING);
+        if header.session_id() == u64::MAX {
+            interim.set_session_id(compound.related.session_id);
+        }
+        interim.set_async_id(async_id);
+        interim.set_credits(self.window.grant(header.credits()));
+        compound.end(at, interim, signed);
+        let mut next = Compound::new(out.pool.take(0), compound.sealed_by);
+        next.related = compound.related;
+        self.finish(compound, out);
+        next
+    }
+
+    /// Signs, seals and queues the answers.
+    pub(crate) fn finish(&mut self, mut compound: Compound, out: &mut Output<Event>) {
+        if compound.is_empty() {
+            return out.pool.give_back(compound.frame);
+        }
+        compound.write_headers(|session_id| self.channel_of(session_id).map(|at| &self.channels[at].signer));
+        self.note_preauth(&compound);
+        let sealing = compound.sealed_by.and_then(|id| self.channel_of(id)).map(|at| &*self.channels[at].session);
+        // A session that ended with this very answer (LOGOFF) is no longer among the channels.
+        let parting = match (compound.sealed_by, sealing) {
+            (Some(id), None) => self.server.session(id),
+            _ => None,
+        };
+        out.frames.push(compound.into_frame(sealing.or(parting.as_deref())));
+    }
+
+    /// The first three messages of a connection and those of a log-on go into hashes (MS-SMB2 3.3.5.4,
+    /// 3.3.5.5).
+    fn note_preauth(&mut self, compound: &Compound) {
+        let Ok(header) = Header::parse(compound.message()) else { return };
+        match header.command() {
+            Command::Negotiate => self.preauth = auth::crypto::preauth_hash(&self.preauth, compound.message()),
+            Command::SessionSetup => {
+                let id = header.session_id();
+                if let Some(setup) = self.setups.iter_mut().find(|setup| setup.session.id == id) {
+                    setup.preauth = auth::crypto::preauth_hash(&setup.preauth, compound.message());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a request may be looked at: its place in the window, its session's signature and seal
+    /// (MS-SMB2 3.3.5.2.1 to 3.3.5.2.9). Says whether the answer is to be signed.
+    fn admit(
+        &mut self,
+        header: &Header,
+        message: &[u8],
+        signature: &[u8; 16],
+        compound: &Compound,
+    ) -> Result<bool, Refused> {
+        if header.is_response() {
+            return Err(Refused::Close("a response where a request must be"));
+        }
+        if compound.len() >= MAX_COMPOUND {
+            return Err(Refused::Close("too many requests in one frame"));
+        }
+        let command = header.command();
+        // MS-SMB2 3.3.5.2: nothing but NEGOTIATE before NEGOTIATE.
+        if self.negotiated.is_none() && command != Command::Negotiate {
+            return Err(Refused::Close("a request before NEGOTIATE"));
+        }
+        // MS-SMB2 3.3.5.2.3
+        if command != Command::Cancel {
+            let multi = self.negotiated.as_ref().is_some_and(Negotiated::multi_credit);
+            let charge = if multi { header.credit_charge().max(1) } else { 1 };
+            if !self.window.take(header.message_id(), charge) {
+                return Err(Refused::Close("a message id outside the credit window"));
+            }
+        }
+        let session_id = match header.is_related() && compound.related.any {
+            true if header.session_id() == u64::MAX => compound.related.session_id,
+            _ => header.session_id(),
+        };
+        // MS-SMB2 3.3.5.2.1.1: what stands in a sealed frame belongs to the session whose keys sealed it.
+        if compound.sealed_by.is_some_and(|sealed_by| sealed_by != session_id) {
+            return Err(Refused::Close("another session's request in a sealed frame"));
+        }
+        if compound.sealed_by.is_some() || command == Command::Negotiate {
+            return Ok(false);
+        }
+        match self.channel_of(session_id) {
+            Some(at) => check_signature(&self.channels[at], header, message, signature),
+            // A log-on under way has no key yet; a binding request's signature is checked by its command.
+            None => Ok(false),
+        }
+    }
+
+    /// A wake-up for a request that waits.
+    pub(crate) fn wake(&mut self, async_id: u64, now: Now, out: &mut Output<Event>) {
+        let waits = self.suspended.get(&async_id).is_some_and(|waiting| !waiting.working);
+        if !waits {
+            return;
+        }
+        let Some(waiting) = self.suspended.remove(&async_id) else { return };
+        let Suspended { compound, rest, signatures, announced, signed, .. } = waiting;
+        let resumed = Some(Resumed { async_id, announced, signed });
+        self.run(compound, &rest, Start { resumed, signatures: &signatures }, now, out);
+    }
+
+    /// Work on the blocking pool is done: its answer, and what follows in its frame.
+    pub(crate) fn job_done(
+        &mut self,
+        async_id: u64,
+        frame: wire::Frame,
+        completion: crate::suspend::Completion,
+        now: Now,
+        out: &mut Output<Event>,
+    ) {
+        let Some(waiting) = self.suspended.remove(&async_id) else { return };
+        let Suspended { mut compound, at, header, rest, signatures, announced, signed, .. } = waiting;
+        compound.frame = frame;
+        let told = announced.then_some(async_id);
+        self.answer_at(&mut compound, at, &header, completion.map_err(Stop::Fail), told, signed);
+        self.run(compound, &rest, Start { resumed: None, signatures: &signatures }, now, out);
+    }
+
+    /// Takes a waiting request back and answers it (MS-SMB2 3.3.5.16).
+    pub(crate) fn cancel(&mut self, async_id: u64, out: &mut Output<Event>) {
+        match self.suspended.get(&async_id) {
+            // Work that has begun is answered when it is done.
+            Some(waiting) if waiting.working => {}
+            Some(_) => {
+                let Some(waiting) = self.suspended.remove(&async_id) else { return };
+                if let Some((engine, ticket)) = waiting.ticket {
+                    engine.cancel(ticket);
+                }
+                let mut compound = waiting.compound;
+                let told = waiting.announced.then_some(async_id);
+                let status = Err(Stop::Fail(NtStatus::CANCELLED));
+                self.answer(&mut compound, &waiting.header, status, told, waiting.signed);
+                self.finish(compound, out);
+            }
+            None => {}
+        }
+    }
+
+    /// The session has ended: nothing of it is kept here.
+    pub(crate) fn forget_session(&mut self, session_id: u64) {
+        self.channels.retain(|channel| channel.session.id != session_id);
+        self.setups.retain(|setup| setup.session.id != session_id);
+    }
+
+    /// Ends the connection's part in everything (MS-SMB2 3.3.7.1).
+    pub(crate) fn closed(&mut self, now: Now) {
+        for (_, waiting) in self.suspended.drain() {
+            if let Some((engine, ticket)) = waiting.ticket {
+                engine.cancel(ticket);
+            }
+        }
+        self.server.remove_connection(self.handle.id);
+        let setups = self.setups.drain(..).map(|setup| setup.session);
+        let sessions: Vec<_> = setups.chain(self.channels.drain(..).map(|channel| channel.session)).collect();
+        for session in sessions {
+            if session.remove_channel(self.handle.id) {
+                self.server.end_session(&session, now);
+            }
+        }
+        if let Some(negotiated) = &self.negotiated {
+            self.server.leave_client(negotiated.client, self.handle.id);
+        }
+    }
+}
+
+/// A request that was taken apart before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Resumed {
+    pub async_id: u64,
+    pub announced: bool,
+    pub signed: bool,
+}
+
+/// Where answering has stopped.
+struct Pause {
+    async_id: u64,
+    at: usize,
+    announced: bool,
+    signed: bool,
+    header: Header,
+}
+
+/// Why a request is not looked at.
+enum Refused {
+    Answer(NtStatus),
+    Ignore,
+    Close(&'static str),
+}
+
+impl Refused {
+    /// A CANCEL is never answered, so one that is not signed as it must be is passed over.
+    fn bad_signature(command: Command) -> Refused {
+        if command == Command::Cancel { Refused::Ignore } else { Refused::Answer(NtStatus::ACCESS_DENIED) }
+    }
+}
+
+/// Where in a frame answering begins.
+pub(crate) struct Start<'a> {
+    /// The first request was looked at before and has waited.
+    pub resumed: Option<Resumed>,
+    /// The signatures that were taken out of the requests, one for each.
+    pub signatures: &'a [[u8; 16]],
+}
+
+/// What is left of a frame from one request on.
+#[derive(Clone, Copy)]
+struct Rest<'a> {
+    messages: &'a [u8],
+    signatures: &'a [[u8; 16]],
+}
+
+impl<'a> Rest<'a> {
+    fn start(self) -> Start<'a> {
+        Start { resumed: None, signatures: self.signatures }
+    }
+}
+
+/// Takes the signatures out of a frame's messages: they are made over messages whose field is zero
+/// (MS-SMB2 3.1.4.1). A malformed chain ends early here, and is refused where it is walked.
+fn take_signatures(frame: &mut [u8]) -> SmallVec<[[u8; 16]; 1]> {
+    let mut found = SmallVec::new();
+    let mut rest = frame;
+    while let Ok(header) = Header::parse_mut(rest) {
+        found.push(*header.signature());
+        header.set_signature([0; 16]);
+        let next = header.next_command() as usize;
+        if next < header::SIZE || next >= rest.len() {
+            break;
+        }
+        rest = &mut rest[next..];
+    }
+    found
+}
+
+// MS-SMB2 3.3.5.2.4
+fn check_signature(
+    channel: &Channel,
+    header: &Header,
+    message: &[u8],
+    signature: &[u8; 16],
+) -> Result<bool, Refused> {
+    let command = header.command();
+    if channel.session.state() == State::Gone {
+        return Ok(false);
+    }
+    if header.flags().contains(Flags::SIGNED) {
+        let nonce = GmacNonce::request(header.message_id(), command == Command::Cancel);
+        let valid = channel.signer.verify(message, nonce, signature).is_ok();
+        return if valid { Ok(true) } else { Err(Refused::bad_signature(command)) };
+    }
+    let anonymous = channel.session.proved().is_some_and(|proved| proved.anonymous);
+    let needed = channel.session.signing_required.load(Ordering::Relaxed) && !anonymous;
+    // A re-authentication need not be signed.
+    if needed && command != Command::SessionSetup {
+        return Err(Refused::bad_signature(command));
+    }
+    Ok(false)
+}

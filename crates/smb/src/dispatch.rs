@@ -1,0 +1,290 @@
+//! From an admitted request to its command: the checks that all commands share, in the order of the
+//! specification (MS-SMB2 3.3.5.2).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use smb_wire::negotiate::Dialect;
+use smb_wire::{Command, FileId, Header, NtStatus, read};
+use wire::{Now, Output};
+
+use crate::cmd;
+use crate::compound::{Compound, Related};
+use crate::connection::{Connection, Negotiated};
+use crate::event::Event;
+use crate::limits::MAX_IO;
+use crate::open::Open;
+use crate::session::{Session, State};
+use crate::suspend::{Handled, Stop};
+use crate::table::Held;
+use crate::tree::Tree;
+
+/// One request on its way to its command.
+pub struct Request<'m> {
+    /// Its header.
+    pub header: &'m Header,
+    /// The whole message from its header on, with the signature field zero.
+    pub message: &'m [u8],
+    /// The signature that was taken out.
+    pub signature: [u8; 16],
+    /// Its session, with what a related request inherits.
+    pub session_id: u64,
+    /// Its tree, with what a related request inherits.
+    pub tree_id: u32,
+    /// Where its session is among the connection's channels.
+    pub channel: Option<usize>,
+    /// Whether it came sealed.
+    pub sealed: bool,
+    /// What a request behind it may inherit.
+    pub related: Related,
+    /// Its number, if it has waited or is about to.
+    pub async_id: Option<u64>,
+    /// Whether it has waited before.
+    pub resumed: bool,
+    /// The answer is signed although the request was not (a log-on's last answer).
+    pub sign_answer: bool,
+    /// The time.
+    pub now: Now,
+}
+
+impl<'m> Request<'m> {
+    /// A request behind those that `compound` has answered.
+    pub fn new(
+        header: &'m Header,
+        message: &'m [u8],
+        compound: &Compound,
+        now: Now,
+        async_id: Option<u64>,
+    ) -> Request<'m> {
+        let mut related = compound.related;
+        let (mut session_id, mut tree_id) = (header.session_id(), header.tree_id());
+        if header.is_related() && related.any {
+            // MS-SMB2 3.3.5.2.7.2
+            if session_id == u64::MAX {
+                session_id = related.session_id;
+            }
+            if tree_id == u32::MAX {
+                tree_id = related.tree_id;
+            }
+        } else {
+            related = Related { any: related.any, ..Related::default() };
+        }
+        (related.session_id, related.tree_id) = (session_id, tree_id);
+        Request {
+            header,
+            message,
+            signature: [0; 16],
+            session_id,
+            tree_id,
+            channel: None,
+            sealed: compound.sealed_by.is_some(),
+            related,
+            async_id,
+            resumed: async_id.is_some(),
+            sign_answer: false,
+            now,
+        }
+    }
+
+    /// The FileId of a request, with what a related one inherits (MS-SMB2 3.3.5.2.7.2).
+    ///
+    /// # Errors
+    /// The status with which the request before failed to make one.
+    pub fn file_id(&self, id: FileId) -> Result<FileId, Stop> {
+        if !(self.header.is_related() && id.is_related()) {
+            return Ok(id);
+        }
+        match (self.related.file_id, self.related.failed) {
+            (Some(inherited), _) => Ok(inherited),
+            (None, Some(status)) => Err(Stop::Fail(status)),
+            (None, None) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
+        }
+    }
+}
+
+impl Connection {
+    /// What NEGOTIATE settled; requests before it never come this far.
+    pub(crate) fn negotiated(&self) -> Result<&Negotiated, Stop> {
+        self.negotiated.as_ref().ok_or(Stop::Disconnect("a request before NEGOTIATE"))
+    }
+
+    /// The session of a request that was checked to have one.
+    pub(crate) fn session(&self, request: &Request<'_>) -> Result<&Arc<Session>, Stop> {
+        let channel = request.channel.and_then(|at| self.channels.get(at));
+        channel.map(|channel| &channel.session).ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))
+    }
+
+    /// The tree of a request.
+    pub(crate) fn tree(&self, request: &Request<'_>) -> Result<Arc<Tree>, Stop> {
+        // MS-SMB2 3.3.5.2.11
+        let tree = self.session(request)?.tree(request.tree_id);
+        let tree = tree.ok_or(Stop::Fail(NtStatus::NETWORK_NAME_DELETED))?;
+        check_protection(&tree, request)?;
+        Ok(tree)
+    }
+
+    /// The Open that a request names, found without a lock. Requests behind it inherit its id.
+    pub(crate) fn open(&self, request: &mut Request<'_>, id: FileId) -> Result<Held<Open>, Stop> {
+        let id = request.file_id(id)?;
+        let session = self.session(request)?;
+        let found = self.server.opens.get(id.volatile).filter(|open| {
+            open.id == id && open.session_id == session.id && open.tree.id == request.tree_id
+        });
+        match found {
+            Some(open) if open.object().is_some() => {
+                check_protection(&open.tree, request)?;
+                request.related.file_id = Some(id);
+                Ok(open)
+            }
+            _ => {
+                self.tree(request)?;
+                Err(Stop::Fail(NtStatus::FILE_CLOSED))
+            }
+        }
+    }
+
+    /// The number of a request that is about to wait.
+    pub(crate) fn async_id(&self, request: &mut Request<'_>) -> u64 {
+        *request.async_id.get_or_insert_with(|| self.new_async_id())
+    }
+}
+
+/// A share may ask for more protection than the session (MS-SMB2 3.3.5.2.11).
+fn check_protection(tree: &Tree, request: &Request<'_>) -> Result<(), Stop> {
+    let unsealed = tree.sealed && !request.sealed;
+    let unsigned = tree.signed && !request.sealed && !request.header.is_signed();
+    if unsealed || unsigned { Err(Stop::Fail(NtStatus::ACCESS_DENIED)) } else { Ok(()) }
+}
+
+/// Checks what all commands share, and hands the request to its own.
+pub(crate) fn handle(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+    out: &mut Output<Event>,
+) -> Handled {
+    let handled = match checked(connection, request, body, out) {
+        Err(Stop::Fail(status)) if request.resumed => Err(Stop::Fail(ended(request.header.command(), status))),
+        handled => handled,
+    };
+    match &handled {
+        Err(Stop::Fail(status) | Stop::FailWith(status, _)) => {
+            // MS-SMB2 3.3.5.2.7.2: only a request that would have made an Open fails those behind it.
+            if request.header.command() == Command::Create || request.related.file_id.is_none() {
+                request.related.failed = Some(*status);
+            }
+        }
+        Ok(_) => request.related.failed = None,
+        Err(_) => {}
+    }
+    handled
+}
+
+/// What a request that waits is told when its Open, tree or session goes away.
+fn ended(command: Command, status: NtStatus) -> NtStatus {
+    let gone = [NtStatus::FILE_CLOSED, NtStatus::NETWORK_NAME_DELETED, NtStatus::USER_SESSION_DELETED];
+    match command {
+        _ if !gone.contains(&status) => status,
+        // MS-FSA 2.1.5.8
+        Command::Lock => NtStatus::RANGE_NOT_LOCKED,
+        // MS-FSA 2.1.5.5
+        Command::ChangeNotify => NtStatus::NOTIFY_CLEANUP,
+        _ => status,
+    }
+}
+
+fn checked(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    body: &mut Vec<u8>,
+    out: &mut Output<Event>,
+) -> Handled {
+    let command = request.header.command();
+    // MS-SMB2 3.3.5.2.7.2: the first request of a frame has nothing to be related to.
+    if request.header.is_related() && !request.related.any && !request.resumed && command != Command::Cancel {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    request.channel = connection.channel_of(request.session_id);
+    match command {
+        Command::Negotiate => return cmd::negotiate::handle(connection, request, body, out),
+        Command::SessionSetup => return cmd::session_setup::handle(connection, request, body),
+        Command::Echo => return cmd::echo::handle(request, body),
+        Command::Cancel => return cmd::cancel::handle(connection, request, out),
+        _ => {}
+    }
+    // MS-SMB2 3.3.5.2.9
+    let session = connection.session(request)?;
+    if session.state() != State::Valid {
+        return Err(Stop::Fail(NtStatus::USER_SESSION_DELETED));
+    }
+    if session.sealing_required.load(Ordering::Relaxed) && !request.sealed {
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    match command {
+        Command::Read => cmd::read::handle(connection, request, body),
+        Command::Write => cmd::write::handle(connection, request, body),
+        Command::Logoff => cmd::logoff::handle(connection, request, body),
+        Command::TreeConnect => cmd::tree_connect::handle(connection, request, body),
+        Command::TreeDisconnect => cmd::tree_disconnect::handle(connection, request, body),
+        Command::Create => cmd::create::handle(connection, request, body),
+        Command::Close => cmd::close::handle(connection, request, body),
+        Command::Flush => cmd::flush::handle(connection, request, body),
+        Command::Lock => cmd::lock::handle(connection, request, body),
+        Command::Ioctl => cmd::ioctl::handle(connection, request, body),
+        Command::QueryDirectory => cmd::query_directory::handle(connection, request, body),
+        Command::ChangeNotify => cmd::change_notify::handle(connection, request, body),
+        Command::QueryInfo => cmd::query_info::handle(connection, request, body),
+        Command::SetInfo => cmd::set_info::handle(connection, request, body),
+        Command::OplockBreak => cmd::oplock_break::handle(connection, request, body),
+        Command::ServerToClientNotification | Command::Unknown(_) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
+        Command::Negotiate | Command::SessionSetup | Command::Echo | Command::Cancel => {
+            Err(Stop::Fail(NtStatus::INVALID_PARAMETER))
+        }
+    }
+}
+
+/// Holds the payload of a request against the credits it was charged (MS-SMB2 3.3.5.2.5).
+pub(crate) fn check_charge(connection: &Connection, request: &Request<'_>, payload: u32) -> Result<(), Stop> {
+    let negotiated = connection.negotiated()?;
+    let paid = if negotiated.multi_credit() { request.header.credit_charge().max(1) } else { 1 };
+    let needed = payload.saturating_sub(1) / 65536 + 1;
+    let small = negotiated.protection.dialect == Dialect::Smb202;
+    if needed > u32::from(paid) && !small { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) } else { Ok(()) }
+}
+
+/// The body of an error (MS-SMB2 2.2.2); in 3.1.1 its data is in a list of contexts.
+pub(crate) fn error_body(status: NtStatus, data: &[u8], negotiated: Option<&Negotiated>, out: &mut Vec<u8>) {
+    let contexts = !data.is_empty() && negotiated.is_some_and(|n| n.protection.dialect == Dialect::Smb311);
+    let mut w = wire::Writer::new(out);
+    w.u16_le(9);
+    w.u8(u8::from(contexts));
+    w.u8(0);
+    w.u32_le((data.len() + if contexts { 8 } else { 0 }) as u32);
+    if contexts {
+        w.u32_le(data.len() as u32);
+        // MS-SMB2 2.2.2.1: the default id holds what this status has in older dialects.
+        w.u32_le(0);
+    }
+    w.bytes(data);
+    if data.is_empty() {
+        w.u8(0);
+    }
+    let _ = status;
+}
+
+/// How much room the answers to a frame are likely to take, so that READ data needs no second buffer.
+pub(crate) fn expected_size(messages: &[u8]) -> usize {
+    const SMALL: usize = 900;
+    let Ok(header) = Header::parse(messages) else { return SMALL };
+    let wanted = match header.command() {
+        Command::Read => {
+            let length = messages.get(68..72).and_then(|bytes| bytes.first_chunk());
+            length.map_or(0, |bytes| u32::from_le_bytes(*bytes)).min(MAX_IO) as usize
+                + read::RESPONSE_FIXED
+                + smb_wire::header::SIZE
+        }
+        Command::QueryDirectory | Command::Ioctl => 16 * 1024,
+        _ => SMALL,
+    };
+    wanted.max(SMALL)
+}

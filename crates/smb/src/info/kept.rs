@@ -1,0 +1,93 @@
+//! What an Open keeps because some class of MS-FSCC 2.4 asks for it, and nothing else needs.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use share::Options;
+
+/// Bits of FileModeInformation (MS-FSCC 2.4.31).
+pub(crate) mod mode {
+    /// Writes return when they are on stable storage.
+    pub(crate) const WRITE_THROUGH: u32 = 0x0000_0002;
+    /// Data is read and written in order.
+    pub(crate) const SEQUENTIAL_ONLY: u32 = 0x0000_0004;
+    /// Calls on the client's handle wait, and alerts end the wait.
+    pub(crate) const SYNCHRONOUS_ALERT: u32 = 0x0000_0010;
+    /// Calls on the client's handle wait.
+    pub(crate) const SYNCHRONOUS_NONALERT: u32 = 0x0000_0020;
+    /// The file goes away with this Open.
+    pub(crate) const DELETE_ON_CLOSE: u32 = 0x0000_1000;
+}
+
+/// Marks a mode that was set, so that zero stands for one that never was.
+const WAS_SET: u32 = 0x8000_0000;
+
+/// Position, mode and place in the list of extended attributes. All of it is advice to clients, so plain
+/// atomics do.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    position: AtomicU64,
+    mode: AtomicU32,
+    next_extended: AtomicUsize,
+}
+
+impl Kept {
+    /// Where a read or write without an offset would begin (MS-FSA 2.1.1.6 CurrentByteOffset).
+    #[inline]
+    pub fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    /// A read or write has ended here, or the client says so.
+    #[inline]
+    pub fn set_position(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+
+    /// How the Open reads and writes (MS-FSA 2.1.1.6 Mode); `options` are those it was made with.
+    pub fn mode(&self, options: Options) -> u32 {
+        let set = self.mode.load(Ordering::Relaxed);
+        let mut mode = if set != 0 {
+            set & !WAS_SET
+        } else if options.contains(Options::WRITE_THROUGH) {
+            mode::WRITE_THROUGH
+        } else {
+            0
+        };
+        if options.contains(Options::DELETE_ON_CLOSE) {
+            mode |= mode::DELETE_ON_CLOSE;
+        }
+        mode
+    }
+
+    /// Changes how the Open reads and writes.
+    pub fn set_mode(&self, mode: u32) {
+        self.mode.store(mode | WAS_SET, Ordering::Relaxed);
+    }
+
+    /// How many extended attributes were told since the scan began (MS-SMB2 3.3.5.20.1
+    /// Open.CurrentEaIndex, less one).
+    pub fn next_extended(&self) -> usize {
+        self.next_extended.load(Ordering::Relaxed)
+    }
+
+    /// The scan of extended attributes goes on here.
+    pub fn set_next_extended(&self, next: usize) {
+        self.next_extended.store(next, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_is_that_of_the_open_until_it_is_set() {
+        let kept = Kept::default();
+        assert_eq!(kept.mode(Options::empty()), 0);
+        assert_eq!(kept.mode(Options::WRITE_THROUGH | Options::DELETE_ON_CLOSE), 0x1002);
+        kept.set_mode(0);
+        assert_eq!(kept.mode(Options::WRITE_THROUGH), 0);
+        kept.set_mode(mode::SEQUENTIAL_ONLY);
+        assert_eq!(kept.mode(Options::DELETE_ON_CLOSE), 0x1004);
+    }
+}

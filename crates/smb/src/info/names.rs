@@ -1,0 +1,65 @@
+//! The path of an Open, in the form in which its client speaks.
+
+use share::{Options, Share};
+use smb_wire::fscc::names::{Syntax, to_wire};
+use volume::Name;
+
+/// In which syntax the client of an Open speaks of names.
+pub(crate) fn syntax(file: &share::Open) -> Syntax {
+    // CREATE sets this option exactly for those Opens that carry the POSIX context.
+    if file.options().contains(Options::EXACT_CASE) { Syntax::Posix } else { Syntax::Windows }
+}
+
+/// The path from the root of the share without a leading separator, with the name of the stream behind a
+/// colon, in UTF-16LE; empty for the root.
+// MS-FSCC 2.1.5
+pub(crate) fn relative(engine: &Share, file: &share::Open) -> Vec<u8> {
+    write(&engine.path_of(file), file.stream().as_ref(), syntax(file))
+}
+
+/// The same with a leading separator, which for the root is all there is.
+// MS-FSA 2.1.5.12.19
+pub(crate) fn rooted(engine: &Share, file: &share::Open) -> Vec<u8> {
+    let mut out = separator(syntax(file)).to_vec();
+    out.extend_from_slice(&relative(engine, file));
+    out
+}
+
+fn separator(syntax: Syntax) -> [u8; 2] {
+    match syntax {
+        Syntax::Windows => [b'\\', 0],
+        Syntax::Posix => [b'/', 0],
+    }
+}
+
+fn write(path: &[Name], stream: Option<&Name>, syntax: Syntax) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (at, name) in path.iter().enumerate() {
+        if at > 0 {
+            out.extend_from_slice(&separator(syntax));
+        }
+        to_wire(name.as_bytes(), syntax, &mut out);
+    }
+    if let Some(stream) = stream {
+        out.extend_from_slice(&[b':', 0]);
+        to_wire(stream.as_bytes(), syntax, &mut out);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use smb_wire::Utf16;
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_written_as_its_client_reads_it() {
+        let path = [Name::new(b"a").unwrap(), Name::new(b"b:c").unwrap()];
+        let stream = Name::new(b"s").unwrap();
+        let text = |bytes: &[u8]| Utf16::new(bytes).unwrap().to_string_lossy();
+        assert_eq!(text(&write(&path, Some(&stream), Syntax::Windows)), "a\\b\u{f022}c:s");
+        assert_eq!(text(&write(&path, None, Syntax::Posix)), "a/b:c");
+        assert_eq!(write(&[], None, Syntax::Windows), []);
+    }
+}

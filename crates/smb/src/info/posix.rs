@@ -1,0 +1,62 @@
+//! What the POSIX extensions tell of a file, in QUERY_INFO and QUERY_DIRECTORY.
+
+use share::{Info, Share};
+use smb_wire::posix::{CreateResponse, FileInfo};
+use wire::Writer;
+
+use super::Shown;
+
+/// Owner and group as SIDs. Kept by whoever writes many entries, so that each takes no memory of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    bytes: Vec<u8>,
+    group_at: usize,
+}
+
+impl Owners {
+    /// The owner and group of a file.
+    pub fn of(info: &Info, engine: &Share) -> Owners {
+        let mut owners = Owners::default();
+        owners.set(info, engine);
+        owners
+    }
+
+    /// Takes those of another file.
+    pub fn set(&mut self, info: &Info, engine: &Share) {
+        let config = engine.config();
+        self.bytes.clear();
+        config.accounts.user_sid(info.uid).encode(&mut Writer::new(&mut self.bytes));
+        self.group_at = self.bytes.len();
+        config.accounts.group_sid(info.gid).encode(&mut Writer::new(&mut self.bytes));
+    }
+
+    /// Bytes of both SIDs.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// All that a POSIX client wants to know of the file, whose owners these are.
+    pub fn view(&self, shown: &Shown) -> FileInfo<'_> {
+        let info = shown.info();
+        let basic = shown.basic();
+        let (owner, group) = self.bytes.split_at(self.group_at);
+        FileInfo {
+            creation_time: basic.creation_time.0 as u64,
+            last_access_time: basic.last_access_time.0 as u64,
+            last_write_time: basic.last_write_time.0 as u64,
+            change_time: basic.change_time.0 as u64,
+            end_of_file: shown.size(),
+            allocation_size: shown.allocated(),
+            dos_attributes: basic.file_attributes.bits(),
+            inode: info.id.inode,
+            device_id: info.id.device as u32,
+            posix: CreateResponse {
+                nlink: info.links,
+                reparse_tag: info.reparse_tag,
+                mode: info.mode,
+                owner,
+                group,
+            },
+        }
+    }
+}

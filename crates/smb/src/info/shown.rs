@@ -1,0 +1,199 @@
+//! A file as the classes of fixed size show it.
+
+use share::Info;
+use smb_wire::fscc::directory::Entry;
+use smb_wire::fscc::file::{AttributeTag, Basic, Compression, Internal, NetworkOpen, Standard};
+use smb_wire::fscc::{FileAttributes, FileTime, ReparseTag};
+use volume::{Kind, Time};
+
+/// What the engine knows of a file, ready to be put into any class.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shown {
+    info: Info,
+    is_directory: bool,
+}
+
+fn time(time: Time) -> FileTime {
+    FileTime(i64::try_from(crate::time::to_file_time(time)).unwrap_or(i64::MAX))
+}
+
+impl Shown {
+    /// An entry of a directory.
+    pub fn of_entry(info: &Info) -> Shown {
+        Shown { info: *info, is_directory: info.kind == Kind::Directory }
+    }
+
+    /// What an Open leads to: the file, or a named stream of it, which is never a directory.
+    pub fn of_open(info: &Info, open: &share::Open) -> Shown {
+        Shown { info: *info, is_directory: open.is_directory() }
+    }
+
+    /// What the engine says.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// The attributes, as they are shown of a stream or of a directory.
+    // MS-FSA 2.1.5.12.6
+    pub fn attributes(&self) -> FileAttributes {
+        let mut attributes = FileAttributes::from_bits_retain(self.info.attributes.bits());
+        attributes.set(FileAttributes::DIRECTORY, self.is_directory);
+        attributes.shown()
+    }
+
+    /// The reparse tag; 0 without the attribute.
+    pub fn tag(&self) -> ReparseTag {
+        ReparseTag(self.info.reparse_tag)
+    }
+
+    /// Size in bytes. That of a directory is the host's own business, and Windows shows none.
+    pub fn size(&self) -> u64 {
+        if self.is_directory { 0 } else { self.info.size }
+    }
+
+    /// Bytes on the volume; none for a directory, as above.
+    pub fn allocated(&self) -> u64 {
+        if self.is_directory { 0 } else { self.info.allocated }
+    }
+
+    /// The 64-bit file ID, the same that the QFid context tells.
+    pub fn file_id(&self) -> u64 {
+        self.info.id.inode
+    }
+
+    /// FileBasicInformation.
+    pub fn basic(&self) -> Basic {
+        Basic {
+            creation_time: time(self.info.created),
+            last_access_time: time(self.info.accessed),
+            last_write_time: time(self.info.modified),
+            change_time: time(self.info.changed),
+            file_attributes: self.attributes(),
+        }
+    }
+
+    /// FileStandardInformation.
+    // MS-FSA 2.1.5.12.27
+    pub fn standard(&self) -> Standard {
+        Standard {
+            allocation_size: self.allocated(),
+            end_of_file: self.size(),
+            number_of_links: self.info.links,
+            delete_pending: self.info.delete_pending || self.info.links == 0,
+            directory: self.is_directory,
+        }
+    }
+
+    /// FileInternalInformation.
+    pub fn internal(&self) -> Internal {
+        Internal { index_number: self.file_id() }
+    }
+
+    /// FileNetworkOpenInformation.
+    pub fn network_open(&self) -> NetworkOpen {
+        let basic = self.basic();
+        NetworkOpen {
+            creation_time: basic.creation_time,
+            last_access_time: basic.last_access_time,
+            last_write_time: basic.last_write_time,
+            change_time: basic.change_time,
+            allocation_size: self.allocated(),
+            end_of_file: self.size(),
+            file_attributes: basic.file_attributes,
+        }
+    }
+
+    /// FileAttributeTagInformation.
+    pub fn attribute_tag(&self) -> AttributeTag {
+        AttributeTag { file_attributes: self.attributes(), reparse_tag: self.tag() }
+    }
+
+    /// FileCompressionInformation: nothing is compressed.
+    // MS-FSA 2.1.5.12.8
+    pub fn compression(&self) -> Compression {
+        Compression { compressed_file_size: self.allocated(), ..Compression::default() }
+    }
+
+    /// An entry of any directory class.
+    pub fn entry(&self) -> Entry {
+        let basic = self.basic();
+        Entry {
+            // MS-FSCC 2.4.8: places in a directory are not fixed.
+            file_index: 0,
+            creation_time: basic.creation_time,
+            last_access_time: basic.last_access_time,
+            last_write_time: basic.last_write_time,
+            change_time: basic.change_time,
+            end_of_file: self.size(),
+            allocation_size: self.allocated(),
+            file_attributes: basic.file_attributes,
+            ea_size: self.info.extended_size,
+            reparse_tag: self.tag(),
+            file_id: self.file_id(),
+            file_id_128: u128::from(self.file_id()),
+            apple: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use share::Attributes;
+    use volume::NodeId;
+
+    use super::*;
+
+    fn info(kind: Kind, attributes: Attributes) -> Info {
+        let at = |secs| Time { secs, nanos: 100 };
+        Info {
+            id: NodeId { device: 7, inode: 0x1_0000_0002 },
+            kind,
+            attributes,
+            created: at(0),
+            accessed: at(1),
+            modified: at(2),
+            changed: at(3),
+            size: 4097,
+            allocated: 8192,
+            links: 1,
+            delete_pending: false,
+            mode: 0o644,
+            uid: 1,
+            gid: 2,
+            extended_size: 24,
+            reparse_tag: 0,
+            rdev: 0,
+        }
+    }
+
+    #[test]
+    fn a_directory_shows_no_size_and_always_its_attribute() {
+        let shown = Shown::of_entry(&info(Kind::Directory, Attributes::HIDDEN));
+        assert_eq!(shown.attributes().bits(), 0x12);
+        let standard = shown.standard();
+        assert_eq!((standard.end_of_file, standard.allocation_size, standard.directory), (0, 0, true));
+        assert_eq!(shown.network_open().end_of_file, 0);
+    }
+
+    #[test]
+    fn a_stream_of_a_directory_is_no_directory() {
+        let info = info(Kind::Directory, Attributes::DIRECTORY);
+        let shown = Shown { info, is_directory: false };
+        assert_eq!(shown.attributes(), FileAttributes::NORMAL);
+        assert_eq!((shown.size(), shown.standard().directory), (4097, false));
+    }
+
+    #[test]
+    fn a_file_without_a_link_is_about_to_go() {
+        let info = Info { links: 0, ..info(Kind::File, Attributes::ARCHIVE) };
+        assert!(Shown::of_entry(&info).standard().delete_pending);
+    }
+
+    #[test]
+    fn all_four_times_keep_their_places() {
+        let basic = Shown::of_entry(&info(Kind::File, Attributes::ARCHIVE)).basic();
+        let steps = |time: FileTime| time.0 - 116_444_736_000_000_000;
+        let times = [basic.creation_time, basic.last_access_time, basic.last_write_time, basic.change_time];
+        assert_eq!(times.map(steps), [1, 10_000_001, 20_000_001, 30_000_001]);
+    }
+}

@@ -1,0 +1,232 @@
+//! Named pipes of IPC$: the server's own answers to RPC (MS-SMB2 3.3.5.9, 3.3.5.12, 3.3.5.13, 3.3.5.15.3).
+//!
+//! The RPC itself is in [`smb_wire::rpc`]; here is what it is told about this server ([`Facts`]), and how
+//! an Open of a pipe is made, read, written and asked.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smb_wire::create::{self, CreateAction, FileInfo, OplockLevel, ResponseFlags};
+use smb_wire::create_context::Contexts;
+use smb_wire::rpc::{Account, Host, NameUse, Pipe, PipeError, PipeName, Resolved, ServerFacts, ShareType};
+use smb_wire::{NtStatus, ioctl, read, rpc};
+use volume::security::Sid;
+use wire::Cursor;
+
+use crate::cmd::create::reserve;
+use crate::connection::Connection;
+use crate::dispatch::Request;
+use crate::open::{Object, Open};
+use crate::server::Server;
+use crate::session::Session;
+use crate::suspend::{Handled, Stop};
+use crate::tree::Tree;
+
+/// FILE_ATTRIBUTE_NORMAL, which is all that a pipe has.
+const NORMAL: u32 = 0x0000_0080;
+/// What a pipe says it has room for.
+const ALLOCATION: u64 = 4096;
+
+/// Opens a pipe.
+pub(crate) fn create(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    tree: &Arc<Tree>,
+    asked: &create::Request<'_>,
+    body: &mut Vec<u8>,
+) -> Handled {
+    let session = Arc::clone(connection.session(request)?);
+    let name = PipeName::from_name(asked.name);
+    let name = name.ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
+    let open = reserve(connection, request, &session, tree)?;
+    open.settle(Object::Pipe(Mutex::new(Pipe::new(name))));
+    session.opens.lock().insert(open.id.volatile);
+    request.related.file_id = Some(open.id);
+    create::Response {
+        oplock_level: OplockLevel::None,
+        flags: ResponseFlags::empty(),
+        create_action: CreateAction::Opened,
+        info: FileInfo { allocation_size: ALLOCATION, file_attributes: NORMAL, ..FileInfo::default() },
+        file_id: open.id,
+        contexts: Contexts::EMPTY,
+    }
+    .write(body);
+    Ok(NtStatus::SUCCESS)
+}
+
+fn status_of(error: PipeError) -> NtStatus {
+    match error {
+        PipeError::Busy => NtStatus::PIPE_BUSY,
+        PipeError::Empty => NtStatus::PIPE_EMPTY,
+        PipeError::Disconnected => NtStatus::PIPE_DISCONNECTED,
+    }
+}
+
+/// Answers a READ with the next reply.
+// MS-SMB2 3.3.5.12 (exception: a pipe without a reply answers PIPE_EMPTY at once instead of waiting, since
+// replies come only from what this client writes)
+pub(crate) fn read(pipe: &mut Pipe, length: usize, body: &mut Vec<u8>) -> Handled {
+    let at = body.len();
+    body.resize(at + read::RESPONSE_FIXED, 0);
+    let more = pipe.read(length, body).map_err(|error| Stop::Fail(status_of(error)))?;
+    let count = (body.len() - at - read::RESPONSE_FIXED) as u32;
+    if let Some(fixed) = body[at..].first_chunk_mut() {
+        read::Response::write_fixed(fixed, count);
+    }
+    Ok(if more { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
+}
+
+/// Takes what a WRITE brings.
+pub(crate) fn write(
+    connection: &Connection,
+    request: &Request<'_>,
+    pipe: &mut Pipe,
+    data: &[u8],
+) -> Result<(), Stop> {
+    let facts = Facts::new(connection, request)?;
+    pipe.write(data, &facts).map_err(|error| Stop::Fail(status_of(error)))
+}
+
+/// FSCTL_PIPE_WAIT: whether there is such a pipe; there is always room for one more Open of it.
+pub(crate) fn wait(connection: &Connection, request: &Request<'_>, asked: &ioctl::Request<'_>) -> Handled {
+    connection.tree(request)?;
+    let parsed = smb_wire::fscc::fsctl::PipeWait::parse(asked.input);
+    let parsed = parsed.map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
+    let known = PipeName::from_name(parsed.name);
+    known.map(|_| NtStatus::SUCCESS).ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))
+}
+
+/// The control codes of pipes.
+pub(crate) fn control(
+    connection: &Connection,
+    request: &Request<'_>,
+    open: &Open,
+    asked: &ioctl::Request<'_>,
+    output: &mut Vec<u8>,
+) -> Handled {
+    let Some(Object::Pipe(pipe)) = open.object() else { return Err(Stop::Fail(NtStatus::FILE_CLOSED)) };
+    let limit = asked.max_output_response as usize;
+    let mut pipe = pipe.lock();
+    match asked.ctl_code {
+        // MS-SMB2 3.3.5.15.3
+        ioctl::CtlCode::PipeTransceive => {
+            let facts = Facts::new(connection, request)?;
+            let more = pipe.transact(asked.input, &facts, limit, output);
+            let more = more.map_err(|error| Stop::Fail(status_of(error)))?;
+            Ok(if more { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
+        }
+        ioctl::CtlCode::PipePeek => peek(&pipe, limit, output),
+        _ => Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST)),
+    }
+}
+
+// MS-FSCC 2.3.48 (exception: no data is shown ahead, as the structure allows)
+fn peek(pipe: &Pipe, limit: usize, output: &mut Vec<u8>) -> Handled {
+    const CONNECTED: u32 = 3;
+    if limit < 16 {
+        return Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL));
+    }
+    let (messages, first) = pipe.messages();
+    for value in [CONNECTED, pipe.available() as u32, messages as u32, first as u32] {
+        output.extend_from_slice(&value.to_le_bytes());
+    }
+    Ok(NtStatus::SUCCESS)
+}
+
+/// What RPC is told about this server and its caller.
+struct Facts<'a> {
+    server: &'a Server,
+    session: &'a Session,
+    wall_ns: i64,
+}
+
+impl<'a> Facts<'a> {
+    fn new(connection: &'a Connection, request: &Request<'_>) -> Result<Facts<'a>, Stop> {
+        let session = connection.session(request)?;
+        Ok(Facts { server: &connection.server, session, wall_ns: request.now.wall_ns })
+    }
+
+    fn named(&self, name: &str, kind: NameUse) -> Account {
+        Account { domain: self.server.config().name.clone(), name: name.to_owned(), kind }
+    }
+}
+
+fn sid_bytes(sid: &Sid) -> Vec<u8> {
+    let mut out = Vec::new();
+    sid.encode(&mut wire::Writer::new(&mut out));
+    out
+}
+
+impl Host for Facts<'_> {
+    fn facts(&self) -> ServerFacts {
+        let config = self.server.config();
+        ServerFacts {
+            name: config.name.clone(),
+            comment: "Trunkline".to_owned(),
+            domain: config.name.clone(),
+            account_domain_sid: sid_bytes(&config.machine_sid),
+            version_major: 10,
+            version_minor: 0,
+            users: self.server.sessions().len() as u32,
+        }
+    }
+
+    fn wall_ns(&self) -> i64 {
+        self.wall_ns
+    }
+
+    fn shares(&self) -> Vec<rpc::Share> {
+        let share = |name: &str, remark: &str, kind| rpc::Share {
+            name: name.to_owned(),
+            remark: remark.to_owned(),
+            kind,
+            max_uses: u32::MAX,
+            current_uses: 0,
+            path: String::new(),
+            flags: 0,
+            security_descriptor: None,
+        };
+        let mut shares: Vec<rpc::Share> = Vec::new();
+        for config in self.server.shares() {
+            let kind = if config.hidden { ShareType::DISK_SPECIAL } else { ShareType::DISK };
+            let mut entry = share(&config.name, &config.comment, kind);
+            entry.path = format!("C:{}", String::from_utf8_lossy(&config.engine.config().host_path).replace('/', "\\"));
+            shares.push(entry);
+        }
+        shares.sort_by(|a, b| a.name.cmp(&b.name));
+        shares.push(share("IPC$", "Remote IPC", ShareType::IPC));
+        shares
+    }
+
+    fn caller_is_admin(&self) -> bool {
+        self.session.proved().is_some_and(|proved| proved.identity.administrator)
+    }
+
+    fn caller(&self) -> Account {
+        self.named(self.session.user_name(), NameUse::User)
+    }
+
+    fn account_of_sid(&self, sid: &[u8]) -> Option<Account> {
+        let sid = Sid::parse(&mut Cursor::new(sid)).ok()?;
+        if let Some(uid) = sid.as_unix_user() {
+            let name = uid.to_string();
+            return Some(Account { domain: "Unix User".to_owned(), name, kind: NameUse::User });
+        }
+        if let Some(gid) = sid.as_unix_group() {
+            let name = gid.to_string();
+            return Some(Account { domain: "Unix Group".to_owned(), name, kind: NameUse::Group });
+        }
+        let users = self.server.users();
+        let found = users.iter().find(|user| user.identity.sid == sid)?;
+        Some(self.named(&found.identity.name, NameUse::User))
+    }
+
+    fn sid_of_account(&self, domain: Option<&str>, name: &str) -> Option<Resolved> {
+        let own = self.server.config().name.clone();
+        if domain.is_some_and(|domain| !domain.eq_ignore_ascii_case(&own)) {
+            return None;
+        }
+        let user = self.server.user(name)?;
+        Some(Resolved { sid: sid_bytes(&user.identity.sid), domain: own, kind: NameUse::User })
+    }
+}

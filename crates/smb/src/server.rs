@@ -1,0 +1,251 @@
+//! What all connections share: settings, users, shares, and the tables of sessions, Opens and clients
+//! (MS-SMB2 3.3.1.5).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use share::ClientKey;
+use smb_wire::{FileId, Guid};
+use wire::Now;
+
+use crate::client::Client;
+use crate::config::{ServerConfig, ShareConfig, UserConfig};
+use crate::connection::Handle;
+use crate::event::Event;
+use crate::keys::Protection;
+use crate::limits::MAX_OPENS;
+use crate::open::{Object, Open};
+use crate::session::Session;
+use crate::table::Table;
+use crate::tree::{Target, Tree};
+
+/// Users by lower-case name.
+pub type Users = HashMap<String, Arc<UserConfig>>;
+/// Shares by lower-case name.
+pub type Shares = HashMap<String, Arc<ShareConfig>>;
+
+/// The SMB server.
+pub struct Server {
+    config: ArcSwap<ServerConfig>,
+    users: ArcSwap<Users>,
+    shares: ArcSwap<Shares>,
+    /// When it was started.
+    pub started: Now,
+    sessions: RwLock<HashMap<u64, Arc<Session>>>,
+    /// All Opens, by their volatile id.
+    pub opens: Table<Open>,
+    clients: Mutex<HashMap<ClientKey, Arc<Client>>>,
+    connections: Mutex<HashMap<u64, Arc<Handle>>>,
+    next_connection: AtomicU64,
+    next_open: AtomicU64,
+}
+
+impl Server {
+    /// A server without users and shares.
+    #[must_use]
+    pub fn new(config: ServerConfig, now: Now) -> Arc<Server> {
+        Arc::new(Server {
+            config: ArcSwap::from_pointee(config),
+            users: ArcSwap::default(),
+            shares: ArcSwap::default(),
+            started: now,
+            sessions: RwLock::default(),
+            opens: Table::new(MAX_OPENS),
+            clients: Mutex::default(),
+            connections: Mutex::default(),
+            next_connection: AtomicU64::new(1),
+            next_open: AtomicU64::new(1),
+        })
+    }
+
+    // Settings --------------------------------------------------------------------------------------
+
+    /// The settings of this moment.
+    pub fn config(&self) -> arc_swap::Guard<Arc<ServerConfig>> {
+        self.config.load()
+    }
+
+    /// Takes new settings; they count for new connections and sessions.
+    pub fn set_config(&self, config: ServerConfig) {
+        self.config.store(Arc::new(config));
+    }
+
+    /// Takes the users that may log on from now on. Sessions go on.
+    pub fn set_users(&self, users: impl IntoIterator<Item = UserConfig>) {
+        let by_name = users.into_iter().map(|user| (user.identity.name.to_lowercase(), Arc::new(user)));
+        self.users.store(Arc::new(by_name.collect()));
+    }
+
+    /// A user by name, case not minded.
+    pub fn user(&self, name: &str) -> Option<Arc<UserConfig>> {
+        self.users.load().get(&name.to_lowercase()).cloned()
+    }
+
+    /// All users.
+    pub fn users(&self) -> Vec<Arc<UserConfig>> {
+        self.users.load().values().cloned().collect()
+    }
+
+    /// Takes the shares that can be connected from now on. Trees that are connected go on.
+    pub fn set_shares(&self, shares: impl IntoIterator<Item = ShareConfig>) {
+        let by_name = shares.into_iter().map(|share| (share.name.to_lowercase(), Arc::new(share)));
+        self.shares.store(Arc::new(by_name.collect()));
+    }
+
+    /// A share by name, case not minded.
+    pub fn share(&self, name: &str) -> Option<Arc<ShareConfig>> {
+        self.shares.load().get(&name.to_lowercase()).cloned()
+    }
+
+    /// All shares.
+    pub fn shares(&self) -> Vec<Arc<ShareConfig>> {
+        self.shares.load().values().cloned().collect()
+    }
+
+    // Connections and clients -----------------------------------------------------------------------
+
+    /// A number for a new connection.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.next_connection.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_connection(&self, handle: &Arc<Handle>) -> bool {
+        let mut connections = self.connections.lock();
+        if connections.len() >= self.config.load().max_connections {
+            return false;
+        }
+        connections.insert(handle.id, Arc::clone(handle));
+        true
+    }
+
+    pub(crate) fn remove_connection(&self, id: u64) {
+        self.connections.lock().remove(&id);
+    }
+
+    /// All connections.
+    pub fn connections(&self) -> Vec<Arc<Handle>> {
+        self.connections.lock().values().cloned().collect()
+    }
+
+    /// A negotiated connection joins its client.
+    pub(crate) fn join_client(self: &Arc<Self>, key: ClientKey, handle: &Arc<Handle>) {
+        let mut clients = self.clients.lock();
+        let client = clients.entry(key).or_insert_with(|| Arc::new(Client::new(key, Arc::downgrade(self))));
+        client.add(handle);
+    }
+
+    pub(crate) fn leave_client(&self, key: ClientKey, connection: u64) {
+        let mut clients = self.clients.lock();
+        if clients.get(&key).is_some_and(|client| client.remove(connection)) {
+            clients.remove(&key);
+        }
+    }
+
+    /// A client by its key.
+    pub fn client(&self, key: ClientKey) -> Option<Arc<Client>> {
+        self.clients.lock().get(&key).cloned()
+    }
+
+    // Sessions --------------------------------------------------------------------------------------
+
+    /// A new session under an id that cannot be guessed.
+    pub(crate) fn new_session(&self, guid: Guid, client: ClientKey, with: Protection, now: Now) -> Arc<Session> {
+        let mut sessions = self.sessions.write();
+        loop {
+            let id = u64::from_le_bytes(auth::crypto::random());
+            // MS-SMB2 3.3.5.5.1: neither 0 nor -1 is an id.
+            if id != 0 && id != u64::MAX && !sessions.contains_key(&id) {
+                let session = Arc::new(Session::new(id, guid, client, with, now));
+                sessions.insert(id, Arc::clone(&session));
+                return session;
+            }
+        }
+    }
+
+    /// A session by its id.
+    pub fn session(&self, id: u64) -> Option<Arc<Session>> {
+        self.sessions.read().get(&id).cloned()
+    }
+
+    /// All sessions.
+    pub fn sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions.read().values().cloned().collect()
+    }
+
+    /// Ends a session: its Opens are closed, its trees and its id are gone (MS-SMB2 3.3.7.1, 3.3.5.6).
+    pub(crate) fn end_session(&self, session: &Arc<Session>, now: Now) {
+        if !session.end() {
+            return;
+        }
+        self.sessions.write().remove(&session.id);
+        self.close_opens(session, None, now);
+        for tree in session.trees() {
+            self.drop_tree(session, tree.id, now);
+        }
+        for handle in session.channels() {
+            handle.post(Event::SessionGone { session_id: session.id });
+        }
+        tracing::debug!(session = session.id, user = session.user_name(), "session ended");
+    }
+
+    // Trees and Opens -------------------------------------------------------------------------------
+
+    /// Takes a tree out of its session and closes what was opened on it (MS-SMB2 3.3.5.8).
+    pub(crate) fn drop_tree(&self, session: &Session, tree_id: u32, now: Now) -> Option<Arc<Tree>> {
+        let tree = session.disconnect(tree_id)?;
+        self.close_opens(session, Some(tree_id), now);
+        if let Target::Disk { engine, .. } = &tree.target {
+            engine.detach(session.client);
+        }
+        Some(tree)
+    }
+
+    /// Closes the session's Opens, or only those on one tree.
+    fn close_opens(&self, session: &Session, tree_id: Option<u32>, now: Now) {
+        let ids: Vec<u64> = session.opens.lock().iter().copied().collect();
+        for id in ids {
+            let Some(open) = self.opens.get(id) else { continue };
+            if tree_id.is_none_or(|wanted| open.tree.id == wanted) {
+                let open = open.share();
+                self.close_open(session, &open, now);
+            }
+        }
+    }
+
+    /// Reserves an id for an Open that is about to be made.
+    pub(crate) fn reserve_open(&self) -> Option<FileId> {
+        let volatile = self.opens.reserve()?;
+        Some(FileId { persistent: self.next_open.fetch_add(1, Ordering::Relaxed), volatile })
+    }
+
+    /// Takes an Open out of the tables and closes it; how that went, if it is a file that was open.
+    pub(crate) fn close_open(
+        &self,
+        session: &Session,
+        open: &Arc<Open>,
+        now: Now,
+    ) -> Option<Result<(), share::Refusal>> {
+        session.opens.lock().remove(&open.id.volatile);
+        self.opens.remove(open.id.volatile)?;
+        match open.object() {
+            Some(Object::File { engine, open }) => Some(engine.close(open, now)),
+            Some(Object::Pipe(_)) | None => None,
+        }
+    }
+
+    /// Ends every connection in order; sessions end with them.
+    pub fn close_all(&self) {
+        for handle in self.connections() {
+            handle.post(Event::Close);
+        }
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("opens", &self.opens).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,189 @@
+//! Session: who somebody is, with what keys, and what they have connected (MS-SMB2 3.3.1.8).
+//!
+//! A session belongs to no connection. Channels come and go; with the last of them it ends.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+use share::{ClientKey, Identity};
+use smb_wire::Guid;
+use wire::Now;
+
+use crate::connection::Handle;
+use crate::keys::{Protection, Seal};
+use crate::limits::MAX_TREES_PER_SESSION;
+use crate::tree::Tree;
+
+/// Where a session is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Its user has not been proved yet.
+    InProgress = 0,
+    /// In use.
+    Valid = 1,
+    /// Ended; its id is dead.
+    Gone = 2,
+}
+
+/// What is settled when its user has been proved.
+pub struct Proved {
+    /// The user; none for an anonymous log-on.
+    pub identity: Arc<Identity>,
+    /// Nobody in particular: may only use IPC$.
+    pub anonymous: bool,
+    /// The base of all keys.
+    pub session_key: [u8; 16],
+    /// Sealing keys, where the dialect has any.
+    pub seal: Option<Seal>,
+}
+
+/// One session.
+pub struct Session {
+    /// The id in every header.
+    pub id: u64,
+    /// The client that made it.
+    pub client_guid: Guid,
+    /// That client for the engine.
+    pub client: ClientKey,
+    /// Dialect, signing and cipher; every channel must have the same.
+    pub protection: Protection,
+    /// When it was made.
+    pub created: Now,
+    proved: OnceLock<Proved>,
+    state: AtomicU8,
+    /// Every request must be signed or sealed.
+    pub signing_required: AtomicBool,
+    /// Every request must be sealed.
+    pub sealing_required: AtomicBool,
+    /// Counts nonces; unique for a key, whatever channel sends (MS-SMB2 3.1.4.3).
+    nonce: AtomicU64,
+    channels: Mutex<Vec<Arc<Handle>>>,
+    trees: RwLock<Vec<Option<Arc<Tree>>>>,
+    next_tree: AtomicU32,
+    /// Volatile ids of its Opens.
+    pub opens: Mutex<BTreeSet<u64>>,
+}
+
+impl Session {
+    /// A session whose user is not proved yet.
+    pub fn new(id: u64, client_guid: Guid, client: ClientKey, protection: Protection, created: Now) -> Session {
+        Session {
+            id,
+            client_guid,
+            client,
+            protection,
+            created,
+            proved: OnceLock::new(),
+            state: AtomicU8::new(State::InProgress as u8),
+            signing_required: AtomicBool::new(false),
+            sealing_required: AtomicBool::new(false),
+            nonce: AtomicU64::new(0),
+            channels: Mutex::default(),
+            trees: RwLock::default(),
+            next_tree: AtomicU32::new(0),
+            opens: Mutex::default(),
+        }
+    }
+
+    /// Where it is in its life.
+    #[inline]
+    pub fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            0 => State::InProgress,
+            1 => State::Valid,
+            _ => State::Gone,
+        }
+    }
+
+    /// Its user has been proved. The first proof settles the keys; a later one, by the same user, does not.
+    pub fn prove(&self, proved: Proved) {
+        let _ = self.proved.set(proved);
+        let (from, to) = (State::InProgress as u8, State::Valid as u8);
+        let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// What was settled when the user was proved.
+    #[inline]
+    pub fn proved(&self) -> Option<&Proved> {
+        self.proved.get()
+    }
+
+    /// The end of its life. True for the one caller that ended it.
+    pub fn end(&self) -> bool {
+        self.state.swap(State::Gone as u8, Ordering::AcqRel) != State::Gone as u8
+    }
+
+    /// The user's name, for status and logs.
+    pub fn user_name(&self) -> &str {
+        self.proved().map_or("", |proved| &proved.identity.name)
+    }
+
+    /// A nonce for sealing that no message of this session had.
+    pub fn next_nonce(&self) -> [u8; 16] {
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&self.nonce.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+        nonce
+    }
+
+    // Channels --------------------------------------------------------------------------------------
+
+    /// A further connection carries the session.
+    pub fn add_channel(&self, handle: &Arc<Handle>) {
+        let mut channels = self.channels.lock();
+        if !channels.iter().any(|known| known.id == handle.id) {
+            channels.push(Arc::clone(handle));
+        }
+    }
+
+    /// A connection no longer carries it; true when it was the last.
+    pub fn remove_channel(&self, connection: u64) -> bool {
+        let mut channels = self.channels.lock();
+        channels.retain(|known| known.id != connection);
+        channels.is_empty()
+    }
+
+    /// The connections that carry it, the first one first.
+    pub fn channels(&self) -> Vec<Arc<Handle>> {
+        self.channels.lock().clone()
+    }
+
+    // Trees -----------------------------------------------------------------------------------------
+
+    /// Adds a tree that `make` builds for its id; none when there are too many.
+    pub fn connect(&self, make: impl FnOnce(u32) -> Tree) -> Option<Arc<Tree>> {
+        let mut trees = self.trees.write();
+        let place = match trees.iter().position(Option::is_none) {
+            Some(place) => place,
+            None if trees.len() < MAX_TREES_PER_SESSION => {
+                trees.push(None);
+                trees.len() - 1
+            }
+            None => return None,
+        };
+        // An id is its place and a count, so that an id that was used before is not taken for a new one.
+        let count = self.next_tree.fetch_add(1, Ordering::Relaxed) % 0xffff + 1;
+        let tree = Arc::new(make((count << 16) | place as u32));
+        trees[place] = Some(Arc::clone(&tree));
+        Some(tree)
+    }
+
+    /// The tree under `id`.
+    pub fn tree(&self, id: u32) -> Option<Arc<Tree>> {
+        let trees = self.trees.read();
+        trees.get((id & 0xffff) as usize)?.as_ref().filter(|tree| tree.id == id).cloned()
+    }
+
+    /// Takes a tree out.
+    pub fn disconnect(&self, id: u32) -> Option<Arc<Tree>> {
+        let mut trees = self.trees.write();
+        trees.get_mut((id & 0xffff) as usize)?.take_if(|tree| tree.id == id)
+    }
+
+    /// All trees at this moment.
+    pub fn trees(&self) -> Vec<Arc<Tree>> {
+        self.trees.read().iter().flatten().cloned().collect()
+    }
+}

@@ -1,0 +1,58 @@
+//! One table from the engine's refusals to NTSTATUS.
+
+use share::Refusal;
+use smb_wire::{Malformed, NtStatus};
+
+/// The status for a refusal of the engine. Commands that answer one of them differently say so beside
+/// the section that asks for it.
+#[must_use]
+pub fn of(refusal: &Refusal) -> NtStatus {
+    match refusal {
+        Refusal::NotFound => NtStatus::OBJECT_NAME_NOT_FOUND,
+        Refusal::PathNotFound => NtStatus::OBJECT_PATH_NOT_FOUND,
+        Refusal::Exists => NtStatus::OBJECT_NAME_COLLISION,
+        Refusal::NotADirectory => NtStatus::NOT_A_DIRECTORY,
+        Refusal::IsADirectory => NtStatus::FILE_IS_A_DIRECTORY,
+        Refusal::NotEmpty => NtStatus::DIRECTORY_NOT_EMPTY,
+        Refusal::AccessDenied => NtStatus::ACCESS_DENIED,
+        Refusal::PrivilegeNotHeld => NtStatus::PRIVILEGE_NOT_HELD,
+        Refusal::BadOwner => NtStatus::INVALID_OWNER,
+        Refusal::SharingConflict => NtStatus::SHARING_VIOLATION,
+        Refusal::RangeConflict => NtStatus::FILE_LOCK_CONFLICT,
+        Refusal::RangeNotGranted => NtStatus::LOCK_NOT_GRANTED,
+        Refusal::RangeNotHeld => NtStatus::RANGE_NOT_LOCKED,
+        Refusal::BadRange => NtStatus::INVALID_LOCK_RANGE,
+        Refusal::DeletePending => NtStatus::DELETE_PENDING,
+        Refusal::CannotDelete => NtStatus::CANNOT_DELETE,
+        Refusal::BadName | Refusal::NameTooLong => NtStatus::OBJECT_NAME_INVALID,
+        Refusal::StoppedAtLink { .. } => NtStatus::STOPPED_ON_SYMLINK,
+        Refusal::BadLink => NtStatus::OBJECT_PATH_NOT_FOUND,
+        Refusal::NoSpace | Refusal::TooLarge => NtStatus::DISK_FULL,
+        Refusal::Quota => NtStatus::QUOTA_EXCEEDED,
+        Refusal::ReadOnly => NtStatus::MEDIA_WRITE_PROTECTED,
+        Refusal::CrossVolume => NtStatus::NOT_SAME_DEVICE,
+        Refusal::TooManyLinks => NtStatus::TOO_MANY_LINKS,
+        Refusal::Invalid => NtStatus::INVALID_PARAMETER,
+        Refusal::NotSupported => NtStatus::NOT_SUPPORTED,
+        Refusal::BadAttributeName => NtStatus::INVALID_EA_NAME,
+        Refusal::AttributesTooLarge => NtStatus::EA_TOO_LARGE,
+        Refusal::NoSuchAttribute => NtStatus::NONEXISTENT_EA_ENTRY,
+        Refusal::NoSuchNote => NtStatus::NOT_A_REPARSE_POINT,
+        Refusal::WouldBlock | Refusal::Exhausted => NtStatus::INSUFFICIENT_RESOURCES,
+        Refusal::EndOfFile => NtStatus::END_OF_FILE,
+        Refusal::NoMoreEntries => NtStatus::NO_MORE_FILES,
+        Refusal::WatchOverflow => NtStatus::NOTIFY_ENUM_DIR,
+        Refusal::Cancelled => NtStatus::CANCELLED,
+        Refusal::Gone => NtStatus::FILE_CLOSED,
+        Refusal::Busy => NtStatus::ACCESS_DENIED,
+        Refusal::NoSuchGrant => NtStatus::INVALID_PARAMETER,
+        Refusal::TooMuchKept => NtStatus::REQUEST_NOT_ACCEPTED,
+        Refusal::Io => NtStatus::IO_DEVICE_ERROR,
+    }
+}
+
+/// The status for a message that cannot be parsed.
+#[must_use]
+pub fn of_malformed(_: Malformed) -> NtStatus {
+    NtStatus::INVALID_PARAMETER
+}

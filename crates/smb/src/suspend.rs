@@ -1,0 +1,74 @@
+//! Requests that are not answered at once: they wait for the engine, or run on the blocking pool.
+
+use std::sync::Arc;
+
+use share::{Share, Ticket};
+use smb_wire::{Header, NtStatus};
+
+use crate::compound::Compound;
+
+/// How work ended: with a body and this status, or without one and that status.
+pub type Completion = Result<NtStatus, NtStatus>;
+
+/// Work for the blocking pool; it appends the body of the answer.
+pub type Work = Box<dyn FnOnce(&mut Vec<u8>) -> Completion + Send>;
+
+/// Why a command did not answer with a body.
+pub enum Stop {
+    /// An error, with the standard error body.
+    Fail(NtStatus),
+    /// An error with data of its own in the error body.
+    FailWith(NtStatus, Vec<u8>),
+    /// It waits; tried again when the engine wakes it. The engine and ticket to cancel it with.
+    Wait(Option<(Arc<Share>, Ticket)>),
+    /// It runs on the blocking pool.
+    Work(Work),
+    /// There is no answer at all.
+    Silent,
+    /// The connection must end (MS-SMB2 asks for it by name).
+    Disconnect(&'static str),
+}
+
+/// What a command answers: the status that goes with the body it wrote.
+pub type Handled = Result<NtStatus, Stop>;
+
+impl From<NtStatus> for Stop {
+    fn from(status: NtStatus) -> Self {
+        Stop::Fail(status)
+    }
+}
+
+impl From<share::Refusal> for Stop {
+    fn from(refusal: share::Refusal) -> Self {
+        Stop::Fail(crate::status::of(&refusal))
+    }
+}
+
+impl From<smb_wire::Malformed> for Stop {
+    fn from(malformed: smb_wire::Malformed) -> Self {
+        tracing::debug!(%malformed, "refused a request");
+        Stop::Fail(crate::status::of_malformed(malformed))
+    }
+}
+
+/// A frame whose answering has stopped at one request.
+pub struct Suspended {
+    /// The answers so far. Its frame is away while work runs.
+    pub compound: Compound,
+    /// Where its header will stand, while work runs.
+    pub at: usize,
+    /// The request's own header.
+    pub header: Header,
+    /// The request and what follows it in its frame; only what follows while work runs.
+    pub rest: Vec<u8>,
+    /// The signatures that were taken out of `rest`.
+    pub signatures: Vec<[u8; 16]>,
+    /// Whether the client was told STATUS_PENDING.
+    pub announced: bool,
+    /// Whether the answer is signed.
+    pub signed: bool,
+    /// How to take the wait back.
+    pub ticket: Option<(Arc<Share>, Ticket)>,
+    /// Whether work runs, which cannot be taken back.
+    pub working: bool,
+}
