@@ -16,6 +16,7 @@ pub mod config;
 pub mod connection;
 pub mod dispatch;
 pub mod event;
+mod info;
 pub mod keys;
 pub mod limits;
 pub mod open;

@@ -8,6 +8,8 @@ use smb_wire::FileId;
 use smb_wire::rpc::Pipe;
 use wire::Now;
 
+use crate::cmd::query_directory::Listing;
+use crate::info::Kept;
 use crate::table::Keyed;
 use crate::tree::Tree;
 
@@ -24,19 +26,6 @@ pub enum Object {
     Pipe(Mutex<Pipe>),
 }
 
-/// Where a directory listing stands (MS-SMB2 3.3.5.18).
-#[derive(Debug, Default)]
-pub struct Listing {
-    /// The pattern of the first QUERY_DIRECTORY, folded; none before it.
-    pub pattern: Option<Vec<u16>>,
-    /// Resumes behind the last entry that was sent.
-    pub cookie: u64,
-    /// Whether any entry was sent since the start.
-    pub any: bool,
-    /// Whether everything was sent.
-    pub done: bool,
-}
-
 /// One Open.
 pub struct Open {
     /// Both halves of its id.
@@ -51,7 +40,9 @@ pub struct Open {
     pub created: Now,
     object: OnceLock<Object>,
     /// Its directory listing.
-    pub listing: Mutex<Listing>,
+    pub(crate) listing: Mutex<Listing>,
+    /// What some information classes ask for.
+    pub(crate) kept: Kept,
     /// The lease it was opened with.
     pub lease_key: OnceLock<[u8; 16]>,
 }
@@ -61,7 +52,8 @@ impl Open {
     /// break may come before its answer.
     pub fn new(id: FileId, session_id: u64, client: ClientKey, tree: Arc<Tree>, created: Now) -> Open {
         let (object, lease_key) = (OnceLock::new(), OnceLock::new());
-        Open { id, session_id, client, tree, created, object, listing: Mutex::default(), lease_key }
+        let (listing, kept) = (Mutex::default(), Kept::default());
+        Open { id, session_id, client, tree, created, object, listing, kept, lease_key }
     }
 
     /// What it leads to has been opened.

@@ -9,6 +9,7 @@ use volume::{DirEntry, Kind, Name, OpenHow};
 use super::Share;
 use super::info::{info_from, tag_of};
 use super::record::Record;
+use super::walk::Search;
 use crate::{Caller, Info, Open, Options, Refusal};
 
 /// One entry of a listing.
@@ -113,5 +114,44 @@ impl Share {
             visit(&entry)
         })?;
         Ok(())
+    }
+
+    /// Shows the entry that a name leads to, case minded as the open minds it, without a scan. Its
+    /// cookie has no meaning. False when there is none.
+    ///
+    /// # Errors
+    /// As [`Share::scan`].
+    pub fn find(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        name: &Name,
+        visit: &mut dyn FnMut(&Entry<'_>),
+    ) -> Result<bool, Refusal> {
+        if !open.is_directory() {
+            return Err(Refusal::NotADirectory);
+        }
+        if !open.granted.contains(Rights::LIST_DIRECTORY) {
+            return Err(Refusal::AccessDenied);
+        }
+        let here = match &open.link {
+            None => Arc::clone(&self.root),
+            Some(link) => {
+                let (parent, own) = link.place();
+                self.directories.enter(&self.volume, &parent, &own, &own, Arc::clone(&open.node))
+            }
+        };
+        let search =
+            Search { exact: self.is_exact(open.options), how: OpenHow::Attributes, rather_missing: false };
+        let Some((name, node)) = self.look_up(&here, name, search)? else {
+            return Ok(false);
+        };
+        let found = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };
+        let entry = Entry { share: self, open, entry: found };
+        if self.config.load().hide_unreadable && !entry.is_readable(caller) {
+            return Ok(false);
+        }
+        visit(&entry);
+        Ok(true)
     }
 }

@@ -1,11 +1,234 @@
-//! QUERY_DIRECTORY (MS-SMB2 3.3.5).
+//! QUERY_DIRECTORY: lists a directory (MS-SMB2 3.3.5.18 and MS-FSA 2.1.5.6.3).
+//!
+//! [`handle`] checks the request, [`pattern`] says which names it wants, [`sink`] puts entries straight
+//! into the reply, and [`Listing`] remembers where the next request goes on.
 
-use smb_wire::NtStatus;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use share::engine::Entry;
+use share::{Caller, Info, Refusal, Share};
+use smb_wire::query_directory::{Flags, Request as Asked};
+use smb_wire::{NtStatus, output};
+use volume::security::Rights;
 
 use crate::connection::Connection;
-use crate::dispatch::Request;
+use crate::dispatch::{Request, check_charge};
+use crate::info::names;
 use crate::suspend::{Handled, Stop};
+use crate::tree::Target;
 
-pub(crate) fn handle(_: &mut Connection, _: &mut Request<'_>, _: &mut Vec<u8>) -> Handled {
-    Err(Stop::Fail(NtStatus::NOT_SUPPORTED))
+mod pattern;
+mod sink;
+
+use pattern::Wanted;
+use sink::{Form, Sink};
+
+/// Where the listing of one Open stands (MS-FSA 2.1.1.6 QueryPattern and QueryLastEntry).
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// What the first request asked for; none before it.
+    wanted: Option<Wanted>,
+    /// How many of `.` and `..` are behind us.
+    dots: usize,
+    /// Resumes behind the last entry that was sent.
+    cookie: u64,
+    /// Whether nothing is left.
+    is_done: bool,
+}
+
+const DOTS: [&[u8]; 2] = [b".", b".."];
+
+/// Answers a QUERY_DIRECTORY.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    let asked = Asked::parse(request.message)?;
+    let open = connection.open(request, asked.file_id)?;
+    // MS-SMB2 3.3.5.18
+    let Some((engine, file)) = open.file().filter(|(_, file)| file.is_directory()) else {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    };
+    let negotiated = connection.negotiated()?;
+    if asked.output_buffer_length > negotiated.max_io {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    check_charge(connection, request, asked.payload_len())?;
+    if !file.granted().contains(Rights::LIST_DIRECTORY) {
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    let form = Form::of(asked.file_information_class, negotiated.posix)
+        .ok_or(Stop::Fail(NtStatus::INVALID_INFO_CLASS))?;
+    // MS-FSA 2.1.5.6.3
+    if (asked.output_buffer_length as usize) < form.fixed_len() {
+        return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));
+    }
+    let Target::Disk { identity, .. } = &open.tree.target else {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    };
+    let caller = Caller { identity, client: open.client, waiter: None, now: request.now };
+    let at = body.len();
+    body.resize(at + output::RESPONSE_FIXED, 0);
+    let sink = Sink::new(body, form, asked.output_buffer_length as usize, engine, names::syntax(file));
+    let scan =
+        Scan { engine, file, caller: &caller, single: asked.flags.contains(Flags::RETURN_SINGLE_ENTRY) };
+    let status = list(&scan, &mut open.listing.lock(), &asked, sink)?;
+    let length = (body.len() - at - output::RESPONSE_FIXED) as u32;
+    if let Some(fixed) = body[at..].first_chunk_mut() {
+        output::Response::write_fixed(fixed, length);
+    }
+    Ok(status)
+}
+
+/// What one request scans.
+struct Scan<'a> {
+    engine: &'a Arc<Share>,
+    file: &'a Arc<share::Open>,
+    caller: &'a Caller<'a>,
+    single: bool,
+}
+
+/// Why no more entries go into this reply.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// There are none.
+    Nothing,
+    /// The reply is full, or one was asked for.
+    Full,
+    /// The first did not fit whole.
+    Cut,
+}
+
+fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &Asked<'_>, mut sink: Sink<'_>) -> Handled {
+    // SMB2_INDEX_SPECIFIED is ignored, as Windows does (MS-SMB2 3.3.5.18, note 410).
+    let restarts = asked.flags.intersects(Flags::RESTART_SCANS | Flags::REOPEN);
+    let is_first = listing.wanted.is_none() || asked.flags.contains(Flags::REOPEN);
+    if listing.wanted.is_none() || (restarts && !asked.file_name.is_empty()) {
+        let folds = !scan.engine.config().case_sensitive;
+        listing.wanted = Some(Wanted::new(asked.file_name, names::syntax(scan.file), folds)?);
+    }
+    if restarts {
+        (listing.dots, listing.cookie, listing.is_done) = (0, 0, false);
+    }
+    let end = scan.fill(listing, &mut sink)?;
+    if !sink.is_empty() {
+        return Ok(if end == End::Cut { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS });
+    }
+    // MS-FSA 2.1.5.6.3
+    if end == End::Full {
+        return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));
+    }
+    Err(Stop::Fail(if is_first { NtStatus::NO_SUCH_FILE } else { NtStatus::NO_MORE_FILES }))
+}
+
+impl Scan<'_> {
+    fn fill(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<End, Refusal> {
+        if listing.is_done {
+            return Ok(End::Nothing);
+        }
+        if let Some(end) = self.dots(listing, sink)? {
+            return Ok(end);
+        }
+        match listing.wanted.as_ref().and_then(Wanted::exact) {
+            Some(name) => {
+                let end = self.one(name, sink);
+                listing.is_done = matches!(end, Ok(End::Nothing | End::Cut));
+                end
+            }
+            None => self.entries(listing, sink),
+        }
+    }
+
+    /// `.` and `..`, the first two entries wherever the pattern selects them.
+    fn dots(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<Option<End>, Refusal> {
+        while let Some(name) = DOTS.get(listing.dots) {
+            if listing.wanted.as_mut().is_some_and(|wanted| wanted.selects_dots(name)) {
+                let info = match (sink.needs_info(), listing.dots) {
+                    (false, _) => None,
+                    (true, 0) => Some(self.engine.info(self.file)?),
+                    (true, _) => Some(self.engine.parent_info(self.file)?),
+                };
+                match place(name, info.as_ref(), sink) {
+                    Some(End::Full) => return Ok(Some(End::Full)),
+                    Some(end) => {
+                        listing.dots += 1;
+                        return Ok(Some(end));
+                    }
+                    None => listing.dots += 1,
+                }
+                if self.single {
+                    return Ok(Some(End::Full));
+                }
+            } else {
+                listing.dots += 1;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The one entry that a pattern without wildcards can select: looked up, however many there are.
+    fn one(&self, name: &volume::Name, sink: &mut Sink<'_>) -> Result<End, Refusal> {
+        let mut end = Ok(End::Nothing);
+        self.engine.find(self.caller, self.file, name, &mut |entry| {
+            if let Some(stopped) = put(entry, sink) {
+                end = stopped;
+            }
+        })?;
+        end
+    }
+
+    /// The entries behind the last one that was sent.
+    fn entries(&self, listing: &mut Listing, sink: &mut Sink<'_>) -> Result<End, Refusal> {
+        let Listing { wanted, cookie, is_done, .. } = listing;
+        let Some(wanted) = wanted else { return Ok(End::Nothing) };
+        let from = *cookie;
+        let mut end = Ok(End::Nothing);
+        let mut broken = false;
+        self.engine.scan(
+            self.caller,
+            self.file,
+            from,
+            &mut |name| wanted.selects(name.as_bytes()),
+            &mut |entry| {
+                let put = put(entry, sink);
+                let goes_on = match put {
+                    None => !(self.single && !sink.is_empty()),
+                    Some(stopped) => {
+                        end = stopped;
+                        false
+                    }
+                };
+                if !matches!(end, Ok(End::Full) | Err(_)) {
+                    *cookie = entry.cookie();
+                }
+                broken = !goes_on;
+                if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            },
+        )?;
+        *is_done = !broken;
+        end
+    }
+}
+
+/// Puts one entry into the reply. None: it is there, or has vanished meanwhile.
+fn put(entry: &Entry<'_>, sink: &mut Sink<'_>) -> Option<Result<End, Refusal>> {
+    let info = if sink.needs_info() {
+        match entry.info() {
+            Ok(info) => Some(info),
+            Err(Refusal::NotFound | Refusal::Gone | Refusal::AccessDenied) => return None,
+            // What is in the reply already is told first; the next request meets the failure again.
+            Err(_) if !sink.is_empty() => return Some(Ok(End::Full)),
+            Err(refusal) => return Some(Err(refusal)),
+        }
+    } else {
+        None
+    };
+    place(entry.name().as_bytes(), info.as_ref(), sink).map(Ok)
+}
+
+/// Puts a name into the reply; the first one cut, if need be.
+fn place(name: &[u8], info: Option<&Info>, sink: &mut Sink<'_>) -> Option<End> {
+    if sink.push(name, info).is_ok() {
+        return None;
+    }
+    let is_cut = sink.is_empty() && sink.push_cut(name, info).is_ok();
+    Some(if is_cut { End::Cut } else { End::Full })
 }
