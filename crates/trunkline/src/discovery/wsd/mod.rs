@@ -11,6 +11,7 @@ mod http;
 mod reply;
 mod request;
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -32,6 +33,9 @@ const MAX_DATAGRAM: usize = 8 * 1024;
 const REPEAT_AFTER: Duration = Duration::from_millis(150);
 /// How many answers may be under way; more questions are dropped.
 const MAX_ANSWERS: usize = 32;
+
+/// Questions that are remembered, since each is sent several times (SOAP-over-UDP, appendix I).
+const MAX_KNOWN: usize = 64;
 
 /// A running responder.
 pub struct Wsd {
@@ -111,6 +115,7 @@ fn group_socket(addresses: &[Ipv4Addr]) -> io::Result<UdpSocket> {
 async fn answer_all(socket: Arc<UdpSocket>, voice: Arc<Voice>) {
     let places = Arc::new(tokio::sync::Semaphore::new(MAX_ANSWERS));
     let mut buffer = vec![0; MAX_DATAGRAM];
+    let mut known = Known::default();
     loop {
         let (length, from) = match socket.recv_from(&mut buffer).await {
             Ok(received) => received,
@@ -125,6 +130,9 @@ async fn answer_all(socket: Arc<UdpSocket>, voice: Arc<Voice>) {
         else {
             continue;
         };
+        if !known.is_new(from, &request.message_id) {
+            continue;
+        }
         let (Some(reach), Ok(place)) = (own_address_towards(from), Arc::clone(&places).try_acquire_owned())
         else {
             continue;
@@ -141,6 +149,24 @@ async fn answer_all(socket: Arc<UdpSocket>, voice: Arc<Voice>) {
     }
 }
 
+/// The questions that came last.
+#[derive(Default)]
+struct Known(VecDeque<(SocketAddr, String)>);
+
+impl Known {
+    /// Whether the question was not asked just before. It is known from then on.
+    fn is_new(&mut self, from: SocketAddr, message_id: &str) -> bool {
+        if self.0.iter().any(|(peer, id)| *peer == from && id == message_id) {
+            return false;
+        }
+        if self.0.len() == MAX_KNOWN {
+            self.0.pop_front();
+        }
+        self.0.push_back((from, message_id.to_owned()));
+        true
+    }
+}
+
 /// Up to 500 ms, so that not all answer at once (WS-Discovery 1.0, 2.4: APP_MAX_DELAY).
 fn delay(message_id: &str) -> Duration {
     use std::hash::{BuildHasher, RandomState};
@@ -154,5 +180,23 @@ fn own_address_towards(peer: SocketAddr) -> Option<Ipv4Addr> {
     match socket.local_addr().ok()? {
         SocketAddr::V4(address) if !address.ip().is_unspecified() => Some(*address.ip()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_question_is_known_and_memory_is_bounded() {
+        let mut known = Known::default();
+        let (ann, bob) = ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:1".parse().unwrap());
+        assert!(known.is_new(ann, "1") && known.is_new(bob, "1"));
+        assert!(!known.is_new(ann, "1"));
+        for id in 0..10 * MAX_KNOWN {
+            known.is_new(ann, &format!("x{id}"));
+        }
+        assert_eq!(known.0.len(), MAX_KNOWN);
+        assert!(known.is_new(ann, "1"));
     }
 }

@@ -11,7 +11,7 @@ use admin::status::{
 };
 use auth::crypto::{Cipher, SigningAlgorithm};
 use share::{Caching, Deny, RangeKind};
-use smb::tree::{Target, Tree};
+use smb::tree::Tree;
 use smb_wire::negotiate::Dialect;
 use volume::security::Rights;
 use volume::{Name, Time};

@@ -1,9 +1,7 @@
 //! What is wrong with a command, a setting or the host is one line that names what to change, exit
 //! status 2, and nothing has been changed.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 
 /// Runs `line` and expects the one line `wanted`, and every file as it was.
 #[track_caller]

@@ -1,14 +1,12 @@
 //! A server that runs: how it starts and ends, what it prints, and the commands and signals that reach it.
 
-mod common;
-
 use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use common::Place;
+use crate::common::Place;
 
 /// How long anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,9 +1,7 @@
 //! The `user` and `config` commands without a running server.
 
-mod common;
-
+use crate::common::Place;
 use assert_cmd::assert::Assert;
-use common::Place;
 
 /// What was printed to standard output.
 fn output(assert: &Assert) -> String {
