@@ -512,7 +512,7 @@ mod tests {
         out
     }
 
-    /// What the Python package smbprotocol 1.15 packs for the same values.
+    /// What the Python package smbprotocol 1.17 packs for the same values.
     #[test]
     fn entries_are_those_of_another_implementation() {
         let common = "0000000000000000 00d7d64a19c1d501 8080f4edb3e0d601 8040bb6685ffd701 800082df561ed901

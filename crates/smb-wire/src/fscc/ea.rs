@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the Python package smbprotocol 1.15 packs for the same attribute.
+    /// What the Python package smbprotocol 1.17 packs for the same attribute.
     #[test]
     fn an_attribute_is_that_of_another_implementation() {
         let bytes = hex("00000000 80 06 0300 757365722e7800 76616c");

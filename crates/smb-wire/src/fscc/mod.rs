@@ -1,6 +1,6 @@
 //! MS-FSCC: what files, directories and volumes look like on the wire, and how names are mapped.
 //!
-//! Start with [`class`] for the numbers of the information classes, then [`file`], [`fs`] and
+//! Start with [`class`] for the numbers of the information classes, then [`mod@file`], [`fs`] and
 //! [`directory`] for what stands behind them. [`names`] turns SMB names into names of the host and back;
 //! [`wildcard`] matches search patterns. Control codes have their bodies in [`fsctl`] and [`reparse`];
 //! [`ea`], [`notify`] and [`quota`] hold the lists of those names.

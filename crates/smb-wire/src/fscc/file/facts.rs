@@ -272,7 +272,7 @@ mod tests {
     use crate::utf16;
     use proptest::prelude::*;
 
-    /// What the Python package smbprotocol 1.15 packs for the same values.
+    /// What the Python package smbprotocol 1.17 packs for the same values.
     #[test]
     fn structures_are_those_of_another_implementation() {
         let basic = Basic {
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(Standard::parse(&bytes), Ok(standard));
     }
 
-    /// What impacket 0.12 packs for the same values.
+    /// What impacket 0.13 packs for the same values.
     #[test]
     fn all_information_is_that_of_another_implementation() {
         let bytes =

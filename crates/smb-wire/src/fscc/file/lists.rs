@@ -120,7 +120,7 @@ mod tests {
     use crate::utf16;
     use proptest::prelude::*;
 
-    /// What the Python package smbprotocol 1.15 packs for the same stream.
+    /// What the Python package smbprotocol 1.17 packs for the same stream.
     #[test]
     fn a_stream_is_that_of_another_implementation() {
         let bytes =

@@ -153,7 +153,7 @@ mod tests {
     use crate::utf16;
     use proptest::prelude::*;
 
-    /// What the Python package smbprotocol 1.15 packs for a rename, and for a link, to the same name.
+    /// What the Python package smbprotocol 1.17 packs for a rename, and for a link, to the same name.
     #[test]
     fn a_rename_is_that_of_another_implementation() {
         let bytes = hex("01 00000000000000 0000000000000000 08000000 610062002e00e900");

@@ -1,6 +1,6 @@
 //! Names: between the UTF-16 of SMB and the bytes of the host, folded for comparing, split into parts.
 //!
-//! [`to_host`] and [`to_wire`] map one component; [`path::Path`] splits a whole path; [`fold`] makes
+//! [`to_host`] and [`to_wire`] map one component; [`path::Path`] splits a whole path; [`fold()`] makes
 //! names comparable without regard to case; [`target`] maps what symbolic links hold. None of them knows a file system.
 
 pub mod fold;

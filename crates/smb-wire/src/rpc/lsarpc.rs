@@ -1,0 +1,52 @@
+//! MS-LSAD and MS-LSAT: which domain this server is, and names for SIDs and SIDs for names.
+//!
+//! Clients ask it to show owners and access lists. [`policy`] opens the way and tells of domains, [`lookup`]
+//! translates. Nothing can be changed.
+
+pub mod lookup;
+pub mod policy;
+
+use super::host::Host;
+use super::interface::{Fault, Handle, Handles};
+use super::ndr::{Reader, Writer};
+
+const STATUS_SUCCESS: u32 = 0x0000_0000;
+const STATUS_SOME_NOT_MAPPED: u32 = 0x0000_0107;
+const STATUS_INVALID_PARAMETER: u32 = 0xC000_000D;
+const STATUS_NONE_MAPPED: u32 = 0xC000_0073;
+const STATUS_INSUFFICIENT_RESOURCES: u32 = 0xC000_009A;
+const STATUS_INVALID_SERVER_STATE: u32 = 0xC000_00DC;
+
+/// Answers operation `opnum`.
+pub(super) fn call(
+    opnum: u16,
+    args: &mut Reader<'_>,
+    out: &mut Writer,
+    host: &dyn Host,
+    handles: &mut Handles,
+) -> Result<(), Fault> {
+    match opnum {
+        0 => policy::close(args, out, handles),
+        6 => policy::open(args, out, handles, policy::SystemName::OneCharacter),
+        7 | 46 => policy::query(args, out, host, handles),
+        14 => lookup::names(args, out, host, handles, lookup::Version::One),
+        15 => lookup::sids(args, out, host, handles, lookup::Version::One),
+        44 => policy::open(args, out, handles, policy::SystemName::Text),
+        45 => policy::get_user_name(args, out, host),
+        57 => lookup::sids(args, out, host, handles, lookup::Version::Two),
+        58 => lookup::names(args, out, host, handles, lookup::Version::Two),
+        68 => lookup::names(args, out, host, handles, lookup::Version::Three),
+        76 | 77 => {
+            lookup::only_on_domain_controllers(out);
+            Ok(())
+        }
+        _ => Err(Fault::OP_RNG_ERROR),
+    }
+}
+
+/// The policy handle that most operations begin with.
+fn policy_handle(args: &mut Reader<'_>, handles: &Handles) -> Result<Handle, Fault> {
+    let handle = args.handle()?;
+    handles.check(&handle)?;
+    Ok(handle)
+}

@@ -1,0 +1,211 @@
+//! MS-SRVS: shares, the server and its clock, and checks of names.
+//!
+//! [`shares`] answers what is asked about shares, [`paths`] classifies and compares paths and names. What would
+//! change the server is no operation here; what lists other people's sessions is refused.
+
+pub mod paths;
+pub mod shares;
+
+use super::host::Host;
+use super::interface::Fault;
+use super::ndr::{BadStub, Reader, Writer};
+
+/// The call succeeded.
+pub const NERR_SUCCESS: u32 = 0;
+/// Not for this caller.
+pub const ERROR_ACCESS_DENIED: u32 = 5;
+/// An argument has a value that it must not have.
+pub const ERROR_INVALID_PARAMETER: u32 = 87;
+/// Not a name of the kind asked for.
+pub const ERROR_INVALID_NAME: u32 = 123;
+/// No such level of information.
+pub const ERROR_INVALID_LEVEL: u32 = 124;
+/// There is more; ask again with the resume handle.
+pub const ERROR_MORE_DATA: u32 = 234;
+/// Not even one entry fits into what the client allows.
+pub const NERR_BUF_TOO_SMALL: u32 = 2123;
+/// There is no such share.
+pub const NERR_NET_NAME_NOT_FOUND: u32 = 2310;
+
+/// MS-SRVS 2.2.2.6: Windows NT and its successors.
+pub const PLATFORM_ID_NT: u32 = 500;
+
+/// MS-SRVS 2.2.2.7: workstation, server, NT, and NT server that is no domain controller.
+const SERVER_TYPE: u32 = 0x0000_9003;
+
+/// Answers operation `opnum`.
+pub(super) fn call(
+    opnum: u16,
+    args: &mut Reader<'_>,
+    out: &mut Writer,
+    host: &dyn Host,
+) -> Result<(), Fault> {
+    match opnum {
+        8 => refused_enum(args, out, 1),
+        9 => refused_enum(args, out, 2),
+        12 => refused_enum(args, out, 2),
+        15 => shares::share_enum(args, out, host, false),
+        16 => shares::share_get_info(args, out, host),
+        21 => server_get_info(args, out, host),
+        28 => remote_tod(args, out, host),
+        30 => paths::path_type(args, out),
+        32 => paths::path_compare(args, out),
+        33 => paths::name_validate(args, out),
+        36 => shares::share_enum(args, out, host, true),
+        _ => Err(Fault::OP_RNG_ERROR),
+    }
+}
+
+/// NetrConnectionEnum, NetrFileEnum and NetrSessionEnum: what other people do is nobody's business here.
+/// Their arguments are the server, `strings` optional strings, and the wanted level.
+fn refused_enum(args: &mut Reader<'_>, out: &mut Writer, strings: u32) -> Result<(), Fault> {
+    // MS-SRVS 3.1.4.1, 3.1.4.2, 3.1.4.5 (exception: refused to everybody, as to non-administrators)
+    for _ in 0..=strings {
+        args.unique_string()?;
+    }
+    let level = args.u32()?;
+    out.u32(level);
+    out.u32(level);
+    out.null();
+    out.u32(0);
+    out.null();
+    out.u32(ERROR_ACCESS_DENIED);
+    Ok(())
+}
+
+fn server_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+    // MS-SRVS 3.1.4.17
+    args.unique_string()?;
+    let level = args.u32()?;
+    out.u32(level);
+    if !(100..=102).contains(&level) {
+        out.null();
+        out.u32(ERROR_INVALID_LEVEL);
+        return Ok(());
+    }
+    let facts = host.facts();
+    out.pointer();
+    out.u32(PLATFORM_ID_NT);
+    out.pointer();
+    if level >= 101 {
+        out.u32(facts.version_major);
+        out.u32(facts.version_minor);
+        out.u32(SERVER_TYPE);
+        out.pointer();
+    }
+    if level == 102 {
+        out.u32(facts.users);
+        // Never disconnect idle clients; visible; announced every 240 s give or take 3; no licences.
+        out.u32(u32::MAX);
+        out.u32(0);
+        out.u32(240);
+        out.u32(3000);
+        out.u32(0);
+        out.pointer();
+    }
+    out.string(&facts.name);
+    if level >= 101 {
+        out.string(&facts.comment);
+    }
+    if level == 102 {
+        out.string("c:\\");
+    }
+    out.u32(NERR_SUCCESS);
+    Ok(())
+}
+
+fn remote_tod(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+    // MS-SRVS 3.1.4.21
+    args.unique_string()?;
+    let day = TimeOfDay::new(host.wall_ns());
+    out.pointer();
+    let seconds = day.unix_seconds;
+    for value in [
+        seconds as u32,
+        (seconds.rem_euclid(86_400) * 1000) as u32 + day.hundredths * 10,
+        day.hour,
+        day.minute,
+        day.second,
+        day.hundredths,
+        // Minutes west of UTC: the clock is told in UTC.
+        0,
+        // The clock's step in 1/10,000 s.
+        310,
+        day.day,
+        day.month,
+        day.year,
+        day.weekday,
+    ] {
+        out.u32(value);
+    }
+    out.u32(NERR_SUCCESS);
+    Ok(())
+}
+
+/// A moment as the calendar has it, in UTC.
+#[derive(Debug, PartialEq, Eq)]
+struct TimeOfDay {
+    unix_seconds: i64,
+    hundredths: u32,
+    second: u32,
+    minute: u32,
+    hour: u32,
+    day: u32,
+    month: u32,
+    year: u32,
+    /// 0 is Sunday.
+    weekday: u32,
+}
+
+impl TimeOfDay {
+    fn new(wall_ns: i64) -> Self {
+        let unix_seconds = wall_ns.div_euclid(1_000_000_000);
+        let days = unix_seconds.div_euclid(86_400);
+        let in_day = unix_seconds.rem_euclid(86_400) as u32;
+        // Years are counted from March, so that the odd day comes last; 719,468 days lie between
+        // 0000-03-01 and 1970-01-01, 146,097 are in 400 years.
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let from_march = (5 * day_of_year + 2) / 153;
+        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        TimeOfDay {
+            unix_seconds,
+            hundredths: (wall_ns.rem_euclid(1_000_000_000) / 10_000_000) as u32,
+            second: in_day % 60,
+            minute: in_day / 60 % 60,
+            hour: in_day / 3600,
+            day: (day_of_year - (153 * from_march + 2) / 5 + 1) as u32,
+            month: month as u32,
+            year: (era * 400 + year_of_era + i64::from(month <= 2)) as u32,
+            weekday: (days + 4).rem_euclid(7) as u32,
+        }
+    }
+}
+
+/// The server's name that every operation begins with; it is ignored.
+fn server_name(args: &mut Reader<'_>) -> Result<(), BadStub> {
+    args.unique_string().map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calendar_agrees_with_known_days() {
+        let at = |seconds: i64| {
+            let t = TimeOfDay::new(seconds * 1_000_000_000 + 120_000_000);
+            (t.year, t.month, t.day, t.weekday, t.hour, t.minute, t.second, t.hundredths)
+        };
+        // `date -u -d @N`
+        assert_eq!(at(0), (1970, 1, 1, 4, 0, 0, 0, 12));
+        assert_eq!(at(951_782_399), (2000, 2, 28, 1, 23, 59, 59, 12));
+        assert_eq!(at(951_782_400), (2000, 2, 29, 2, 0, 0, 0, 12));
+        assert_eq!(at(1_795_176_000), (2026, 11, 20, 5, 12, 0, 0, 12));
+        assert_eq!(at(-1), (1969, 12, 31, 3, 23, 59, 59, 12));
+        assert_eq!(at(4_107_542_400), (2100, 3, 1, 1, 0, 0, 0, 12));
+    }
+}

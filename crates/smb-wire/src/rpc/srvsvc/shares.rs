@@ -1,0 +1,237 @@
+//! NetrShareEnum, NetrShareEnumSticky and NetrShareGetInfo.
+
+use super::{
+    ERROR_ACCESS_DENIED, ERROR_INVALID_LEVEL, ERROR_MORE_DATA, NERR_BUF_TOO_SMALL, NERR_NET_NAME_NOT_FOUND,
+    NERR_SUCCESS, server_name,
+};
+use crate::fscc::names::eq_folded;
+use crate::rpc::host::{Host, Share, ShareType};
+use crate::rpc::interface::Fault;
+use crate::rpc::ndr::{BadStub, Reader, Writer};
+
+/// MS-SRVS 2.2.4.22 and following: how much is told about a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// Its name.
+    Zero,
+    /// And what it is.
+    One,
+    /// And where it is, and how it is used.
+    Two,
+    /// Level 1 and its flags.
+    FiveZeroOne,
+    /// Level 2 and its security descriptor.
+    FiveZeroTwo,
+    /// Its flags alone.
+    OneThousandFive,
+}
+
+impl Level {
+    fn from_number(level: u32) -> Option<Level> {
+        Some(match level {
+            0 => Level::Zero,
+            1 => Level::One,
+            2 => Level::Two,
+            501 => Level::FiveZeroOne,
+            502 => Level::FiveZeroTwo,
+            1005 => Level::OneThousandFive,
+            _ => return None,
+        })
+    }
+
+    /// Whether only administrators are told.
+    fn is_for_admins(self) -> bool {
+        matches!(self, Level::Two | Level::FiveZeroTwo)
+    }
+
+    /// Bytes of one entry, near enough for PreferedMaximumLength.
+    fn entry_len(self, share: &Share) -> usize {
+        let text = |text: &str| text.encode_utf16().count() * 2 + 2;
+        let fixed = match self {
+            Level::Zero | Level::OneThousandFive => 4,
+            Level::One => 12,
+            Level::Two => 32,
+            Level::FiveZeroOne => 16,
+            Level::FiveZeroTwo => 40 + share.security_descriptor.as_ref().map_or(0, Vec::len),
+        };
+        let path = if self.is_for_admins() { text(&share.path) } else { 0 };
+        let remark = if self == Level::Zero { 0 } else { text(&share.remark) };
+        fixed + text(&share.name) + remark + path
+    }
+
+    /// The fixed part of one entry.
+    fn write_fixed(self, share: &Share, out: &mut Writer) {
+        if self == Level::OneThousandFive {
+            return out.u32(share.flags);
+        }
+        out.pointer();
+        if self == Level::Zero {
+            return;
+        }
+        out.u32(share.kind.0);
+        out.pointer();
+        match self {
+            Level::FiveZeroOne => out.u32(share.flags),
+            Level::Two | Level::FiveZeroTwo => {
+                // Permissions are of share-level security, which no server has any more.
+                out.u32(0);
+                out.u32(share.max_uses);
+                out.u32(share.current_uses);
+                out.pointer();
+                out.null();
+            }
+            Level::Zero | Level::One | Level::OneThousandFive => {}
+        }
+        if self == Level::FiveZeroTwo {
+            let length = share.security_descriptor.as_ref().map_or(0, Vec::len);
+            out.u32(length as u32);
+            if length == 0 { out.null() } else { out.pointer() }
+        }
+    }
+
+    /// What the pointers of the fixed part lead to.
+    fn write_rest(self, share: &Share, out: &mut Writer) {
+        if self == Level::OneThousandFive {
+            return;
+        }
+        out.string(&share.name);
+        if self == Level::Zero {
+            return;
+        }
+        out.string(&share.remark);
+        if self.is_for_admins() {
+            out.string(&share.path);
+        }
+        if let (Level::FiveZeroTwo, Some(descriptor)) = (self, share.security_descriptor.as_ref()) {
+            if !descriptor.is_empty() {
+                out.u32(descriptor.len() as u32);
+                out.bytes(descriptor);
+            }
+        }
+    }
+}
+
+/// NetrShareEnum; with `sticky` NetrShareEnumSticky, which tells only shares that outlive a restart.
+pub(super) fn share_enum(
+    args: &mut Reader<'_>,
+    out: &mut Writer,
+    host: &dyn Host,
+    sticky: bool,
+) -> Result<(), Fault> {
+    // MS-SRVS 3.1.4.8 and 3.1.4.9
+    server_name(args)?;
+    let level = args.u32()?;
+    read_container(args)?;
+    let preferred = args.u32()?;
+    let resume = if args.pointer()? { Some(args.u32()?) } else { None };
+
+    out.u32(level);
+    out.u32(level);
+    let known = Level::from_number(level).filter(|level| *level != Level::OneThousandFive);
+    let level = match known {
+        None => return refuse(out, resume, ERROR_INVALID_LEVEL),
+        Some(level) if level.is_for_admins() && !host.caller_is_admin() => {
+            return refuse(out, resume, ERROR_ACCESS_DENIED);
+        }
+        Some(level) => level,
+    };
+    let mut shares = host.shares();
+    shares.retain(|share| !sticky || share.kind != ShareType::IPC);
+    let from = (resume.unwrap_or(0) as usize).min(shares.len());
+    let rest = &shares[from..];
+    let told = fitting(level, rest, preferred);
+    let status = match told {
+        _ if told == rest.len() => NERR_SUCCESS,
+        0 => NERR_BUF_TOO_SMALL,
+        _ => ERROR_MORE_DATA,
+    };
+    out.pointer();
+    out.u32(told as u32);
+    if told == 0 {
+        out.null();
+    } else {
+        out.pointer();
+        out.u32(told as u32);
+        rest[..told].iter().for_each(|share| level.write_fixed(share, out));
+        rest[..told].iter().for_each(|share| level.write_rest(share, out));
+    }
+    out.u32(rest.len() as u32);
+    let next = if status == NERR_SUCCESS { 0 } else { from + told };
+    write_resume(out, resume.map(|_| next as u32));
+    out.u32(status);
+    Ok(())
+}
+
+/// How many of the shares fit into what the client wants at most.
+fn fitting(level: Level, shares: &[Share], preferred: u32) -> usize {
+    let mut left = preferred as usize;
+    let fits = |share: &&Share| {
+        let len = level.entry_len(share);
+        let fits = len <= left;
+        left = left.saturating_sub(len);
+        fits
+    };
+    if preferred == u32::MAX { shares.len() } else { shares.iter().take_while(fits).count() }
+}
+
+/// The InfoStruct that comes with an enumeration: a union that holds an empty container.
+fn read_container(args: &mut Reader<'_>) -> Result<(), BadStub> {
+    args.u32()?;
+    if args.pointer()? {
+        args.u32()?;
+        if args.pointer()? {
+            // What it holds is for the server to fill in; a client that sends entries sends nonsense.
+            return Err(BadStub);
+        }
+    }
+    Ok(())
+}
+
+/// The rest of an answer without entries.
+fn refuse(out: &mut Writer, resume: Option<u32>, status: u32) -> Result<(), Fault> {
+    out.null();
+    out.u32(0);
+    write_resume(out, resume);
+    out.u32(status);
+    Ok(())
+}
+
+fn write_resume(out: &mut Writer, resume: Option<u32>) {
+    match resume {
+        None => out.null(),
+        Some(value) => {
+            out.pointer();
+            out.u32(value);
+        }
+    }
+}
+
+/// NetrShareGetInfo
+pub(super) fn share_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+    // MS-SRVS 3.1.4.10
+    server_name(args)?;
+    let name = args.string()?.to_string_lossy();
+    let number = args.u32()?;
+    let found = |share: &Share| eq_folded(share.name.as_bytes(), name.as_bytes());
+    let shares = host.shares();
+    let result = match (Level::from_number(number), shares.iter().find(|share| found(share))) {
+        (None, _) => Err(ERROR_INVALID_LEVEL),
+        (Some(level), _) if level.is_for_admins() && !host.caller_is_admin() => Err(ERROR_ACCESS_DENIED),
+        (_, None) => Err(NERR_NET_NAME_NOT_FOUND),
+        (Some(level), Some(share)) => Ok((level, share)),
+    };
+    out.u32(number);
+    match result {
+        Ok((level, share)) => {
+            out.pointer();
+            level.write_fixed(share, out);
+            level.write_rest(share, out);
+            out.u32(NERR_SUCCESS);
+        }
+        Err(status) => {
+            out.null();
+            out.u32(status);
+        }
+    }
+    Ok(())
+}
