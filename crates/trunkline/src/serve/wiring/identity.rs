@@ -37,6 +37,9 @@ impl People {
             let sid: Sid = person.sid.parse().map_err(|e| format!("`sid` of user `{}`: {e}", person.name))?;
             holders.entry(person.uid).or_default().push(sid);
             by_sid.insert(sid, person.uid);
+            if own_uid == 0 && person.uid == 0 && !person.admin {
+                tracing::warn!(user = %person.name, "acts as root on the host; give the user a `uid` to change that");
+            }
             let identity = identity(person, sid, server, own_uid);
             users.push(smb::UserConfig {
                 identity: Arc::new(identity),
