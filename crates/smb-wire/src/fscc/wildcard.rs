@@ -84,7 +84,7 @@ impl Pattern {
         self.kind == Kind::All
     }
 
-    /// The one name that the pattern can select (up to case), when it holds no wildcard: a lookup then does
+    /// Whether it holds a wildcard. Without one it selects a single name (up to case), and a lookup does
     /// instead of a scan.
     #[must_use]
     pub fn has_wildcards(&self) -> bool {

@@ -63,13 +63,13 @@ fn classify(path: &str) -> Option<PathType> {
             None => pick(local, PathType::Absolute, PathType::AbsoluteWildcard),
         };
     }
-    if let Some((drive, rest)) = path.split_once(':') {
-        if drive.len() == 1 && drive.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            return match rest {
-                "" => Some(PathType::Disk),
-                _ => pick(rest, PathType::AbsoluteDrive, PathType::AbsoluteDriveWildcard),
-            };
+    let is_drive = |drive: &str| drive.len() == 1 && drive.starts_with(|c: char| c.is_ascii_alphabetic());
+    match path.split_once(':') {
+        Some((drive, "")) if is_drive(drive) => return Some(PathType::Disk),
+        Some((drive, rest)) if is_drive(drive) => {
+            return pick(rest, PathType::AbsoluteDrive, PathType::AbsoluteDriveWildcard);
         }
+        _ => {}
     }
     device(path).or_else(|| pick(path, PathType::Relative, PathType::RelativeWildcard))
 }

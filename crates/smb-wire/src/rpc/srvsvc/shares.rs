@@ -102,11 +102,10 @@ impl Level {
         if self.is_for_admins() {
             out.string(&share.path);
         }
-        if let (Level::FiveZeroTwo, Some(descriptor)) = (self, share.security_descriptor.as_ref()) {
-            if !descriptor.is_empty() {
-                out.u32(descriptor.len() as u32);
-                out.bytes(descriptor);
-            }
+        let descriptor = share.security_descriptor.as_deref().unwrap_or_default();
+        if self == Level::FiveZeroTwo && !descriptor.is_empty() {
+            out.u32(descriptor.len() as u32);
+            out.bytes(descriptor);
         }
     }
 }
