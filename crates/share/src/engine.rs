@@ -81,8 +81,12 @@ pub use basic::{Basic, TimeSet};
 pub use config::{Accounts, Config, NoAccounts};
 pub use copy::Side;
 pub use data::WriteAt;
+pub use extended::Extended;
 pub use info::{HeldRange, OpenSummary};
 pub use scan::Entry;
+
+/// A client, and how often it was attached.
+type Attached = (Arc<dyn Holder>, usize);
 
 /// One share: a volume and everything that clients have open on it.
 pub struct Share {
@@ -93,8 +97,8 @@ pub struct Share {
     files: table::Files,
     waits: waits::Waits,
     watching: watching::Watching,
-    /// Clients, each with how often it was attached.
-    clients: Mutex<HashMap<ClientKey, (Arc<dyn Holder>, usize)>>,
+    /// Who hears of breaks.
+    clients: Mutex<HashMap<ClientKey, Attached>>,
     /// Where the right under a key is.
     keys: breaks::Keys,
     next_open: AtomicU64,

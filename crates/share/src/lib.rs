@@ -21,7 +21,8 @@ pub mod watch;
 pub use caching::{BreakNotice, CacheKey, Caching};
 pub use client::{Caller, ClientKey, Holder, Waiter, Wake};
 pub use engine::{
-    Accounts, Basic, Config, Entry, HeldRange, NoAccounts, OpenSummary, Share, Side, TimeSet, WriteAt,
+    Accounts, Basic, Config, Entry, Extended, HeldRange, NoAccounts, OpenSummary, Share, Side, TimeSet,
+    WriteAt,
 };
 pub use identity::Identity;
 pub use info::{Attributes, Info};

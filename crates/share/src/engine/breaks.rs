@@ -15,9 +15,12 @@ use crate::{BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, O
 /// Who holds a right: client, key, and whether opens share it.
 type Holder = (ClientKey, CacheKey, bool);
 
+/// The stream a right is on.
+type At = (Weak<File>, Weak<Stream>);
+
 /// Where the right under each key is; a key leads to one stream at a time.
 #[derive(Default)]
-pub(super) struct Keys(Mutex<HashMap<Holder, (Weak<File>, Weak<Stream>)>>);
+pub(super) struct Keys(Mutex<HashMap<Holder, At>>);
 
 impl Keys {
     fn find(&self, holder: &Holder) -> Option<(Arc<File>, Arc<Stream>)> {

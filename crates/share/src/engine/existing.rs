@@ -42,6 +42,9 @@ struct Plan {
     uses: Rights,
 }
 
+/// A stream by its real name, and its data when it exists.
+type FoundStream = (Option<Name>, Option<Arc<dyn Node>>);
+
 /// How a reservation ended.
 enum Tried {
     Reserved(Reserved),
@@ -148,12 +151,7 @@ impl Share {
     }
 
     /// The stream that a name leads to, and what it is really called.
-    fn find_stream(
-        &self,
-        node: &dyn Node,
-        asked: &Name,
-        options: Options,
-    ) -> Result<(Option<Name>, Option<Arc<dyn Node>>), Refusal> {
+    fn find_stream(&self, node: &dyn Node, asked: &Name, options: Options) -> Result<FoundStream, Refusal> {
         let mut real = asked.clone();
         let found = match node.open_stream(asked, false, false) {
             Ok(data) => Some(data),

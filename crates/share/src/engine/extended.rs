@@ -11,6 +11,9 @@ use super::record::Record;
 use crate::info::extended_size;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
+/// Extended attributes by name.
+pub type Extended = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Longest list form in bytes.
 const MAX_SIZE: u32 = 0xffff;
 
@@ -20,7 +23,7 @@ impl Share {
     /// # Errors
     /// [`Refusal::AccessDenied`]; as the volume says.
     // MS-FSA 2.1.5.12.12
-    pub fn extended(&self, open: &Open) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Refusal> {
+    pub fn extended(&self, open: &Open) -> Result<Extended, Refusal> {
         if !open.granted.contains(Rights::READ_EA) {
             return Err(Refusal::AccessDenied);
         }

@@ -255,8 +255,9 @@ impl State {
             }
             // Deleting the unnamed stream deletes the file with all the others.
             let whole = |is_named: bool, access: Rights| !is_named && access.contains(Rights::DELETE);
-            !(deny.contains(Deny::DELETE) && whole(member.stream.is_named, member.access))
-                && !(member.deny.contains(Deny::DELETE) && whole(stream.is_named, access))
+            let denied = deny.contains(Deny::DELETE) && whole(member.stream.is_named, member.access);
+            let denying = member.deny.contains(Deny::DELETE) && whole(stream.is_named, access);
+            !denied && !denying
         })
     }
 

@@ -28,15 +28,9 @@ impl Share {
         parent: &Arc<Directory>,
         name: &Name,
     ) -> Result<Attempt, Refusal> {
-        let is_directory = request.options.contains(Options::DIRECTORY);
-        if is_directory && request.attributes.contains(Attributes::TEMPORARY) {
-            return Err(Refusal::Invalid);
-        }
-        let deletes = request.options.contains(Options::DELETE_ON_CLOSE);
-        if deletes && request.attributes.contains(Attributes::READ_ONLY) {
-            return Err(Refusal::CannotDelete);
-        }
+        check_attributes(request)?;
         self.check_writable()?;
+        let is_directory = request.options.contains(Options::DIRECTORY);
         let adds = if is_directory { Rights::ADD_SUBDIRECTORY } else { Rights::ADD_FILE };
         let above = self.directory_security(parent)?;
         if !self.may(caller, &above, adds) {
@@ -262,6 +256,19 @@ impl Share {
         drop(state);
         Ok((record, data))
     }
+}
+
+/// Whether something new may begin with these attribute bits.
+// MS-FSA 2.1.5.1.1
+fn check_attributes(request: &OpenRequest<'_>) -> Result<(), Refusal> {
+    let (options, attributes) = (request.options, request.attributes);
+    if options.contains(Options::DIRECTORY) && attributes.contains(Attributes::TEMPORARY) {
+        return Err(Refusal::Invalid);
+    }
+    if options.contains(Options::DELETE_ON_CLOSE) && attributes.contains(Attributes::READ_ONLY) {
+        return Err(Refusal::CannotDelete);
+    }
+    Ok(())
 }
 
 /// Permission bits of something new. The host's owner keeps the right to read and write, since a server

@@ -25,6 +25,9 @@ pub(super) enum Found {
     Missing { parent: Arc<Directory>, name: Name },
 }
 
+/// A name as it really is, and what it leads to.
+pub(super) type Named = (Name, Arc<dyn Node>);
+
 /// How names are looked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Search {
@@ -221,7 +224,7 @@ impl Share {
         here: &Arc<Directory>,
         name: &Name,
         search: Search,
-    ) -> Result<Option<(Name, Arc<dyn Node>)>, Refusal> {
+    ) -> Result<Option<Named>, Refusal> {
         let folds = !search.exact && names::has_case(name.as_bytes());
         if folds && search.rather_missing && here.is_told() {
             // The index saves asking for a name that is not there.
@@ -244,7 +247,7 @@ impl Share {
         here: &Arc<Directory>,
         spellings: Vec<Name>,
         how: OpenHow,
-    ) -> Result<Option<(Name, Arc<dyn Node>)>, Refusal> {
+    ) -> Result<Option<Named>, Refusal> {
         for real in spellings {
             if let Some(node) = existing(here.node.lookup(&real, how))? {
                 return Ok(Some((real, node)));

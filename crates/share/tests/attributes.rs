@@ -1,0 +1,187 @@
+//! Times, attribute bits, descriptors, sizes, copies, listings.
+
+mod common;
+
+use common::*;
+use share::{Attributes, Basic, Config, Disposition, Options, Refusal, Side, TimeSet};
+use volume::Time;
+use volume::security::{Ace, AceFlags, Acl, Descriptor, Parts, Rights, Sid};
+
+const LONG_AGO: Time = Time { secs: 946_684_800, nanos: 100 };
+
+fn set(client: &Client, open: &std::sync::Arc<share::Open>, basic: Basic) -> Result<(), Refusal> {
+    client.caller(true, now(), |c| client.share.set_basic(c, open, basic))
+}
+
+#[test]
+fn times_that_were_set_stay_whatever_this_open_writes() {
+    let world = World::new();
+    let client = world.client(1);
+    let open = client.make("f");
+    let at = Some(TimeSet::Set(LONG_AGO));
+    set(&client, &open, Basic { created: at, modified: at, ..Basic::default() }).unwrap();
+    client.write(&open, 0, "text").unwrap();
+    let info = world.share.info(&open).unwrap();
+    assert_eq!((info.created, info.modified), (LONG_AGO, LONG_AGO));
+    set(&client, &open, Basic { modified: Some(TimeSet::Thaw), ..Basic::default() }).unwrap();
+    client.write(&open, 0, "more").unwrap();
+    let moved = world.share.info(&open).unwrap().modified;
+    assert_ne!(moved, LONG_AGO);
+    set(&client, &open, Basic { modified: Some(TimeSet::Freeze), ..Basic::default() }).unwrap();
+    client.write(&open, 0, "last").unwrap();
+    assert_eq!(world.share.info(&open).unwrap().modified, moved);
+    client.close(&open);
+    let other = client.open("f").open();
+    client.write(&other, 0, "else").unwrap();
+    let info = world.share.info(&other).unwrap();
+    assert!(info.modified != moved && info.created == LONG_AGO);
+}
+
+#[test]
+fn attribute_bits_are_kept_and_archive_comes_back_with_a_write() {
+    let world = World::new();
+    let client = world.client(1);
+    let open = client.make("f");
+    let bits = || world.share.info(&open).unwrap().attributes;
+    assert_eq!(bits(), Attributes::ARCHIVE);
+    let give = |attributes| set(&client, &open, Basic { attributes: Some(attributes), ..Basic::default() });
+    give(Attributes::HIDDEN | Attributes::SYSTEM).unwrap();
+    assert_eq!(bits(), Attributes::HIDDEN | Attributes::SYSTEM);
+    give(Attributes::NORMAL).unwrap();
+    assert_eq!(bits(), Attributes::NORMAL);
+    client.write(&open, 0, "x").unwrap();
+    assert_eq!(bits(), Attributes::ARCHIVE);
+    assert_eq!(give(Attributes::DIRECTORY), Err(Refusal::Invalid));
+    let looks = client.open("f").access(READ).open();
+    assert_eq!(set(&client, &looks, Basic::default()), Err(Refusal::AccessDenied));
+}
+
+#[test]
+fn another_user_gets_what_the_descriptor_gives() {
+    let world = World::new();
+    let owner = world.client(1);
+    let other = world.client_of(2, user(2002));
+    owner.make_with("f", "text");
+    assert_eq!(other.open("f").access(WRITE).refusal(), Refusal::AccessDenied);
+    assert!(other.open("f").access(READ).result().is_ok());
+    let none = AceFlags::empty();
+    let list =
+        Acl::new(vec![Ace::allow(Sid::unix_user(2002), Rights::WRITE_DATA | Rights::READ_CONTROL, none)]);
+    let descriptor = Descriptor { dacl: Some(list), ..Descriptor::default() };
+    let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
+    owner.caller(true, now(), |c| world.share.set_descriptor(c, &open, Parts::DACL, &descriptor)).unwrap();
+    assert_eq!(other.open("f").access(Rights::READ_DATA).refusal(), Refusal::AccessDenied);
+    let maximum = other.open("f").access(Rights::MAXIMUM_ALLOWED).open();
+    // The directory may be listed and changed by all, which gives two more.
+    let by_parent = Rights::READ_ATTRIBUTES | Rights::DELETE;
+    assert_eq!(maximum.granted(), Rights::WRITE_DATA | Rights::READ_CONTROL | by_parent);
+    // The owner always gets at the descriptor, and at nothing else.
+    assert_eq!(owner.open("f").access(Rights::READ_DATA).refusal(), Refusal::AccessDenied);
+    let open = owner.open("f").access(Rights::READ_CONTROL | Rights::WRITE_DAC).open();
+    assert_eq!(world.share.descriptor(&open).unwrap().owner, Some(Sid::unix_user(1001)));
+    let steal = Descriptor { owner: Some(Sid::unix_user(2002)), ..Descriptor::default() };
+    let set_owner =
+        |open| owner.caller(true, now(), |c| world.share.set_descriptor(c, open, Parts::OWNER, &steal));
+    assert_eq!(set_owner(&open), Err(Refusal::AccessDenied));
+    assert_eq!(owner.open("f").access(Rights::ACCESS_SYSTEM_SECURITY).refusal(), Refusal::PrivilegeNotHeld);
+}
+
+#[test]
+fn what_is_made_inherits_from_its_directory() {
+    let world = World::new();
+    let owner = world.client(1);
+    let other = world.client_of(2, user(2002));
+    let inherited = AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT;
+    let list = Acl::new(vec![
+        Ace::allow(Sid::unix_user(1001), Rights::ALL, inherited),
+        Ace::allow(Sid::unix_user(2002), Rights::FOR_READ, inherited),
+    ]);
+    let descriptor = Descriptor::new(Sid::unix_user(1001), Sid::unix_group(1001), list);
+    let make =
+        owner.open("d").disposition(Disposition::Create).options(Options::DIRECTORY).descriptor(&descriptor);
+    owner.close(&make.open());
+    owner.make_with("d/f", "text");
+    let open = other.open("d/f").access(READ).open();
+    assert_eq!(other.read(&open).unwrap(), "text");
+    assert_eq!(other.open("d/f").access(WRITE).refusal(), Refusal::AccessDenied);
+    assert_eq!(other.open("d/g").disposition(Disposition::Create).refusal(), Refusal::AccessDenied);
+    assert_eq!(other.open("d/f").access(Rights::DELETE).refusal(), Refusal::AccessDenied);
+}
+
+#[test]
+fn a_users_limit_holds_whatever_the_descriptor_says() {
+    let world = World::new();
+    let owner = world.client(1);
+    owner.make_with("f", "text");
+    let mut identity = (*user(1001)).clone();
+    identity.limit = Rights::FOR_READ | Rights::FOR_EXECUTE;
+    let limited = world.client_of(2, std::sync::Arc::new(identity));
+    assert!(limited.open("f").access(READ).result().is_ok());
+    assert_eq!(limited.open("f").access(WRITE).refusal(), Refusal::AccessDenied);
+    assert_eq!(limited.open("g").disposition(Disposition::Create).refusal(), Refusal::AccessDenied);
+}
+
+#[test]
+fn unreadable_names_are_not_listed_where_the_share_says_so() {
+    let world = World::with(Config { hide_unreadable: true, ..Config::default() });
+    let owner = world.client(1);
+    let other = world.client_of(2, user(2002));
+    owner.make_with("seen", "");
+    let private = owner.make("private");
+    owner.caller(true, now(), |c| world.share.set_mode(c, &private, 0o600)).unwrap();
+    assert_eq!(other.names_in(""), ["seen"]);
+    assert_eq!(owner.names_in(""), ["private", "seen"]);
+}
+
+#[test]
+fn sizes_holes_and_copies() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "0123456789");
+    let (from, to) = (client.open("f").open(), client.make("g"));
+    let copied = client.call(|c| {
+        let source = Side { open: &from, owner: client.owner(&from), at: 4 };
+        world.share.copy(c, source, Side { open: &to, owner: client.owner(&to), at: 1 }, 100)
+    });
+    assert_eq!(copied, Ok(6));
+    assert_eq!(client.read(&to).unwrap(), "\0456789");
+    client.call(|c| world.share.zero(c, &from, client.owner(&from), 2..4)).unwrap();
+    assert_eq!(client.read(&from).unwrap(), "01\0\0456789");
+    client.call(|c| world.share.set_size(c, &from, 3)).unwrap();
+    client.call(|c| world.share.set_allocation(c, &from, 2)).unwrap();
+    assert_eq!(world.share.info(&from).unwrap().size, 2);
+    world.share.set_sparse(&from, true).unwrap();
+    assert!(world.share.info(&from).unwrap().attributes.contains(Attributes::SPARSE));
+    assert_eq!(world.share.allocated_ranges(&to, 0..100, 8), Ok((vec![0..7], false)));
+}
+
+#[test]
+fn an_appender_writes_only_behind_the_end() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "text");
+    let open = client.open("f").access(READ | Rights::APPEND_DATA).open();
+    client.write(&open, 0, "+more").unwrap();
+    assert_eq!(client.read(&open).unwrap(), "text+more");
+    assert_eq!(client.call(|c| world.share.set_size(c, &open, 0)), Err(Refusal::AccessDenied));
+}
+
+#[test]
+fn object_ids_and_reparse_points_stay_with_the_file() {
+    let world = World::new();
+    let client = world.client(1);
+    let open = client.make("f");
+    assert_eq!(world.share.object_id(&open, false, now()), Err(Refusal::NoSuchNote));
+    let id = world.share.object_id(&open, true, now()).unwrap();
+    assert_eq!(world.share.object_id(&open, false, now()), Ok(id));
+    let bytes = [0x14, 0, 0, 0x80, 0, 0, 0, 0];
+    let put = |bytes: &[u8]| client.caller(true, now(), |c| world.share.set_reparse(c, &open, bytes));
+    put(&bytes).unwrap();
+    assert_eq!(put(&[1, 0, 0, 0x80, 0, 0, 0, 0]), Err(Refusal::Invalid));
+    let info = world.share.info(&open).unwrap();
+    assert_eq!((info.reparse_tag, info.attributes.contains(Attributes::REPARSE)), (0x8000_0014, true));
+    let take = |tag| client.caller(true, now(), |c| world.share.delete_reparse(c, &open, tag));
+    assert_eq!(take(1), Err(Refusal::Invalid));
+    take(0x8000_0014).unwrap();
+    assert_eq!(world.share.reparse(&open), Err(Refusal::NoSuchNote));
+}

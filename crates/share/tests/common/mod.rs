@@ -1,0 +1,324 @@
+//! What the tests of the engine share: a share on a volume in memory, and clients that use it.
+#![allow(dead_code)]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use share::{
+    BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Disposition, Holder,
+    Identity, LockOwner, Open, OpenRequest, Opened, Options, Refusal, Share, Step, Ticket, Waiter, Wake,
+};
+use volume::memory::MemoryVolume;
+use volume::security::{Rights, Sid};
+use volume::{Name, Volume};
+use wire::Now;
+
+/// The rights of an ordinary reader.
+pub const READ: Rights = Rights::FOR_READ;
+/// The rights of an ordinary writer.
+pub const WRITE: Rights = Rights::FOR_WRITE;
+/// Reading, writing and deleting.
+pub const ALL: Rights = Rights::ALL;
+
+pub fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a name")
+}
+
+pub fn path(text: &str) -> Vec<Name> {
+    text.split('/').filter(|part| !part.is_empty()).map(name).collect()
+}
+
+pub fn now() -> Now {
+    Now { mono_ns: 1_000_000_000, wall_ns: 1_700_000_000_000_000_000 }
+}
+
+pub fn user(n: u32) -> Arc<Identity> {
+    Arc::new(Identity {
+        name: format!("user{n}"),
+        sid: Sid::unix_user(n),
+        groups: Vec::new(),
+        uid: n,
+        gid: n,
+        host_groups: Vec::new(),
+        actor: Some(volume::Actor { uid: n, gid: n, groups: Vec::new() }),
+        administrator: false,
+        limit: Rights::ALL,
+    })
+}
+
+/// A share for tests.
+pub struct World {
+    pub share: Arc<Share>,
+    pub memory: MemoryVolume,
+}
+
+impl World {
+    pub fn new() -> World {
+        World::with(Config::default())
+    }
+
+    pub fn with(config: Config) -> World {
+        let memory = MemoryVolume::new(7);
+        let volume: Arc<dyn Volume> = Arc::new(memory.clone());
+        let root = volume.root().unwrap();
+        root.set_mode(0o777).unwrap();
+        root.set_owner(Some(1001), Some(1001)).unwrap();
+        World { share: Share::open(volume, config).unwrap(), memory }
+    }
+
+    /// A client of the one user who owns everything.
+    pub fn client(&self, n: u128) -> Client {
+        self.client_of(n, user(1001))
+    }
+
+    pub fn client_of(&self, n: u128, identity: Arc<Identity>) -> Client {
+        let client = Client {
+            share: Arc::clone(&self.share),
+            key: ClientKey(n),
+            identity,
+            ears: Arc::new(Ears { reachable: AtomicBool::new(true), ..Ears::default() }),
+        };
+        self.share.attach(client.key, client.ears.clone());
+        client
+    }
+}
+
+/// What a client was told.
+#[derive(Default)]
+pub struct Ears {
+    pub notices: Mutex<Vec<BreakNotice>>,
+    pub woken: AtomicU64,
+    pub reachable: AtomicBool,
+}
+
+impl Holder for Ears {
+    fn on_break(&self, notice: &BreakNotice) -> bool {
+        self.notices.lock().unwrap().push(*notice);
+        self.reachable.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Ears {
+    fn wake(&self, token: u64) {
+        self.woken.fetch_add(token, Ordering::SeqCst);
+    }
+}
+
+/// One client with one user.
+pub struct Client {
+    pub share: Arc<Share>,
+    pub key: ClientKey,
+    pub identity: Arc<Identity>,
+    pub ears: Arc<Ears>,
+}
+
+/// A request that a test builds up.
+pub struct Ask<'a> {
+    pub client: &'a Client,
+    path: Vec<Name>,
+    stream: Option<Name>,
+    pub request: OpenRequest<'a>,
+    waits: bool,
+    at: Now,
+}
+
+impl Client {
+    pub fn open<'a>(&'a self, at: &str) -> Ask<'a> {
+        Ask {
+            client: self,
+            path: path(at),
+            stream: None,
+            request: OpenRequest {
+                path: &[],
+                stream: None,
+                access: READ | WRITE | Rights::DELETE,
+                deny: Deny::empty(),
+                disposition: Disposition::Open,
+                options: Options::empty(),
+                attributes: share::Attributes::empty(),
+                mode: None,
+                descriptor: None,
+                extended: &[],
+                allocation: 0,
+                caching: None,
+            },
+            waits: true,
+            at: now(),
+        }
+    }
+
+    /// Makes a file and gives its open.
+    pub fn make(&self, at: &str) -> Arc<Open> {
+        self.open(at).disposition(Disposition::Create).open()
+    }
+
+    /// Makes a directory.
+    pub fn make_directory(&self, at: &str) {
+        let open = self.open(at).disposition(Disposition::Create).options(Options::DIRECTORY).open();
+        self.close(&open);
+    }
+
+    /// Makes a file with this text.
+    pub fn make_with(&self, at: &str, text: &str) {
+        let open = self.make(at);
+        self.write(&open, 0, text).unwrap();
+        self.close(&open);
+    }
+
+    pub fn close(&self, open: &Arc<Open>) {
+        self.share.close(open, now()).unwrap();
+    }
+
+    pub fn caller<R>(&self, waits: bool, at: Now, act: impl FnOnce(&Caller<'_>) -> R) -> R {
+        let waiter = Waiter { wake: self.ears.clone(), token: 1 };
+        act(&Caller { identity: &self.identity, client: self.key, waiter: waits.then_some(&waiter), now: at })
+    }
+
+    /// Makes a call that must not have to wait.
+    pub fn call<T>(&self, act: impl FnOnce(&Caller<'_>) -> Step<T>) -> Result<T, Refusal> {
+        done(self.caller(true, now(), act))
+    }
+
+    pub fn owner(&self, open: &Open) -> LockOwner {
+        LockOwner { client: self.key, owner: u128::from(open.id()) }
+    }
+
+    pub fn write(&self, open: &Arc<Open>, at: u64, text: &str) -> Result<(), Refusal> {
+        let owner = self.owner(open);
+        self.call(|c| self.share.write(c, open, owner, share::WriteAt::Offset(at), text.as_bytes(), false))
+    }
+
+    pub fn read(&self, open: &Arc<Open>) -> Result<String, Refusal> {
+        let mut out = Vec::new();
+        self.share.read(open, self.owner(open), 0, 1 << 20, &mut out, volume::Patience::Block)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    pub fn rename(&self, open: &Arc<Open>, to: &str, replace: bool) -> Step<()> {
+        self.caller(true, now(), |c| self.share.rename(c, open, &path(to), None, replace, false))
+    }
+
+    pub fn set_delete(&self, open: &Arc<Open>, on: bool) -> Result<(), Refusal> {
+        self.call(|c| self.share.set_delete(c, open, on, false, false))
+    }
+
+    pub fn acknowledge(&self, key: u128, keyed: bool, keep: Caching) -> Result<(), Refusal> {
+        self.share.acknowledge(self.key, CacheKey(key), keyed, keep, now()).map(|_| ())
+    }
+
+    /// The breaks that this client was told of since the last call.
+    pub fn breaks(&self) -> Vec<(Caching, Caching, bool)> {
+        let notices = std::mem::take(&mut *self.ears.notices.lock().unwrap());
+        notices.iter().map(|notice| (notice.from, notice.to, notice.answer)).collect()
+    }
+
+    /// How often this client's requests were woken since the last call.
+    pub fn woken(&self) -> u64 {
+        self.ears.woken.swap(0, Ordering::SeqCst)
+    }
+
+    pub fn names_in(&self, at: &str) -> Vec<String> {
+        let open = self.open(at).access(READ).open();
+        let mut names = Vec::new();
+        self.caller(true, now(), |c| {
+            self.share.scan(c, &open, 0, &mut |_| true, &mut |entry| {
+                names.push(entry.name().display().into_owned());
+                std::ops::ControlFlow::Continue(())
+            })
+        })
+        .unwrap();
+        self.close(&open);
+        names.sort();
+        names
+    }
+}
+
+pub fn done<T>(step: Step<T>) -> Result<T, Refusal> {
+    match step {
+        Step::Done(done) => Ok(done),
+        Step::Refused(why) => Err(why),
+        Step::Wait(ticket) => panic!("has to wait with {ticket:?}"),
+    }
+}
+
+pub fn waits<T: std::fmt::Debug>(step: Step<T>) -> Ticket {
+    match step {
+        Step::Wait(ticket) => ticket,
+        other => panic!("does not wait: {other:?}"),
+    }
+}
+
+impl<'a> Ask<'a> {
+    pub fn access(mut self, access: Rights) -> Self {
+        self.request.access = access;
+        self
+    }
+    pub fn deny(mut self, deny: Deny) -> Self {
+        self.request.deny = deny;
+        self
+    }
+    pub fn disposition(mut self, disposition: Disposition) -> Self {
+        self.request.disposition = disposition;
+        self
+    }
+    pub fn options(mut self, options: Options) -> Self {
+        self.request.options |= options;
+        self
+    }
+    pub fn attributes(mut self, attributes: share::Attributes) -> Self {
+        self.request.attributes = attributes;
+        self
+    }
+    pub fn descriptor(mut self, descriptor: &'a volume::security::Descriptor) -> Self {
+        self.request.descriptor = Some(descriptor);
+        self
+    }
+    pub fn stream(mut self, text: &str) -> Self {
+        self.stream = Some(name(text));
+        self
+    }
+    pub fn keyed(self, key: u128, want: Caching) -> Self {
+        self.caching(key, want, true)
+    }
+    pub fn single(self, key: u128, want: Caching) -> Self {
+        self.caching(key, want, false)
+    }
+    fn caching(mut self, key: u128, want: Caching, keyed: bool) -> Self {
+        self.request.caching =
+            Some(CachingRequest { key: CacheKey(key), want, keyed, parent: None, epoch: 0 });
+        self
+    }
+    pub fn parent(mut self, key: u128) -> Self {
+        if let Some(caching) = &mut self.request.caching {
+            caching.parent = Some(CacheKey(key));
+        }
+        self
+    }
+    pub fn at(mut self, at: Now) -> Self {
+        self.at = at;
+        self
+    }
+    pub fn without_waiting(mut self) -> Self {
+        self.waits = false;
+        self
+    }
+    pub fn step(&self) -> Step<Opened> {
+        let request = OpenRequest { path: &self.path, stream: self.stream.as_ref(), ..self.request.clone() };
+        self.client.caller(self.waits, self.at, |caller| self.client.share.create(caller, &request))
+    }
+    pub fn result(&self) -> Result<Opened, Refusal> {
+        done(self.step())
+    }
+    pub fn open(&self) -> Arc<Open> {
+        match self.result() {
+            Ok(opened) => opened.open,
+            Err(why) => panic!("{:?}: {why}", self.path),
+        }
+    }
+    pub fn refusal(&self) -> Refusal {
+        match self.result() {
+            Ok(opened) => panic!("{:?} was opened: {opened:?}", self.path),
+            Err(why) => why,
+        }
+    }
+}

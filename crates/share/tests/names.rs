@@ -1,0 +1,307 @@
+//! Renaming, linking, symbolic links, streams, watches.
+
+mod common;
+
+use common::*;
+use share::{
+    Change, ChangeFilter, ChangeKind, Config, Deny, Disposition, LockRule, Options, RangeKind, RangeRequest,
+    Refusal, Step, Waiter,
+};
+use volume::security::Rights;
+use volume::{HostChange, HostEvent, Volume};
+
+#[test]
+fn a_rename_moves_the_name_and_what_is_open_with_it() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_with("f", "text");
+    let (open, other) = (client.open("f").open(), client.open("f").open());
+    done(client.rename(&open, "d/g", false)).unwrap();
+    assert_eq!(world.share.path_of(&other), path("d/g"));
+    assert_eq!(client.open("f").refusal(), Refusal::NotFound);
+    assert_eq!(client.read(&client.open("D/G").open()).unwrap(), "text");
+    client.set_delete(&other, true).unwrap();
+    assert_eq!(client.open("d/g").refusal(), Refusal::DeletePending);
+}
+
+#[test]
+fn a_rename_onto_another_name_needs_leave_and_nobody_who_has_it_open() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "new");
+    client.make_with("Target", "old");
+    client.make_directory("d");
+    let open = client.open("f").open();
+    assert_eq!(done(client.rename(&open, "target", false)), Err(Refusal::Exists));
+    assert_eq!(done(client.rename(&open, "d", true)), Err(Refusal::AccessDenied));
+    let held = client.open("target").open();
+    assert_eq!(done(client.rename(&open, "target", true)), Err(Refusal::AccessDenied));
+    client.close(&held);
+    done(client.rename(&open, "target", true)).unwrap();
+    assert_eq!(client.names_in(""), ["d", "target"]);
+    assert_eq!(client.read(&open).unwrap(), "new");
+}
+
+#[test]
+fn a_rename_can_change_nothing_but_case() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("name", "text");
+    let open = client.open("NAME").open();
+    done(client.rename(&open, "Name", false)).unwrap();
+    assert_eq!(client.names_in(""), ["Name"]);
+    assert_eq!(client.read(&client.open("nAME").open()).unwrap(), "text");
+}
+
+#[test]
+fn a_directory_is_not_moved_while_something_below_it_is_open() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_directory("d/e");
+    let below = client.make("d/e/f");
+    let directory = client.open("d").open();
+    assert_eq!(done(client.rename(&directory, "x", false)), Err(Refusal::AccessDenied));
+    assert_eq!(done(client.rename(&directory, "d/e/x", false)), Err(Refusal::Invalid));
+    client.close(&below);
+    done(client.rename(&directory, "x", false)).unwrap();
+    assert_eq!(client.open("d/e/f").refusal(), Refusal::PathNotFound);
+    let moved = client.open("x/E/f").open();
+    assert_eq!(world.share.path_of(&moved), path("x/e/f"));
+}
+
+#[test]
+fn a_rename_needs_the_right_to_delete_and_a_parent_that_nobody_may_delete() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_with("d/f", "");
+    let weak = client.open("d/f").access(READ | WRITE).open();
+    assert_eq!(done(client.rename(&weak, "d/g", false)), Err(Refusal::AccessDenied));
+    client.close(&weak);
+    let open = client.open("d/f").open();
+    let parent = client.open("d").access(Rights::DELETE).open();
+    assert_eq!(done(client.rename(&open, "d/g", false)), Err(Refusal::SharingConflict));
+    client.close(&parent);
+    done(client.rename(&open, "d/g", false)).unwrap();
+}
+
+#[test]
+fn further_names_lead_to_one_file_and_go_one_by_one() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "text");
+    client.make_with("other", "");
+    let open = client.open("f").open();
+    let link = |to: &str, replace| client.call(|c| world.share.link(c, &open, &path(to), replace));
+    link("g", false).unwrap();
+    assert_eq!(link("OTHER", false), Err(Refusal::Exists));
+    link("OTHER", true).unwrap();
+    assert_eq!(client.names_in(""), ["OTHER", "f", "g"]);
+    assert_eq!(world.share.info(&open).unwrap().links, 3);
+    client.set_delete(&open, true).unwrap();
+    assert_eq!(client.open("f").refusal(), Refusal::DeletePending);
+    let second = client.open("g").open();
+    client.close(&open);
+    assert_eq!(client.names_in(""), ["OTHER", "g"]);
+    assert_eq!(client.read(&second).unwrap(), "text");
+}
+
+#[test]
+fn symbolic_links_are_followed_inside_and_never_out() {
+    let world = World::with(Config { host_path: b"/srv/share".to_vec(), ..Config::default() });
+    let client = world.client(1);
+    client.make_directory("a");
+    client.make_directory("a/b");
+    client.make_with("a/b/f", "text");
+    client.make_with("top", "top");
+    let root = world.memory.root().unwrap();
+    for (at, text) in [
+        ("rel", "a/./b"),
+        ("up", "a/b/../../top"),
+        ("out", "../etc/passwd"),
+        ("deep", "a/../../etc"),
+        ("inside", "/srv/share/a/b/f"),
+        ("elsewhere", "/srv/share2/a"),
+        ("loop", "loop"),
+        ("nowhere", "a/missing"),
+    ] {
+        root.create_link(&name(at), text.as_bytes(), None).unwrap();
+    }
+    let read = |at: &str| client.open(at).access(READ).result().and_then(|o| client.read(&o.open));
+    assert_eq!(read("rel/f").as_deref(), Ok("text"));
+    assert_eq!(read("up").as_deref(), Ok("top"));
+    assert_eq!(read("inside").as_deref(), Ok("text"));
+    for at in ["out", "deep", "elsewhere", "loop", "loop/x", "out/x"] {
+        assert_eq!(read(at), Err(Refusal::BadLink), "{at}");
+    }
+    assert_eq!(read("nowhere"), Err(Refusal::NotFound));
+    let stopped = |at: &str| client.open(at).options(Options::STOP_AT_LINKS).refusal();
+    assert_eq!(stopped("rel/f"), Refusal::StoppedAtLink { text: b"a/./b".to_vec(), left: 1 });
+    assert_eq!(stopped("out"), Refusal::StoppedAtLink { text: b"../etc/passwd".to_vec(), left: 0 });
+    let link = client.open("out").options(Options::OPEN_LINK).access(READ).open();
+    assert_eq!(world.share.link_text(&link).as_deref(), Ok(&b"../etc/passwd"[..]));
+    assert_eq!(world.share.info(&link).unwrap().reparse_tag, 0xa000_000c);
+}
+
+#[test]
+fn an_empty_file_becomes_a_link() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("target", "text");
+    let open = client.make("link");
+    client.caller(true, now(), |c| world.share.make_link(c, &open, b"target")).unwrap();
+    client.close(&open);
+    assert_eq!(client.read(&client.open("link").open()).unwrap(), "text");
+    assert_eq!(client.names_in(""), ["link", "target"]);
+}
+
+#[test]
+fn streams_have_their_own_sharing_and_go_with_their_file() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "main");
+    let stream = client.open("f").stream("Side").disposition(Disposition::Create).deny(Deny::all()).open();
+    client.write(&stream, 0, "side").unwrap();
+    let main = client.open("f").access(READ | WRITE).deny(Deny::WRITE).open();
+    assert_eq!((client.read(&main).unwrap(), client.read(&stream).unwrap()), ("main".into(), "side".into()));
+    assert_eq!(world.share.info(&stream).unwrap().size, 4);
+    assert_eq!(client.open("f").stream("side").refusal(), Refusal::SharingConflict);
+    assert_eq!(client.open("f").access(Rights::DELETE).refusal(), Refusal::SharingConflict);
+    let listed: Vec<_> = world.share.streams(&main).unwrap().into_iter().map(|s| s.name).collect();
+    assert_eq!(listed, [name("Side")]);
+    client.close(&stream);
+    let again = client.open("f").stream("SIDE").open();
+    assert_eq!(client.read(&again).unwrap(), "side");
+    client.set_delete(&again, true).unwrap();
+    assert_eq!(client.open("f").stream("side").refusal(), Refusal::DeletePending);
+    client.close(&again);
+    assert_eq!(client.open("f").stream("side").refusal(), Refusal::NotFound);
+    assert_eq!(client.open("f").stream("side").options(Options::DIRECTORY).refusal(), Refusal::NotADirectory);
+}
+
+#[test]
+fn overwriting_removes_streams_and_extended_attributes() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "main");
+    client.close(&client.open("f").stream("s").disposition(Disposition::Create).open());
+    let open = client.open("f").open();
+    let pair = (b"Comment".to_vec(), b"x".to_vec());
+    let set = |name: &[u8], value: &[u8]| {
+        client.caller(true, now(), |c| world.share.set_extended(c, &open, &[(name.to_vec(), value.to_vec())]))
+    };
+    set(b"Comment", b"x").unwrap();
+    set(b"COMMENT", b"y").unwrap();
+    assert_eq!(world.share.extended(&open).unwrap(), [(pair.0.clone(), b"y".to_vec())]);
+    assert_eq!(world.share.info(&open).unwrap().extended_size, 4 + 5 + 7 + 1);
+    assert_eq!(set(b"a:b", b"x"), Err(Refusal::BadAttributeName));
+    client.close(&open);
+    let open = client.open("f").disposition(Disposition::Overwrite).open();
+    assert_eq!(world.share.streams(&open).unwrap(), []);
+    assert_eq!(world.share.extended(&open).unwrap(), []);
+    assert_eq!(world.share.info(&open).unwrap().extended_size, 0);
+}
+
+fn taken(world: &World, open: &std::sync::Arc<share::Open>) -> Vec<(ChangeKind, String)> {
+    let changes: Vec<Change> = match world.share.take_changes(open, None) {
+        Step::Done(changes) => changes,
+        Step::Refused(Refusal::NoMoreEntries) => Vec::new(),
+        other => panic!("{other:?}"),
+    };
+    let text = |change: &Change| {
+        let mut text: Vec<_> = change.path.iter().map(|name| name.display().into_owned()).collect();
+        if let Some(stream) = &change.stream {
+            text.push(format!(":{}", stream.display()));
+        }
+        text.join("/")
+    };
+    changes.iter().map(|change| (change.kind, text(change))).collect()
+}
+
+#[test]
+fn watches_hear_what_is_made_renamed_changed_and_removed() {
+    use ChangeKind::{Added, Modified, Removed, RenamedFrom, RenamedTo};
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("d");
+    let (root, inner) = (client.open("").access(READ).open(), client.open("d").access(READ).open());
+    let filter = ChangeFilter::FILE_NAME | ChangeFilter::SIZE;
+    world.share.watch(&root, filter, true, 4096).unwrap();
+    world.share.watch(&inner, filter, false, 4096).unwrap();
+    let waiter = Waiter { wake: client.ears.clone(), token: 1 };
+    assert!(matches!(world.share.take_changes(&inner, Some(&waiter)), Step::Wait(_)));
+    let file = client.make("d/f");
+    assert_eq!(client.woken(), 1);
+    client.write(&file, 0, "x").unwrap();
+    assert_eq!(taken(&world, &inner), [(Added, "f".into())]);
+    done(client.rename(&file, "d/g", false)).unwrap();
+    client.set_delete(&file, true).unwrap();
+    client.close(&file);
+    let expected = [(RenamedFrom, "f"), (RenamedTo, "g"), (Modified, "g"), (Removed, "g")];
+    let expected = expected.map(|(kind, at)| (kind, at.to_owned()));
+    assert_eq!(taken(&world, &inner), expected);
+    let mut deep = vec![(Added, "d/f".to_owned())];
+    deep.extend(expected.map(|(kind, at)| (kind, format!("d/{at}"))));
+    assert_eq!(taken(&world, &root), deep);
+    client.make_directory("other");
+    assert_eq!(taken(&world, &root), []);
+    waits(world.share.take_changes(&inner, Some(&waiter)));
+    client.close(&inner);
+    assert_eq!(client.woken(), 1);
+    assert!(matches!(world.share.take_changes(&inner, None), Step::Refused(Refusal::Gone)));
+}
+
+#[test]
+fn what_the_host_does_is_believed_and_told() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_with("d/Old", "text");
+    assert_eq!(client.open("d/missing").refusal(), Refusal::NotFound);
+    let watched = client.open("d").access(READ).open();
+    world.share.watch(&watched, ChangeFilter::FILE_NAME, false, 4096).unwrap();
+    let directory = world.memory.root().unwrap().lookup(&name("d"), volume::OpenHow::Read).unwrap();
+    directory.rename(&name("Old"), directory.as_ref(), &name("New"), false, None).unwrap();
+    for (at, change) in [("Old", HostChange::RenamedFrom), ("New", HostChange::RenamedTo)] {
+        let (directory, name) = (directory.id(), Some(name(at)));
+        world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
+    }
+    world.share.before_batch(now());
+    assert_eq!(client.open("d/old").refusal(), Refusal::NotFound);
+    assert_eq!(client.read(&client.open("d/new").open()).unwrap(), "text");
+    let expected = [(ChangeKind::RenamedFrom, "Old".to_owned()), (ChangeKind::RenamedTo, "New".to_owned())];
+    assert_eq!(taken(&world, &watched), expected);
+    world.memory.tell(HostEvent::Overflow);
+    world.share.before_batch(now());
+    assert!(matches!(world.share.take_changes(&watched, None), Step::Refused(Refusal::WatchOverflow)));
+}
+
+#[test]
+fn byte_ranges_keep_data_from_others_and_go_with_their_open() {
+    let world = World::new();
+    let (one, two) = (world.client(1), world.client(2));
+    one.make_with("f", "0123456789");
+    let (a, b) = (one.open("f").open(), two.open("f").open());
+    let range = RangeRequest { start: 2, len: 4, kind: RangeKind::Exclusive };
+    let lock = |client: &Client, open: &std::sync::Arc<share::Open>| {
+        let owner = client.owner(open);
+        client.caller(true, now(), |c| world.share.lock(c, open, owner, LockRule::Exact, &[range]))
+    };
+    done(lock(&one, &a)).unwrap();
+    assert_eq!(two.read(&b), Err(Refusal::RangeConflict));
+    assert_eq!(two.write(&b, 5, "x"), Err(Refusal::RangeConflict));
+    two.write(&b, 6, "x").unwrap();
+    one.write(&a, 2, "y").unwrap();
+    let ticket = waits(lock(&two, &b));
+    world.share.cancel(ticket);
+    waits(lock(&two, &b));
+    one.close(&a);
+    assert_eq!(two.woken(), 1);
+    done(lock(&two, &b)).unwrap();
+    assert_eq!(world.share.held_ranges().len(), 1);
+    world.share.unlock(&b, two.owner(&b), LockRule::Exact, &[range]).unwrap();
+    let again = world.share.unlock(&b, two.owner(&b), LockRule::Exact, &[range]);
+    assert_eq!(again, Err(Refusal::RangeNotHeld));
+}

@@ -1,0 +1,261 @@
+//! Opening by path: dispositions, kinds, attributes, sharing, deleting.
+
+mod common;
+
+use common::*;
+use share::{Attributes, Config, Deny, Disposition, Options, Outcome, Refusal};
+use volume::security::Rights;
+
+#[test]
+fn dispositions_decide_by_existence() {
+    use Disposition::*;
+    let cases = [
+        (Supersede, Ok(Outcome::Superseded), Ok(Outcome::Created)),
+        (Open, Ok(Outcome::Opened), Err(Refusal::NotFound)),
+        (Create, Err(Refusal::Exists), Ok(Outcome::Created)),
+        (OpenOrCreate, Ok(Outcome::Opened), Ok(Outcome::Created)),
+        (Overwrite, Ok(Outcome::Overwritten), Err(Refusal::NotFound)),
+        (OverwriteOrCreate, Ok(Outcome::Overwritten), Ok(Outcome::Created)),
+    ];
+    for (disposition, there, missing) in cases {
+        let world = World::new();
+        let client = world.client(1);
+        client.make_with("there", "text");
+        for (at, expected) in [("there", there), ("missing", missing)] {
+            let result = client.open(at).disposition(disposition).result();
+            let kept = matches!(expected, Ok(Outcome::Opened));
+            assert_eq!(
+                result.as_ref().map(|o| o.outcome).map_err(Clone::clone),
+                expected,
+                "{disposition:?} {at}"
+            );
+            if let Ok(opened) = result {
+                let size = if at == "there" && kept { 4 } else { 0 };
+                assert_eq!(opened.info.size, size, "{disposition:?} {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn kinds_must_fit_the_options() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("file", "");
+    client.make_directory("dir");
+    let refused = |at: &str, options, disposition| {
+        client.open(at).options(options).disposition(disposition).result().map(|o| o.outcome)
+    };
+    use Disposition::{Create, Open, OpenOrCreate, Overwrite, OverwriteOrCreate};
+    assert_eq!(refused("file", Options::DIRECTORY, Open), Err(Refusal::NotADirectory));
+    assert_eq!(refused("file", Options::DIRECTORY, Create), Err(Refusal::Exists));
+    assert_eq!(refused("dir", Options::NOT_DIRECTORY, Open), Err(Refusal::IsADirectory));
+    assert_eq!(refused("dir", Options::empty(), OverwriteOrCreate), Err(Refusal::Exists));
+    assert_eq!(refused("dir", Options::DIRECTORY, OverwriteOrCreate), Err(Refusal::Invalid));
+    assert_eq!(refused("", Options::empty(), Overwrite), Err(Refusal::AccessDenied));
+    assert_eq!(refused("dir", Options::empty(), OpenOrCreate), Ok(Outcome::Opened));
+    assert_eq!(refused("file/x", Options::empty(), OpenOrCreate), Err(Refusal::PathNotFound));
+    assert_eq!(refused("none/x", Options::empty(), OpenOrCreate), Err(Refusal::PathNotFound));
+    let both = Options::DIRECTORY | Options::NOT_DIRECTORY;
+    assert_eq!(refused("dir", both, Open), Err(Refusal::Invalid));
+}
+
+#[test]
+fn sharing_counts_in_both_directions() {
+    let read = Rights::READ_DATA;
+    let write = Rights::WRITE_DATA;
+    for (first, denies, second, denies_second, fits) in [
+        (read, Deny::empty(), read, Deny::empty(), true),
+        (read, Deny::WRITE, read, Deny::empty(), true),
+        (read, Deny::WRITE, write, Deny::empty(), false),
+        (read, Deny::READ, read, Deny::empty(), false),
+        (write, Deny::empty(), read, Deny::WRITE, false),
+        (read, Deny::empty(), Rights::DELETE, Deny::empty(), true),
+        (read, Deny::DELETE, Rights::DELETE, Deny::empty(), false),
+        (Rights::EXECUTE, Deny::empty(), write, Deny::READ, false),
+        (Rights::READ_ATTRIBUTES, Deny::all(), write, Deny::all(), true),
+        (write, Deny::all(), Rights::READ_ATTRIBUTES, Deny::all(), true),
+        (Rights::APPEND_DATA, Deny::empty(), read, Deny::WRITE, false),
+    ] {
+        let world = World::new();
+        let client = world.client(1);
+        client.make_with("f", "");
+        let _first = client.open("f").access(first).deny(denies).open();
+        let second_open = client.open("f").access(second).deny(denies_second).result().map(|_| ());
+        let expected = if fits { Ok(()) } else { Err(Refusal::SharingConflict) };
+        assert_eq!(second_open, expected, "{first:?} {denies:?} {second:?} {denies_second:?}");
+    }
+}
+
+#[test]
+fn a_closed_open_denies_nothing_and_closing_twice_does_nothing() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "");
+    let first = client.open("f").deny(Deny::all()).open();
+    client.close(&first);
+    client.close(&first);
+    assert_eq!(world.share.open_count(), 0);
+    assert!(client.open("f").deny(Deny::all()).result().is_ok());
+}
+
+#[test]
+fn a_name_goes_with_its_last_open_and_nobody_opens_it_meanwhile() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "");
+    let first = client.open("f").open();
+    let second = client.open("f").open();
+    client.set_delete(&first, true).unwrap();
+    assert!(world.share.info(&second).unwrap().delete_pending);
+    assert_eq!(client.open("f").refusal(), Refusal::DeletePending);
+    client.close(&first);
+    assert_eq!(client.open("f").refusal(), Refusal::DeletePending);
+    client.set_delete(&second, false).unwrap();
+    assert!(client.open("f").access(READ).result().is_ok());
+    client.set_delete(&second, true).unwrap();
+    for open in [second] {
+        client.close(&open);
+    }
+}
+
+#[test]
+fn delete_on_close_counts_when_its_open_is_closed() {
+    let world = World::new();
+    let client = world.client(1);
+    let other = client.make("f");
+    let going = client.open("f").options(Options::DELETE_ON_CLOSE).open();
+    client.close(&client.open("f").open());
+    client.close(&going);
+    assert_eq!(client.open("f").refusal(), Refusal::DeletePending);
+    client.close(&other);
+    assert_eq!(client.open("f").refusal(), Refusal::NotFound);
+    let needs_right = client.open("g").disposition(Disposition::Create).options(Options::DELETE_ON_CLOSE);
+    assert_eq!(needs_right.access(READ).refusal(), Refusal::Invalid);
+}
+
+#[test]
+fn a_posix_deletion_takes_the_name_at_once_and_leaves_others_their_file() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "text");
+    let going = client.open("f").open();
+    let other = client.open("f").open();
+    client.call(|c| world.share.set_delete(c, &going, true, true, false)).unwrap();
+    client.close(&going);
+    assert_eq!(client.names_in(""), Vec::<String>::new());
+    assert_eq!(client.read(&other).unwrap(), "text");
+    client.make_with("f", "new");
+    client.close(&other);
+    assert_eq!(client.names_in(""), ["f"]);
+}
+
+#[test]
+fn only_empty_directories_are_deleted_and_nothing_is_made_in_one_that_goes() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_with("d/f", "");
+    let directory = client.open("d").open();
+    assert_eq!(client.set_delete(&directory, true), Err(Refusal::NotEmpty));
+    let file = client.open("d/f").options(Options::DELETE_ON_CLOSE).open();
+    client.close(&file);
+    client.set_delete(&directory, true).unwrap();
+    assert_eq!(client.open("d/g").disposition(Disposition::Create).refusal(), Refusal::DeletePending);
+    client.close(&directory);
+    assert_eq!(client.open("d").refusal(), Refusal::NotFound);
+    let root = client.open("").open();
+    assert_eq!(client.set_delete(&root, true), Err(Refusal::CannotDelete));
+}
+
+#[test]
+fn the_read_only_attribute_keeps_from_writing_and_deleting() {
+    let world = World::new();
+    let client = world.client(1);
+    let make = client.open("f").disposition(Disposition::Create).attributes(Attributes::READ_ONLY);
+    let first = make.open();
+    client.write(&first, 0, "the maker may write").unwrap();
+    client.close(&first);
+    assert_eq!(client.open("f").access(WRITE).refusal(), Refusal::AccessDenied);
+    let deletes = client.open("f").access(READ | Rights::DELETE);
+    assert_eq!(client.set_delete(&deletes.open(), true), Err(Refusal::CannotDelete));
+    assert_eq!(deletes.options(Options::DELETE_ON_CLOSE).refusal(), Refusal::CannotDelete);
+    let maximum = client.open("f").access(Rights::MAXIMUM_ALLOWED).open();
+    assert!(!maximum.granted().intersects(Rights::WRITE_DATA | Rights::APPEND_DATA));
+    assert!(maximum.granted().contains(Rights::READ_DATA | Rights::DELETE));
+    let makes = client.open("g").disposition(Disposition::Create).attributes(Attributes::READ_ONLY);
+    assert_eq!(makes.options(Options::DELETE_ON_CLOSE).refusal(), Refusal::CannotDelete);
+}
+
+#[test]
+fn overwriting_must_name_the_bits_that_protect() {
+    let world = World::new();
+    let client = world.client(1);
+    let hidden = Attributes::HIDDEN;
+    client.close(&client.open("f").disposition(Disposition::Create).attributes(hidden).open());
+    let overwrite =
+        |attributes| client.open("f").disposition(Disposition::Overwrite).attributes(attributes).result();
+    assert_eq!(overwrite(Attributes::empty()).map(|_| ()), Err(Refusal::AccessDenied));
+    let info = overwrite(hidden | Attributes::SYSTEM).unwrap().info;
+    assert_eq!(info.attributes, hidden | Attributes::SYSTEM | Attributes::ARCHIVE);
+}
+
+#[test]
+fn names_match_without_regard_to_case_and_keep_theirs() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("Größe");
+    client.make_with("Größe/ReadMe.TXT", "text");
+    let open = client.open("GRÖßE/readme.txt").open();
+    assert_eq!(world.share.path_of(&open), path("Größe/ReadMe.TXT"));
+    assert_eq!(client.open("größe/README.txt").disposition(Disposition::Create).refusal(), Refusal::Exists);
+    client.close(&open);
+    let exact = client.open("größe/readme.txt").options(Options::EXACT_CASE);
+    assert_eq!(exact.refusal(), Refusal::PathNotFound);
+    let gone = client.open("größe/README.txt").options(Options::DELETE_ON_CLOSE).open();
+    client.close(&gone);
+    assert_eq!(client.open("Größe/readme.txt").refusal(), Refusal::NotFound);
+    client.make_with("Größe/README.txt", "");
+    assert_eq!(client.names_in("größe"), ["README.txt"]);
+}
+
+#[test]
+fn a_case_sensitive_share_tells_names_apart() {
+    let world = World::with(Config { case_sensitive: true, ..Config::default() });
+    let client = world.client(1);
+    client.make_with("a", "small");
+    client.make_with("A", "large");
+    assert_eq!(client.read(&client.open("A").open()).unwrap(), "large");
+    assert_eq!(client.names_in(""), ["A", "a"]);
+}
+
+#[test]
+fn a_read_only_share_only_reads() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "text");
+    world.share.configure(Config { read_only: true, ..Config::default() });
+    assert_eq!(client.open("f").access(WRITE).refusal(), Refusal::AccessDenied);
+    assert_eq!(client.open("g").disposition(Disposition::Create).refusal(), Refusal::AccessDenied);
+    let open = client.open("f").access(Rights::MAXIMUM_ALLOWED).open();
+    assert!(!open.granted().intersects(Rights::WRITE_DATA | Rights::DELETE | Rights::WRITE_DAC));
+    assert_eq!(client.read(&open).unwrap(), "text");
+}
+
+#[test]
+fn opens_are_bounded() {
+    let world = World::with(Config { max_opens: 2, ..Config::default() });
+    let client = world.client(1);
+    let (_a, b) = (client.make("a"), client.make("b"));
+    assert_eq!(client.open("a").refusal(), Refusal::Exhausted);
+    client.close(&b);
+    assert!(client.open("a").result().is_ok());
+}
+
+#[test]
+fn names_that_begin_with_a_dot_are_shown_as_hidden() {
+    let world = World::new();
+    let client = world.client(1);
+    let open = client.make(".profile");
+    assert!(world.share.info(&open).unwrap().attributes.contains(Attributes::HIDDEN));
+}
