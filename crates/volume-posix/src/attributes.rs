@@ -100,6 +100,15 @@ impl PosixNode {
         if can_hold { self.remove_own(name) } else { Ok(()) }
     }
 
+    /// Moves a note from the file's own attributes beside it; says whether there was one.
+    fn move_beside(&self, note: Note) -> Result<bool> {
+        let name = note_name(note, self.shared.is_trusted);
+        let Some(value) = self.attribute(name).map_err(failure)? else { return Ok(false) };
+        self.shared.beside.set_note(self, note, Some(&value))?;
+        self.remove_own(name)?;
+        Ok(true)
+    }
+
     /// Removes a note from the file's own attributes, if it can have been there.
     fn remove_own(&self, name: &CStr) -> Result<()> {
         match self.remove_attribute(name) {
@@ -134,10 +143,21 @@ impl PosixNode {
             return Err(if name.is_empty() { Failure::Invalid } else { Failure::NameTooLong });
         }
         let full = CString::new([USERS, name].concat()).map_err(|_| Failure::Invalid)?;
-        let done = match value {
+        let mut done = match value {
             Some(value) => self.write_raw(&full, value),
             None => self.remove_attribute(&full),
         };
+        if let (Err(Errno::NOSPC), Some(value)) = (done, value) {
+            // Notes share the little room that some file systems give, and they can live elsewhere.
+            for note in [Note::Reparse, Note::Descriptor, Note::Attributes, Note::ObjectId] {
+                if self.move_beside(note)? {
+                    done = self.write_raw(&full, value);
+                }
+                if done.is_ok() {
+                    break;
+                }
+            }
+        }
         done.map_err(|errno| match errno {
             Errno::TOOBIG | Errno::RANGE | Errno::NOSPC => Failure::NoSpace,
             Errno::PERM if !self.has_users_attributes() => Failure::NotSupported,

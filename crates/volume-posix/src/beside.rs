@@ -140,6 +140,10 @@ impl Beside {
 
     /// The file's folder, made when it is missing. The caller holds the lock on folders.
     fn made_folder(&self, node: &PosixNode) -> Result<OwnedFd> {
+        // Nothing would ever remove what is made for a file without a name.
+        if stat_fd(&node.fd)?.links == 0 {
+            return Err(Failure::Stale);
+        }
         let key = self.key(node)?;
         let name = key.folder();
         match call(|| rustix::fs::mkdirat(&self.store, name.as_bytes(), Mode::RWXU)) {
@@ -201,10 +205,6 @@ impl Beside {
     /// Makes a stream and opens it for reading and writing.
     pub(crate) fn make_stream(&self, node: &PosixNode, name: &Name, exclusive: bool) -> Result<OwnedFd> {
         let _folders = self.folders.lock();
-        // Nothing would ever remove what is made for a file without a name.
-        if node.kind == Kind::File && stat_fd(&node.fd)?.links == 0 {
-            return Err(Failure::Stale);
-        }
         let folder = self.made_folder(node)?;
         match call(|| rustix::fs::mkdirat(&folder, STREAMS, Mode::RWXU)) {
             Ok(()) | Err(Failure::Exists) => {}

@@ -137,8 +137,11 @@ impl PosixNode {
         let (Some(_), Some(_)) = (at.checked_add(len), to_at.checked_add(len)) else {
             return Err(Failure::Invalid);
         };
-        let is_same = stat_fd(from)?.id == stat_fd(into)?.id;
-        if is_same && at < to_at.saturating_add(len) && to_at < at.saturating_add(len) {
+        let source = stat_fd(from)?;
+        // The end as it is now: within one file the copy itself can move it.
+        let len = len.min(source.size.saturating_sub(at));
+        if source.id == stat_fd(into)?.id && at < to_at.saturating_add(len) && to_at < at.saturating_add(len)
+        {
             return copy_overlapping(from, at, into, to_at, len);
         }
         let (mut read_at, mut write_at, mut done) = (at, to_at, 0);
@@ -249,7 +252,6 @@ fn copy_overlapping(
     if to_at <= at {
         return copy_buffered(from, at, into, to_at, len);
     }
-    let len = len.min(stat_fd(from)?.size.saturating_sub(at));
     let mut left = len;
     while left > 0 {
         let step = left.min(CHUNK as u64);

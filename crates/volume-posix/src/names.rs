@@ -150,13 +150,17 @@ impl PosixNode {
         let (from_dir, to_dir) = (self.directory()?, to.directory()?);
         self.same_volume(to)?;
         let (from, into) = (name.as_bytes(), to_name.as_bytes());
+        if self.id == to.id && from == into {
+            return stat_below(from_dir, from).map(|_| ());
+        }
         let stands = if replace { stat_below(to_dir, into).ok() } else { None };
-        let doomed = stands.and_then(|_| to.with_something_beside(to_name));
+        // Where the file system folds case, what stands there may be what is moved.
+        let is_another = |node: &PosixNode| stat_below(from_dir, from).is_ok_and(|moved| moved.id != node.id);
+        let doomed = stands.and_then(|_| to.with_something_beside(to_name)).filter(is_another);
         let acting = self.shared.myself.act(actor)?;
         if replace {
             call(|| rustix::fs::renameat(from_dir, from, to_dir, into)).map_err(replaced)?;
-            let is_other_name = (self.id, from) != (to.id, into) && !self.shared.facts.folds_case;
-            if let Some(stat) = stands.filter(|s| s.links > 1 && is_other_name) {
+            if let Some(stat) = stands.filter(|s| s.links > 1 && !self.shared.facts.folds_case) {
                 // Two names of one file: the host leaves both, but a move leaves only the new one.
                 if stat_below(from_dir, from).is_ok_and(|s: Stat| s.id == stat.id) {
                     call(|| rustix::fs::unlinkat(from_dir, from, AtFlags::empty()))?;
@@ -173,9 +177,6 @@ impl PosixNode {
     fn move_to_free_name(&self, name: &Name, to: &PosixNode, to_name: &Name) -> Result<()> {
         let (from_dir, to_dir) = (self.directory()?, to.directory()?);
         let (from, into) = (name.as_bytes(), to_name.as_bytes());
-        if self.id == to.id && from == into {
-            return stat_below(from_dir, from).map(|_| ());
-        }
         let flags = RenameFlags::NOREPLACE;
         match call(|| rustix::fs::renameat_with(from_dir, from, to_dir, into, flags)) {
             // Either the move is impossible or the file system does not know the flag. The plain call

@@ -177,9 +177,11 @@ pub trait Node: Any + Send + Sync {
     /// As the host says; a file system without extended attributes has none.
     fn note(&self, note: Note) -> Result<Option<Vec<u8>>>;
 
-    /// Leaves, replaces or (with `None`) removes a note.
+    /// Leaves, replaces or (with `None`) removes a note. A file that loses its last name may lose its
+    /// notes with it, though it is still open.
     ///
     /// # Errors
+    /// [`crate::Failure::Stale`] when the node has no name left and the note would not fit into it;
     /// As the host says.
     fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()>;
 
@@ -198,7 +200,8 @@ pub trait Node: Any + Send + Sync {
 
     // Named streams ---------------------------------------------------------------------------------
 
-    /// The named streams of a file or directory.
+    /// The named streams of a file or directory. They go with its last name; a stream that is open then
+    /// can still be used, but no new one be made ([`crate::Failure::Stale`]).
     ///
     /// # Errors
     /// As the host says.

@@ -124,9 +124,14 @@ pub(super) fn copies_also_within_one_file(volume: &dyn Volume) {
     assert_eq!(a.copy_range(699_990, &*b, 0, 100), Ok(10));
     assert_eq!(content(&b)[..10], bytes[699_990..]);
     assert_eq!(a.copy_range(700_000, &*b, 0, 100), Ok(0));
-    // Ranges that overlap, towards either end, and with a part that is not there.
-    for (from, to, len) in [(0, 1000, 600_000), (1000, 0, 600_000), (5, 5, 100), (600_000, 650_000, 400_000)]
-    {
+    // Ranges that overlap, towards either end, with a part that is not there, and with the end between.
+    for (from, to, len) in [
+        (400_000, 700_001, 300_001),
+        (0, 1000, 600_000),
+        (1000, 0, 600_000),
+        (5, 5, 100),
+        (600_000, 650_000, 400_000),
+    ] {
         let mut expected = content(&a);
         let there = len.min(expected.len() - from);
         let source = expected[from..from + there].to_vec();

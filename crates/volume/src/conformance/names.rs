@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::{content, directory, entries, file, found, listed, name};
-use crate::{Failure, Kind, OpenHow, Patience, Volume};
+use crate::{Failure, Kind, Note, OpenHow, Patience, Volume};
 
 pub(super) fn a_name_is_made_once_and_found_exactly(volume: &dyn Volume) {
     let root = volume.root().unwrap();
@@ -75,12 +75,19 @@ pub(super) fn a_removed_directory_takes_no_names(volume: &dyn Volume) {
 pub(super) fn a_name_moves(volume: &dyn Volume) {
     let root = volume.root().unwrap();
     let (d, f) = (directory(&root, "d"), file(&root, "f"));
+    d.set_note(Note::Reparse, Some(&[2; 70_000])).unwrap();
     root.rename(&name("f"), &*d, &name("g"), false, None).unwrap();
     assert_eq!(found(&root, "f").err(), Some(Failure::NotFound));
     assert_eq!(found(&d, "g").unwrap().id(), f.id());
     d.rename(&name("g"), &*d, &name("G"), false, None).unwrap();
     assert_eq!(listed(&d), ["G"]);
-    d.rename(&name("G"), &*d, &name("G"), false, None).unwrap();
+    f.set_note(Note::Reparse, Some(&[1; 70_000])).unwrap();
+    for replace in [false, true] {
+        d.rename(&name("G"), &*d, &name("G"), replace, None).unwrap();
+        root.rename(&name("d"), &*root, &name("d"), replace, None).unwrap();
+    }
+    assert_eq!(f.note(Note::Reparse).unwrap(), Some(vec![1; 70_000]));
+    assert_eq!(d.note(Note::Reparse).unwrap(), Some(vec![2; 70_000]));
     assert_eq!(d.rename(&name("g"), &*d, &name("g"), false, None), Err(Failure::NotFound));
     assert_eq!(d.rename(&name("none"), &*root, &name("x"), true, None), Err(Failure::NotFound));
     assert_eq!(f.stat().unwrap().links, 1);
@@ -119,6 +126,10 @@ pub(super) fn a_directory_does_not_move_below_itself(volume: &dyn Volume) {
     let b = directory(&a, "b");
     assert_eq!(root.rename(&name("a"), &*b, &name("c"), false, None), Err(Failure::Invalid));
     assert_eq!(root.rename(&name("a"), &*a, &name("c"), true, None), Err(Failure::Invalid));
+    // Nor does anything replace a directory that it lies in.
+    file(&b, "f");
+    assert_eq!(b.rename(&name("f"), &*root, &name("a"), true, None), Err(Failure::NotEmpty));
+    b.remove(&name("f"), false, None).unwrap();
     a.rename(&name("b"), &*root, &name("b"), false, None).unwrap();
     root.rename(&name("a"), &*b, &name("a"), false, None).unwrap();
     assert_eq!((listed(&root), listed(&b)), (vec!["b".to_owned()], vec!["a".to_owned()]));

@@ -107,6 +107,11 @@ pub(super) fn attributes_are_listed_set_and_removed(volume: &dyn Volume) {
     f.set_attribute(b"colour", None).unwrap();
     f.set_attribute(b"never there", None).unwrap();
     assert_eq!(sorted(), [pair(b"Colour", b"blue"), pair(b"empty", b"")]);
+    // Notes make room for what users have.
+    f.set_note(Note::Descriptor, Some(&[1; 2500])).unwrap();
+    f.set_attribute(b"roomy", Some(&[2; 2500])).unwrap();
+    assert_eq!(f.note(Note::Descriptor).unwrap(), Some(vec![1; 2500]));
+    f.set_attribute(b"roomy", None).unwrap();
     assert_eq!(f.set_attribute(b"", Some(b"x")), Err(Failure::Invalid));
     assert_eq!(f.set_attribute(b"a\0b", Some(b"x")), Err(Failure::Invalid));
     assert_eq!(f.set_attribute(&[b'n'; 251], Some(b"x")), Err(Failure::NameTooLong));

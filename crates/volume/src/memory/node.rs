@@ -203,6 +203,8 @@ impl Node for MemoryNode {
     }
 
     fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>> {
+        // As on a host, the least that can be asked for is no reason to give anything up.
+        let how = if how == OpenHow::Attributes { self.how } else { how };
         let node = self.volume.open(&self.inode, how);
         match &self.stream {
             Some(stream) => Ok(Arc::new(MemoryNode { how, stream: Some(Arc::clone(stream)), ..node })),
@@ -404,6 +406,7 @@ impl Node for MemoryNode {
     }
 
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
+        self.directory()?;
         if text.is_empty() || text.contains(&0) {
             return Err(Failure::Invalid);
         }
@@ -462,6 +465,9 @@ impl Node for MemoryNode {
         if self.inode.number == to.inode.number && name == to_name {
             return Ok(());
         }
+        if !replace && to.find(to_name).is_ok() {
+            return Err(Failure::Exists);
+        }
         if moved.kind == Kind::Directory && to.is_within(&moved) {
             return Err(Failure::Invalid);
         }
@@ -469,8 +475,9 @@ impl Node for MemoryNode {
             return Err(Failure::NotFound);
         }
         if let Ok(stands) = to.find(to_name) {
-            if !replace {
-                return Err(Failure::Exists);
+            // What is moved lies somewhere below it, so it cannot be empty.
+            if self.is_within(&stands) {
+                return Err(Failure::NotEmpty);
             }
             if stands.number != moved.number {
                 MemoryNode::replaceable(&stands, moved.kind == Kind::Directory)?;

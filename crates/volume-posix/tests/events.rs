@@ -1,0 +1,176 @@
+//! What others change is told, what we change is not.
+
+mod common;
+
+mod here {
+    use std::time::Duration;
+
+    use super::common::{file, files, fresh, name, others};
+    use volume::{HostChange, HostEvent, Kind, Node, NodeId, Volume};
+    use volume_posix::PosixVolume;
+
+    /// Everything that is to be taken, in the order in which it came.
+    fn taken(volume: &PosixVolume) -> Vec<HostEvent> {
+        let mut seen = Vec::new();
+        volume.take_events(&mut |event| seen.push(event));
+        seen
+    }
+
+    /// Whether the host tells, and if not a line that says what was left out.
+    fn tells(volume: &PosixVolume) -> bool {
+        if !volume.facts().tells_changes {
+            eprintln!("skipped: this host tells nothing of changes in {}", volume.facts().file_system);
+        }
+        volume.facts().tells_changes
+    }
+
+    fn changed(directory: NodeId, text: &str, is_directory: bool, change: HostChange) -> HostEvent {
+        let name = (!text.is_empty()).then(|| name(text));
+        HostEvent::Changed { directory, name, is_directory, change }
+    }
+
+    #[test]
+    fn names_data_and_attributes_that_others_change_are_told() {
+        let (volume, place) = fresh();
+        if !tells(&volume) {
+            return;
+        }
+        file(&volume, "old").write(0, b"x").unwrap();
+        let root = volume.root().unwrap();
+        let d = root.create_directory(&name("d"), 0o755, None).unwrap();
+        volume.watch(&*root).unwrap();
+        assert!(!volume.wait_events(Duration::ZERO));
+        let id = root.id();
+        for (script, expected) in [
+            ("mkdir new", vec![changed(id, "new", true, HostChange::Created)]),
+            ("printf y >> old", vec![changed(id, "old", false, HostChange::Modified)]),
+            ("chmod 600 old", vec![changed(id, "old", false, HostChange::Attributes)]),
+            (
+                "mv old older",
+                vec![
+                    changed(id, "old", false, HostChange::RenamedFrom),
+                    changed(id, "older", false, HostChange::RenamedTo),
+                ],
+            ),
+            ("rmdir new", vec![changed(id, "new", true, HostChange::Removed)]),
+            ("ln older link", vec![changed(id, "link", false, HostChange::Created)]),
+            ("cat older link > /dev/null; ls -l > /dev/null", vec![]),
+            // In a directory that nobody watches.
+            ("echo > d/inside; rm d/inside", vec![]),
+        ] {
+            others(&files(&place), script);
+            let mut seen = taken(&volume);
+            // A further name is a change of the file's attributes too.
+            seen.retain(|e| {
+                script.starts_with("chmod")
+                    || !matches!(e, HostEvent::Changed { change: HostChange::Attributes, .. })
+            });
+            assert_eq!(seen, expected, "{script}");
+        }
+        volume.watch(&*d).unwrap();
+        others(&files(&place), "echo > d/inside");
+        assert!(volume.wait_events(Duration::from_secs(20)));
+        let seen = taken(&volume);
+        assert_eq!(seen[0], changed(d.id(), "inside", false, HostChange::Created));
+        assert!(
+            seen.iter().all(|e| matches!(e, HostEvent::Changed { directory, .. } if *directory == d.id()))
+        );
+        others(&files(&place), "chmod 700 .");
+        assert_eq!(taken(&volume), [changed(id, "", true, HostChange::Attributes)]);
+    }
+
+    #[test]
+    fn our_own_changes_are_not_told() {
+        let (volume, place) = fresh();
+        if !tells(&volume) {
+            return;
+        }
+        let root = volume.root().unwrap();
+        volume.watch(&*root).unwrap();
+        let f = file(&volume, "f");
+        f.write(0, b"x").unwrap();
+        f.set_mode(0o600).unwrap();
+        root.rename(&name("f"), &*root, &name("g"), false, None).unwrap();
+        std::thread::spawn(move || f.set_size(0).unwrap()).join().unwrap();
+        assert_eq!(taken(&volume), []);
+        others(&files(&place), "rm g");
+        let seen = taken(&volume);
+        assert_eq!(seen.last(), Some(&changed(root.id(), "g", false, HostChange::Removed)));
+        assert_eq!(f_kind(&*root), Kind::Directory);
+    }
+
+    fn f_kind(node: &dyn Node) -> Kind {
+        node.kind()
+    }
+
+    #[test]
+    fn watches_are_counted() {
+        let (volume, place) = fresh();
+        if !tells(&volume) {
+            return;
+        }
+        let root = volume.root().unwrap();
+        volume.watch(&*root).unwrap();
+        volume.watch(&*root).unwrap();
+        volume.unwatch(root.id());
+        others(&files(&place), "echo > a");
+        assert!(!taken(&volume).is_empty());
+        volume.unwatch(root.id());
+        others(&files(&place), "echo > b");
+        assert_eq!(taken(&volume), []);
+        volume.unwatch(root.id());
+        volume.watch(&*root).unwrap();
+        others(&files(&place), "rm b");
+        assert_eq!(taken(&volume), [changed(root.id(), "b", false, HostChange::Removed)]);
+    }
+
+    #[test]
+    fn an_overflow_is_told() {
+        let (volume, place) = fresh();
+        if !tells(&volume) {
+            return;
+        }
+        let limit = std::fs::read_to_string("/proc/sys/fs/fanotify/max_queued_events").unwrap();
+        let limit: usize = limit.trim().parse().unwrap();
+        if limit > 50_000 {
+            eprintln!("skipped: the queue holds {limit} events");
+            return;
+        }
+        let root = volume.root().unwrap();
+        volume.watch(&*root).unwrap();
+        others(&files(&place), &format!("seq {} | xargs touch", limit + 100));
+        let seen = taken(&volume);
+        assert_eq!(seen.iter().filter(|e| **e == HostEvent::Overflow).count(), 1);
+        others(&files(&place), "rm 1");
+        assert_eq!(taken(&volume), [changed(root.id(), "1", false, HostChange::Removed)]);
+    }
+
+    #[test]
+    fn several_threads_may_take() {
+        let (volume, place) = fresh();
+        if !tells(&volume) {
+            return;
+        }
+        let root = volume.root().unwrap();
+        volume.watch(&*root).unwrap();
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        others(&files(&place), "seq 1000 | xargs mkdir");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    volume.take_events(&mut |_| {
+                        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    });
+                });
+            }
+        });
+        assert_eq!(count.into_inner(), 1000);
+    }
+}
+
+#[test]
+fn the_same_without_privileges() {
+    if let Some(passed) = common::again_as_nobody("here::") {
+        assert_eq!(passed, 5);
+    }
+}

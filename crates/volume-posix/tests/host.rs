@@ -1,0 +1,220 @@
+//! What only a directory of a host has: others who work in it at the same time, links out of it, files
+//! that are no files, a store beside it, and a cache that not everything is in.
+
+mod common;
+
+mod here {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::common::{file, files, found, fresh, name, open, others};
+    use volume::{Failure, Kind, Name, Note, OpenHow, Patience, Volume};
+    use volume_posix::{OpenError, PosixVolume};
+
+    #[test]
+    fn links_out_of_the_directory_are_not_followed_while_others_swap_them_in() {
+        let (volume, place) = fresh();
+        let outside = place.path().join("outside");
+        std::fs::create_dir_all(outside.join("d")).unwrap();
+        std::fs::write(outside.join("secret"), "secret").unwrap();
+        std::fs::write(outside.join("d/secret"), "secret").unwrap();
+        let inside = files(&place);
+        let is_done = Arc::new(AtomicBool::new(false));
+        let swapping = {
+            let (is_done, outside) = (Arc::clone(&is_done), outside.clone());
+            std::thread::spawn(move || {
+                let (one, two) = (inside.join("d"), inside.join("f"));
+                while !is_done.load(Ordering::Relaxed) {
+                    let _ = std::fs::create_dir(&one);
+                    let _ = std::fs::write(&two, "inside");
+                    let _ = std::fs::remove_dir(&one);
+                    let _ = std::fs::remove_file(&two);
+                    let _ = symlink(&outside, &one);
+                    let _ = symlink(outside.join("secret"), &two);
+                    let _ = std::fs::remove_file(&one);
+                    let _ = std::fs::remove_file(&two);
+                }
+            })
+        };
+        let root = volume.root().unwrap();
+        let mut reached = 0;
+        for _ in 0..4000 {
+            if let Ok(d) = root.lookup(&name("d"), OpenHow::Read) {
+                assert!(d.lookup(&name("secret"), OpenHow::Read).is_err());
+                assert!(d.stat_name(&name("secret")).is_err());
+                let _ = d.create_file(&name("planted"), 0o600, None);
+                let _ = d.remove(&name("planted"), false, None);
+                let _ = d.remove(&name("secret"), false, None);
+                reached += usize::from(d.kind() == Kind::Directory);
+            }
+            if let Ok(f) = root.lookup(&name("f"), OpenHow::ReadWrite) {
+                let mut out = Vec::new();
+                if f.read(0, 100, &mut out, Patience::Block).is_ok() {
+                    assert_ne!(out, b"secret");
+                    let _ = f.write(0, b"broken");
+                }
+            }
+            let _ = root.create_file(&name("f"), 0o600, None);
+        }
+        is_done.store(true, Ordering::Relaxed);
+        swapping.join().unwrap();
+        assert!(reached > 0, "the race never showed a directory");
+        assert_eq!(std::fs::read(outside.join("secret")).unwrap(), b"secret");
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn no_name_climbs() {
+        for bytes in [&b".."[..], b".", b"", b"a/b", b"/", b"../x", b"a\0"] {
+            assert!(Name::new(bytes).is_err(), "{bytes:?}");
+        }
+        let (volume, place) = fresh();
+        std::fs::write(place.path().join("above"), "x").unwrap();
+        // What looks like a climb to others is a plain name here.
+        for text in ["..\\above", "%2e%2e", "...", ".. "] {
+            assert_eq!(found(&volume, text).err(), Some(Failure::NotFound), "{text}");
+        }
+    }
+
+    #[test]
+    fn pipes_and_sockets_are_seen_but_never_opened() {
+        let (volume, place) = fresh();
+        others(&files(&place), "mkfifo pipe");
+        let _socket = std::os::unix::net::UnixListener::bind(files(&place).join("socket")).unwrap();
+        for (text, kind) in [("pipe", Kind::Pipe), ("socket", Kind::Socket)] {
+            for how in [OpenHow::Attributes, OpenHow::Read, OpenHow::ReadWrite] {
+                let node = volume.root().unwrap().lookup(&name(text), how).unwrap();
+                assert_eq!((node.kind(), node.how()), (kind, OpenHow::Attributes));
+                let again = node.open_again(OpenHow::ReadWrite).unwrap();
+                assert_eq!(again.how(), OpenHow::Attributes);
+                assert_eq!(again.read(0, 1, &mut Vec::new(), Patience::Block), Err(Failure::Invalid));
+                assert_eq!(again.write(0, b"x"), Err(Failure::Invalid));
+                again.set_mode(0o600).unwrap();
+                again.set_note(Note::Attributes, Some(b"kept")).unwrap();
+                assert_eq!(again.note(Note::Attributes).unwrap().as_deref(), Some(&b"kept"[..]));
+            }
+        }
+        assert!(std::fs::metadata(files(&place).join("pipe")).unwrap().file_type().is_fifo());
+    }
+
+    #[test]
+    fn a_directory_that_vanished_is_said_to_be_gone() {
+        let (volume, place) = fresh();
+        let root = volume.root().unwrap();
+        std::fs::remove_dir(files(&place)).unwrap();
+        assert_eq!(volume.root().err(), Some(Failure::Stale));
+        assert_eq!(root.create_file(&name("x"), 0o600, None).err(), Some(Failure::Stale));
+        // Another directory of the same name is another directory.
+        std::fs::create_dir(files(&place)).unwrap();
+        assert_eq!(volume.root().err(), Some(Failure::Stale));
+        assert!(open(&place).root().is_ok());
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_said_plainly() {
+        let place = tempfile::tempdir().unwrap();
+        let (missing, plain) = (place.path().join("missing"), place.path().join("plain"));
+        std::fs::write(&plain, "").unwrap();
+        let beside = place.path().join("beside");
+        let wrong = PosixVolume::open(&missing, &beside).unwrap_err();
+        assert_eq!(wrong, OpenError::Directory { path: missing, why: Failure::NotFound });
+        let wrong = PosixVolume::open(&plain, &beside).unwrap_err();
+        assert_eq!(wrong, OpenError::NotADirectory(plain.clone()));
+        let wrong = PosixVolume::open(place.path(), &plain.join("below")).unwrap_err();
+        assert!(matches!(wrong, OpenError::Beside { why: Failure::NotADirectory, .. }), "{wrong}");
+    }
+
+    #[test]
+    fn streams_and_large_notes_are_there_again_after_a_restart() {
+        let (volume, place) = fresh();
+        let f = file(&volume, "f");
+        f.open_stream(&name("s"), true, true).unwrap().write(0, b"stream").unwrap();
+        f.set_note(Note::Descriptor, Some(&[5; 100_000])).unwrap();
+        f.set_note(Note::Attributes, Some(b"small")).unwrap();
+        let serial = volume.facts().serial;
+        drop((f, volume));
+        let volume = open(&place);
+        let f = found(&volume, "f").unwrap();
+        assert_eq!(f.streams().unwrap()[0].size, 6);
+        assert_eq!(f.note(Note::Descriptor).unwrap(), Some(vec![5; 100_000]));
+        assert_eq!(f.note(Note::Attributes).unwrap().as_deref(), Some(&b"small"[..]));
+        assert_eq!(volume.facts().serial, serial);
+        volume.root().unwrap().remove(&name("f"), false, None).unwrap();
+        assert_eq!(std::fs::read_dir(place.path().join("beside")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn nothing_stays_beside_when_nothing_is_kept() {
+        let (volume, place) = fresh();
+        let beside = place.path().join("beside");
+        let count = || std::fs::read_dir(&beside).unwrap().count();
+        let f = file(&volume, "f");
+        f.open_stream(&name("s"), true, true).unwrap();
+        f.set_note(Note::Reparse, Some(&[1; 70_000])).unwrap();
+        assert_eq!(count(), 1);
+        f.remove_stream(&name("s")).unwrap();
+        assert_eq!(count(), 1);
+        f.set_note(Note::Reparse, Some(&[1; 10])).unwrap();
+        assert_eq!(count(), 0);
+        assert_eq!(f.note(Note::Reparse).unwrap(), Some(vec![1; 10]));
+    }
+
+    #[test]
+    fn a_cached_read_answers_from_memory_or_not_at_all() {
+        let (volume, _place) = fresh();
+        let f = file(&volume, "f");
+        f.write(0, &vec![7; 1 << 20]).unwrap();
+        f.sync(false).unwrap();
+        let host = std::fs::File::open(files(&_place).join("f")).unwrap();
+        rustix::fs::fadvise(&host, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let mut out = b"before".to_vec();
+        let seen = f.read(0, 1 << 20, &mut out, Patience::Cached);
+        if volume.facts().file_system == "tmpfs" {
+            assert_eq!(seen, Ok(1 << 20));
+            return;
+        }
+        assert_eq!((seen, &out[..]), (Err(Failure::WouldBlock), &b"before"[..]));
+        assert_eq!(f.read(0, 1 << 20, &mut out, Patience::Block), Ok(1 << 20));
+        out.clear();
+        assert_eq!(f.read(0, 1 << 20, &mut out, Patience::Cached), Ok(1 << 20));
+        assert_eq!(f.read((1 << 20) - 3, 100, &mut out, Patience::Cached), Ok(3));
+        assert_eq!(f.read(1 << 20, 100, &mut out, Patience::Cached), Ok(0));
+    }
+
+    #[test]
+    fn a_file_made_on_the_host_is_simply_there() {
+        let (volume, place) = fresh();
+        others(&files(&place), "mkdir d; echo hello > d/f; ln d/f g; ln -s f d/l");
+        let d = volume.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap();
+        let f = d.lookup(&name("f"), OpenHow::Read).unwrap();
+        let mut out = Vec::new();
+        assert_eq!(f.read(0, 100, &mut out, Patience::Block), Ok(6));
+        assert_eq!(f.stat().unwrap().links, 2);
+        assert_eq!(f.id(), found(&volume, "g").unwrap().id());
+        assert_eq!(d.lookup(&name("l"), OpenHow::Read).unwrap().link_text().unwrap(), b"f");
+        assert_eq!((f.note(Note::Descriptor), f.streams()), (Ok(None), Ok(vec![])));
+    }
+
+    #[test]
+    fn names_of_one_volume_do_not_reach_another() {
+        let ((one, _a), (two, _b)) = (fresh(), fresh());
+        let f = file(&one, "f");
+        let (here, there) = (one.root().unwrap(), two.root().unwrap());
+        assert_eq!(there.add_name(&name("g"), &*f, None), Err(Failure::CrossDevice));
+        assert_eq!(here.rename(&name("f"), &*there, &name("g"), false, None), Err(Failure::CrossDevice));
+        let memory = volume::memory::MemoryVolume::new(1).root().unwrap();
+        assert_eq!(here.rename(&name("f"), &*memory, &name("g"), false, None), Err(Failure::CrossDevice));
+        assert_eq!(one.watch(&*memory), Err(Failure::CrossDevice));
+        // Data may be copied wherever it can be read.
+        f.write(0, b"data").unwrap();
+        assert_eq!(f.copy_range(0, &*file(&two, "f"), 0, 10), Ok(4));
+    }
+}
+
+#[test]
+fn the_same_without_privileges() {
+    if let Some(passed) = common::again_as_nobody("here::") {
+        assert!(passed >= 9, "{passed}");
+    }
+}

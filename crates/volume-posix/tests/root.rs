@@ -1,0 +1,216 @@
+//! What a volume does for others when it runs as root. Without that privilege each test says that it was
+//! skipped.
+
+mod common;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+
+use common::{file, files, found, fresh, name, open, others};
+use volume::{Actor, Failure, Kind, Note, OpenHow, Volume};
+
+/// Says so and returns false where the tests do not run as root.
+fn as_root() -> bool {
+    if !common::is_root() {
+        eprintln!("skipped: needs root");
+    }
+    common::is_root()
+}
+
+fn actor(uid: u32, gid: u32, groups: &[u32]) -> Actor {
+    Actor { uid, gid, groups: groups.to_vec() }
+}
+
+fn mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn what_an_actor_makes_is_theirs() {
+    if !as_root() {
+        return;
+    }
+    let (volume, place) = fresh();
+    mode(&files(&place), 0o777);
+    let root = volume.root().unwrap();
+    let them = actor(12345, 23456, &[34567]);
+    root.create_file(&name("f"), 0o640, Some(&them)).unwrap();
+    root.create_directory(&name("d"), 0o700, Some(&them)).unwrap();
+    root.create_link(&name("l"), b"f", Some(&them)).unwrap();
+    for text in ["f", "d", "l"] {
+        let seen = std::fs::symlink_metadata(files(&place).join(text)).unwrap();
+        assert_eq!((seen.uid(), seen.gid()), (12345, 23456), "{text}");
+    }
+    // Afterwards the thread is itself again.
+    let own = file(&volume, "own").stat().unwrap();
+    assert_eq!((own.uid, own.gid), (0, 0));
+    assert!(found(&volume, "d").unwrap().create_file(&name("x"), 0o600, None).is_ok());
+}
+
+#[test]
+fn the_hosts_rules_hold_for_an_actor() {
+    if !as_root() {
+        return;
+    }
+    let (volume, place) = fresh();
+    let root = volume.root().unwrap();
+    let (alice, bob) = (actor(12345, 12345, &[]), actor(12346, 12346, &[777]));
+    mode(&files(&place), 0o755);
+    assert_eq!(root.create_file(&name("x"), 0o600, Some(&alice)).err(), Some(Failure::Denied));
+    assert_eq!(root.create_directory(&name("x"), 0o700, Some(&alice)).err(), Some(Failure::Denied));
+    file(&volume, "f");
+    assert_eq!(root.remove(&name("f"), false, Some(&alice)), Err(Failure::Denied));
+    let f = found(&volume, "f").unwrap();
+    assert_eq!(root.rename(&name("f"), &*root, &name("g"), false, Some(&alice)), Err(Failure::Denied));
+    assert_eq!(root.add_name(&name("g"), &*f, Some(&alice)), Err(Failure::Denied));
+    // A further group opens what the first does not.
+    let shared = files(&place).join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    chown(&shared, Some(0), Some(777)).unwrap();
+    mode(&shared, 0o770);
+    let shared = found(&volume, "shared").unwrap();
+    assert_eq!(shared.create_file(&name("a"), 0o600, Some(&alice)).err(), Some(Failure::Denied));
+    shared.create_file(&name("b"), 0o600, Some(&bob)).unwrap();
+    // A sticky directory lets nobody remove what is another's.
+    let sticky = files(&place).join("sticky");
+    std::fs::create_dir(&sticky).unwrap();
+    mode(&sticky, 0o1777);
+    let sticky = found(&volume, "sticky").unwrap();
+    sticky.create_file(&name("a"), 0o600, Some(&alice)).unwrap();
+    assert_eq!(sticky.remove(&name("a"), false, Some(&bob)), Err(Failure::Denied));
+    sticky.remove(&name("a"), false, Some(&alice)).unwrap();
+    // Root stays root through all of it.
+    shared.remove(&name("b"), false, None).unwrap();
+}
+
+#[test]
+fn threads_act_for_different_people_at_once() {
+    if !as_root() {
+        return;
+    }
+    let (volume, place) = fresh();
+    mode(&files(&place), 0o777);
+    std::thread::scope(|scope| {
+        for person in 0..4_u32 {
+            let root = volume.root().unwrap();
+            scope.spawn(move || {
+                let them = actor(20_000 + person, 30_000 + person, &[]);
+                for number in 0..200 {
+                    let text = name(&format!("{person}-{number}"));
+                    let stat = root.create_file(&text, 0o600, Some(&them)).unwrap().stat().unwrap();
+                    assert_eq!((stat.uid, stat.gid), (them.uid, them.gid));
+                    let own =
+                        root.create_file(&name(&format!("own-{person}-{number}")), 0o600, None).unwrap();
+                    assert_eq!(own.stat().unwrap().uid, 0);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_files_owner_cannot_forge_a_note() {
+    if !as_root() {
+        return;
+    }
+    let (volume, place) = fresh();
+    let f = file(&volume, "f");
+    let path = files(&place).join("f");
+    rustix::fs::setxattr(&path, "user.trunkline.descriptor", b"forged", rustix::fs::XattrFlags::empty())
+        .unwrap();
+    assert_eq!(f.note(Note::Descriptor), Ok(None));
+    assert_eq!(f.attributes(), Ok(vec![]));
+    assert_eq!(f.set_attribute(b"trunkline.descriptor", Some(b"forged")), Err(Failure::Denied));
+    f.set_note(Note::Descriptor, Some(b"real")).unwrap();
+    let mut seen = [0; 16];
+    let len = rustix::fs::getxattr(&path, "trusted.trunkline.descriptor", &mut seen[..]).unwrap();
+    assert_eq!(&seen[..len], b"real");
+}
+
+#[test]
+fn what_others_removed_is_collected_in_steps() {
+    if !as_root() {
+        return;
+    }
+    let (volume, place) = fresh();
+    for number in 0..10 {
+        file(&volume, &format!("{number}")).open_stream(&name("s"), true, true).unwrap();
+    }
+    others(&files(&place), "rm 1 3 5 7 9; ln 0 another; rm 0");
+    let volume = open(&place);
+    let mut removed = 0;
+    for _ in 0..4 {
+        removed += volume.collect_orphans(3).unwrap();
+    }
+    assert_eq!(removed, 5);
+    assert_eq!(std::fs::read_dir(place.path().join("beside")).unwrap().count(), 5);
+    assert_eq!(found(&volume, "another").unwrap().streams().unwrap().len(), 1);
+    assert_eq!((0..9).map(|_| volume.collect_orphans(3).unwrap()).sum::<usize>(), 0);
+}
+
+#[test]
+fn a_device_is_seen_but_never_opened() {
+    if !as_root() {
+        return;
+    }
+    let (volume, place) = fresh();
+    let made = Command::new("mknod").arg(files(&place).join("zero")).args(["c", "1", "5"]).status();
+    if !made.is_ok_and(|s| s.success()) {
+        eprintln!("skipped: no device can be made here");
+        return;
+    }
+    let node = volume.root().unwrap().lookup(&name("zero"), OpenHow::ReadWrite).unwrap();
+    assert_eq!((node.kind(), node.how()), (Kind::CharDevice, OpenHow::Attributes));
+    assert_eq!(node.stat().unwrap().rdev, 1 << 32 | 5);
+    assert_eq!(node.open_again(OpenHow::Read).unwrap().how(), OpenHow::Attributes);
+}
+
+/// A small file system in memory, unmounted when it is dropped.
+struct Mounted(std::path::PathBuf);
+
+impl Mounted {
+    fn small(at: &Path) -> Option<Mounted> {
+        let done = Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "small"]).arg(at).status();
+        if done.is_ok_and(|s| s.success()) {
+            return Some(Mounted(at.to_owned()));
+        }
+        eprintln!("skipped: nothing can be mounted here");
+        None
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_and_a_read_only_file_system() {
+    if !as_root() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(files(&place)).unwrap();
+    let Some(mounted) = Mounted::small(&files(&place)) else { return };
+    let volume = open(&place);
+    assert_eq!(volume.facts().file_system, "tmpfs");
+    let f = file(&volume, "f");
+    assert_eq!(f.write(0, &vec![1; 1 << 20]), Err(Failure::NoSpace));
+    assert_eq!(f.allocate(0..1 << 20), Err(Failure::NoSpace));
+    assert!(volume.space().unwrap().total <= 256 * 1024);
+    // A note finds room beside the full file system.
+    f.set_note(Note::Descriptor, Some(&[3; 100_000])).unwrap();
+    assert_eq!(f.note(Note::Descriptor).unwrap(), Some(vec![3; 100_000]));
+    drop(f);
+    let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(&mounted.0).status();
+    assert!(remounted.is_ok_and(|s| s.success()));
+    let volume = open(&place);
+    assert!(volume.facts().read_only);
+    let root = volume.root().unwrap();
+    assert_eq!(root.create_file(&name("x"), 0o600, None).err(), Some(Failure::ReadOnly));
+    assert_eq!(root.lookup(&name("f"), OpenHow::ReadWrite).err(), Some(Failure::ReadOnly));
+    assert_eq!(root.remove(&name("f"), false, None), Err(Failure::ReadOnly));
+    assert!(root.lookup(&name("f"), OpenHow::Read).is_ok());
+}
