@@ -114,7 +114,12 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that has just been accepted; none when there are too many.
-    pub fn new(server: &Arc<Server>, peer: Peer, mailbox: Arc<dyn Mailbox<Event>>, now: Now) -> Option<Connection> {
+    pub fn new(
+        server: &Arc<Server>,
+        peer: Peer,
+        mailbox: Arc<dyn Mailbox<Event>>,
+        now: Now,
+    ) -> Option<Connection> {
         let handle = Arc::new(Handle { id: server.next_connection(), peer, since: now, mailbox });
         server.add_connection(&handle).then(|| Connection {
             server: Arc::clone(server),
@@ -183,7 +188,13 @@ impl Connection {
     fn start(&mut self, messages: &mut [u8], sealed_by: Option<u64>, now: Now, out: &mut Output<Event>) {
         let signatures = take_signatures(messages);
         let frame = out.pool.take(dispatch::expected_size(messages));
-        self.run(Compound::new(frame, sealed_by), messages, Start { resumed: None, signatures: &signatures }, now, out);
+        self.run(
+            Compound::new(frame, sealed_by),
+            messages,
+            Start { resumed: None, signatures: &signatures },
+            now,
+            out,
+        );
     }
 
     /// Answers the requests in `messages` one after the other.
@@ -283,7 +294,9 @@ impl Connection {
                 status
             }
             // The callers take these out before.
-            Err(Stop::Wait(_) | Stop::Work(_) | Stop::Silent | Stop::Disconnect(_)) => return compound.abandon(at),
+            Err(Stop::Wait(_) | Stop::Work(_) | Stop::Silent | Stop::Disconnect(_)) => {
+                return compound.abandon(at);
+            }
         };
         let mut response = Header::response_to(header, status);
         if header.command() == Command::SessionSetup || header.session_id() == u64::MAX {
@@ -390,7 +403,8 @@ impl Connection {
         }
         compound.write_headers(|session_id| self.channel_of(session_id).map(|at| &self.channels[at].signer));
         self.note_preauth(&compound);
-        let sealing = compound.sealed_by.and_then(|id| self.channel_of(id)).map(|at| &*self.channels[at].session);
+        let sealing =
+            compound.sealed_by.and_then(|id| self.channel_of(id)).map(|at| &*self.channels[at].session);
         // A session that ended with this very answer (LOGOFF) is no longer among the channels.
         let parting = match (compound.sealed_by, sealing) {
             (Some(id), None) => self.server.session(id),
@@ -404,7 +418,9 @@ impl Connection {
     fn note_preauth(&mut self, compound: &Compound) {
         let Ok(header) = Header::parse(compound.message()) else { return };
         match header.command() {
-            Command::Negotiate => self.preauth = auth::crypto::preauth_hash(&self.preauth, compound.message()),
+            Command::Negotiate => {
+                self.preauth = auth::crypto::preauth_hash(&self.preauth, compound.message())
+            }
             Command::SessionSetup => {
                 let id = header.session_id();
                 if let Some(setup) = self.setups.iter_mut().find(|setup| setup.session.id == id) {

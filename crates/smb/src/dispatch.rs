@@ -127,9 +127,10 @@ impl Connection {
     pub(crate) fn open(&self, request: &mut Request<'_>, id: FileId) -> Result<Held<Open>, Stop> {
         let id = request.file_id(id)?;
         let session = self.session(request)?;
-        let found = self.server.opens.get(id.volatile).filter(|open| {
-            open.id == id && open.session_id == session.id && open.tree.id == request.tree_id
-        });
+        let found =
+            self.server.opens.get(id.volatile).filter(|open| {
+                open.id == id && open.session_id == session.id && open.tree.id == request.tree_id
+            });
         match found {
             Some(open) if open.object().is_some() => {
                 check_protection(&open.tree, request)?;
@@ -164,7 +165,9 @@ pub(crate) fn handle(
     out: &mut Output<Event>,
 ) -> Handled {
     let handled = match checked(connection, request, body, out) {
-        Err(Stop::Fail(status)) if request.resumed => Err(Stop::Fail(ended(request.header.command(), status))),
+        Err(Stop::Fail(status)) if request.resumed => {
+            Err(Stop::Fail(ended(request.header.command(), status)))
+        }
         handled => handled,
     };
     match &handled {
@@ -236,7 +239,9 @@ fn checked(
         Command::QueryInfo => cmd::query_info::handle(connection, request, body),
         Command::SetInfo => cmd::set_info::handle(connection, request, body),
         Command::OplockBreak => cmd::oplock_break::handle(connection, request, body),
-        Command::ServerToClientNotification | Command::Unknown(_) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
+        Command::ServerToClientNotification | Command::Unknown(_) => {
+            Err(Stop::Fail(NtStatus::INVALID_PARAMETER))
+        }
         Command::Negotiate | Command::SessionSetup | Command::Echo | Command::Cancel => {
             Err(Stop::Fail(NtStatus::INVALID_PARAMETER))
         }

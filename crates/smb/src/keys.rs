@@ -41,12 +41,18 @@ pub fn server_seal(protection: Protection, session_key: &[u8; 16], preauth: &[u8
     // MS-SMB2 3.1.4.2
     let labels: [(&[u8], &[u8]); 2] = match protection.dialect {
         Dialect::Smb311 => [(b"SMBS2CCipherKey\0", preauth), (b"SMBC2SCipherKey\0", preauth)],
-        dialect if dialect.is_smb3() => [(b"SMB2AESCCM\0", b"ServerOut\0"), (b"SMB2AESCCM\0", b"ServerIn \0")],
+        dialect if dialect.is_smb3() => {
+            [(b"SMB2AESCCM\0", b"ServerOut\0"), (b"SMB2AESCCM\0", b"ServerIn \0")]
+        }
         _ => return None,
     };
     let sealer = |(label, context): (&[u8], &[u8])| match cipher {
-        Cipher::Aes128Ccm | Cipher::Aes128Gcm => Sealer::new(cipher, &*kdf::<16>(session_key, label, context)),
-        Cipher::Aes256Ccm | Cipher::Aes256Gcm => Sealer::new(cipher, &*kdf::<32>(session_key, label, context)),
+        Cipher::Aes128Ccm | Cipher::Aes128Gcm => {
+            Sealer::new(cipher, &*kdf::<16>(session_key, label, context))
+        }
+        Cipher::Aes256Ccm | Cipher::Aes256Gcm => {
+            Sealer::new(cipher, &*kdf::<32>(session_key, label, context))
+        }
     };
     Some(Seal { out: sealer(labels[0]).ok()?, into: sealer(labels[1]).ok()? })
 }

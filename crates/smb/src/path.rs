@@ -85,7 +85,9 @@ fn bad_path(bad: BadPath) -> Stop {
 /// The answer to a path that the engine refused; a link that the client is to follow itself is told with
 /// where it stands (MS-SMB2 2.2.2.2.1).
 pub(crate) fn refused(refusal: &Refusal, asked: Utf16<'_>) -> Stop {
-    let Refusal::StoppedAtLink { text, left } = refusal else { return Stop::Fail(crate::status::of(refusal)) };
+    let Refusal::StoppedAtLink { text, left } = refusal else {
+        return Stop::Fail(crate::status::of(refusal));
+    };
     let mut target = Vec::new();
     names::to_wire(text, Syntax::Posix, &mut target);
     for unit in target.chunks_exact_mut(2) {

@@ -190,7 +190,10 @@ impl Host for Facts<'_> {
         for config in self.server.shares() {
             let kind = if config.hidden { ShareType::DISK_SPECIAL } else { ShareType::DISK };
             let mut entry = share(&config.name, &config.comment, kind);
-            entry.path = format!("C:{}", String::from_utf8_lossy(&config.engine.config().host_path).replace('/', "\\"));
+            entry.path = format!(
+                "C:{}",
+                String::from_utf8_lossy(&config.engine.config().host_path).replace('/', "\\")
+            );
             shares.push(entry);
         }
         shares.sort_by(|a, b| a.name.cmp(&b.name));

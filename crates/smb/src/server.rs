@@ -152,7 +152,13 @@ impl Server {
     // Sessions --------------------------------------------------------------------------------------
 
     /// A new session under an id that cannot be guessed.
-    pub(crate) fn new_session(&self, guid: Guid, client: ClientKey, with: Protection, now: Now) -> Arc<Session> {
+    pub(crate) fn new_session(
+        &self,
+        guid: Guid,
+        client: ClientKey,
+        with: Protection,
+        now: Now,
+    ) -> Arc<Session> {
         let mut sessions = self.sessions.write();
         loop {
             let id = u64::from_le_bytes(auth::crypto::random());

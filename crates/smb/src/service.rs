@@ -54,8 +54,12 @@ impl Conversation for Connection {
     fn on_event(&mut self, event: Event, now: Now, out: &mut Output<Event>) {
         match event {
             Event::Wake { async_id } => self.wake(async_id, now, out),
-            Event::JobDone { async_id, frame, completion } => self.job_done(async_id, frame, completion, now, out),
-            Event::OplockBreak { session_id, file_id, level } => self.send_oplock_break(session_id, file_id, level, out),
+            Event::JobDone { async_id, frame, completion } => {
+                self.job_done(async_id, frame, completion, now, out)
+            }
+            Event::OplockBreak { session_id, file_id, level } => {
+                self.send_oplock_break(session_id, file_id, level, out)
+            }
             Event::LeaseBreak(lease) => self.send_lease_break(lease, out),
             Event::SessionGone { session_id } => self.forget_session(session_id),
             Event::Close => out.close = true,
@@ -79,12 +83,19 @@ impl Conversation for Connection {
 
 impl Connection {
     // MS-SMB2 3.3.4.6
-    fn send_oplock_break(&mut self, session_id: u64, file_id: FileId, level: OplockLevel, out: &mut Output<Event>) {
+    fn send_oplock_break(
+        &mut self,
+        session_id: u64,
+        file_id: FileId,
+        level: OplockLevel,
+        out: &mut Output<Event>,
+    ) {
         let mut frame = out.pool.take(128);
         Header::notification(Command::OplockBreak).push(frame.tail());
         Notification::Oplock(Oplock { oplock_level: level, file_id }).write(frame.tail());
         let sealed = self.channel_of(session_id).map(|at| &self.channels[at].session);
-        let sealed = sealed.filter(|session| session.sealing_required.load(std::sync::atomic::Ordering::Relaxed));
+        let sealed =
+            sealed.filter(|session| session.sealing_required.load(std::sync::atomic::Ordering::Relaxed));
         if let Some(session) = sealed {
             compound::seal(&mut frame, session);
         }

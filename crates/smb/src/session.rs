@@ -69,7 +69,13 @@ pub struct Session {
 
 impl Session {
     /// A session whose user is not proved yet.
-    pub fn new(id: u64, client_guid: Guid, client: ClientKey, protection: Protection, created: Now) -> Session {
+    pub fn new(
+        id: u64,
+        client_guid: Guid,
+        client: ClientKey,
+        protection: Protection,
+        created: Now,
+    ) -> Session {
         Session {
             id,
             client_guid,

@@ -10,7 +10,8 @@ const TICKS: i64 = 10_000_000;
 /// The FILETIME of a time of the volume; times before 1601 become 0.
 #[must_use]
 pub fn to_file_time(time: Time) -> u64 {
-    let ticks = time.secs.saturating_add(EPOCH_GAP).saturating_mul(TICKS).saturating_add(i64::from(time.nanos / 100));
+    let ticks =
+        time.secs.saturating_add(EPOCH_GAP).saturating_mul(TICKS).saturating_add(i64::from(time.nanos / 100));
     u64::try_from(ticks).unwrap_or(0)
 }
 

@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
-use share::{Attributes, Caller, Deny, Disposition, Info, OpenRequest, Opened, Options, Outcome, Share, Step};
+use share::{
+    Attributes, Caller, Deny, Disposition, Info, OpenRequest, Opened, Options, Outcome, Share, Step,
+};
+use smb_wire::NtStatus;
 use smb_wire::create::{self, Access, CreateAction, CreateOptions, FileInfo, ResponseFlags, ShareAccess};
 use smb_wire::create_context::Contexts;
 use smb_wire::fscc::names::Syntax;
-use smb_wire::NtStatus;
 use volume::security::Rights;
 
 use crate::connection::Connection;
@@ -101,7 +103,9 @@ fn create_file(
     body: &mut Vec<u8>,
 ) -> Handled {
     let session = Arc::clone(connection.session(request)?);
-    let Target::Disk { identity, .. } = &tree.target else { return Err(Stop::Fail(NtStatus::INTERNAL_ERROR)) };
+    let Target::Disk { identity, .. } = &tree.target else {
+        return Err(Stop::Fail(NtStatus::INTERNAL_ERROR));
+    };
     let syntax = if contexts.posix_mode.is_some() { Syntax::Posix } else { Syntax::Windows };
     let target = path::parse(asked.name, syntax)?;
     let mut options = options(asked, contexts);
@@ -224,9 +228,11 @@ fn options(asked: &create::Request<'_>, contexts: &Asked<'_>) -> Options {
 
 fn deny(shared: ShareAccess) -> Deny {
     let mut deny = Deny::all();
-    for (bit, means) in
-        [(ShareAccess::READ, Deny::READ), (ShareAccess::WRITE, Deny::WRITE), (ShareAccess::DELETE, Deny::DELETE)]
-    {
+    for (bit, means) in [
+        (ShareAccess::READ, Deny::READ),
+        (ShareAccess::WRITE, Deny::WRITE),
+        (ShareAccess::DELETE, Deny::DELETE),
+    ] {
         if shared.contains(bit) {
             deny -= means;
         }

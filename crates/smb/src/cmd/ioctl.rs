@@ -32,7 +32,10 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
     }
     let max_io = connection.negotiated()?.max_io;
-    if asked.max_output_response > max_io || asked.max_input_response > max_io || asked.input.len() > max_io as usize {
+    if asked.max_output_response > max_io
+        || asked.max_input_response > max_io
+        || asked.input.len() > max_io as usize
+    {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     check_charge(connection, request, asked.payload_len())?;
@@ -51,10 +54,14 @@ fn answer(
 ) -> Answered {
     let limit = asked.max_output_response as usize;
     match asked.ctl_code {
-        CtlCode::ValidateNegotiateInfo => return server::validate_negotiate(connection, request, asked, output),
+        CtlCode::ValidateNegotiateInfo => {
+            return server::validate_negotiate(connection, request, asked, output);
+        }
         CtlCode::QueryNetworkInterfaceInfo => return server::interfaces(connection, request, limit, output),
         // MS-SMB2 3.3.5.15.2: there is no DFS here.
-        CtlCode::DfsGetReferrals | CtlCode::DfsGetReferralsEx => return Err(Stop::Fail(NtStatus::FS_DRIVER_REQUIRED)),
+        CtlCode::DfsGetReferrals | CtlCode::DfsGetReferralsEx => {
+            return Err(Stop::Fail(NtStatus::FS_DRIVER_REQUIRED));
+        }
         CtlCode::PipeWait => return crate::pipe::wait(connection, request, asked),
         _ => {}
     }

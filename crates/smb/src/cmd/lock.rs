@@ -1,8 +1,8 @@
 //! LOCK: byte ranges (MS-SMB2 3.3.5.14).
 
 use share::{Caller, LockRule, RangeKind, RangeRequest, Step};
-use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::NtStatus;
+use smb_wire::lock::{self, Flags, LockElement};
 
 use crate::connection::Connection;
 use crate::dispatch::Request;

@@ -4,7 +4,9 @@ use auth::crypto::{Cipher, SigningAlgorithm, preauth_hash, random};
 use share::ClientKey;
 use smb_wire::header::smb1;
 use smb_wire::list::List;
-use smb_wire::negotiate::{self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode, context};
+use smb_wire::negotiate::{
+    self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode, context,
+};
 use smb_wire::{Command, Guid, Header, NtStatus};
 use wire::{Now, Output};
 
@@ -92,13 +94,14 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     }
     let config = connection.server.config().clone();
     // MS-SMB2 3.3.5.3.1, 3.3.5.3.2: the wildcard asks for an SMB2 NEGOTIATE with the real choice.
-    let dialect = if asked.offers(smb1::DIALECT_2_WILDCARD) && config.max_dialect.get() >= Dialect::Smb210.get() {
-        Dialect::Wildcard
-    } else if asked.offers(smb1::DIALECT_2_002) && config.min_dialect == Dialect::Smb202 {
-        Dialect::Smb202
-    } else {
-        return connection.hang_up("a client that speaks only SMB1", out);
-    };
+    let dialect =
+        if asked.offers(smb1::DIALECT_2_WILDCARD) && config.max_dialect.get() >= Dialect::Smb210.get() {
+            Dialect::Wildcard
+        } else if asked.offers(smb1::DIALECT_2_002) && config.min_dialect == Dialect::Smb202 {
+            Dialect::Smb202
+        } else {
+            return connection.hang_up("a client that speaks only SMB1", out);
+        };
     let protection = protection(Dialect::Smb202, &Agreed::default(), Capabilities::empty(), &config);
     let negotiated = Negotiated {
         protection,
@@ -106,7 +109,11 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
         client: client_key(Guid::ZERO, connection.handle.id),
         client_capabilities: Capabilities::empty(),
         client_security: SecurityMode::SIGNING_ENABLED,
-        capabilities: if dialect == Dialect::Wildcard { Capabilities::LARGE_MTU } else { Capabilities::empty() },
+        capabilities: if dialect == Dialect::Wildcard {
+            Capabilities::LARGE_MTU
+        } else {
+            Capabilities::empty()
+        },
         security: security(&config),
         max_io: if dialect == Dialect::Wildcard { MAX_IO } else { MAX_IO_SMALL },
         posix: false,
@@ -141,8 +148,7 @@ fn write_response(
     let hash = [HashAlgorithm::Sha512];
     let cipher = [context::Cipher::new(agreed.cipher.map_or(0, |cipher| cipher as u16))];
     let signing = [context::SigningAlgorithm::new(negotiated.protection.signing as u16)];
-    let mut contexts =
-        vec![Context::PreauthIntegrity { hash_algorithms: List::Values(&hash), salt: &salt }];
+    let mut contexts = vec![Context::PreauthIntegrity { hash_algorithms: List::Values(&hash), salt: &salt }];
     if agreed.encryption_asked {
         contexts.push(Context::Encryption(List::Values(&cipher)));
     }
@@ -198,7 +204,10 @@ fn agree(contexts: &Contexts<'_>, config: &ServerConfig) -> Result<Agreed, Stop>
             }
             Context::Compression { .. } => compressions += 1,
             Context::Posix(data) => agreed.posix |= data == context::POSIX_GUID,
-            Context::Netname(_) | Context::Transport(_) | Context::RdmaTransform(_) | Context::Unknown { .. } => {}
+            Context::Netname(_)
+            | Context::Transport(_)
+            | Context::RdmaTransform(_)
+            | Context::Unknown { .. } => {}
         }
     }
     if hashes != 1 || encryptions > 1 || signings > 1 || compressions > 1 {
@@ -248,5 +257,9 @@ fn security(config: &ServerConfig) -> SecurityMode {
 
 /// The engine's key of a client. A client without a GUID (dialect 2.0.2) is known by its connection.
 fn client_key(guid: Guid, connection: u64) -> ClientKey {
-    if guid == Guid::ZERO { ClientKey(u128::from(connection)) } else { ClientKey(u128::from_be_bytes(guid.0)) }
+    if guid == Guid::ZERO {
+        ClientKey(u128::from(connection))
+    } else {
+        ClientKey(u128::from_be_bytes(guid.0))
+    }
 }

@@ -1,10 +1,10 @@
 //! OPLOCK_BREAK: the client's answer to a notice (MS-SMB2 3.3.5.22).
 
 use share::{CacheKey, Caching, Refusal};
+use smb_wire::NtStatus;
 use smb_wire::create::OplockLevel;
 use smb_wire::create_context::LeaseState;
 use smb_wire::oplock_break::{self, Lease, Oplock};
-use smb_wire::NtStatus;
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
@@ -38,7 +38,8 @@ fn of_oplock(
     let key = crate::client::oplock_key(open.id);
     match engine.acknowledge(open.client, key, false, keep, request.now) {
         Ok(grant) => {
-            let left = if grant.state.contains(Caching::READ) { OplockLevel::LevelII } else { OplockLevel::None };
+            let left =
+                if grant.state.contains(Caching::READ) { OplockLevel::LevelII } else { OplockLevel::None };
             let answer = Oplock { oplock_level: left, file_id: open.id };
             oplock_break::Response::Oplock(answer).write(body);
             Ok(NtStatus::SUCCESS)
@@ -51,10 +52,17 @@ fn of_oplock(
 }
 
 // MS-SMB2 3.3.5.22.2
-fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Lease, body: &mut Vec<u8>) -> Handled {
+fn of_lease(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    lease: Lease,
+    body: &mut Vec<u8>,
+) -> Handled {
     let client = connection.session(request)?.client;
     let tree = connection.tree(request)?;
-    let Target::Disk { engine, .. } = &tree.target else { return Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) };
+    let Target::Disk { engine, .. } = &tree.target else {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    };
     let key = CacheKey(u128::from_le_bytes(lease.key.0));
     let keep = Caching::from_bits_truncate(lease.state.bits() as u8);
     match engine.acknowledge(client, key, true, keep, request.now) {
@@ -63,7 +71,9 @@ fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Lease
             oplock_break::Response::Lease(Lease { key: lease.key, state }).write(body);
             Ok(NtStatus::SUCCESS)
         }
-        Err(Refusal::NoSuchGrant) if engine.holds(client, key, true) => Err(Stop::Fail(NtStatus::UNSUCCESSFUL)),
+        Err(Refusal::NoSuchGrant) if engine.holds(client, key, true) => {
+            Err(Stop::Fail(NtStatus::UNSUCCESSFUL))
+        }
         Err(Refusal::NoSuchGrant) => Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND)),
         Err(refusal) => Err(refusal.into()),
     }

@@ -30,11 +30,8 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     check_charge(connection, request, asked.payload_len())?;
-    let wanted = Wanted {
-        offset: asked.offset,
-        length: asked.length as usize,
-        minimum: asked.minimum_count as usize,
-    };
+    let wanted =
+        Wanted { offset: asked.offset, length: asked.length as usize, minimum: asked.minimum_count as usize };
     match open.object() {
         Some(Object::File { engine, open: file }) => {
             if wanted.offset.checked_add(wanted.length as u64).is_none_or(|end| end > i64::MAX as u64) {

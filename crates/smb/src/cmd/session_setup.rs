@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use auth::crypto::preauth_hash;
 use auth::ntlm::{Names, NtHash};
-use auth::{Account, Acceptor, Credentials, Login, Step};
+use auth::{Acceptor, Account, Credentials, Login, Step};
 use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Header, NtStatus};
@@ -62,7 +62,8 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     }
     match setup.acceptor.step(asked.security_buffer, &Users(&connection.server), request.now) {
         Step::Continue(token) => {
-            session_setup::Response { session_flags: SessionFlags::empty(), security_buffer: &token }.write(body);
+            session_setup::Response { session_flags: SessionFlags::empty(), security_buffer: &token }
+                .write(body);
             Ok(NtStatus::MORE_PROCESSING_REQUIRED)
         }
         Step::Done { reply, login } => {

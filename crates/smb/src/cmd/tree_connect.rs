@@ -46,14 +46,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
 fn connect_pipes(request: &mut Request<'_>, session: &Session, body: &mut Vec<u8>) -> Handled {
     let maximal = READ | Rights::WRITE_DATA;
     let connected = request.now;
-    let make = |id| Tree {
-        id,
-        connected,
-        target: Target::Pipes,
-        maximal,
-        sealed: false,
-        signed: false,
-    };
+    let make = |id| Tree { id, connected, target: Target::Pipes, maximal, sealed: false, signed: false };
     let tree = session.connect(make).ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
     request.related.tree_id = tree.id;
     tree_connect::Response {

@@ -28,7 +28,11 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         Some(Object::File { engine, open: file }) => {
             let at = if asked.offset == APPEND {
                 share::WriteAt::End
-            } else if asked.offset.checked_add(asked.data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+            } else if asked
+                .offset
+                .checked_add(asked.data.len() as u64)
+                .is_none_or(|end| end > i64::MAX as u64)
+            {
                 return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
             } else {
                 share::WriteAt::Offset(asked.offset)

@@ -55,7 +55,8 @@ impl<'a> Asked<'a> {
                 RequestContext::Posix { mode } if negotiated.posix => asked.posix_mode = Some(mode & 0o7777),
                 RequestContext::Aapl(query) => asked.aapl = Some(query),
                 // MS-SMB2 3.3.5.9.7, 3.3.5.9.12: no Open outlives its session, so none can be taken up.
-                RequestContext::DurableHandleReconnect(_) | RequestContext::DurableHandleReconnectV2 { .. } => {
+                RequestContext::DurableHandleReconnect(_)
+                | RequestContext::DurableHandleReconnectV2 { .. } => {
                     return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND));
                 }
                 RequestContext::DurableHandleRequest
@@ -77,9 +78,10 @@ impl<'a> Asked<'a> {
                 key: CacheKey(u128::from_le_bytes(lease.key.0)),
                 want: Caching::from_bits_truncate(lease.state.bits() as u8),
                 keyed: true,
-                parent: lease.v2.filter(|_| lease.flags.contains(LeaseFlags::PARENT_LEASE_KEY_SET)).map(|v2| {
-                    CacheKey(u128::from_le_bytes(v2.parent_key.0))
-                }),
+                parent: lease
+                    .v2
+                    .filter(|_| lease.flags.contains(LeaseFlags::PARENT_LEASE_KEY_SET))
+                    .map(|v2| CacheKey(u128::from_le_bytes(v2.parent_key.0))),
                 epoch: lease.v2.map_or(0, |v2| v2.epoch),
             });
         }
@@ -90,7 +92,13 @@ impl<'a> Asked<'a> {
             OplockLevel::Batch => Caching::all(),
             OplockLevel::None | OplockLevel::Lease | OplockLevel::Unknown(_) => return None,
         };
-        Some(CachingRequest { key: crate::client::oplock_key(id), want, keyed: false, parent: None, epoch: 0 })
+        Some(CachingRequest {
+            key: crate::client::oplock_key(id),
+            want,
+            keyed: false,
+            parent: None,
+            epoch: 0,
+        })
     }
 
     /// The oplock level that is answered for what was granted.

@@ -2,7 +2,9 @@
 
 use share::Side;
 use smb_wire::fscc::fsctl::DuplicateExtents;
-use smb_wire::ioctl::body::{ResumeKey, SrvCopychunk, SrvCopychunkCopy, SrvCopychunkResponse, SrvRequestResumeKey};
+use smb_wire::ioctl::body::{
+    ResumeKey, SrvCopychunk, SrvCopychunkCopy, SrvCopychunkResponse, SrvRequestResumeKey,
+};
 use smb_wire::{FileId, NtStatus};
 use volume::security::Rights;
 
@@ -81,7 +83,8 @@ pub(super) fn copychunk(
     }
     let total: u64 = asked.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
     let beyond = |chunk: &SrvCopychunk| chunk.length == 0 || chunk.length > MAX_CHUNK;
-    if asked.chunks.len() > MAX_CHUNKS || total > MAX_TOTAL || asked.chunks.iter().any(|chunk| beyond(&chunk)) {
+    if asked.chunks.len() > MAX_CHUNKS || total > MAX_TOTAL || asked.chunks.iter().any(|chunk| beyond(&chunk))
+    {
         SrvCopychunkResponse {
             chunks_written: MAX_CHUNKS as u32,
             chunk_bytes_written: MAX_CHUNK,
@@ -139,7 +142,9 @@ fn one_chunk(
 pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
     let asked = DuplicateExtents::parse(cx.input).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
     let (from_at, to_at, len) = asked.checked().map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
-    let Some(from) = source(cx, asked.source_file_id) else { return Err(Stop::Fail(NtStatus::INVALID_HANDLE)) };
+    let Some(from) = source(cx, asked.source_file_id) else {
+        return Err(Stop::Fail(NtStatus::INVALID_HANDLE));
+    };
     let (engine, to) = cx.file()?;
     let (from_engine, source) = from.file().ok_or(Stop::Fail(NtStatus::INVALID_HANDLE))?;
     if !std::sync::Arc::ptr_eq(engine, from_engine) {

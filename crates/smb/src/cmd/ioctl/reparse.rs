@@ -1,10 +1,10 @@
 //! Reparse points and object ids (MS-FSCC 2.1.2, 2.1.3).
 
 use smb_wire::NtStatus;
-use wire::Now;
 use smb_wire::fscc::fsctl::ObjectIdBuffer;
 use smb_wire::fscc::reparse::RawReparse;
 use volume::security::Rights;
+use wire::Now;
 
 use super::{Answered, Context};
 use crate::dispatch::Request;
@@ -63,6 +63,7 @@ pub(super) fn object_id(cx: &Context<'_>, create: bool, now: Now, output: &mut V
     };
     let mut birth_volume_id = [0; 16];
     birth_volume_id[..8].copy_from_slice(&engine.volume().facts().serial.to_le_bytes());
-    ObjectIdBuffer { object_id, birth_volume_id, birth_object_id: object_id, domain_id: [0; 16] }.write(output);
+    ObjectIdBuffer { object_id, birth_volume_id, birth_object_id: object_id, domain_id: [0; 16] }
+        .write(output);
     Ok(NtStatus::SUCCESS)
 }

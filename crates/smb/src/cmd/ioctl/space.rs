@@ -2,7 +2,8 @@
 
 use smb_wire::NtStatus;
 use smb_wire::fscc::fsctl::{
-    Compression, FileRegion, QueryRegions, Range, Trim, ZeroData, parse_set_sparse, write_ranges, write_regions,
+    Compression, FileRegion, QueryRegions, Range, Trim, ZeroData, parse_set_sparse, write_ranges,
+    write_regions,
 };
 use volume::security::Rights;
 
@@ -54,10 +55,9 @@ pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Answer
     let (engine, open) = cx.file()?;
     let most = (cx.limit / Range::SIZE + 1).min(MAX_RANGES);
     let (ranges, more) = engine.allocated_ranges(open, start..start + len, most)?;
-    let wire = ranges.iter().map(|range| Range {
-        file_offset: range.start as i64,
-        length: (range.end - range.start) as i64,
-    });
+    let wire = ranges
+        .iter()
+        .map(|range| Range { file_offset: range.start as i64, length: (range.end - range.start) as i64 });
     match write_ranges(wire, cx.limit, output) {
         Ok(true) if !more => Ok(NtStatus::SUCCESS),
         Ok(_) => Ok(NtStatus::BUFFER_OVERFLOW),
@@ -75,7 +75,11 @@ pub(super) fn regions(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
     };
     let end = start.saturating_add(len).min(size);
     let usage = QueryRegions::VALID_CACHED_DATA;
-    let region = FileRegion { file_offset: start as i64, length: end.saturating_sub(start) as i64, desired_usage: usage };
+    let region = FileRegion {
+        file_offset: start as i64,
+        length: end.saturating_sub(start) as i64,
+        desired_usage: usage,
+    };
     let regions: &[FileRegion] = if end > start { &[region] } else { &[] };
     match write_regions(regions, cx.limit, output) {
         Ok(true) => Ok(NtStatus::SUCCESS),
