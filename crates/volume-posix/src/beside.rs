@@ -72,7 +72,7 @@ pub(crate) struct Beside {
     /// All folders there are.
     index: RwLock<BTreeSet<Key>>,
     /// A file system's own identity by its device number, which may differ after a restart.
-    file_systems: Mutex<HashMap<u64, u64>>,
+    file_systems: RwLock<HashMap<u64, u64>>,
     /// Held while folders are made and removed, so that neither happens within the other.
     folders: Mutex<()>,
     /// Where the collection of orphans stands.
@@ -96,7 +96,7 @@ impl Beside {
         Ok(Beside {
             store,
             index: RwLock::new(index),
-            file_systems: Mutex::default(),
+            file_systems: RwLock::default(),
             folders: Mutex::default(),
             collected: Mutex::default(),
         })
@@ -113,12 +113,12 @@ impl Beside {
     }
 
     fn key(&self, node: &PosixNode) -> Result<Key> {
-        let known = self.file_systems.lock().get(&node.id.device).copied();
+        let known = self.file_systems.read().get(&node.id.device).copied();
         let file_system = match known {
             Some(id) => id,
             None => {
                 let id = file_system_id(node.fd.as_fd(), node.id.device)?;
-                self.file_systems.lock().insert(node.id.device, id);
+                self.file_systems.write().insert(node.id.device, id);
                 id
             }
         };

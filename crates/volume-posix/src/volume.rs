@@ -61,7 +61,8 @@ pub enum OpenError {
 
 impl PosixVolume {
     /// Opens `directory`. What its file system has no room for is kept in the directory `beside`, which
-    /// is made if it is missing, must be outside, and must always be the same for the same directory.
+    /// is made if it is missing, should be outside, and must always be the same for the same directory. Writing
+    /// behind the process's own limit for files ends the process unless it ignores SIGXFSZ.
     ///
     /// As root, notes live in attributes that only root reaches; a volume that was served unprivileged
     /// keeps them where each file's owner can change them, and the two do not see each other's.

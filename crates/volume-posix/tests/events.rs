@@ -6,7 +6,7 @@ mod here {
     use std::time::Duration;
 
     use super::common::{file, files, fresh, name, others};
-    use volume::{HostChange, HostEvent, Kind, Node, NodeId, Volume};
+    use volume::{HostChange, HostEvent, NodeId, Volume};
     use volume_posix::PosixVolume;
 
     /// Everything that is to be taken, in the order in which it came.
@@ -96,11 +96,6 @@ mod here {
         others(&files(&place), "rm g");
         let seen = taken(&volume);
         assert_eq!(seen.last(), Some(&changed(root.id(), "g", false, HostChange::Removed)));
-        assert_eq!(f_kind(&*root), Kind::Directory);
-    }
-
-    fn f_kind(node: &dyn Node) -> Kind {
-        node.kind()
     }
 
     #[test]

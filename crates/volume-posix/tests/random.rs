@@ -159,6 +159,15 @@ impl Side {
                 let value = len.map(|len| vec![n; len.into()]);
                 self.node(node).set_attribute(name(n).as_bytes(), value.as_deref()).map(done)
             }
+            Op::OpenStream { .. } | Op::RemoveStream { .. } | Op::RenameStream { .. } => {
+                self.run_on_stream(op)
+            }
+        }
+    }
+
+    fn run_on_stream(&mut self, op: &Op) -> volume::Result<String> {
+        let done = |()| String::new();
+        match op.clone() {
             Op::OpenStream { node, name: n, create, exclusive } => {
                 let opened = self.node(node).open_stream(&name(n), create, exclusive);
                 self.keep(opened)
@@ -167,6 +176,7 @@ impl Side {
             Op::RenameStream { node, from, to, replace } => {
                 self.node(node).rename_stream(&name(from), &name(to), replace).map(done)
             }
+            other => unreachable!("{other:?} is no call about streams"),
         }
     }
 }

@@ -166,12 +166,12 @@ fn a_device_is_seen_but_never_opened() {
     assert_eq!(node.open_again(OpenHow::Read).unwrap().how(), OpenHow::Attributes);
 }
 
-/// A small file system in memory, unmounted when it is dropped.
+/// A file system in memory, unmounted when it is dropped.
 struct Mounted(std::path::PathBuf);
 
 impl Mounted {
-    fn small(at: &Path) -> Option<Mounted> {
-        let done = Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "small"]).arg(at).status();
+    fn new(kind: &str, options: &str, at: &Path) -> Option<Mounted> {
+        let done = Command::new("mount").args(["-t", kind, "-o", options, "trunkline-test"]).arg(at).status();
         if done.is_ok_and(|s| s.success()) {
             return Some(Mounted(at.to_owned()));
         }
@@ -193,7 +193,7 @@ fn a_full_and_a_read_only_file_system() {
     }
     let place = tempfile::tempdir().unwrap();
     std::fs::create_dir(files(&place)).unwrap();
-    let Some(mounted) = Mounted::small(&files(&place)) else { return };
+    let Some(mounted) = Mounted::new("tmpfs", "size=256k", &files(&place)) else { return };
     let volume = open(&place);
     assert_eq!(volume.facts().file_system, "tmpfs");
     let f = file(&volume, "f");
@@ -213,4 +213,34 @@ fn a_full_and_a_read_only_file_system() {
     assert_eq!(root.lookup(&name("f"), OpenHow::ReadWrite).err(), Some(Failure::ReadOnly));
     assert_eq!(root.remove(&name("f"), false, None), Err(Failure::ReadOnly));
     assert!(root.lookup(&name("f"), OpenHow::Read).is_ok());
+}
+
+#[test]
+fn a_file_system_without_attributes_and_birth_times() {
+    if !as_root() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(files(&place)).unwrap();
+    let Some(_mounted) = Mounted::new("ramfs", "mode=0755", &files(&place)) else { return };
+    let volume = open(&place);
+    let facts = volume.facts();
+    assert_eq!((facts.file_system.as_str(), facts.extended_attributes), ("ramfs", false));
+    let root = volume.root().unwrap();
+    let f = file(&volume, "f");
+    assert_eq!(f.stat().unwrap().born, None);
+    assert_eq!((f.attributes(), f.note(Note::Attributes)), (Ok(vec![]), Ok(None)));
+    assert_eq!(f.set_attribute(b"a", Some(b"b")), Err(Failure::NotSupported));
+    // Notes and streams are kept all the same, and go with the file.
+    f.set_note(Note::Attributes, Some(b"beside")).unwrap();
+    f.open_stream(&name("s"), true, true).unwrap().write(0, b"stream").unwrap();
+    let volume = open(&place);
+    let again = found(&volume, "f").unwrap();
+    assert_eq!(again.note(Note::Attributes).unwrap().as_deref(), Some(&b"beside"[..]));
+    assert_eq!(again.streams().unwrap().len(), 1);
+    again.set_note(Note::Attributes, None).unwrap();
+    assert_eq!(again.note(Note::Attributes), Ok(None));
+    volume.root().unwrap().remove(&name("f"), false, None).unwrap();
+    assert_eq!(std::fs::read_dir(place.path().join("beside")).unwrap().count(), 0);
+    assert!(root.stat_name(&name("f")).is_err());
 }
