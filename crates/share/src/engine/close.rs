@@ -49,20 +49,21 @@ impl Share {
 
     /// Takes an open out of what others see of the file.
     fn take_out(&self, open: &Arc<Open>) -> (Going, Vec<crate::Ticket>) {
+        let mut _swept = None;
         let mut state = open.file.state.lock();
         let Some(at) = state.members.iter().position(|m| m.id == open.id) else {
             return (Going::default(), Vec::new());
         };
         let member = state.members.swap_remove(at);
         let stream = state.stream(&open.stream);
-        let mut wakes = Vec::new();
+        let mut wakes = stream.ranges.drain_open(open.id);
         if stream.ranges.release_open(open.id) {
-            wakes = stream.ranges.ready();
+            wakes.extend(stream.ranges.ready());
         }
         self.release_grant(&mut state, &open.stream, &open.asker);
         let going = going(&mut state, open, member.delete_on_close);
         if going.link.is_none() && going.stream.is_none() {
-            state.sweep();
+            _swept = Some(state.sweep());
         }
         (going, wakes)
     }
@@ -86,13 +87,14 @@ impl Share {
             }
         }
         if going.link.is_some() || going.stream.is_some() {
+            let _swept;
             let mut state = open.file.state.lock();
             if let Some(link) = going.link.as_ref().and_then(|link| state.link(link)) {
                 // A name that could not be removed is there for others again.
                 link.removed = is_removed;
                 link.delete = None;
             }
-            state.sweep();
+            _swept = state.sweep();
         }
         result
     }
@@ -117,12 +119,13 @@ impl Share {
 
     /// Undoes a reservation that did not become an open.
     pub(super) fn abandon(&self, file: &Arc<File>, id: u64) {
+        let _swept;
         let mut state = file.state.lock();
         if let Some(at) = state.members.iter().position(|m| m.id == id) {
             let member = state.members.swap_remove(at);
             self.release_grant(&mut state, &member.stream, &member.asker);
         }
-        state.sweep();
+        _swept = state.sweep();
         let wakes = std::mem::take(&mut state.waiting);
         drop(state);
         self.files.leave(file);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{Failure, Kind, Name, Node};
+use volume::{Failure, Kind, Name, Node, OpenHow};
 
 use super::Share;
 use super::access::Facts;
@@ -293,12 +293,13 @@ impl Share {
         plan: Plan,
         reserved: Reserved,
     ) -> Result<Attempt, Refusal> {
-        let how = how_for_rights(plan.uses);
-        let node = self.shared_node(
-            &reserved.file,
-            &target.node,
-            if plan.stream.is_some() { volume::OpenHow::Attributes } else { how },
-        )?;
+        let replaces = matches!(plan.effect, Effect::Overwrite | Effect::Supersede);
+        let how = match (&plan.stream, replaces) {
+            (Some(_), _) => OpenHow::Attributes,
+            (None, true) => OpenHow::ReadWrite,
+            (None, false) => how_for_rights(plan.uses),
+        };
+        let node = self.shared_node(&reserved.file, &target.node, how)?;
         let data = match (&plan.stream, plan.data) {
             (None, _) => Arc::clone(&node),
             (Some(_), Some(data)) => data,
@@ -341,12 +342,12 @@ impl Share {
         &self,
         file: &Arc<File>,
         found: &Arc<dyn Node>,
-        how: volume::OpenHow,
+        how: OpenHow,
     ) -> Result<Arc<dyn Node>, Refusal> {
         if let Some(kept) = file.state.lock().node_for(how) {
             return Ok(kept);
         }
-        let enough = if found.how() >= how || file.is_directory && found.how() >= volume::OpenHow::Read {
+        let enough = if found.how() >= how || file.is_directory && found.how() >= OpenHow::Read {
             Arc::clone(found)
         } else {
             found.open_again(how)?

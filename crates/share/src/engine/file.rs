@@ -130,6 +130,12 @@ pub(crate) struct Member {
     pub open: Weak<Open>,
 }
 
+/// What was taken out of a file's state.
+pub(crate) struct Swept {
+    _streams: Vec<StreamState>,
+    _links: Vec<LinkState>,
+}
+
 /// Everything about an open file that changes.
 #[derive(Default)]
 pub(crate) struct State {
@@ -261,13 +267,17 @@ impl State {
         })
     }
 
-    /// Forgets streams and names that no open is of.
-    pub fn sweep(&mut self) {
+    /// Takes out streams and names that no open is of. They may be the last to hold a directory open,
+    /// so they are to be dropped when the lock is released.
+    #[must_use]
+    pub fn sweep(&mut self) -> Swept {
         let members = &self.members;
-        self.streams.retain(|s| members.iter().any(|m| Arc::ptr_eq(&m.stream, &s.stream)));
-        self.links.retain(|l| {
-            members.iter().any(|m| m.link.as_ref().is_some_and(|link| Arc::ptr_eq(link, &l.link)))
-        });
+        let streams =
+            self.streams.extract_if(.., |s| !members.iter().any(|m| Arc::ptr_eq(&m.stream, &s.stream)));
+        let streams = streams.collect();
+        let is_of = |m: &Member, link: &Arc<Link>| m.link.as_ref().is_some_and(|own| Arc::ptr_eq(own, link));
+        let links = self.links.extract_if(.., |l| !members.iter().any(|m| is_of(m, &l.link))).collect();
+        Swept { _streams: streams, _links: links }
     }
 }
 

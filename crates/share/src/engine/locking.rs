@@ -36,7 +36,7 @@ impl Share {
             (Ok(()), ..) => Step::Done(()),
             (Err(Refusal::RangeNotGranted), Some(waiter), [range]) => {
                 let ticket = self.waits.add(waiter, &open.file);
-                stream.ranges.wait(ticket, owner, rule, *range);
+                stream.ranges.wait(ticket, owner, open.id, rule, *range);
                 Step::Wait(ticket)
             }
             (Err(why), ..) => Step::Refused(why),

@@ -6,7 +6,7 @@ use volume::security::Rights;
 use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
 use super::Share;
-use super::directory::Directory;
+use super::directory::{Directory, Known};
 use super::file::File;
 use super::waits::Effects;
 use super::walk::Search;
@@ -211,6 +211,17 @@ impl Share {
             .as_ref()
             .filter(|(real, id, _)| !(*id == open.file.id && from.id == to.parent.id && *real == name));
         let actor = caller.identity.actor.as_ref();
+        if !self.is_exact(open.options)
+            && let Known::Names(names) = to.parent.known(&to.name)?
+        {
+            // Since the search, another thread may have made a name that differs only in case.
+            let is_expected = |real: &Name| {
+                (from.id == to.parent.id && *real == name) || stands.is_some_and(|s| s.0 == *real)
+            };
+            if !names.iter().all(is_expected) {
+                return Err(Refusal::Exists);
+            }
+        }
         // Another spelling of the new name would stay beside it.
         let other = stands.filter(|(real, ..)| *real != to.name);
         if let Some((real, _, kind)) = other {

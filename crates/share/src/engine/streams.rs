@@ -1,6 +1,6 @@
 //! Named streams.
 
-use volume::StreamInfo;
+use volume::{Kind, StreamInfo};
 
 use super::Share;
 use crate::{Open, Refusal};
@@ -24,5 +24,15 @@ impl Share {
                 .any(|known| known.delete && known.stream.name().as_ref() == Some(&info.name))
         });
         Ok(all)
+    }
+
+    /// Size and bytes on the volume of a file's own data, whichever stream of it is open; none for what
+    /// has no data.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn unnamed_stream(&self, open: &Open) -> Result<Option<(u64, u64)>, Refusal> {
+        let stat = open.node.stat()?;
+        Ok((stat.kind == Kind::File).then_some((stat.size, stat.allocated)))
     }
 }

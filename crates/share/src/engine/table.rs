@@ -42,11 +42,13 @@ impl Files {
 
     /// Takes a file out that nobody has open any more.
     pub fn leave(&self, file: &Arc<File>) {
+        // What is dropped may close a descriptor, so it outlives the locks.
+        let _dropped;
         let mut shard = self.shard(file.id).lock();
         let mut state = file.state.lock();
         if state.members.is_empty() && !state.dead {
             state.dead = true;
-            state.node = None;
+            _dropped = (state.node.take(), state.sweep());
             if shard.get(&file.id).is_some_and(|kept| Arc::ptr_eq(kept, file)) {
                 shard.remove(&file.id);
             }

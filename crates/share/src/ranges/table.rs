@@ -26,6 +26,7 @@ pub(crate) struct Held {
 struct Queued {
     ticket: Ticket,
     owner: LockOwner,
+    open: u64,
     rule: LockRule,
     range: RangeRequest,
 }
@@ -157,9 +158,21 @@ impl Ranges {
         before != self.held.len()
     }
 
+    /// Takes out the requests that wait on behalf of an open.
+    pub fn drain_open(&mut self, open: u64) -> Vec<Ticket> {
+        let mut drained = Vec::new();
+        self.queue.retain(|queued| {
+            if queued.open == open {
+                drained.push(queued.ticket);
+            }
+            queued.open != open
+        });
+        drained
+    }
+
     /// Puts a request at the end of the queue.
-    pub fn wait(&mut self, ticket: Ticket, owner: LockOwner, rule: LockRule, range: RangeRequest) {
-        self.queue.push_back(Queued { ticket, owner, rule, range });
+    pub fn wait(&mut self, ticket: Ticket, owner: LockOwner, open: u64, rule: LockRule, range: RangeRequest) {
+        self.queue.push_back(Queued { ticket, owner, open, rule, range });
     }
 
     /// Takes a request out of the queue; true when it was there.

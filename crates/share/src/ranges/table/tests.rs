@@ -116,12 +116,23 @@ fn those_who_wait_are_ready_in_their_order() {
     let mut table = Ranges::default();
     exact(&mut table, 1, &[range(0, 10, Exclusive)]).unwrap();
     for (ticket, who, kind) in [(1, 2, Exclusive), (2, 3, Exclusive), (3, 4, Shared)] {
-        table.wait(Ticket(ticket), owner(who), LockRule::Exact, range(0, 10, kind));
+        table.wait(Ticket(ticket), owner(who), who as u64, LockRule::Exact, range(0, 10, kind));
     }
-    table.wait(Ticket(4), owner(5), LockRule::Exact, range(20, 1, Exclusive));
+    table.wait(Ticket(4), owner(5), 5, LockRule::Exact, range(20, 1, Exclusive));
     assert!(table.release_open(1));
     // The first takes the range, so the next two go on waiting; the fourth asked for something else.
     assert_eq!(table.ready(), [Ticket(1), Ticket(4)]);
     assert!(table.forget(Ticket(2)) && !table.forget(Ticket(2)));
     assert_eq!(table.ready(), [Ticket(3)]);
+}
+
+#[test]
+fn what_waits_for_an_open_goes_with_it() {
+    let mut table = Ranges::default();
+    exact(&mut table, 1, &[range(0, 10, Exclusive)]).unwrap();
+    table.wait(Ticket(1), owner(2), 2, LockRule::Exact, range(0, 1, Shared));
+    table.wait(Ticket(2), owner(3), 3, LockRule::Exact, range(0, 1, Shared));
+    assert_eq!(table.drain_open(2), [Ticket(1)]);
+    table.release_open(1);
+    assert_eq!(table.ready(), [Ticket(2)]);
 }

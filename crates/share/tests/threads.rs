@@ -1,0 +1,144 @@
+//! Many threads at once on a directory of the host: nothing hangs, and nothing is left over.
+
+mod common;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+
+use common::*;
+use share::{
+    BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Disposition, Holder,
+    OpenRequest, Options, Share, Step, Waiter, Wake,
+};
+use volume::security::Rights;
+use volume_posix::PosixVolume;
+
+/// Answers every break in the very call that tells of it.
+struct Obliging(Weak<Share>);
+
+impl Holder for Obliging {
+    fn on_break(&self, notice: &BreakNotice) -> bool {
+        if let Some(share) = self.0.upgrade().filter(|_| notice.answer) {
+            // Another thread's close may have been quicker.
+            let _answered = share.acknowledge(notice.client, notice.key, notice.keyed, notice.to, now());
+        }
+        true
+    }
+}
+
+impl Wake for Obliging {
+    fn wake(&self, _token: u64) {
+        std::thread::yield_now();
+    }
+}
+
+/// A small generator, so that a failure can be repeated.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// Opens, changes and closes at random; says how often it opened and how often it would have waited.
+fn work(share: &Arc<Share>, n: u64) -> (usize, usize) {
+    let mut dice = Dice(n);
+    let holder = Arc::new(Obliging(Arc::downgrade(share)));
+    let client = ClientKey(u128::from(n));
+    share.attach(client, holder.clone());
+    let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
+    let waiter = Waiter { wake: holder, token: 1 };
+    let caller = Caller { identity: &identity, client, waiter: Some(&waiter), now: now() };
+    let mut opens = Vec::new();
+    let (mut opened_in_all, mut waited) = (0, 0);
+    for round in 0..1500u64 {
+        let at = path(["a/one", "A/ONE", "b/one", "a/two", "b/Three", "b/three"][dice.roll(6) as usize]);
+        let disposition = [Disposition::OpenOrCreate, Disposition::Open, Disposition::OverwriteOrCreate];
+        let request = OpenRequest {
+            path: &at,
+            stream: None,
+            access: Rights::ALL,
+            deny: if dice.roll(8) == 0 { Deny::WRITE } else { Deny::empty() },
+            disposition: disposition[dice.roll(3) as usize],
+            options: if dice.roll(4) == 0 { Options::DELETE_ON_CLOSE } else { Options::empty() },
+            attributes: share::Attributes::empty(),
+            mode: None,
+            descriptor: None,
+            extended: &[],
+            allocation: 0,
+            caching: Some(CachingRequest {
+                key: CacheKey(u128::from(n * 10_000 + round)),
+                want: Caching::all(),
+                keyed: dice.roll(2) == 0,
+                parent: None,
+                epoch: 0,
+            }),
+        };
+        match share.create(&caller, &request) {
+            Step::Done(opened) => {
+                opened_in_all += 1;
+                opens.push(opened.open);
+            }
+            Step::Wait(ticket) => {
+                waited += 1;
+                share.cancel(ticket);
+            }
+            Step::Refused(_) => {}
+        }
+        if let Some(open) = opens.last() {
+            let to = path(["a/two", "b/Three", "b/new"][dice.roll(3) as usize]);
+            let step = match dice.roll(4) {
+                0 => share.rename(&caller, open, &to, None, true, false),
+                1 => share.set_size(&caller, open, round),
+                2 => share.set_delete(&caller, open, true, false, false),
+                _ => Step::Done(()),
+            };
+            if let Step::Wait(ticket) = step {
+                share.cancel(ticket);
+            }
+        }
+        if opens.len() > 3 {
+            let open = opens.swap_remove(dice.roll(4) as usize);
+            // What another thread renamed over it is gone already.
+            let _closed = share.close(&open, now());
+        }
+        if round % 16 == 0 {
+            share.tick(now());
+        }
+    }
+    for open in opens {
+        let _closed = share.close(&open, now());
+    }
+    share.detach(client);
+    (opened_in_all, waited)
+}
+
+#[test]
+fn threads_neither_hang_nor_leave_anything_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let beside = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        std::fs::create_dir(directory.path().join(name)).unwrap();
+    }
+    let volume = PosixVolume::open(directory.path(), beside.path()).unwrap();
+    let config = Config { enforce: false, ..Config::default() };
+    let share = Share::open(Arc::new(volume), config).unwrap();
+    let (opened, waited) = std::thread::scope(|scope| {
+        let share = &share;
+        let workers: Vec<_> = (1..5).map(|n| scope.spawn(move || work(share, n))).collect();
+        let counts = workers.into_iter().map(|worker| worker.join().unwrap());
+        counts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+    });
+    assert!(opened > 300 && waited > 10, "{opened} opened, {waited} waited");
+    assert_eq!(share.open_count(), 0);
+    assert!(share.opens().is_empty() && share.held_ranges().is_empty());
+    for name in ["a", "b"] {
+        let listed = std::fs::read_dir(directory.path().join(name)).unwrap();
+        let names: Vec<_> =
+            listed.map(|entry| entry.unwrap().file_name().to_string_lossy().to_lowercase()).collect();
+        let different: HashSet<_> = names.iter().collect();
+        assert_eq!(different.len(), names.len(), "two names differ only in case: {names:?}");
+    }
+}
