@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use common::*;
 use share::{
     BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Disposition, Holder,
-    OpenRequest, Options, Share, Step, Waiter, Wake,
+    Open, OpenRequest, Opened, Options, Share, Step, Waiter, Wake,
 };
 use volume::security::Rights;
 use volume_posix::PosixVolume;
@@ -42,6 +42,44 @@ impl Dice {
     }
 }
 
+/// A request for one of a few names, some of which differ only in case.
+fn open_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, key: u64) -> Step<Opened> {
+    let at = path(["a/one", "A/ONE", "b/one", "a/two", "b/Three", "b/three"][dice.roll(6) as usize]);
+    let disposition = [Disposition::OpenOrCreate, Disposition::Open, Disposition::OverwriteOrCreate];
+    let request = OpenRequest {
+        path: &at,
+        stream: None,
+        access: Rights::ALL,
+        deny: if dice.roll(8) == 0 { Deny::WRITE } else { Deny::empty() },
+        disposition: disposition[dice.roll(3) as usize],
+        options: if dice.roll(16) == 0 { Options::DELETE_ON_CLOSE } else { Options::empty() },
+        attributes: share::Attributes::empty(),
+        mode: None,
+        descriptor: None,
+        extended: &[],
+        allocation: 0,
+        caching: Some(CachingRequest {
+            key: CacheKey(u128::from(key)),
+            want: Caching::all(),
+            keyed: dice.roll(2) == 0,
+            parent: None,
+            epoch: 0,
+        }),
+    };
+    share.create(caller, &request)
+}
+
+/// Renames, cuts or marks what is open.
+fn change_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, open: &Arc<Open>) -> Step<()> {
+    let to = path(["a/two", "b/Three", "b/new"][dice.roll(3) as usize]);
+    match dice.roll(12) {
+        0..3 => share.rename(caller, open, &to, None, true, false),
+        3..6 => share.set_size(caller, open, dice.roll(1000)),
+        6 => share.set_delete(caller, open, true, false, false),
+        _ => Step::Done(()),
+    }
+}
+
 /// Opens, changes and closes at random; says how often it opened and how often it would have waited.
 fn work(share: &Arc<Share>, n: u64) -> (usize, usize) {
     let mut dice = Dice(n);
@@ -51,32 +89,10 @@ fn work(share: &Arc<Share>, n: u64) -> (usize, usize) {
     let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
     let waiter = Waiter { wake: holder, token: 1 };
     let caller = Caller { identity: &identity, client, waiter: Some(&waiter), now: now() };
-    let mut opens = Vec::new();
+    let mut opens: Vec<Arc<Open>> = Vec::new();
     let (mut opened_in_all, mut waited) = (0, 0);
     for round in 0..1500u64 {
-        let at = path(["a/one", "A/ONE", "b/one", "a/two", "b/Three", "b/three"][dice.roll(6) as usize]);
-        let disposition = [Disposition::OpenOrCreate, Disposition::Open, Disposition::OverwriteOrCreate];
-        let request = OpenRequest {
-            path: &at,
-            stream: None,
-            access: Rights::ALL,
-            deny: if dice.roll(8) == 0 { Deny::WRITE } else { Deny::empty() },
-            disposition: disposition[dice.roll(3) as usize],
-            options: if dice.roll(4) == 0 { Options::DELETE_ON_CLOSE } else { Options::empty() },
-            attributes: share::Attributes::empty(),
-            mode: None,
-            descriptor: None,
-            extended: &[],
-            allocation: 0,
-            caching: Some(CachingRequest {
-                key: CacheKey(u128::from(n * 10_000 + round)),
-                want: Caching::all(),
-                keyed: dice.roll(2) == 0,
-                parent: None,
-                epoch: 0,
-            }),
-        };
-        match share.create(&caller, &request) {
+        match open_any(share, &caller, &mut dice, n * 10_000 + round) {
             Step::Done(opened) => {
                 opened_in_all += 1;
                 opens.push(opened.open);
@@ -87,22 +103,14 @@ fn work(share: &Arc<Share>, n: u64) -> (usize, usize) {
             }
             Step::Refused(_) => {}
         }
-        if let Some(open) = opens.last() {
-            let to = path(["a/two", "b/Three", "b/new"][dice.roll(3) as usize]);
-            let step = match dice.roll(4) {
-                0 => share.rename(&caller, open, &to, None, true, false),
-                1 => share.set_size(&caller, open, round),
-                2 => share.set_delete(&caller, open, true, false, false),
-                _ => Step::Done(()),
-            };
-            if let Step::Wait(ticket) = step {
-                share.cancel(ticket);
-            }
+        if let Some(open) = opens.last()
+            && let Step::Wait(ticket) = change_any(share, &caller, &mut dice, open)
+        {
+            share.cancel(ticket);
         }
-        if opens.len() > 3 {
-            let open = opens.swap_remove(dice.roll(4) as usize);
+        if opens.len() > 1 || dice.roll(4) == 0 {
             // What another thread renamed over it is gone already.
-            let _closed = share.close(&open, now());
+            let _closed = opens.pop().map(|open| share.close(&open, now()));
         }
         if round % 16 == 0 {
             share.tick(now());
