@@ -190,7 +190,7 @@ impl Scan<'_> {
             &mut |entry| {
                 let put = put(entry, sink);
                 let goes_on = match put {
-                    None => !(self.single && !sink.is_empty()),
+                    None => !self.single || sink.is_empty(),
                     Some(stopped) => {
                         end = stopped;
                         false

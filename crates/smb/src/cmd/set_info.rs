@@ -1,11 +1,95 @@
-//! SET_INFO (MS-SMB2 3.3.5).
+//! SET_INFO: changes what is known of a file, moves it, marks it to go, sets its descriptor (MS-SMB2
+//! 3.3.5.21).
+//!
+//! [`handle`] checks the request. [`file`] has the table of information classes, with [`naming`] for
+//! those that change names; [`security`] sets descriptors.
 
+use std::sync::Arc;
+
+use share::{Caller, Share, Step};
+use smb_wire::fscc::FsInfoClass;
+use smb_wire::query_info::InfoType;
+use smb_wire::set_info::{Request as Asked, Response};
 use smb_wire::NtStatus;
+use volume::security::Rights;
 
 use crate::connection::Connection;
-use crate::dispatch::Request;
+use crate::dispatch::{Request, check_charge};
+use crate::open::{Object, Open};
 use crate::suspend::{Handled, Stop};
+use crate::tree::Target;
 
-pub(crate) fn handle(_: &mut Connection, _: &mut Request<'_>, _: &mut Vec<u8>) -> Handled {
-    Err(Stop::Fail(NtStatus::NOT_SUPPORTED))
+mod file;
+mod naming;
+mod pipe;
+mod security;
+
+/// Answers a SET_INFO.
+pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    let asked = Asked::parse(request.message)?;
+    let open = connection.open(request, asked.file_id)?;
+    // MS-SMB2 3.3.5.21
+    if asked.buffer.is_empty() || asked.payload_len() > connection.negotiated()?.max_io {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    check_charge(connection, request, asked.payload_len())?;
+    match open.object() {
+        Some(Object::File { engine, open: file }) => {
+            let Target::Disk { identity, .. } = &open.tree.target else {
+                return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+            };
+            let async_id = connection.async_id(request);
+            let waiter = connection.waiter(async_id);
+            let caller = Caller { identity, client: open.client, waiter: Some(&waiter), now: request.now };
+            let change = Change { engine, file, open: &open, caller: &caller, buffer: asked.buffer };
+            match asked.info_type {
+                InfoType::File => file::apply(&change, asked.file_info_class),
+                InfoType::Filesystem => Err(Stop::Fail(of_volume(FsInfoClass(asked.file_info_class)))),
+                InfoType::Security => security::apply(&change, asked.additional_information),
+                // MS-SMB2 3.3.5.21.4: no volume takes quotas by SID.
+                InfoType::Quota => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
+                InfoType::Unknown(_) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
+            }
+        }
+        Some(Object::Pipe(_)) => pipe::apply(&asked),
+        None => Err(Stop::Fail(NtStatus::FILE_CLOSED)),
+    }?;
+    Response.write(body);
+    Ok(NtStatus::SUCCESS)
+}
+
+/// One change to a file of a share.
+struct Change<'a> {
+    engine: &'a Arc<Share>,
+    file: &'a Arc<share::Open>,
+    open: &'a Open,
+    caller: &'a Caller<'a>,
+    buffer: &'a [u8],
+}
+
+impl Change<'_> {
+    /// What the engine answers: done, refused, or to be tried again when the engine wakes this request.
+    fn settle(&self, step: Step<()>) -> Result<(), Stop> {
+        match step {
+            Step::Done(()) => Ok(()),
+            Step::Wait(ticket) => Err(Stop::Wait(Some((Arc::clone(self.engine), ticket)))),
+            Step::Refused(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// Whether the Open was granted all of this.
+    fn may(&self, rights: Rights) -> bool {
+        self.file.granted().contains(rights)
+    }
+}
+
+/// The status for an attempt to change a volume. Whoever may write gets no further than who may not, as
+/// Windows lets nobody do this over the network (note 423).
+// MS-SMB2 3.3.5.21.2
+fn of_volume(number: FsInfoClass) -> NtStatus {
+    match number {
+        FsInfoClass::CONTROL | FsInfoClass::OBJECT_ID => NtStatus::ACCESS_DENIED,
+        FsInfoClass::LABEL | FsInfoClass::DRIVER_PATH | FsInfoClass::VOLUME_FLAGS => NtStatus::NOT_SUPPORTED,
+        _ => NtStatus::INVALID_INFO_CLASS,
+    }
 }

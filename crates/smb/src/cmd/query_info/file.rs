@@ -1,0 +1,228 @@
+//! The information classes of files: one table from the number to what is needed and who answers
+//! (MS-SMB2 3.3.5.20.1 and MS-FSA 2.1.5.12).
+
+use smb_wire::NtStatus;
+use smb_wire::fscc::FileInfoClass;
+use smb_wire::fscc::file::{Access, Alignment, All, Ea, Id, Mode, Position};
+use smb_wire::negotiate::Dialect;
+use volume::security::Rights;
+
+use super::{Query, extended, fixed, names, whole_or_cut};
+use crate::connection::Negotiated;
+use crate::info::posix::Owners;
+use crate::suspend::{Handled, Stop};
+
+/// How one class is answered.
+struct Class {
+    number: FileInfoClass,
+    /// What the Open must have been granted.
+    needs: Rights,
+    /// The smallest buffer in which Windows answers: the structure as its compiler laid it out.
+    least: usize,
+    write: fn(&Query<'_>, &mut Vec<u8>) -> Handled,
+}
+
+const fn class(
+    number: FileInfoClass,
+    needs: Rights,
+    least: usize,
+    write: fn(&Query<'_>, &mut Vec<u8>) -> Handled,
+) -> Class {
+    Class { number, needs, least, write }
+}
+
+const NO_RIGHT: Rights = Rights::empty();
+
+/// Every class that is answered.
+const CLASSES: [Class; 18] = [
+    class(FileInfoClass::BASIC, Rights::READ_ATTRIBUTES, 40, basic),
+    class(FileInfoClass::STANDARD, NO_RIGHT, 24, standard),
+    class(FileInfoClass::INTERNAL, NO_RIGHT, 8, internal),
+    class(FileInfoClass::EA, NO_RIGHT, 4, ea),
+    class(FileInfoClass::ACCESS, NO_RIGHT, 4, |query, out| fixed(out, |out| access(query).write(out))),
+    class(FileInfoClass::POSITION, NO_RIGHT, 8, |query, out| fixed(out, |out| position(query).write(out))),
+    class(FileInfoClass::FULL_EA, Rights::READ_EA, 0, extended::write),
+    class(FileInfoClass::MODE, NO_RIGHT, 4, |query, out| fixed(out, |out| mode(query).write(out))),
+    class(FileInfoClass::ALIGNMENT, NO_RIGHT, 4, |_, out| fixed(out, |out| ANY_ALIGNMENT.write(out))),
+    class(FileInfoClass::ALL, Rights::READ_ATTRIBUTES, 104, all),
+    class(FileInfoClass::ALTERNATE_NAME, NO_RIGHT, 8, names::alternate),
+    class(FileInfoClass::STREAM, NO_RIGHT, 32, names::streams),
+    class(FileInfoClass::COMPRESSION, NO_RIGHT, 16, compression),
+    class(FileInfoClass::NETWORK_OPEN, Rights::READ_ATTRIBUTES, 56, network_open),
+    class(FileInfoClass::ATTRIBUTE_TAG, Rights::READ_ATTRIBUTES, 8, attribute_tag),
+    class(FileInfoClass::NORMALIZED_NAME, NO_RIGHT, 8, names::normalized),
+    class(FileInfoClass::ID, NO_RIGHT, Id::SIZE, id),
+    class(FileInfoClass::POSIX, Rights::READ_ATTRIBUTES, 0, posix),
+];
+
+/// Buffers may lie anywhere.
+const ANY_ALIGNMENT: Alignment = Alignment { alignment_requirement: 0 };
+
+/// Answers for the class that is asked for.
+pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let number = FileInfoClass(query.asked.file_info_class);
+    let found = CLASSES.iter().find(|class| class.number == number);
+    let class = match found.filter(|_| is_spoken(number, query.negotiated)) {
+        Some(class) => class,
+        None => return Err(Stop::Fail(refusal(number))),
+    };
+    // MS-SMB2 3.3.5.20.1
+    if !query.file.granted().contains(class.needs) {
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    if query.limit() < class.least {
+        return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));
+    }
+    (class.write)(query, out)
+}
+
+/// Whether the connection's dialect knows the class.
+// MS-SMB2 3.3.5.20.1
+fn is_spoken(number: FileInfoClass, negotiated: &Negotiated) -> bool {
+    let dialect = negotiated.protection.dialect;
+    match number {
+        FileInfoClass::ID => dialect.is_smb3(),
+        FileInfoClass::NORMALIZED_NAME => dialect == Dialect::Smb311,
+        FileInfoClass::POSIX => negotiated.posix,
+        _ => true,
+    }
+}
+
+/// The status for a class that is not answered.
+// MS-SMB2 3.3.5.20.1
+fn refusal(number: FileInfoClass) -> NtStatus {
+    match number {
+        FileInfoClass::NAME
+        | FileInfoClass::MAILSLOT_QUERY
+        | FileInfoClass::OBJECT_ID
+        | FileInfoClass::QUOTA
+        | FileInfoClass::REPARSE_POINT
+        | FileInfoClass::SFIO_RESERVE
+        | FileInfoClass::SFIO_VOLUME
+        | FileInfoClass::HARD_LINK
+        | FileInfoClass::NORMALIZED_NAME
+        | FileInfoClass::STANDARD_LINK
+        | FileInfoClass::ID
+        // Note 416: what Windows answers to classes that no document names.
+        | FileInfoClass(41 | 43 | 47 | 49 | 51 | 53) => NtStatus::NOT_SUPPORTED,
+        FileInfoClass(52) => NtStatus::INFO_LENGTH_MISMATCH,
+        // MS-FSA 2.1.5.12: these ask about a pipe, and this is none.
+        FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => NtStatus::INVALID_PARAMETER,
+        // Note 415 has those that list directories or can only be set among these.
+        _ => NtStatus::INVALID_INFO_CLASS,
+    }
+}
+
+// MS-FSA 2.1.5.12.6
+fn basic(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let shown = query.shown()?;
+    fixed(out, |out| shown.basic().write(out))
+}
+
+// MS-FSA 2.1.5.12.27
+fn standard(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let shown = query.shown()?;
+    fixed(out, |out| shown.standard().write(out))
+}
+
+// MS-FSA 2.1.5.12.17
+fn internal(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let shown = query.shown()?;
+    fixed(out, |out| shown.internal().write(out))
+}
+
+// MS-FSA 2.1.5.12.10
+fn ea(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let ea = Ea { ea_size: query.shown()?.info().extended_size };
+    fixed(out, |out| ea.write(out))
+}
+
+// MS-FSA 2.1.5.12.8
+fn compression(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let shown = query.shown()?;
+    fixed(out, |out| shown.compression().write(out))
+}
+
+// MS-FSA 2.1.5.12.21
+fn network_open(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let shown = query.shown()?;
+    fixed(out, |out| shown.network_open().write(out))
+}
+
+// MS-FSA 2.1.5.12.5
+fn attribute_tag(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let shown = query.shown()?;
+    fixed(out, |out| shown.attribute_tag().write(out))
+}
+
+// MS-FSA 2.1.5.12.31
+fn id(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let file_id = u128::from(query.shown()?.file_id());
+    let id = Id { volume_serial_number: query.engine.volume().facts().serial, file_id };
+    fixed(out, |out| id.write(out))
+}
+
+// MS-FSA 2.1.5.12.1
+fn access(query: &Query<'_>) -> Access {
+    Access { access_flags: query.file.granted().bits() }
+}
+
+// MS-FSA 2.1.5.12.23
+fn position(query: &Query<'_>) -> Position {
+    Position { current_byte_offset: query.open.kept.position() as i64 }
+}
+
+// MS-FSA 2.1.5.12.18
+fn mode(query: &Query<'_>) -> Mode {
+    Mode { mode: query.open.kept.mode(query.file.options()) }
+}
+
+// MS-FSA 2.1.5.12.3
+fn all(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let shown = query.shown()?;
+    let all = All {
+        basic: shown.basic(),
+        standard: shown.standard(),
+        internal: shown.internal(),
+        ea: Ea { ea_size: shown.info().extended_size },
+        access: access(query),
+        position: position(query),
+        mode: mode(query),
+        alignment: ANY_ALIGNMENT,
+    };
+    let name = crate::info::names::rooted(query.engine, query.file);
+    whole_or_cut(all.write(&name, query.limit(), out))
+}
+
+/// SMB_FIND_FILE_POSIX_INFO of the POSIX extensions, which no section describes.
+fn posix(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let shown = query.shown()?;
+    let owners = Owners::of(shown.info(), query.engine);
+    let start = out.len();
+    owners.view(&shown).write(out);
+    if out.len() - start > query.limit() {
+        return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));
+    }
+    Ok(NtStatus::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_stand_once_and_in_order() {
+        assert!(CLASSES.windows(2).all(|pair| pair[0].number.0 < pair[1].number.0));
+    }
+
+    #[test]
+    fn what_is_not_answered_is_refused_as_windows_does() {
+        // MS-SMB2 note 415.
+        for number in [1, 2, 3, 10, 11, 12, 13, 19, 20, 27, 31, 36, 37, 38, 39, 40, 50] {
+            assert!(!CLASSES.iter().any(|class| class.number.0 == number), "{number}");
+            assert_eq!(refusal(FileInfoClass(number)), NtStatus::INVALID_INFO_CLASS, "{number}");
+        }
+        assert_eq!(refusal(FileInfoClass(200)), NtStatus::INVALID_INFO_CLASS);
+        assert_eq!(refusal(FileInfoClass::HARD_LINK), NtStatus::NOT_SUPPORTED);
+    }
+}

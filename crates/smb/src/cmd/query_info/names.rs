@@ -1,0 +1,55 @@
+//! Classes that tell names: the normalized one, the short one, and those of streams.
+
+use smb_wire::fscc::file::{StreamEntry, write_name, write_streams};
+use smb_wire::fscc::names::{Syntax, is_short_name, to_wire};
+use smb_wire::{NtStatus, Utf16, utf16};
+
+use super::{Query, whole_or_cut};
+use crate::info::names;
+use crate::suspend::{Handled, Stop};
+
+/// FileNormalizedNameInformation: the path from the root of the share, as its names really are.
+// MS-SMB2 3.3.5.20.1
+// MS-FSA 2.1.5.12.30
+pub(super) fn normalized(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let name = names::relative(query.engine, query.file);
+    whole_or_cut(write_name(&name, query.limit(), out))
+}
+
+/// FileAlternateNameInformation: a name that is an 8.3 name is its own; none is made up for the others.
+// MS-FSA 2.1.5.12.4
+pub(super) fn alternate(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let mut name = Vec::new();
+    if let Some(own) = query.file.name() {
+        to_wire(own.as_bytes(), Syntax::Windows, &mut name);
+    }
+    if !Utf16::new(&name).is_some_and(is_short_name) {
+        return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND));
+    }
+    whole_or_cut(write_name(&name, query.limit(), out))
+}
+
+/// FileStreamInformation: the unnamed stream of a file, and all that have names.
+// MS-FSA 2.1.5.12.29
+pub(super) fn streams(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
+    let mut named = Vec::new();
+    if let Some((size, allocation_size)) = query.engine.unnamed_stream(query.file)? {
+        named.push((size, allocation_size, utf16::encode("::$DATA")));
+    }
+    for stream in query.engine.streams(query.file)? {
+        let mut name = utf16::encode(":");
+        to_wire(stream.name.as_bytes(), Syntax::Windows, &mut name);
+        utf16::push(":$DATA", &mut name);
+        named.push((stream.size, stream.allocated, name));
+    }
+    let entries = named.iter().map(|(size, allocation_size, name)| StreamEntry {
+        size: *size,
+        allocation_size: *allocation_size,
+        name,
+    });
+    match write_streams(entries, query.limit(), out) {
+        // MS-FSA 2.1.5.12.29: too small for the first one is an overflow too.
+        Err(smb_wire::fscc::Full) => Ok(NtStatus::BUFFER_OVERFLOW),
+        written => whole_or_cut(written),
+    }
+}

@@ -1,0 +1,139 @@
+//! Renaming, linking and short names (MS-FSA 2.1.5.15.7, 2.1.5.15.12 and 2.1.5.15.14).
+
+use smb_wire::fscc::file::{RenameFlags, RenameLayout, RenameRequest, read_name};
+use smb_wire::fscc::names::path::{StreamType, parse_stream};
+use smb_wire::fscc::names::{Syntax, is_short_name};
+use smb_wire::{NtStatus, Utf16};
+use volume::security::Rights;
+
+use super::Change;
+use super::file::status_of;
+use crate::info::names::syntax;
+use crate::path::{self, Target};
+use crate::suspend::Stop;
+
+/// Renames what is open: a stream by a name that begins with a colon, else the file.
+// MS-SMB2 3.3.5.21.1
+// MS-FSA 2.1.5.15.12
+pub(super) fn rename(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop> {
+    let asked = RenameRequest::parse_rename(change.buffer, layout).map_err(status_of)?;
+    check_root(&asked)?;
+    let replaces = asked.flags.contains(RenameFlags::REPLACE_IF_EXISTS);
+    let syntax = syntax(change.file);
+    let step = if syntax == Syntax::Windows && asked.name.units().next() == Some(u16::from(b':')) {
+        let name = new_stream(asked.name)?;
+        change.engine.rename(change.caller, change.file, &[], Some(&name), replaces, false)
+    } else {
+        let to = target(asked.name, syntax)?;
+        let posix = asked.flags.contains(RenameFlags::POSIX_SEMANTICS);
+        change.engine.rename(change.caller, change.file, &to.names, None, replaces, posix)
+    };
+    change.settle(step)
+}
+
+/// Gives what is open a further name.
+// MS-FSA 2.1.5.15.7
+pub(super) fn link(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop> {
+    let asked = RenameRequest::parse_link(change.buffer, layout).map_err(status_of)?;
+    check_root(&asked)?;
+    if change.file.stream().is_some() {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    if change.file.is_directory() {
+        return Err(Stop::Fail(NtStatus::FILE_IS_A_DIRECTORY));
+    }
+    let to = target(asked.name, syntax(change.file))?;
+    let replaces = asked.flags.contains(RenameFlags::REPLACE_IF_EXISTS);
+    change.settle(change.engine.link(change.caller, change.file, &to.names, replaces))
+}
+
+/// Handles that a name could be relative to exist on one machine only.
+// MS-SMB2 3.3.5.21.1
+fn check_root(asked: &RenameRequest<'_>) -> Result<(), Stop> {
+    if asked.root_directory == 0 { Ok(()) } else { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) }
+}
+
+/// The new place of a file.
+fn target(name: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
+    let target = path::parse(name, syntax)?;
+    if target.stream.is_some() {
+        // MS-FSA 2.1.5.15.12 (exception: Windows takes the path of a stream for one that is in use)
+        return Err(Stop::Fail(NtStatus::SHARING_VIOLATION));
+    }
+    if target.names.is_empty() {
+        return Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID));
+    }
+    Ok(target)
+}
+
+/// The new name of a stream.
+// MS-FSA 2.1.5.15.12.1
+fn new_stream(text: Utf16<'_>) -> Result<volume::Name, Stop> {
+    let invalid = Stop::Fail(NtStatus::OBJECT_NAME_INVALID);
+    match parse_stream(text) {
+        Ok(Some(stream)) if stream.kind == StreamType::IndexAllocation => {
+            Err(Stop::Fail(NtStatus::INVALID_PARAMETER))
+        }
+        // A named stream cannot take the place of the file's own data.
+        Ok(Some(stream)) if stream.name.is_empty() => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
+        Ok(Some(stream)) => path::name(stream.name, Syntax::Windows),
+        Ok(None) | Err(_) => Err(invalid),
+    }
+}
+
+/// Files have no short names beside their own, as on a volume where they are switched off.
+// MS-FSA 2.1.5.15.14
+pub(super) fn short_name(change: &Change<'_>) -> Result<(), Stop> {
+    let name = read_name(change.buffer).map_err(status_of)?;
+    let is_root = change.file.name().is_none();
+    let is_allowed = name.is_empty() || is_short_name(name);
+    if is_root || change.file.stream().is_some() || !is_allowed || syntax(change.file) == Syntax::Posix {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    if !change.file.granted().intersects(Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES) {
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    Err(Stop::Fail(NtStatus::SHORT_NAMES_NOT_ENABLED_ON_VOLUME))
+}
+
+#[cfg(test)]
+mod tests {
+    use smb_wire::utf16;
+
+    use super::*;
+
+    fn status<T>(result: Result<T, Stop>) -> Option<NtStatus> {
+        match result {
+            Err(Stop::Fail(status)) => Some(status),
+            _ => None,
+        }
+    }
+
+    fn stream(text: &str) -> Result<volume::Name, Stop> {
+        new_stream(Utf16::new(&utf16::encode(text)).unwrap())
+    }
+
+    fn place(text: &str, syntax: Syntax) -> Result<Target, Stop> {
+        target(Utf16::new(&utf16::encode(text)).unwrap(), syntax)
+    }
+
+    #[test]
+    fn a_stream_keeps_its_type() {
+        for text in [":new", ":new:$DATA", ":new:$data"] {
+            assert_eq!(stream(text).ok(), volume::Name::new(b"new").ok(), "{text}");
+        }
+        assert_eq!(status(stream("::$DATA")), Some(NtStatus::NOT_SUPPORTED));
+        assert_eq!(status(stream("::$INDEX_ALLOCATION")), Some(NtStatus::INVALID_PARAMETER));
+        assert_eq!(status(stream(":a:b")), Some(NtStatus::OBJECT_NAME_INVALID));
+        assert_eq!(status(stream(":a\\b")), Some(NtStatus::OBJECT_NAME_INVALID));
+    }
+
+    #[test]
+    fn a_file_goes_to_a_path_below_the_root() {
+        assert_eq!(place("a\\b", Syntax::Windows).ok().unwrap().names.len(), 2);
+        assert_eq!(place("a:b", Syntax::Posix).ok().unwrap().names.len(), 1);
+        assert_eq!(status(place("\\a", Syntax::Windows)), Some(NtStatus::INVALID_PARAMETER));
+        assert_eq!(status(place("..\\a", Syntax::Windows)), Some(NtStatus::OBJECT_PATH_SYNTAX_BAD));
+        assert_eq!(status(place("a:b", Syntax::Windows)), Some(NtStatus::SHARING_VIOLATION));
+    }
+}

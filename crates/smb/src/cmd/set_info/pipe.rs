@@ -1,0 +1,23 @@
+//! What can be set on a named pipe of IPC$ (MS-FSCC 2.4.37).
+
+use smb_wire::NtStatus;
+use smb_wire::fscc::FileInfoClass;
+use smb_wire::fscc::file::Pipe;
+use smb_wire::query_info::InfoType;
+use smb_wire::set_info::Request;
+
+use super::file::status_of;
+use crate::suspend::Stop;
+
+/// Sets how a pipe is read. Clients ask for what the pipes here always do: messages, and calls that wait.
+pub(super) fn apply(asked: &Request<'_>) -> Result<(), Stop> {
+    match (asked.info_type, FileInfoClass(asked.file_info_class)) {
+        (InfoType::File, FileInfoClass::PIPE) => {
+            let given = Pipe::parse(asked.buffer).and_then(Pipe::checked).map_err(status_of)?;
+            let always = given.read_mode == Pipe::MESSAGE && given.completion_mode == 0;
+            if always { Ok(()) } else { Err(Stop::Fail(NtStatus::INVALID_READ_MODE)) }
+        }
+        (InfoType::Unknown(_), _) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
+        _ => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
+    }
+}

@@ -1,0 +1,53 @@
+//! Setting parts of a security descriptor (MS-SMB2 3.3.5.21.3 and MS-FSA 2.1.5.17).
+
+use smb_wire::NtStatus;
+use volume::security::{Descriptor, Parts, Rights};
+
+use super::Change;
+use crate::info::DESCRIPTOR_PARTS;
+use crate::suspend::Stop;
+
+/// Sets the parts that are asked for.
+pub(super) fn apply(change: &Change<'_>, additional_information: u32) -> Result<(), Stop> {
+    let parts = Parts::from_bits_retain(additional_information) & DESCRIPTOR_PARTS;
+    if !change.may(needed(parts)) {
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    let given = Descriptor::parse(change.buffer);
+    let given = given.map_err(|_| Stop::Fail(NtStatus::INVALID_SECURITY_DESCR))?;
+    // MS-FSA 2.1.5.17
+    if parts.contains(Parts::OWNER) && given.owner.is_none() {
+        return Err(Stop::Fail(NtStatus::INVALID_OWNER));
+    }
+    Ok(change.engine.set_descriptor(change.caller, change.file, parts, &given)?)
+}
+
+/// What an Open must have been granted to set these parts.
+// MS-SMB2 3.3.5.21.3
+fn needed(parts: Parts) -> Rights {
+    let mut needed = Rights::empty();
+    for (meant, right) in [
+        (Parts::OWNER | Parts::GROUP | Parts::LABEL | Parts::BACKUP, Rights::WRITE_OWNER),
+        (Parts::DACL | Parts::ATTRIBUTE | Parts::BACKUP, Rights::WRITE_DAC),
+        (Parts::SACL | Parts::SCOPE | Parts::BACKUP, Rights::ACCESS_SYSTEM_SECURITY),
+    ] {
+        if parts.intersects(meant) {
+            needed |= right;
+        }
+    }
+    needed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_has_its_right() {
+        assert_eq!(needed(Parts::DACL), Rights::WRITE_DAC);
+        assert_eq!(needed(Parts::OWNER | Parts::DACL), Rights::WRITE_OWNER | Rights::WRITE_DAC);
+        assert_eq!(needed(Parts::SACL), Rights::ACCESS_SYSTEM_SECURITY);
+        assert_eq!(needed(Parts::BACKUP).bits(), 0x010c_0000);
+        assert_eq!(needed(Parts::empty()), Rights::empty());
+    }
+}
