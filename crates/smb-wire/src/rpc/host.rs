@@ -78,6 +78,12 @@ impl ShareType {
     pub const IPC: ShareType = ShareType(0x8000_0003);
     /// A directory that is not shown to people.
     pub const DISK_SPECIAL: ShareType = ShareType(0x8000_0000);
+
+    /// The number without the mark that hides the share from people.
+    #[must_use]
+    pub const fn without_special(self) -> u32 {
+        self.0 & 0x7FFF_FFFF
+    }
 }
 
 /// MS-LSAT 2.2.13: what a name is the name of.

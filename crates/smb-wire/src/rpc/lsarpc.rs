@@ -15,7 +15,6 @@ const STATUS_SOME_NOT_MAPPED: u32 = 0x0000_0107;
 const STATUS_INVALID_PARAMETER: u32 = 0xC000_000D;
 const STATUS_NONE_MAPPED: u32 = 0xC000_0073;
 const STATUS_INSUFFICIENT_RESOURCES: u32 = 0xC000_009A;
-const STATUS_INVALID_SERVER_STATE: u32 = 0xC000_00DC;
 
 /// Answers operation `opnum`.
 pub(super) fn call(
@@ -36,10 +35,9 @@ pub(super) fn call(
         57 => lookup::sids(args, out, host, handles, lookup::Version::Two),
         58 => lookup::names(args, out, host, handles, lookup::Version::Two),
         68 => lookup::names(args, out, host, handles, lookup::Version::Three),
-        76 | 77 => {
-            lookup::only_on_domain_controllers(out);
-            Ok(())
-        }
+        // MS-LSAT 3.1.4.5 and 3.1.4.9 (LsarLookupNames4 and LsarLookupSids3 are for the secure channels of domain
+        // controllers; Windows refuses other callers before anything else)
+        76 | 77 => Err(Fault::ACCESS_DENIED),
         _ => Err(Fault::OP_RNG_ERROR),
     }
 }

@@ -24,6 +24,8 @@ pub const ERROR_INVALID_LEVEL: u32 = 124;
 pub const ERROR_MORE_DATA: u32 = 234;
 /// Not even one entry fits into what the client allows.
 pub const NERR_BUF_TOO_SMALL: u32 = 2123;
+/// The device is not shared.
+pub const NERR_DEVICE_NOT_SHARED: u32 = 2311;
 /// There is no such share.
 pub const NERR_NET_NAME_NOT_FOUND: u32 = 2310;
 
@@ -46,6 +48,7 @@ pub(super) fn call(
         12 => refused_enum(args, out, 2),
         15 => shares::share_enum(args, out, host, false),
         16 => shares::share_get_info(args, out, host),
+        20 => shares::share_check(args, out, host),
         21 => server_get_info(args, out, host),
         28 => remote_tod(args, out, host),
         30 => paths::path_type(args, out),

@@ -19,6 +19,9 @@ struct Example {
     shares: usize,
 }
 
+/// A self-relative security descriptor without owner, group and lists.
+const EMPTY_DESCRIPTOR: [u8; 20] = [1, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
 const ADMIN: Example = Example { is_admin: true, shares: 0 };
 
 fn nt_sid(parts: &[u32]) -> Vec<u8> {
@@ -56,7 +59,7 @@ impl Host for Example {
             security_descriptor,
         };
         let mut all = vec![
-            share("data", ShareType::DISK, Some(vec![1, 2, 3, 4, 5])),
+            share("data", ShareType::DISK, Some(EMPTY_DESCRIPTOR.to_vec())),
             share("Fotos é", ShareType::DISK, None),
             share("IPC$", ShareType::IPC, None),
         ];

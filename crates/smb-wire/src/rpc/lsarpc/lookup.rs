@@ -1,8 +1,7 @@
 //! LsarLookupSids and LsarLookupNames in their versions.
 
 use super::{
-    STATUS_INVALID_PARAMETER, STATUS_INVALID_SERVER_STATE, STATUS_NONE_MAPPED, STATUS_SOME_NOT_MAPPED,
-    STATUS_SUCCESS, policy_handle,
+    STATUS_INVALID_PARAMETER, STATUS_NONE_MAPPED, STATUS_SOME_NOT_MAPPED, STATUS_SUCCESS, policy_handle,
 };
 use crate::rpc::host::{Account, Host, NameUse, Resolved, ServerFacts};
 use crate::rpc::interface::{Fault, Handles};
@@ -180,12 +179,6 @@ fn nothing(out: &mut Writer, status: u32) {
     out.null();
     out.u32(0);
     out.u32(status);
-}
-
-/// LsarLookupSids3 and LsarLookupNames4, which are valid only on domain controllers.
-pub(super) fn only_on_domain_controllers(out: &mut Writer) {
-    // MS-LSAT 3.1.4.5 and 3.1.4.9
-    nothing(out, STATUS_INVALID_SERVER_STATE);
 }
 
 /// LsarLookupNames, LsarLookupNames2 and LsarLookupNames3

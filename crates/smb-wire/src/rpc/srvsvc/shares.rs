@@ -1,8 +1,8 @@
 //! NetrShareEnum, NetrShareEnumSticky and NetrShareGetInfo.
 
 use super::{
-    ERROR_ACCESS_DENIED, ERROR_INVALID_LEVEL, ERROR_MORE_DATA, NERR_BUF_TOO_SMALL, NERR_NET_NAME_NOT_FOUND,
-    NERR_SUCCESS, server_name,
+    ERROR_ACCESS_DENIED, ERROR_INVALID_LEVEL, ERROR_MORE_DATA, NERR_BUF_TOO_SMALL, NERR_DEVICE_NOT_SHARED,
+    NERR_NET_NAME_NOT_FOUND, NERR_SUCCESS, server_name,
 };
 use crate::fscc::names::eq_folded;
 use crate::rpc::host::{Host, Share, ShareType};
@@ -126,7 +126,13 @@ pub(super) fn share_enum(
 
     out.u32(level);
     out.u32(level);
-    let known = Level::from_number(level).filter(|level| *level != Level::OneThousandFive);
+    // MS-SRVS 3.1.4.9 (level 501 is not for sticky shares)
+    let is_known = |level: &Level| match level {
+        Level::FiveZeroOne => !sticky,
+        Level::OneThousandFive => false,
+        _ => true,
+    };
+    let known = Level::from_number(level).filter(is_known);
     let level = match known {
         None => return refuse(out, resume, ERROR_INVALID_LEVEL),
         Some(level) if level.is_for_admins() && !host.caller_is_admin() => {
@@ -232,5 +238,22 @@ pub(super) fn share_get_info(args: &mut Reader<'_>, out: &mut Writer, host: &dyn
             out.u32(status);
         }
     }
+    Ok(())
+}
+
+/// NetrShareCheck: whether a directory of the server is shared. It tells where shares are, so only
+/// administrators learn it.
+pub(super) fn share_check(args: &mut Reader<'_>, out: &mut Writer, host: &dyn Host) -> Result<(), Fault> {
+    // MS-SRVS 3.1.4.16 (exception: refused to non-administrators, who are not told paths elsewhere either)
+    server_name(args)?;
+    let device = args.string()?.to_string_lossy();
+    let is_there = |share: &Share| eq_folded(share.path.as_bytes(), device.as_bytes());
+    let (kind, status) = match host.shares().iter().find(|share| is_there(share)) {
+        _ if !host.caller_is_admin() => (0, ERROR_ACCESS_DENIED),
+        Some(share) => (share.kind.without_special(), NERR_SUCCESS),
+        None => (0, NERR_DEVICE_NOT_SHARED),
+    };
+    out.u32(kind);
+    out.u32(status);
     Ok(())
 }
