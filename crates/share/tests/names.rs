@@ -84,7 +84,12 @@ fn a_rename_needs_the_right_to_delete_and_a_parent_that_nobody_may_delete() {
     let parent = client.open("d").access(Rights::DELETE).open();
     assert_eq!(done(client.rename(&open, "d/g", false)), Err(Refusal::SharingConflict));
     client.close(&parent);
+    let selfish = client.open("d").access(READ).deny(Deny::all()).open();
+    assert_eq!(done(client.rename(&open, "d/g", false)), Err(Refusal::SharingConflict));
+    client.close(&selfish);
+    let looks = client.open("d").access(Rights::READ_ATTRIBUTES).deny(Deny::all()).open();
     done(client.rename(&open, "d/g", false)).unwrap();
+    client.close(&looks);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::file::File;
 use super::waits::Effects;
 use super::walk::Search;
 use crate::caching::grants::Need;
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
+use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Deny, Open, Options, Refusal, Step};
 
 /// Where something is to go.
 struct Destination {
@@ -112,9 +112,12 @@ impl Share {
         if self.is_going(&to.parent) {
             return Err(Refusal::DeletePending);
         }
-        // Whoever may delete the directory denies what a rename needs of it.
+        // A rename opens the directory to add a name, and lets nobody delete it meanwhile.
+        // MS-FSA 2.1.5.15.12
         let holds = self.files.get(to.parent.id).is_some_and(|file| {
-            file.state.lock().members.iter().any(|m| m.id != open.id && m.access.contains(Rights::DELETE))
+            let mut state = file.state.lock();
+            let stream = state.enter_stream(None);
+            !state.shares(&stream, Rights::ADD_FILE, Deny::DELETE)
         });
         if holds { Err(Refusal::SharingConflict) } else { Ok(()) }
     }
