@@ -36,12 +36,6 @@ impl Service for Smb {
     fn accept(&self, peer: Peer, mailbox: Arc<dyn Mailbox<Event>>, now: Now) -> Option<Connection> {
         Connection::new(&self.0, peer, mailbox, now)
     }
-
-    fn before_batch(&self, now: Now) {
-        for share in self.0.shares() {
-            share.engine.before_batch(now);
-        }
-    }
 }
 
 impl Conversation for Connection {

@@ -162,6 +162,7 @@ impl<T> std::fmt::Debug for Table<T> {
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
     struct Entry(u64);
     impl Keyed for Entry {
         fn key(&self) -> u64 {
@@ -175,7 +176,7 @@ mod tests {
         let first = table.reserve().unwrap();
         assert!(table.get(first).is_none());
         table.fill(Arc::new(Entry(first)));
-        assert_eq!(table.get(first).unwrap().0, first);
+        assert_eq!(table.get(first).unwrap().key(), first);
         assert!(table.remove(first).is_some());
         assert!(table.remove(first).is_none());
         let second = table.reserve().unwrap();

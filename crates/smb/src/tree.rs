@@ -1,6 +1,7 @@
 //! TreeConnect: a session's access to one share (MS-SMB2 3.3.1.9).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use share::{Identity, Share};
 use smb_wire::create::Access as Rights;
@@ -36,9 +37,21 @@ pub struct Tree {
     pub sealed: bool,
     /// Whether requests must be signed or sealed.
     pub signed: bool,
+    /// The batch for which the share last took in what others changed on the host.
+    pub looked_at: AtomicU64,
 }
 
 impl Tree {
+    /// To be called before names are answered from memory: takes in what others have changed on the host,
+    /// once for each batch, which is one reading of the clock.
+    pub fn take_host_changes(&self, now: wire::Now) {
+        if let Target::Disk { engine, .. } = &self.target
+            && self.looked_at.swap(now.mono_ns, Ordering::Relaxed) != now.mono_ns
+        {
+            engine.before_batch(now);
+        }
+    }
+
     /// Name of the share.
     #[must_use]
     pub fn share_name(&self) -> &str {

@@ -128,6 +128,7 @@ fn create_file(
         allocation: contexts.allocation,
         caching: contexts.caching(asked, open.id),
     };
+    tree.take_host_changes(request.now);
     match engine.create(&caller, &wanted) {
         Step::Done(opened) => {
             respond(&session, &open, engine, contexts, opened, connection.negotiated()?.posix, body);
