@@ -187,6 +187,18 @@ fn streams_have_their_own_sharing_and_go_with_their_file() {
 }
 
 #[test]
+fn a_file_is_not_renamed_while_a_stream_of_it_is_open() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "");
+    let stream = client.open("f").stream("s").disposition(Disposition::Create).open();
+    let main = client.open("f").open();
+    assert_eq!(done(client.rename(&main, "g", false)), Err(Refusal::AccessDenied));
+    client.close(&stream);
+    done(client.rename(&main, "g", false)).unwrap();
+}
+
+#[test]
 fn overwriting_removes_streams_and_extended_attributes() {
     let world = World::new();
     let client = world.client(1);

@@ -67,6 +67,9 @@ impl Share {
             Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
             Step::Refused(why) => return Err(why),
         }
+        if open.file.state.lock().members.iter().any(|m| m.stream.is_named) {
+            return Err(Refusal::AccessDenied);
+        }
         if open.is_directory() {
             match self.check_nothing_open_below(caller, open) {
                 Step::Done(()) => {}
@@ -275,15 +278,6 @@ impl Share {
         };
         self.tell_at(from, name, None, gone, what);
         self.tell_at(to, to_name, None, came, what);
-        if !open.file.is_directory {
-            self.tell_at(
-                to,
-                to_name,
-                None,
-                ChangeKind::Modified,
-                ChangeFilter::ATTRIBUTES | ChangeFilter::CREATION,
-            );
-        }
     }
 
     // MS-FSA 2.1.5.15.12.1

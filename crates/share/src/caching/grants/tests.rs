@@ -188,3 +188,98 @@ fn the_last_close_under_a_key_gives_the_right_back() {
     assert!(grants.release(ClientKey(1), CacheKey(1), true));
     assert!(grants.is_empty() && grants.of(ClientKey(1), CacheKey(1), true).is_none());
 }
+
+/// Clients that answer every break as they are told to, and what each has open.
+#[derive(Default)]
+struct Obedient {
+    grants: Grants,
+    opens: [u32; 4],
+}
+
+impl Obedient {
+    fn asker(k: usize) -> Asker {
+        who(k as u128, Obedient::is_keyed(k))
+    }
+
+    /// Half of the clients hold their right under a key, half by one open.
+    fn is_keyed(k: usize) -> bool {
+        k.is_multiple_of(2)
+    }
+
+    fn state(&self, k: usize) -> Caching {
+        let id = k as u128;
+        self.grants.of(ClientKey(id), CacheKey(id), Obedient::is_keyed(k)).map_or(NONE, |grant| grant.state)
+    }
+
+    /// Asks until there is nothing to wait for; every answer must bring that nearer.
+    fn require(&mut self, k: usize, need: Need) {
+        let mut told = Vec::new();
+        for _ in 0..8 {
+            let broken = self.grants.require(NODE, &Obedient::asker(k), need, 50);
+            told.extend(broken.notices.into_iter().filter(|notice| notice.answer));
+            if !broken.wait && told.is_empty() {
+                return;
+            }
+            for notice in std::mem::take(&mut told) {
+                let id = (notice.client, notice.key, notice.keyed);
+                let (_, next) =
+                    self.grants.acknowledge(NODE, id, notice.to, 50).expect("a break that was told");
+                told.extend(next.filter(|notice| notice.answer));
+            }
+        }
+        panic!("{need:?} by {k} waits for ever: {:?}", self.grants);
+    }
+
+    fn check(&self) {
+        for k in (0..4).filter(|k| self.state(*k).contains(Caching::WRITE)) {
+            let others = (0..4).filter(|other| *other != k && self.opens[*other] > 0).count();
+            assert_eq!(others, 0, "{k} may keep writes back while others have it open: {:?}", self.grants);
+        }
+        let held = |keyed: bool, what: Caching| {
+            (0..4).any(|k| Obedient::is_keyed(k) == keyed && self.state(k).contains(what))
+        };
+        assert!(!(held(true, Caching::HANDLE) && held(false, R)), "{:?}", self.grants);
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn whoever_answers_keeps_others_waiting_no_longer_and_writers_are_alone(
+        acts in proptest::collection::vec((0..6u8, 0..4usize, 0..8u8), 1..60)
+    ) {
+        let mut world = Obedient::default();
+        for (act, k, want) in acts {
+            let want = Caching::from_bits_truncate(want);
+            match act {
+                0..3 if world.opens[k] == 0 || Obedient::is_keyed(k) => {
+                    let need = if act == 2 { Need::Replace } else { Need::Open };
+                    world.require(k, need);
+                    let others = (0..4).any(|other| other != k && world.opens[other] > 0);
+                    let id = k as u128;
+                    let key = (CacheKey(id), Obedient::is_keyed(k));
+                    let grant = world.grants.grant(ClientKey(id), key, want, 0, Surroundings { others, ..ALONE });
+                    proptest::prop_assert!(want.contains(grant.state) || Obedient::is_keyed(k));
+                    world.opens[k] += 1;
+                }
+                3 if world.opens[k] > 0 => {
+                    world.require(k, Need::Change);
+                    for other in (0..4).filter(|other| *other != k) {
+                        proptest::prop_assert_eq!(world.state(other), NONE);
+                    }
+                }
+                4 if world.opens[k] > 0 => {
+                    world.require(k, Need::Rename);
+                    for other in (0..4).filter(|other| *other != k) {
+                        proptest::prop_assert!(!world.state(other).contains(Caching::HANDLE));
+                    }
+                }
+                5 if world.opens[k] > 0 => {
+                    world.opens[k] -= 1;
+                    world.grants.release(ClientKey(k as u128), CacheKey(k as u128), Obedient::is_keyed(k));
+                }
+                _ => {}
+            }
+            world.check();
+        }
+    }
+}
