@@ -131,7 +131,8 @@ async fn connect(arguments: &Arguments) -> smb::Result<Peer> {
     Ok(Peer { client, share })
 }
 
-#[tokio::main]
+// One thread: with more, the crate (0.12.1) can miss the wake-up between two batches of a listing, and hangs.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let Some(arguments) = Arguments::read() else {
         eprintln!("usage: PORT SHARE USER PASSWORD");

@@ -1,0 +1,76 @@
+"""What is measured, what it must come to, and the load command for it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FILE, FILE_BYTES = "bench-file", 256 << 20
+DIRECTORY, NAMES = "bench-directory", 10_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """`workload` is --rw or --metadata of the load command; `protection` is plain, gmac, cmac or sealed.
+
+    `cpu_ratio` is how many times Samba's operations for a CPU-second are wanted. `extra_us_per_mib` is the most that the
+    protection may add to the server's CPU for a MiB, over the plain case `base`.
+    """
+
+    name: str
+    workload: str
+    block: int = 0
+    depth: int = 1
+    protection: str = "plain"
+    cpu_ratio: float | None = None
+    base: str = ""
+    extra_us_per_mib: float | None = None
+
+    @property
+    def metadata(self):
+        return self.block == 0
+
+
+CASES = [
+    Case("random read 4 KiB, depth 32", "randread", 4096, 32, cpu_ratio=6.0),
+    Case("read 1 MiB", "read", 1 << 20, 8, cpu_ratio=1.4),
+    Case("write 1 MiB", "write", 1 << 20, 8, cpu_ratio=1.4),
+    Case("create, write 4 KiB, close", "create", cpu_ratio=4.0),
+    Case("open, close", "open", cpu_ratio=4.0),
+    Case("stat", "stat", cpu_ratio=4.0),
+    Case("unlink", "unlink", cpu_ratio=4.0),
+    Case("read 1 MiB, signed GMAC", "read", 1 << 20, 8, "gmac", base="read 1 MiB", extra_us_per_mib=90),
+    Case("read 1 MiB, signed CMAC", "read", 1 << 20, 8, "cmac", base="read 1 MiB", extra_us_per_mib=950),
+    Case("read 1 MiB, sealed GCM", "read", 1 << 20, 8, "sealed", base="read 1 MiB", extra_us_per_mib=130),
+]
+
+PROTECTION = {
+    "plain": [],
+    "gmac": ["--sign", "aes-gmac"],
+    "cmac": ["--sign", "aes-cmac"],
+    "sealed": ["--seal", "aes-128-gcm"],
+}
+
+
+def trunkline_load(case, port, share, user, password_file, seconds):
+    """The command line of our own generator, which ends with one JSON object: ops, bytes, seconds."""
+    binary = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline"
+    command = [str(binary), "load", f"smb://{user}@127.0.0.1:{port}/{share}", "--password-file", str(password_file), "--json"]
+    if case.metadata:
+        command += ["--metadata", case.workload, "--files", "2000", "--directory", DIRECTORY]
+    else:
+        command += ["--rw", case.workload, "--bs", str(case.block), "--iodepth", str(case.depth), "--runtime", str(seconds),
+                    "--filesize", str(FILE_BYTES), "--file", FILE]
+    return command + PROTECTION[case.protection]
+
+
+def peer_load(case, port, share, user, password_file, seconds):
+    """The command line of the foreign generator; nothing for a case that it cannot make."""
+    if case.protection != "plain" or case.workload in ("write", "open"):
+        return None
+    target = ROOT / "proving" / ".cache" / "peers-target"
+    password = Path(password_file).read_text()
+    return [str(target / "debug" / "peer-load"), str(port), share, user, password, case.workload, str(seconds), str(case.depth)]
+
+
+GENERATORS = {"trunkline": trunkline_load, "smb2-crate": peer_load}

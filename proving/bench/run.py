@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Measure the servers against each other: CPU of the server for an operation, and the rate, in interleaved rounds.
+
+    run.py [--rounds N] [--seconds S] [--servers trunkline,samba] [--generator trunkline|smb2-crate]
+           [--case TEXT ...]
+
+Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
+over the rounds. Data is in the page cache. With both servers and our own generator docs/benchmarks.md is written.
+Start reading at `main`; what is measured and what it must come to stands in cases.py.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import cpu  # noqa: E402
+import report  # noqa: E402
+from cases import CASES, DIRECTORY, FILE, FILE_BYTES, GENERATORS, NAMES  # noqa: E402
+from harness import server as servers  # noqa: E402
+
+SHARE = "files"
+
+
+class CannotMeasure(Exception):
+    """The load command failed or did not say what it did."""
+
+
+def prepare(server):
+    """The file that is read, in the page cache, and a directory that already holds its names; made on the host."""
+    share = server.share_directory(SHARE)
+    block = os.urandom(1 << 20)
+    with open(share / FILE, "wb") as file:
+        for _ in range(FILE_BYTES >> 20):
+            file.write(block)
+    directory = share / DIRECTORY
+    directory.mkdir()
+    for number in range(NAMES):
+        (directory / f"existing-{number:05}").touch()
+    for path in (share / FILE, directory):
+        path.chmod(0o777)
+    os.sync()
+
+
+def load(command, server):
+    """Run a load command; gives operations, bytes, seconds and the server's CPU seconds for them.
+
+    A generator that prepares or tidies up says `ready` and `over` around what is to be measured.
+    """
+    before, after = cpu.seconds(server.pid), None
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    last = ""
+    for line in process.stdout:
+        if line.strip() == "ready":
+            before = cpu.seconds(server.pid)
+        elif line.strip() == "over":
+            after = cpu.seconds(server.pid)
+        else:
+            last = line
+    if process.wait() != 0:
+        raise CannotMeasure(f"{' '.join(command[:3])} ... ended with {process.returncode}")
+    time.sleep(0.2)
+    spent = (cpu.seconds(server.pid) if after is None else after) - before
+    done = json.loads(last)
+    return done["ops"], done["bytes"], done["seconds"], spent
+
+
+def measure(case, running, generator, options):
+    """One case on every server in turn, `rounds` times; gives kind -> list of (CPU µs for an op, ops/s, CPU µs for a MiB)."""
+    user, password = servers.accounts()[0]
+    samples = {server.kind: [] for server in running}
+    with tempfile.NamedTemporaryFile("w") as secret:
+        secret.write(password)
+        secret.flush()
+        for number in range(options.rounds):
+            # Whoever goes first in one round goes last in the next.
+            for server in running if number % 2 == 0 else reversed(running):
+                command = generator(case, server.port, SHARE, user, secret.name, options.seconds)
+                if command is None:
+                    return None
+                ops, moved, seconds, spent = load(command, server)
+                per_mib = spent * 1e6 / (moved / (1 << 20)) if moved else None
+                samples[server.kind].append((spent * 1e6 / ops, ops / seconds, per_mib))
+    return samples
+
+
+def median(samples, column):
+    values = [sample[column] for sample in samples if sample[column] is not None]
+    return statistics.median(values) if values else None
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--servers", default="trunkline,samba")
+    parser.add_argument("--generator", choices=list(GENERATORS), default="trunkline")
+    parser.add_argument("--case", action="append", default=[], metavar="TEXT", help="only cases whose name has TEXT in it")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    kinds = options.servers.split(",")
+    chosen = [case for case in CASES if not options.case or any(text in case.name for text in options.case)]
+    results = {}
+    with contextlib.ExitStack() as stack:
+        try:
+            running = [stack.enter_context(servers.Server(kind, "bench")) for kind in kinds]
+        except servers.CannotStart as reason:
+            print(f"bench: {reason}", file=sys.stderr)
+            sys.exit(2)
+        for server in running:
+            prepare(server)
+        for case in chosen:
+            try:
+                samples = measure(case, running, GENERATORS[options.generator], options)
+            except (CannotMeasure, OSError, ValueError, KeyError) as reason:
+                print(f"{case.name}: not measured: {reason}", file=sys.stderr)
+                continue
+            if samples is None:
+                print(f"{case.name}: the generator cannot make it")
+                continue
+            results[case.name] = {kind: [median(rows, column) for column in range(3)] for kind, rows in samples.items()}
+            print(report.line(case, results), flush=True)
+    machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()})"
+    versions = [f"{kind}: {servers.version(kind)}" for kind in kinds]
+    text = report.page(CASES, results, versions, machine, " ".join(sys.argv), options)
+    if set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline" and not options.case:
+        page = HERE.parent.parent / "docs" / "benchmarks.md"
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(text)
+        print(f"written: {page}")
+    else:
+        print(text)
+    sys.exit(0 if len(results) == len(chosen) or options.generator != "trunkline" else 1)
+
+
+if __name__ == "__main__":
+    main()
