@@ -26,10 +26,9 @@ fn data_rights(bits: u32, is_directory: bool) -> Rights {
         }
     }
     if bits & 0o2 != 0 {
+        // On a file the last says nothing, but who asks for all rights asks for it too.
         out |= Rights::WRITE_DATA | Rights::APPEND_DATA | Rights::WRITE_EA | Rights::WRITE_ATTRIBUTES;
-        if is_directory {
-            out |= Rights::DELETE_CHILD;
-        }
+        out |= Rights::DELETE_CHILD;
     }
     if bits & 0o1 != 0 {
         out |= Rights::EXECUTE;
@@ -125,11 +124,10 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_of_a_readable_file_has_everything_but_a_directorys_right() {
+    fn the_owner_of_a_file_that_may_be_read_and_written_has_every_right() {
         let made = from_mode(0o644, ALICE, STAFF, false);
         let owner = Token::authenticated(ALICE, STAFF, &[]);
-        let all = Rights::ALL - Rights::DELETE_CHILD;
-        assert_eq!(granted(&made, &owner, Rights::MAXIMUM_ALLOWED), Ok(all));
+        assert_eq!(granted(&made, &owner, Rights::MAXIMUM_ALLOWED), Ok(Rights::ALL));
         let other = Token::authenticated(CAROL, GUESTS, &[]);
         assert_eq!(granted(&made, &other, Rights::MAXIMUM_ALLOWED), Ok(Rights::FOR_READ | Rights::EXECUTE));
     }
