@@ -1,1 +1,54 @@
-//! Layer 4: user-space clients with several channels.
+//! Layer 4: a user-space SMB client, 2.0.2 to 3.1.1: asynchronous, pipelined, signed or sealed.
+//!
+//! A [`Connection`] carries messages; a [`Session`] is a login, with the keys, and uses connections without
+//! belonging to one; a [`Tree`] is a share in a session and a [`File`] an open in a tree. Any number of
+//! operations can be under way at once on one connection: each is a future, and what tasks send in one turn
+//! leaves in one system call.
+//!
+//! ```no_run
+//! use client::{Connection, Credentials, OpenOptions, Options, Session};
+//!
+//! # async fn example() -> client::Result<()> {
+//! let connection = Connection::connect(("192.0.2.7", 445), "files", &Options::default()).await?;
+//! let alice = Credentials::new("alice", "her password");
+//! let session = Session::log_on(&connection, &alice, false).await?;
+//! let tree = session.connect("projects").await?;
+//! let file = tree.open("notes/today.txt", &OpenOptions::read()).await?;
+//! let begin = file.read(0, 4096).await?;
+//! println!("{} bytes: {}", begin.len(), String::from_utf8_lossy(&begin));
+//! file.close().await?;
+//! session.log_off().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! To read on: [`session`](Session::log_on) shows a login; `link` is the heart, where requests wait for credits,
+//! are written, and meet their replies; `protection` signs and seals. The client asks for no oplocks and no
+//! leases, so no server ever has to break one.
+//!
+//! An operation that is dropped is still done by the server: a CREATE given up half way may leave a file open
+//! until the session ends. Requests have no time limit of their own; wrap them in `tokio::time::timeout`.
+
+mod buffer;
+mod connection;
+mod credits;
+mod error;
+mod file;
+mod link;
+mod negotiate;
+mod options;
+mod protection;
+mod session;
+mod tree;
+
+pub use buffer::Reply;
+pub use connection::Connection;
+pub use error::Error;
+pub use file::{Data, DirectoryEntry, File};
+pub use negotiate::Negotiated;
+pub use options::{Credentials, DIALECTS, Options};
+pub use session::Session;
+pub use tree::{OpenOptions, Tree};
+
+/// What an operation of this crate leads to.
+pub type Result<T> = std::result::Result<T, Error>;

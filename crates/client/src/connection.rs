@@ -1,0 +1,105 @@
+//! A connection to a server: it carries messages, and owns neither sessions nor files.
+
+use std::sync::Arc;
+
+use smb_wire::{Command, echo};
+use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::task::AbortHandle;
+
+use crate::link::{Envelope, Link, Part};
+use crate::negotiate::{Negotiated, negotiate};
+use crate::{Error, Options, Result};
+
+/// A negotiated connection. Copies share it; it is closed when the last one, and the last session and tree
+/// that use it, are gone.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) link: Arc<Link>,
+    pub(crate) negotiated: Negotiated,
+    pub(crate) options: Options,
+    pub(crate) host: String,
+    tasks: [AbortHandle; 2],
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Connection {
+    /// Connects to `address` and negotiates. `host` is the server's name, by which it may choose who it is
+    /// and which appears in paths; where there is none, its address.
+    ///
+    /// ```no_run
+    /// # async fn example() -> client::Result<()> {
+    /// let options = client::Options::default();
+    /// let v4 = client::Connection::connect(("192.0.2.7", 445), "files", &options).await?;
+    /// let v6 = client::Connection::connect("[2001:db8::7]:4450", "files", &options).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Io`] when there is no connection in time, else whatever ends the negotiation.
+    pub async fn connect(address: impl ToSocketAddrs, host: &str, options: &Options) -> Result<Connection> {
+        let late = || Error::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        let connecting = async {
+            let stream = TcpStream::connect(address).await?;
+            Connection::over(stream, host, options).await
+        };
+        tokio::time::timeout(options.connect_timeout, connecting).await.map_err(|_| late())?
+    }
+
+    /// Negotiates over a stream that is connected already.
+    ///
+    /// # Errors
+    /// Whatever ends the negotiation.
+    pub async fn over(stream: TcpStream, host: &str, options: &Options) -> Result<Connection> {
+        stream.set_nodelay(true)?;
+        let (link, tasks) = Link::start(stream, options.credits);
+        let started = Started(Some(tasks));
+        let negotiated = negotiate(&link, options, host).await?;
+        let tasks = started.keep();
+        let inner = Inner { link, negotiated, options: options.clone(), host: host.to_owned(), tasks };
+        Ok(Connection { inner: Arc::new(inner) })
+    }
+
+    /// What was agreed on.
+    #[must_use]
+    pub fn negotiated(&self) -> &Negotiated {
+        &self.inner.negotiated
+    }
+
+    /// Asks the server whether it is there.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub async fn echo(&self) -> Result<()> {
+        let part = Part { command: Command::Echo, payload: 0, body: &|out| echo::Request.write(out) };
+        let [pending] = self.inner.link.send(Envelope::PLAIN, [part], None).await?;
+        let reply = pending.await?.success()?;
+        echo::Response::parse(reply.message())?;
+        Ok(())
+    }
+}
+
+/// Ends the tasks of a connection that does not come to be.
+struct Started(Option<[AbortHandle; 2]>);
+
+impl Started {
+    fn keep(mut self) -> [AbortHandle; 2] {
+        self.0.take().expect("taken only here")
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.iter().flatten().for_each(AbortHandle::abort);
+    }
+}

@@ -1,0 +1,201 @@
+//! Credits: how many messages the server lets us have under way (MS-SMB2 3.2.4.1.2 and 3.2.5.1.4).
+//!
+//! Each message id that is used costs a credit; every reply grants some. [`Credits`] keeps count, says how
+//! many to ask for so that the stock comes back to its target, and queues requests that must wait, in order.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+/// The stock of one connection.
+#[derive(Debug)]
+pub(crate) struct Credits {
+    /// Granted and not used.
+    available: u32,
+    /// Used by requests that have no final reply yet.
+    in_flight: u32,
+    /// Asked for by requests whose reply has not come yet.
+    asked: u32,
+    /// How many the client wants to own.
+    target: u32,
+    queue: VecDeque<Waiter>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    charge: u16,
+    waker: Waker,
+}
+
+/// What became of an attempt to take credits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// They are taken; ask for so many in the header.
+    Ask(u16),
+    /// Not yet. The waker is called when it is worth another try with this ticket.
+    Wait(u64),
+    /// Nothing is under way that could bring more.
+    Starved(u32),
+}
+
+impl Credits {
+    /// The one credit that every connection begins with, and the wish for `target`.
+    pub(crate) fn new(target: u16) -> Credits {
+        // MS-SMB2 3.2.4.2.2
+        let target = u32::from(target.max(1));
+        Credits { available: 1, in_flight: 0, asked: 0, target, queue: VecDeque::new(), next_ticket: 0 }
+    }
+
+    /// Takes `charge` credits, if nobody waits in front. `ticket` is that of an earlier [`Taken::Wait`].
+    pub(crate) fn take(&mut self, charge: u16, ticket: Option<u64>, waker: &Waker) -> Taken {
+        let place = ticket.and_then(|ticket| self.queue.iter().position(|it| it.ticket == ticket));
+        let is_next = place == Some(0) || (place.is_none() && self.queue.is_empty());
+        let enough = u32::from(charge) <= self.available;
+        if is_next && (enough || self.in_flight == 0) {
+            if place.is_some() {
+                self.queue.pop_front();
+            }
+            if !enough {
+                self.wake_next();
+                return Taken::Starved(self.available);
+            }
+            self.available -= u32::from(charge);
+            self.in_flight += u32::from(charge);
+            self.wake_next();
+            return Taken::Ask(self.ask());
+        }
+        match place {
+            Some(at) => {
+                self.queue[at].waker.clone_from(waker);
+                Taken::Wait(self.queue[at].ticket)
+            }
+            None => {
+                self.next_ticket += 1;
+                let ticket = self.next_ticket;
+                self.queue.push_back(Waiter { ticket, charge, waker: waker.clone() });
+                Taken::Wait(ticket)
+            }
+        }
+    }
+
+    /// What is missing to the target, counting what has been asked for already. At least one, so that a
+    /// server that grants as asked never leaves us with nothing.
+    fn ask(&mut self) -> u16 {
+        let missing = self.target.saturating_sub(self.available + self.asked);
+        let ask = u16::try_from(missing).unwrap_or(u16::MAX).max(1);
+        self.asked += u32::from(ask);
+        ask
+    }
+
+    /// Books a reply: `asked` is what its request asked for (once; zero for what comes after an interim
+    /// reply), `charge` what the request had taken, when the reply is final.
+    pub(crate) fn settle(&mut self, charge: u16, asked: u16, granted: u16) {
+        self.in_flight -= u32::from(charge);
+        self.asked -= u32::from(asked);
+        // More than the whole range of message ids in one window is of no use to anybody.
+        self.available = (self.available + u32::from(granted)).min(u32::from(u16::MAX));
+        self.wake_next();
+    }
+
+    /// Gives up a place in the queue.
+    pub(crate) fn forget(&mut self, ticket: u64) {
+        self.queue.retain(|it| it.ticket != ticket);
+        self.wake_next();
+    }
+
+    /// Calls everybody: the connection is over.
+    pub(crate) fn wake_all(&mut self) {
+        self.queue.drain(..).for_each(|it| it.waker.wake());
+    }
+
+    fn wake_next(&self) {
+        if let Some(next) = self.queue.front()
+            && (u32::from(next.charge) <= self.available || self.in_flight == 0)
+        {
+            next.waker.wake_by_ref();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn waker() -> (Arc<Count>, Waker) {
+        let count = Arc::new(Count::default());
+        (Arc::clone(&count), Waker::from(count))
+    }
+
+    #[test]
+    fn the_first_request_asks_for_the_whole_target_and_later_ones_only_for_what_is_missing() {
+        let waker = Waker::noop();
+        let mut credits = Credits::new(64);
+        assert_eq!(credits.take(1, None, waker), Taken::Ask(64));
+        credits.settle(1, 64, 32);
+        assert_eq!(credits.take(16, None, waker), Taken::Ask(48));
+        assert_eq!(credits.take(1, None, waker), Taken::Ask(1), "48 are asked for already");
+        credits.settle(16, 48, 48);
+        credits.settle(1, 1, 1);
+        assert_eq!(credits.available, 64);
+        assert_eq!((credits.in_flight, credits.asked), (0, 0));
+    }
+
+    #[test]
+    fn those_who_wait_go_in_order_and_a_small_request_does_not_pass_a_large_one() {
+        let (large_woken, large) = waker();
+        let (small_woken, small) = waker();
+        let mut credits = Credits::new(8);
+        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
+        let Taken::Wait(first) = credits.take(4, None, &large) else { panic!("there is no credit left") };
+        let Taken::Wait(second) = credits.take(1, None, &small) else { panic!("somebody is in front") };
+        credits.settle(0, 8, 3);
+        assert_eq!(large_woken.0.load(Ordering::Relaxed), 0, "three are not four");
+        assert_eq!(credits.take(1, Some(second), &small), Taken::Wait(second));
+        credits.settle(1, 0, 2);
+        assert_eq!(large_woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(small_woken.0.load(Ordering::Relaxed), 0);
+        assert_eq!(credits.take(4, Some(first), &large), Taken::Ask(7));
+        assert_eq!(small_woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(credits.take(1, Some(second), &small), Taken::Ask(1));
+        assert!(credits.queue.is_empty());
+    }
+
+    #[test]
+    fn who_gives_up_lets_the_next_one_pass() {
+        let (woken, next) = waker();
+        let mut credits = Credits::new(8);
+        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
+        let Taken::Wait(large) = credits.take(8, None, Waker::noop()) else { panic!("no credit is left") };
+        let Taken::Wait(small) = credits.take(1, None, &next) else { panic!("somebody is in front") };
+        credits.settle(0, 8, 2);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+        credits.forget(large);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert!(matches!(credits.take(1, Some(small), &next), Taken::Ask(_)));
+    }
+
+    #[test]
+    fn a_request_that_can_never_be_paid_for_fails_when_nothing_is_under_way() {
+        let (woken, large) = waker();
+        let mut credits = Credits::new(8);
+        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
+        let Taken::Wait(ticket) = credits.take(16, None, &large) else { panic!("no credit is left") };
+        credits.settle(1, 8, 2);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(credits.take(16, Some(ticket), &large), Taken::Starved(2));
+        assert!(matches!(credits.take(2, None, &large), Taken::Ask(_)));
+    }
+}

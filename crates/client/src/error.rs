@@ -1,0 +1,74 @@
+//! What can go wrong for a client, in one type.
+
+use std::io;
+use std::sync::Arc;
+
+use smb_wire::{Command, Malformed, NtStatus};
+
+/// Why an operation did not succeed.
+///
+/// [`Error::Status`] is the server's refusal of one request and leaves the connection as it was. Every
+/// other kind that a reply leads to ends the connection: all its requests fail with the same error.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The server refused the request.
+    #[error("{command:?} was answered with {status}")]
+    Status {
+        /// The request's command.
+        command: Command,
+        /// The answer.
+        status: NtStatus,
+    },
+    /// The login was refused before or after the server's status: a token that cannot be accepted.
+    #[error("logging on failed: {0}")]
+    LogOn(#[from] auth::Refusal),
+    /// The server let us in as a guest, whose messages nothing protects.
+    #[error("the server knows no such user and offers to be its guest, which is not accepted")]
+    Guest,
+    /// What the options ask for, the server does not offer.
+    #[error("the server does not offer {0}")]
+    NotOffered(&'static str),
+    /// The transport failed.
+    #[error("the connection failed: {0}")]
+    Io(#[source] Arc<io::Error>),
+    /// The server closed the connection, or all handles to it are gone.
+    #[error("the connection is closed")]
+    Closed,
+    /// A message of the server cannot be read.
+    #[error("the server sent a message that cannot be read: {0}")]
+    Malformed(#[from] Malformed),
+    /// A message of the server has the wrong signature or seal.
+    #[error("a message of the server carries a wrong signature or seal")]
+    WrongSignature,
+    /// A message of the server lacks the signature or seal that the request had.
+    #[error("the server answered {0:?} without the signature or encryption that the session demands")]
+    Unprotected(Command),
+    /// The server broke another rule of the protocol.
+    #[error("the server broke the protocol: {0}")]
+    Protocol(&'static str),
+    /// The server grants fewer credits than one request needs, and none of ours is under way.
+    #[error("a request needs {needed} credits, the server grants no more than {granted}")]
+    Credits {
+        /// What the request is charged.
+        needed: u16,
+        /// What the server has left us with.
+        granted: u32,
+    },
+}
+
+impl Error {
+    /// The server's status, when that is what went wrong.
+    #[must_use]
+    pub fn status(&self) -> Option<NtStatus> {
+        match self {
+            Error::Status { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Error::Io(Arc::new(error))
+    }
+}

@@ -1,0 +1,188 @@
+//! Signatures and seals: the keys of a session and how messages are protected with them
+//! (MS-SMB2 3.1.4 and 3.2.5.3.1).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use auth::{Cipher, GmacNonce, Sealer, Signer, SigningAlgorithm, kdf};
+use smb_wire::header::{self, Flags, transform};
+use smb_wire::negotiate::Dialect;
+use smb_wire::{Command, Header};
+
+use crate::Error;
+
+/// How a request, and with it its reply, is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protection {
+    /// Not at all.
+    None,
+    /// By the channel's signing key.
+    Signed,
+    /// By the session's encryption keys.
+    Sealed,
+}
+
+/// The encryption keys of a session. They are the same on all its channels.
+#[derive(Debug)]
+pub(crate) struct SealKeys {
+    seal: Sealer,
+    open: Sealer,
+    /// The next nonce. It belongs to the key and so to the session, not to a channel.
+    nonce: AtomicU64,
+}
+
+/// What protects the messages of one session on one connection.
+#[derive(Debug)]
+pub(crate) struct ChannelKeys {
+    pub(crate) session_id: u64,
+    signer: Signer,
+    seal: Option<Arc<SealKeys>>,
+}
+
+/// What was agreed on, and the hash over the exchange, from which keys are derived.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Agreed {
+    pub(crate) dialect: Dialect,
+    pub(crate) signing: SigningAlgorithm,
+    pub(crate) cipher: Option<Cipher>,
+    pub(crate) preauth: [u8; 64],
+}
+
+impl ChannelKeys {
+    /// Derives the keys of a new session.
+    pub(crate) fn derive(session_id: u64, session_key: &[u8; 16], agreed: &Agreed) -> ChannelKeys {
+        // MS-SMB2 3.2.5.3.1
+        let is_311 = agreed.dialect == Dialect::Smb311;
+        let signing = match (agreed.dialect.is_smb3(), is_311) {
+            (false, _) => auth::Zeroizing::new(*session_key),
+            (true, false) => kdf(session_key, b"SMB2AESCMAC\0", b"SmbSign\0"),
+            (true, true) => kdf(session_key, b"SMBSigningKey\0", &agreed.preauth),
+        };
+        let seal = agreed.cipher.map(|cipher| {
+            let (outward, inward): ((&[u8], &[u8]), (&[u8], &[u8])) = if is_311 {
+                ((b"SMBC2SCipherKey\0", &agreed.preauth), (b"SMBS2CCipherKey\0", &agreed.preauth))
+            } else {
+                ((b"SMB2AESCCM\0", b"ServerIn \0"), (b"SMB2AESCCM\0", b"ServerOut\0"))
+            };
+            Arc::new(SealKeys {
+                seal: sealer(cipher, session_key, outward),
+                open: sealer(cipher, session_key, inward),
+                nonce: AtomicU64::new(0),
+            })
+        });
+        ChannelKeys { session_id, signer: Signer::new(agreed.signing, &signing), seal }
+    }
+
+    /// Whether messages can be sealed.
+    pub(crate) fn can_seal(&self) -> bool {
+        self.seal.is_some()
+    }
+
+    /// Signs `message`, which begins with its header and ends where the next one begins.
+    pub(crate) fn sign(&self, message: &mut [u8]) {
+        // MS-SMB2 3.1.4.1
+        let Ok(header) = Header::parse_mut(message) else { return };
+        header.set_flags(header.flags() | Flags::SIGNED);
+        header.set_signature([0; 16]);
+        let nonce = GmacNonce::request(header.message_id(), header.command() == Command::Cancel);
+        let signature = self.signer.sign(message, nonce);
+        message[SIGNATURE].copy_from_slice(&signature);
+    }
+
+    /// Checks the signature of a reply, whose field is zero afterwards.
+    pub(crate) fn verify(&self, message: &mut [u8]) -> Result<(), Error> {
+        // MS-SMB2 3.2.5.1.3
+        let header = Header::parse_mut(message)?;
+        if !header.is_signed() {
+            return Err(Error::Unprotected(header.command()));
+        }
+        let signature = *header.signature();
+        let nonce = GmacNonce::response(header.message_id());
+        header.set_signature([0; 16]);
+        self.signer.verify(message, nonce, &signature).map_err(|_| Error::WrongSignature)
+    }
+
+    /// Seals `frame`: room for the transform header, then the messages.
+    pub(crate) fn seal(&self, frame: &mut [u8]) -> Result<(), Error> {
+        // MS-SMB2 3.1.4.3
+        let keys = self.seal.as_ref().ok_or(Error::NotOffered("encryption"))?;
+        let Some((place, data)) = frame.split_first_chunk_mut::<{ transform::SIZE }>() else {
+            return Err(Error::Protocol("a frame without room for its seal"));
+        };
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&keys.nonce.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+        let mut header = transform::TransformHeader::new(self.session_id, data.len() as u32);
+        header.set_nonce(nonce);
+        header.set_signature(keys.seal.seal(&nonce, header.associated_data(), data));
+        header.write(place);
+        Ok(())
+    }
+
+    /// Opens a sealed frame in place; the messages begin behind the transform header.
+    pub(crate) fn open(&self, frame: &mut [u8]) -> Result<(), Error> {
+        let keys = self.seal.as_ref().ok_or(Error::Protocol("a sealed reply in a session without keys"))?;
+        let header = *transform::TransformHeader::parse(frame)?.0;
+        keys.open
+            .open(header.nonce(), header.associated_data(), &mut frame[transform::SIZE..], header.signature())
+            .map_err(|_| Error::WrongSignature)
+    }
+}
+
+/// Where the signature stands in a message.
+const SIGNATURE: std::ops::Range<usize> = header::SIZE - 16..header::SIZE;
+
+fn sealer(cipher: Cipher, session_key: &[u8; 16], (label, context): (&[u8], &[u8])) -> Sealer {
+    // With NTLM the full session key of MS-SMB2 3.2.5.3.1 has 16 bytes too.
+    let made = match cipher.key_len() {
+        16 => Sealer::new(cipher, &*kdf::<16>(session_key, label, context)),
+        _ => Sealer::new(cipher, &*kdf::<32>(session_key, label, context)),
+    };
+    made.expect("the key is as long as the cipher says")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agreed(dialect: Dialect, signing: SigningAlgorithm, cipher: Option<Cipher>) -> Agreed {
+        Agreed { dialect, signing, cipher, preauth: [3; 64] }
+    }
+
+    #[test]
+    fn a_reply_must_be_signed_and_unchanged() {
+        let keys =
+            ChannelKeys::derive(5, &[7; 16], &agreed(Dialect::Smb302, SigningAlgorithm::AesCmac, None));
+        let mut message = Vec::new();
+        Header::request(Command::Echo, 9).push(&mut message);
+        message.extend([4, 0, 0, 0]);
+        let mut unsigned = message.clone();
+        assert!(matches!(keys.verify(&mut unsigned), Err(Error::Unprotected(Command::Echo))));
+        // CMAC does not tell the directions apart, so our own signature serves as the server's.
+        keys.sign(&mut message);
+        keys.verify(&mut message.clone()).unwrap();
+        message[66] ^= 1;
+        assert!(matches!(keys.verify(&mut message), Err(Error::WrongSignature)));
+    }
+
+    #[test]
+    fn two_frames_never_share_a_nonce_and_what_was_changed_does_not_open() {
+        for cipher in [Cipher::Aes128Ccm, Cipher::Aes128Gcm, Cipher::Aes256Ccm, Cipher::Aes256Gcm] {
+            let signing = SigningAlgorithm::AesGmac;
+            let keys = ChannelKeys::derive(5, &[7; 16], &agreed(Dialect::Smb311, signing, Some(cipher)));
+            let seal = keys.seal.as_ref().unwrap();
+            let mut frame = [vec![0; transform::SIZE], b"a message".to_vec()].concat();
+            let mut other = frame.clone();
+            keys.seal(&mut frame).unwrap();
+            keys.seal(&mut other).unwrap();
+            let (header, data) = transform::TransformHeader::parse(&frame).unwrap();
+            let (header_of_other, _) = transform::TransformHeader::parse(&other).unwrap();
+            assert_ne!(header.nonce(), header_of_other.nonce());
+            assert_ne!(data, b"a message");
+            // The keys of the directions differ: what we sealed is not what the server would send.
+            assert!(matches!(keys.open(&mut frame.clone()), Err(Error::WrongSignature)));
+            let mut data = data.to_vec();
+            seal.seal.open(header.nonce(), header.associated_data(), &mut data, header.signature()).unwrap();
+            assert_eq!(data, b"a message");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! A share that is connected to, and what can be done with names in it.
+
+use std::sync::Arc;
+
+use smb_wire::create::{self, Access, CreateOptions, Disposition, FileInfo, ShareAccess};
+use smb_wire::create_context::Contexts;
+use smb_wire::fscc::FileInfoClass;
+use smb_wire::ioctl::body::{ValidateNegotiateInfoRequest, ValidateNegotiateInfoResponse};
+use smb_wire::ioctl::{self, CtlCode};
+use smb_wire::negotiate::Dialect;
+use smb_wire::tree_connect::{self, ShareFlags, ShareType};
+use smb_wire::{Command, FileId, List, NtStatus, Utf16, close, query_info, tree_disconnect, utf16, write};
+
+use crate::link::{Part, Pending, RELATED};
+use crate::protection::Protection;
+use crate::session::SessionInner;
+use crate::{Error, File, Result, negotiate};
+
+/// How a file or directory is opened. The constructors cover the usual; the fields are those of a CREATE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// What will be done with it.
+    pub access: Access,
+    /// FILE_ATTRIBUTE bits for a file that is made.
+    pub attributes: u32,
+    /// What others may do meanwhile.
+    pub share: ShareAccess,
+    /// What to do when it exists, or does not.
+    pub disposition: Disposition,
+    /// Further options.
+    pub options: CreateOptions,
+}
+
+impl OpenOptions {
+    /// To read and write a file; `disposition` says whether it is made.
+    #[must_use]
+    pub fn file(disposition: Disposition) -> OpenOptions {
+        OpenOptions {
+            access: Access::FILE_GENERIC_READ | Access::FILE_GENERIC_WRITE,
+            attributes: 0,
+            share: ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE,
+            disposition,
+            options: CreateOptions::NON_DIRECTORY_FILE,
+        }
+    }
+
+    /// To read a file that exists.
+    #[must_use]
+    pub fn read() -> OpenOptions {
+        OpenOptions { access: Access::FILE_GENERIC_READ, ..OpenOptions::file(Disposition::Open) }
+    }
+
+    /// To look at the attributes of a file or directory that exists.
+    #[must_use]
+    pub fn attributes() -> OpenOptions {
+        let access = Access::READ_ATTRIBUTES | Access::SYNCHRONIZE;
+        OpenOptions { access, options: CreateOptions::empty(), ..OpenOptions::file(Disposition::Open) }
+    }
+
+    /// To list a directory; `disposition` says whether it is made.
+    #[must_use]
+    pub fn directory(disposition: Disposition) -> OpenOptions {
+        OpenOptions {
+            access: Access::FILE_GENERIC_READ,
+            options: CreateOptions::DIRECTORY_FILE,
+            ..OpenOptions::file(disposition)
+        }
+    }
+
+    /// To delete a file or an empty directory when it is closed.
+    #[must_use]
+    pub fn delete() -> OpenOptions {
+        OpenOptions {
+            access: Access::DELETE | Access::READ_ATTRIBUTES,
+            options: CreateOptions::DELETE_ON_CLOSE,
+            ..OpenOptions::file(Disposition::Open)
+        }
+    }
+}
+
+/// A connection of a session to a share. Copies share it.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    pub(crate) inner: Arc<TreeInner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct TreeInner {
+    session: Arc<SessionInner>,
+    id: u32,
+    /// What the share demands.
+    protection: Protection,
+    response: tree_connect::Response,
+}
+
+impl TreeInner {
+    /// Sends one frame.
+    pub(crate) async fn send<const N: usize>(&self, parts: [Part<'_>; N]) -> Result<[Pending; N]> {
+        self.session.send(self.id, self.protection, parts).await
+    }
+
+    /// The largest READ, WRITE and other buffer, in bytes.
+    pub(crate) fn limits(&self) -> (u32, u32, u32) {
+        let channel = self.session.channel();
+        let negotiated = &channel.connection.negotiated;
+        (negotiated.max_read_size, negotiated.max_write_size, negotiated.max_transact_size)
+    }
+}
+
+impl Tree {
+    pub(crate) async fn connect(session: Arc<SessionInner>, share: &str) -> Result<Tree> {
+        let channel = session.channel();
+        let connection = &channel.connection;
+        let path = utf16::encode(&format!("\\\\{}\\{share}", connection.host));
+        let request = tree_connect::Request::new(Utf16::new(&path).unwrap_or_default());
+        let body = |out: &mut Vec<u8>| request.write(out);
+        let part = Part { command: Command::TreeConnect, payload: 0, body: &body };
+        // MS-SMB2 3.2.4.1.1
+        // In 3.1.1 it is this message that proves to the server that nobody changed the negotiation.
+        let is_311 = connection.negotiated.dialect == Dialect::Smb311;
+        let at_least = if is_311 { Protection::Signed } else { Protection::None };
+        let [pending] = session.send(0, at_least, [part]).await?;
+        let reply = pending.await?.success()?;
+        let response = tree_connect::Response::parse(reply.message())?;
+        // MS-SMB2 3.2.5.5
+        let must_encrypt = response.share_flags.contains(ShareFlags::ENCRYPT_DATA);
+        if must_encrypt && !session.can_seal() {
+            return Err(Error::NotOffered("encryption, which the share demands"));
+        }
+        let protection = if must_encrypt { Protection::Sealed } else { Protection::None };
+        let id = reply.header().tree_id();
+        drop(channel);
+        let tree = Tree { inner: Arc::new(TreeInner { session, id, protection, response }) };
+        tree.validate_negotiation().await?;
+        Ok(tree)
+    }
+
+    /// Before 3.1.1, asks the server in a signed message what was negotiated, since nothing protected that.
+    async fn validate_negotiation(&self) -> Result<()> {
+        // MS-SMB2 3.2.5.5
+        let channel = self.inner.session.channel();
+        let (negotiated, options) = (&channel.connection.negotiated, &channel.connection.options);
+        let offers_smb3 = options.dialects.iter().any(|dialect| dialect.is_smb3());
+        if negotiated.dialect == Dialect::Smb311 || !offers_smb3 {
+            return Ok(());
+        }
+        let mut input = Vec::new();
+        ValidateNegotiateInfoRequest {
+            capabilities: negotiate::capabilities(options),
+            guid: options.client_guid,
+            security_mode: negotiate::security_mode(options),
+            dialects: List::Values(&options.dialects),
+        }
+        .write(&mut input);
+        let file_id = FileId { persistent: u64::MAX, volatile: u64::MAX };
+        let request = ioctl::Request::fsctl(CtlCode::ValidateNegotiateInfo, file_id, &input, 24);
+        let body = |out: &mut Vec<u8>| request.write(out);
+        let part = Part { command: Command::Ioctl, payload: request.payload_len(), body: &body };
+        let [pending] = self.inner.session.send(self.inner.id, Protection::Signed, [part]).await?;
+        // The reply is signed, whatever it says; so a server of 2.x that does not know the code is itself.
+        let reply = pending.await?;
+        let unknown = [NtStatus::NOT_SUPPORTED, NtStatus::INVALID_DEVICE_REQUEST, NtStatus::FILE_CLOSED];
+        if !negotiated.dialect.is_smb3() && unknown.contains(&reply.status()) {
+            return Ok(());
+        }
+        let reply = reply.success()?;
+        let response = ioctl::Response::parse(reply.message())?;
+        let said = ValidateNegotiateInfoResponse::parse(response.output)?;
+        let same = said.capabilities == negotiated.capabilities
+            && said.guid == negotiated.server_guid
+            && said.security_mode == negotiated.security_mode
+            && said.dialect == negotiated.dialect;
+        if same { Ok(()) } else { Err(Error::Protocol("somebody changed the negotiation on its way")) }
+    }
+
+    /// What the share holds.
+    #[must_use]
+    pub fn share_type(&self) -> ShareType {
+        self.inner.response.share_type
+    }
+
+    /// What the share's permissions allow at most.
+    #[must_use]
+    pub fn maximal_access(&self) -> Access {
+        self.inner.response.maximal_access
+    }
+
+    /// Opens or makes `path`, whose parts are divided by `/` or `\` and which is empty for the share's root.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it.
+    pub async fn open(&self, path: &str, how: &OpenOptions) -> Result<File> {
+        let name = wire_path(path);
+        let body = |out: &mut Vec<u8>| create_request(&name, how).write(out);
+        let part = Part { command: Command::Create, payload: 0, body: &body };
+        let [pending] = self.inner.send([part]).await?;
+        let reply = pending.await?.success()?;
+        let response = create::Response::parse(reply.message())?;
+        Ok(File::new(Arc::clone(&self.inner), response.file_id, response.info))
+    }
+
+    /// The sizes, times and attributes of `path`: CREATE, QUERY_INFO and CLOSE in one round trip.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it.
+    pub async fn stat(&self, path: &str) -> Result<FileInfo> {
+        let name = wire_path(path);
+        let how = OpenOptions::attributes();
+        let query = query_info::Request {
+            info_type: query_info::InfoType::File,
+            file_info_class: FileInfoClass::NETWORK_OPEN.0,
+            output_buffer_length: NETWORK_OPEN_SIZE,
+            additional_information: 0,
+            flags: query_info::Flags::empty(),
+            file_id: RELATED,
+            input_buffer: &[],
+        };
+        let create_body = |out: &mut Vec<u8>| create_request(&name, &how).write(out);
+        let query_body = |out: &mut Vec<u8>| query.write(out);
+        let parts = [
+            Part { command: Command::Create, payload: 0, body: &create_body },
+            Part { command: Command::QueryInfo, payload: query.payload_len(), body: &query_body },
+            CLOSE_RELATED,
+        ];
+        let [created, queried, closed] = self.inner.send(parts).await?;
+        created.await?.success()?;
+        let queried = queried.await?.success()?;
+        closed.await?.success()?;
+        let buffer = query_info::Response::parse(queried.message())?.output_buffer;
+        network_open(buffer)
+    }
+
+    /// Makes a file with `data` in it: CREATE, WRITE and CLOSE in one round trip. `data` is at most what one
+    /// WRITE can carry.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it.
+    pub async fn put(&self, path: &str, how: &OpenOptions, data: &[u8]) -> Result<()> {
+        let name = wire_path(path);
+        let request = write::Request::new(RELATED, 0, data);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, how).write(out);
+        let write_body = |out: &mut Vec<u8>| request.write(out);
+        let parts = [
+            Part { command: Command::Create, payload: 0, body: &create_body },
+            Part { command: Command::Write, payload: request.payload_len(), body: &write_body },
+            CLOSE_RELATED,
+        ];
+        let [created, written, closed] = self.inner.send(parts).await?;
+        created.await?.success()?;
+        let written = written.await?.success()?;
+        closed.await?.success()?;
+        let count = write::Response::parse(written.message())?.count as usize;
+        if count == data.len() { Ok(()) } else { Err(Error::Protocol("a WRITE was done in part")) }
+    }
+
+    /// Opens `path` and closes it again, in one round trip. With [`OpenOptions::delete`] that deletes it.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it.
+    pub async fn touch(&self, path: &str, how: &OpenOptions) -> Result<()> {
+        let name = wire_path(path);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, how).write(out);
+        let create = Part { command: Command::Create, payload: 0, body: &create_body };
+        let [created, closed] = self.inner.send([create, CLOSE_RELATED]).await?;
+        created.await?.success()?;
+        closed.await?.success()?;
+        Ok(())
+    }
+
+    /// Gives the share up.
+    ///
+    /// # Errors
+    /// When the server did not take notice.
+    pub async fn disconnect(self) -> Result<()> {
+        let body = |out: &mut Vec<u8>| tree_disconnect::Request.write(out);
+        let part = Part { command: Command::TreeDisconnect, payload: 0, body: &body };
+        let [pending] = self.inner.send([part]).await?;
+        pending.await?.success()?;
+        Ok(())
+    }
+}
+
+/// Closes what the request before it opened.
+const CLOSE_RELATED: Part<'static> = Part {
+    command: Command::Close,
+    payload: 0,
+    body: &|out| close::Request { flags: close::Flags::empty(), file_id: RELATED }.write(out),
+};
+
+/// The size of FileNetworkOpenInformation (MS-FSCC 2.4.34), in bytes.
+pub(crate) const NETWORK_OPEN_SIZE: u32 = 56;
+
+/// Reads FileNetworkOpenInformation.
+pub(crate) fn network_open(buffer: &[u8]) -> Result<FileInfo> {
+    let wrong = |_| smb_wire::Malformed::new("FileNetworkOpenInformation", "length");
+    let mut cursor = wire::Cursor::new(buffer);
+    let mut next = || cursor.u64_le().map_err(wrong);
+    let (creation_time, last_access_time, last_write_time, change_time) =
+        (next()?, next()?, next()?, next()?);
+    let (allocation_size, end_of_file) = (next()?, next()?);
+    let file_attributes = cursor.u32_le().map_err(wrong)?;
+    Ok(FileInfo {
+        creation_time,
+        last_access_time,
+        last_write_time,
+        change_time,
+        allocation_size,
+        end_of_file,
+        file_attributes,
+    })
+}
+
+/// A path as CREATE wants it: UTF-16, divided by backslashes, none in front.
+fn wire_path(path: &str) -> Vec<u8> {
+    let path = path.trim_start_matches(['/', '\\']);
+    let mut out = Vec::with_capacity(path.len() * 2);
+    let units = path.encode_utf16().map(|unit| if unit == u16::from(b'/') { u16::from(b'\\') } else { unit });
+    out.extend(units.flat_map(u16::to_le_bytes));
+    out
+}
+
+fn create_request<'a>(name: &'a [u8], how: &OpenOptions) -> create::Request<'a> {
+    create::Request {
+        requested_oplock_level: create::OplockLevel::None,
+        impersonation_level: create::ImpersonationLevel::Impersonation,
+        desired_access: how.access,
+        file_attributes: how.attributes,
+        share_access: how.share,
+        create_disposition: how.disposition,
+        create_options: how.options,
+        name: Utf16::new(name).unwrap_or_default(),
+        contexts: Contexts::EMPTY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_divided_by_backslashes_and_begin_with_a_name() {
+        assert_eq!(wire_path("/a/b\\c"), utf16::encode("a\\b\\c"));
+        assert!(wire_path("/").is_empty());
+    }
+
+    #[test]
+    fn network_open_information_must_be_whole() {
+        let mut buffer: Vec<u8> = (1..=6u64).flat_map(u64::to_le_bytes).collect();
+        buffer.extend([0x20, 0, 0, 0, 0, 0, 0, 0]);
+        let info = network_open(&buffer).unwrap();
+        assert_eq!((info.creation_time, info.end_of_file, info.file_attributes), (1, 6, 0x20));
+        assert!(network_open(&buffer[..50]).is_err());
+    }
+}
