@@ -132,8 +132,8 @@ impl Inbound {
         answer
     }
 
-    /// Hands out the next whole message.
-    pub(crate) fn next<S: Service>(&mut self, service: &S) -> Next<'_> {
+    /// Hands out the next whole message, which may have `most` bytes.
+    pub(crate) fn next<S: Service>(&mut self, service: &S, most: usize) -> Next<'_> {
         if let Some(part) = self.part.as_mut().filter(|part| !part.spent) {
             if part.filled < part.len {
                 return Next::Nothing;
@@ -157,7 +157,7 @@ impl Inbound {
                 return Next::Nothing;
             };
             match service.record(*prefix) {
-                Record::Message(len) if len <= MAX_MESSAGE => {
+                Record::Message(len) if len <= most.min(MAX_MESSAGE) => {
                     self.reach = if len >= LARGE { SIP } else { WINDOW };
                     if bytes.len() - PREFIX < len {
                         return Next::Nothing;
@@ -295,7 +295,7 @@ mod tests {
                 (piece.len(), piece.len())
             });
             loop {
-                match fed.inbound.next(&Cutter) {
+                match fed.inbound.next(&Cutter, MAX_MESSAGE) {
                     Next::Message(message) => fed.messages.push(message.to_vec()),
                     Next::Nothing => break,
                     Next::Hostile => {

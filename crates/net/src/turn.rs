@@ -92,7 +92,7 @@ fn answer_messages<S: Service>(
 ) {
     let mut queued = Queued::default();
     while turn.messages < MAX_BATCH_MESSAGES as u64 && !out.close && !queued.is_full(&out.frames) {
-        match core.inbound.next(service) {
+        match core.inbound.next(service, core.conversation.max_message()) {
             Next::Message(message) => {
                 if turn.messages == 0 {
                     service.before_batch(now);

@@ -26,3 +26,6 @@ pub const LOGON_TIME_NS: u64 = 60_000_000_000;
 
 /// Opens of the whole server.
 pub const MAX_OPENS: usize = 1 << 20;
+
+/// Longest message before the first log-on: NEGOTIATE and SESSION_SETUP with room for long tokens.
+pub const MAX_MESSAGE_BEFORE_LOGON: usize = 128 * 1024;

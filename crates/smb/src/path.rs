@@ -7,6 +7,10 @@ use volume::Name;
 
 use crate::suspend::Stop;
 
+/// How names of streams are mapped: they may hold what file names must not, wildcards and control
+/// characters among it (MS-FSCC 2.1.5.3), so nothing of it is told by other characters.
+pub(crate) const STREAM_SYNTAX: Syntax = Syntax::Posix;
+
 /// A path taken apart.
 #[derive(Debug, Default)]
 pub(crate) struct Target {
@@ -56,7 +60,7 @@ pub(crate) fn parse(text: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
         match stream.kind {
             StreamType::IndexAllocation => target.wants_directory = true,
             StreamType::Data if stream.name.is_empty() => target.wants_data = true,
-            StreamType::Data => target.stream = Some(name(stream.name, syntax)?),
+            StreamType::Data => target.stream = Some(name(stream.name, STREAM_SYNTAX)?),
         }
     }
     Ok(target)

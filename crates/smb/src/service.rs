@@ -13,6 +13,7 @@ use wire::{Conversation, Mailbox, Now, Output, Peer};
 use crate::compound;
 use crate::connection::Connection;
 use crate::event::{Event, LeaseBreak};
+use crate::limits::MAX_MESSAGE_BEFORE_LOGON;
 use crate::server::Server;
 
 /// [`Server`] as the transport wants it.
@@ -58,6 +59,10 @@ impl Conversation for Connection {
             Event::SessionGone { session_id } => self.forget_session(session_id),
             Event::Close => out.close = true,
         }
+    }
+
+    fn max_message(&self) -> usize {
+        if self.channels.is_empty() { MAX_MESSAGE_BEFORE_LOGON } else { wire::limits::MAX_MESSAGE }
     }
 
     fn deadline(&self) -> Option<u64> {

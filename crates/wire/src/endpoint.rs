@@ -92,6 +92,12 @@ pub trait Conversation: Send + 'static {
     /// Takes an event.
     fn on_event(&mut self, event: Self::Event, now: Now, out: &mut Output<Self::Event>);
 
+    /// The longest message that is taken now, in bytes. A client that has proved nothing yet need not be
+    /// given room for the largest.
+    fn max_message(&self) -> usize {
+        crate::limits::MAX_MESSAGE
+    }
+
     /// Monotonic time (ns) at which [`Conversation::on_deadline`] wants to be called; none when idle.
     fn deadline(&self) -> Option<u64>;
 

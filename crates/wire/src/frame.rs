@@ -80,10 +80,11 @@ impl Frame {
     }
 }
 
-/// Sizes of pooled buffers without headroom: small replies, 4 to 16 KiB reads, 64 KiB reads, 1 MiB reads.
-const CLASSES: [usize; 4] = [1024, 16 * 1024 + 512, 64 * 1024 + 512, 1024 * 1024 + 512];
+/// Sizes of pooled buffers without headroom: small replies, then reads of up to 16 KiB, 64 KiB, 1 and 8 MiB.
+const CLASSES: [usize; 5] =
+    [1024, 16 * 1024 + 512, 64 * 1024 + 512, 1024 * 1024 + 512, 8 * 1024 * 1024 + 512];
 /// Buffers kept for each class. One batch of small replies, and only a few large ones.
-const KEPT: [usize; 4] = [128, 64, 16, 8];
+const KEPT: [usize; 5] = [128, 64, 16, 8, 1];
 
 /// A worker's store of buffers, so that the steady state allocates nothing.
 #[derive(Debug, Default)]

@@ -59,7 +59,7 @@ fn respond(changes: &[Change], limit: usize, body: &mut Vec<u8>) -> Handled {
         }
         if let Some(stream) = &change.stream {
             name.extend_from_slice(&u16::from(b':').to_le_bytes());
-            smb_wire::fscc::names::to_wire(stream.as_bytes(), Syntax::Windows, &mut name);
+            smb_wire::fscc::names::to_wire(stream.as_bytes(), crate::path::STREAM_SYNTAX, &mut name);
         }
         if report.push(action(change.kind), &name).is_err() {
             // MS-SMB2 3.3.5.19: what does not fit is lost; the client must list the directory again.

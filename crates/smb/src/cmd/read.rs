@@ -39,7 +39,10 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             }
             let at = begin(body);
             match engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Cached) {
-                Ok(count) => end(body, at, count, wanted).map_err(Stop::Fail),
+                Ok(count) => {
+                    open.kept.set_position(wanted.offset + count as u64);
+                    end(body, at, count, wanted).map_err(Stop::Fail)
+                }
                 Err(share::Refusal::WouldBlock) => {
                     body.truncate(at);
                     Err(Stop::Work(later(open.share(), wanted)))

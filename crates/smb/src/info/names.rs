@@ -4,6 +4,8 @@ use share::{Options, Share};
 use smb_wire::fscc::names::{Syntax, to_wire};
 use volume::Name;
 
+use crate::path::STREAM_SYNTAX;
+
 /// In which syntax the client of an Open speaks of names.
 pub(crate) fn syntax(file: &share::Open) -> Syntax {
     // CREATE sets this option exactly for those Opens that carry the POSIX context.
@@ -42,7 +44,7 @@ fn write(path: &[Name], stream: Option<&Name>, syntax: Syntax) -> Vec<u8> {
     }
     if let Some(stream) = stream {
         out.extend_from_slice(&[b':', 0]);
-        to_wire(stream.as_bytes(), syntax, &mut out);
+        to_wire(stream.as_bytes(), STREAM_SYNTAX, &mut out);
     }
     out
 }
@@ -56,9 +58,9 @@ mod tests {
     #[test]
     fn a_path_is_written_as_its_client_reads_it() {
         let path = [Name::new(b"a").unwrap(), Name::new(b"b:c").unwrap()];
-        let stream = Name::new(b"s").unwrap();
+        let stream = Name::new(b"s?").unwrap();
         let text = |bytes: &[u8]| Utf16::new(bytes).unwrap().to_string_lossy();
-        assert_eq!(text(&write(&path, Some(&stream), Syntax::Windows)), "a\\b\u{f022}c:s");
+        assert_eq!(text(&write(&path, Some(&stream), Syntax::Windows)), "a\\b\u{f022}c:s?");
         assert_eq!(text(&write(&path, None, Syntax::Posix)), "a/b:c");
         assert_eq!(write(&[], None, Syntax::Windows), []);
     }

@@ -6,6 +6,7 @@ use smb_wire::{NtStatus, Utf16, utf16};
 
 use super::{Query, whole_or_cut};
 use crate::info::names;
+use crate::path::STREAM_SYNTAX;
 use crate::suspend::{Handled, Stop};
 
 /// FileNormalizedNameInformation: the path from the root of the share, as its names really are.
@@ -38,7 +39,7 @@ pub(super) fn streams(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     }
     for stream in query.engine.streams(query.file)? {
         let mut name = utf16::encode(":");
-        to_wire(stream.name.as_bytes(), Syntax::Windows, &mut name);
+        to_wire(stream.name.as_bytes(), STREAM_SYNTAX, &mut name);
         utf16::push(":$DATA", &mut name);
         named.push((stream.size, stream.allocated, name));
     }

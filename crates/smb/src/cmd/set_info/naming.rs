@@ -76,7 +76,7 @@ fn new_stream(text: Utf16<'_>) -> Result<volume::Name, Stop> {
         }
         // A named stream cannot take the place of the file's own data.
         Ok(Some(stream)) if stream.name.is_empty() => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
-        Ok(Some(stream)) => path::name(stream.name, Syntax::Windows),
+        Ok(Some(stream)) => path::name(stream.name, path::STREAM_SYNTAX),
         Ok(None) | Err(_) => Err(invalid),
     }
 }
@@ -122,6 +122,7 @@ mod tests {
         for text in [":new", ":new:$DATA", ":new:$data"] {
             assert_eq!(stream(text).ok(), volume::Name::new(b"new").ok(), "{text}");
         }
+        assert_eq!(stream(":a?\u{5}*").ok(), volume::Name::new(b"a?\x05*").ok());
         assert_eq!(status(stream("::$DATA")), Some(NtStatus::NOT_SUPPORTED));
         assert_eq!(status(stream("::$INDEX_ALLOCATION")), Some(NtStatus::INVALID_PARAMETER));
         assert_eq!(status(stream(":a:b")), Some(NtStatus::OBJECT_NAME_INVALID));
