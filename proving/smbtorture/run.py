@@ -46,6 +46,10 @@ class Plan:
     def time_limit_s(self, test):
         return self._entries.get(test, {}).get("time_limit_s", self._limit)
 
+    def hung(self, test, outcome):
+        """Whether the test ran out of the ordinary time; those with a limit of their own are known to."""
+        return outcome.result == "timeout" and "time_limit_s" not in self._entries.get(test, {})
+
     def unknown(self, known):
         return sorted(set(self._entries) - set(known))
 
@@ -109,7 +113,7 @@ def run_all(kind, tests, lanes):
         with servers.Server(kind, profile) as server:
             runner = Runner(plan, server, lanes)
             runner.run(group)
-            again = [test for test in group if runner.results[test].result == "fail"]
+            again = [test for test in group if runner.results[test].result == "fail" or plan.hung(test, runner.results[test])]
             first = {test: runner.results[test] for test in again}
             runner.lanes = 1
             runner.run(again)
@@ -154,7 +158,7 @@ def main():
     }
     if options.out:
         options.out.write_text(json.dumps(report, indent=1) + "\n")
-    if options.record and options.server == "samba" and not options.only:
+    if options.record and options.server == "samba":
         compare.record(report)
     print(f"\n{len(tests)} tests in {seconds} s; passed on the second try only: {', '.join(sorted(second_try)) or 'none'}")
     tally = Tally("smbtorture")
