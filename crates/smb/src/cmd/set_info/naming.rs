@@ -42,7 +42,7 @@ pub(super) fn link(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop
     if change.file.is_directory() {
         return Err(Stop::Fail(NtStatus::FILE_IS_A_DIRECTORY));
     }
-    let to = target(asked.name, syntax(change.file))?;
+    let to = target(without_separator(asked.name), syntax(change.file))?;
     let replaces = asked.flags.contains(RenameFlags::REPLACE_IF_EXISTS);
     change.settle(change.engine.link(change.caller, change.file, &to.names, replaces))
 }
@@ -64,6 +64,16 @@ fn target(name: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
         return Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID));
     }
     Ok(target)
+}
+
+/// A path without the separator that it may begin with: unlike a rename, a link is taken with one, and
+/// smbclient sends one.
+// MS-FSA 2.1.5.15.7
+fn without_separator(name: Utf16<'_>) -> Utf16<'_> {
+    match name.as_bytes() {
+        [b'\\', 0, rest @ ..] => Utf16::new(rest).unwrap_or(name),
+        _ => name,
+    }
 }
 
 /// The new name of a stream.
@@ -127,6 +137,13 @@ mod tests {
         assert_eq!(status(stream("::$INDEX_ALLOCATION")), Some(NtStatus::INVALID_PARAMETER));
         assert_eq!(status(stream(":a:b")), Some(NtStatus::OBJECT_NAME_INVALID));
         assert_eq!(status(stream(":a\\b")), Some(NtStatus::OBJECT_NAME_INVALID));
+    }
+
+    #[test]
+    fn one_separator_before_a_link_is_no_harm() {
+        let bytes = utf16::encode("\\a\\b");
+        assert!(without_separator(Utf16::new(&bytes).unwrap()) == "a\\b");
+        assert!(without_separator(Utf16::new(&bytes[2..]).unwrap()) == "a\\b");
     }
 
     #[test]
