@@ -327,11 +327,11 @@ impl Connection {
         out: &mut Output<Event>,
     ) {
         let Pause { async_id, at, mut announced, signed, header } = pause;
-        if self.suspended.len() >= MAX_WAITING {
+        if let Some(status) = self.must_not_wait(&stop, header.command(), behind.messages.is_empty()) {
             if let Stop::Wait(Some((engine, ticket))) = stop {
                 engine.cancel(ticket);
             }
-            let refused = Err(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES));
+            let refused = Err(Stop::Fail(status));
             self.answer_at(&mut compound, at, &header, refused, announced.then_some(async_id), signed);
             return self.run(compound, behind.messages, behind.start(), now, out);
         }
@@ -371,28 +371,41 @@ impl Connection {
         }
     }
 
-    /// Tells the client that its request takes time, with the answers before it (MS-SMB2 3.3.4.2).
+    /// Why a request may not be put aside after all.
+    fn must_not_wait(&self, stop: &Stop, command: Command, is_last: bool) -> Option<NtStatus> {
+        // MS-SMB2 3.3.4.2: within a compound only what waits for a break may wait, as Windows has it.
+        let may_last = matches!(command, Command::ChangeNotify | Command::Lock);
+        match stop {
+            _ if self.suspended.len() >= MAX_WAITING => Some(NtStatus::INSUFFICIENT_RESOURCES),
+            Stop::Wait(_) if may_last && !is_last => Some(NtStatus::INTERNAL_ERROR),
+            _ => None,
+        }
+    }
+
+    /// Sends the answers so far, then tells the client that its request takes time (MS-SMB2 3.3.4.2).
     fn announce(
         &mut self,
-        mut compound: Compound,
+        compound: Compound,
         header: &Header,
         async_id: u64,
         signed: bool,
         out: &mut Output<Event>,
     ) -> Compound {
-        compound.begin();
-        let at = compound.frame.len() - header::SIZE;
-        dispatch::error_body(NtStatus::PENDING, &[], self.negotiated.as_ref(), compound.frame.tail());
+        let (related, sealed_by) = (compound.related, compound.sealed_by);
+        self.finish(compound, out);
+        let mut notice = Compound::new(out.pool.take(0), sealed_by);
+        notice.begin();
+        dispatch::error_body(NtStatus::PENDING, &[], self.negotiated.as_ref(), notice.frame.tail());
         let mut interim = Header::response_to(header, NtStatus::PENDING);
         if header.session_id() == u64::MAX {
-            interim.set_session_id(compound.related.session_id);
+            interim.set_session_id(related.session_id);
         }
         interim.set_async_id(async_id);
         interim.set_credits(self.window.grant(header.credits()));
-        compound.end(at, interim, signed);
-        let mut next = Compound::new(out.pool.take(0), compound.sealed_by);
-        next.related = compound.related;
-        self.finish(compound, out);
+        notice.end(0, interim, signed);
+        self.finish(notice, out);
+        let mut next = Compound::new(out.pool.take(0), sealed_by);
+        next.related = related;
         next
     }
 

@@ -62,7 +62,7 @@ fn lock(
         };
         ranges.push(RangeRequest { start: element.offset, len: element.length, kind });
     }
-    let waits = !elements[0].flags.contains(Flags::FAIL_IMMEDIATELY);
+    let waits = elements.iter().any(|element| !element.flags.contains(Flags::FAIL_IMMEDIATELY));
     if waits && elements.len() > 1 {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }

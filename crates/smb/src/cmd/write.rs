@@ -9,8 +9,8 @@ use crate::open::Object;
 use crate::suspend::{Handled, Stop};
 use crate::tree::Target;
 
-/// Offset that means the end of the file (MS-FSA 2.1.5.4).
-const APPEND: u64 = u64::MAX;
+/// Largest file of NTFS, 16 TiB less 64 KiB, which clients hold to be everybody's (MS-FSA 6, note on 2.1.5.4).
+const MAX_FILE_SIZE: u64 = 0xfff_ffff_0000;
 
 /// Answers a WRITE. Buffered data goes to the page cache on this thread; the transport moves a connection
 /// whose calls prove slow to its blocking pool.
@@ -26,17 +26,16 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     check_charge(connection, request, asked.payload_len())?;
     match open.object() {
         Some(Object::File { engine, open: file }) => {
-            let at = if asked.offset == APPEND {
-                share::WriteAt::End
-            } else if asked
-                .offset
-                .checked_add(asked.data.len() as u64)
-                .is_none_or(|end| end > i64::MAX as u64)
-            {
-                return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-            } else {
-                share::WriteAt::Offset(asked.offset)
+            // MS-FSA 2.1.5.4: the offset that means the end of a file is not for the network.
+            let end = asked.offset.checked_add(asked.data.len() as u64);
+            let fits = match asked.data.len() {
+                0 => asked.offset <= i64::MAX as u64,
+                _ => end.is_some_and(|end| end <= MAX_FILE_SIZE),
             };
+            if !fits {
+                return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+            }
+            let at = share::WriteAt::Offset(asked.offset);
             let through = asked.flags.contains(write::Flags::WRITE_THROUGH);
             let Target::Disk { identity, .. } = &open.tree.target else {
                 return Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST));

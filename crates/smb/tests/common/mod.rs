@@ -1,0 +1,183 @@
+//! A server in this process, and clients that speak to it without sockets and in a time of their own.
+//!
+//! Start with [`World`], the server with its share and its clock. [`Peer`] is a client: it hands frames to
+//! its own [`smb::Connection`], runs the jobs and events that come out of it, and reads the answers. What a
+//! client must know to log on and to protect its messages is in [`client`].
+
+// Each program of tests uses its own part of this.
+#![allow(dead_code)]
+
+pub mod client;
+pub mod peer;
+
+pub use client::{Dial, USER};
+pub use peer::{Answer, Peer};
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::NtHash;
+use share::{Identity, Share};
+use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, UserConfig};
+use smb_wire::Guid;
+use smb_wire::negotiate::Dialect;
+use volume::Volume;
+use volume::memory::MemoryVolume;
+use volume::security::{Rights, Sid, well_known};
+use volume_posix::PosixVolume;
+use wire::Now;
+
+/// The share's name.
+pub const SHARE: &str = "files";
+
+/// The clock that the server and all its peers go by. It moves by a microsecond with each reading, since
+/// the server takes one reading for one batch.
+#[derive(Clone)]
+pub struct Clock(Rc<Cell<Now>>);
+
+impl Clock {
+    /// One further reading.
+    pub fn read(&self) -> Now {
+        self.advance(Duration::from_micros(1));
+        self.0.get()
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, by: Duration) {
+        self.0.set(self.0.get().plus(by));
+    }
+}
+
+/// A server with one share and its users.
+pub struct World {
+    pub server: Arc<Server>,
+    pub engine: Arc<Share>,
+    pub clock: Clock,
+    directory: Option<tempfile::TempDir>,
+}
+
+impl World {
+    /// On a directory of the host.
+    pub fn on_disk() -> World {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (root, beside) = (directory.path().join("share"), directory.path().join("beside"));
+        std::fs::create_dir(&root).expect("the share's root");
+        let volume = PosixVolume::open(&root, &beside).expect("the directory can be served");
+        World { directory: Some(directory), ..World::over(Arc::new(volume)) }
+    }
+
+    /// In memory: for what does not depend on the host.
+    pub fn in_memory() -> World {
+        World::over(Arc::new(MemoryVolume::new(1)))
+    }
+
+    fn over(volume: Arc<dyn Volume>) -> World {
+        let config = share::Config { name: SHARE.into(), enforce: false, ..share::Config::default() };
+        let engine = Share::open(volume, config).expect("the share opens");
+        let now = Now { mono_ns: 1_000_000_000, wall_ns: 1_700_000_000_000_000_000 };
+        let server = Server::new(server_config(), now);
+        server.set_users([user(USER, "s3cret", 1001), user("bert", "s3cret", 1002)]);
+        server.set_shares([share_config(&engine)]);
+        World { server, engine, clock: Clock(Rc::new(Cell::new(now))), directory: None }
+    }
+
+    /// The share's root on the host.
+    pub fn root(&self) -> PathBuf {
+        self.directory.as_ref().expect("a share on disk").path().join("share")
+    }
+
+    /// A directory beside the share's root, which no client may reach.
+    pub fn outside(&self) -> PathBuf {
+        let outside = self.directory.as_ref().expect("a share on disk").path().join("outside");
+        std::fs::create_dir_all(&outside).expect("a directory");
+        outside
+    }
+
+    /// Changes the share's settings for trees that are connected from now on.
+    pub fn configure(&self, change: impl FnOnce(&mut ShareConfig)) {
+        let mut config = share_config(&self.engine);
+        change(&mut config);
+        self.server.set_shares([config]);
+    }
+
+    /// Changes the server's settings for connections that are made from now on.
+    pub fn configure_server(&self, change: impl FnOnce(&mut ServerConfig)) {
+        let mut config = server_config();
+        change(&mut config);
+        self.server.set_config(config);
+    }
+
+    /// Lets time pass and the engine see it.
+    pub fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+        self.engine.tick(self.clock.read());
+    }
+
+    /// A connection on which nothing has been said.
+    pub fn peer(&self) -> Peer {
+        Peer::connect(self)
+    }
+
+    /// A client that has logged on and connected the share, signing what it sends.
+    pub fn client(&self) -> Peer {
+        self.dial(&Dial::default())
+    }
+
+    /// A client that has logged on in its own way and connected the share.
+    pub fn dial(&self, dial: &Dial) -> Peer {
+        let mut peer = self.peer();
+        peer.log_on(dial);
+        peer.connect_tree(SHARE);
+        peer
+    }
+}
+
+fn server_config() -> ServerConfig {
+    ServerConfig {
+        guid: Guid(*b"server under tes"),
+        name: "SERVER".into(),
+        dns_name: "server.example.net".into(),
+        machine_sid: Sid::new(5, &[21, 1, 2, 3]),
+        min_dialect: Dialect::Smb202,
+        max_dialect: Dialect::Smb311,
+        signing: Signing::Offered,
+        encryption: Encryption::Enabled,
+        max_connections: 1000,
+        anonymous: false,
+    }
+}
+
+fn share_config(engine: &Arc<Share>) -> ShareConfig {
+    ShareConfig {
+        name: SHARE.into(),
+        comment: String::new(),
+        engine: Arc::clone(engine),
+        read_only: false,
+        users: Some(vec![("*".into(), Access::Full)]),
+        encryption: Encryption::Enabled,
+        signing: Signing::Offered,
+        min_dialect: Dialect::Smb202,
+        case_sensitive: false,
+        hide_unreadable: false,
+        hidden: false,
+    }
+}
+
+fn user(name: &str, password: &str, uid: u32) -> UserConfig {
+    let identity = Identity {
+        name: name.into(),
+        sid: Sid::new(5, &[21, 1, 2, 3, uid]),
+        groups: vec![well_known::EVERYONE, well_known::AUTHENTICATED_USERS],
+        uid,
+        gid: uid,
+        host_groups: Vec::new(),
+        actor: None,
+        administrator: false,
+        limit: Rights::ALL,
+    };
+    let nt_hash = *NtHash::from_password(password).as_bytes();
+    UserConfig { identity: Arc::new(identity), nt_hash, enabled: true }
+}

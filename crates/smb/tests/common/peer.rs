@@ -1,0 +1,357 @@
+//! One connection and the client at its other end.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use auth::{GmacNonce, Signer};
+use smb::event::Event;
+use smb::keys::Seal;
+use smb::{Connection, Server};
+use smb_wire::header::transform::{self, TransformHeader};
+use smb_wire::header::{Chain, Flags, Packet};
+use smb_wire::{Command, FileId, Header, NtStatus};
+use wire::{Conversation, Mailbox, Now, Output};
+
+use super::{Clock, World};
+
+/// Events on their way to a connection.
+struct Mail {
+    events: Mutex<VecDeque<Event>>,
+    is_open: AtomicBool,
+}
+
+impl Mailbox<Event> for Mail {
+    fn post(&self, event: Event) -> bool {
+        let open = self.is_open.load(Ordering::Relaxed);
+        if open {
+            self.events.lock().expect("no test panics with it held").push_back(event);
+        }
+        open
+    }
+}
+
+/// One message from the server.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub header: Header,
+    /// From its header on, its signature checked and taken out.
+    pub message: Vec<u8>,
+    pub is_sealed: bool,
+    pub is_signed: bool,
+    /// Which frame of the connection it came in, counted.
+    pub frame: usize,
+}
+
+impl Answer {
+    pub fn status(&self) -> NtStatus {
+        self.header.status()
+    }
+
+    /// The FileId of a CREATE that went well.
+    pub fn file_id(&self) -> FileId {
+        assert_eq!(self.status(), NtStatus::SUCCESS);
+        smb_wire::create::Response::parse(&self.message).expect("a CREATE response").file_id
+    }
+
+    /// The data of a READ that went well.
+    pub fn data(&self) -> &[u8] {
+        assert_eq!(self.status(), NtStatus::SUCCESS);
+        smb_wire::read::Response::parse(&self.message).expect("a READ response").data
+    }
+}
+
+/// What a client knows of one of its sessions.
+pub struct Keys {
+    pub signer: Signer,
+    /// From the client's view.
+    pub seal: Option<Seal>,
+    pub signs: bool,
+    pub seals: bool,
+}
+
+/// One connection and its client.
+pub struct Peer {
+    connection: Connection,
+    mail: Arc<Mail>,
+    out: Output<Event>,
+    clock: Clock,
+    server: Arc<Server>,
+    answers: VecDeque<Answer>,
+    frames: usize,
+    /// The server wants the connection to end.
+    pub is_closed: bool,
+    has_ended: bool,
+    /// Jobs wait until [`Peer::run_jobs`].
+    pub holds_jobs: bool,
+    pub next_id: u64,
+    pub session_id: u64,
+    pub tree_id: u32,
+    /// By SessionId.
+    pub keys: HashMap<u64, Keys>,
+}
+
+impl Peer {
+    pub fn connect(world: &World) -> Peer {
+        let mail = Arc::new(Mail { events: Mutex::default(), is_open: AtomicBool::new(true) });
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let peer = wire::Peer { local: at(445), remote: at(50_000) };
+        let mailbox = Arc::clone(&mail) as Arc<dyn Mailbox<Event>>;
+        let connection = Connection::new(&world.server, peer, mailbox, world.clock.read());
+        Peer {
+            connection: connection.expect("the server takes a further connection"),
+            mail,
+            out: Output::default(),
+            clock: world.clock.clone(),
+            server: Arc::clone(&world.server),
+            answers: VecDeque::new(),
+            frames: 0,
+            is_closed: false,
+            has_ended: false,
+            holds_jobs: false,
+            next_id: 0,
+            session_id: 0,
+            tree_id: 0,
+            keys: HashMap::new(),
+        }
+    }
+
+    pub fn now(&self) -> Now {
+        self.clock.read()
+    }
+
+    // Sending ---------------------------------------------------------------------------------------
+
+    /// A header for this session and tree with the next message id, taking as many credits as `payload`
+    /// bytes need and asking for plenty.
+    pub fn header_for(&mut self, command: Command, payload: usize) -> Header {
+        let charge = (payload.saturating_sub(1) / 65536 + 1) as u16;
+        let mut header = Header::request(command, self.next_id);
+        self.next_id += u64::from(charge);
+        header.set_credit_charge(charge);
+        header.set_credits(charge.max(64));
+        header.set_session_id(self.session_id);
+        header.set_tree_id(self.tree_id);
+        header
+    }
+
+    pub fn header(&mut self, command: Command) -> Header {
+        self.header_for(command, 0)
+    }
+
+    /// A whole message, not protected.
+    pub fn message(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        whole(&self.header(command), body)
+    }
+
+    /// Signs a message in place.
+    pub fn sign(&self, message: &mut [u8]) {
+        let header = Header::parse_mut(message).expect("a whole header");
+        header.set_flags(header.flags() | Flags::SIGNED);
+        header.set_signature([0; 16]);
+        let header = *header;
+        let nonce = GmacNonce::request(header.message_id(), header.command() == Command::Cancel);
+        let signature = self.keys[&self.session_id].signer.sign(message, nonce);
+        Header::parse_mut(message).expect("a whole header").set_signature(signature);
+    }
+
+    /// Chains messages into one compound, the messages behind the first marked as related if so wished,
+    /// and protects it as the session wants.
+    pub fn compound(&self, mut messages: Vec<Vec<u8>>, is_related: bool) -> Vec<u8> {
+        let last = messages.len() - 1;
+        for (index, message) in messages.iter_mut().enumerate() {
+            if index < last {
+                message.resize(message.len().next_multiple_of(8), 0);
+            }
+            let length = message.len() as u32;
+            let header = Header::parse_mut(message).expect("a whole header");
+            header.set_next_command(if index < last { length } else { 0 });
+            if is_related && index > 0 {
+                header.set_flags(header.flags() | Flags::RELATED_OPERATIONS);
+            }
+            if self.signs() {
+                self.sign(message);
+            }
+        }
+        self.sealed_if_wished(messages.concat())
+    }
+
+    fn signs(&self) -> bool {
+        self.keys.get(&self.session_id).is_some_and(|keys| keys.signs && !keys.seals)
+    }
+
+    fn sealed_if_wished(&self, frame: Vec<u8>) -> Vec<u8> {
+        let seals = self.keys.get(&self.session_id).is_some_and(|keys| keys.seals);
+        if seals { self.seal(&frame, self.session_id) } else { frame }
+    }
+
+    /// Seals a frame under the keys of this session, said to be those of session `named`.
+    pub fn seal(&self, frame: &[u8], named: u64) -> Vec<u8> {
+        let seal = self.keys[&self.session_id].seal.as_ref().expect("sealing was agreed on");
+        let mut header = TransformHeader::new(named, frame.len() as u32);
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&self.now().mono_ns.to_le_bytes());
+        header.set_nonce(nonce);
+        let mut sealed = vec![0; transform::SIZE];
+        sealed.extend_from_slice(frame);
+        let tag = seal.out.seal(&nonce, header.associated_data(), &mut sealed[transform::SIZE..]);
+        header.set_signature(tag);
+        header.write(sealed.first_chunk_mut().expect("room for the header"));
+        sealed
+    }
+
+    /// Protects one message as the session wants and delivers it. Says its message id.
+    pub fn send(&mut self, message: Vec<u8>) -> u64 {
+        let id = Header::parse(&message).expect("a whole header").message_id();
+        let frame = self.compound(vec![message], false);
+        self.deliver(frame);
+        id
+    }
+
+    /// Sends a request and says its message id.
+    pub fn start(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let message = self.message(command, body);
+        self.send(message)
+    }
+
+    /// Sends a request and waits for its answer, which must come without anybody else's doing.
+    pub fn call(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> Answer {
+        let id = self.start(command, body);
+        self.answer(id).unwrap_or_else(|| panic!("no answer to {command:?}; closed: {}", self.is_closed))
+    }
+
+    /// The status with which a request is answered.
+    pub fn status(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> NtStatus {
+        self.call(command, body).status()
+    }
+
+    /// Delivers a frame as it is.
+    pub fn deliver(&mut self, mut frame: Vec<u8>) {
+        assert!(!self.is_closed, "the connection was closed before");
+        let now = self.now();
+        self.connection.on_message(&mut frame, now, &mut self.out);
+        self.turn();
+    }
+
+    // Receiving -------------------------------------------------------------------------------------
+
+    /// The next answer to message `id`, if it is there by now.
+    pub fn answer(&mut self, id: u64) -> Option<Answer> {
+        self.turn();
+        let at = self.answers.iter().position(|answer| answer.header.message_id() == id)?;
+        self.answers.remove(at)
+    }
+
+    /// The next message of any kind.
+    pub fn next(&mut self) -> Option<Answer> {
+        self.turn();
+        self.answers.pop_front()
+    }
+
+    /// The next notice that no request asked for.
+    pub fn notice(&mut self) -> Option<Answer> {
+        self.answer(u64::MAX)
+    }
+
+    /// Hands events over and runs jobs until there is nothing left to do.
+    pub fn turn(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        loop {
+            self.take_frames();
+            let event = self.mail.events.lock().expect("no test panics with it held").pop_front();
+            let event = match event {
+                Some(event) => event,
+                None if self.out.jobs.is_empty() || self.holds_jobs => break,
+                None => (self.out.jobs.remove(0).0)(),
+            };
+            let now = self.now();
+            self.connection.on_event(event, now, &mut self.out);
+        }
+    }
+
+    /// Jobs that are held back run now.
+    pub fn run_jobs(&mut self) {
+        self.holds_jobs = false;
+        self.turn();
+    }
+
+    /// Lets the connection see its deadline, if it has passed.
+    pub fn pass_deadline(&mut self) {
+        let now = self.now();
+        if self.connection.deadline().is_some_and(|deadline| deadline <= now.mono_ns) {
+            self.connection.on_deadline(now, &mut self.out);
+        }
+        self.turn();
+    }
+
+    fn take_frames(&mut self) {
+        for frame in std::mem::take(&mut self.out.frames) {
+            let bytes = frame.bytes().to_vec();
+            self.out.pool.give_back(frame);
+            let (prefix, bytes) = bytes.split_at(4);
+            assert_eq!(prefix, (bytes.len() as u32).to_be_bytes(), "the transport's prefix");
+            self.read_frame(bytes);
+        }
+        self.is_closed |= self.out.close;
+    }
+
+    fn read_frame(&mut self, bytes: &[u8]) {
+        self.frames += 1;
+        let mut plain = bytes.to_vec();
+        let mut is_sealed = false;
+        if Packet::classify(bytes) == Some(Packet::Transform) {
+            let (header, sealed) = TransformHeader::parse(bytes).expect("a whole transform header");
+            let keys = self.keys.get(&header.session_id()).expect("a session of this client");
+            plain = sealed.to_vec();
+            let seal = keys.seal.as_ref().expect("sealing was agreed on");
+            seal.into
+                .open(header.nonce(), header.associated_data(), &mut plain, header.signature())
+                .expect("the seal is whole");
+            is_sealed = true;
+        }
+        for part in Chain::new(&plain) {
+            let (header, message) = part.expect("the server's compounds are well formed");
+            assert!(header.is_response());
+            let mut message = message.to_vec();
+            Header::parse_mut(&mut message).expect("a whole header").set_signature([0; 16]);
+            let is_signed = header.is_signed();
+            if is_signed && let Some(keys) = self.keys.get(&header.session_id()) {
+                let nonce = GmacNonce::response(header.message_id());
+                let valid = keys.signer.verify(&message, nonce, header.signature()).is_ok();
+                assert!(valid, "a wrong signature on {:?}", header.command());
+            }
+            let frame = self.frames;
+            self.answers.push_back(Answer { header: *header, message, is_sealed, is_signed, frame });
+        }
+    }
+
+    /// The transport is gone, as if the cable had been pulled.
+    pub fn hang_up(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.has_ended, true) {
+            self.mail.is_open.store(false, Ordering::Relaxed);
+            let now = self.now();
+            self.connection.on_close(now);
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A header and the body that `body` appends.
+pub fn whole(header: &Header, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut message = Vec::new();
+    header.push(&mut message);
+    body(&mut message);
+    message
+}

@@ -1,0 +1,55 @@
+//! Every way of logging on leads to a session in which a file can be written and read, and none but the
+//! right password does.
+
+mod common;
+
+use auth::{Cipher, SigningAlgorithm};
+use common::{Dial, World};
+use smb_wire::NtStatus;
+use smb_wire::negotiate::Dialect;
+
+#[test]
+fn every_dialect_serves_a_file() {
+    for dialect in [Dialect::Smb202, Dialect::Smb210, Dialect::Smb300, Dialect::Smb302, Dialect::Smb311] {
+        for seals in [false, true] {
+            let dial = Dial { seals, ..Dial::with(dialect) };
+            if seals && dial.cipher.is_none() {
+                continue;
+            }
+            let world = World::on_disk();
+            let mut client = world.dial(&dial);
+            client.make("hello", b"world");
+            assert_eq!(std::fs::read(world.root().join("hello")).unwrap(), b"world");
+            let id = client.open("HELLO");
+            let answer = client.read(id, 1, 100);
+            assert_eq!(answer.data(), b"orld");
+            assert_eq!((answer.is_sealed, answer.is_signed), (seals, !seals), "{dialect:?}");
+        }
+    }
+}
+
+#[test]
+fn every_algorithm_of_the_newest_dialect_protects() {
+    use SigningAlgorithm::{AesCmac, AesGmac, HmacSha256};
+    let ciphers = [Cipher::Aes128Ccm, Cipher::Aes128Gcm, Cipher::Aes256Ccm, Cipher::Aes256Gcm];
+    for (signing, cipher) in [HmacSha256, AesCmac, AesGmac].into_iter().zip(ciphers).chain([(AesGmac, ciphers[3])]) {
+        for seals in [false, true] {
+            let world = World::in_memory();
+            let mut client = world.dial(&Dial { signing, cipher: Some(cipher), seals, ..Dial::default() });
+            assert!(client.is_served(), "{signing:?} {cipher:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_password_leaves_nothing_behind() {
+    let world = World::in_memory();
+    let mut peer = world.peer();
+    let dial = Dial { password: "guess".into(), ..Dial::default() };
+    assert_eq!(peer.negotiate(&dial).status(), NtStatus::SUCCESS);
+    for _ in 0..3 {
+        assert_eq!(peer.set_up_session(&dial, [0; 64]), NtStatus::LOGON_FAILURE);
+    }
+    assert!(world.server.sessions().is_empty());
+    assert!(world.client().is_served());
+}
