@@ -32,7 +32,9 @@ fn every_dialect_serves_a_file() {
 fn every_algorithm_of_the_newest_dialect_protects() {
     use SigningAlgorithm::{AesCmac, AesGmac, HmacSha256};
     let ciphers = [Cipher::Aes128Ccm, Cipher::Aes128Gcm, Cipher::Aes256Ccm, Cipher::Aes256Gcm];
-    for (signing, cipher) in [HmacSha256, AesCmac, AesGmac].into_iter().zip(ciphers).chain([(AesGmac, ciphers[3])]) {
+    for (signing, cipher) in
+        [HmacSha256, AesCmac, AesGmac].into_iter().zip(ciphers).chain([(AesGmac, ciphers[3])])
+    {
         for seals in [false, true] {
             let world = World::in_memory();
             let mut client = world.dial(&Dial { signing, cipher: Some(cipher), seals, ..Dial::default() });

@@ -11,7 +11,7 @@ pub mod client;
 pub mod peer;
 
 pub use client::{Dial, USER};
-pub use peer::{Answer, Peer};
+pub use peer::Peer;
 
 use std::cell::Cell;
 use std::path::PathBuf;
