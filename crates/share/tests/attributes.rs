@@ -19,10 +19,13 @@ fn times_that_were_set_stay_whatever_this_open_writes() {
     let client = world.client(1);
     let open = client.make("f");
     let at = Some(TimeSet::Set(LONG_AGO));
-    set(&client, &open, Basic { created: at, modified: at, ..Basic::default() }).unwrap();
+    set(&client, &open, Basic { created: at, modified: at, changed: at, ..Basic::default() }).unwrap();
+    assert_eq!(world.share.info(&open).unwrap().changed, LONG_AGO);
+    world.memory.set_clock(Time { secs: 1_800_000_000, nanos: 0 });
     client.write(&open, 0, "text").unwrap();
     let info = world.share.info(&open).unwrap();
     assert_eq!((info.created, info.modified), (LONG_AGO, LONG_AGO));
+    assert!(info.changed > LONG_AGO);
     set(&client, &open, Basic { modified: Some(TimeSet::Thaw), ..Basic::default() }).unwrap();
     client.write(&open, 0, "more").unwrap();
     let moved = world.share.info(&open).unwrap().modified;

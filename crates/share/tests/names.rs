@@ -271,6 +271,20 @@ fn watches_hear_what_is_made_renamed_changed_and_removed() {
 }
 
 #[test]
+fn a_watch_ends_when_its_directory_is_to_go() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("d");
+    let watched = client.open("d").access(READ).open();
+    world.share.watch(&watched, ChangeFilter::FILE_NAME, false, 4096).unwrap();
+    let waiter = Waiter { wake: client.ears.clone(), token: 1 };
+    waits(world.share.take_changes(&watched, Some(&waiter)));
+    client.close(&client.open("d").options(Options::DELETE_ON_CLOSE).open());
+    assert_eq!(client.woken(), 1);
+    assert!(matches!(world.share.take_changes(&watched, None), Step::Refused(Refusal::DeletePending)));
+}
+
+#[test]
 fn what_the_host_does_is_believed_and_told() {
     let world = World::new();
     let client = world.client(1);

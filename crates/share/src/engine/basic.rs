@@ -7,7 +7,7 @@ use volume::security::Rights;
 use volume::{Kind, Time, Times};
 
 use super::Share;
-use super::record::{Record, STORED};
+use super::record::{CHANGE_TIME_HOLDS_NS, ChangeTime, Record, STORED};
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
 /// What is to become of one time.
@@ -30,7 +30,8 @@ pub struct Basic {
     pub accessed: Option<TimeSet>,
     /// Last change of data.
     pub modified: Option<TimeSet>,
-    /// Last change of anything. The host owns this time: it is checked and otherwise left alone.
+    /// Last change of anything. The host moves its own with every change and lets nobody set it, so what
+    /// is set here holds until the next change.
     pub changed: Option<TimeSet>,
     /// Attribute bits; none of those that are kept means none at all.
     pub attributes: Option<Attributes>,
@@ -42,7 +43,7 @@ impl Share {
     /// # Errors
     /// [`Refusal::AccessDenied`] without the right to; [`Refusal::Invalid`]; as the volume says.
     // MS-FSA 2.1.5.15.2
-    pub fn set_basic(&self, _caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> Result<(), Refusal> {
+    pub fn set_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> Result<(), Refusal> {
         if !open.granted.contains(Rights::WRITE_ATTRIBUTES) {
             return Err(Refusal::AccessDenied);
         }
@@ -55,7 +56,7 @@ impl Share {
                 return Err(Refusal::Invalid);
             }
         }
-        let mut told = self.set_record(open, &basic)?;
+        let mut told = self.set_record(caller, open, &basic)?;
         told |= self.set_host_times(open, &basic)?;
         if let (Some(link), false) = (&open.link, told.is_empty()) {
             self.tell(link, None, ChangeKind::Modified, told);
@@ -63,9 +64,14 @@ impl Share {
         Ok(())
     }
 
-    fn set_record(&self, open: &Arc<Open>, basic: &Basic) -> Result<ChangeFilter, Refusal> {
+    fn set_record(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        basic: &Basic,
+    ) -> Result<ChangeFilter, Refusal> {
         let record = self.record_of(open)?;
-        let mut new = record;
+        let mut new = Record { changed: None, ..record };
         let mut told = ChangeFilter::empty();
         if let Some(TimeSet::Set(time)) = basic.created {
             new.created = Some(time);
@@ -75,6 +81,12 @@ impl Share {
             let sparse = record.attributes.unwrap_or_default() & Attributes::SPARSE;
             new.attributes = Some((attributes & (STORED - Attributes::SPARSE)) | sparse);
             told |= ChangeFilter::ATTRIBUTES;
+        }
+        if let Some(TimeSet::Set(set)) = basic.changed {
+            let until = Time::from_wall_ns(caller.now.wall_ns.saturating_add(CHANGE_TIME_HOLDS_NS));
+            new.changed = Some(ChangeTime { set, until });
+        } else if basic.changed.is_some() {
+            new.changed = record.changed;
         }
         if new != record {
             self.store_record(open, new)?;

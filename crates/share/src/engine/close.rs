@@ -34,6 +34,9 @@ impl Share {
         self.tell_untold(open);
         self.end_watch(open);
         let (going, wakes) = self.take_out(open);
+        if open.is_directory() && open.file.state.lock().is_deleted(open.link.as_ref()) {
+            self.end_watches_of(open.file.id);
+        }
         let removed = self.remove_going(open, going, now);
         let mut wakes = wakes;
         let mut state = open.file.state.lock();

@@ -249,7 +249,7 @@ pub(super) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
         created: record.created(stat),
         accessed: stat.accessed,
         modified: stat.modified,
-        changed: stat.changed,
+        changed: record.changed(stat),
         size: stat.size,
         allocated: stat.allocated,
         links: stat.links,
