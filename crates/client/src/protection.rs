@@ -59,10 +59,13 @@ impl ChannelKeys {
             (true, true) => kdf(session_key, b"SMBSigningKey\0", &agreed.preauth),
         };
         let seal = agreed.cipher.map(|cipher| {
-            let (outward, inward): ((&[u8], &[u8]), (&[u8], &[u8])) = if is_311 {
-                ((b"SMBC2SCipherKey\0", &agreed.preauth), (b"SMBS2CCipherKey\0", &agreed.preauth))
-            } else {
-                ((b"SMB2AESCCM\0", b"ServerIn \0"), (b"SMB2AESCCM\0", b"ServerOut\0"))
+            let outward: (&[u8], &[u8]) = match is_311 {
+                true => (b"SMBC2SCipherKey\0", &agreed.preauth),
+                false => (b"SMB2AESCCM\0", b"ServerIn \0"),
+            };
+            let inward: (&[u8], &[u8]) = match is_311 {
+                true => (b"SMBS2CCipherKey\0", &agreed.preauth),
+                false => (b"SMB2AESCCM\0", b"ServerOut\0"),
             };
             Arc::new(SealKeys {
                 seal: sealer(cipher, session_key, outward),

@@ -103,6 +103,18 @@ impl Session {
         self.inner.flags
     }
 
+    /// Whether every message is signed. Where this is false some still are, such as the TREE_CONNECT of 3.1.1.
+    #[must_use]
+    pub fn signs(&self) -> bool {
+        self.inner.protection == Protection::Signed
+    }
+
+    /// Whether every message is sealed.
+    #[must_use]
+    pub fn seals(&self) -> bool {
+        self.inner.protection == Protection::Sealed
+    }
+
     /// Connects to a share.
     ///
     /// # Errors

@@ -1,0 +1,35 @@
+//! `trunkline load` by itself, for measuring a server without building one.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use load::{Args, Error, Plan};
+
+/// Loads an SMB server and reports what it did.
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn run(args: &Args) -> Result<(), Error> {
+    let missing = || Error::Usage("no password: use --password-file or set TRUNKLINE_PASSWORD".to_owned());
+    let password = args.password()?.ok_or_else(missing)?;
+    let report = load::run(Plan::new(args, &password)?)?;
+    if args.json {
+        println!("{:#}", report.json())
+    } else {
+        print!("{report}")
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse().args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("load: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

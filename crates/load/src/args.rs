@@ -1,0 +1,180 @@
+//! The options of `trunkline load`, with the names that fio gives them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::Target;
+use crate::units::{size, time};
+
+/// What to load, and how.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// What to load: smb://USER@HOST[:PORT]/SHARE[/DIR]
+    #[arg(value_name = "TARGET")]
+    pub target: Target,
+    /// File whose first line is the password [default: the variable TRUNKLINE_PASSWORD, else ask]
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// How to read and write
+    #[arg(long, value_enum, default_value = "read", conflicts_with = "metadata")]
+    pub rw: Pattern,
+    /// What to do with names instead of reading and writing
+    #[arg(long, value_enum)]
+    pub metadata: Option<Metadata>,
+    /// Bytes of one read or write
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4k")]
+    pub bs: u64,
+    /// Operations that each job keeps under way
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub iodepth: u32,
+    /// Jobs, each with files of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub numjobs: u32,
+    /// Files of each job
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub nrfiles: u32,
+    /// Bytes of each file
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64m")]
+    pub filesize: u64,
+    /// How long to measure [default: 10 unless there is --number-ios]
+    #[arg(long, value_name = "SECONDS", value_parser = time)]
+    pub runtime: Option<Duration>,
+    /// How long to run before anything is counted
+    #[arg(long = "ramp_time", alias = "ramp-time", value_name = "SECONDS", value_parser = time, default_value = "0")]
+    pub ramp_time: Duration,
+    /// Do exactly so many operations in all
+    #[arg(long = "number-ios", alias = "number_ios", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub number_ios: Option<u64>,
+    /// Names in the directory that --metadata works in
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub files: u64,
+    /// With --metadata create, open and unlink: the whole operation in one compound, as stat always is
+    #[arg(long)]
+    pub compound: bool,
+    /// How to sign; off still signs what 3.1.1 and the server demand
+    #[arg(long, value_enum, default_value = "off")]
+    pub signing: Signing,
+    /// How to encrypt
+    #[arg(long, value_enum, default_value = "off")]
+    pub encryption: Encryption,
+    /// The only dialect to offer [default: all]
+    #[arg(long, value_enum)]
+    pub dialect: Option<Version>,
+    /// Connections, each with a thread and a session of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub connections: u32,
+    /// Process of the server on this host, whose processor time (with its children's) is reported
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<u32>,
+    /// Report in fio's JSON form
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How to read and write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Pattern {
+    /// Read one block after the other
+    Read,
+    /// Write one block after the other
+    Write,
+    /// Read blocks at random
+    RandRead,
+    /// Write blocks at random
+    RandWrite,
+    /// Read or write blocks at random, half of each
+    RandRw,
+    /// Read or write one block after the other, half of each
+    Rw,
+}
+
+impl Pattern {
+    pub(crate) fn is_random(self) -> bool {
+        matches!(self, Pattern::RandRead | Pattern::RandWrite | Pattern::RandRw)
+    }
+
+    pub(crate) fn writes(self) -> bool {
+        !matches!(self, Pattern::Read | Pattern::RandRead)
+    }
+}
+
+/// What to do with names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Metadata {
+    /// Make a new file, write one block into it, close it
+    Create,
+    /// Open a file at random and close it
+    Open,
+    /// Ask for the attributes of a file at random: open, query and close in one compound
+    Stat,
+    /// Open a file to be deleted when it is closed, and close it
+    Unlink,
+    /// List the whole directory
+    List,
+}
+
+/// How to sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Signing {
+    /// Only what must be
+    Off,
+    /// AES-GMAC (3.1.1)
+    Gmac,
+    /// AES-CMAC (3.x)
+    Cmac,
+    /// HMAC-SHA256 (2.x, and 3.1.1 where it is offered)
+    Hmac,
+}
+
+/// How to encrypt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Encryption {
+    /// Only what the server demands
+    Off,
+    /// AES-128-GCM (3.1.1)
+    Aes128gcm,
+    /// AES-256-GCM (3.1.1)
+    Aes256gcm,
+    /// AES-128-CCM (3.x)
+    Aes128ccm,
+    /// AES-256-CCM (3.1.1)
+    Aes256ccm,
+}
+
+/// A dialect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Version {
+    /// SMB 2.0.2
+    #[value(name = "2.0.2")]
+    Smb202,
+    /// SMB 2.1
+    #[value(name = "2.1")]
+    Smb210,
+    /// SMB 3.0
+    #[value(name = "3.0")]
+    Smb300,
+    /// SMB 3.0.2
+    #[value(name = "3.0.2")]
+    Smb302,
+    /// SMB 3.1.1
+    #[value(name = "3.1.1")]
+    Smb311,
+}
+
+impl Args {
+    /// The password from `--password-file` or the environment; none when it must be asked for.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn password(&self) -> Result<Option<String>, crate::Error> {
+        let Some(file) = &self.password_file else {
+            return Ok(std::env::var("TRUNKLINE_PASSWORD").ok());
+        };
+        let text = std::fs::read_to_string(file)
+            .map_err(|why| crate::Error::host(format!("--password-file {}", file.display()), why))?;
+        Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
+    }
+}

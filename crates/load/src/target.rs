@@ -1,0 +1,113 @@
+//! What is loaded: `smb://USER@HOST[:PORT]/SHARE[/DIR]`.
+
+use std::str::FromStr;
+
+/// A directory of a share, and who goes there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The user, with a domain in front when there was `DOMAIN;USER`.
+    pub user: String,
+    /// The user's domain, or nothing.
+    pub domain: String,
+    /// Name or address of the server.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// The share.
+    pub share: String,
+    /// The directory in it, parts divided by `/`; nothing for its root.
+    pub directory: String,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Target, String> {
+        let form = "write smb://USER@HOST[:PORT]/SHARE[/DIR]";
+        let Some(rest) = text.strip_prefix("smb://") else {
+            return Err(format!("{text:?} does not begin with smb://; {form}"));
+        };
+        let (authority, path) = rest.split_once('/').ok_or(format!("no share; {form}"))?;
+        let (user, place) = authority.rsplit_once('@').ok_or(format!("no user; {form}"))?;
+        if user.contains(':') {
+            let secret = "a password must not stand on the command line; use --password-file";
+            return Err(format!("{secret}, or set TRUNKLINE_PASSWORD"));
+        }
+        let (domain, user) = user.split_once(';').unwrap_or(("", user));
+        let (host, port) = place_of(place)?;
+        let (share, directory) = path.split_once('/').unwrap_or((path, ""));
+        let directory = directory.trim_end_matches('/');
+        if directory.split('/').any(|part| part == "..") {
+            return Err("a directory with .. in it".to_owned());
+        }
+        if user.is_empty() || host.is_empty() || share.is_empty() {
+            return Err(format!("user, host or share is empty; {form}"));
+        }
+        let [user, domain, share, directory] = [user, domain, share, directory].map(str::to_owned);
+        Ok(Target { user, domain, host, port, share, directory })
+    }
+}
+
+/// Host and port; an IPv6 address stands in brackets.
+fn place_of(place: &str) -> Result<(String, u16), String> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, behind) = rest.split_once(']').ok_or("an address without its closing bracket")?;
+            (host, behind.strip_prefix(':').or(behind.is_empty().then_some("")))
+        }
+        None => match place.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return Err("an IPv6 address stands in brackets".to_owned());
+            }
+            Some((host, port)) => (host, Some(port)),
+            None => (place, Some("")),
+        },
+    };
+    let port = port.ok_or("something other than a port behind the address")?;
+    if port.is_empty() {
+        return Ok((host.to_owned(), 445));
+    }
+    let port = port.parse().ok().filter(|port| *port != 0).ok_or(format!("{port:?} is no port"))?;
+    Ok((host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> (String, u16, String, String) {
+        let target: Target = text.parse().unwrap();
+        (target.host, target.port, target.share, target.directory)
+    }
+
+    #[test]
+    fn port_and_directory_may_be_left_out() {
+        let owned = |host: &str, port, share: &str, directory: &str| {
+            (host.to_owned(), port, share.to_owned(), directory.to_owned())
+        };
+        assert_eq!(parse("smb://a@files/x"), owned("files", 445, "x", ""));
+        assert_eq!(parse("smb://a@10.0.0.1:4450/x/y/z/"), owned("10.0.0.1", 4450, "x", "y/z"));
+        assert_eq!(parse("smb://a@[::1]:4450/x"), owned("::1", 4450, "x", ""));
+        assert_eq!(parse("smb://a@[::1]/x"), owned("::1", 445, "x", ""));
+        let with_domain: Target = "smb://CORP;bob@h/x".parse().unwrap();
+        assert_eq!((with_domain.domain.as_str(), with_domain.user.as_str()), ("CORP", "bob"));
+    }
+
+    #[test]
+    fn what_is_missing_or_does_not_belong_there_is_said() {
+        for (wrong, why) in [
+            ("//h/x", "smb://"),
+            ("smb://h/x", "no user"),
+            ("smb://a:secret@h/x", "--password-file"),
+            ("smb://a@h", "no share"),
+            ("smb://a@h/", "empty"),
+            ("smb://a@::1/x", "brackets"),
+            ("smb://a@h:0/x", "no port"),
+            ("smb://a@h/x/../y", ".."),
+        ] {
+            let said = wrong.parse::<Target>().unwrap_err();
+            assert!(said.contains(why), "{wrong}: {said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
+}

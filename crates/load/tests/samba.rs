@@ -1,0 +1,117 @@
+//! Whole loads against a foreign server: what is reported must be what was done.
+
+#[path = "../../client/tests/support/mod.rs"]
+mod support;
+
+use clap::Parser;
+use load::{Args, Error, Plan, Report};
+use support::{Samba, USER};
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Runs a load on the directory `load` of the share `files`.
+fn load(samba: &Samba, options: &str) -> Result<Report, Error> {
+    let target = format!("smb://{}@{}/files/load", USER.0, samba.address);
+    let words = ["load", &target].into_iter().chain(options.split_whitespace());
+    load::run(Plan::new(&Cli::parse_from(words).args, USER.1)?)
+}
+
+#[test]
+fn every_pattern_does_exactly_as_many_operations_as_asked_for() {
+    let Some(samba) = Samba::start("every_pattern_does_exactly_as_many_operations_as_asked_for") else {
+        return;
+    };
+    for pattern in ["read", "write", "randread", "randwrite", "rw", "randrw"] {
+        let options = format!("--rw {pattern} --bs 4k --filesize 1m --iodepth 8 --number-ios 777");
+        let report = load(&samba, &options).unwrap();
+        assert_eq!((report.operations(), report.bytes()), (777, 777 * 4096), "{pattern}");
+        let json = report.json();
+        let [read, write] = ["read", "write"].map(|it| json["jobs"][0][it]["total_ios"].as_u64().unwrap());
+        assert_eq!(read + write, 777);
+        let both = matches!(pattern, "rw" | "randrw");
+        assert_eq!(
+            (read > 0, write > 0),
+            (both || pattern.ends_with("read"), both || pattern.ends_with("write"))
+        );
+        assert_eq!(json["jobs"][0]["read"]["clat_ns"]["N"], read);
+    }
+}
+
+#[test]
+fn files_are_laid_out_whole_and_work_spreads_over_jobs_and_connections() {
+    let Some(samba) = Samba::start("files_are_laid_out_whole_and_work_spreads_over_jobs_and_connections")
+    else {
+        return;
+    };
+    let options = "--rw write --bs 64k --filesize 1m --nrfiles 2 --numjobs 3 --iodepth 2 --connections 2";
+    let report = load(&samba, &format!("{options} --number-ios 300 --encryption aes128gcm")).unwrap();
+    assert_eq!((report.operations(), report.bytes()), (300, 300 * 65536));
+    for job in 0..3 {
+        for file in 0..2 {
+            let path = samba.files().join(format!("load/trunkline.{job}.{file}"));
+            assert_eq!(std::fs::metadata(path).unwrap().len(), 1 << 20);
+        }
+    }
+    let shown = report.to_string();
+    assert!(shown.contains("SMB 3.1.1, signing off, encryption Aes128Gcm"), "{shown}");
+    assert!(shown.lines().any(|line| line.trim_start().starts_with("1 |")), "{shown}");
+}
+
+#[test]
+fn metadata_leaves_the_standing_names_and_nothing_else() {
+    let Some(samba) = Samba::start("metadata_leaves_the_standing_names_and_nothing_else") else { return };
+    for options in [
+        "create --iodepth 4 --number-ios 120 --bs 100",
+        "create --compound --number-ios 10",
+        "open --iodepth 4 --number-ios 120",
+        "open --compound --number-ios 120",
+        "stat --iodepth 4 --number-ios 120",
+        "unlink --iodepth 4 --number-ios 120",
+        "unlink --compound",
+        "list --number-ios 5",
+        "create --ramp_time 100ms --runtime 100ms",
+    ] {
+        let report = load(&samba, &format!("--metadata {options} --files 50")).unwrap();
+        let wanted = options.split("--number-ios ").nth(1).map(|it| it.split(' ').next().unwrap());
+        match wanted.map(|it| it.parse::<u64>().unwrap()) {
+            Some(wanted) => assert_eq!(report.operations(), wanted, "{options}"),
+            None if options.starts_with("unlink") => assert_eq!(report.operations(), 50),
+            None => assert!(report.operations() > 0, "{options}"),
+        }
+        let left = std::fs::read_dir(samba.files().join("load/trunkline.names")).unwrap();
+        let mut left: Vec<_> = left.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(
+            (left.len(), left[0].as_str(), left[49].as_str()),
+            (50, "s00000000", "s00000049"),
+            "{options}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_said_in_one_line() {
+    let Some(samba) = Samba::start("what_cannot_be_had_is_said_in_one_line") else { return };
+    for (options, why) in [
+        ("--dialect 2.1 --signing gmac --number-ios 1", "signs by HmacSha256"),
+        ("--dialect 2.1 --encryption aes128ccm --number-ios 1", "does not offer encryption"),
+        ("--signing gmac --encryption aes128gcm", "--signing does not go with --encryption"),
+        ("--bs 64k --filesize 4k", "--filesize"),
+        ("--connections 3 --iodepth 2", "--connections"),
+        ("--compound", "--compound"),
+        ("--bs 9m --filesize 1g", "--bs"),
+    ] {
+        let said = load(&samba, options).unwrap_err().to_string();
+        assert!(said.contains(why) && !said.contains('\n'), "{options}: {said}");
+    }
+    let args = |target: &str| Cli::parse_from(["load", target, "--number-ios", "1"]).args;
+    let server = samba.address;
+    let wrong = load::run(Plan::new(&args(&format!("smb://alice@{server}/files")), "wrong").unwrap());
+    assert!(wrong.unwrap_err().to_string().contains("STATUS_LOGON_FAILURE"));
+    let nowhere = load::run(Plan::new(&args("smb://alice@127.0.0.1:1/files"), USER.1).unwrap());
+    assert!(nowhere.unwrap_err().to_string().starts_with("connecting to 127.0.0.1 port 1"));
+}
