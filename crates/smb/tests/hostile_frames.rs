@@ -241,7 +241,8 @@ fn message_ids_are_good_once_and_only_when_granted() {
         peer.send(message);
         peer.answer(id).map(|answer| answer.status())
     };
-    let hostile: [fn(&Peer) -> (u64, u16); 6] = [
+    type Choice = fn(&Peer) -> (u64, u16);
+    let hostile: [Choice; 6] = [
         // Used before.
         |_| (0, 1),
         |peer| (peer.next_id - 2, 1),

@@ -289,3 +289,16 @@ impl<'a> OpenFile<'a> {
         .write(out);
     }
 }
+
+/// The body of the first SESSION_SETUP of a log-on.
+pub fn write_first_setup(out: &mut Vec<u8>) {
+    let identity = ClientIdentity::new(USER, "", NtHash::from_password(""), "cifs/server");
+    session_setup::Request {
+        flags: RequestFlags::empty(),
+        security_mode: SecurityMode::SIGNING_ENABLED,
+        capabilities: Capabilities::empty(),
+        previous_session_id: 0,
+        security_buffer: &Initiator::new(identity, Wrap::Spnego).first(),
+    }
+    .write(out);
+}

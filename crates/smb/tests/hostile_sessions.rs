@@ -1,0 +1,364 @@
+//! Requests that pretend to belong to a session, a tree or a file that is not theirs: each is refused with
+//! the status that MS-SMB2 gives, changes nothing, and harms nobody else.
+
+mod common;
+
+use common::client::OpenFile;
+use common::{Dial, Peer, SHARE, World};
+use smb::{Encryption, Signing};
+use smb_wire::header::{Flags, transform};
+use smb_wire::negotiate::Dialect;
+use smb_wire::{Command, FileId, Header, NtStatus, create, echo, logoff, tree_disconnect, write};
+
+/// A WRITE on `file`, not signed.
+fn write_message(peer: &mut Peer, file: FileId, data: &[u8]) -> Vec<u8> {
+    peer.message(Command::Write, |out| write::Request::new(file, 0, data).write(out))
+}
+
+fn answered(peer: &mut Peer, message: Vec<u8>) -> NtStatus {
+    let id = Header::parse(&message).unwrap().message_id();
+    peer.deliver(message);
+    peer.answer(id).expect("an answer").status()
+}
+
+// MS-SMB2 3.3.5.2.4
+#[test]
+fn a_wrong_signature_changes_nothing() {
+    for dialect in [Dialect::Smb202, Dialect::Smb210, Dialect::Smb300, Dialect::Smb302, Dialect::Smb311] {
+        let world = World::on_disk();
+        let mut bystander = world.client();
+        let mut client = world.dial(&Dial::with(dialect));
+        client.make("file", b"untouched");
+        let file = client.open("file");
+
+        let mut flipped = write_message(&mut client, file, b"forged!!!");
+        client.sign(&mut flipped);
+        flipped[50] ^= 1;
+        let mut data_changed = write_message(&mut client, file, b"forged!!!");
+        client.sign(&mut data_changed);
+        *data_changed.last_mut().unwrap() ^= 1;
+        let mut empty = write_message(&mut client, file, b"forged!!!");
+        let header = Header::parse_mut(&mut empty).unwrap();
+        header.set_flags(header.flags() | Flags::SIGNED);
+        let unsigned = write_message(&mut client, file, b"forged!!!");
+        for message in [flipped, data_changed, empty, unsigned] {
+            assert_eq!(answered(&mut client, message), NtStatus::ACCESS_DENIED, "{dialect:?}");
+        }
+        let create = client.message(Command::Create, |out| OpenFile::named("planted").write(out));
+        assert_eq!(answered(&mut client, create), NtStatus::ACCESS_DENIED);
+        assert!(!world.root().join("planted").exists());
+        assert_eq!(std::fs::read(world.root().join("file")).unwrap(), b"untouched");
+        // The session itself goes on.
+        let log_off = client.message(Command::Logoff, |out| logoff::Request.write(out));
+        assert_eq!(answered(&mut client, log_off), NtStatus::ACCESS_DENIED);
+        assert!(client.is_served() && bystander.is_served());
+    }
+}
+
+/// With GMAC the nonce has the message id in it: a message cannot be sent once more under another id.
+#[test]
+fn a_signed_message_is_not_good_under_another_id() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    client.make("file", b"first");
+    let file = client.open("file");
+    let mut message = write_message(&mut client, file, b"again");
+    client.sign(&mut message);
+    let copy = message.clone();
+    assert_eq!(answered(&mut client, message), NtStatus::SUCCESS);
+    assert_eq!(client.write(file, 0, b"newer"), NtStatus::SUCCESS);
+    let mut moved = copy.clone();
+    let next = client.header(Command::Write).message_id();
+    Header::parse_mut(&mut moved).unwrap().set_message_id(next);
+    assert_eq!(answered(&mut client, moved), NtStatus::ACCESS_DENIED);
+    client.deliver(copy);
+    assert!(client.is_closed);
+    assert_eq!(std::fs::read(world.root().join("file")).unwrap(), b"newer");
+}
+
+#[test]
+fn one_session_does_not_sign_for_another() {
+    let world = World::in_memory();
+    let mut anna = world.client();
+    let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::elsewhere() });
+    let file = anna.open("file");
+    // On a connection that does not carry the session, there is no such session.
+    let mut message = write_message(&mut bert, file, b"forged");
+    bert.sign(&mut message);
+    Header::parse_mut(&mut message).unwrap().set_session_id(anna.session_id);
+    assert_eq!(answered(&mut bert, message), NtStatus::USER_SESSION_DELETED);
+    assert!(anna.is_served() && bert.is_served());
+}
+
+#[test]
+fn an_open_belongs_to_its_session_and_tree() {
+    let world = World::in_memory();
+    let mut anna = world.client();
+    let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::elsewhere() });
+    let file = anna.open("file");
+    assert_eq!(anna.write(file, 0, b"mine"), NtStatus::SUCCESS);
+    assert_eq!(bert.read(file, 0, 4).status(), NtStatus::FILE_CLOSED);
+    assert_eq!(bert.write(file, 0, b"ours"), NtStatus::FILE_CLOSED);
+    assert_eq!(bert.close(file), NtStatus::FILE_CLOSED);
+    // The same user in a second tree, and an id of which half is guessed.
+    let first_tree = anna.tree_id;
+    anna.connect_tree(SHARE);
+    assert_eq!(anna.read(file, 0, 4).status(), NtStatus::FILE_CLOSED);
+    anna.tree_id = first_tree;
+    for wrong in [
+        FileId { persistent: file.persistent + 1, ..file },
+        FileId { volatile: file.volatile ^ (1 << 40), ..file },
+        FileId { volatile: u64::MAX, ..file },
+        FileId::RELATED,
+        FileId { persistent: 0, volatile: 0 },
+    ] {
+        assert_eq!(anna.read(wrong, 0, 4).status(), NtStatus::FILE_CLOSED, "{wrong:?}");
+    }
+    // A tree that is not connected.
+    anna.tree_id = 77;
+    assert_eq!(anna.read(file, 0, 4).status(), NtStatus::NETWORK_NAME_DELETED);
+    assert_eq!(anna.create(&OpenFile::named("other")).status(), NtStatus::NETWORK_NAME_DELETED);
+    anna.tree_id = first_tree;
+    assert_eq!(anna.read(file, 0, 4).data(), b"mine");
+}
+
+#[test]
+fn a_session_that_was_ended_is_dead() {
+    let world = World::in_memory();
+    let mut bystander = world.client();
+    let mut client = world.client();
+    let file = client.open("file");
+    let open_before = world.server.opens.len();
+    assert_eq!(client.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
+    assert_eq!(world.server.opens.len(), open_before - 1);
+    assert_eq!(client.read(file, 0, 1).status(), NtStatus::USER_SESSION_DELETED);
+    assert_eq!(client.write(file, 0, b"x"), NtStatus::USER_SESSION_DELETED);
+    assert_eq!(client.try_tree(SHARE).status(), NtStatus::USER_SESSION_DELETED);
+    assert_eq!(
+        client.status(Command::Logoff, |out| logoff::Request.write(out)),
+        NtStatus::USER_SESSION_DELETED
+    );
+    // The same connection can log on again.
+    client.keys.clear();
+    assert_eq!(client.status(Command::Echo, |out| echo::Request.write(out)), NtStatus::SUCCESS);
+    assert!(bystander.is_served());
+}
+
+#[test]
+fn a_tree_that_was_left_is_dead_with_its_opens() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let file = client.open("file");
+    let leave =
+        |client: &mut Peer| client.status(Command::TreeDisconnect, |out| tree_disconnect::Request.write(out));
+    assert_eq!(leave(&mut client), NtStatus::SUCCESS);
+    assert_eq!(world.server.opens.len(), 0);
+    assert_eq!(leave(&mut client), NtStatus::NETWORK_NAME_DELETED);
+    assert_eq!(client.read(file, 0, 1).status(), NtStatus::NETWORK_NAME_DELETED);
+    client.connect_tree(SHARE);
+    assert!(client.is_served());
+}
+
+// MS-SMB2 3.3.5.2.1.1
+#[test]
+fn a_seal_that_is_not_whole_closes() {
+    for dialect in [Dialect::Smb300, Dialect::Smb311] {
+        let world = World::in_memory();
+        let mut bystander = world.client();
+        let dial = Dial { seals: true, ..Dial::with(dialect) };
+        let mut other = world.dial(&Dial { guid: Dial::elsewhere().guid, ..dial.clone() });
+        type Forgery<'a> = &'a dyn Fn(&Peer, Vec<u8>) -> Vec<u8>;
+        let stranger = other.session_id;
+        let forgeries: [Forgery<'_>; 8] = [
+            &|peer, plain| {
+                let mut sealed = peer.seal(&plain, peer.session_id);
+                sealed[4] ^= 1;
+                sealed
+            },
+            &|peer, plain| {
+                let mut sealed = peer.seal(&plain, peer.session_id);
+                *sealed.last_mut().unwrap() ^= 1;
+                sealed
+            },
+            &|peer, plain| {
+                let mut sealed = peer.seal(&plain, peer.session_id);
+                // Another nonce.
+                sealed[20] ^= 1;
+                sealed
+            },
+            // A session of somebody else, and one that nobody has.
+            &|peer, plain| peer.seal(&plain, stranger),
+            &|peer, plain| peer.seal(&plain, 0),
+            // Sealed twice, and with something else than a message inside.
+            &|peer, plain| peer.seal(&peer.seal(&plain, peer.session_id), peer.session_id),
+            &|peer, _| peer.seal(b"\xffSMB", peer.session_id),
+            &|peer, plain| peer.seal(&plain, peer.session_id)[..transform::SIZE].to_vec(),
+        ];
+        for (number, forge) in forgeries.iter().enumerate() {
+            let mut peer = world.dial(&dial);
+            let plain = peer.message(Command::Echo, |out| echo::Request.write(out));
+            let frame = forge(&peer, plain);
+            peer.deliver(frame);
+            assert!(peer.is_closed && peer.next().is_none(), "{dialect:?}: forgery {number}");
+        }
+        // A whole seal around a request of another session.
+        let mut peer = world.dial(&dial);
+        let own = peer.session_id;
+        peer.session_id = stranger;
+        let plain = peer.message(Command::Logoff, |out| logoff::Request.write(out));
+        peer.session_id = own;
+        let frame = peer.seal(&plain, own);
+        peer.deliver(frame);
+        assert!(peer.is_closed);
+        assert!(other.is_served() && bystander.is_served());
+    }
+}
+
+#[test]
+fn where_sealing_is_required_nothing_plain_is_served() {
+    let world = World::on_disk();
+    world.configure_server(|config| config.encryption = Encryption::Required);
+    let mut client = world.dial(&Dial { seals: true, ..Dial::default() });
+    assert!(client.is_served());
+    let mut plain = client.message(Command::Create, |out| OpenFile::named("planted").write(out));
+    client.sign(&mut plain);
+    assert_eq!(answered(&mut client, plain), NtStatus::ACCESS_DENIED);
+    assert!(!world.root().join("planted").exists());
+    // A client that cannot seal does not get a session.
+    let mut peer = world.peer();
+    let dial = Dial::with(Dialect::Smb210);
+    assert_eq!(peer.negotiate(&dial).status(), NtStatus::SUCCESS);
+    assert_eq!(peer.set_up_session(&dial, [0; 64]), NtStatus::ACCESS_DENIED);
+}
+
+#[test]
+fn where_a_share_requires_sealing_nothing_plain_is_served_on_it() {
+    let world = World::on_disk();
+    world.configure(|share| share.encryption = Encryption::Required);
+    let mut client = world.client();
+    let status = client.create(&OpenFile::named("planted")).status();
+    assert_eq!(status, NtStatus::ACCESS_DENIED);
+    assert!(!world.root().join("planted").exists());
+    let mut old = world.peer();
+    old.log_on(&Dial::with(Dialect::Smb210));
+    assert_eq!(old.try_tree(SHARE).status(), NtStatus::ACCESS_DENIED);
+    assert!(world.dial(&Dial { seals: true, ..Dial::default() }).is_served());
+}
+
+#[test]
+fn where_signing_is_required_nothing_unsigned_is_served() {
+    let world = World::on_disk();
+    world.configure_server(|config| config.signing = Signing::Required);
+    let mut client = world.dial(&Dial { requires_signing: false, ..Dial::default() });
+    assert_eq!(client.create(&OpenFile::named("planted")).status(), NtStatus::ACCESS_DENIED);
+    assert!(!world.root().join("planted").exists());
+    assert!(world.client().is_served());
+}
+
+// MS-SMB2 3.3.5.7
+#[test]
+fn a_plain_tree_connect_costs_a_3_1_1_client_its_connection() {
+    let world = World::in_memory();
+    let mut peer = world.peer();
+    peer.log_on(&Dial { requires_signing: false, ..Dial::default() });
+    let path = smb_wire::utf16::encode(&format!("\\\\server\\{SHARE}"));
+    let path = smb_wire::Utf16::new(&path).unwrap();
+    peer.start(Command::TreeConnect, |out| smb_wire::tree_connect::Request::new(path).write(out));
+    assert!(peer.is_closed);
+}
+
+#[test]
+fn a_share_that_is_not_there_or_not_theirs_is_refused() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    for name in ["nothing", "", "files\\deeper", "..", "files\0", "ADMIN$"] {
+        assert_eq!(client.try_tree(name).status(), NtStatus::BAD_NETWORK_NAME, "{name:?}");
+    }
+    world.configure(|share| share.users = Some(vec![("bert".into(), smb::Access::Full)]));
+    assert_eq!(client.try_tree(SHARE).status(), NtStatus::ACCESS_DENIED);
+}
+
+// MS-SMB2 3.3.5.5.3
+#[test]
+fn only_the_same_user_replaces_a_session() {
+    let world = World::in_memory();
+    let mut anna = world.client();
+    let bert = Dial { user: "bert".into(), previous_session_id: anna.session_id, ..Dial::elsewhere() };
+    assert!(world.dial(&bert).is_served());
+    assert!(anna.is_served());
+    let again = Dial { previous_session_id: anna.session_id, ..Dial::elsewhere() };
+    assert!(world.dial(&again).is_served());
+    assert!(world.server.session(anna.session_id).is_none());
+    anna.turn();
+    anna.keys.clear();
+    assert_eq!(anna.create(&OpenFile::named("late")).status(), NtStatus::USER_SESSION_DELETED);
+}
+
+#[test]
+fn a_connection_carries_a_bounded_number_of_sessions() {
+    let world = World::in_memory();
+    let mut bystander = world.client();
+    let mut peer = world.peer();
+    assert_eq!(peer.negotiate(&Dial::default()).status(), NtStatus::SUCCESS);
+    let begin = |peer: &mut Peer| {
+        peer.session_id = 0;
+        peer.status(Command::SessionSetup, |out| common::client::write_first_setup(out))
+    };
+    for number in 0..1024 {
+        assert_eq!(begin(&mut peer), NtStatus::MORE_PROCESSING_REQUIRED, "{number}");
+    }
+    assert_eq!(begin(&mut peer), NtStatus::INSUFFICIENT_RESOURCES);
+    // Whoever does not finish a log-on in time is let go with all that.
+    world.clock.advance(std::time::Duration::from_secs(61));
+    peer.pass_deadline();
+    assert!(peer.is_closed);
+    peer.hang_up();
+    assert_eq!(world.server.sessions().len(), 1);
+    assert!(bystander.is_served());
+}
+
+#[test]
+fn a_session_has_a_bounded_number_of_trees() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    for _ in 1..4096 {
+        assert_eq!(client.try_tree(SHARE).status(), NtStatus::SUCCESS);
+    }
+    assert_eq!(client.try_tree(SHARE).status(), NtStatus::INSUFFICIENT_RESOURCES);
+    let left = client.status(Command::TreeDisconnect, |out| tree_disconnect::Request.write(out));
+    assert_eq!(left, NtStatus::SUCCESS);
+    client.connect_tree(SHARE);
+    assert!(client.is_served());
+}
+
+#[test]
+fn ten_thousand_opens_end_with_their_connection() {
+    let world = World::on_disk();
+    let mut bystander = world.client();
+    let mut client = world.client();
+    client.make("file", b"content");
+    for number in 0..10_000 {
+        let name = if number % 100 == 0 { format!("file {number}") } else { "file".to_owned() };
+        client.open(&name);
+    }
+    assert_eq!((world.server.opens.len(), world.engine.open_count()), (10_000, 10_000));
+    client.hang_up();
+    assert_eq!((world.server.opens.len(), world.engine.open_count()), (0, 0));
+    assert_eq!(world.server.sessions().len(), 1);
+    assert!(bystander.is_served());
+}
+
+#[test]
+fn opens_have_a_bound() {
+    let world = World::in_memory();
+    let mut bystander = world.client();
+    world.engine.configure(share::Config { max_opens: 100, ..(*world.engine.config()).clone() });
+    let mut client = world.client();
+    let opens: Vec<_> = (0..100).map(|_| client.open("file")).collect();
+    assert_eq!(client.create(&OpenFile::named("file")).status(), NtStatus::INSUFFICIENT_RESOURCES);
+    assert_eq!(world.server.opens.len(), 100);
+    assert_eq!(client.close(opens[7]), NtStatus::SUCCESS);
+    assert!(bystander.is_served());
+    let status = client.create(&OpenFile { oplock: create::OplockLevel::Batch, ..OpenFile::named("last") });
+    assert_eq!(status.status(), NtStatus::SUCCESS);
+}
