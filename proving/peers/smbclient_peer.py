@@ -63,12 +63,15 @@ class Client:
         self.run(f"rename {BASE}\\sub\\renamed {BASE}\\size-1")
 
     def all_information(self):
-        text = self.run(f"allinfo {BASE}\\size-65537")
-        same(all(word in text for word in ("create_time:", "write_time:", "attributes: A", "[::$DATA], 65537 bytes")), True, text)
-        self.run(f"setmode {BASE}\\size-65537 +rh")
-        same("attributes: RHA" in self.run(f"allinfo {BASE}\\size-65537"), True, "read-only and hidden")
-        self.run(f"del {BASE}\\size-65537", fails_with="NT_STATUS_CANNOT_DELETE")
-        self.run(f"setmode {BASE}\\size-65537 -rh")
+        # A name that is its own 8.3 form: a server without short names refuses the one of a longer name, and smbclient stops there.
+        (self.scratch / "up").write_bytes(content(5000))
+        self.run(f"put up {BASE}\\info.bin")
+        text = self.run(f"allinfo {BASE}\\info.bin")
+        same(all(word in text for word in ("create_time:", "write_time:", "attributes: A", "[::$DATA], 5000 bytes")), True, text)
+        self.run(f"setmode {BASE}\\info.bin +rh")
+        same("attributes: RHA" in self.run(f"allinfo {BASE}\\info.bin"), True, "read-only and hidden")
+        self.run(f"del {BASE}\\info.bin", fails_with="NT_STATUS_CANNOT_DELETE")
+        self.run(f"setmode {BASE}\\info.bin -rh", f"del {BASE}\\info.bin")
 
     def space(self):
         found = re.search(r"(\d+) blocks of size (\d+)\. (\d+) blocks available", self.run("du"))
