@@ -37,6 +37,8 @@ impl Asker {
 /// What a request needs of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
+    /// Another open that reads the descriptor and no data: in the way only of who holds under no key.
+    Look,
     /// Another open that reads or writes data.
     Open,
     /// An open that throws the data away.
@@ -128,7 +130,9 @@ impl Holding {
     fn left_by(&self, need: Need) -> (Caching, bool) {
         let exclusive = self.held.contains(Caching::WRITE);
         match need {
-            Need::Open if !self.keyed && exclusive => (Caching::READ, true),
+            Need::Look if self.keyed => (self.held, false),
+            Need::Look | Need::Open if !self.keyed && exclusive => (Caching::READ, true),
+            Need::Look => (self.held, false),
             Need::Open => (self.held - Caching::WRITE, exclusive),
             Need::Replace | Need::Change => (Caching::empty(), exclusive),
             // Those who hold under no key know no such thing as handles, only the topmost level.

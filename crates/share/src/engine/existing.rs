@@ -215,7 +215,7 @@ impl Share {
         let asker = self.asker(caller, request);
         if let Some(need) = self.in_the_way(request, plan, state, &stream, &asker)? {
             let entry = state.stream(&stream);
-            let is_open_need = matches!(need, Need::Open | Need::Replace);
+            let is_open_need = matches!(need, Need::Look | Need::Open | Need::Replace);
             if self.require(file, entry, &asker, need, caller.now, effects) {
                 return match self.park(caller, file, state, Refusal::SharingConflict) {
                     Step::Wait(ticket) => Ok(Tried::Wait(ticket)),
@@ -255,7 +255,12 @@ impl Share {
         asker: &crate::caching::grants::Asker,
     ) -> Result<Option<Need>, Refusal> {
         let replaces = matches!(plan.effect, Effect::Overwrite | Effect::Supersede);
-        let open_need = if replaces { Need::Replace } else { Need::Open };
+        let looks = looks_only(request.access - Rights::READ_CONTROL);
+        let open_need = match (replaces, looks) {
+            (true, _) => Need::Replace,
+            (false, true) => Need::Look,
+            (false, false) => Need::Open,
+        };
         let breaks_nothing = looks_only(request.access) && !replaces;
         let counts = counted(plan.uses, request.options);
         let shares = counts.is_empty() || state.shares(stream, plan.uses, request.deny);
@@ -435,8 +440,7 @@ fn record_is_needed(record: &super::record::Record) -> bool {
 /// Whether these rights neither read nor write data, nor anything that caching covers.
 // MS-FSA 2.1.4.12
 fn looks_only(access: Rights) -> bool {
-    let looks =
-        Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | Rights::SYNCHRONIZE | Rights::READ_CONTROL;
+    let looks = Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | Rights::SYNCHRONIZE;
     looks.contains(access.mapped())
 }
 

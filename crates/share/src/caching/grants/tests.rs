@@ -81,6 +81,16 @@ fn what_each_need_takes_from_a_single_open() {
 }
 
 #[test]
+fn reading_the_descriptor_is_in_the_way_of_single_opens_only() {
+    let mut grants = Grants::default();
+    keyed(&mut grants, 1, RWH, ALONE);
+    assert_eq!(require(&mut grants, who(2, true), Need::Look), (vec![], false));
+    let mut grants = Grants::default();
+    single(&mut grants, 1, RWH, ALONE);
+    assert_eq!(require(&mut grants, who(2, false), Need::Look), (vec![(RWH, R, true)], true));
+}
+
+#[test]
 fn ones_own_key_is_spared_except_for_reading_under_no_key() {
     let mut grants = Grants::default();
     keyed(&mut grants, 1, RWH, ALONE);
