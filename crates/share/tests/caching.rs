@@ -70,6 +70,8 @@ fn opens_under_one_key_share_their_right() {
         RWH
     );
     assert_eq!(one.open("g").keyed(1, RWH).refusal(), Refusal::Invalid);
+    assert_eq!(one.open("h").disposition(Disposition::Create).keyed(1, RWH).refusal(), Refusal::Invalid);
+    assert_eq!(one.names_in(""), ["f", "g"]);
 }
 
 #[test]

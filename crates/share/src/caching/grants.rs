@@ -313,7 +313,13 @@ impl Grants {
         own.held = keep;
         let answered = own.grant();
         let left = breaking.wanted & keep;
-        let next = (left != keep).then(|| own.start(node, left, deadline));
+        // A break that follows an answer goes down by the right to read, one step at a time.
+        let exclusive_or_kept = keep.intersects(Caching::WRITE | Caching::HANDLE);
+        let step = if own.keyed && exclusive_or_kept && left.is_empty() { Caching::READ } else { left };
+        let next = (left != keep).then(|| own.start(node, step, deadline));
+        if let Some(breaking) = &mut own.breaking {
+            breaking.wanted = left;
+        }
         self.drop_empty();
         Ok((answered, next))
     }

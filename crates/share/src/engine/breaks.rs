@@ -87,6 +87,17 @@ impl Share {
         }
     }
 
+    /// Refuses a key that is in use, for something that is about to be made.
+    // MS-SMB2 3.3.5.9.8
+    pub(super) fn check_key_is_free(
+        &self,
+        client: ClientKey,
+        request: &CachingRequest,
+    ) -> Result<(), Refusal> {
+        let is_used = self.keys.find(&(client, request.key, request.keyed)).is_some();
+        if is_used { Err(Refusal::Invalid) } else { Ok(()) }
+    }
+
     /// Grants what can be had to a new open. Under the file's lock.
     pub(super) fn grant(
         &self,

@@ -39,6 +39,9 @@ impl Share {
         if self.is_going(parent) {
             return Err(Refusal::DeletePending);
         }
+        if let Some(caching) = &request.caching {
+            self.check_key_is_free(caller.client, caching)?;
+        }
         let granted = self.rights_on_new(caller, request.access)?;
         let descriptor = self.descriptor_for_new(
             caller,
