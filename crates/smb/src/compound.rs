@@ -22,6 +22,8 @@ pub struct Related {
     pub failed: Option<NtStatus>,
     /// Whether there was a request before at all.
     pub any: bool,
+    /// The first request of the frame claimed to be related; so all that are related to it are invalid.
+    pub invalid: bool,
 }
 
 #[derive(Debug)]
@@ -96,6 +98,12 @@ impl Compound {
 
     /// Writes the headers and signs; `signer` gives the key for a session.
     pub fn write_headers<'a>(&mut self, signer: impl Fn(u64) -> Option<&'a Signer>) {
+        if self.entries.len() > 1 {
+            // MS-SMB2 3.3.4.1.3: Windows pads the last answer of a compound like the others.
+            let padding = self.next_header_at() - self.frame.len();
+            let tail = self.frame.tail();
+            tail.resize(tail.len() + padding, 0);
+        }
         let end = self.frame.len();
         let bytes = self.frame.bytes_mut();
         for entry in &mut self.entries {

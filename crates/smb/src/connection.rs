@@ -298,6 +298,15 @@ impl Connection {
                 return compound.abandon(at);
             }
         };
+        if status.is_error() {
+            tracing::debug!(
+                command = ?header.command(),
+                %status,
+                message = header.message_id(),
+                session = header.session_id(),
+                "refused"
+            );
+        }
         let mut response = Header::response_to(header, status);
         if header.command() == Command::SessionSetup || header.session_id() == u64::MAX {
             response.set_session_id(compound.related.session_id);

@@ -204,7 +204,9 @@ fn checked(
 ) -> Handled {
     let command = request.header.command();
     // MS-SMB2 3.3.5.2.7.2: the first request of a frame has nothing to be related to.
-    if request.header.is_related() && !request.related.any && !request.resumed && command != Command::Cancel {
+    let alone = !request.related.any && !request.resumed && command != Command::Cancel;
+    if request.header.is_related() && (alone || request.related.invalid) {
+        request.related.invalid = true;
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     request.channel = connection.channel_of(request.session_id);

@@ -151,7 +151,7 @@ impl Server {
 
     // Sessions --------------------------------------------------------------------------------------
 
-    /// A new session under an id that cannot be guessed.
+    /// A new session under an id that no other has.
     pub(crate) fn new_session(
         &self,
         guid: Guid,
@@ -161,9 +161,10 @@ impl Server {
     ) -> Arc<Session> {
         let mut sessions = self.sessions.write();
         loop {
-            let id = u64::from_le_bytes(auth::crypto::random());
-            // MS-SMB2 3.3.5.5.1: neither 0 nor -1 is an id.
-            if id != 0 && id != u64::MAX && !sessions.contains_key(&id) {
+            // Half of the field, since clients are known that keep only half of it. An id is no secret: what
+            // a session may do is bound to its connections and keys.
+            let id = u64::from(u32::from_le_bytes(auth::crypto::random()));
+            if id != 0 && !sessions.contains_key(&id) {
                 let session = Arc::new(Session::new(id, guid, client, with, now));
                 sessions.insert(id, Arc::clone(&session));
                 return session;

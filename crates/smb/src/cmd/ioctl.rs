@@ -53,6 +53,17 @@ fn answer(
     output: &mut Vec<u8>,
 ) -> Answered {
     let limit = asked.max_output_response as usize;
+    // MS-SMB2 3.3.5.15: what is asked of the server and not of a file names none.
+    let of_server = [
+        CtlCode::ValidateNegotiateInfo,
+        CtlCode::QueryNetworkInterfaceInfo,
+        CtlCode::DfsGetReferrals,
+        CtlCode::DfsGetReferralsEx,
+        CtlCode::PipeWait,
+    ];
+    if of_server.contains(&asked.ctl_code) && !asked.file_id.is_related() {
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
     match asked.ctl_code {
         CtlCode::ValidateNegotiateInfo => {
             return server::validate_negotiate(connection, request, asked, output);

@@ -64,7 +64,7 @@ pub(crate) fn handle(
         client: client_key(asked.client_guid, connection.handle.id),
         client_capabilities: asked.capabilities,
         client_security: asked.security_mode,
-        capabilities: capabilities(dialect, protection),
+        capabilities: capabilities(dialect, protection, asked.capabilities),
         security: security(&config),
         max_io: if dialect == Dialect::Smb202 { MAX_IO_SMALL } else { MAX_IO },
         posix: agreed.posix,
@@ -130,6 +130,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     let mut header = Header::response_to(&Header::request(Command::Negotiate, 0), NtStatus::SUCCESS);
     // The SMB1 request stands for message id 0 (MS-SMB2 3.3.5.3.1).
     connection.window.take(0, 1);
+    header.set_credit_charge(0);
     header.set_credits(connection.window.grant(1));
     compound.end(0, header, false);
     connection.finish(compound, out);
@@ -233,15 +234,17 @@ fn protection(dialect: Dialect, agreed: &Agreed, client: Capabilities, config: &
     Protection { dialect, signing, cipher }
 }
 
-fn capabilities(dialect: Dialect, protection: Protection) -> Capabilities {
+// MS-SMB2 3.3.5.4
+fn capabilities(dialect: Dialect, protection: Protection, client: Capabilities) -> Capabilities {
     let mut capabilities = Capabilities::empty();
     if dialect != Dialect::Smb202 {
         capabilities |= Capabilities::LEASING | Capabilities::LARGE_MTU;
     }
-    if dialect.is_smb3() {
+    // Told only to a client that asks for it.
+    if dialect.is_smb3() && client.contains(Capabilities::DIRECTORY_LEASING) {
         capabilities |= Capabilities::DIRECTORY_LEASING;
     }
-    // MS-SMB2 3.3.5.4: in 3.1.1 the context says it, not the flag.
+    // In 3.1.1 the context says it, not the flag.
     if dialect.is_smb3() && dialect != Dialect::Smb311 && protection.cipher.is_some() {
         capabilities |= Capabilities::ENCRYPTION;
     }

@@ -33,6 +33,10 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let wanted =
         Wanted { offset: asked.offset, length: asked.length as usize, minimum: asked.minimum_count as usize };
     match open.object() {
+        // MS-FSA 2.1.5.3
+        Some(Object::File { open: file, .. }) if file.is_directory() => {
+            Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))
+        }
         Some(Object::File { engine, open: file }) => {
             if wanted.offset.checked_add(wanted.length as u64).is_none_or(|end| end > i64::MAX as u64) {
                 return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
