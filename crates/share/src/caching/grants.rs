@@ -232,8 +232,13 @@ impl Grants {
         let possible = self.possible(client, key, keyed, want, around);
         if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
             own.opens += 1;
-            // A right is raised, never lowered by opening; and not while it is being broken.
-            let raises = own.breaking.is_none() && possible.contains(own.held) && possible != own.held;
+            // A right is raised to just what is asked for, never lowered by opening; and not while it is
+            // being broken.
+            let asked = if around.directory { want - Caching::WRITE } else { want };
+            let raises = own.breaking.is_none()
+                && possible == asked
+                && possible.contains(own.held)
+                && possible != own.held;
             if raises {
                 own.held = possible;
                 own.epoch = own.epoch.wrapping_add(1);

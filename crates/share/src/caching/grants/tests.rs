@@ -140,6 +140,17 @@ fn rights_are_raised_and_never_lowered_by_opening_again() {
 }
 
 #[test]
+fn a_right_is_raised_to_what_was_asked_or_not_at_all() {
+    let cases = [(R, R, RH, RH), (R, R, RWH, R), (R, RH, RW, R), (RH, R, RWH, RH), (RH, RH, R, RH)];
+    for (own, other, asked, got) in cases {
+        let mut grants = Grants::default();
+        keyed(&mut grants, 1, own, ALONE);
+        keyed(&mut grants, 2, other, AMONG_OTHERS);
+        assert_eq!(keyed(&mut grants, 1, asked, AMONG_OTHERS), got, "{own:?} {other:?} {asked:?}");
+    }
+}
+
+#[test]
 fn what_is_granted_beside_others() {
     let mut grants = Grants::default();
     assert_eq!(keyed(&mut grants, 1, RH, ALONE), RH);
