@@ -218,6 +218,10 @@ fn checked(
         _ => {}
     }
     // MS-SMB2 3.3.5.2.9
+    if request.channel.is_none() && request.header.is_related() {
+        // What it is related to had no session either, so there is nothing to inherit.
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
     let session = connection.session(request)?;
     if session.state() != State::Valid {
         return Err(Stop::Fail(NtStatus::USER_SESSION_DELETED));

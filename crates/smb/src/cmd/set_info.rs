@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use share::{Caller, Share, Step};
+use smb_wire::NtStatus;
 use smb_wire::fscc::FsInfoClass;
 use smb_wire::query_info::InfoType;
 use smb_wire::set_info::{Request as Asked, Response};
-use smb_wire::NtStatus;
 use volume::security::Rights;
 
 use crate::connection::Connection;
