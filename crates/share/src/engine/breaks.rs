@@ -160,10 +160,12 @@ impl Share {
         let entry = state.stream(&stream);
         let (grant, next) = entry.grants.acknowledge(file.id, holder, keep, deadline)?;
         entry.publish();
-        if next.is_some_and(|notice| notice.answer) {
+        // Who waits goes on when the last step of the break was answered.
+        let goes_on = next.is_some_and(|notice| notice.answer);
+        if goes_on {
             self.watch_deadline(&file, deadline);
         }
-        let wakes = std::mem::take(&mut state.waiting);
+        let wakes = if goes_on { Vec::new() } else { std::mem::take(&mut state.waiting) };
         drop(state);
         self.settle(Effects { notices: next.into_iter().collect(), wakes });
         Ok(grant)
