@@ -1,53 +1,99 @@
-//! Processor time of a process with all its threads and children, in nanoseconds, from Linux's /proc.
+//! Processor time of a process with its children, from Linux's /proc.
+//!
+//! The account of a process covers all its threads, those that have ended too, in steps of a clock tick
+//! (10 ms): what is measured should last seconds.
 
+use std::collections::HashMap;
 use std::fs;
 
-/// The time that `pid`, its threads, and the processes it started have run. Those that have ended are not
-/// counted.
-///
-/// # Errors
-/// When there is no such process, or the kernel keeps no such account.
-pub(crate) fn of_tree(pid: u32) -> Result<u64, String> {
-    let mut total = 0;
-    let mut left = vec![pid];
-    while let Some(pid) = left.pop() {
-        let tasks = match fs::read_dir(format!("/proc/{pid}/task")) {
-            Ok(tasks) => tasks,
-            // A child may end between being listed and being read; the process that was asked for may not.
-            Err(_) if total > 0 => continue,
-            Err(why) => return Err(format!("process {pid}: {why}")),
-        };
-        for task in tasks.flatten() {
-            let path = task.path();
-            let read = |name: &str| fs::read_to_string(path.join(name));
-            let Ok(statistics) = read("schedstat") else { continue };
-            total += statistics.split(' ').next().and_then(|it| it.parse::<u64>().ok()).unwrap_or(0);
-            let children = read("children").unwrap_or_default();
-            left.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+/// How long each process of a tree has run, in clock ticks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Account(HashMap<u32, u64>);
+
+impl Account {
+    /// That of `pid` and of the processes it started, and they.
+    ///
+    /// # Errors
+    /// When there is no such process.
+    pub(crate) fn of_tree(pid: u32) -> Result<Account, String> {
+        let mut account = HashMap::from([(pid, ticks(pid)?)]);
+        let mut left = vec![pid];
+        while let Some(parent) = left.pop() {
+            for child in children(parent) {
+                // A child may end between being listed and being read.
+                if let Ok(ticks) = ticks(child)
+                    && account.insert(child, ticks).is_none()
+                {
+                    left.push(child);
+                }
+            }
         }
+        Ok(Account(account))
     }
-    if total == 0 { Err(format!("process {pid}: this kernel does not count its time")) } else { Ok(total) }
+
+    /// That of this process alone.
+    pub(crate) fn own() -> Result<Account, String> {
+        let pid = std::process::id();
+        Ok(Account(HashMap::from([(pid, ticks(pid)?)])))
+    }
+
+    /// Nanoseconds that were spent since `before`. What ended meanwhile is not counted.
+    pub(crate) fn since(&self, before: &Account) -> u64 {
+        let spent =
+            |(pid, ticks): (&u32, &u64)| ticks.saturating_sub(before.0.get(pid).copied().unwrap_or(0));
+        let ticks: u64 = self.0.iter().map(spent).sum();
+        ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second())
+    }
 }
 
-/// The time that this process has run.
-pub(crate) fn own() -> Result<u64, String> {
-    of_tree(std::process::id())
+/// User and system time of a process (proc(5), fields 14 and 15 of stat).
+fn ticks(pid: u32) -> Result<u64, String> {
+    let stat =
+        fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|why| format!("process {pid}: {why}"))?;
+    // The name in field 2 may hold anything, also blanks and brackets.
+    let mut fields = stat.rsplit_once(')').map_or("", |(_, behind)| behind).split_whitespace().skip(11);
+    let mut next = || fields.next().and_then(|field| field.parse::<u64>().ok());
+    let sum = next().zip(next()).map(|(user, system)| user + system);
+    sum.ok_or_else(|| format!("process {pid}: its account cannot be read"))
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists =
+        tasks.flatten().map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn work_shows_in_the_account() {
-        let before = own().unwrap();
-        // The kernel brings the account up to date at every tick; many ticks' worth of work is enough.
+        let before = Account::own().unwrap();
         let mut sum = 0u64;
         let shows = (0..10_000).any(|_| {
             sum = (0..100_000u64).fold(sum, |sum, at| std::hint::black_box(sum.wrapping_mul(31) ^ at));
-            own().unwrap() > before
+            Account::own().unwrap().since(&before) > 0
         });
         assert!(shows, "{sum}");
-        assert!(of_tree(u32::MAX).is_err());
+        assert!(Account::of_tree(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn children_count_and_those_that_are_gone_take_nothing_away() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let before = Account::of_tree(std::process::id()).unwrap();
+        assert!(before.0.contains_key(&child.id()));
+        let with_work = Account(before.0.keys().map(|pid| (*pid, 1_000_000)).collect());
+        assert!(with_work.since(&before) > with_work.since(&with_work));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let after = Account::of_tree(std::process::id()).unwrap();
+        assert!(!after.0.contains_key(&child.id()));
+        assert_eq!(Account::default().since(&before), 0);
     }
 }

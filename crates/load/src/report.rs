@@ -30,17 +30,6 @@ pub(crate) struct Processor {
     pub(crate) client_ns: Option<u64>,
 }
 
-impl Processor {
-    /// What was spent since `before`.
-    pub(crate) fn since(self, before: &Processor) -> Processor {
-        let spent = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
-        Processor {
-            server_ns: spent(self.server_ns, before.server_ns),
-            client_ns: spent(self.client_ns, before.client_ns),
-        }
-    }
-}
-
 /// What was negotiated.
 #[derive(Debug, Clone)]
 pub(crate) struct Security {

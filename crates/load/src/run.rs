@@ -5,13 +5,14 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use crate::cpu::Account;
 use crate::measure::{Course, Kind, Record, Turn};
 use crate::plan::Work;
 use crate::report::{Processor, Security};
 use crate::work::data::{self, Job, Shape};
 use crate::work::metadata::Names;
 use crate::work::{Line, Random, make_directories};
-use crate::{Error, Plan, Report, cpu};
+use crate::{Error, Plan, Report};
 
 /// What all connections share.
 struct Shared {
@@ -19,10 +20,11 @@ struct Shared {
     course: Course,
     /// The positions of sequential jobs.
     positions: Vec<Arc<AtomicU64>>,
-    /// Everybody is ready; then: go; then: what counts is done.
+    /// Everybody is ready; go; what counts is done; the accounts have been read, and connections may end.
     ready: Barrier,
     go: Barrier,
     done: Barrier,
+    read: Barrier,
 }
 
 /// Runs `plan` to its end.
@@ -38,6 +40,7 @@ pub fn run(plan: Plan) -> Result<Report, Error> {
         ready: Barrier::new(parties),
         go: Barrier::new(parties),
         done: Barrier::new(parties),
+        read: Barrier::new(parties),
         plan,
     });
     let threads: Vec<_> = (0..shared.plan.connections)
@@ -66,16 +69,32 @@ pub fn run(plan: Plan) -> Result<Report, Error> {
     Ok(Report::new(&shared.plan, records, processor?, security))
 }
 
+/// The accounts of both sides at one moment.
+struct Accounts {
+    server: Option<Account>,
+    client: Option<Account>,
+}
+
+impl Accounts {
+    fn read(plan: &Plan) -> Result<Accounts, Error> {
+        let server = plan.server_pid.map(Account::of_tree).transpose();
+        let server = server.map_err(|why| Error::host("--server-pid", why))?;
+        Ok(Accounts { server, client: Account::own().ok() })
+    }
+
+    fn since(&self, before: &Accounts) -> Processor {
+        let spent =
+            |after: &Option<Account>, before: &Option<Account>| Some(after.as_ref()?.since(before.as_ref()?));
+        Processor {
+            server_ns: spent(&self.server, &before.server),
+            client_ns: spent(&self.client, &before.client),
+        }
+    }
+}
+
 /// Lets everybody go, and reads the processor time at both ends of what is measured.
 fn watch(shared: &Shared) -> Result<Processor, Error> {
-    let read = || -> Result<Processor, Error> {
-        let server = match shared.plan.server_pid {
-            Some(pid) => Some(cpu::of_tree(pid).map_err(|why| Error::host("--server-pid", why))?),
-            None => None,
-        };
-        Ok(Processor { server_ns: server, client_ns: cpu::own().ok() })
-    };
-    let at_start = read();
+    let at_start = Accounts::read(&shared.plan);
     if at_start.is_err() {
         shared.course.stop();
     }
@@ -85,10 +104,11 @@ fn watch(shared: &Shared) -> Result<Processor, Error> {
         at_start
     } else {
         thread::sleep(shared.course.measured_from().saturating_duration_since(Instant::now()));
-        read()
+        Accounts::read(&shared.plan)
     };
     shared.done.wait();
-    let after = read();
+    let after = Accounts::read(&shared.plan);
+    shared.read.wait();
     Ok(after?.since(&before?))
 }
 
@@ -144,6 +164,7 @@ fn serve(shared: &Arc<Shared>, connection: u32) -> Result<(Record, Security), Er
         shared.course.stop();
     }
     shared.done.wait();
+    shared.read.wait();
     let (runtime, workers, record) = measured?;
     let security = Security::of(&workers.line);
     runtime.block_on(workers.close())?;
@@ -211,8 +232,11 @@ impl Workers {
         }
         let mut first_error = None;
         while let Some(worked) = tasks.join_next().await {
-            let worked = worked.map_err(|why| Error::host("a task of the generator", why)).flatten();
-            first_error = first_error.or(worked.err());
+            let error = match worked {
+                Ok(worked) => worked.err(),
+                Err(why) => Some(Error::host("a task of the generator", why)),
+            };
+            first_error = first_error.or(error);
         }
         match first_error {
             Some(error) => Err(error),

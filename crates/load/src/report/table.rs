@@ -23,6 +23,9 @@ const ROWS: [(&str, f64); 11] = [
     ("max", 100.0),
 ];
 
+/// One kind of operation, out of a record.
+type Part = (&'static str, fn(&Record) -> &Tally);
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let security = &self.security;
@@ -35,7 +38,7 @@ impl fmt::Display for Report {
             security.encryption,
             self.all.lasted.as_secs_f64()
         )?;
-        let parts: [(&str, fn(&Record) -> &Tally); 3] =
+        let parts: [Part; 3] =
             [("Read", |it| &it.read), ("Write", |it| &it.write), ("Metadata", |it| &it.metadata)];
         let used: Vec<_> = parts.into_iter().filter(|(_, of)| of(&self.all).operations > 0).collect();
         for (name, of) in &used {
@@ -72,7 +75,7 @@ impl Report {
         row(f, "total:", of(&self.all), seconds)
     }
 
-    fn latencies(&self, f: &mut fmt::Formatter<'_>, used: &[(&str, fn(&Record) -> &Tally)]) -> fmt::Result {
+    fn latencies(&self, f: &mut fmt::Formatter<'_>, used: &[Part]) -> fmt::Result {
         write!(f, "\n  %-ile")?;
         for (name, _) in used {
             write!(f, " | {:>13}", format!("{name} (ms)"))?;
