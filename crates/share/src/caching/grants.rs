@@ -321,7 +321,11 @@ impl Grants {
         // A break that follows an answer goes down by the right to read, one step at a time.
         let exclusive_or_kept = keep.intersects(Caching::WRITE | Caching::HANDLE);
         let step = if own.keyed && exclusive_or_kept && left.is_empty() { Caching::READ } else { left };
+        let epoch = own.epoch;
         let next = (left != keep).then(|| own.start(node, step, deadline));
+        // A further step of the same break is no change of its own to who counts along.
+        own.epoch = epoch;
+        let next = next.map(|notice| BreakNotice { epoch, ..notice });
         if let Some(breaking) = &mut own.breaking {
             breaking.wanted = left;
         }
