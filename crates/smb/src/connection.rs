@@ -22,7 +22,7 @@ use crate::compound::Compound;
 use crate::dispatch::{self, Request};
 use crate::event::Event;
 use crate::keys::Protection;
-use crate::limits::{LOGON_TIME_NS, MAX_COMPOUND, MAX_WAITING};
+use crate::limits::{LOGON_TIME_NS, MAX_COMPOUND, MAX_WAITING, MAX_WAITING_BYTES, SMALL_WAITING};
 use crate::server::Server;
 use crate::session::{Session, State};
 use crate::suspend::{Handled, Stop, Suspended};
@@ -336,7 +336,8 @@ impl Connection {
         out: &mut Output<Event>,
     ) {
         let Pause { async_id, at, mut announced, signed, header } = pause;
-        if let Some(status) = self.must_not_wait(&stop, header.command(), behind.messages.is_empty()) {
+        let keeps = here.messages.len() + compound.frame.len();
+        if let Some(status) = self.must_not_wait(&stop, header.command(), behind.messages.is_empty(), keeps) {
             if let Stop::Wait(Some((engine, ticket))) = stop {
                 engine.cancel(ticket);
             }
@@ -380,15 +381,25 @@ impl Connection {
         }
     }
 
-    /// Why a request may not be put aside after all.
-    fn must_not_wait(&self, stop: &Stop, command: Command, is_last: bool) -> Option<NtStatus> {
+    /// Why a request may not be put aside after all. `keeps` is how many bytes of its frame and of the
+    /// answers so far it would hold.
+    fn must_not_wait(&self, stop: &Stop, command: Command, is_last: bool, keeps: usize) -> Option<NtStatus> {
         // MS-SMB2 3.3.4.2: within a compound only what waits for a break may wait, as Windows has it.
         let may_last = matches!(command, Command::ChangeNotify | Command::Lock);
         match stop {
             _ if self.suspended.len() >= MAX_WAITING => Some(NtStatus::INSUFFICIENT_RESOURCES),
+            // Small ones are bounded by their number.
+            _ if keeps > SMALL_WAITING && keeps + self.waiting_bytes() > MAX_WAITING_BYTES => {
+                Some(NtStatus::INSUFFICIENT_RESOURCES)
+            }
             Stop::Wait(_) if may_last && !is_last => Some(NtStatus::INTERNAL_ERROR),
             _ => None,
         }
+    }
+
+    /// Bytes that are kept for requests that wait.
+    fn waiting_bytes(&self) -> usize {
+        self.suspended.values().map(|waiting| waiting.rest.len() + waiting.compound.frame.len()).sum()
     }
 
     /// Sends the answers so far, then tells the client that its request takes time (MS-SMB2 3.3.4.2).

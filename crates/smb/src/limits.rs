@@ -18,6 +18,12 @@ pub const MAX_TREES_PER_SESSION: usize = 4096;
 /// Requests of one connection that wait for something.
 pub const MAX_WAITING: usize = 512;
 
+/// Bytes of frames and answers that one connection's waiting requests keep: eight of the largest frames.
+pub const MAX_WAITING_BYTES: usize = 8 * wire::limits::MAX_MESSAGE;
+
+/// What a waiting request may keep without a look at [`MAX_WAITING_BYTES`].
+pub const SMALL_WAITING: usize = 64 * 1024;
+
 /// Answers in one compound.
 pub const MAX_COMPOUND: usize = 128;
 
