@@ -46,6 +46,8 @@ pub enum Command {
     Reload(Place),
     /// End the running server; no acknowledged write is lost
     Stop(Place),
+    /// Load an SMB server and report rates and latencies
+    Load(Box<load::Args>),
 }
 
 /// Which server, or which state.

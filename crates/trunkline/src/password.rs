@@ -40,6 +40,14 @@ pub fn obtain(user: &str, file: Option<&Path>) -> anyhow::Result<String> {
     }
 }
 
+/// The password of a user of another server: asked for at the terminal, else the first line of stdin.
+pub fn ask_once(user: &str) -> anyhow::Result<String> {
+    match File::options().read(true).write(true).open("/dev/tty") {
+        Ok(tty) if rustix::termios::isatty(io::stdin()) => ask(&tty, &format!("Password for {user}: ")),
+        _ => first_line(io::stdin().lock()),
+    }
+}
+
 fn checked(password: String) -> anyhow::Result<String> {
     ensure!(!password.is_empty(), "the password is empty; give it with --password-file or on standard input");
     let length = password.encode_utf16().count();

@@ -2,6 +2,7 @@
 
 mod config;
 mod control;
+mod load;
 mod status;
 mod user;
 
@@ -20,5 +21,6 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Status { place, json } => status::run(&place, json),
         Command::Reload(place) => control::reload(&place),
         Command::Stop(place) => control::stop(&place),
+        Command::Load(args) => load::run(&args),
     }
 }
