@@ -141,7 +141,10 @@ fn accept(
         true => Arc::new(crate::config::nobody()),
         false => match server.user(&login.user) {
             Some(user) => Arc::clone(&user.identity),
-            None => return Err(Stop::Fail(NtStatus::LOGON_FAILURE)),
+            None => {
+                abandon(connection, &setup, request);
+                return Err(Stop::Fail(NtStatus::LOGON_FAILURE));
+            }
         },
     };
     let protection = session.protection;
