@@ -78,8 +78,8 @@ pub struct CachingRequest {
     pub keyed: bool,
     /// Key of the right on the parent directory which this client's own changes do not break.
     pub parent: Option<CacheKey>,
-    /// Epoch to begin with, where the client counts along.
-    pub epoch: u16,
+    /// Epoch to begin with, if the client counts along; its notices carry 0 otherwise.
+    pub epoch: Option<u16>,
 }
 
 /// A request to open something.

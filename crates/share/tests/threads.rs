@@ -63,7 +63,7 @@ fn open_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, key: u64) -> St
             want: Caching::all(),
             keyed: dice.roll(2) == 0,
             parent: None,
-            epoch: 0,
+            epoch: Some(0),
         }),
     };
     share.create(caller, &request)

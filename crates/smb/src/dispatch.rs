@@ -116,6 +116,10 @@ impl Connection {
 
     /// The tree of a request.
     pub(crate) fn tree(&self, request: &Request<'_>) -> Result<Arc<Tree>, Stop> {
+        // MS-SMB2 3.3.5.2.7.2
+        if request.header.is_related() && request.tree_id == u32::MAX {
+            return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+        }
         // MS-SMB2 3.3.5.2.11
         let tree = self.session(request)?.tree(request.tree_id);
         let tree = tree.ok_or(Stop::Fail(NtStatus::NETWORK_NAME_DELETED))?;
@@ -172,6 +176,10 @@ pub(crate) fn handle(
     };
     match &handled {
         Err(Stop::Fail(status) | Stop::FailWith(status, _)) => {
+            // MS-SMB2 3.3.5.2.7.2: what stands behind it has no tree.
+            if request.header.command() == Command::TreeConnect {
+                request.related.tree_id = u32::MAX;
+            }
             // MS-SMB2 3.3.5.2.7.2: only a request that would have made an Open fails those behind it.
             if request.header.command() == Command::Create || request.related.file_id.is_none() {
                 request.related.failed = Some(*status);

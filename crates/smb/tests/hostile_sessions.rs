@@ -302,7 +302,7 @@ fn a_connection_carries_a_bounded_number_of_sessions() {
     assert_eq!(peer.negotiate(&Dial::default()).status(), NtStatus::SUCCESS);
     let begin = |peer: &mut Peer| {
         peer.session_id = 0;
-        peer.status(Command::SessionSetup, |out| common::client::write_first_setup(out))
+        peer.status(Command::SessionSetup, common::client::write_first_setup)
     };
     for number in 0..1024 {
         assert_eq!(begin(&mut peer), NtStatus::MORE_PROCESSING_REQUIRED, "{number}");

@@ -70,6 +70,8 @@ struct Holding {
     held: Caching,
     breaking: Option<Breaking>,
     epoch: u16,
+    /// The client counts the epochs along.
+    counts: bool,
     opens: u32,
 }
 
@@ -154,6 +156,11 @@ impl Holding {
         }
     }
 
+    /// The epoch as its client is told it.
+    fn told_epoch(&self) -> u16 {
+        if self.counts { self.epoch } else { 0 }
+    }
+
     /// Starts a break down to `to`; the notice says whether it must be answered.
     fn start(&mut self, node: NodeId, to: Caching, deadline: u64) -> BreakNotice {
         let from = self.held;
@@ -171,7 +178,7 @@ impl Holding {
             keyed: self.keyed,
             from,
             to,
-            epoch: self.epoch,
+            epoch: self.told_epoch(),
             answer,
         }
     }
@@ -226,9 +233,10 @@ impl Grants {
         client: ClientKey,
         (key, keyed): (CacheKey, bool),
         want: Caching,
-        epoch: u16,
+        first_epoch: Option<u16>,
         around: Surroundings,
     ) -> Grant {
+        let (epoch, counts) = (first_epoch.unwrap_or(0), first_epoch.is_some());
         let possible = self.possible(client, key, keyed, want, around);
         if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
             own.opens += 1;
@@ -249,7 +257,7 @@ impl Grants {
             return Grant { state: possible, epoch, breaking: None };
         }
         let epoch = if possible.is_empty() { epoch } else { epoch.wrapping_add(1) };
-        let holding = Holding { client, key, keyed, held: possible, breaking: None, epoch, opens: 1 };
+        let holding = Holding { client, key, keyed, held: possible, breaking: None, epoch, counts, opens: 1 };
         let grant = holding.grant();
         self.list.push(holding);
         grant
@@ -322,10 +330,11 @@ impl Grants {
         let exclusive_or_kept = keep.intersects(Caching::WRITE | Caching::HANDLE);
         let step = if own.keyed && exclusive_or_kept && left.is_empty() { Caching::READ } else { left };
         let epoch = own.epoch;
+        let told = if own.counts { epoch } else { 0 };
         let next = (left != keep).then(|| own.start(node, step, deadline));
         // A further step of the same break is no change of its own to who counts along.
         own.epoch = epoch;
-        let next = next.map(|notice| BreakNotice { epoch, ..notice });
+        let next = next.map(|notice| BreakNotice { epoch: told, ..notice });
         if let Some(breaking) = &mut own.breaking {
             breaking.wanted = left;
         }

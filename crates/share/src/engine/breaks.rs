@@ -109,7 +109,7 @@ impl Share {
     ) -> Grant {
         let around = state.surroundings(stream, asker, file.is_directory && !stream.is_named);
         let Some(client) = asker.client else {
-            return Grant { state: Caching::empty(), epoch: request.epoch, breaking: None };
+            return Grant { state: Caching::empty(), epoch: request.epoch.unwrap_or(0), breaking: None };
         };
         let entry = state.stream(stream);
         let grant =

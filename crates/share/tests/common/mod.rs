@@ -285,7 +285,7 @@ impl<'a> Ask<'a> {
     }
     fn caching(mut self, key: u128, want: Caching, keyed: bool) -> Self {
         self.request.caching =
-            Some(CachingRequest { key: CacheKey(key), want, keyed, parent: None, epoch: 0 });
+            Some(CachingRequest { key: CacheKey(key), want, keyed, parent: None, epoch: Some(0) });
         self
     }
     pub fn parent(mut self, key: u128) -> Self {

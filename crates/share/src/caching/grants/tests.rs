@@ -17,11 +17,11 @@ fn who(n: u128, keyed: bool) -> Asker {
 }
 
 fn keyed(grants: &mut Grants, n: u128, want: Caching, around: Surroundings) -> Caching {
-    grants.grant(ClientKey(n), (CacheKey(n), true), want, 0, around).state
+    grants.grant(ClientKey(n), (CacheKey(n), true), want, Some(0), around).state
 }
 
 fn single(grants: &mut Grants, n: u128, want: Caching, around: Surroundings) -> Caching {
-    grants.grant(ClientKey(n), (CacheKey(n), false), want, 0, around).state
+    grants.grant(ClientKey(n), (CacheKey(n), false), want, Some(0), around).state
 }
 
 fn answer(grants: &mut Grants, n: u128, keyed: bool, keep: Caching) -> Result<Option<Caching>, Refusal> {
@@ -278,7 +278,7 @@ proptest::proptest! {
                     let others = (0..4).any(|other| other != k && world.opens[other] > 0);
                     let id = k as u128;
                     let key = (CacheKey(id), Obedient::is_keyed(k));
-                    let grant = world.grants.grant(ClientKey(id), key, want, 0, Surroundings { others, ..ALONE });
+                    let grant = world.grants.grant(ClientKey(id), key, want, Some(0), Surroundings { others, ..ALONE });
                     proptest::prop_assert!(want.contains(grant.state) || Obedient::is_keyed(k));
                     world.opens[k] += 1;
                 }

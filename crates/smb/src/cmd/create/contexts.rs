@@ -82,7 +82,7 @@ impl<'a> Asked<'a> {
                     .v2
                     .filter(|_| lease.flags.contains(LeaseFlags::PARENT_LEASE_KEY_SET))
                     .map(|v2| CacheKey(u128::from_le_bytes(v2.parent_key.0))),
-                epoch: lease.v2.map_or(0, |v2| v2.epoch),
+                epoch: lease.v2.map(|v2| v2.epoch),
             });
         }
         // MS-SMB2 3.3.5.9
@@ -97,7 +97,7 @@ impl<'a> Asked<'a> {
             want,
             keyed: false,
             parent: None,
-            epoch: 0,
+            epoch: None,
         })
     }
 
