@@ -1,1 +1,6 @@
 //! Tests that need several crates or foreign peers; start at README.md in this folder.
+//!
+//! [`raw`] is what its programs share: a client with a blocking socket, which sends frames that were made
+//! beforehand, so that what a test counts is the server and not its client.
+
+pub mod raw;

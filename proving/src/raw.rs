@@ -1,0 +1,265 @@
+//! An SMB client on a blocking socket that knows just enough to log on, open a file and read from it.
+//!
+//! It is for measuring servers: requests can be made beforehand and sent in one piece, and nothing happens
+//! behind the caller's back. A client for work is in the crate `client`.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use auth::{
+    ClientIdentity, GmacNonce, Initiator, InitiatorStep, NtHash, Signer, SigningAlgorithm, Wrap, preauth_hash,
+};
+use smb::keys::{self, Protection};
+use smb_wire::create::{self, Access, CreateOptions, Disposition, ImpersonationLevel, ShareAccess};
+use smb_wire::header::Flags;
+use smb_wire::negotiate::{
+    self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode, context,
+};
+use smb_wire::session_setup::{self, RequestFlags};
+use smb_wire::{
+    Command, FileId, Guid, Header, List, NtStatus, Utf16, create_context, read, tree_connect, utf16,
+};
+use wire::Now;
+
+/// How long an answer may take before the server is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A client that has logged on and connected a share, in dialect 3.1.1 with AES-GMAC.
+pub struct RawClient {
+    stream: TcpStream,
+    next_id: u64,
+    session_id: u64,
+    tree_id: u32,
+    signer: Signer,
+    /// Whether requests are signed. A server that does not require it then signs no answer either.
+    pub signs: bool,
+}
+
+/// What a client says of itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Who<'a> {
+    /// The user.
+    pub user: &'a str,
+    /// The password.
+    pub password: &'a str,
+    /// Names the machine.
+    pub guid: Guid,
+    /// Whether every request is to be signed.
+    pub signs: bool,
+}
+
+impl RawClient {
+    /// Connects, logs on and connects `share`.
+    ///
+    /// # Errors
+    /// Those of the socket, and [`io::ErrorKind::InvalidData`] when the server does not let us in.
+    pub fn log_on(address: SocketAddr, who: &Who<'_>, share: &str) -> io::Result<RawClient> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let signer = Signer::new(SigningAlgorithm::AesGmac, &[0; 16]);
+        let mut client =
+            RawClient { stream, next_id: 0, session_id: 0, tree_id: 0, signer, signs: who.signs };
+        let preauth = client.negotiate(who)?;
+        client.set_up_session(who, preauth)?;
+        client.connect_tree(share)?;
+        Ok(client)
+    }
+
+    fn negotiate(&mut self, who: &Who<'_>) -> io::Result<[u8; 64]> {
+        let hashes = [HashAlgorithm::Sha512];
+        let signing = [context::SigningAlgorithm::new(SigningAlgorithm::AesGmac as u16)];
+        let contexts = [
+            Context::PreauthIntegrity { hash_algorithms: List::Values(&hashes), salt: &[1; 32] },
+            Context::Signing(List::Values(&signing)),
+        ];
+        let request = self.message(Command::Negotiate, |out| {
+            negotiate::Request {
+                security_mode: security_mode(who),
+                capabilities: Capabilities::LARGE_MTU,
+                client_guid: who.guid,
+                dialects: List::Values(&[Dialect::Smb311]),
+                contexts: Contexts::Values(&contexts),
+            }
+            .write(out);
+        });
+        self.send(&request)?;
+        let answer = self.receive()?;
+        expect(&answer, NtStatus::SUCCESS)?;
+        Ok(preauth_hash(&preauth_hash(&[0; 64], &request), &answer))
+    }
+
+    fn set_up_session(&mut self, who: &Who<'_>, mut preauth: [u8; 64]) -> io::Result<()> {
+        let hash = NtHash::from_password(who.password);
+        let mut initiator =
+            Initiator::new(ClientIdentity::new(who.user, "", hash, "cifs/server"), Wrap::Spnego);
+        let mut token = initiator.first();
+        loop {
+            let request = self.message(Command::SessionSetup, |out| {
+                session_setup::Request {
+                    flags: RequestFlags::empty(),
+                    security_mode: security_mode(who),
+                    capabilities: Capabilities::empty(),
+                    previous_session_id: 0,
+                    security_buffer: &token,
+                }
+                .write(out);
+            });
+            self.send(&request)?;
+            preauth = preauth_hash(&preauth, &request);
+            let answer = self.receive()?;
+            let header = *Header::parse(&answer).map_err(invalid)?;
+            self.session_id = header.session_id();
+            if header.status() == NtStatus::SUCCESS {
+                let protection =
+                    Protection { dialect: Dialect::Smb311, signing: SigningAlgorithm::AesGmac, cipher: None };
+                let key = initiator.session_key().ok_or_else(|| invalid("no session key"))?;
+                self.signer = keys::signer(protection, key, &preauth);
+                return Ok(());
+            }
+            expect(&answer, NtStatus::MORE_PROCESSING_REQUIRED)?;
+            preauth = preauth_hash(&preauth, &answer);
+            let response = session_setup::Response::parse(&answer).map_err(invalid)?;
+            token = match initiator.step(response.security_buffer, wall_clock()) {
+                InitiatorStep::Continue(token) => token,
+                other => return Err(invalid(format!("{other:?}"))),
+            };
+        }
+    }
+
+    fn connect_tree(&mut self, share: &str) -> io::Result<()> {
+        let path = utf16::encode(&format!("\\\\server\\{share}"));
+        let mut request = self.message(Command::TreeConnect, |out| {
+            tree_connect::Request::new(Utf16::new(&path).unwrap_or_default()).write(out);
+        });
+        // MS-SMB2 3.2.4.2.4: this one is signed in any case.
+        self.sign(&mut request);
+        self.send(&request)?;
+        let answer = self.receive()?;
+        expect(&answer, NtStatus::SUCCESS)?;
+        self.tree_id = Header::parse(&answer).map_err(invalid)?.tree_id();
+        Ok(())
+    }
+
+    /// Opens a file to be read.
+    ///
+    /// # Errors
+    /// As [`RawClient::log_on`].
+    pub fn open(&mut self, name: &str) -> io::Result<FileId> {
+        let name = utf16::encode(name);
+        let request = self.message(Command::Create, |out| {
+            create::Request {
+                requested_oplock_level: create::OplockLevel::None,
+                impersonation_level: ImpersonationLevel::Impersonation,
+                desired_access: Access::FILE_GENERIC_READ,
+                file_attributes: 0,
+                share_access: ShareAccess::READ,
+                create_disposition: Disposition::Open,
+                create_options: CreateOptions::NON_DIRECTORY_FILE,
+                name: Utf16::new(&name).unwrap_or_default(),
+                contexts: create_context::Contexts::EMPTY,
+            }
+            .write(out);
+        });
+        self.send(&request)?;
+        let answer = self.receive()?;
+        expect(&answer, NtStatus::SUCCESS)?;
+        Ok(create::Response::parse(&answer).map_err(invalid)?.file_id)
+    }
+
+    /// One READ with the transport's prefix, appended to `batch`.
+    pub fn push_read(&mut self, batch: &mut Vec<u8>, file_id: FileId, offset: u64, length: u32) {
+        let request =
+            self.message(Command::Read, |out| read::Request::new(file_id, offset, length).write(out));
+        batch.extend_from_slice(&(request.len() as u32).to_be_bytes());
+        batch.extend_from_slice(&request);
+    }
+
+    /// Sends what was made beforehand.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn send_batch(&mut self, batch: &[u8]) -> io::Result<()> {
+        self.stream.write_all(batch)
+    }
+
+    /// Fills `answers` with what comes, without looking at it.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn receive_into(&mut self, answers: &mut [u8]) -> io::Result<()> {
+        self.stream.read_exact(answers)
+    }
+
+    /// Checks the signature of a message from the server, in place.
+    #[must_use]
+    pub fn is_signed_well(&self, message: &mut [u8]) -> bool {
+        let Ok(header) = Header::parse_mut(message) else { return false };
+        let (signature, id, is_signed) = (*header.signature(), header.message_id(), header.is_signed());
+        header.set_signature([0; 16]);
+        is_signed && self.signer.verify(message, GmacNonce::response(id), &signature).is_ok()
+    }
+
+    /// A message with the next id, signed when the session signs.
+    fn message(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut header = Header::request(command, self.next_id);
+        self.next_id += 1;
+        // Asking for many at first, then for as many as are used.
+        header.set_credits(if self.tree_id == 0 { 128 } else { 1 });
+        header.set_session_id(self.session_id);
+        header.set_tree_id(self.tree_id);
+        let mut message = Vec::new();
+        header.push(&mut message);
+        body(&mut message);
+        if self.signs && self.tree_id != 0 {
+            self.sign(&mut message);
+        }
+        message
+    }
+
+    fn sign(&self, message: &mut [u8]) {
+        let Ok(header) = Header::parse_mut(message) else { return };
+        header.set_flags(header.flags() | Flags::SIGNED);
+        let id = header.message_id();
+        let signature = self.signer.sign(message, GmacNonce::request(id, false));
+        if let Ok(header) = Header::parse_mut(message) {
+            header.set_signature(signature);
+        }
+    }
+
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let mut record = (message.len() as u32).to_be_bytes().to_vec();
+        record.extend_from_slice(message);
+        self.stream.write_all(&record)
+    }
+
+    fn receive(&mut self) -> io::Result<Vec<u8>> {
+        let mut prefix = [0; 4];
+        self.stream.read_exact(&mut prefix)?;
+        let mut message = vec![0; u32::from_be_bytes(prefix) as usize];
+        self.stream.read_exact(&mut message)?;
+        Ok(message)
+    }
+}
+
+fn security_mode(who: &Who<'_>) -> SecurityMode {
+    match who.signs {
+        true => SecurityMode::SIGNING_ENABLED | SecurityMode::SIGNING_REQUIRED,
+        false => SecurityMode::SIGNING_ENABLED,
+    }
+}
+
+fn expect(message: &[u8], status: NtStatus) -> io::Result<()> {
+    let answered = Header::parse(message).map_err(invalid)?.status();
+    if answered == status { Ok(()) } else { Err(invalid(answered)) }
+}
+
+fn invalid(why: impl std::fmt::Debug) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{why:?}"))
+}
+
+fn wall_clock() -> Now {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now { mono_ns: 0, wall_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX) }
+}

@@ -1,0 +1,340 @@
+//! A cached 4 KiB READ at queue depth 32: no allocation, one copy of the data, few system calls.
+//!
+//! The whole stack runs in this process: a directory of the host, the engine, the SMB server and the
+//! transport with one worker. What is counted, on the worker's thread only:
+//!
+//! * allocations, by the global allocator of this program;
+//! * bytes copied in user space, by the `memcpy` and `memmove` of this program: everything that the program's
+//!   own code copies in pieces of 2 KiB and more comes through them;
+//! * system calls: those of the transport by its own counters (recv, sendmsg, epoll_wait), reads of files
+//!   as the host counts them for the thread (`syscr` in /proc/PID/task/TID/io).
+//!
+//! It is alone in its program since it replaces these functions for the whole process.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use proving::raw::{RawClient, Who};
+use smb_wire::{Guid, NtStatus, read};
+use volume::security::{Rights, Sid, well_known};
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static COPIED: AtomicU64 = AtomicU64::new(0);
+
+/// Pieces from this size on are counted as copies of data: half of a reply's data. Smaller ones are headers,
+/// and lists of buffers that are moved.
+const PIECE: usize = 2048;
+
+thread_local! {
+    /// Whether this thread is known to be one of the server's.
+    static IS_SERVER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the caller runs on a worker of the transport, by the name that the host knows for the thread.
+fn is_server() -> bool {
+    IS_SERVER
+        .try_with(|known| {
+            if !known.get() {
+                let mut name = [0u8; 16];
+                // SAFETY: the host writes at most 16 bytes, its bound on names, and they are there.
+                unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+                known.set(name.starts_with(b"trunkline-net-"));
+            }
+            known.get()
+        })
+        .unwrap_or(false)
+}
+
+struct Counting;
+
+impl Counting {
+    fn count() {
+        if is_server() {
+            ALLOCATIONS.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Counting::count();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Counting::count();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, len: usize) -> *mut u8 {
+        Counting::count();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(at, layout, len) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Stands in the place of the C library's for all code of this program that is not in a shared library.
+///
+/// # Safety
+/// As that of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memcpy(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void {
+    // SAFETY: what may be copied at once may be copied as if it overlapped.
+    unsafe { memmove(to, from, len) }
+}
+
+/// Stands in the place of the C library's, as [`memcpy`] does.
+///
+/// # Safety
+/// As that of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memmove(to: *mut c_void, from: *const c_void, len: usize) -> *mut c_void {
+    if len >= PIECE && is_server() {
+        COPIED.fetch_add(len as u64, Relaxed);
+    }
+    let is_backward = (to as usize).wrapping_sub(from as usize) < len;
+    // SAFETY: both pieces are `len` bytes by the caller's promise, and these instructions touch nothing else;
+    // written this way the compiler does not make a call of `memmove` of it.
+    unsafe {
+        if is_backward {
+            std::arch::asm!(
+                "std", "rep movsb", "cld",
+                inout("rcx") len => _,
+                inout("rdi") to.cast::<u8>().wrapping_add(len).wrapping_sub(1) => _,
+                inout("rsi") from.cast::<u8>().wrapping_add(len).wrapping_sub(1) => _,
+                options(nostack),
+            );
+        } else {
+            std::arch::asm!(
+                "rep movsb",
+                inout("rcx") len => _,
+                inout("rdi") to => _,
+                inout("rsi") from => _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+    to
+}
+
+/// Requests on their way at once.
+const DEPTH: usize = 32;
+/// Bytes of one READ.
+const LENGTH: u32 = 4096;
+const ROUNDS: usize = 300;
+/// What comes back for one READ: prefix, header, fixed fields, data.
+const ANSWER: usize = 4 + 64 + read::RESPONSE_FIXED + LENGTH as usize;
+
+/// The server's threads by their host ids.
+fn server_threads() -> Vec<u32> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
+    let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+    ids.filter(|id: &u32| {
+        let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm"));
+        name.is_ok_and(|name| name.starts_with("trunkline-net-"))
+    })
+    .collect()
+}
+
+/// What the host counts for a thread: calls that read and write files and bytes that they read.
+#[derive(Debug, Clone, Copy)]
+struct HostCounts {
+    read_calls: u64,
+    write_calls: u64,
+    bytes_read: u64,
+}
+
+impl HostCounts {
+    /// None on a host that does not count.
+    fn of(thread: u32) -> Option<HostCounts> {
+        let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/io")).ok()?;
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim_start_matches(':').trim().parse().ok()
+        };
+        let (read_calls, write_calls) = (field("syscr")?, field("syscw")?);
+        Some(HostCounts { read_calls, write_calls, bytes_read: field("rchar")? })
+    }
+}
+
+/// A share on `directory`, served by one worker on a port of the host's choice.
+fn serve(directory: &Path) -> (net::Handle<smb::service::Smb>, SocketAddr) {
+    let (root, beside) = (directory.join("share"), directory.join("beside"));
+    std::fs::create_dir(&root).expect("the share's root");
+    std::fs::write(root.join("file"), vec![0x5a; DEPTH * LENGTH as usize]).expect("a file");
+    let volume = volume_posix::PosixVolume::open(&root, &beside).expect("the directory can be served");
+    let engine = share::Share::open(Arc::new(volume), share::Config::default()).expect("the share opens");
+    let server = smb::Server::new(server_config(), net::now());
+    server.set_users([user()]);
+    server.set_shares([share_config(engine)]);
+    let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");
+    let config = net::Config { workers: 1, ..net::Config::default() };
+    let handle = net::serve(listeners, Arc::new(smb::service::Smb(server)), config).expect("it serves");
+    let address = handle.local_addresses()[0];
+    (handle, address)
+}
+
+fn server_config() -> smb::ServerConfig {
+    smb::ServerConfig {
+        guid: Guid([1; 16]),
+        name: "SERVER".into(),
+        dns_name: "server.example.net".into(),
+        machine_sid: Sid::new(5, &[21, 1, 2, 3]),
+        min_dialect: smb_wire::negotiate::Dialect::Smb202,
+        max_dialect: smb_wire::negotiate::Dialect::Smb311,
+        signing: smb::Signing::Offered,
+        encryption: smb::Encryption::Enabled,
+        max_connections: 100,
+        anonymous: false,
+    }
+}
+
+fn user() -> smb::UserConfig {
+    let identity = share::Identity {
+        name: "anna".into(),
+        sid: Sid::new(5, &[21, 1, 2, 3, 1001]),
+        groups: vec![well_known::EVERYONE],
+        uid: 1001,
+        gid: 1001,
+        host_groups: Vec::new(),
+        actor: None,
+        administrator: false,
+        limit: Rights::ALL,
+    };
+    let nt_hash = *auth::NtHash::from_password("s3cret").as_bytes();
+    smb::UserConfig { identity: Arc::new(identity), nt_hash, enabled: true }
+}
+
+fn share_config(engine: Arc<share::Share>) -> smb::ShareConfig {
+    smb::ShareConfig {
+        name: "files".into(),
+        comment: String::new(),
+        engine,
+        read_only: false,
+        users: None,
+        encryption: smb::Encryption::Enabled,
+        signing: smb::Signing::Offered,
+        min_dialect: smb_wire::negotiate::Dialect::Smb202,
+        case_sensitive: false,
+        hide_unreadable: false,
+        hidden: false,
+    }
+}
+
+/// Sends `batch` and waits for the answers to it.
+fn exchange(client: &mut RawClient, batch: &[u8], answers: &mut [u8]) {
+    client.send_batch(batch).expect("the server takes a batch");
+    client.receive_into(answers).expect("the answers");
+}
+
+/// Reads the same 32 blocks again and again on one connection, and says what one READ costs.
+fn measure(server: &net::Handle<smb::service::Smb>, address: SocketAddr, signs: bool) {
+    let guid = Guid([2 + u8::from(signs); 16]);
+    let who = Who { user: "anna", password: "s3cret", guid, signs };
+    let mut client = RawClient::log_on(address, &who, "files").expect("the client logs on");
+    let file = client.open("file").expect("the file opens");
+    let mut batches = Vec::new();
+    for _ in 0..ROUNDS + 30 {
+        let mut batch = Vec::new();
+        for block in 0..DEPTH as u64 {
+            client.push_read(&mut batch, file, block * u64::from(LENGTH), LENGTH);
+        }
+        batches.push(batch);
+    }
+    let mut answers = vec![0; DEPTH * ANSWER];
+    let (warm, measured) = batches.split_at(30);
+    warm.iter().for_each(|batch| exchange(&mut client, batch, &mut answers));
+    check(&client, &mut answers, signs);
+
+    let [thread] = server_threads()[..] else { panic!("one worker") };
+    let (before, host_before) = (server.totals(), HostCounts::of(thread));
+    let (allocations, copied) = (ALLOCATIONS.load(Relaxed), COPIED.load(Relaxed));
+    measured.iter().for_each(|batch| exchange(&mut client, batch, &mut answers));
+    let (allocations, copied) = (ALLOCATIONS.load(Relaxed) - allocations, COPIED.load(Relaxed) - copied);
+    let (after, host_after) = (server.totals(), HostCounts::of(thread));
+    check(&client, &mut answers, signs);
+
+    let reads = (ROUNDS * DEPTH) as u64;
+    assert_eq!(allocations, 0, "allocations for {reads} READs");
+    assert_eq!(copied, 0, "bytes copied in user space for {reads} READs");
+    assert_eq!(after.bytes_copied, before.bytes_copied, "requests are handed out in place");
+    assert_eq!(after.jobs, before.jobs, "no READ left its thread");
+    assert_eq!(after.records - before.records, reads);
+    let received = after.recv_calls - before.recv_calls;
+    let others = (after.writev_calls - before.writev_calls) + (after.wait_calls - before.wait_calls);
+    let on_files = match host_before.zip(host_after) {
+        Some((before_host, after_host)) => {
+            // The transport receives with read(2), so the host counts that along.
+            let bytes = after_host.bytes_read - before_host.bytes_read;
+            // The one copy is the host's, from the page cache into the reply.
+            let requests = after.bytes_received - before.bytes_received;
+            assert_eq!(bytes - requests, reads * u64::from(LENGTH));
+            after_host.read_calls - before_host.read_calls - received + after_host.write_calls
+                - before_host.write_calls
+        }
+        // One for each is what the engine promises, and what hosts that count confirm.
+        None => reads,
+    };
+    let transport = received + others;
+    let each = (transport + on_files) as f64 / reads as f64;
+    println!(
+        "signed: {signs}; {each:.3} system calls for each READ, of which {on_files} of {reads} on files"
+    );
+    assert!(each <= 1.2, "{each} system calls for each READ: {transport} + {on_files} for {reads}");
+}
+
+/// The answers are what was asked for, in whatever order.
+fn check(client: &RawClient, answers: &mut [u8], signs: bool) {
+    for answer in answers.chunks_exact_mut(ANSWER) {
+        let message = &mut answer[4..];
+        assert!(!signs || client.is_signed_well(message));
+        let header = smb_wire::Header::parse(message).expect("a header");
+        assert_eq!(header.status(), NtStatus::SUCCESS);
+        let data = read::Response::parse(message).expect("a READ response").data;
+        assert!(data.len() == LENGTH as usize && data.iter().all(|&byte| byte == 0x5a));
+    }
+}
+
+/// The counters see what a thread of that name does, and nobody else.
+fn the_counters_count() {
+    let work = || {
+        let before = (ALLOCATIONS.load(Relaxed), COPIED.load(Relaxed));
+        let data = std::hint::black_box(vec![1u8; 4096]);
+        std::hint::black_box(data.clone());
+        (ALLOCATIONS.load(Relaxed) - before.0, COPIED.load(Relaxed) - before.1)
+    };
+    assert_eq!(work(), (0, 0));
+    let named = std::thread::Builder::new().name("trunkline-net-x".into());
+    let counted = named.spawn(work).expect("a thread").join().expect("it ends well");
+    assert_eq!(counted, (2, 4096));
+}
+
+/// One test, so that nothing else runs meanwhile.
+#[test]
+fn a_cached_read_costs_one_copy_and_one_call() {
+    the_counters_count();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (server, address) = serve(directory.path());
+    measure(&server, address, false);
+    measure(&server, address, true);
+    server.shutdown(Duration::from_secs(5));
+}
