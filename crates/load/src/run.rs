@@ -138,7 +138,7 @@ async fn prepare(plan: &Plan) -> Result<(), Error> {
 async fn clear(plan: &Plan) -> Result<(), Error> {
     if let Work::Metadata { kind, files, compound } = plan.work {
         let line = Line::open(plan).await?;
-        Names::new(plan, kind, files, compound).sweep(&line.tree).await?;
+        let _left = Names::new(plan, kind, files, compound).sweep(&line.tree).await?;
         line.close().await?;
     }
     Ok(())

@@ -3,6 +3,8 @@
 //! The directory `trunkline.names` holds the names that stay (`s…`), which are left for the next run, and
 //! those of this run (`v…`): made and measured by create, made before and measured by unlink.
 
+use std::collections::HashSet;
+
 use client::{OpenOptions, Tree};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 
@@ -40,17 +42,17 @@ impl Names {
         format!("{}/v{number:08}", self.directory)
     }
 
-    /// Makes the directory hold exactly what it must.
+    /// Makes the directory hold exactly what it must. Names that an earlier run has left are kept: some
+    /// servers need long to make many.
     pub(crate) async fn lay_out(&self, tree: &Tree) -> Result<(), Error> {
         make_directories(tree, &self.directory).await?;
-        self.sweep(tree).await?;
-        let (tree_of_all, names) = (tree.clone(), self.clone());
-        each_of(self.files + self.victims, move |number| {
-            let path = match number.checked_sub(names.files) {
-                None => names.staying(number),
-                Some(number) => names.of_run(number),
-            };
-            let (tree, content) = (tree_of_all.clone(), names.content.clone());
+        let left = self.sweep(tree).await?;
+        let staying = (0..self.files).filter(|number| !left.contains(number)).map(|it| self.staying(it));
+        let missing: Vec<String> = staying.chain((0..self.victims).map(|it| self.of_run(it))).collect();
+        let (tree_of_all, content) = (tree.clone(), self.content.clone());
+        each_of(missing.len() as u64, move |number| {
+            let (tree, path, content) =
+                (tree_of_all.clone(), missing[number as usize].clone(), content.clone());
             async move {
                 let how = OpenOptions::file(Disposition::OverwriteIf);
                 tree.put(&path, &how, &content).await.doing(|| format!("making {path}"))
@@ -59,24 +61,34 @@ impl Names {
         .await
     }
 
-    /// Deletes everything but the names that stay.
-    pub(crate) async fn sweep(&self, tree: &Tree) -> Result<(), Error> {
+    /// Deletes everything but the names that stay; answers the numbers of those that are whole.
+    pub(crate) async fn sweep(&self, tree: &Tree) -> Result<HashSet<u64>, Error> {
         let path = &self.directory;
         let directory = tree.open(path, &OpenOptions::directory(Disposition::Open)).await;
         let directory = directory.doing(|| format!("opening {path}"))?;
         let listed = directory.list("*").await.doing(|| format!("listing {path}"))?;
         directory.close().await.doing(|| format!("closing {path}"))?;
-        let stays = |name: &str| {
+        let number_of = |name: &str| {
             let number = name.strip_prefix('s').and_then(|number| number.parse::<u64>().ok());
-            number.is_some_and(|number| number < self.files && self.staying(number).ends_with(name))
+            number.filter(|number| *number < self.files && self.staying(*number).ends_with(name))
         };
-        let surplus: Vec<String> = listed.into_iter().map(|it| it.name).filter(|name| !stays(name)).collect();
-        let (tree_of_all, directory) = (tree.clone(), self.directory.clone());
+        let (mut whole, mut surplus) = (HashSet::new(), Vec::new());
+        for found in listed {
+            match number_of(&found.name) {
+                Some(number) if found.entry.end_of_file == self.content.len() as u64 => {
+                    whole.insert(number);
+                }
+                Some(_) => {}
+                None => surplus.push(join(path, &found.name)),
+            }
+        }
+        let tree = tree.clone();
         each_of(surplus.len() as u64, move |number| {
-            let (tree, path) = (tree_of_all.clone(), join(&directory, &surplus[number as usize]));
+            let (tree, path) = (tree.clone(), surplus[number as usize].clone());
             async move { delete(&tree, &path).await }
         })
-        .await
+        .await?;
+        Ok(whole)
     }
 
     /// One operation of `worker` that does not count. What it makes it deletes again.
