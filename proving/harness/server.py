@@ -15,6 +15,11 @@ KINDS = ("trunkline", "samba")
 class CannotStart(Exception):
     """The server did not come up; the message is the script's own and names what is missing."""
 
+    def __init__(self, kind, message):
+        super().__init__(message)
+        # The other server may be missing here; ours never is.
+        self.result = "fail" if kind == "trunkline" else "skip"
+
 
 def accounts():
     """The (name, password) pairs that every server offers, in the order of `servers/accounts`."""
@@ -40,14 +45,15 @@ def _script(kind, *arguments, network=None):
         command = network.inside(command)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
-        raise CannotStart((done.stderr or done.stdout).strip() or f"{kind}.sh ended with {done.returncode}")
+        raise CannotStart(kind, (done.stderr or done.stdout).strip() or f"{kind}.sh ended with {done.returncode}")
     return done.stdout
 
 
 class Server:
     """A running server in a directory of its own; a context manager that ends it and removes the directory.
 
-    It listens on 127.0.0.1, or on every address of the network namespace `network` (kernel-client/guest.py).
+    It listens on 127.0.0.1, or on every address of the network namespace `network` (kernel-client/guest.py). Once it is over,
+    `complaint` says what was wrong with its end, if anything.
     """
 
     def __init__(self, kind, profile="default", network=None):
@@ -56,6 +62,7 @@ class Server:
         os.chmod(self.directory, 0o755)
         self.port = free_port()
         self.pid = 0
+        self.complaint = ""
 
     def __enter__(self):
         try:
@@ -68,6 +75,8 @@ class Server:
     def __exit__(self, *_):
         try:
             self.stop()
+        except CannotStart as reason:
+            self.complaint = str(reason)
         finally:
             shutil.rmtree(self.directory, ignore_errors=True)
 

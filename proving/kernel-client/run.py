@@ -46,6 +46,8 @@ def exercise(tally, kind, name):
         status, lines = guest.run(network, job + (["--posix"] if "posix" in name else []), LIMIT_S)
         alive = server.alive()
         log = server.log()
+    if server.complaint:
+        tally.add("fail", f"{name}: the server's end", server.complaint)
     for line in lines:
         word, _, rest = line.partition(" ")
         label, _, detail = rest.partition(": ")
@@ -77,7 +79,7 @@ def main():
         try:
             exercise(tally, options.server, name)
         except servers.CannotStart as reason:
-            tally.add("skip", name, str(reason))
+            tally.add(reason.result, name, str(reason))
     sys.exit(tally.close())
 
 

@@ -20,7 +20,7 @@ CACHE = HERE.parent / ".cache"
 sys.path.insert(0, str(HERE.parent))
 
 from harness import server as servers  # noqa: E402
-from harness.tally import Tally, skip_whole_suite  # noqa: E402
+from harness.tally import Tally  # noqa: E402
 
 RUN_LIMIT_S, BUILD_LIMIT_S = 240, 900
 PYTHON_PACKAGES = ("smbprotocol==1.17.0", "impacket==0.13.1")
@@ -67,7 +67,7 @@ def _smbclient():
 
 
 def _go():
-    _need("go", "install Go 1.24 or later")
+    _need("go", "install Go 1.25 or later")
     program = CACHE / "go-smb2"
     CACHE.mkdir(exist_ok=True)
     _build(["go", "build", "-o", str(program), "."], "go-smb2", cwd=HERE / "go")
@@ -137,8 +137,10 @@ def main():
                     continue
                 for share in ("files", "sealed"):
                     run_peer(tally, name, command, server, share)
+        if server.complaint:
+            tally.add("fail", "the server's end", server.complaint)
     except servers.CannotStart as reason:
-        skip_whole_suite("peers", str(reason))
+        tally.add(reason.result, "server", str(reason))
     sys.exit(tally.close())
 
 

@@ -41,7 +41,7 @@ write_config() {
   esac
   {
     printf '[server]\nlisten = ["%s"]\nsmb_port = %s\nstate_dir = "%s"\n' "$address" "$port" "$state/state"
-    printf 'name = "trunkline-proof"\nworkgroup = "PROVING"\ndiscovery = false\nlog_level = "${LOGLEVEL:-warn}"\n'
+    printf 'name = "trunkline-proof"\nworkgroup = "PROVING"\ndiscovery = false\nlog_level = "warn"\n'
     ((${#server[@]} == 0)) || printf '%s\n' "${server[@]}"
     each_user
     for name in $PLAIN_SHARES; do share "$name" "${lines[@]}"; done

@@ -4,14 +4,16 @@
     run.py [--server trunkline|samba] [--only PATTERN ...] [--out FILE] [--lanes N] [--record]
 
 Each test runs in a process of its own with a time limit, on as many shares side by side as there are lanes; the share is
-emptied between tests, and a test that fails is tried once more when the machine is quiet. Results are compared with
-`proving/expected/smbtorture.toml` (ours) and with `proving/expected/samba-4.17.json` (Samba's own on this suite), which
-`--server samba --record` writes. Start reading at `main`; names and verdicts are in torture.py, the comparison in compare.py.
+emptied between tests, and a test that does not end as expected is tried once more when the machine is quiet. Results are
+compared with `proving/expected/smbtorture.toml` (ours) and with `proving/expected/samba-4.17.json` (Samba's own on this suite),
+which `--server samba --record` writes. Start reading at `main`; names and verdicts are in torture.py, the comparison in
+compare.py.
 """
 
 import argparse
 import fnmatch
 import json
+import os
 import queue
 import shutil
 import sys
@@ -45,10 +47,6 @@ class Plan:
 
     def time_limit_s(self, test):
         return self._entries.get(test, {}).get("time_limit_s", self._limit)
-
-    def hung(self, test, outcome):
-        """Whether the test ran out of the ordinary time; those with a limit of their own are known to."""
-        return outcome.result == "timeout" and "time_limit_s" not in self._entries.get(test, {})
 
     def unknown(self, known):
         return sorted(set(self._entries) - set(known))
@@ -104,8 +102,12 @@ def _empty(directory):
 
 
 def run_all(kind, tests, lanes):
-    """Run the tests under their profiles; gives name -> Outcome and the names that needed a second try."""
-    plan, results, second_try = Plan(), {}, []
+    """Run the tests under their profiles.
+
+    Gives name -> Outcome, the names that ended as expected on a second try only, and complaints about the server itself.
+    """
+    plan, results, second_try, complaints = Plan(), {}, [], []
+    expected = compare.wanted(kind)
     cost = compare.recorded_seconds()
     for profile in sorted({plan.profile(test) for test in tests}):
         group = [test for test in tests if plan.profile(test) == profile]
@@ -113,16 +115,17 @@ def run_all(kind, tests, lanes):
         with servers.Server(kind, profile) as server:
             runner = Runner(plan, server, lanes)
             runner.run(group)
-            again = [test for test in group if runner.results[test].result == "fail" or plan.hung(test, runner.results[test])]
-            first = {test: runner.results[test] for test in again}
+            results.update(runner.results)
+            again = [test for test in group if not expected(test, results[test].result)]
             runner.lanes = 1
             runner.run(again)
-            second_try += [test for test in again if runner.results[test].result == "pass"]
-            results.update(runner.results)
             for test in again:
-                if runner.results[test].result != "pass":
-                    results[test] = first[test]
-    return results, second_try
+                if expected(test, runner.results[test].result):
+                    second_try.append(test)
+                    results[test] = runner.results[test]
+        if server.complaint:
+            complaints.append(f"{profile}: {server.complaint}")
+    return results, second_try, complaints
 
 
 def arguments():
@@ -137,6 +140,8 @@ def arguments():
 
 def main():
     options = arguments()
+    if os.geteuid() != 0:
+        skip_whole_suite("smbtorture", "needs root: the tests tell several users apart by what each may do")
     if shutil.which(torture.BINARY) is None:
         skip_whole_suite("smbtorture", "smbtorture is missing: apt-get install samba-testsuite")
     known = torture.all_tests()
@@ -144,10 +149,12 @@ def main():
     if strange := Plan().unknown(known):
         print(f"note: profiles.toml names tests that this smbtorture has not: {', '.join(strange)}")
     began = time.monotonic()
+    tally = Tally("smbtorture")
     try:
-        results, second_try = run_all(options.server, tests, options.lanes)
+        results, second_try, complaints = run_all(options.server, tests, options.lanes)
     except servers.CannotStart as reason:
-        skip_whole_suite("smbtorture", str(reason))
+        tally.add(reason.result, "whole suite", str(reason))
+        sys.exit(tally.close())
     seconds = round(time.monotonic() - began)
     report = {
         "suite": f"smbtorture {torture.version()}",
@@ -160,9 +167,10 @@ def main():
         options.out.write_text(json.dumps(report, indent=1) + "\n")
     if options.record and options.server == "samba":
         compare.record(report)
-    print(f"\n{len(tests)} tests in {seconds} s; passed on the second try only: {', '.join(sorted(second_try)) or 'none'}")
-    tally = Tally("smbtorture")
+    print(f"\n{len(tests)} tests in {seconds} s; as expected on the second try only: {', '.join(sorted(second_try)) or 'none'}")
     compare.judge(tally, results, options.server)
+    for complaint in complaints:
+        tally.add("fail", "the server's end", complaint)
     sys.exit(tally.close())
 
 

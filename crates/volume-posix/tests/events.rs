@@ -19,7 +19,10 @@ mod here {
     /// Whether the host tells, and if not a line that says what was left out.
     fn tells(volume: &PosixVolume) -> bool {
         if !volume.facts().tells_changes {
-            eprintln!("skipped: this host tells nothing of changes in {}", volume.facts().file_system);
+            crate::common::skipped(&format!(
+                "this host tells nothing of changes in {}",
+                volume.facts().file_system
+            ));
         }
         volume.facts().tells_changes
     }
@@ -128,7 +131,7 @@ mod here {
         let limit = std::fs::read_to_string("/proc/sys/fs/fanotify/max_queued_events").unwrap();
         let limit: usize = limit.trim().parse().unwrap();
         if limit > 50_000 {
-            eprintln!("skipped: the queue holds {limit} events");
+            crate::common::skipped(&format!("the queue holds {limit} events"));
             return;
         }
         let root = volume.root().unwrap();

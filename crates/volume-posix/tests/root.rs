@@ -13,7 +13,7 @@ use volume::{Actor, Failure, Kind, Note, OpenHow, Volume};
 /// Says so and returns false where the tests do not run as root.
 fn as_root() -> bool {
     if !common::is_root() {
-        eprintln!("skipped: needs root");
+        common::skipped("needs root");
     }
     common::is_root()
 }
@@ -157,7 +157,7 @@ fn a_device_is_seen_but_never_opened() {
     let (volume, place) = fresh();
     let made = Command::new("mknod").arg(files(&place).join("zero")).args(["c", "1", "5"]).status();
     if !made.is_ok_and(|s| s.success()) {
-        eprintln!("skipped: no device can be made here");
+        common::skipped("no device can be made here");
         return;
     }
     let node = volume.root().unwrap().lookup(&name("zero"), OpenHow::ReadWrite).unwrap();
@@ -175,7 +175,7 @@ impl Mounted {
         if done.is_ok_and(|s| s.success()) {
             return Some(Mounted(at.to_owned()));
         }
-        eprintln!("skipped: nothing can be mounted here");
+        common::skipped("nothing can be mounted here");
         None
     }
 }
@@ -190,7 +190,7 @@ impl Mounted {
         if mount("bind") && mount("remount,bind,ro") {
             return Some(Mounted(at.to_owned()));
         }
-        eprintln!("skipped: nothing can be mounted read-only here");
+        common::skipped("nothing can be mounted read-only here");
         None
     }
 }

@@ -1,6 +1,7 @@
 //! What the tests of this crate share.
 #![allow(dead_code)]
 
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -53,11 +54,18 @@ pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
 }
 
+/// Says that the test which calls this leaves out what it is for: to the terminal, past the harness, which
+/// shows nothing of a test that does not fail. `make test` counts these lines.
+pub fn skipped(why: &str) {
+    let thread = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
+}
+
 /// Runs the tests under `filter` of this very program again in a child process that is nobody, and says
 /// how many passed; none when the tests are unprivileged anyway.
 pub fn again_as_nobody(filter: &str) -> Option<usize> {
     if !is_root() {
-        eprintln!("skipped: already without privileges");
+        skipped("already without privileges");
         return None;
     }
     let place = tempfile::tempdir().unwrap();
