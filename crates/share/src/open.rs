@@ -1,8 +1,9 @@
 //! What a client holds: one open of a file, a directory or a stream.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
+use bitflags::bitflags;
 use parking_lot::Mutex;
 use volume::security::Rights;
 use volume::{Name, Node, NodeId, Time};
@@ -39,14 +40,16 @@ pub struct Opened {
     pub granted: Option<Grant>,
 }
 
-/// Times that an open has taken out of the file system's hands.
-// MS-FSA 2.1.1.6
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sticky {
-    /// The modification time that writes through this open leave as it is.
-    pub modified: Option<Time>,
-    /// The access time that reads through this open leave as it is.
-    pub accessed: Option<Time>,
+bitflags! {
+    /// Times that an open has taken into its hands: what is done through it leaves them as they are,
+    /// though another open may move them.
+    // MS-FSA 2.1.1.6
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct OwnTimes: u8 {
+        const ACCESSED = 1;
+        const MODIFIED = 2;
+        const CHANGED = 4;
+    }
 }
 
 /// One open of a file, a directory or a stream.
@@ -68,8 +71,8 @@ pub struct Open {
     pub(crate) identity: Arc<Identity>,
     pub(crate) opened_at: Time,
     pub(crate) closed: AtomicBool,
-    pub(crate) is_sticky: AtomicBool,
-    pub(crate) sticky: Mutex<Sticky>,
+    /// As bits of [`OwnTimes`].
+    pub(crate) own_times: AtomicU8,
     /// Changes that were made and not yet told, as bits of `ChangeFilter`.
     pub(crate) untold: AtomicU32,
     pub(crate) watch: Mutex<Option<Arc<crate::watch::Watch>>>,
@@ -135,6 +138,11 @@ impl Open {
     /// Whether it was closed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// The times it has taken into its hands.
+    pub(crate) fn own_times(&self) -> OwnTimes {
+        OwnTimes::from_bits_truncate(self.own_times.load(Ordering::Relaxed))
     }
 
     /// The name it has now in its directory; none for the root.

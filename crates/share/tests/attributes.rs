@@ -21,23 +21,41 @@ fn times_that_were_set_stay_whatever_this_open_writes() {
     let at = Some(TimeSet::Set(LONG_AGO));
     set(&client, &open, Basic { created: at, modified: at, changed: at, ..Basic::default() }).unwrap();
     assert_eq!(world.share.info(&open).unwrap().changed, LONG_AGO);
-    world.memory.set_clock(Time { secs: 1_800_000_000, nanos: 0 });
     client.write(&open, 0, "text").unwrap();
+    set(&client, &open, Basic { attributes: Some(Attributes::HIDDEN), ..Basic::default() }).unwrap();
     let info = world.share.info(&open).unwrap();
-    assert_eq!((info.created, info.modified), (LONG_AGO, LONG_AGO));
-    assert!(info.changed > LONG_AGO);
+    assert_eq!((info.created, info.modified, info.changed), (LONG_AGO, LONG_AGO, LONG_AGO));
+    world.memory.set_clock(Time { secs: 1_800_000_000, nanos: 0 });
+    set(&client, &open, Basic { changed: Some(TimeSet::Thaw), ..Basic::default() }).unwrap();
+    client.write(&open, 0, "text").unwrap();
+    assert!(world.share.info(&open).unwrap().changed > LONG_AGO);
     set(&client, &open, Basic { modified: Some(TimeSet::Thaw), ..Basic::default() }).unwrap();
     client.write(&open, 0, "more").unwrap();
     let moved = world.share.info(&open).unwrap().modified;
     assert_ne!(moved, LONG_AGO);
     set(&client, &open, Basic { modified: Some(TimeSet::Freeze), ..Basic::default() }).unwrap();
     client.write(&open, 0, "last").unwrap();
+    client.call(|c| world.share.set_size(c, &open, 1)).unwrap();
     assert_eq!(world.share.info(&open).unwrap().modified, moved);
-    client.close(&open);
-    let other = client.open("f").open();
-    client.write(&other, 0, "else").unwrap();
-    let info = world.share.info(&other).unwrap();
-    assert!(info.modified != moved && info.created == LONG_AGO);
+}
+
+#[test]
+fn a_time_that_one_open_holds_another_moves() {
+    let world = World::new();
+    let client = world.client(1);
+    let (one, other) = (client.make("f"), client.open("f").open());
+    let at = Some(TimeSet::Set(LONG_AGO));
+    set(&client, &one, Basic { modified: at, accessed: at, ..Basic::default() }).unwrap();
+    client.write(&other, 0, "text").unwrap();
+    let times = |open| {
+        let info = world.share.info(open).unwrap();
+        (info.modified, info.accessed)
+    };
+    let moved = times(&other);
+    assert_eq!((moved.0 > LONG_AGO, times(&one)), (true, moved));
+    client.write(&one, 0, "more").unwrap();
+    assert_eq!(client.read(&one).unwrap(), "more");
+    assert_eq!((times(&one), times(&other)), (moved, moved));
 }
 
 #[test]

@@ -5,9 +5,11 @@ use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
 use volume::{Kind, Time, Times};
+use wire::Now;
 
 use super::Share;
-use super::record::{CHANGE_TIME_HOLDS_NS, ChangeTime, Record, STORED};
+use super::record::{CHANGE_TIME_HOLDS_NS, Kept, Record, STORED};
+use crate::open::OwnTimes;
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
 /// What is to become of one time.
@@ -31,7 +33,7 @@ pub struct Basic {
     /// Last change of data.
     pub modified: Option<TimeSet>,
     /// Last change of anything. The host moves its own with every change and lets nobody set it, so what
-    /// is set here holds until the next change.
+    /// is set here holds until the next change that this open has not made.
     pub changed: Option<TimeSet>,
     /// Attribute bits; none of those that are kept means none at all.
     pub attributes: Option<Attributes>,
@@ -56,42 +58,42 @@ impl Share {
                 return Err(Refusal::Invalid);
             }
         }
-        let mut told = self.set_record(caller, open, &basic)?;
-        told |= self.set_host_times(open, &basic)?;
-        if let (Some(link), false) = (&open.link, told.is_empty()) {
-            self.tell(link, None, ChangeKind::Modified, told);
-        }
-        Ok(())
-    }
-
-    fn set_record(
-        &self,
-        caller: &Caller<'_>,
-        open: &Arc<Open>,
-        basic: &Basic,
-    ) -> Result<ChangeFilter, Refusal> {
         let record = self.record_of(open)?;
-        let mut new = Record { changed: None, ..record };
-        let mut told = ChangeFilter::empty();
+        let before = open.node.stat()?;
+        take_over(open, &basic);
+        let (times, told) = asked_for(&basic);
+        if times != Times::default() {
+            open.node.set_times(times)?;
+        }
+        let mut new = record;
+        if times != Times::default() {
+            let now = open.node.stat()?;
+            let kept =
+                |set: Option<Time>, host: Time| set.filter(|set| *set != host).map(|set| Kept { set, host });
+            new.accessed = times.accessed.map_or(record.accessed, |_| kept(times.accessed, now.accessed));
+            new.modified = times.modified.map_or(record.modified, |_| kept(times.modified, now.modified));
+        }
         if let Some(TimeSet::Set(time)) = basic.created {
             new.created = Some(time);
-            told |= ChangeFilter::CREATION;
         }
         if let Some(attributes) = basic.attributes {
             let sparse = record.attributes.unwrap_or_default() & Attributes::SPARSE;
             new.attributes = Some((attributes & (STORED - Attributes::SPARSE)) | sparse);
-            told |= ChangeFilter::ATTRIBUTES;
         }
-        if let Some(TimeSet::Set(set)) = basic.changed {
-            let until = Time::from_wall_ns(caller.now.wall_ns.saturating_add(CHANGE_TIME_HOLDS_NS));
-            new.changed = Some(ChangeTime { set, until });
-        } else if basic.changed.is_some() {
-            new.changed = record.changed;
+        if let Some(TimeSet::Set(time)) = basic.changed {
+            new.changed = Some(change_time(time, caller.now));
+        } else if open.own_times().contains(OwnTimes::CHANGED) {
+            new.changed = Some(change_time(record.changed(&before), caller.now));
+        } else if !told.is_empty() {
+            new.changed = None;
         }
         if new != record {
             self.store_record(open, new)?;
         }
-        Ok(told)
+        if let (Some(link), false) = (&open.link, told.is_empty()) {
+            self.tell(link, None, ChangeKind::Modified, told);
+        }
+        Ok(())
     }
 
     /// Stores a file's record and remembers it.
@@ -104,44 +106,98 @@ impl Share {
         Ok(())
     }
 
-    fn set_host_times(&self, open: &Arc<Open>, basic: &Basic) -> Result<ChangeFilter, Refusal> {
-        let set = |time: Option<TimeSet>| match time {
-            Some(TimeSet::Set(time)) => Some(time),
-            _ => None,
-        };
-        let times = Times { accessed: set(basic.accessed), modified: set(basic.modified) };
-        let mut told = ChangeFilter::empty();
-        told.set(ChangeFilter::LAST_ACCESS, times.accessed.is_some());
-        told.set(ChangeFilter::LAST_WRITE, times.modified.is_some());
-        if !told.is_empty() {
-            open.node.set_times(times)?;
-        }
-        let freezes = [basic.accessed, basic.modified].contains(&Some(TimeSet::Freeze));
-        let now = if freezes { Some(open.node.stat()?) } else { None };
-        let mut guard = open.sticky.lock();
-        let sticky = &mut *guard;
-        for (what, held, current) in [
-            (basic.accessed, &mut sticky.accessed, now.map(|s| s.accessed)),
-            (basic.modified, &mut sticky.modified, now.map(|s| s.modified)),
-        ] {
-            match what {
-                Some(TimeSet::Set(time)) => *held = Some(time),
-                Some(TimeSet::Freeze) => *held = held.or(current),
-                Some(TimeSet::Thaw) => *held = None,
-                None => {}
-            }
-        }
-        let any = sticky.accessed.is_some() || sticky.modified.is_some();
-        open.is_sticky.store(any, Ordering::Release);
-        Ok(told)
+    /// Does something that changes data, and leaves the times as they were that the open has in its hands.
+    ///
+    /// # Errors
+    /// What `act` says; as the volume says.
+    pub(super) fn keeping_times<T>(
+        &self,
+        open: &Open,
+        now: Now,
+        act: impl FnOnce() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let before = self.own_times_of(open)?;
+        let done = act()?;
+        self.put_back(open, before, now)?;
+        Ok(done)
     }
 
-    /// Puts back the times that an open holds fast after it changed something.
-    pub(super) fn keep_sticky(&self, open: &Open) -> Result<(), Refusal> {
-        if !open.is_sticky.load(Ordering::Acquire) {
-            return Ok(());
+    /// The times that an open has in its hands, before something is done through it that moves them.
+    ///
+    /// # Errors
+    /// As the volume says.
+    fn own_times_of(&self, open: &Open) -> Result<Option<Before>, Refusal> {
+        let own = open.own_times();
+        if own.is_empty() {
+            return Ok(None);
         }
-        let sticky = *open.sticky.lock();
-        Ok(open.node.set_times(Times { accessed: sticky.accessed, modified: sticky.modified })?)
+        let stat = open.node.stat()?;
+        let changed =
+            if own.contains(OwnTimes::CHANGED) { Some(self.record_of(open)?.changed(&stat)) } else { None };
+        let times = Times {
+            accessed: own.contains(OwnTimes::ACCESSED).then_some(stat.accessed),
+            modified: own.contains(OwnTimes::MODIFIED).then_some(stat.modified),
+        };
+        Ok(Some(Before { times, changed }))
     }
+
+    /// Puts them back after it was done.
+    ///
+    /// # Errors
+    /// As the volume says.
+    // MS-FSA 2.1.4.17
+    fn put_back(&self, open: &Open, before: Option<Before>, now: Now) -> Result<(), Refusal> {
+        let Some(Before { times, changed }) = before else {
+            return Ok(());
+        };
+        if times != Times::default() {
+            open.node.set_times(times)?;
+        }
+        if let Some(changed) = changed {
+            let record = self.record_of(open)?;
+            self.store_record(open, Record { changed: Some(change_time(changed, now)), ..record })?;
+        }
+        Ok(())
+    }
+}
+
+/// Times as they were before something was done through an open that keeps them so.
+struct Before {
+    times: Times,
+    changed: Option<Time>,
+}
+
+/// A change time that holds until something else changes the file.
+fn change_time(set: Time, now: Now) -> Kept {
+    Kept { set, host: Time::from_wall_ns(now.wall_ns.saturating_add(CHANGE_TIME_HOLDS_NS)) }
+}
+
+/// Notes which times the open takes into its hands, and which it lets go.
+fn take_over(open: &Open, basic: &Basic) {
+    let mut own = open.own_times();
+    for (what, bit) in [
+        (basic.accessed, OwnTimes::ACCESSED),
+        (basic.modified, OwnTimes::MODIFIED),
+        (basic.changed, OwnTimes::CHANGED),
+    ] {
+        if let Some(what) = what {
+            own.set(bit, what != TimeSet::Thaw);
+        }
+    }
+    open.own_times.store(own.bits(), Ordering::Relaxed);
+}
+
+/// The times that the host is to set, and what watches are to hear.
+fn asked_for(basic: &Basic) -> (Times, ChangeFilter) {
+    let set = |time: Option<TimeSet>| match time {
+        Some(TimeSet::Set(time)) => Some(time),
+        _ => None,
+    };
+    let times = Times { accessed: set(basic.accessed), modified: set(basic.modified) };
+    let mut told = ChangeFilter::empty();
+    told.set(ChangeFilter::CREATION, set(basic.created).is_some());
+    told.set(ChangeFilter::ATTRIBUTES, basic.attributes.is_some());
+    told.set(ChangeFilter::LAST_ACCESS, times.accessed.is_some());
+    told.set(ChangeFilter::LAST_WRITE, times.modified.is_some());
+    (times, told)
 }

@@ -23,7 +23,7 @@ impl Share {
     // MS-SMB2 3.3.5.15.6
     pub fn copy(&self, caller: &Caller<'_>, from: Side<'_>, to: Side<'_>, len: u64) -> Step<u64> {
         match self.before_copy(caller, from, to, len) {
-            Step::Done(()) => self.copy_now(from, to, len).into(),
+            Step::Done(()) => self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len)).into(),
             Step::Wait(ticket) => Step::Wait(ticket),
             Step::Refused(why) => Step::Refused(why),
         }
@@ -37,8 +37,11 @@ impl Share {
         }
         match self.before_copy(caller, from, to, len) {
             Step::Done(()) => {
-                let done = from.open.data.clone_range(from.at, to.open.data.as_ref(), to.at, len);
-                done.map_err(Refusal::from).and_then(|()| self.data_changed(to.open)).into()
+                let clone = || {
+                    from.open.data.clone_range(from.at, to.open.data.as_ref(), to.at, len)?;
+                    self.data_changed(to.open)
+                };
+                self.keeping_times(to.open, caller.now, clone).into()
             }
             other => other,
         }

@@ -4,7 +4,7 @@
 //! among the others, and only then anything is changed. A request that has to wait has changed nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use volume::security::Rights;
@@ -15,7 +15,6 @@ use super::directory::Directory;
 use super::file::{File, Link, Stream};
 use super::walk::{Found, Search};
 use crate::caching::grants::{Asker, Grant};
-use crate::open::Sticky;
 use crate::{
     Attributes, Caller, Disposition, Info, Open, OpenRequest, Opened, Options, Outcome, Refusal, Step, Ticket,
 };
@@ -158,8 +157,7 @@ impl Share {
             identity: Arc::clone(caller.identity),
             opened_at: Time::from_wall_ns(caller.now.wall_ns),
             closed: AtomicBool::new(false),
-            is_sticky: AtomicBool::new(false),
-            sticky: Mutex::new(Sticky::default()),
+            own_times: AtomicU8::new(0),
             untold: AtomicU32::new(0),
             watch: Mutex::new(None),
         });

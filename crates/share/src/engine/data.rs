@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use volume::Patience;
 use volume::security::Rights;
+use volume::{Patience, Times};
+use wire::Now;
 
 use super::Share;
 use crate::caching::grants::Need;
+use crate::open::OwnTimes;
 use crate::ranges::table::Intent;
 use crate::{
     Attributes, Caller, ChangeFilter, LockOwner, LockRule, Open, Options, RangeKind, RangeRequest, Refusal,
@@ -44,10 +46,12 @@ impl Share {
         }
         check_data(open)?;
         check_ranges(open, owner, at, len as u64, RangeKind::Shared)?;
-        let read = open.data.read(at, len, out, patience)?;
-        if open.is_sticky.load(Ordering::Relaxed) && open.sticky.lock().accessed.is_some() {
-            self.keep_sticky(open)?;
+        if !open.own_times().contains(OwnTimes::ACCESSED) {
+            return Ok(open.data.read(at, len, out, patience)?);
         }
+        let accessed = Some(open.node.stat()?.accessed);
+        let read = open.data.read(at, len, out, patience)?;
+        open.node.set_times(Times { accessed, modified: None })?;
         Ok(read)
     }
 
@@ -63,7 +67,7 @@ impl Share {
         through: bool,
     ) -> Step<()> {
         match self.before_write(caller, open, owner, at, data.len() as u64) {
-            Step::Done(at) => self.write_now(open, at, data, through).into(),
+            Step::Done(at) => self.write_now(open, at, data, through, caller.now).into(),
             Step::Wait(ticket) => Step::Wait(ticket),
             Step::Refused(why) => Step::Refused(why),
         }
@@ -94,18 +98,20 @@ impl Share {
         self.require_for(caller, open, Need::Change).map(|()| at)
     }
 
-    fn write_now(&self, open: &Open, at: u64, data: &[u8], through: bool) -> Result<(), Refusal> {
+    fn write_now(&self, open: &Open, at: u64, data: &[u8], through: bool, now: Now) -> Result<(), Refusal> {
         if data.is_empty() {
             return Ok(());
         }
-        open.data.write(at, data)?;
-        if through || open.options.contains(Options::WRITE_THROUGH) {
-            open.data.sync(false)?;
-        }
-        self.data_changed(open)
+        self.keeping_times(open, now, || {
+            open.data.write(at, data)?;
+            if through || open.options.contains(Options::WRITE_THROUGH) {
+                open.data.sync(false)?;
+            }
+            self.data_changed(open)
+        })
     }
 
-    /// What follows every change of data: the archive bit, times held fast, and watches.
+    /// What follows every change of data: the archive bit, and watches.
     pub(super) fn data_changed(&self, open: &Open) -> Result<(), Refusal> {
         let told = if open.stream.is_named {
             ChangeFilter::STREAM_WRITE | ChangeFilter::STREAM_SIZE
@@ -116,11 +122,11 @@ impl Share {
         if before & told.bits() == 0 {
             self.mark_archive(open)?;
         }
-        self.keep_sticky(open)
+        Ok(())
     }
 
     /// Says that the file has changed since it was last backed up.
-    fn mark_archive(&self, open: &Open) -> Result<(), Refusal> {
+    pub(super) fn mark_archive(&self, open: &Open) -> Result<(), Refusal> {
         let record = self.record_of(open)?;
         match record.attributes {
             Some(bits) if !bits.contains(Attributes::ARCHIVE) && !open.file.is_directory => {

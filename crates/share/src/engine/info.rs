@@ -1,7 +1,6 @@
 //! What is known of an open file, and of all that is open.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
 use volume::{Kind, Name, Node, Note, Stat, Time};
@@ -132,7 +131,6 @@ impl Share {
         {
             info.reparse_tag = tag_of(&bytes);
         }
-        self.show_sticky(open, &mut info);
         Ok(info)
     }
 
@@ -157,15 +155,6 @@ impl Share {
         let size = extended_size(&open.node.attributes()?);
         open.file.state.lock().extended_size = Some(size);
         Ok(size)
-    }
-
-    /// Times that the open holds fast are shown as it set them.
-    fn show_sticky(&self, open: &Open, info: &mut Info) {
-        if open.is_sticky.load(Ordering::Acquire) {
-            let sticky = *open.sticky.lock();
-            info.modified = sticky.modified.unwrap_or(info.modified);
-            info.accessed = sticky.accessed.unwrap_or(info.accessed);
-        }
     }
 
     /// The path that an open has now, from the root of the share.
@@ -247,8 +236,8 @@ pub(super) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
         kind: stat.kind,
         attributes,
         created: record.created(stat),
-        accessed: stat.accessed,
-        modified: stat.modified,
+        accessed: record.accessed(stat),
+        modified: record.modified(stat),
         changed: record.changed(stat),
         size: stat.size,
         allocated: stat.allocated,

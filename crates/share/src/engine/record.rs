@@ -1,9 +1,12 @@
 //! The attribute record: what a host cannot keep of a file's attributes, in a few bytes.
 //!
-//! Version 1, integers in little-endian order: version (1 byte), flags (1), attribute bits (4),
-//! creation time in seconds (8) and nanoseconds (4), size of the extended attributes in list form (4),
-//! change time that was set (12), and until when the host's own change time leaves that in force (12).
-//! A file without a record is as the host shows it, so what is made in the ordinary way gets none.
+//! Version 1, integers in little-endian order: version (1 byte), flags (1), and for each flag that has
+//! one its field, in the order of the flags: attribute bits (4), creation time (12), change time that was
+//! set (24), size of the extended attributes in list form (4), access time (24) and modification time (24)
+//! that the host could not keep. A time is seconds (8) and nanoseconds (4); the long ones are followed by
+//! the host's own time that tells whether they still hold. A file without a record is as the host shows
+//! it, so what is made in the ordinary way gets none, and the record is short, because hosts keep a few
+//! bytes beside a file without taking a block for them.
 
 use volume::{Kind, Node, Note, Stat, Time};
 
@@ -20,25 +23,27 @@ pub(super) const STORED: Attributes = Attributes::READ_ONLY
     .union(Attributes::NOT_INDEXED);
 
 const VERSION: u8 = 1;
-const LEN: usize = 46;
 
 const HAS_ATTRIBUTES: u8 = 1;
 const HAS_CREATED: u8 = 2;
 const HAS_DESCRIPTOR: u8 = 4;
 const HAS_REPARSE: u8 = 8;
 const HAS_CHANGED: u8 = 16;
+const HAS_EXTENDED_SIZE: u8 = 32;
+const HAS_ACCESSED: u8 = 64;
+const HAS_MODIFIED: u8 = 128;
 
 /// How long after it was set a change time holds against the host's, which moves when it is stored: a
 /// change within this time is not told apart from that.
 pub(super) const CHANGE_TIME_HOLDS_NS: i64 = 250_000_000;
 
-/// A change time that somebody set, though the host keeps its own.
+/// A time that somebody set and the host does not keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ChangeTime {
+pub(crate) struct Kept {
     /// What it was set to.
     pub set: Time,
-    /// It is in force while the host's own is not later than this.
-    pub until: Time,
+    /// The host's own by which it is told whether this still holds.
+    pub host: Time,
 }
 
 /// What is kept of a file beside what the host keeps.
@@ -54,8 +59,12 @@ pub(crate) struct Record {
     pub has_reparse: bool,
     /// Size of the extended attributes in list form, as we last set them.
     pub extended_size: u32,
-    /// Change time, when it was set.
-    pub changed: Option<ChangeTime>,
+    /// Change time, when it was set; holds while the host's own is not later than it says.
+    pub changed: Option<Kept>,
+    /// Access time, when the host could not keep it; holds until the host's own is another.
+    pub accessed: Option<Kept>,
+    /// Modification time, likewise.
+    pub modified: Option<Kept>,
 }
 
 impl Record {
@@ -78,49 +87,46 @@ impl Record {
     }
 
     fn parse(bytes: &[u8]) -> Option<Record> {
-        let bytes: &[u8; LEN] = bytes.try_into().ok()?;
-        let [version, flags, rest @ ..] = bytes;
-        if *version != VERSION {
+        let (&[version, flags], rest) = bytes.split_first_chunk()?;
+        if version != VERSION {
             return None;
         }
-        let (bits, rest) = rest.split_first_chunk::<4>()?;
-        let (secs, rest) = rest.split_first_chunk::<8>()?;
-        let (nanos, rest) = rest.split_first_chunk::<4>()?;
-        let (size, rest) = rest.split_first_chunk::<4>()?;
-        let (set, until) = rest.split_first_chunk::<12>()?;
-        let created = time_from(secs, nanos);
-        let changed = ChangeTime { set: parse_time(set)?, until: parse_time(until)? };
-        let attributes = Attributes::from_bits_truncate(u32::from_le_bytes(*bits)) & STORED;
-        Some(Record {
-            attributes: (flags & HAS_ATTRIBUTES != 0).then_some(attributes),
-            created: (flags & HAS_CREATED != 0).then_some(created),
+        let mut fields = Fields { flags, rest };
+        let bits = |word| Attributes::from_bits_truncate(u32::from_le_bytes(word)) & STORED;
+        let record = Record {
+            attributes: fields.when(HAS_ATTRIBUTES, |f| f.take().map(bits))?,
+            created: fields.when(HAS_CREATED, Fields::time)?,
             has_descriptor: flags & HAS_DESCRIPTOR != 0,
             has_reparse: flags & HAS_REPARSE != 0,
-            extended_size: u32::from_le_bytes(*size),
-            changed: (flags & HAS_CHANGED != 0).then_some(changed),
-        })
+            changed: fields.when(HAS_CHANGED, Fields::kept)?,
+            extended_size: fields
+                .when(HAS_EXTENDED_SIZE, |f| f.take().map(u32::from_le_bytes))?
+                .unwrap_or_default(),
+            accessed: fields.when(HAS_ACCESSED, Fields::kept)?,
+            modified: fields.when(HAS_MODIFIED, Fields::kept)?,
+        };
+        fields.rest.is_empty().then_some(record)
     }
 
-    fn encode(&self) -> [u8; LEN] {
+    fn encode(&self) -> Vec<u8> {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
-        let created = self.created.unwrap_or_default();
-        let mut out = [0; LEN];
-        out[0] = VERSION;
-        out[1] = flag(self.attributes.is_some(), HAS_ATTRIBUTES)
+        let flags = flag(self.attributes.is_some(), HAS_ATTRIBUTES)
             | flag(self.created.is_some(), HAS_CREATED)
             | flag(self.has_descriptor, HAS_DESCRIPTOR)
             | flag(self.has_reparse, HAS_REPARSE)
-            | flag(self.changed.is_some(), HAS_CHANGED);
-        out[2..6].copy_from_slice(&self.attributes.unwrap_or_default().bits().to_le_bytes());
-        out[6..14].copy_from_slice(&created.secs.to_le_bytes());
-        out[14..18].copy_from_slice(&created.nanos.to_le_bytes());
-        out[18..22].copy_from_slice(&self.extended_size.to_le_bytes());
-        if let Some(changed) = self.changed {
-            for (at, time) in [(22, changed.set), (34, changed.until)] {
-                out[at..at + 8].copy_from_slice(&time.secs.to_le_bytes());
-                out[at + 8..at + 12].copy_from_slice(&time.nanos.to_le_bytes());
-            }
+            | flag(self.changed.is_some(), HAS_CHANGED)
+            | flag(self.extended_size != 0, HAS_EXTENDED_SIZE)
+            | flag(self.accessed.is_some(), HAS_ACCESSED)
+            | flag(self.modified.is_some(), HAS_MODIFIED);
+        let mut out = vec![VERSION, flags];
+        out.extend(self.attributes.iter().flat_map(|bits| bits.bits().to_le_bytes()));
+        out.extend(self.created.into_iter().flat_map(time_bytes));
+        out.extend(self.changed.into_iter().flat_map(kept_bytes));
+        if self.extended_size != 0 {
+            out.extend(self.extended_size.to_le_bytes());
         }
+        out.extend(self.accessed.into_iter().flat_map(kept_bytes));
+        out.extend(self.modified.into_iter().flat_map(kept_bytes));
         out
     }
 
@@ -136,9 +142,17 @@ impl Record {
 
     /// When anything about the file changed last.
     pub fn changed(&self, stat: &Stat) -> Time {
-        self.changed
-            .filter(|changed| stat.changed <= changed.until)
-            .map_or(stat.changed, |changed| changed.set)
+        self.changed.filter(|kept| stat.changed <= kept.host).map_or(stat.changed, |kept| kept.set)
+    }
+
+    /// When the file was read last.
+    pub fn accessed(&self, stat: &Stat) -> Time {
+        self.accessed.filter(|kept| stat.accessed == kept.host).map_or(stat.accessed, |kept| kept.set)
+    }
+
+    /// When its data changed last.
+    pub fn modified(&self, stat: &Stat) -> Time {
+        self.modified.filter(|kept| stat.modified == kept.host).map_or(stat.modified, |kept| kept.set)
     }
 
     /// When the file was made, as well as that is known.
@@ -147,41 +161,103 @@ impl Record {
     }
 }
 
-fn time_from(secs: &[u8; 8], nanos: &[u8; 4]) -> Time {
-    Time { secs: i64::from_le_bytes(*secs), nanos: u32::from_le_bytes(*nanos).min(999_999_999) }
+/// The fields of a record that are still to be read.
+struct Fields<'a> {
+    flags: u8,
+    rest: &'a [u8],
 }
 
-fn parse_time(bytes: &[u8]) -> Option<Time> {
-    let (secs, nanos) = bytes.split_first_chunk::<8>()?;
-    Some(time_from(secs, nanos.first_chunk::<4>()?))
+impl Fields<'_> {
+    /// Reads a field that is there when its flag is set; nothing at all when the bytes end in it.
+    fn when<T>(&mut self, flag: u8, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+        if self.flags & flag == 0 { Some(None) } else { read(self).map(Some) }
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(*field)
+    }
+
+    fn time(&mut self) -> Option<Time> {
+        let secs = i64::from_le_bytes(self.take()?);
+        Some(Time { secs, nanos: u32::from_le_bytes(self.take()?).min(999_999_999) })
+    }
+
+    fn kept(&mut self) -> Option<Kept> {
+        Some(Kept { set: self.time()?, host: self.time()? })
+    }
+}
+
+fn time_bytes(time: Time) -> impl Iterator<Item = u8> {
+    time.secs.to_le_bytes().into_iter().chain(time.nanos.to_le_bytes())
+}
+
+fn kept_bytes(kept: Kept) -> impl Iterator<Item = u8> {
+    time_bytes(kept.set).chain(time_bytes(kept.host))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at(secs: i64) -> Time {
+        Time { secs, nanos: 999_999_900 }
+    }
+
+    fn stat(accessed: Time, modified: Time, changed: Time) -> Stat {
+        let id = volume::NodeId { device: 1, inode: 1 };
+        let (kind, mode, born) = (Kind::File, 0o644, None);
+        let (size, allocated, links, uid, gid, rdev) = (0, 0, 1, 0, 0, 0);
+        Stat { id, kind, size, allocated, links, mode, uid, gid, rdev, accessed, modified, changed, born }
+    }
+
     #[test]
     fn a_record_survives_being_stored() {
         let record = Record {
             attributes: Some(Attributes::HIDDEN | Attributes::SPARSE),
-            created: Some(Time { secs: -5, nanos: 999_999_900 }),
+            created: Some(at(-5)),
             has_descriptor: true,
             has_reparse: false,
             extended_size: 77,
-            changed: Some(ChangeTime {
-                set: Time { secs: 7, nanos: 100 },
-                until: Time { secs: 9, nanos: 1 },
-            }),
+            changed: Some(Kept { set: at(7), host: at(9) }),
+            accessed: Some(Kept { set: at(-11_644_473_600), host: at(-1) }),
+            modified: None,
         };
         assert_eq!(Record::parse(&record.encode()), Some(record));
+        let other = Record { modified: record.accessed, ..Record::default() };
+        assert_eq!(Record::parse(&other.encode()), Some(other));
         assert_eq!(Record::parse(&Record::default().encode()), Some(Record::default()));
     }
 
     #[test]
     fn what_is_not_understood_is_no_record() {
-        let mut bytes = Record::default().encode();
-        assert_eq!(Record::parse(&bytes[..LEN - 1]), None);
+        let record = Record { created: Some(at(1)), extended_size: 3, ..Record::default() };
+        let mut bytes = record.encode();
+        for len in 0..bytes.len() {
+            assert_eq!(Record::parse(&bytes[..len]), None);
+        }
+        bytes.push(0);
+        assert_eq!(Record::parse(&bytes), None);
+        bytes.pop();
         bytes[0] = 9;
         assert_eq!(Record::parse(&bytes), None);
+    }
+
+    #[test]
+    fn a_time_the_host_could_not_keep_holds_until_the_host_has_another() {
+        let kept = |host| Some(Kept { set: at(-11_000_000_000), host });
+        let record = Record {
+            changed: kept(at(20)),
+            accessed: kept(at(8)),
+            modified: kept(at(9)),
+            ..Record::default()
+        };
+        let mut stat = stat(at(8), at(9), at(19));
+        let set = at(-11_000_000_000);
+        assert_eq!((record.accessed(&stat), record.modified(&stat), record.changed(&stat)), (set, set, set));
+        (stat.accessed, stat.modified, stat.changed) = (at(10), at(1), at(21));
+        let host = (stat.accessed, stat.modified, stat.changed);
+        assert_eq!((record.accessed(&stat), record.modified(&stat), record.changed(&stat)), host);
     }
 }

@@ -1,6 +1,7 @@
 //! Renaming files, directories and streams.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
 use volume::{Failure, Kind, Name, NodeId, OpenHow};
@@ -248,6 +249,12 @@ impl Share {
             directory.set_place(Arc::clone(&to.parent), to.name.clone());
         }
         self.tell_renamed(caller, open, (&from, &name), (&to.parent, &to.name));
+        if !open.file.is_directory {
+            // A file counts as changed, which is told when it is closed.
+            // MS-FSA 2.1.5.15.12
+            self.mark_archive(open)?;
+            open.untold.fetch_or(ChangeFilter::ATTRIBUTES.bits(), Ordering::Relaxed);
+        }
         Ok(())
     }
 

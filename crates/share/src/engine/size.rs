@@ -83,7 +83,7 @@ impl Share {
             return Step::Refused(why);
         }
         match self.require_for(caller, open, Need::Change) {
-            Step::Done(()) => act().into(),
+            Step::Done(()) => self.keeping_times(open, caller.now, act).into(),
             other => other,
         }
     }
