@@ -27,10 +27,8 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     if !file.granted().contains(Rights::READ_DATA) {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
+    // MS-SMB2 3.3.5.19: bits that mean nothing are ignored; without any other the request waits on.
     let filter = ChangeFilter::from_bits_truncate(asked.completion_filter.bits());
-    if filter.is_empty() {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
     let limit = asked.output_buffer_length as usize;
     if !request.resumed {
         engine.watch(file, filter, asked.flags.contains(Flags::WATCH_TREE), limit)?;
