@@ -62,6 +62,8 @@ bitflags! {
         const NO_EA_KNOWLEDGE = 1 << 9;
         /// Neither access nor deny counts against other opens (attribute-only opens get this by themselves).
         const UNSHARED_METADATA = 1 << 10;
+        /// With `DELETE_ON_CLOSE`: the name goes when this very open is closed, whoever else has it open.
+        const DELETE_AT_ONCE = 1 << 11;
     }
 }
 

@@ -150,6 +150,24 @@ fn a_posix_deletion_takes_the_name_at_once_and_leaves_others_their_file() {
 }
 
 #[test]
+fn a_delete_on_close_takes_the_name_at_once_where_that_is_asked() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "text");
+    let other = client.open("f").open();
+    let late = client.open("f").options(Options::DELETE_ON_CLOSE).open();
+    client.close(&client.open("f").options(Options::DELETE_ON_CLOSE | Options::DELETE_AT_ONCE).open());
+    assert_eq!(client.names_in(""), Vec::<String>::new());
+    client.make_with("f", "new");
+    client.close(&late);
+    assert_eq!(client.read(&other).unwrap(), "text");
+    client.close(&other);
+    assert_eq!(client.read(&client.open("f").open()).unwrap(), "new");
+    client.close(&client.open("f").options(Options::DELETE_AT_ONCE).open());
+    assert_eq!(client.names_in(""), ["f"]);
+}
+
+#[test]
 fn only_empty_directories_are_deleted_and_nothing_is_made_in_one_that_goes() {
     let world = World::new();
     let client = world.client(1);

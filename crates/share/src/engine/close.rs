@@ -138,12 +138,12 @@ impl Share {
 
 /// What goes now that this open is out.
 // MS-FSA 2.1.5.5
-fn going(state: &mut State, open: &Arc<Open>, delete_on_close: bool) -> Going {
+fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>) -> Going {
     let mut out = Going::default();
     if open.stream.is_named {
         let is_last = !state.members.iter().any(|m| Arc::ptr_eq(&m.stream, &open.stream));
         let stream = state.stream(&open.stream);
-        stream.delete |= delete_on_close;
+        stream.delete |= delete_on_close.is_some();
         if stream.delete && is_last {
             out.stream = open.stream.name();
         }
@@ -156,8 +156,12 @@ fn going(state: &mut State, open: &Arc<Open>, delete_on_close: bool) -> Going {
     let Some(entry) = state.link(link) else {
         return out;
     };
-    if delete_on_close && !open.stream.is_named && !entry.removed {
-        entry.delete.get_or_insert(Deletion::WithLast);
+    if let Some(how) = delete_on_close
+        && !open.stream.is_named
+        && !entry.removed
+        && (entry.delete.is_none() || how != Deletion::WithLast)
+    {
+        entry.delete = Some(how);
     }
     let goes = match entry.delete {
         Some(Deletion::WithOpen(id)) => is_last || id == open.id,

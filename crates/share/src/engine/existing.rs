@@ -8,7 +8,7 @@ use volume::{Failure, Kind, Name, Node, OpenHow};
 use super::Share;
 use super::access::Facts;
 use super::create::{Attempt, Reserved, Target, how_for_rights, settable};
-use super::file::{File, Member, State, Stream, counted};
+use super::file::{Deletion, File, Member, State, Stream, counted};
 use super::names::same_folded;
 use super::waits::Effects;
 use crate::caching::grants::Need;
@@ -234,7 +234,7 @@ impl Share {
             access: counted(plan.granted, request.options),
             deny: request.deny,
             asker,
-            delete_on_close: request.options.contains(Options::DELETE_ON_CLOSE),
+            delete_on_close: Deletion::on_close(id, request.options),
             open: std::sync::Weak::new(),
         });
         let grant = request.caching.as_ref().map(|caching| self.grant(file, state, &stream, &asker, caching));

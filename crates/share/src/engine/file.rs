@@ -109,6 +109,14 @@ pub(crate) enum Deletion {
     WithOpen(u64),
 }
 
+impl Deletion {
+    /// How the close of the open `id`, made with these options, marks the name; none when it does not.
+    pub fn on_close(id: u64, options: Options) -> Option<Deletion> {
+        let how = if options.contains(Options::DELETE_AT_ONCE) { Deletion::WithOpen(id) } else { Deletion::WithLast };
+        options.contains(Options::DELETE_ON_CLOSE).then_some(how)
+    }
+}
+
 /// What two opens through one name must agree on.
 pub(crate) struct LinkState {
     pub link: Arc<Link>,
@@ -126,7 +134,8 @@ pub(crate) struct Member {
     pub access: Rights,
     pub deny: Deny,
     pub asker: Asker,
-    pub delete_on_close: bool,
+    /// How its close marks the name, if it does.
+    pub delete_on_close: Option<Deletion>,
     pub open: Weak<Open>,
 }
 

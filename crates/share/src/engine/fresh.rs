@@ -9,7 +9,7 @@ use super::Share;
 use super::create::{Attempt, Reserved, settable};
 use super::directory::Directory;
 use super::existing::stream_stat;
-use super::file::{Member, counted};
+use super::file::{Deletion, Member, counted};
 use super::record::Record;
 use crate::info::extended_size;
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, OpenRequest, Options, Outcome, Refusal};
@@ -206,7 +206,7 @@ impl Share {
                 access: counted(granted, request.options),
                 deny: request.deny,
                 asker,
-                delete_on_close: request.options.contains(Options::DELETE_ON_CLOSE),
+                delete_on_close: Deletion::on_close(id, request.options),
                 open: Weak::new(),
             });
             let usable = |caching: &&crate::CachingRequest| {

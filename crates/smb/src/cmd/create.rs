@@ -16,6 +16,7 @@ use volume::security::Rights;
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
+use crate::info::Shown;
 use crate::open::{Object, Open};
 use crate::path;
 use crate::session::Session;
@@ -32,6 +33,9 @@ const KNOWN_ACCESS: u32 = 0xf31f_01ff;
 const KNOWN_ATTRIBUTES: u32 = 0x0000_7fb7;
 /// Bits of CreateOptions that mean something (MS-SMB2 2.2.13).
 const KNOWN_OPTIONS: u32 = 0x00ff_ffff;
+/// The bit by which NT connects a tree, which has no meaning here; Windows refuses it like those that
+/// MS-SMB2 2.2.13 has refused.
+const CREATE_TREE_CONNECTION: CreateOptions = CreateOptions::from_bits_retain(0x80);
 
 /// Answers a CREATE.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
@@ -71,7 +75,8 @@ fn check_fields(asked: &create::Request<'_>) -> Result<(), Stop> {
         return invalid;
     }
     // MS-SMB2 2.2.13: what no server does.
-    if options.intersects(CreateOptions::OPEN_BY_FILE_ID | CreateOptions::RESERVE_OPFILTER) {
+    let refused = CreateOptions::OPEN_BY_FILE_ID | CreateOptions::RESERVE_OPFILTER | CREATE_TREE_CONNECTION;
+    if options.intersects(refused) {
         return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
     }
     // MS-FSA 2.1.5.1
@@ -183,7 +188,7 @@ fn respond(
         oplock_level: contexts.level(granted),
         flags,
         create_action: action(outcome),
-        info: file_info(&info),
+        info: file_info(&info, &file),
         file_id: open.id,
         contexts: Contexts::EMPTY,
     };
@@ -191,15 +196,16 @@ fn respond(
 }
 
 /// The times, sizes and attributes that CREATE and CLOSE answer with.
-pub(crate) fn file_info(info: &Info) -> FileInfo {
+pub(crate) fn file_info(info: &Info, open: &share::Open) -> FileInfo {
+    let shown = Shown::of_open(info, open);
     FileInfo {
         creation_time: crate::time::to_file_time(info.created),
         last_access_time: crate::time::to_file_time(info.accessed),
         last_write_time: crate::time::to_file_time(info.modified),
         change_time: crate::time::to_file_time(info.changed),
-        allocation_size: info.allocated,
-        end_of_file: info.size,
-        file_attributes: info.attributes.bits(),
+        allocation_size: shown.allocated(),
+        end_of_file: shown.size(),
+        file_attributes: shown.attributes().bits(),
     }
 }
 
@@ -221,8 +227,8 @@ fn options(asked: &create::Request<'_>, contexts: &Asked<'_>) -> Options {
         }
     }
     if contexts.posix_mode.is_some() {
-        // A POSIX client resolves links itself, and tells names apart by case.
-        options |= Options::STOP_AT_LINKS | Options::EXACT_CASE;
+        // A POSIX client resolves links itself, tells names apart by case, and unlinks by a delete on close.
+        options |= Options::STOP_AT_LINKS | Options::EXACT_CASE | Options::DELETE_AT_ONCE;
     }
     options
 }
