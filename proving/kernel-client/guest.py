@@ -16,6 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SERVER_ADDRESS = "10.77.0.1"
 GUEST_ADDRESS = "10.77.0.2"
+PROBE_LIMIT_S = 60
 _serial = itertools.count()
 
 # What the guest's kernel says around every boot; the job's own output is what remains.
@@ -57,7 +58,7 @@ class Network:
         return self
 
     def __exit__(self, *_):
-        subprocess.run(["ip", "netns", "del", self.name], check=False)
+        subprocess.run(["ip", "netns", "del", self.name], check=False, env=dict(os.environ, PATH=_PATH))
 
     def inside(self, command):
         """The command line that runs `command` inside the namespace."""
@@ -65,27 +66,38 @@ class Network:
 
     @staticmethod
     def _ip(*words):
-        subprocess.run(["ip", *words], check=True)
+        subprocess.run(["ip", *words], check=True, timeout=30, env=dict(os.environ, PATH=_PATH))
 
 
-def run(network, job, limit_s, memory="640M"):
+def cannot_boot():
+    """Boot a guest that does nothing; gives why that is not possible here, as one line, or nothing when it is."""
+    try:
+        with Network() as network:
+            status, lines = run(network, ["true"], PROBE_LIMIT_S)
+    except (OSError, subprocess.SubprocessError) as reason:
+        return f"no network namespace with a tap device can be made here: {reason}"
+    return "" if status == 0 else f"user-mode-linux does not boot here: {' | '.join(lines[-3:]) or f'status {status}'}"
+
+
+def run(network, job, limit_s, memory_mib=640):
     """Boot a guest that runs `job` (a list of words) as root; gives (status, output lines).
 
     The status is the job's own; 124 when the time is over, 125 when the guest ended without having run the job.
     """
     work = Path(tempfile.mkdtemp(prefix="proof-guest-"))
+    init = Path(shutil.copy(HERE / "guest-init", work))
     script = work / "job"
     script.write_text("#!/bin/sh\nexec " + " ".join(_quote(word) for word in job) + "\n")
     script.chmod(0o755)
     kernel = [
-        "linux.uml", f"mem={memory}", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
-        "vec0:transport=tap,ifname=tap0,depth=128,gro=1", f"init={HERE / 'guest-init'}", f"guestjob={script}",
+        "linux.uml", f"mem={memory_mib}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+        "vec0:transport=tap,ifname=tap0,depth=128,gro=1", f"init={init}", f"guestjob={script}",
         f"guestaddr={GUEST_ADDRESS}/24", f"uml_dir={work}", "con=null", "con0=null,fd:1", "quiet", "loglevel=0",
     ]
     # A process namespace of its own: when its first process goes, all of the guest's processes go with it.
     command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *kernel])
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               start_new_session=True, env=dict(os.environ, PATH=_PATH, TMPDIR=_memory_directory(work)))
+                               start_new_session=True, env=dict(os.environ, PATH=_PATH, TMPDIR=_memory_directory(work, memory_mib)))
     over = False
     try:
         output, _ = process.communicate(timeout=limit_s)
@@ -98,9 +110,13 @@ def run(network, job, limit_s, memory="640M"):
     return _read(output.decode("utf-8", "replace"), over)
 
 
-def _memory_directory(work):
-    """Where the guest's memory is backed: a memory file system when there is one."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else str(work)
+def _memory_directory(work, memory_mib):
+    """Where the guest's memory is backed: a memory file system when there is one with the room."""
+    shm = "/dev/shm"
+    if not os.access(shm, os.W_OK):
+        return str(work)
+    room = os.statvfs(shm)
+    return shm if room.f_bavail * room.f_frsize > memory_mib << 20 else str(work)
 
 
 def _read(text, over):

@@ -8,6 +8,7 @@ namespace. What Samba 4.17 itself does not pass is listed in `SAMBA_LACKS`, with
 """
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
@@ -40,7 +41,9 @@ def exercise(tally, kind, name):
     share, options = MOUNTS[name]
     user, password = servers.accounts()[0]
     with guest.Network() as network, servers.Server(kind, "default", network) as server:
-        job = [sys.executable, HERE / "build_tree.py", "--address", guest.SERVER_ADDRESS, "--port", server.port,
+        # Beside the server's own files, since the guest does not see everything of this machine (guest.py).
+        script = shutil.copy(HERE / "build_tree.py", server.directory)
+        job = [sys.executable, script, "--address", guest.SERVER_ADDRESS, "--port", server.port,
                "--share", share, "--user", user, "--password", password, "--options", options,
                "--host-directory", server.share_directory(share)]
         status, lines = guest.run(network, job + (["--posix"] if "posix" in name else []), LIMIT_S)
@@ -69,7 +72,7 @@ def main():
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     parser.add_argument("--mount", action="append", choices=list(MOUNTS))
     options = parser.parse_args()
-    if reason := guest.missing():
+    if reason := guest.missing() or guest.cannot_boot():
         skip_whole_suite("kernel-client", reason)
     tally = Tally("kernel-client")
     for name in options.mount or MOUNTS:
