@@ -15,13 +15,13 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let open = connection.open(request, asked.file_id)?.share();
     let wanted = asked.flags.contains(close::Flags::POSTQUERY_ATTRIB);
     let info = match open.file() {
-        Some((engine, file)) if wanted => engine.info(file).ok(),
+        Some((engine, file)) if wanted => engine.info(file).ok().map(|info| file_info(&info, file)),
         _ => None,
     };
     let session = Arc::clone(connection.session(request)?);
     if let Some(closed) = connection.server.close_open(&session, &open, request.now) {
         closed?;
     }
-    close::Response { info: info.map(|info| file_info(&info)) }.write(body);
+    close::Response { info }.write(body);
     Ok(NtStatus::SUCCESS)
 }
