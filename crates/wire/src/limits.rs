@@ -14,4 +14,4 @@ pub const MAX_QUEUED_REPLY_BYTES: usize = 16 * 1024 * 1024;
 pub const MAX_BATCH_MESSAGES: usize = 64;
 
 /// Bytes of replies queued in one batch before they are written.
-pub const MAX_BATCH_BYTES: usize = 2 * 1024 * 1024;
+pub const MAX_BATCH_BYTES: usize = 512 * 1024;
