@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FILE, FILE_BYTES = "bench-file", 256 << 20
-DIRECTORY, NAMES = "bench-directory", 10_000
+FILE_BYTES = 256 << 20
+# Names that the directory already holds, and operations on names in one round.
+DIRECTORY, NAMES, OPERATIONS = "bench", 10_000, 3_000
 
 
 @dataclass(frozen=True)
@@ -35,42 +36,49 @@ CASES = [
     Case("random read 4 KiB, depth 32", "randread", 4096, 32, cpu_ratio=6.0),
     Case("read 1 MiB", "read", 1 << 20, 8, cpu_ratio=1.4),
     Case("write 1 MiB", "write", 1 << 20, 8, cpu_ratio=1.4),
-    Case("create, write 4 KiB, close", "create", cpu_ratio=4.0),
-    Case("open, close", "open", cpu_ratio=4.0),
-    Case("stat", "stat", cpu_ratio=4.0),
-    Case("unlink", "unlink", cpu_ratio=4.0),
+    Case("create, write 4 KiB, close, depth 32", "create", depth=32, cpu_ratio=4.0),
+    Case("open, close, depth 32", "open", depth=32, cpu_ratio=4.0),
+    Case("stat, depth 32", "stat", depth=32, cpu_ratio=4.0),
+    Case("unlink, depth 32", "unlink", depth=32, cpu_ratio=4.0),
+    Case("create, write 4 KiB, close, depth 1", "create", depth=1),
+    Case("open, close, depth 1", "open", depth=1),
+    Case("stat, depth 1", "stat", depth=1),
+    Case("unlink, depth 1", "unlink", depth=1),
     Case("read 1 MiB, signed GMAC", "read", 1 << 20, 8, "gmac", base="read 1 MiB", extra_us_per_mib=90),
     Case("read 1 MiB, signed CMAC", "read", 1 << 20, 8, "cmac", base="read 1 MiB", extra_us_per_mib=950),
     Case("read 1 MiB, sealed GCM", "read", 1 << 20, 8, "sealed", base="read 1 MiB", extra_us_per_mib=130),
 ]
 
 PROTECTION = {
-    "plain": [],
-    "gmac": ["--sign", "aes-gmac"],
-    "cmac": ["--sign", "aes-cmac"],
-    "sealed": ["--seal", "aes-128-gcm"],
+    "plain": ["--signing", "off"],
+    "gmac": ["--signing", "gmac"],
+    "cmac": ["--signing", "cmac"],
+    "sealed": ["--encryption", "aes128gcm"],
 }
 
 
-def trunkline_load(case, port, share, user, password_file, seconds):
-    """The command line of our own generator, which ends with one JSON object: ops, bytes, seconds."""
+def trunkline_load(case, server, share, user, password_file, seconds):
+    """The command line of our own generator."""
     binary = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline"
-    command = [str(binary), "load", f"smb://{user}@127.0.0.1:{port}/{share}", "--password-file", str(password_file), "--json"]
+    target = f"smb://{user}@127.0.0.1:{server.port}/{share}/{DIRECTORY}"
+    command = [os.environ.get("TRUNKLINE", str(binary)), "load", target, "--password-file", str(password_file), "--json",
+               "--server-pid", str(server.pid)]
     if case.metadata:
-        command += ["--metadata", case.workload, "--files", "2000", "--directory", DIRECTORY]
+        command += ["--metadata", case.workload, "--files", str(NAMES), "--number-ios", str(OPERATIONS),
+                    "--iodepth", str(case.depth)]
     else:
-        command += ["--rw", case.workload, "--bs", str(case.block), "--iodepth", str(case.depth), "--runtime", str(seconds),
-                    "--filesize", str(FILE_BYTES), "--file", FILE]
+        command += ["--rw", case.workload, "--bs", str(case.block), "--iodepth", str(case.depth), "--runtime", f"{seconds * 1000:.0f}ms",
+                    "--ramp_time", "1", "--filesize", str(FILE_BYTES)]
     return command + PROTECTION[case.protection]
 
 
-def peer_load(case, port, share, user, password_file, seconds):
+def peer_load(case, server, share, user, password_file, seconds):
     """The command line of the foreign generator; nothing for a case that it cannot make."""
     if case.protection != "plain" or case.workload in ("write", "open"):
         return None
     target = ROOT / "proving" / ".cache" / "peers-target"
     password = Path(password_file).read_text()
-    return [str(target / "debug" / "peer-load"), str(port), share, user, password, case.workload, str(seconds), str(case.depth)]
+    return [str(target / "debug" / "peer-load"), str(server.port), share, user, password, case.workload, str(seconds), str(case.depth)]
 
 
 GENERATORS = {"trunkline": trunkline_load, "smb2-crate": peer_load}

@@ -35,7 +35,7 @@ def _verdict(case, results):
     if case.extra_us_per_mib is not None:
         extra = _extra(case, results)
         return "–" if extra is None else f"{extra:+.0f} µs/MiB, wanted ≤ {case.extra_us_per_mib:.0f}: {_word(extra <= case.extra_us_per_mib)}"
-    if ratio is None:
+    if ratio is None or case.cpu_ratio is None:
         return "–"
     return f"wanted ≥ {case.cpu_ratio:.1f}: {_word(ratio >= case.cpu_ratio and rate >= 1.0)}"
 

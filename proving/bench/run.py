@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import cpu  # noqa: E402
 import report  # noqa: E402
-from cases import CASES, DIRECTORY, FILE, FILE_BYTES, GENERATORS, NAMES  # noqa: E402
+from cases import CASES, DIRECTORY, GENERATORS  # noqa: E402
 from harness import server as servers  # noqa: E402
 
 SHARE = "files"
@@ -37,41 +37,39 @@ class CannotMeasure(Exception):
 
 
 def prepare(server):
-    """The file that is read, in the page cache, and a directory that already holds its names; made on the host."""
-    share = server.share_directory(SHARE)
-    block = os.urandom(1 << 20)
-    with open(share / FILE, "wb") as file:
-        for _ in range(FILE_BYTES >> 20):
-            file.write(block)
-    directory = share / DIRECTORY
+    """The directory in which everything happens; the generator makes what it works on before it measures."""
+    directory = server.share_directory(SHARE) / DIRECTORY
     directory.mkdir()
-    for number in range(NAMES):
-        (directory / f"existing-{number:05}").touch()
-    for path in (share / FILE, directory):
-        path.chmod(0o777)
-    os.sync()
+    directory.chmod(0o777)
 
 
 def load(command, server):
     """Run a load command; gives operations, bytes, seconds and the server's CPU seconds for them.
 
-    A generator that prepares or tidies up says `ready` and `over` around what is to be measured.
+    Our own generator reads the server's processor time itself, around just what it measures; a foreign one says `ready` and
+    `over` around it, and ends with one JSON object of ops, bytes and seconds.
     """
     before, after = cpu.seconds(server.pid), None
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
-    last = ""
+    lines = []
     for line in process.stdout:
         if line.strip() == "ready":
             before = cpu.seconds(server.pid)
         elif line.strip() == "over":
             after = cpu.seconds(server.pid)
         else:
-            last = line
+            lines.append(line)
     if process.wait() != 0:
         raise CannotMeasure(f"{' '.join(command[:3])} ... ended with {process.returncode}")
+    if lines[0].startswith("{\n"):
+        job = json.loads("".join(lines))["jobs"][0]
+        own = job["trunkline"]
+        parts = [part for part in (job["read"], job.get("write"), own.get("metadata")) if part and part["total_ios"]]
+        ops, moved = sum(part["total_ios"] for part in parts), sum(part["io_bytes"] for part in parts)
+        return ops, moved, parts[0]["runtime"] / 1000, own["server_cpu_ns"] / 1e9
     time.sleep(0.2)
     spent = (cpu.seconds(server.pid) if after is None else after) - before
-    done = json.loads(last)
+    done = json.loads(lines[-1])
     return done["ops"], done["bytes"], done["seconds"], spent
 
 
@@ -85,7 +83,7 @@ def measure(case, running, generator, options):
         for number in range(options.rounds):
             # Whoever goes first in one round goes last in the next.
             for server in running if number % 2 == 0 else reversed(running):
-                command = generator(case, server.port, SHARE, user, secret.name, options.seconds)
+                command = generator(case, server, SHARE, user, secret.name, options.seconds)
                 if command is None:
                     return None
                 ops, moved, seconds, spent = load(command, server)
