@@ -25,6 +25,11 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Whether it names a data stream, if only the unnamed one, which no path does where there are none.
+    pub fn names_data(&self) -> bool {
+        self.wants_data || self.stream.is_some()
+    }
+
     /// What the form of the path says about the object it may lead to.
     pub fn constrain(&self, options: &mut Options) -> Result<(), Stop> {
         if self.wants_directory {
@@ -34,7 +39,7 @@ impl Target {
             }
             *options |= Options::DIRECTORY;
         }
-        if self.wants_data || self.stream.is_some() {
+        if self.names_data() {
             if options.contains(Options::DIRECTORY) {
                 return Err(Stop::Fail(NtStatus::NOT_A_DIRECTORY));
             }

@@ -1,8 +1,9 @@
 //! Reparse points and object ids (MS-FSCC 2.1.2, 2.1.3).
 
-use smb_wire::NtStatus;
 use smb_wire::fscc::fsctl::ObjectIdBuffer;
-use smb_wire::fscc::reparse::RawReparse;
+use smb_wire::fscc::names::{self, Syntax, target::target_to_host};
+use smb_wire::fscc::reparse::{NfsFile, RawReparse, Reparse};
+use smb_wire::{NtStatus, Utf16};
 use volume::security::Rights;
 use wire::Now;
 
@@ -22,7 +23,10 @@ fn require_write(cx: &Context<'_>) -> Result<(), Stop> {
 /// FSCTL_GET_REPARSE_POINT (MS-FSCC 2.3.25).
 pub(super) fn get(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
     let (engine, open) = cx.file()?;
-    let data = engine.reparse(open)?;
+    let data = match engine.link_text(open) {
+        Ok(text) => symlink_of(&text),
+        Err(_) => engine.reparse(open)?,
+    };
     if cx.limit < 8 {
         return Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL));
     }
@@ -32,6 +36,37 @@ pub(super) fn get(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
     Ok(if kept < data.len() { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
 }
 
+/// A symbolic link of the host as its reparse point (MS-FSCC 2.1.2.4).
+fn symlink_of(text: &[u8]) -> Vec<u8> {
+    let relative = !text.starts_with(b"/");
+    let mut name = Vec::new();
+    for (at, component) in text.split(|&byte| byte == b'/').enumerate() {
+        if at > 0 {
+            name.extend_from_slice(&u16::from(b'\\').to_le_bytes());
+        }
+        names::to_wire(component, Syntax::Windows, &mut name);
+    }
+    let name = Utf16::new(&name).unwrap_or_default();
+    let mut out = Vec::new();
+    Reparse::Symlink { substitute_name: name, print_name: name, relative }.write(&mut out);
+    out
+}
+
+/// The text of the host's symbolic link that a reparse point asks for; none when it is no link or leads
+/// to a place that only the client knows.
+fn link_text_of(reparse: &Reparse<'_>) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    match reparse {
+        Reparse::Symlink { substitute_name, relative: true, .. } => {
+            target_to_host(*substitute_name, &mut text).ok()?;
+        }
+        Reparse::Nfs(NfsFile::Link(target)) => text.extend_from_slice(target.to_string_exact()?.as_bytes()),
+        Reparse::LxSymlink(target) => text.extend_from_slice(target),
+        _ => return None,
+    }
+    Some(text)
+}
+
 /// FSCTL_SET_REPARSE_POINT (MS-FSCC 2.3.81).
 pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
     require_write(cx)?;
@@ -39,7 +74,11 @@ pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
         return Err(Stop::Fail(NtStatus::IO_REPARSE_DATA_INVALID));
     }
     let (engine, open) = cx.file()?;
-    cx.call(request, |caller| engine.set_reparse(caller, open, cx.input).into())?;
+    // A link becomes one of the host, so that everybody follows it.
+    match Reparse::parse(cx.input).ok().as_ref().and_then(link_text_of) {
+        Some(text) => cx.call(request, |caller| engine.make_link(caller, open, &text).into())?,
+        None => cx.call(request, |caller| engine.set_reparse(caller, open, cx.input).into())?,
+    }
     Ok(NtStatus::SUCCESS)
 }
 

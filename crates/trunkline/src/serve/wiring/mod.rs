@@ -24,7 +24,8 @@ use crate::config::{Access, Dialect, Encryption, Share, Signing};
 use crate::state::StateDir;
 use identity::People;
 
-/// How often it is looked whether time has brought something: a caching right that was not given back.
+/// How often it is looked whether time has brought something: a change on the host that a watcher waits for,
+/// a caching right that was not given back.
 const TICK: Duration = Duration::from_millis(100);
 /// How often what lies beside files that are gone is looked for.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -177,6 +178,8 @@ fn keep(engines: Arc<Mutex<Engines>>) -> std::io::Result<(Sender<()>, JoinHandle
             let all: Vec<Served> = held(&engines).values().cloned().collect();
             let sweep = swept.elapsed() >= SWEEP;
             for served in &all {
+                // Nobody may be talking to the share just now, but somebody may be watching it.
+                served.engine.before_batch(now);
                 if served.engine.next_deadline().is_some_and(|at| at <= now.mono_ns) {
                     served.engine.tick(now);
                 }
