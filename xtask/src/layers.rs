@@ -28,18 +28,8 @@ const TABLE: &[(&str, u8)] = &[
 
 /// The engine and the storage trait serve every protocol and must not know the words of one.
 const NEUTRAL: &[&str] = &["share", "volume"];
-const PROTOCOL_WORDS: &[&str] = &[
-    "smb",
-    "nfs",
-    "ntstatus",
-    "stateid",
-    "fileid",
-    "oplock",
-    "lease",
-    "delegation",
-    "filehandle",
-    "xdr",
-];
+const PROTOCOL_WORDS: &[&str] =
+    &["smb", "nfs", "ntstatus", "stateid", "fileid", "oplock", "lease", "delegation", "filehandle", "xdr"];
 
 /// In these crates time is an argument and bytes come from the caller.
 const SANS_IO: &[&str] = &["wire", "smb-wire", "volume", "auth", "share", "smb"];
@@ -93,25 +83,15 @@ fn metadata(root: &Path) -> Result<serde_json::Value, String> {
         .output()
         .map_err(|e| format!("cargo metadata: {e}"))?;
     if !out.status.success() {
-        return Err(format!(
-            "cargo metadata: {}",
-            String::from_utf8_lossy(&out.stderr)
-        ));
+        return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&out.stderr)));
     }
     serde_json::from_slice(&out.stdout).map_err(|e| format!("cargo metadata: {e}"))
 }
 
 /// Holds `table` against the normal and build dependencies in the output of `cargo metadata`.
 fn dependencies(metadata: &serde_json::Value, table: &[(&str, u8)]) -> Result<Vec<String>, String> {
-    let packages = metadata["packages"]
-        .as_array()
-        .ok_or("cargo metadata: no packages")?;
-    let layer = |name: &str| {
-        table
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, layer)| *layer)
-    };
+    let packages = metadata["packages"].as_array().ok_or("cargo metadata: no packages")?;
+    let layer = |name: &str| table.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer);
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for package in packages {
@@ -121,9 +101,7 @@ fn dependencies(metadata: &serde_json::Value, table: &[(&str, u8)]) -> Result<Ve
         };
         seen.insert(own);
         let Some(own_layer) = layer(own) else {
-            found.push(format!(
-                "crates/{own}/Cargo.toml: not in the table of layers (xtask/src/layers.rs)"
-            ));
+            found.push(format!("crates/{own}/Cargo.toml: not in the table of layers (xtask/src/layers.rs)"));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
@@ -136,9 +114,7 @@ fn dependencies(metadata: &serde_json::Value, table: &[(&str, u8)]) -> Result<Ve
                     "crates/{own}/Cargo.toml: depends on {name}, and must do no input or output"
                 ));
             }
-            let path = dependency["path"]
-                .as_str()
-                .map(|path| format!("{path}/Cargo.toml"));
+            let path = dependency["path"].as_str().map(|path| format!("{path}/Cargo.toml"));
             let Some(path) = path else { continue };
             match crate_directory(&path).map(|other| (other, layer(other))) {
                 Some((_, Some(below))) if below < own_layer => {}
@@ -165,11 +141,7 @@ fn crate_directory(manifest: &str) -> Option<&str> {
 
 /// The crate a source belongs to.
 fn crate_of(source: &Source) -> &str {
-    source
-        .path
-        .strip_prefix("crates/")
-        .and_then(|rest| rest.split('/').next())
-        .unwrap_or_default()
+    source.path.strip_prefix("crates/").and_then(|rest| rest.split('/').next()).unwrap_or_default()
 }
 
 /// Words and calls that the crate of `source` must not use.
@@ -185,18 +157,10 @@ fn knowledge(source: &Source) -> Vec<String> {
             ));
         }
         for hit in find(&source.code, &["credit"]) {
-            let line = source
-                .code
-                .lines()
-                .nth(hit.line - 1)
-                .unwrap_or_default()
-                .to_lowercase();
+            let line = source.code.lines().nth(hit.line - 1).unwrap_or_default().to_lowercase();
             if !line.contains("burst") {
                 let place = format!("{}:{}", source.path, hit.line);
-                found.push(format!(
-                    "{place}: `{}`: only burst credits are known in {own}",
-                    hit.identifier
-                ));
+                found.push(format!("{place}: `{}`: only burst credits are known in {own}", hit.identifier));
             }
         }
     }
@@ -227,16 +191,9 @@ fn unsafe_code(source: &Source, allowed_here: bool) -> Vec<String> {
         let line = line_of(&source.bare, at);
         let next = source.bare[at + word.len()..].trim_start();
         if !allowed {
-            found.push(format!(
-                "{}:{line}: `unsafe` outside {}",
-                source.path,
-                UNSAFE.join(", ")
-            ));
+            found.push(format!("{}:{line}: `unsafe` outside {}", source.path, UNSAFE.join(", ")));
         } else if (next.starts_with('{') || next.starts_with("impl")) && !has_reason(&source.text, line) {
-            found.push(format!(
-                "{}:{line}: `unsafe` without a SAFETY comment above it",
-                source.path
-            ));
+            found.push(format!("{}:{line}: `unsafe` without a SAFETY comment above it", source.path));
         }
     }
     found
@@ -262,11 +219,7 @@ fn allowed_unsafe(root: &Path) -> Result<BTreeSet<String>, String> {
     let path = root.join("xtask/allowed-unsafe.toml");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let table: toml::Table = text.parse().map_err(|e| format!("{}: {e}", path.display()))?;
-    let files = table
-        .get("files")
-        .and_then(toml::Value::as_table)
-        .cloned()
-        .unwrap_or_default();
+    let files = table.get("files").and_then(toml::Value::as_table).cloned().unwrap_or_default();
     files
         .into_iter()
         .map(|(file, reason)| match reason.as_str() {
@@ -333,10 +286,7 @@ mod tests {
         assert!(knowledge(&source("crates/smb/src/x.rs", text)).is_empty());
         let credits = "fn burst_credits() {}\nfn credits() {}\n";
         let found = knowledge(&source("crates/share/src/x.rs", credits));
-        assert!(
-            found.len() == 1 && found[0].starts_with("crates/share/src/x.rs:2"),
-            "{found:?}"
-        );
+        assert!(found.len() == 1 && found[0].starts_with("crates/share/src/x.rs:2"), "{found:?}");
     }
 
     #[test]
@@ -355,11 +305,8 @@ mod tests {
         assert!(unsafe_code(&source("crates/net/src/x.rs", good), false).is_empty());
         assert!(unsafe_code(&source("crates/smb/src/x.rs", good), true).is_empty());
         assert!(
-            unsafe_code(
-                &source("crates/smb/src/x.rs", "// unsafe\nconst A: &str = \"unsafe\";"),
-                false
-            )
-            .is_empty()
+            unsafe_code(&source("crates/smb/src/x.rs", "// unsafe\nconst A: &str = \"unsafe\";"), false)
+                .is_empty()
         );
     }
 }

@@ -23,23 +23,14 @@ impl Source {
     /// Reads `file` under `root`.
     pub fn read(root: &Path, file: &Path) -> Result<Source, String> {
         let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        let path = file
-            .strip_prefix(root)
-            .unwrap_or(file)
-            .to_string_lossy()
-            .replace('\\', "/");
+        let path = file.strip_prefix(root).unwrap_or(file).to_string_lossy().replace('\\', "/");
         Ok(Source::new(path, text))
     }
 
     /// The views of `text`, as if it stood at `path`.
     pub fn new(path: String, text: String) -> Source {
         let (code, bare) = mask(&text);
-        Source {
-            path,
-            text,
-            code,
-            bare,
-        }
+        Source { path, text, code, bare }
     }
 }
 
@@ -58,9 +49,7 @@ pub fn rust_files(dir: &Path) -> Result<Vec<PathBuf>, String> {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let path = entry.path();
-            let kind = entry
-                .file_type()
-                .map_err(|e| format!("{}: {e}", path.display()))?;
+            let kind = entry.file_type().map_err(|e| format!("{}: {e}", path.display()))?;
             if kind.is_dir() && !name.starts_with('.') && name != "target" {
                 todo.push(path);
             } else if kind.is_file() && name.ends_with(".rs") {
@@ -92,10 +81,7 @@ pub fn functions(bare: &str) -> Vec<Function> {
             continue;
         }
         let name_at = skip_space(bytes, at + 2);
-        let name: String = bare[name_at..]
-            .chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect();
+        let name: String = bare[name_at..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         if name.is_empty() {
             continue;
         }
@@ -103,11 +89,7 @@ pub fn functions(bare: &str) -> Vec<Function> {
             continue;
         };
         let line = line_of(bare, at);
-        found.push(Function {
-            name,
-            line,
-            lines: line_of(bare, end) - line + 1,
-        });
+        found.push(Function { name, line, lines: line_of(bare, end) - line + 1 });
     }
     found
 }
@@ -142,11 +124,7 @@ fn skip_space(bytes: &[u8], mut at: usize) -> usize {
 
 /// The line of byte `at`, from 1.
 pub fn line_of(text: &str, at: usize) -> usize {
-    text.as_bytes()[..at.min(text.len())]
-        .iter()
-        .filter(|b| **b == b'\n')
-        .count()
-        + 1
+    text.as_bytes()[..at.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1
 }
 
 /// Every run of letters, digits and `_`, with the byte it begins at.
@@ -261,10 +239,8 @@ fn block_comment(rest: &str) -> usize {
 
 /// Length of the raw string `rest` begins with, if it does.
 fn raw_string(rest: &str) -> Option<usize> {
-    let tail = rest
-        .strip_prefix("br")
-        .or_else(|| rest.strip_prefix("cr"))
-        .or_else(|| rest.strip_prefix('r'))?;
+    let tail =
+        rest.strip_prefix("br").or_else(|| rest.strip_prefix("cr")).or_else(|| rest.strip_prefix('r'))?;
     let prefix = rest.len() - tail.len();
     let hashes = tail.bytes().take_while(|b| *b == b'#').count();
     let body = tail[hashes..].strip_prefix('"')?;
@@ -320,10 +296,7 @@ mod tests {
         let s = source("fn f<'a>(x: &'a str) -> char { '\\'' }\nfn g() { b\"\\\"{\"; r#type(); }\n");
         let found = functions(&s.bare);
         assert_eq!(found.len(), 2);
-        assert_eq!(
-            (found[1].name.as_str(), found[1].line, found[1].lines),
-            ("g", 2, 1)
-        );
+        assert_eq!((found[1].name.as_str(), found[1].line, found[1].lines), ("g", 2, 1));
     }
 
     #[test]
@@ -331,13 +304,6 @@ mod tests {
         let s = source(
             "trait T {\n fn no_body(a: [u8; 4]);\n fn two(\n  a: u8,\n ) where Self: Sized {\n  {}\n }\n}\n",
         );
-        assert_eq!(
-            functions(&s.bare),
-            [Function {
-                name: "two".to_owned(),
-                line: 3,
-                lines: 5
-            }]
-        );
+        assert_eq!(functions(&s.bare), [Function { name: "two".to_owned(), line: 3, lines: 5 }]);
     }
 }

@@ -69,10 +69,7 @@ fn looks(source: &Source) -> Vec<String> {
     }
     for (at, word) in words(&source.text) {
         if UNFINISHED_WORDS.contains(&word) {
-            found.push(format!(
-                "{path}:{}: unfinished work (`{word}`)",
-                line_of(&source.text, at)
-            ));
+            found.push(format!("{path}:{}: unfinished work (`{word}`)", line_of(&source.text, at)));
         }
     }
     found
@@ -91,15 +88,10 @@ impl LongList {
         let mut entries = BTreeMap::new();
         for (section, content) in &table {
             if section != "files" && section != "functions" {
-                return Err(bad(format!(
-                    "[{section}] is not known; use [files] and [functions]"
-                )));
+                return Err(bad(format!("[{section}] is not known; use [files] and [functions]")));
             }
             for (name, entry) in content.as_table().into_iter().flatten() {
-                let reason = entry
-                    .get("reason")
-                    .and_then(toml::Value::as_str)
-                    .unwrap_or_default();
+                let reason = entry.get("reason").and_then(toml::Value::as_str).unwrap_or_default();
                 let lines = entry.get("lines").and_then(toml::Value::as_integer);
                 let lines = lines.and_then(|lines| usize::try_from(lines).ok());
                 match lines {

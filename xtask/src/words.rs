@@ -21,11 +21,7 @@ pub fn find(code: &str, forbidden: &[&'static str]) -> Vec<Hit> {
         let parts = parts(identifier);
         let held = forbidden.iter().find(|word| holds(&parts, word));
         if let Some(word) = held {
-            hits.push(Hit {
-                line: line_of(code, at),
-                identifier: identifier.to_owned(),
-                word,
-            });
+            hits.push(Hit { line: line_of(code, at), identifier: identifier.to_owned(), word });
         }
     }
     hits

@@ -19,9 +19,6 @@ impl Now {
     pub fn plus(self, by: Duration) -> Now {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let wall = i64::try_from(ns).unwrap_or(i64::MAX);
-        Now {
-            mono_ns: self.mono_ns.saturating_add(ns),
-            wall_ns: self.wall_ns.saturating_add(wall),
-        }
+        Now { mono_ns: self.mono_ns.saturating_add(ns), wall_ns: self.wall_ns.saturating_add(wall) }
     }
 }

@@ -23,10 +23,7 @@ impl Frame {
     fn over(mut data: Vec<u8>) -> Frame {
         data.clear();
         data.resize(HEADROOM, 0);
-        Frame {
-            data,
-            start: HEADROOM,
-        }
+        Frame { data, start: HEADROOM }
     }
 
     /// What has been appended and prepended so far; what goes on the wire.
@@ -72,10 +69,7 @@ impl Frame {
     /// When more than `HEADROOM` bytes are prepended in all, which is a bug in the caller.
     #[inline]
     pub fn prepend(&mut self, count: usize) -> &mut [u8] {
-        self.start = self
-            .start
-            .checked_sub(count)
-            .expect("headers fit into the headroom");
+        self.start = self.start.checked_sub(count).expect("headers fit into the headroom");
         &mut self.data[self.start..self.start + count]
     }
 }

@@ -112,7 +112,11 @@ pub(crate) enum Deletion {
 impl Deletion {
     /// How the close of the open `id`, made with these options, marks the name; none when it does not.
     pub fn on_close(id: u64, options: Options) -> Option<Deletion> {
-        let how = if options.contains(Options::DELETE_AT_ONCE) { Deletion::WithOpen(id) } else { Deletion::WithLast };
+        let how = if options.contains(Options::DELETE_AT_ONCE) {
+            Deletion::WithOpen(id)
+        } else {
+            Deletion::WithLast
+        };
         options.contains(Options::DELETE_ON_CLOSE).then_some(how)
     }
 }
