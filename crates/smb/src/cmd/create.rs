@@ -114,7 +114,7 @@ fn create_file(
     let syntax = if contexts.posix_mode.is_some() { Syntax::Posix } else { Syntax::Windows };
     let target = path::parse(asked.name, syntax)?;
     if target.names_data() && !engine.config().streams {
-        // MS-FSCC 2.1.5.1: a colon is no character of a name.
+        // MS-FSCC 2.1.5.2: a colon is no character of a name.
         return Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID));
     }
     let mut options = options(asked, contexts);
