@@ -2,11 +2,13 @@
 //!
 //! Start with [`endpoint`]: the contract between a protocol's state machine and the transport that
 //! carries it. [`frame`] holds the reply buffers, [`cursor`] the bounded readers and writers that
-//! all codecs use, [`clock`] the time that is handed in, [`limits`] the named bounds.
+//! all codecs use, [`clock`] the time that is handed in, [`fold`] when two letters are the same but for
+//! their case, [`limits`] the named bounds.
 
 pub mod clock;
 pub mod cursor;
 pub mod endpoint;
+pub mod fold;
 pub mod frame;
 pub mod limits;
 

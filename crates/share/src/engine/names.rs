@@ -1,7 +1,6 @@
 //! Names without regard to case: folding, and the index of one directory.
 //!
-//! Folding is simple one-to-one upper-casing of each character, as Windows compares names; bytes that
-//! are no UTF-8 compare as they are. An index leads from a folded name to the real ones. It is made by
+//! Folding is [`wire::fold`]'s, one character to one; names that are no UTF-8 compare as they are. An index leads from a folded name to the real ones. It is made by
 //! one scan when an exact name was not found, and kept right by every change from then on.
 
 use std::collections::HashMap;
@@ -9,18 +8,7 @@ use std::collections::hash_map::{Entry, RandomState};
 use std::hash::{BuildHasher, Hasher};
 
 use volume::{Name, Time};
-
-/// One character in upper case, where that is one character.
-fn upper(c: char) -> char {
-    if c.is_ascii() {
-        return c.to_ascii_uppercase();
-    }
-    let mut upper = c.to_uppercase();
-    match (upper.next(), upper.next()) {
-        (Some(one), None) => one,
-        _ => c,
-    }
-}
+use wire::fold::fold;
 
 /// Whether two names are the same but for case.
 pub(super) fn same_folded(a: &[u8], b: &[u8]) -> bool {
@@ -28,7 +16,7 @@ pub(super) fn same_folded(a: &[u8], b: &[u8]) -> bool {
         return true;
     }
     match (std::str::from_utf8(a), std::str::from_utf8(b)) {
-        (Ok(a), Ok(b)) => a.chars().map(upper).eq(b.chars().map(upper)),
+        (Ok(a), Ok(b)) => a.chars().map(fold).eq(b.chars().map(fold)),
         _ => false,
     }
 }
@@ -78,7 +66,7 @@ impl Index {
     fn hash(&self, name: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         match std::str::from_utf8(name) {
-            Ok(text) => text.chars().for_each(|c| hasher.write_u32(u32::from(upper(c)))),
+            Ok(text) => text.chars().for_each(|c| hasher.write_u32(u32::from(fold(c)))),
             Err(_) => hasher.write(name),
         }
         hasher.finish()

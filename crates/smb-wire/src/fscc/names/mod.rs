@@ -3,13 +3,12 @@
 //! [`to_host`] and [`to_wire`] map one component; [`path::Path`] splits a whole path; [`fold()`] makes
 //! names comparable without regard to case; [`target`] maps what symbolic links hold. None of them knows a file system.
 
-pub mod fold;
 pub mod host;
 pub mod path;
 pub mod short;
 pub mod target;
 
-pub use fold::{eq_folded, fold, fold_host, fold_units};
+pub use wire::fold::{eq_folded, fold, fold_host, fold_units};
 pub use host::{BadName, Syntax, path_to_wire, to_host, to_wire, to_wire_units, wire_units};
 pub use path::{BadPath, Path, Stream, StreamType};
 pub use short::is_short_name;
