@@ -1,0 +1,21 @@
+//! Texts: the configuration and what others ask by WS-Discovery.
+
+use std::path::Path;
+
+use crate::{config, wsd_request};
+
+/// A configuration file. What is wrong is said in one line.
+pub fn configuration(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Err(error) = config::read::parse("trunkline.toml", text, Path::new("/base")) {
+        let line = error.to_string();
+        assert!(!line.is_empty() && !line.contains('\n'), "{line:?}");
+    }
+}
+
+/// A SOAP message.
+pub fn ws_discovery(data: &[u8]) {
+    if let Some(request) = wsd_request::Request::parse(data) {
+        assert!(request.message_id.len() <= data.len());
+    }
+}

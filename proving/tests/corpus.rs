@@ -1,0 +1,66 @@
+//! Replays the corpus of every fuzz target through the target's own function, with the stable compiler.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// What the fuzz targets read, by their names.
+fn corpus() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus"))
+}
+
+fn names_in(directory: &std::path::Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_target_withstands_its_corpus() {
+    for (name, target) in trunkline_fuzz::TARGETS {
+        let directory = corpus().join(name);
+        let files = names_in(&directory);
+        assert!(!files.is_empty(), "{name} has no corpus");
+        for file in files {
+            let data = fs::read(directory.join(&file)).expect("a file of the corpus");
+            // Named before it runs, since a panic tells nothing of its bytes.
+            println!("{name}/{file}");
+            target(&data);
+        }
+    }
+}
+
+#[test]
+fn every_corpus_has_a_target_and_a_program() {
+    let mut targets: Vec<_> = trunkline_fuzz::TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    targets.sort();
+    assert_eq!(names_in(&corpus()), targets);
+    let programs = names_in(&corpus().join("../fuzz_targets"));
+    assert_eq!(programs, targets.iter().map(|name| format!("{name}.rs")).collect::<Vec<_>>());
+}
+
+/// Every file of the corpus, cut short at several places and with single bytes changed: what a fuzzer would
+/// try first, for those who never run one.
+#[test]
+fn every_target_withstands_small_changes_to_its_corpus() {
+    for (name, target) in trunkline_fuzz::TARGETS {
+        // A whole connection costs a log-on each time.
+        let tries = if *name == "connection" { 4 } else { 64 };
+        let directory = corpus().join(name);
+        for file in names_in(&directory) {
+            let data = fs::read(directory.join(&file)).expect("a file of the corpus");
+            println!("{name}/{file}");
+            for at in (0..tries).map(|step| step * data.len() / tries) {
+                target(&data[..at]);
+                for change in [0x00, 0x7f, 0xff] {
+                    let mut changed = data.clone();
+                    if let Some(byte) = changed.get_mut(at) {
+                        *byte = change;
+                    }
+                    target(&changed);
+                }
+            }
+        }
+    }
+}
