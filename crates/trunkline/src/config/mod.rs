@@ -279,7 +279,7 @@ impl Config {
                 dir.display()
             ))
         })?;
-        let access = Setting { value: Access::Write, origin: Origin::CommandLine("--user") };
+        let access = Setting { value: Access::Full, origin: Origin::CommandLine("--user") };
         let users = match users {
             [] => BTreeMap::from([("*".to_owned(), Setting { origin: origin.clone(), ..access })]),
             named => named.iter().map(|user| (user.to_lowercase(), access.clone())).collect(),
