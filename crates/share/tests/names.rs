@@ -271,6 +271,26 @@ fn watches_hear_what_is_made_renamed_changed_and_removed() {
 }
 
 #[test]
+fn a_rename_changes_a_file_but_not_a_directory_and_that_is_told_with_the_close() {
+    let world = World::new();
+    let client = world.client(1);
+    let root = client.open("").access(READ).open();
+    let deaf = client.open("").access(READ).open();
+    world.share.watch(&root, ChangeFilter::ATTRIBUTES, true, 4096).unwrap();
+    world.share.watch(&deaf, ChangeFilter::empty(), true, 4096).unwrap();
+    client.make_directory("d");
+    let (file, directory) = (client.make("f"), client.open("d").open());
+    done(client.rename(&directory, "e", false)).unwrap();
+    client.close(&directory);
+    done(client.rename(&file, "g", false)).unwrap();
+    assert_eq!(taken(&world, &root), []);
+    client.close(&file);
+    assert_eq!(taken(&world, &root), [(ChangeKind::Modified, "g".to_owned())]);
+    let waiter = Waiter { wake: client.ears.clone(), token: 1 };
+    waits(world.share.take_changes(&deaf, Some(&waiter)));
+}
+
+#[test]
 fn a_watch_ends_when_its_directory_is_to_go() {
     let world = World::new();
     let client = world.client(1);
