@@ -437,6 +437,38 @@ fn the_transport_takes_no_record_that_is_too_long_or_none_at_all() {
     }
 }
 
+/// A stranger's messages are short, and strangers are as many as the settings say.
+#[test]
+fn strangers_get_little_room() {
+    let world = World::in_memory();
+    world.configure_server(|config| config.max_connections = 3);
+    let mut peer = world.peer();
+    assert_eq!(peer.max_message(), smb::limits::MAX_MESSAGE_BEFORE_LOGON);
+    peer.log_on(&Dial::default());
+    assert_eq!(peer.max_message(), wire::limits::MAX_MESSAGE);
+    let others = [world.peer(), world.peer()];
+    assert!(!world.takes_connection());
+    drop(others);
+    assert!(world.takes_connection());
+}
+
+/// Whoever says nothing, or too little to log on, is let go after a while; whoever has logged on is not.
+#[test]
+fn a_connection_without_a_session_ends() {
+    let world = World::in_memory();
+    let (mut silent, mut slow, mut client) = (world.peer(), world.peer(), world.client());
+    assert_eq!(slow.negotiate(&Dial::default()).status(), NtStatus::SUCCESS);
+    for (seconds, is_closed) in [(59, false), (2, true)] {
+        world.clock.advance(std::time::Duration::from_secs(seconds));
+        for peer in [&mut silent, &mut slow] {
+            peer.pass_deadline();
+            assert_eq!(peer.is_closed, is_closed);
+        }
+    }
+    client.pass_deadline();
+    assert!(client.is_served());
+}
+
 /// What each byte of each request can be turned into without a panic, a second answer, or harm to others.
 #[test]
 fn one_byte_changed_anywhere_harms_nobody() {

@@ -121,6 +121,11 @@ impl World {
         Peer::connect(self)
     }
 
+    /// Whether the server would take a further connection.
+    pub fn takes_connection(&self) -> bool {
+        Peer::try_connect(self).is_some()
+    }
+
     /// A client that has logged on and connected the share, signing what it sends.
     pub fn client(&self) -> Peer {
         self.dial(&Dial::default())

@@ -94,13 +94,18 @@ pub struct Peer {
 
 impl Peer {
     pub fn connect(world: &World) -> Peer {
+        Peer::try_connect(world).expect("the server takes a further connection")
+    }
+
+    /// None when the server has too many connections.
+    pub fn try_connect(world: &World) -> Option<Peer> {
         let mail = Arc::new(Mail { events: Mutex::default(), is_open: AtomicBool::new(true) });
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let peer = wire::Peer { local: at(445), remote: at(50_000) };
         let mailbox = Arc::clone(&mail) as Arc<dyn Mailbox<Event>>;
-        let connection = Connection::new(&world.server, peer, mailbox, world.clock.read());
-        Peer {
-            connection: connection.expect("the server takes a further connection"),
+        let connection = Connection::new(&world.server, peer, mailbox, world.clock.read())?;
+        Some(Peer {
+            connection,
             mail,
             out: Output::default(),
             clock: world.clock.clone(),
@@ -114,7 +119,7 @@ impl Peer {
             session_id: 0,
             tree_id: 0,
             keys: HashMap::new(),
-        }
+        })
     }
 
     pub fn now(&self) -> Now {
@@ -276,6 +281,11 @@ impl Peer {
     pub fn run_jobs(&mut self) {
         self.holds_jobs = false;
         self.turn();
+    }
+
+    /// The longest message that the connection takes now.
+    pub fn max_message(&self) -> usize {
+        self.connection.max_message()
     }
 
     /// Lets the connection see its deadline, if it has passed.
