@@ -154,6 +154,8 @@ impl Server {
         let mut response = Cursor::new(sent.nt_response);
         let proof: [u8; 16] = response.array().map_err(super::Malformed::from)?;
         let client_challenge = response.rest();
+        // Read before the proof is compared: what cannot be read is refused the same for every user.
+        let pairs = said_with(client_challenge)?;
 
         let account = find_account(&name(sent.user)?, credentials);
         let (proved, base_key) = self.prove(account.as_ref(), &sent, &proof, client_challenge);
@@ -161,7 +163,7 @@ impl Server {
             return guest_or_nobody(&sent, credentials);
         };
         let session_key = exported_key(&base_key, &sent, settled)?;
-        self.check_mic(message, client_challenge, &session_key)?;
+        self.check_mic(message, pairs, &session_key)?;
         if account.disabled {
             return Err(Refusal::AccountDisabled);
         }
@@ -200,15 +202,10 @@ impl Server {
     }
 
     /// Verifies the MIC if the response, which is proved by now, says that there is one.
-    fn check_mic(&self, message: &[u8], client_challenge: &[u8], session_key: &Key) -> Result<(), Refusal> {
+    fn check_mic(&self, message: &[u8], pairs: AvPairs<'_>, session_key: &Key) -> Result<(), Refusal> {
         // MS-NLMP 3.2.5.1.2
         // The time stamp is not compared with the clock (exception: the challenge is fresh, used once and
         // dropped with the exchange, so an old response cannot be replayed; clients' clocks are wrong).
-        let mut cursor = Cursor::new(client_challenge);
-        let pairs = match cursor.skip(CLIENT_CHALLENGE_HEADER_LEN) {
-            Ok(()) => AvPairs::parse(cursor.rest())?,
-            Err(truncated) => return Err(super::Malformed::from(truncated).into()),
-        };
         if pairs.flags() & AV_FLAG_MIC == 0 {
             return Ok(());
         }
@@ -218,6 +215,14 @@ impl Server {
         let expected = message_mic(session_key, &self.negotiate, &self.challenge, &zeroed);
         if bool::from(expected.ct_eq(&sent)) { Ok(()) } else { Err(Refusal::WrongMic) }
     }
+}
+
+/// What the client says beside its proof, in the blob that the proof covers.
+fn said_with(client_challenge: &[u8]) -> Result<AvPairs<'_>, Refusal> {
+    // MS-NLMP 2.2.2.7
+    let mut cursor = Cursor::new(client_challenge);
+    cursor.skip(CLIENT_CHALLENGE_HEADER_LEN).map_err(super::Malformed::from)?;
+    Ok(AvPairs::parse(cursor.rest())?)
 }
 
 /// An unknown user becomes the guest if there is one; everybody else is refused alike.
@@ -371,7 +376,19 @@ mod tests {
             let mut message = hex(EXAMPLE);
             message[at] ^= 0x04;
             let judged = example_server().judge(&message, &accounts()).map(|it| it.user);
-            assert_eq!(judged, Err(Refusal::WrongCredentials), "byte {at:#x}");
+            let unreadable = said_with(&message[0x94..0x84 + 0x54]).err();
+            assert_eq!(judged, Err(unreadable.unwrap_or(Refusal::WrongCredentials)), "byte {at:#x}");
+        }
+    }
+
+    #[test]
+    fn a_response_that_cannot_be_read_says_nothing_about_the_user() {
+        let mut message = hex(EXAMPLE);
+        // The length of the first pair.
+        message[0xb2] = 0xff;
+        for accounts in [accounts(), Accounts::default()] {
+            let judged = example_server().judge(&message, &accounts).map(|it| it.user);
+            assert!(matches!(judged, Err(Refusal::BadMessage(_))), "{judged:?}");
         }
     }
 
