@@ -285,12 +285,12 @@ impl Connection {
             Ok(status) => status,
             Err(Stop::FailWith(status, data)) => {
                 compound.cut_body(at);
-                dispatch::error_body(status, &data, self.negotiated.as_ref(), compound.frame.tail());
+                dispatch::error_body(&data, self.negotiated.as_ref(), compound.frame.tail());
                 status
             }
             Err(Stop::Fail(status)) => {
                 compound.cut_body(at);
-                dispatch::error_body(status, &[], self.negotiated.as_ref(), compound.frame.tail());
+                dispatch::error_body(&[], self.negotiated.as_ref(), compound.frame.tail());
                 status
             }
             // The callers take these out before.
@@ -415,7 +415,7 @@ impl Connection {
         self.finish(compound, out);
         let mut notice = Compound::new(out.pool.take(0), sealed_by);
         notice.begin();
-        dispatch::error_body(NtStatus::PENDING, &[], self.negotiated.as_ref(), notice.frame.tail());
+        dispatch::error_body(&[], self.negotiated.as_ref(), notice.frame.tail());
         let mut interim = Header::response_to(header, NtStatus::PENDING);
         if header.session_id() == u64::MAX {
             interim.set_session_id(related.session_id);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use smb_wire::error::{self, ErrorId};
 use smb_wire::negotiate::Dialect;
 use smb_wire::{Command, FileId, Header, NtStatus, read};
 use wire::{Now, Output};
@@ -271,24 +272,13 @@ pub(crate) fn check_charge(connection: &Connection, request: &Request<'_>, paylo
     if needed > u32::from(paid) && !small { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) } else { Ok(()) }
 }
 
-/// The body of an error (MS-SMB2 2.2.2); in 3.1.1 its data is in a list of contexts.
-pub(crate) fn error_body(status: NtStatus, data: &[u8], negotiated: Option<&Negotiated>, out: &mut Vec<u8>) {
-    let contexts = !data.is_empty() && negotiated.is_some_and(|n| n.protection.dialect == Dialect::Smb311);
-    let mut w = wire::Writer::new(out);
-    w.u16_le(9);
-    w.u8(u8::from(contexts));
-    w.u8(0);
-    w.u32_le((data.len() + if contexts { 8 } else { 0 }) as u32);
-    if contexts {
-        w.u32_le(data.len() as u32);
-        // MS-SMB2 2.2.2.1: the default id holds what this status has in older dialects.
-        w.u32_le(0);
-    }
-    w.bytes(data);
+/// The body of an error with its data (MS-SMB2 2.2.2).
+pub(crate) fn error_body(data: &[u8], negotiated: Option<&Negotiated>, out: &mut Vec<u8>) {
     if data.is_empty() {
-        w.u8(0);
+        return out.extend_from_slice(&error::EMPTY);
     }
-    let _ = status;
+    let is_311 = negotiated.is_some_and(|settled| settled.protection.dialect == Dialect::Smb311);
+    error::Response::write_with(out, is_311, ErrorId::Default, |out| out.extend_from_slice(data));
 }
 
 /// How much room the answers to a frame are likely to take, so that READ data needs no second buffer.

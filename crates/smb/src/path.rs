@@ -1,6 +1,7 @@
 //! Paths from the wire, as the engine wants them: checked single names from the root of the share.
 
 use share::{Options, Refusal};
+use smb_wire::error::SymbolicLink;
 use smb_wire::fscc::names::{self, BadName, BadPath, Path, StreamType, Syntax};
 use smb_wire::{NtStatus, Utf16};
 use volume::Name;
@@ -117,28 +118,14 @@ pub(crate) fn refused(refusal: &Refusal, asked: Utf16<'_>) -> Stop {
             parts -= 1;
         }
     }
-    let relative = !text.starts_with(b"/");
-    Stop::FailWith(NtStatus::STOPPED_ON_SYMLINK, symlink_error(&target, unparsed, relative))
-}
-
-/// SYMBOLIC_LINK_ERROR_RESPONSE (MS-SMB2 2.2.2.2.1).
-fn symlink_error(target: &[u8], unparsed: u16, relative: bool) -> Vec<u8> {
-    const ERROR_TAG: u32 = 0x4c4d_5953;
-    const REPARSE_TAG: u32 = 0xa000_000c;
-    let len = target.len() as u32;
-    let mut out = Vec::with_capacity(28 + 2 * target.len());
-    let mut w = wire::Writer::new(&mut out);
-    w.u32_le(24 + 2 * len);
-    w.u32_le(ERROR_TAG);
-    w.u32_le(REPARSE_TAG);
-    w.u16_le((12 + 2 * len) as u16);
-    w.u16_le(unparsed);
-    w.u16_le(0);
-    w.u16_le(len as u16);
-    w.u16_le(len as u16);
-    w.u16_le(len as u16);
-    w.u32_le(u32::from(relative));
-    w.bytes(target);
-    w.bytes(target);
-    out
+    let name = Utf16::new(&target).unwrap_or_default();
+    let link = SymbolicLink {
+        unparsed_path_length: unparsed,
+        substitute_name: name,
+        print_name: name,
+        is_relative: !text.starts_with(b"/"),
+    };
+    let mut data = Vec::new();
+    link.write(&mut data);
+    Stop::FailWith(NtStatus::STOPPED_ON_SYMLINK, data)
 }

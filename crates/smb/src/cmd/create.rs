@@ -104,7 +104,7 @@ fn create_file(
     tree: &Arc<Tree>,
     engine: &Arc<Share>,
     asked: &create::Request<'_>,
-    contexts: &Asked<'_>,
+    contexts: &Asked,
     body: &mut Vec<u8>,
 ) -> Handled {
     let session = Arc::clone(connection.session(request)?);
@@ -140,7 +140,7 @@ fn create_file(
     tree.take_host_changes(request.now);
     match engine.create(&caller, &wanted) {
         Step::Done(opened) => {
-            respond(&session, &open, engine, contexts, opened, connection.negotiated()?.posix, body);
+            respond(&open, engine, contexts, opened, connection.negotiated()?.posix, body);
             session.opens.lock().insert(open.id.volatile);
             request.related.file_id = Some(open.id);
             Ok(NtStatus::SUCCESS)
@@ -170,10 +170,9 @@ pub(crate) fn reserve(
 }
 
 fn respond(
-    session: &Session,
     open: &Arc<Open>,
     engine: &Arc<Share>,
-    contexts: &Asked<'_>,
+    contexts: &Asked,
     opened: Opened,
     posix: bool,
     body: &mut Vec<u8>,
@@ -183,7 +182,7 @@ fn respond(
     if let Some(lease) = &contexts.lease {
         let _ = open.lease_key.set(lease.key.0);
     }
-    let answers = contexts.answers(session, engine, &file, &info, granted, posix);
+    let answers = contexts.answers(engine, &file, &info, granted, posix);
     let mut flags = ResponseFlags::empty();
     if info.attributes.contains(Attributes::REPARSE) {
         flags |= ResponseFlags::REPARSEPOINT;
@@ -213,7 +212,7 @@ pub(crate) fn file_info(info: &Info, open: &share::Open) -> FileInfo {
     }
 }
 
-fn options(asked: &create::Request<'_>, contexts: &Asked<'_>) -> Options {
+fn options(asked: &create::Request<'_>, contexts: &Asked) -> Options {
     let table = [
         (CreateOptions::DIRECTORY_FILE, Options::DIRECTORY),
         (CreateOptions::NON_DIRECTORY_FILE, Options::NOT_DIRECTORY),

@@ -12,12 +12,11 @@ use smb_wire::{FileId, NtStatus, Utf16, posix, utf16};
 use volume::security::{Descriptor, Sid};
 
 use crate::connection::Negotiated;
-use crate::session::Session;
 use crate::suspend::Stop;
 
 /// What the contexts of a request ask.
 #[derive(Debug, Default)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Asked {
     pub extended: Vec<(Vec<u8>, Vec<u8>)>,
     pub descriptor: Option<Descriptor>,
     pub allocation: u64,
@@ -26,12 +25,11 @@ pub(crate) struct Asked<'a> {
     maximal_access: bool,
     on_disk_id: bool,
     aapl: Option<aapl::Request>,
-    _from: std::marker::PhantomData<&'a ()>,
 }
 
-impl<'a> Asked<'a> {
+impl Asked {
     /// Reads the contexts of a request.
-    pub fn read(negotiated: &Negotiated, request: &create::Request<'a>) -> Result<Asked<'a>, Stop> {
+    pub fn read(negotiated: &Negotiated, request: &create::Request<'_>) -> Result<Asked, Stop> {
         let mut asked = Asked::default();
         for context in request.contexts.requests() {
             match context? {
@@ -115,7 +113,6 @@ impl<'a> Asked<'a> {
     /// What is answered.
     pub fn answers(
         &self,
-        session: &Session,
         engine: &Share,
         open: &share::Open,
         info: &Info,
@@ -139,7 +136,6 @@ impl<'a> Asked<'a> {
         if let Some(aapl::Request::ServerQuery { bitmap, .. }) = self.aapl {
             answers.aapl = Some((bitmap, engine.config().case_sensitive));
         }
-        let _ = session;
         answers
     }
 }
