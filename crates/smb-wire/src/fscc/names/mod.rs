@@ -8,10 +8,10 @@ pub mod path;
 pub mod short;
 pub mod target;
 
-pub use wire::fold::{eq_folded, fold, fold_host, fold_units};
 pub use host::{BadName, Syntax, path_to_wire, to_host, to_wire, to_wire_units, wire_units};
 pub use path::{BadPath, Path, Stream, StreamType};
 pub use short::is_short_name;
+pub use wire::fold::{eq_folded, fold, fold_host, fold_units};
 
 /// MS-FSCC 2.1.5.2: the most 16-bit units that a file name, or a stream's, may have.
 pub const MAX_COMPONENT: usize = 255;
