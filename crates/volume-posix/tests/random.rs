@@ -56,7 +56,7 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => (n.clone(), at.clone(), len).prop_map(|(node, at, len)| Op::Punch { node, at, len }),
         2 => (n.clone(), at.clone(), n.clone(), at, len)
             .prop_map(|(node, at, to, to_at, len)| Op::Copy { node, at, to, to_at, len }),
-        1 => (n.clone(), 0..0o1000_u32).prop_map(|(node, mode)| Op::SetMode { node, mode: mode | 0o600 }),
+        1 => (n.clone(), 0..0o1000_u32).prop_map(|(node, mode)| Op::SetMode { node, mode: mode | 0o700 }),
         2 => (n.clone(), 0..4_u8, prop::option::of(0..90_000_u32)).prop_map(|(node, note, len)| Op::SetNote { node, note, len }),
         1 => (n.clone(), name.clone(), prop::option::of(any::<u8>())).prop_map(|(node, name, len)| Op::SetAttribute { node, name, len }),
         2 => (n.clone(), name.clone(), yes, yes)
