@@ -46,6 +46,7 @@ write_config() {
     no-notify) extra+=('change notify = no') ;;
     no-streams) extra+=('vfs objects = acl_xattr') ;;
     signing-required) extra+=('server signing = mandatory') ;;
+    anonymous) ;;
     *) die "unknown profile $profile" ;;
   esac
   local vfs='vfs objects = acl_xattr streams_xattr'

@@ -37,6 +37,7 @@ write_config() {
     no-notify) lines+=('change_notify = false') ;;
     no-streams) lines+=('streams = false') ;;
     signing-required) server+=('signing = "required"') ;;
+    anonymous) server+=('anonymous = true') ;;
     *) die "unknown profile $profile" ;;
   esac
   {

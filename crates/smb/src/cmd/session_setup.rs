@@ -68,9 +68,11 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         }
         Step::Done { reply, login } => {
             let setup = connection.setups.remove(at);
+            let proving = Arc::clone(&setup.session);
             let flags = accept(connection, request, &asked, setup, &login, &config)?;
             session_setup::Response { session_flags: flags, security_buffer: &reply }.write(body);
-            request.sign_answer = !login.is_anonymous();
+            let anonymous = proving.proved().is_none_or(|proved| proved.anonymous);
+            request.sign_answer = !anonymous;
             Ok(NtStatus::SUCCESS)
         }
         Step::Refused(why) => {
@@ -150,8 +152,9 @@ fn accept(
     let protection = session.protection;
     let key: [u8; 16] = *login.session_key;
     if *again {
-        // MS-SMB2 3.3.5.5.3: another user may not take the session over; its keys stay as they are.
-        if !session.user_name().eq_ignore_ascii_case(&identity.name) {
+        // MS-SMB2 3.3.5.5.3: another user may not take the session over; its keys and its user stay as they
+        // are, also when its client shows for once that it has no name.
+        if !login.is_anonymous() && !session.user_name().eq_ignore_ascii_case(&identity.name) {
             server.end_session(session, request.now);
             return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
         }
@@ -178,7 +181,7 @@ fn accept(
     }
     end_previous(&server, session, asked.previous_session_id, request);
     let mut flags = SessionFlags::empty();
-    if login.is_anonymous() {
+    if login.is_anonymous() && !*again {
         flags |= SessionFlags::IS_NULL;
     } else if config.encryption == Encryption::Required {
         session.sealing_required.store(true, Ordering::Relaxed);

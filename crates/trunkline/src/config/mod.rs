@@ -113,6 +113,8 @@ pub struct Server {
     pub log_level: Setting<LogLevel>,
     /// Whether mDNS and WS-Discovery announce the server.
     pub discovery: Setting<bool>,
+    /// Whether a log-on without a name is let in, as nobody, to IPC$ alone.
+    pub anonymous: Setting<bool>,
     /// Whether unsigned sessions are refused.
     pub signing: Setting<Signing>,
     /// What shares say about encryption unless they say it themselves.

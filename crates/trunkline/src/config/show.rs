@@ -70,6 +70,7 @@ impl Page<'_> {
         self.choice("log_format", &server.log_format);
         self.choice("log_level", &server.log_level);
         self.plain("discovery", &server.discovery);
+        self.plain("anonymous", &server.anonymous);
         self.choice("signing", &server.signing);
         self.choice("encryption", &server.encryption);
         self.choice("min_dialect", &server.min_dialect);

@@ -42,6 +42,7 @@ impl Plan {
             ("log_format", new.log_format.value != old.log_format.value),
             ("log_level", new.log_level.value != old.log_level.value),
             ("discovery", new.discovery.value != old.discovery.value),
+            ("anonymous", new.anonymous.value != old.anonymous.value),
             ("signing", new.signing.value != old.signing.value),
             ("encryption", new.encryption.value != old.encryption.value),
             ("min_dialect", new.min_dialect.value != old.min_dialect.value),

@@ -218,7 +218,7 @@ fn server_config(plan: &Plan) -> smb::ServerConfig {
         signing: signing(server.signing.value),
         encryption: encryption(server.encryption.value),
         max_connections: usize::try_from(server.max_connections.value).unwrap_or(usize::MAX),
-        anonymous: false,
+        anonymous: server.anonymous.value,
     }
 }
 
