@@ -565,6 +565,13 @@ impl Connection {
         self.setups.retain(|setup| setup.session.id != session_id);
     }
 
+    /// A connection on which nobody is logged on must see a log-on in time, also after the last LOGOFF.
+    pub(crate) fn expect_logon(&mut self, now: Now) {
+        if self.channels.is_empty() {
+            self.deadline = Some(now.mono_ns.saturating_add(LOGON_TIME_NS));
+        }
+    }
+
     /// Ends the connection's part in everything (MS-SMB2 3.3.7.1).
     pub(crate) fn closed(&mut self, now: Now) {
         for (_, waiting) in self.suspended.drain() {

@@ -56,7 +56,10 @@ impl Conversation for Connection {
                 self.send_oplock_break(session_id, file_id, level, out)
             }
             Event::LeaseBreak(lease) => self.send_lease_break(lease, out),
-            Event::SessionGone { session_id } => self.forget_session(session_id),
+            Event::SessionGone { session_id } => {
+                self.forget_session(session_id);
+                self.expect_logon(now);
+            }
             Event::Close => out.close = true,
         }
     }
