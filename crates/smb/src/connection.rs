@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use auth::crypto::{GmacNonce, Signer};
+use auth::crypto::{GmacNonce, Signer, SigningAlgorithm};
 use share::{ClientKey, Waiter, Wake};
 use smallvec::SmallVec;
 use smb_wire::header::transform::{self, TransformHeader};
@@ -422,7 +422,10 @@ impl Connection {
         }
         interim.set_async_id(async_id);
         interim.set_credits(self.window.grant(header.credits()));
-        notice.end(0, interim, signed);
+        // GMAC takes its nonce from the MessageId, which the final answer has too, and one nonce must not sign
+        // two messages. No client looks at an interim response's signature (MS-SMB2 3.2.5.1.3).
+        let gmac = self.negotiated.is_some_and(|n| n.protection.signing == SigningAlgorithm::AesGmac);
+        notice.end(0, interim, signed && !gmac);
         self.finish(notice, out);
         let mut next = Compound::new(out.pool.take(0), sealed_by);
         next.related = related;
