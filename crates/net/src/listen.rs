@@ -68,19 +68,6 @@ impl Listeners {
         }
     }
 
-    /// Takes sockets that the program has bound itself; they must be listening.
-    ///
-    /// # Errors
-    /// As the host says.
-    pub fn from_bound(listeners: Vec<TcpListener>) -> io::Result<Listeners> {
-        let take = |listener: TcpListener| {
-            listener.set_nonblocking(true)?;
-            let address = listener.local_addr()?;
-            Ok((listener, address))
-        };
-        Ok(Listeners { sockets: listeners.into_iter().map(take).collect::<io::Result<_>>()? })
-    }
-
     /// The addresses, with ports that the host chose filled in.
     #[must_use]
     pub fn local_addresses(&self) -> Vec<SocketAddr> {

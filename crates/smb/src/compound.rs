@@ -51,11 +51,13 @@ impl Compound {
         Compound { frame, entries: SmallVec::new(), related: Related::default(), sealed_by }
     }
 
-    /// Makes room for a header; the body is appended to the frame behind it.
-    pub fn begin(&mut self) {
-        let more = self.next_header_at() - self.frame.len() + header::SIZE;
+    /// Makes room for a header and says where; the body is appended to the frame behind it.
+    pub fn begin(&mut self) -> usize {
+        let at = self.next_header_at();
+        let more = at - self.frame.len() + header::SIZE;
         let tail = self.frame.tail();
         tail.resize(tail.len() + more, 0);
+        at
     }
 
     /// Takes back the room that [`Compound::begin`] made and everything behind it.
@@ -68,8 +70,8 @@ impl Compound {
         self.frame.truncate(at + header::SIZE);
     }
 
-    /// Where the header will stand that [`Compound::begin`] makes room for now.
-    pub fn next_header_at(&self) -> usize {
+    /// Where the next header stands: answers begin at multiples of eight.
+    fn next_header_at(&self) -> usize {
         self.frame.len().next_multiple_of(8)
     }
 

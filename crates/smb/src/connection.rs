@@ -231,8 +231,7 @@ impl Connection {
             let async_id = was.as_ref().map(|was| was.async_id);
             let mut request = Request::new(header, message, &compound, now, async_id);
             request.signature = signature;
-            compound.begin();
-            let at = compound.frame.len() - header::SIZE;
+            let at = compound.begin();
             let handled = dispatch::handle(self, &mut request, compound.frame.tail(), out);
             let (related, async_id) = (request.related, request.async_id);
             let signed = signed || (request.sign_answer && compound.sealed_by.is_none());
@@ -265,8 +264,7 @@ impl Connection {
         told: Option<u64>,
         signed: bool,
     ) {
-        compound.begin();
-        let at = compound.frame.len() - header::SIZE;
+        let at = compound.begin();
         self.answer_at(compound, at, header, handled, told, signed);
     }
 
@@ -414,7 +412,7 @@ impl Connection {
         let (related, sealed_by) = (compound.related, compound.sealed_by);
         self.finish(compound, out);
         let mut notice = Compound::new(out.pool.take(0), sealed_by);
-        notice.begin();
+        let at = notice.begin();
         dispatch::error_body(&[], self.negotiated.as_ref(), notice.frame.tail());
         let mut interim = Header::response_to(header, NtStatus::PENDING);
         if header.session_id() == u64::MAX {
@@ -425,7 +423,7 @@ impl Connection {
         // GMAC takes its nonce from the MessageId, which the final answer has too, and one nonce must not sign
         // two messages. No client looks at an interim response's signature (MS-SMB2 3.2.5.1.3).
         let gmac = self.negotiated.is_some_and(|n| n.protection.signing == SigningAlgorithm::AesGmac);
-        notice.end(0, interim, signed && !gmac);
+        notice.end(at, interim, signed && !gmac);
         self.finish(notice, out);
         let mut next = Compound::new(out.pool.take(0), sealed_by);
         next.related = related;

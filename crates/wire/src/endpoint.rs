@@ -72,12 +72,6 @@ impl<E> Output<E> {
     pub fn run(&mut self, job: impl FnOnce() -> E + Send + 'static) {
         self.jobs.push(JobSlot(Box::new(job)));
     }
-
-    /// Bytes of the frames that are queued.
-    #[must_use]
-    pub fn queued_bytes(&self) -> usize {
-        self.frames.iter().map(Frame::len).sum()
-    }
 }
 
 /// One connection's protocol state machine.

@@ -124,7 +124,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
         connection.server.join_client(negotiated.client, &connection.handle);
     }
     let mut compound = Compound::new(out.pool.take(512), None);
-    compound.begin();
+    let at = compound.begin();
     let started = connection.server.started;
     write_response(&config, &negotiated, dialect, &Agreed::default(), now, started, compound.frame.tail());
     let mut header = Header::response_to(&Header::request(Command::Negotiate, 0), NtStatus::SUCCESS);
@@ -132,7 +132,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     connection.window.take(0, 1);
     header.set_credit_charge(0);
     header.set_credits(connection.window.grant(1));
-    compound.end(0, header, false);
+    compound.end(at, header, false);
     connection.finish(compound, out);
 }
 

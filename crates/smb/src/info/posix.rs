@@ -35,11 +35,16 @@ impl Owners {
         self.bytes.len()
     }
 
+    /// What CREATE answers about the file, whose owners these are.
+    pub fn answer(&self, info: &Info) -> CreateResponse<'_> {
+        let (owner, group) = self.bytes.split_at(self.group_at);
+        CreateResponse { nlink: info.links, reparse_tag: info.reparse_tag, mode: info.mode, owner, group }
+    }
+
     /// All that a POSIX client wants to know of the file, whose owners these are.
     pub fn view(&self, shown: &Shown) -> FileInfo<'_> {
         let info = shown.info();
         let basic = shown.basic();
-        let (owner, group) = self.bytes.split_at(self.group_at);
         FileInfo {
             creation_time: basic.creation_time.0 as u64,
             last_access_time: basic.last_access_time.0 as u64,
@@ -50,13 +55,7 @@ impl Owners {
             dos_attributes: basic.file_attributes.bits(),
             inode: info.id.inode,
             device_id: info.id.device as u32,
-            posix: CreateResponse {
-                nlink: info.links,
-                reparse_tag: info.reparse_tag,
-                mode: info.mode,
-                owner,
-                group,
-            },
+            posix: self.answer(info),
         }
     }
 }

@@ -8,10 +8,11 @@ use smb_wire::create_context::{
 };
 use smb_wire::fscc::ea;
 use smb_wire::negotiate::Dialect;
-use smb_wire::{FileId, NtStatus, Utf16, posix, utf16};
-use volume::security::{Descriptor, Sid};
+use smb_wire::{FileId, NtStatus, Utf16, utf16};
+use volume::security::Descriptor;
 
 use crate::connection::Negotiated;
+use crate::info::posix::Owners;
 use crate::suspend::Stop;
 
 /// What the contexts of a request ask.
@@ -131,7 +132,7 @@ impl Asked {
         }
         answers.lease = self.lease.map(|lease| granted_lease(lease, granted));
         if posix && self.posix_mode.is_some() {
-            answers.posix = Some(PosixAnswer::of(info, engine));
+            answers.posix = Some((Owners::of(info, engine), *info));
         }
         if let Some(aapl::Request::ServerQuery { bitmap, .. }) = self.aapl {
             answers.aapl = Some((bitmap, engine.config().case_sensitive));
@@ -168,53 +169,13 @@ fn granted_lease(asked: Lease, granted: Option<Grant>) -> Lease {
     }
 }
 
-/// The POSIX view of a file, ready to be written.
-#[derive(Debug)]
-pub(crate) struct PosixAnswer {
-    links: u32,
-    tag: u32,
-    mode: u32,
-    owner: Vec<u8>,
-    group: Vec<u8>,
-}
-
-impl PosixAnswer {
-    /// Of a file that was opened.
-    pub fn of(info: &Info, engine: &Share) -> PosixAnswer {
-        let accounts = engine.config();
-        let bytes = |sid: Sid| {
-            let mut out = Vec::new();
-            sid.encode(&mut wire::Writer::new(&mut out));
-            out
-        };
-        PosixAnswer {
-            links: info.links,
-            tag: info.reparse_tag,
-            mode: info.mode,
-            owner: bytes(accounts.accounts.user_sid(info.uid)),
-            group: bytes(accounts.accounts.group_sid(info.gid)),
-        }
-    }
-
-    /// As it is written.
-    pub fn view(&self) -> posix::CreateResponse<'_> {
-        posix::CreateResponse {
-            nlink: self.links,
-            reparse_tag: self.tag,
-            mode: self.mode,
-            owner: &self.owner,
-            group: &self.group,
-        }
-    }
-}
-
 /// What is answered, held until it is written.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     maximal: Option<(NtStatus, Access)>,
     on_disk: Option<(u64, u64)>,
     lease: Option<Lease>,
-    posix: Option<PosixAnswer>,
+    posix: Option<(Owners, Info)>,
     aapl: Option<(aapl::QueryBitmap, bool)>,
 }
 
@@ -232,8 +193,8 @@ impl Answers {
         if let Some(lease) = self.lease {
             list.push(ResponseContext::Lease(lease));
         }
-        if let Some(posix) = &self.posix {
-            list.push(ResponseContext::Posix(posix.view()));
+        if let Some((owners, info)) = &self.posix {
+            list.push(ResponseContext::Posix(owners.answer(info)));
         }
         if let Some((bitmap, case_sensitive)) = self.aapl {
             let mut volume_caps = aapl::VolumeCaps::FULL_SYNC;
