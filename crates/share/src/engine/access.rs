@@ -34,6 +34,16 @@ pub(super) struct Facts {
     pub security: Arc<Security>,
 }
 
+/// What a caller asks for.
+struct Wanted {
+    /// By name.
+    named: Rights,
+    /// All that there is.
+    maximum: bool,
+    /// The most that the share gives them.
+    ceiling: Rights,
+}
+
 impl Share {
     /// Reads a file's descriptor, or makes it from the host's permission bits.
     ///
@@ -120,6 +130,23 @@ impl Share {
                     .is_ok())
     }
 
+    /// Takes apart what a caller asks for, and refuses what the share gives nobody like them.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::PrivilegeNotHeld`].
+    fn wanted(&self, caller: &Caller<'_>, access: Rights) -> Result<Wanted, Refusal> {
+        let access = check_asked(access)?;
+        let named = access - Rights::MAXIMUM_ALLOWED;
+        if named.contains(Rights::ACCESS_SYSTEM_SECURITY) && !caller.identity.administrator {
+            return Err(Refusal::PrivilegeNotHeld);
+        }
+        let ceiling = self.ceiling(caller);
+        if !ceiling.contains(named) {
+            return Err(Refusal::AccessDenied);
+        }
+        Ok(Wanted { named, maximum: access.contains(Rights::MAXIMUM_ALLOWED), ceiling })
+    }
+
     /// The rights that the caller gets on an existing file.
     ///
     /// # Errors
@@ -133,16 +160,7 @@ impl Share {
         access: Rights,
         options: Options,
     ) -> Result<Rights, Refusal> {
-        let access = check_asked(access)?;
-        let named = access - Rights::MAXIMUM_ALLOWED;
-        if named.contains(Rights::ACCESS_SYSTEM_SECURITY) && !caller.identity.administrator {
-            return Err(Refusal::PrivilegeNotHeld);
-        }
-        let ceiling = self.ceiling(caller);
-        if !ceiling.contains(named) {
-            return Err(Refusal::AccessDenied);
-        }
-        let wants_maximum = access.contains(Rights::MAXIMUM_ALLOWED);
+        let Wanted { named, maximum: wants_maximum, ceiling } = self.wanted(caller, access)?;
         let mut has = if self.config.load().enforce {
             let token = self.token(caller, options);
             let ask = Rights::MAXIMUM_ALLOWED | (named & Rights::ACCESS_SYSTEM_SECURITY);
@@ -180,16 +198,8 @@ impl Share {
     /// [`Refusal::AccessDenied`], [`Refusal::PrivilegeNotHeld`].
     // MS-FSA 2.1.5.1.1
     pub(super) fn rights_on_new(&self, caller: &Caller<'_>, access: Rights) -> Result<Rights, Refusal> {
-        let access = check_asked(access)?;
-        let named = access - Rights::MAXIMUM_ALLOWED;
-        if named.contains(Rights::ACCESS_SYSTEM_SECURITY) && !caller.identity.administrator {
-            return Err(Refusal::PrivilegeNotHeld);
-        }
-        let ceiling = self.ceiling(caller);
-        if !ceiling.contains(named) {
-            return Err(Refusal::AccessDenied);
-        }
-        if access.contains(Rights::MAXIMUM_ALLOWED) {
+        let Wanted { named, maximum, ceiling } = self.wanted(caller, access)?;
+        if maximum {
             return Ok((Rights::ALL & ceiling) | named);
         }
         Ok(named)
