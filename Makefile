@@ -1,11 +1,13 @@
 # What a person runs here. CARGO_TARGET_DIR is honoured everywhere.
-.PHONY: help serve check test bench
+.PHONY: help serve check test bench soak pynfs
 
 help:
 	@echo 'make serve   build, and serve a demo share on an unprivileged port'
 	@echo 'make check   the quick checks: form, lints, layers, unit tests'
 	@echo 'make test    everything that CI runs, with the foreign peers from Debian'
-	@echo 'make bench   measure against Samba and write docs/benchmarks.md'
+	@echo 'make pynfs   run the NFSv4.1 suite pynfs, of which PYNFS=DIR is a checkout'
+	@echo 'make soak    the long counts: goes on where it was ended, writes proving/soak/tallies.toml'
+	@echo 'make bench   measure against Samba and Ganesha and write docs/benchmarks.md'
 
 serve:
 	cargo run --release -p trunkline -- serve --demo
@@ -20,3 +22,13 @@ bench:
 	scripts/foreign
 	cargo build --release -p trunkline
 	proving/bench/run.py
+
+soak:
+	scripts/foreign
+	cargo build --release -p trunkline
+	proving/soak/run.py
+
+pynfs:
+	scripts/foreign
+	cargo build --release -p trunkline
+	proving/pynfs/run.py $(if $(PYNFS),--pynfs '$(PYNFS)')

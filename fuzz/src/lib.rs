@@ -12,6 +12,8 @@ mod buffers;
 mod connection;
 mod messages;
 mod names;
+mod nfs;
+mod nfs_server;
 mod pipes;
 mod texts;
 
@@ -27,6 +29,10 @@ mod wsd_request;
 #[path = "../../crates/smb/tests/common/mod.rs"]
 mod common;
 
+/// The same of the NFS crate.
+#[path = "../../crates/nfs/tests/common/mod.rs"]
+mod nfs_common;
+
 /// One entry of hostile bytes.
 pub type Target = fn(&[u8]);
 
@@ -40,6 +46,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("security_descriptor", buffers::security_descriptor),
     ("names", names::names),
     ("rpc_pipe", pipes::rpc),
+    ("nfs_call", nfs::call),
+    ("nfs_reply", nfs::reply),
+    ("nfs_attributes", nfs::attributes),
+    ("nfs_server", nfs_server::server),
     ("ntlm", auth_tokens::ntlm),
     ("spnego", auth_tokens::spnego),
     ("configuration", texts::configuration),

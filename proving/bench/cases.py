@@ -6,8 +6,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FILE_BYTES = 256 << 20
+# What the foreign generator reads (../peers/rust/src/load.rs).
+PEER_FILE = "bench-file"
 # Names that the directory already holds, and operations on names in one round.
 DIRECTORY, NAMES = "bench", 10_000
+# In the second one Trunkline copies large plain reads too, as it must where they are signed or sealed.
+SHARES = SHARE, COPIED = "files", "t4"
 # As many as take seconds, since processor time is counted in ticks of 10 ms; Samba takes 4 ms for a create.
 OPERATIONS = {"create": 3_000, "open": 20_000, "stat": 20_000, "unlink": 5_000}
 
@@ -27,6 +31,7 @@ class Case:
     protection: str = "plain"
     cpu_ratio: float | None = None
     base: str = ""
+    share: str = SHARE
     extra_us_per_mib: float | None = None
 
     @property
@@ -46,9 +51,10 @@ CASES = [
     Case("open, close, depth 1", "open", depth=1),
     Case("stat, depth 1", "stat", depth=1),
     Case("unlink, depth 1", "unlink", depth=1),
-    Case("read 1 MiB, signed GMAC", "read", 1 << 20, 8, "gmac", base="read 1 MiB", extra_us_per_mib=90),
-    Case("read 1 MiB, signed CMAC", "read", 1 << 20, 8, "cmac", base="read 1 MiB", extra_us_per_mib=950),
-    Case("read 1 MiB, sealed GCM", "read", 1 << 20, 8, "sealed", base="read 1 MiB", extra_us_per_mib=130),
+    Case("read 1 MiB, copied", "read", 1 << 20, 8, share=COPIED),
+    Case("read 1 MiB, signed GMAC", "read", 1 << 20, 8, "gmac", base="read 1 MiB, copied", extra_us_per_mib=90),
+    Case("read 1 MiB, signed CMAC", "read", 1 << 20, 8, "cmac", base="read 1 MiB, copied", extra_us_per_mib=950),
+    Case("read 1 MiB, sealed GCM", "read", 1 << 20, 8, "sealed", base="read 1 MiB, copied", extra_us_per_mib=130),
 ]
 
 PROTECTION = {
@@ -59,12 +65,22 @@ PROTECTION = {
 }
 
 
-def trunkline_load(case, server, share, user, password_file, seconds):
-    """The command line of our own generator."""
-    binary = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline"
+def binary():
+    """Our own program, which is server and generator."""
+    built = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline"
+    return os.environ.get("TRUNKLINE", str(built))
+
+
+def trunkline_target(server, share, user, password_file):
+    """The begin of every command line of our own generator."""
     target = f"smb://{user}@127.0.0.1:{server.port}/{share}/{DIRECTORY}"
-    command = [os.environ.get("TRUNKLINE", str(binary)), "load", target, "--password-file", str(password_file), "--json",
-               "--server-pid", str(server.pid)]
+    return [binary(), "load", target, "--password-file", str(password_file), "--json",
+            "--server-pid", str(server.pid)]
+
+
+def trunkline_load(case, server, user, password_file, seconds):
+    """The command line of our own generator."""
+    command = trunkline_target(server, case.share, user, password_file)
     if case.metadata:
         command += ["--metadata", case.workload, "--files", str(NAMES), "--number-ios", str(OPERATIONS[case.workload]),
                     "--iodepth", str(case.depth)]
@@ -74,13 +90,13 @@ def trunkline_load(case, server, share, user, password_file, seconds):
     return command + PROTECTION[case.protection]
 
 
-def peer_load(case, server, share, user, password_file, seconds):
+def peer_load(case, server, user, password_file, seconds):
     """The command line of the foreign generator; nothing for a case that it cannot make."""
     if case.protection != "plain" or case.workload in ("write", "open"):
         return None
     target = ROOT / "proving" / ".cache" / "peers-target"
     password = Path(password_file).read_text()
-    return [str(target / "debug" / "peer-load"), str(server.port), share, user, password, case.workload, str(seconds), str(case.depth)]
+    return [str(target / "debug" / "peer-load"), str(server.port), case.share, user, password, case.workload, str(seconds), str(case.depth)]
 
 
 GENERATORS = {"trunkline": trunkline_load, "smb2-crate": peer_load}

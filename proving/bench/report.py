@@ -70,7 +70,10 @@ def page(cases, results, versions, machine, command, options):
         "# Benchmarks\n\nWritten by `make bench`; do not edit. Each number is the median of "
         f"{options.rounds} rounds of {options.seconds:g} s, in which the servers take turns. CPU is user and system time of the\n"
         "server with all its processes, from /proc. The data is in the page cache; the metadata cases work in a case-insensitive\n"
-        "directory that already holds 10,000 names. One connection, the same client for both.\n\n"
+        "directory that already holds 10,000 names. One connection, the same client for both; while a reply of 128 KiB or more comes\n"
+        "in, it asks the host to be woken for each 256 KiB of it (SO_RCVLOWAT), since on one machine a server pays for waking its\n"
+        "client. Plain reads of this size leave Trunkline uncopied (sendfile); what signing and sealing add is counted from the\n"
+        "same read copied (`send_file = false`), since what they protect has to be copied first.\n\n"
         + head + "\n".join(rows) + "\n\n"
         + "".join(f"* {version}\n" for version in versions) + f"* Machine: {machine}\n* Command: `{command}`\n"
     )

@@ -5,7 +5,7 @@
            [--case TEXT ...]
 
 Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
-over the rounds. Data is in the page cache. With both servers and our own generator docs/benchmarks.md is written.
+over the rounds. NFS follows, with Ganesha in Samba's place (nfs.py; `--case 'nfs, '` measures that alone). Data is in the page cache. With both servers and our own generator docs/benchmarks.md is written.
 Start reading at `main`; what is measured and what it must come to stands in cases.py.
 """
 
@@ -24,23 +24,28 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import channels  # noqa: E402
 import cpu  # noqa: E402
+import nfs  # noqa: E402
 import report  # noqa: E402
-from cases import CASES, DIRECTORY, GENERATORS  # noqa: E402
+from cases import CASES, DIRECTORY, FILE_BYTES, GENERATORS, PEER_FILE, SHARES  # noqa: E402
 from harness import server as servers  # noqa: E402
-
-SHARE = "files"
 
 
 class CannotMeasure(Exception):
     """The load command failed or did not say what it did."""
 
 
-def prepare(server):
-    """The directory in which everything happens; the generator makes what it works on before it measures."""
-    directory = server.share_directory(SHARE) / DIRECTORY
-    directory.mkdir()
-    directory.chmod(0o777)
+def prepare(server, generator):
+    """The directories in which everything happens; our own generator makes what it works on before it measures."""
+    for share in SHARES:
+        directory = server.share_directory(share) / DIRECTORY
+        directory.mkdir()
+        directory.chmod(0o777)
+        if generator != "trunkline":
+            file = server.share_directory(share) / PEER_FILE
+            file.write_bytes(os.urandom(1 << 20) * (FILE_BYTES >> 20))
+            file.chmod(0o666)
 
 
 def load(command, server):
@@ -83,13 +88,33 @@ def measure(case, running, generator, options):
         for number in range(options.rounds):
             # Whoever goes first in one round goes last in the next.
             for server in running if number % 2 == 0 else reversed(running):
-                command = generator(case, server, SHARE, user, secret.name, options.seconds)
+                command = generator(case, server, user, secret.name, options.seconds)
                 if command is None:
                     return None
                 ops, moved, seconds, spent = load(command, server)
                 per_mib = spent * 1e6 / (moved / (1 << 20)) if moved else None
                 samples[server.kind].append((spent * 1e6 / ops, ops / seconds, per_mib))
     return samples
+
+
+def measure_channels(chosen, running, options):
+    """What several channels bring to our own server, loaded by our own generator; gives case -> rounds."""
+    ours = [server for server in running if server.kind == "trunkline"]
+    if not ours or options.generator != "trunkline":
+        return {}
+    results = {}
+    user, password = servers.accounts()[0]
+    with tempfile.NamedTemporaryFile("w") as secret:
+        secret.write(password)
+        secret.flush()
+        for case in chosen:
+            try:
+                results[case.name] = channels.measure(case, ours[0], secret.name, user, options)
+            except (subprocess.CalledProcessError, OSError, ValueError, KeyError) as reason:
+                print(f"channels, {case.name}: not measured: {reason}", file=sys.stderr)
+                continue
+            print(channels.line(case, results[case.name]), flush=True)
+    return results
 
 
 def median(samples, column):
@@ -107,10 +132,19 @@ def arguments():
     return parser.parse_args()
 
 
-def main():
-    options = arguments()
-    kinds = options.servers.split(",")
-    chosen = [case for case in CASES if not options.case or any(text in case.name for text in options.case)]
+def _is_chosen(case, prefix, options):
+    return not options.case or any(text in prefix + case.name for text in options.case)
+
+
+def _version(kind):
+    try:
+        return servers.version(kind)
+    except servers.CannotStart:
+        return "not installed"
+
+
+def measure_smb(kinds, chosen, of_channels, options):
+    """The servers of SMB in turns, then channels on our own; gives the medians of each case, and the rounds of channels."""
     results = {}
     with contextlib.ExitStack() as stack:
         try:
@@ -119,7 +153,7 @@ def main():
             print(f"bench: {reason}", file=sys.stderr)
             sys.exit(2)
         for server in running:
-            prepare(server)
+            prepare(server, options.generator)
         for case in chosen:
             try:
                 samples = measure(case, running, GENERATORS[options.generator], options)
@@ -131,9 +165,22 @@ def main():
                 continue
             results[case.name] = {kind: [median(rows, column) for column in range(3)] for kind, rows in samples.items()}
             print(report.line(case, results), flush=True)
+        return results, measure_channels(of_channels, running, options)
+
+
+def main():
+    options = arguments()
+    kinds = options.servers.split(",")
+    chosen, of_channels = ([case for case in cases if _is_chosen(case, prefix, options)] for cases, prefix in
+                           ((CASES, ""), (channels.CASES, "channels, ")))
+    results, over_channels = {}, {}
+    if chosen or of_channels:
+        results, over_channels = measure_smb(kinds, chosen, of_channels, options)
+    over_nfs, nfs_complete = nfs.run(options, _is_chosen) if options.generator == "trunkline" else ("", True)
     machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()})"
-    versions = [f"{kind}: {servers.version(kind)}" for kind in kinds]
+    versions = [f"{kind}: {_version(kind)}" for kind in (*kinds, "ganesha")]
     text = report.page(CASES, results, versions, machine, " ".join(sys.argv), options)
+    text += channels.section(over_channels, os.cpu_count()) + over_nfs
     if set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline" and not options.case:
         page = HERE.parent.parent / "docs" / "benchmarks.md"
         page.parent.mkdir(exist_ok=True)
@@ -141,7 +188,8 @@ def main():
         print(f"written: {page}")
     else:
         print(text)
-    sys.exit(0 if len(results) == len(chosen) or options.generator != "trunkline" else 1)
+    complete = len(results) == len(chosen) and len(over_channels) == len(of_channels) and nfs_complete
+    sys.exit(0 if complete or options.generator != "trunkline" else 1)
 
 
 if __name__ == "__main__":

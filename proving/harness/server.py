@@ -1,15 +1,32 @@
 """Start and stop a server under proof through the scripts in `proving/servers` (see the README there)."""
 
+import contextlib
+import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
+
+from harness import volume
 
 PROVING = Path(__file__).resolve().parent.parent
 SERVERS = PROVING / "servers"
+# Those that speak SMB, and those that speak NFS.
 KINDS = ("trunkline", "samba")
+NFS_KINDS = ("trunkline", "ganesha")
+
+
+def runs(status):
+    """Whether the thread with this file in /proc is more than a remainder that nobody has collected."""
+    try:
+        return "\nState:\tZ" not in status.read_text()
+    except OSError:
+        return False
 
 
 class CannotStart(Exception):
@@ -21,10 +38,25 @@ class CannotStart(Exception):
         self.result = "fail" if kind == "trunkline" else "skip"
 
 
+def clean_up_when_told_to_end():
+    """Let SIGTERM and SIGINT end this process by way of its context managers, also where SIGINT was ignored when it began."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
 def accounts():
     """The (name, password) pairs that every server offers, in the order of `servers/accounts`."""
+    return [tuple(account[:2]) for account in _accounts()]
+
+
+def first_uid():
+    """Who the first account is on this machine."""
+    return int(_accounts()[0][2])
+
+
+def _accounts():
     lines = (SERVERS / "accounts").read_text().splitlines()
-    return [tuple(line.split()[:2]) for line in lines if line and not line.startswith("#")]
+    return [line.split() for line in lines if line and not line.startswith("#")]
 
 
 def free_port():
@@ -34,13 +66,25 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def is_free(address, port):
+    """Whether a server may listen there."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+        return True
+
+
 def version(kind):
     """One line that names the server's version."""
     return _script(kind, "version").strip()
 
 
-def _script(kind, *arguments, network=None):
+def _script(kind, *arguments, network=None, user=None):
     command = [str(SERVERS / f"{kind}.sh"), *map(str, arguments)]
+    if user is not None:
+        command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
     if network is not None:
         command = network.inside(command)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
@@ -49,26 +93,43 @@ def _script(kind, *arguments, network=None):
     return done.stdout
 
 
+class CannotSetUp(Exception):
+    """This machine lacks what a profile needs; the message says what."""
+
+
+# Where clients find a server that they are told no port of, and an address of this machine that others leave alone.
+SMB_PORT = 445
+OWN_ADDRESS = "127.4.45.1"
+
+
 class Server:
     """A running server in a directory of its own; a context manager that ends it and removes the directory.
 
-    It listens on 127.0.0.1, or on every address of the network namespace `network` (kernel-client/guest.py). Once it is over,
-    `complaint` says what was wrong with its end, if anything.
+    It listens on `address`, a loopback one, or on every address of the network namespace `network` (kernel-client/guest.py).
+    Once it is over, `complaint` says what was wrong with its end, if anything. Two profiles are set up here and not by the
+    server's script: `shared-storage` lays the shares on a volume of their own, `port-445` listens on that port. With `shares_storage`
+    other profiles have such a volume too. With `user`, a uid, the server runs as that user, without any privilege.
     """
 
-    def __init__(self, kind, profile="default", network=None):
-        self.kind, self.profile, self.network = kind, profile, network
+    def __init__(self, kind, profile="default", network=None, user=None, shares_storage=False):
+        self.kind, self.profile, self.network, self.user = kind, profile, network, user
+        self.shares_storage = shares_storage or profile == "shared-storage"
+        self.address = "127.0.0.1" if network is None else "0.0.0.0"
         self.directory = Path(tempfile.mkdtemp(prefix=f"proof-{kind}-"))
         os.chmod(self.directory, 0o755)
+        if user is not None:
+            os.chown(self.directory, user, user)
         self.port = free_port()
         self.pid = 0
         self.complaint = ""
+        self._lent = contextlib.ExitStack()
 
     def __enter__(self):
         try:
+            self._set_up()
             self.start()
         except BaseException:
-            shutil.rmtree(self.directory, ignore_errors=True)
+            self._clean_up()
             raise
         return self
 
@@ -78,32 +139,75 @@ class Server:
         except CannotStart as reason:
             self.complaint = str(reason)
         finally:
-            shutil.rmtree(self.directory, ignore_errors=True)
+            self._clean_up()
+
+    def _set_up(self):
+        if self.shares_storage:
+            try:
+                self._lent.enter_context(volume.SharingVolume(self.directory / "shares"))
+            except volume.CannotMount as reason:
+                raise CannotSetUp(str(reason)) from None
+        elif self.profile == "port-445":
+            self.address, self.port = OWN_ADDRESS, SMB_PORT
+            if not is_free(self.address, self.port):
+                raise CannotSetUp(f"port {self.port} is taken, or not to be had without root")
+
+    def _clean_up(self):
+        self._lent.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def start(self):
         """Start the server, or start it again in the same directory."""
-        address = "127.0.0.1" if self.network is None else "0.0.0.0"
-        words = _script(self.kind, "start", self.profile, self.directory, self.port, address, network=self.network).split()
+        words = _script(self.kind, "start", self.profile, self.directory, self.port, self.address, network=self.network,
+                        user=self.user).split()
         self.pid = int(words[0])
 
     def stop(self):
         """End the server and wait until it is gone."""
         _script(self.kind, "stop", self.directory)
 
+    def kill(self):
+        """End the server and all of its processes at once, as a crash would; `start` begins it again in the same directory."""
+        # Samba's children share its process group; Trunkline is one process.
+        group = os.getpgid(self.pid)
+        if group == self.pid:
+            os.killpg(group, signal.SIGKILL)
+        else:
+            os.kill(self.pid, signal.SIGKILL)
+        # The first thread may be gone while another still holds the port and the state.
+        while self.alive() or self._threads() > 1:
+            time.sleep(0.01)
+        (self.directory / "server" / "pid").unlink(missing_ok=True)
+
     def alive(self):
-        """Whether the server's first process still runs."""
+        """Whether the server's first process still runs, or any thread of it, which may be waiting for the disk and holds all files."""
+        return any(runs(thread) for thread in Path(f"/proc/{self.pid}/task").glob("*/status"))
+
+    def _threads(self):
         try:
-            return "\nState:\tZ" not in Path(f"/proc/{self.pid}/status").read_text()
+            return len(os.listdir(f"/proc/{self.pid}/task"))
         except OSError:
-            return False
+            return 0
+
+    def opens(self):
+        """The paths of the files that clients have open at the server, by its own account, each with the number of opens."""
+        said = json.loads(_script(self.kind, "status", self.directory))
+        return {path: len(file["opens"]) for path, file in said["open_files"].items()}
 
     def share_directory(self, share):
         """The directory of this machine that the share serves."""
         return self.directory / "shares" / share
 
-    def log(self):
+    def log_count(self, text):
+        """How many lines of the server's log hold this."""
+        try:
+            return sum(text in line for line in (self.directory / "server" / "log").read_text(errors="replace").splitlines())
+        except OSError:
+            return 0
+
+    def log(self, lines=20):
         """The last lines of the server's log."""
         try:
-            return "\n".join((self.directory / "server" / "log").read_text(errors="replace").splitlines()[-20:])
+            return "\n".join((self.directory / "server" / "log").read_text(errors="replace").splitlines()[-lines:])
         except OSError:
             return ""

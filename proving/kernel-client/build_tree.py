@@ -427,18 +427,18 @@ def mount(options, where):
         raise AssertionError(f"{done.stderr.strip().splitlines()[:1]} | " + " | ".join(kernel[-4:]))
 
 
-def run_cases(options):
-    host = Path(options.host_directory)
+def run_cases(functions, host, names=()):
+    """Run each case below the mounts and print its result; gives the number of failures. A case is called by its function's name
+    unless `names` has one for it."""
     failures = 0
-    smb3 = SMB3_CASES if "vers=3" in options.options else []
-    for function in CASES + smb3 + (POSIX_CASES if options.posix else []):
-        name = function.__name__
+    for place, function in enumerate(functions):
+        name = names[place] if place < len(names) else function.__name__
         try:
             function(host)
             print(f"PASS {name}", flush=True)
         except Exception as error:  # every way to fail is one failed case
-            place = traceback.extract_tb(error.__traceback__)[-1].lineno
-            print(f"FAIL {name}: {type(error).__name__} {error} (line {place})".replace("\n", " "), flush=True)
+            line = traceback.extract_tb(error.__traceback__)[-1].lineno
+            print(f"FAIL {name}: {type(error).__name__} {error} (line {line})".replace("\n", " "), flush=True)
             failures += 1
     return failures
 
@@ -456,7 +456,8 @@ def main():
         print(f"FAIL mount: {error}")
         return 1
     print("PASS mount", flush=True)
-    failures = run_cases(options)
+    smb3 = SMB3_CASES if "vers=3" in options.options else []
+    failures = run_cases(CASES + smb3 + (POSIX_CASES if options.posix else []), Path(options.host_directory))
     for where in (B, A):
         done = subprocess.run(["umount", str(where)], capture_output=True, text=True)
         if done.returncode != 0:

@@ -1,23 +1,38 @@
-"""A Linux kernel client: Debian's user-mode-linux in a network namespace of its own, one virtual cable to this machine.
+"""A Linux kernel client: Debian's user-mode-linux in a network namespace of its own, a virtual cable to this machine for each NIC.
 
-The guest's root is this machine's file system, mounted read-only; /mnt and /run are fresh memory file systems in the guest.
-It has cifs.ko of its own kernel (6.1), so what it does to a server is what a real client does. Needs root, and the
-Debian packages user-mode-linux, kmod, iproute2, cifs-utils and keyutils.
+`run` boots a guest for one job and gives what it printed; `Guest` boots one that is talked to while it runs, a line of JSON
+each way over its console, so that no network of the test is needed for it. The guest's root is this machine's file system, mounted read-only; /mnt and /run are fresh memory file systems in the guest.
+It has cifs.ko and nfs.ko of its own kernel (6.1), so what it does to a server is what a real client does. Needs root, and the
+Debian packages user-mode-linux, kmod and iproute2, and cifs-utils and keyutils or nfs-common.
 """
 
 import itertools
+import json
 import os
+import queue
 import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SERVER_ADDRESS = "10.77.0.1"
-GUEST_ADDRESS = "10.77.0.2"
 PROBE_LIMIT_S = 60
 _serial = itertools.count()
+
+
+def server_address(nic=0):
+    """The address of the server's end of the cable `nic`."""
+    return f"10.77.{nic}.1"
+
+
+def guest_address(nic=0):
+    """The address of the guest's end of the cable `nic`."""
+    return f"10.77.{nic}.2"
+
+
+SERVER_ADDRESS = server_address()
 
 # What the guest's kernel says around every boot; the job's own output is what remains.
 _BOOT_NOISE = ("Core dump limits", "\tsoft -", "\thard -", "Checking ", "Adding ", "SELinux:", "mmapper_init",
@@ -25,13 +40,13 @@ _BOOT_NOISE = ("Core dump limits", "\tsoft -", "\thard -", "Checking ", "Adding 
 _STATUS = "guest-job-status "
 
 
-def missing():
-    """What stands in the way of running guests here, as one line; empty when nothing does."""
+def missing(mount=("mount.cifs", "cifs-utils")):
+    """What stands in the way of running guests here that need a program and its package, as one line; empty when nothing does."""
     if os.geteuid() != 0:
         return "needs root for a network namespace and a tap device"
     if not os.path.exists("/dev/net/tun"):
         return "needs /dev/net/tun"
-    programs = {"linux.uml": "user-mode-linux", "modprobe": "kmod", "ip": "iproute2", "mount.cifs": "cifs-utils"}
+    programs = {"linux.uml": "user-mode-linux", "modprobe": "kmod", "ip": "iproute2", mount[0]: mount[1]}
     absent = sorted({package for program, package in programs.items() if shutil.which(program, path=_PATH) is None})
     return f"needs the Debian packages {', '.join(absent)}" if absent else ""
 
@@ -40,18 +55,20 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Network:
-    """A namespace with a tap device: the server's end is SERVER_ADDRESS, the guest's GUEST_ADDRESS. A context manager."""
+    """A namespace with a tap device for each NIC of the guest (`server_address`, `guest_address`). A context manager."""
 
-    def __init__(self):
+    def __init__(self, nics=1):
         self.name = f"proof-{os.getpid()}-{next(_serial)}"
+        self.nics = nics
 
     def __enter__(self):
         self._ip("netns", "add", self.name)
         try:
             self._ip("-n", self.name, "link", "set", "lo", "up")
-            self._ip("-n", self.name, "tuntap", "add", "dev", "tap0", "mode", "tap")
-            self._ip("-n", self.name, "addr", "add", f"{SERVER_ADDRESS}/24", "dev", "tap0")
-            self._ip("-n", self.name, "link", "set", "tap0", "up")
+            for nic in range(self.nics):
+                self._ip("-n", self.name, "tuntap", "add", "dev", f"tap{nic}", "mode", "tap")
+                self._ip("-n", self.name, "addr", "add", f"{server_address(nic)}/24", "dev", f"tap{nic}")
+                self._ip("-n", self.name, "link", "set", f"tap{nic}", "up")
         except BaseException:
             self.__exit__()
             raise
@@ -85,19 +102,7 @@ def run(network, job, limit_s, memory_mib=640):
     The status is the job's own; 124 when the time is over, 125 when the guest ended without having run the job.
     """
     work = Path(tempfile.mkdtemp(prefix="proof-guest-"))
-    init = Path(shutil.copy(HERE / "guest-init", work))
-    script = work / "job"
-    script.write_text("#!/bin/sh\nexec " + " ".join(_quote(word) for word in job) + "\n")
-    script.chmod(0o755)
-    kernel = [
-        "linux.uml", f"mem={memory_mib}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
-        "vec0:transport=tap,ifname=tap0,depth=128,gro=1", f"init={init}", f"guestjob={script}",
-        f"guestaddr={GUEST_ADDRESS}/24", f"uml_dir={work}", "con=null", "con0=null,fd:1", "quiet", "loglevel=0",
-    ]
-    # A process namespace of its own: when its first process goes, all of the guest's processes go with it.
-    command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *kernel])
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               start_new_session=True, env=dict(os.environ, PATH=_PATH, TMPDIR=_memory_directory(work, memory_mib)))
+    process = _boot(network, job, work, memory_mib, "con0=null,fd:1", subprocess.DEVNULL)
     over = False
     try:
         output, _ = process.communicate(timeout=limit_s)
@@ -108,6 +113,87 @@ def run(network, job, limit_s, memory_mib=640):
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return _read(output.decode("utf-8", "replace"), over)
+
+
+def _boot(network, job, work, memory_mib, console, stdin):
+    init = Path(shutil.copy(HERE / "guest-init", work))
+    script = work / "job"
+    script.write_text("#!/bin/sh\nexec " + " ".join(_quote(word) for word in job) + "\n")
+    script.chmod(0o755)
+    kernel = [
+        "linux.uml", f"mem={memory_mib}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+        *(f"vec{nic}:transport=tap,ifname=tap{nic},depth=128,gro=1" for nic in range(network.nics)),
+        f"init={init}", f"guestjob={script}", "guestaddr=" + ",".join(f"{guest_address(nic)}/24" for nic in range(network.nics)),
+        f"uml_dir={work}", "con=null", console, "quiet", "loglevel=0",
+    ]
+    # A process namespace of its own: when its first process goes, all of the guest's processes go with it.
+    command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *kernel])
+    return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                            env=dict(os.environ, PATH=_PATH, TMPDIR=_memory_directory(work, memory_mib)))
+
+
+class Ended(Exception):
+    """The guest, or the job in it, is over or does not answer in time."""
+
+
+class Guest:
+    """A running guest whose job reads requests and prints answers, one line of JSON each, answers after `MARK`.
+
+    A context manager: leaving it ends the guest. `noise` holds what else the guest printed.
+    """
+
+    MARK = "@answer "
+
+    def __init__(self, network, job, memory_mib=640):
+        self._work = Path(tempfile.mkdtemp(prefix="proof-guest-"))
+        self._process = _boot(network, job, self._work, memory_mib, "con0=fd:0,fd:1", subprocess.PIPE)
+        self._answers = queue.Queue()
+        self.noise = []
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+        self._reader.join(timeout=10)
+        shutil.rmtree(self._work, ignore_errors=True)
+
+    def _listen(self):
+        for line in self._process.stdout:
+            text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
+            if text.startswith(self.MARK):
+                self._answers.put(json.loads(text[len(self.MARK):]))
+            elif text and not text.startswith(_BOOT_NOISE):
+                self.noise.append(text)
+        self._answers.put(None)
+
+    def ask(self, limit_s, **request):
+        """Send a request and wait for its answer; Ended when none comes within `limit_s` seconds."""
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as reason:
+            raise Ended(f"the guest is gone: {reason}; {self._last_words()}") from reason
+        return self.answer(limit_s)
+
+    def answer(self, limit_s):
+        """Wait for the next answer; Ended when none comes within `limit_s` seconds."""
+        try:
+            found = self._answers.get(timeout=limit_s)
+        except queue.Empty:
+            raise Ended(f"no answer within {limit_s} s; {self._last_words()}") from None
+        if found is None:
+            raise Ended(f"the guest ended; {self._last_words()}")
+        return found
+
+    def _last_words(self):
+        return "it said: " + " | ".join(self.noise[-6:])
 
 
 def _memory_directory(work, memory_mib):

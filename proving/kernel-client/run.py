@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import guest  # noqa: E402
+from counting import LIMIT_S, count  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
 
@@ -23,6 +24,7 @@ COMMON = "noperm,file_mode=0644,dir_mode=0755"
 MOUNTS = {
     "3.1.1-signed": ("files", f"vers=3.1.1,sec=ntlmsspi,{COMMON}"),
     "3.1.1-sealed": ("sealed", f"vers=3.1.1,seal,{COMMON}"),
+    "3.1.1-plain": ("files", f"vers=3.1.1,sec=ntlmssp,{COMMON}"),
     "2.1-signed": ("files", f"vers=2.1,sec=ntlmsspi,{COMMON}"),
     "3.1.1-signed-posix": ("files", "vers=3.1.1,sec=ntlmsspi,posix,noperm"),
     "3.1.1-sealed-posix": ("sealed", "vers=3.1.1,seal,posix,noperm"),
@@ -34,7 +36,6 @@ SAMBA_LACKS = {
     "3.1.1-signed-posix": "Samba 4.17 does not offer the SMB 3.1.1 POSIX extensions",
     "3.1.1-sealed-posix": "Samba 4.17 does not offer the SMB 3.1.1 POSIX extensions",
 }
-LIMIT_S = 420
 
 
 def exercise(tally, kind, name):
@@ -46,25 +47,8 @@ def exercise(tally, kind, name):
         job = [sys.executable, script, "--address", guest.SERVER_ADDRESS, "--port", server.port,
                "--share", share, "--user", user, "--password", password, "--options", options,
                "--host-directory", server.share_directory(share)]
-        status, lines = guest.run(network, job + (["--posix"] if "posix" in name else []), LIMIT_S)
-        alive = server.alive()
-        log = server.log()
-    if server.complaint:
-        tally.add("fail", f"{name}: the server's end", server.complaint)
-    for line in lines:
-        word, _, rest = line.partition(" ")
-        label, _, detail = rest.partition(": ")
-        if word == "FAIL" and kind == "samba" and label in SAMBA_LACKS:
-            tally.add("skip", f"{name}: {label}", SAMBA_LACKS[label])
-        elif word in ("PASS", "FAIL"):
-            tally.add(word.lower(), f"{name}: {label}", detail)
-        else:
-            print(f"        guest: {line}")
-    if not alive:
-        tally.add("fail", f"{name}: server", f"it ended: {log[-400:]}")
-    if status in (124, 125):
-        why = f"the guest did not end within {LIMIT_S} s" if status == 124 else "the guest ended without running the job"
-        tally.add("fail", f"{name}: guest", why)
+        ran = guest.run(network, job + (["--posix"] if "posix" in name else []), LIMIT_S), server.alive(), server.log()
+    count(tally, name, ran, server, SAMBA_LACKS if kind == "samba" else {})
 
 
 def main():

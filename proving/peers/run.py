@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Let other people's SMB clients use a share: files go round with checksums, are listed, renamed and deleted.
+"""Let other people's SMB and NFS clients use a share: files go round with checksums, are listed, renamed and deleted.
 
-    run.py [--server trunkline|samba] [--peer NAME ...]
+    run.py [--server trunkline|samba|ganesha] [--peer NAME ...]
 
 Each peer is a program that is started as `PROGRAM PORT SHARE USER PASSWORD` and prints `PASS name` or `FAIL name: why` for
-each case; Samba's client has its script in smbclient_peer.py. The peers come from the ordinary registries: PyPI into
+each case; Samba's client has its script in smbclient_peer.py. Those of NFS are started as `PROGRAM PORT EXPORT VERSION WORD`,
+once for each version, and Samba is not asked about them, nor Ganesha about the others. The peers come from the ordinary registries: PyPI into
 `proving/.cache/venv`, Go modules, crates.io. A peer that cannot be had counts as skipped.
 """
 
@@ -74,14 +75,19 @@ def _go():
     return [str(program)]
 
 
-def _rust(binary):
+def _rust(binary, package="rust"):
     def prepare():
         _need("cargo", "install Rust")
         target = CACHE / "peers-target"
         environment = dict(os.environ, CARGO_TARGET_DIR=str(target))
-        _build(["cargo", "build", "-q", "--locked", "--bins"], "the Rust peers", cwd=HERE / "rust", env=environment)
+        _build(["cargo", "build", "-q", "--locked", "--bins"], "the Rust peers", cwd=HERE / package, env=environment)
         return [str(target / "debug" / binary)]
     return prepare
+
+
+def _libnfs():
+    _need("nfs-ls", "apt-get install libnfs-utils")
+    return [sys.executable, str(HERE / "libnfs_peer.py")]
 
 
 PEERS = {
@@ -93,10 +99,15 @@ PEERS = {
     "rust-smb2": _rust("peer-smb2"),
 }
 
+# With the versions that each is tried with. 4.0 must be refused, so that only Trunkline is asked.
+NFS_PEERS = {
+    "nfs-rs": (_rust("peer-nfs-rs", "rust-nfs"), ("4.1", "4.2", "4.0")),
+    "libnfs": (_libnfs, ("4.0",)),
+}
 
-def run_peer(tally, name, command, server, share):
-    user, password = servers.accounts()[0]
-    process = subprocess.Popen([*command, str(server.port), share, user, password], stdin=subprocess.DEVNULL,
+
+def run_peer(tally, name, command, server, share, words):
+    process = subprocess.Popen([*command, str(server.port), share, *words], stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     try:
         output, _ = process.communicate(timeout=RUN_LIMIT_S)
@@ -121,26 +132,42 @@ def run_peer(tally, name, command, server, share):
         server.start()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
-    parser.add_argument("--peer", action="append", choices=list(PEERS))
-    options = parser.parse_args()
-    tally = Tally("peers")
+def run_all(tally, kind, profile, prepare, runs):
+    """Run each peer as `runs` says, a label, a share and further words, against one server."""
+    if not runs:
+        return
     try:
-        with servers.Server(options.server) as server:
-            for name in options.peer or PEERS:
+        with servers.Server(kind, profile) as server:
+            for name, each in runs.items():
                 try:
-                    command = PEERS[name]()
+                    command = prepare[name]()
                 except (Missing, subprocess.TimeoutExpired) as reason:
                     tally.add("skip", name, str(reason))
                     continue
-                for share in ("files", "sealed"):
-                    run_peer(tally, name, command, server, share)
+                for label, share, words in each:
+                    run_peer(tally, label, command, server, share, words)
         if server.complaint:
             tally.add("fail", "the server's end", server.complaint)
     except servers.CannotStart as reason:
         tally.add(reason.result, "server", str(reason))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", choices=sorted({*servers.KINDS, *servers.NFS_KINDS}), default="trunkline")
+    parser.add_argument("--peer", action="append", choices=[*PEERS, *NFS_PEERS])
+    options = parser.parse_args()
+    tally = Tally("peers")
+    asked = options.peer or [*PEERS, *NFS_PEERS]
+    account = servers.accounts()[0]
+    if options.server in servers.KINDS:
+        runs = {name: [(name, share, account) for share in ("files", "sealed")] for name in PEERS if name in asked}
+        run_all(tally, options.server, "default", {name: PEERS[name] for name in runs}, runs)
+    if options.server in servers.NFS_KINDS:
+        runs = {name: [(f"{name} {version}", "files", (version, version.replace(".", "-")))
+                       for version in versions if version != "4.0" or options.server == "trunkline"]
+                for name, (_, versions) in NFS_PEERS.items() if name in asked}
+        run_all(tally, options.server, "nfs", {name: NFS_PEERS[name][0] for name in runs}, runs)
     sys.exit(tally.close())
 
 

@@ -1,4 +1,4 @@
-# What the server scripts share; sourced by samba.sh and trunkline.sh, which supply `start`.
+# What the server scripts share; sourced by samba.sh and trunkline.sh, which supply `start` and `status`.
 
 # Shares that any account may read and write with nothing special about them, and all shares (README.md).
 PLAIN_SHARES='files t1 t2 t3 t4'
@@ -64,7 +64,12 @@ main() {
       state=$2/server
       stop
       ;;
+    status)
+      (($# == 2)) || die "usage: status DIR"
+      state=$2/server
+      status
+      ;;
     version) version ;;
-    *) die "usage: start PROFILE DIR PORT [ADDRESS] | stop DIR | version" ;;
+    *) die "usage: start PROFILE DIR PORT [ADDRESS] | stop DIR | status DIR | version" ;;
   esac
 }

@@ -3,6 +3,7 @@
 #
 #   samba.sh start PROFILE DIR PORT [ADDRESS]   print "PID PORT" once the server accepts connections
 #   samba.sh stop DIR                           end it and wait until it is gone
+#   samba.sh status DIR                         what it has open, as the JSON of smbstatus
 #   samba.sh version
 #
 # DIR holds everything: DIR/shares/NAME are the served directories, DIR/server/ is the server's own. The shares and the
@@ -37,16 +38,26 @@ share() { # NAME [LINE ...]
   (($# == 0)) || printf '  %s\n' "$@"
 }
 
+# Loopback and virtual NICs show no queues, which would keep clients at one channel for each.
+interfaces() {
+  local addresses=$address
+  [[ $address != 0.0.0.0 ]] || addresses=$(ip -4 -o addr show scope global | awk '{ split($4, a, "/"); print a[1] }')
+  printf '"%s;capability=RSS,speed=10000000000" ' ${addresses:-127.0.0.1}
+}
+
 write_config() {
   local extra=() plain=()
   case $profile in
-    default | bench) ;;
+    default | bench | shared-storage) ;;
     admin | plain) plain+=('admin users = alice') ;;
     hidden) plain+=('hide files = /hidefile/' 'hide dot files = yes') ;;
     no-notify) extra+=('change notify = no') ;;
     no-streams) extra+=('vfs objects = acl_xattr') ;;
     signing-required) extra+=('server signing = mandatory') ;;
     anonymous) ;;
+    four-channels) ;; # Samba gives as many as a client asks for
+    port-445) die 'smbd listens only on the addresses of interfaces' ;;
+    persistent) die 'Samba 4.17 has no persistent handles' ;;
     *) die "unknown profile $profile" ;;
   esac
   local vfs='vfs objects = acl_xattr streams_xattr'
@@ -60,7 +71,7 @@ write_config() {
   server role = standalone server
   netbios name = samba-proof
   smb ports = $port
-  interfaces = lo $address
+  interfaces = $(interfaces)
   bind interfaces only = $([[ $address == 0.0.0.0 ]] && echo no || echo yes)
   private dir = $state/private
   lock directory = $state/lock
@@ -103,6 +114,7 @@ start() {
   mkdir -p "$state"/{private,lock,cache,run,ncalrpc}
   write_config
   write_accounts
+  rm -f "$state/run/smbd.pid"
   with_accounts /usr/sbin/smbd -D -s "$state/smb.conf" </dev/null >"$state/log" 2>&1 || die "smbd did not start: $(tail -n 5 "$state/log")"
   for ((t = 0; t < 50; t++)); do
     [[ -s $state/run/smbd.pid ]] && break
@@ -112,6 +124,8 @@ start() {
   wait_for_port
   echo "$(cat "$state/pid") $port"
 }
+
+status() { smbstatus -s "$state/smb.conf" --json; }
 
 version() { /usr/sbin/smbd --version; }
 

@@ -3,6 +3,7 @@
 #
 #   trunkline.sh start PROFILE DIR PORT [ADDRESS]   print "PID PORT" once the server accepts connections
 #   trunkline.sh stop DIR                           end it and wait until it is gone
+#   trunkline.sh status DIR                         what it has open, as the JSON of smbstatus
 #   trunkline.sh version
 #
 # The same interface, shares, accounts and profiles as samba.sh; README.md in this folder lists them. The binary is
@@ -19,7 +20,7 @@ each_user() {
     printf '\n[[user]]\nname = "%s"\npassword_file = "%s"\n' "$name" "$state/$name.password"
     # Another identity for each request needs root; unprivileged, everyone is whoever runs the server.
     if [[ $EUID == 0 ]]; then printf 'uid = %s\ngid = %s\n' "$uid" "$uid"; fi
-    if [[ $name == alice && $profile =~ ^(admin|plain)$ ]]; then echo 'admin = true'; fi
+    if [[ $name == alice && $profile == admin ]]; then echo 'admin = true'; fi
   done
 }
 
@@ -29,23 +30,72 @@ share() { # NAME [LINE ...]
   (($# == 0)) || printf '%s\n' "$@"
 }
 
+# A port that nothing listens on.
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'; }
+
 write_config() {
-  local server=() lines=()
+  # As many as smbtorture binds.
+  local server=() lines=() accounts=() channels=32 smb_port=$port one two
+  local -A own=()
   case $profile in
-    default | bench | admin | plain) ;;
+    default | bench | admin | plain | shared-storage | port-445) ;;
     hidden) lines+=('hide_files = ["hidefile", ".*"]') ;;
     no-notify) lines+=('change_notify = false') ;;
     no-streams) lines+=('streams = false') ;;
     signing-required) server+=('signing = "required"') ;;
     anonymous) server+=('anonymous = true') ;;
+    four-channels) channels=4 ;;
+    persistent) lines+=('continuously_available = true') channels=4 ;;
+    nfs | pynfs | pynfs-reboot)
+      # PORT is for NFS here; SMB serves the same shares on one that nobody else has.
+      smb_port=$(free_port)
+      server+=("nfs_port = $port")
+      # Tests wait for leases to run out.
+      case $profile in
+        pynfs) server+=('nfs_lease_time_s = 10') ;;
+        pynfs-reboot) server+=('nfs_lease_time_s = 60') ;;
+      esac
+      lines+=('protocols = ["smb", "nfs"]' 'root_squash = "none"' 'nfs_secure_port = false')
+      ;;
+    nconnect-*)
+      # Endpoints of their own for accounts and shares, on ports behind PORT and on the address of a second NIC.
+      smb_port=$(free_port)
+      server+=("nfs_port = $port")
+      lines+=('protocols = ["smb", "nfs"]' 'root_squash = "none"' 'nfs_secure_port = false')
+      one='account = "one"' two='account = "two"'
+      case $profile in
+        nconnect-addresses)
+          own[files]=$one own[t1]=$two
+          accounts+=('[account.one]' 'nfs_listen = "10.77.0.1"' '[account.two]' 'nfs_listen = "10.77.1.1"')
+          ;;
+        nconnect-accounts)
+          own[files]=$one own[t1]="$one"$'\n'"nfs_port = $((port + 2))" own[t2]=$two
+          accounts+=('[account.one]' "nfs_port = $((port + 1))" '[account.two]' "nfs_port = $((port + 3))")
+          ;;
+        nconnect-shares)
+          accounts+=('[account.one]')
+          own[files]="$one"$'\n'"nfs_port = $((port + 1))"
+          own[t1]="$one"$'\n'"nfs_port = $((port + 2))"
+          own[t2]="$one"$'\n'"nfs_port = $((port + 3))"
+          ;;
+        nconnect-limit) server+=('nfs_max_connections = 4') ;;
+        *) die "unknown profile $profile" ;;
+      esac
+      ;;
     *) die "unknown profile $profile" ;;
   esac
   {
-    printf '[server]\nlisten = ["%s"]\nsmb_port = %s\nstate_dir = "%s"\n' "$address" "$port" "$state/state"
-    printf 'name = "trunkline-proof"\nworkgroup = "PROVING"\ndiscovery = false\nlog_level = "warn"\n'
+    printf '[server]\nlisten = ["%s"]\nsmb_port = %s\nstate_dir = "%s"\n' "$address" "$smb_port" "$state/state"
+    printf 'name = "trunkline-proof"\nworkgroup = "PROVING"\ndiscovery = false\nlog_level = "warn"\nmax_channels = %s\n' "$channels"
     ((${#server[@]} == 0)) || printf '%s\n' "${server[@]}"
+    # smbtorture makes connections fail.
+    printf '[server.testing]\nsmbtorture_controls = true\n'
     each_user
-    for name in $PLAIN_SHARES; do share "$name" "${lines[@]}"; done
+    ((${#accounts[@]} == 0)) || printf '\n%s' "${accounts[@]}"
+    for name in $PLAIN_SHARES; do
+      # What is signed or sealed must be copied first: here is the plain way with the copy to compare it with.
+      if [[ $profile == bench && $name == t4 ]]; then share t4 'send_file = false'; else share "$name" "${lines[@]}" ${own[$name]:+"${own[$name]}"}; fi
+    done
     share sealed 'encryption = "required"'
     share hideunread 'hide_unreadable = true'
     share noperm
@@ -56,11 +106,17 @@ start() {
   [[ -x $binary ]] || die "$binary is missing: cargo build --release"
   make_directories
   write_config
+  case $profile in
+    # What is refused there is counted by the log (kernel-client/mounted.py).
+    four-channels | persistent) export TRUNKLINE_LOG=${TRUNKLINE_LOG:-warn,smb::connection=debug} ;;
+  esac
   (exec setsid "$binary" serve --config "$state/trunkline.toml" </dev/null >"$state/log" 2>&1) &
   echo $! >"$state/pid"
   wait_for_port
   echo "$(cat "$state/pid") $port"
 }
+
+status() { "$binary" status --json --state-dir "$state/state"; }
 
 version() {
   [[ -x $binary ]] || die "$binary is missing: cargo build --release"

@@ -1,63 +1,55 @@
 """Hold smbtorture's results against the list of expected failures and against Samba's own results."""
 
 import json
-import tomllib
 from pathlib import Path
 
+from harness import expected
+
 EXPECTED = Path(__file__).resolve().parent.parent / "expected"
-OURS = EXPECTED / "smbtorture.toml"
-SAMBA = EXPECTED / "samba-4.17.json"
 
 
-class BadList(Exception):
-    """The list of expected failures breaks its own rules."""
+class Book:
+    """What is expected of one release of the suite: our list, and Samba's own results, where they are recorded."""
+
+    def __init__(self, ours, samba=None):
+        self.ours, self._samba = EXPECTED / ours, EXPECTED / samba if samba else None
+
+    def samba(self):
+        """Samba's recorded results: name -> pass, fail, skip or timeout. Empty when none are recorded."""
+        return {name: entry[0] for name, entry in self._recorded().items()}
+
+    def recorded_seconds(self):
+        """How long each test took against Samba: the longest are started first."""
+        return {name: entry[1] for name, entry in self._recorded().items()}
+
+    def _recorded(self):
+        return json.loads(self._samba.read_text())["tests"] if self._samba and self._samba.exists() else {}
+
+    def record(self, report):
+        """Write Samba's results, one line for a test so that a later run shows as a small difference.
+
+        A run of some of the tests replaces the results of those.
+        """
+        head = {key: report[key] for key in ("suite", "server")}
+        tests = self._recorded() | {name: [test["result"], test["seconds"]] for name, test in report["tests"].items()}
+        lines = [f"  {json.dumps(name)}: {json.dumps(tests[name])}" for name in sorted(tests)]
+        text = json.dumps(head, indent=1)[:-2] + ',\n "tests": {\n' + ",\n".join(lines) + "\n }\n}\n"
+        self._samba.write_text(text)
+
+    def expected(self):
+        """Our list: name -> (result, reason)."""
+        return expected.listed(self.ours)
 
 
-def samba():
-    """Samba's recorded results: name -> pass, fail, skip or timeout. Empty when none are recorded."""
-    return {name: entry[0] for name, entry in _recorded().items()}
+INSTALLED = Book("smbtorture.toml", "samba-4.17.json")
+NEWER = Book("smbtorture-newer.toml")
 
 
-def recorded_seconds():
-    """How long each test took against Samba: the longest are started first."""
-    return {name: entry[1] for name, entry in _recorded().items()}
-
-
-def _recorded():
-    return json.loads(SAMBA.read_text())["tests"] if SAMBA.exists() else {}
-
-
-def record(report):
-    """Write Samba's results, one line for a test so that a later run shows as a small difference.
-
-    A run of some of the tests replaces the results of those.
-    """
-    head = {key: report[key] for key in ("suite", "server")}
-    tests = _recorded() | {name: [test["result"], test["seconds"]] for name, test in report["tests"].items()}
-    lines = [f"  {json.dumps(name)}: {json.dumps(tests[name])}" for name in sorted(tests)]
-    text = json.dumps(head, indent=1)[:-2] + ',\n "tests": {\n' + ",\n".join(lines) + "\n }\n}\n"
-    SAMBA.write_text(text)
-
-
-def expected():
-    """Our list: name -> (result, reason). Each entry must give a reason and the section it rests on."""
-    entries = {}
-    for entry in tomllib.loads(OURS.read_text()).get("expect", []):
-        names = entry.get("tests", [])
-        if entry.get("result") not in ("fail", "skip", "either") or not names or not entry.get("reason") or not entry.get("section"):
-            raise BadList(f"an entry of {OURS.name} lacks tests, result (fail, skip or either), reason or section: {entry}")
-        for name in names:
-            if name in entries:
-                raise BadList(f"{name} stands twice in {OURS.name}")
-            entries[name] = (entry["result"], entry["reason"])
-    return entries
-
-
-def wanted(kind):
+def wanted(book, kind):
     """A function of (name, result) that says whether the test ended as expected: others are worth a second try."""
     if kind == "samba":
         return lambda name, result: result in ("pass", "skip")
-    listed, reference = expected(), samba()
+    listed, reference = book.expected(), book.samba()
 
     def ends_as_expected(name, result):
         if name in listed:
@@ -67,17 +59,17 @@ def wanted(kind):
     return ends_as_expected
 
 
-def judge(tally, results, kind):
+def judge(tally, results, book, kind):
     """Count the results into `tally` and print the table. Samba is judged by its own record, Trunkline by our list."""
-    reference = samba()
+    reference = book.samba()
     kinds = {name: _kind(outcome.result) for name, outcome in results.items()}
     if kind == "samba":
         for name in sorted(kinds):
             _judge_samba(tally, name, kinds[name], results[name].detail, _kind(reference.get(name, "fail")))
     else:
-        listed = expected()
+        listed = book.expected()
         for name in sorted(kinds):
-            _judge_ours(tally, name, kinds[name], results[name].detail, listed.get(name), reference.get(name))
+            _judge_ours(tally, name, kinds[name], results[name].detail, listed.get(name), reference.get(name), book.ours.name)
     _print_table(kinds, reference, kind)
 
 
@@ -92,15 +84,9 @@ def _judge_samba(tally, name, result, detail, recorded):
         tally.add(result, name, detail)
 
 
-def _judge_ours(tally, name, result, detail, listed, reference):
+def _judge_ours(tally, name, result, detail, listed, reference, listing):
     if listed is not None:
-        wanted, reason = listed
-        if wanted == "either":
-            tally.add("skip", name, f"{result}, now one and now the other: {reason}")
-        elif result == wanted:
-            tally.add("skip", name, f"expected to {wanted}: {reason}")
-        else:
-            tally.add("fail", name, f"listed as {wanted} but {result}: correct {OURS.name}. {detail}")
+        expected.judge(tally, name, result, detail, listed, listing)
     elif result == "skip" and reference == "pass":
         tally.add("fail", name, f"skipped, but Samba passes it, and it is not listed. {detail}")
     else:

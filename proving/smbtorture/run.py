@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Run the single tests of smbtorture's smb2 suites against a server and hold the results against what is expected.
 
-    run.py [--server trunkline|samba] [--only PATTERN ...] [--out FILE] [--lanes N] [--record]
+    run.py [--server trunkline|samba] [--newer] [--only PATTERN ...] [--out FILE] [--lanes N] [--record]
 
 Each test runs in a process of its own with a time limit, on as many shares side by side as there are lanes; the share is
 emptied between tests, and a test that does not end as expected is tried once more when the machine is quiet. Results are
 compared with `proving/expected/smbtorture.toml` (ours) and with `proving/expected/samba-4.17.json` (Samba's own on this suite),
-which `--server samba --record` writes. Start reading at `main`; names and verdicts are in torture.py, the comparison in
-compare.py.
+which `--server samba --record` writes. `--newer` runs what a newer smbtorture has beyond the installed one of the suites that
+profiles.toml names, against `proving/expected/smbtorture-newer.toml`; scripts/foreign fetches it. Start reading at `main`; names
+and verdicts are in torture.py, the comparison in compare.py.
 """
 
 import argparse
@@ -32,18 +33,24 @@ from harness.tally import Tally, skip_whole_suite  # noqa: E402
 
 
 class Plan:
-    """Which profile, options and time limit each test runs with (profiles.toml)."""
+    """Which profile, options, files and time limit each test runs with against the server `kind` (profiles.toml)."""
 
-    def __init__(self):
+    def __init__(self, kind):
         table = tomllib.loads((HERE / "profiles.toml").read_text())
         self._limit = table["time_limit_s"]
-        self._entries = {test: entry for entry in table["profile"] for test in entry["tests"]}
+        self.newer_suites = table["newer_suites"]
+        entries = [entry for entry in table["profile"] if kind in entry.get("servers", servers.KINDS)]
+        self._entries = {test: entry for entry in entries for test in entry["tests"]}
 
     def profile(self, test):
         return self._entries.get(test, {}).get("name", "default")
 
     def options(self, test):
         return self._entries.get(test, {}).get("options", [])
+
+    def files(self, test):
+        """The files that the test finds in the share, with their sizes."""
+        return self._entries.get(test, {}).get("files", {})
 
     def time_limit_s(self, test):
         return self._entries.get(test, {}).get("time_limit_s", self._limit)
@@ -60,23 +67,31 @@ class Plan:
 class Runner:
     """Runs tests against one server, on `lanes` shares side by side."""
 
-    def __init__(self, plan, server, lanes):
-        self.plan, self.server, self.lanes = plan, server, lanes
+    def __init__(self, release, plan, server, lanes):
+        self.release, self.plan, self.server, self.lanes = release, plan, server, lanes
         self.results = {}
         self._restart = threading.Lock()
+        self._is_over = False
 
     def run(self, tests):
         waiting = queue.SimpleQueue()
         for test in tests:
             waiting.put(test)
-        threads = [threading.Thread(target=self._lane, args=(f"t{i + 1}", waiting)) for i in range(self.lanes)]
+        # They do not outlive a run that is told to end.
+        lanes = [(f"t{i + 1}", waiting) for i in range(self.lanes)]
+        threads = [threading.Thread(target=self._lane, args=lane, daemon=True) for lane in lanes]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            with self._restart:
+                self._is_over = True
+            raise
 
     def _lane(self, share, waiting):
-        while True:
+        while not self._is_over:
             try:
                 test = waiting.get_nowait()
             except queue.Empty:
@@ -86,11 +101,13 @@ class Runner:
     def _one(self, test, share):
         directory = self.server.share_directory(share)
         _empty(directory)
+        for name, size in self.plan.files(test).items():
+            _leave_file(directory / name, size)
         first, second = servers.accounts()[:2]
-        target = torture.Target(self.server.port, share, str(directory), first, second)
-        outcome = torture.run(test, target, self.plan.time_limit_s(test), self.plan.options(test))
+        target = torture.Target(self.server.address, self.server.port, share, str(directory), first, second)
+        outcome = torture.run(self.release, test, target, self.plan.time_limit_s(test), self.plan.options(test))
         with self._restart:
-            if not self.server.alive():
+            if not self._is_over and not self.server.alive():
                 log = self.server.log()
                 self.server.start()
                 outcome = torture.Outcome("fail", outcome.seconds, f"the server ended: {log[-400:]}")
@@ -106,28 +123,40 @@ def _empty(directory):
             entry.unlink(missing_ok=True)
 
 
-def run_all(kind, tests, lanes):
+def _leave_file(path, size):
+    """A file of the first account's, which may do everything with it, without a zero in it."""
+    path.write_bytes(b"\xa5" * size)
+    uid = servers.first_uid()
+    os.chown(path, uid, uid)
+    path.chmod(0o777)
+
+
+def run_all(release, book, kind, tests, lanes):
     """Run the tests under their profiles.
 
     Gives name -> Outcome, the names that ended as expected on a second try only, and complaints about the server itself.
     """
-    plan, results, second_try, complaints = Plan(), {}, [], []
-    expected = compare.wanted(kind)
-    cost = compare.recorded_seconds()
+    plan, results, second_try, complaints = Plan(kind), {}, [], []
+    expected = compare.wanted(book, kind)
+    cost = book.recorded_seconds()
     for profile in sorted({plan.profile(test) for test in tests}):
         group = [test for test in tests if plan.profile(test) == profile]
         group.sort(key=lambda test: -plan.takes_s(test, cost.get(test, 1.0)))
-        with servers.Server(kind, profile) as server:
-            runner = Runner(plan, server, lanes)
-            runner.run(group)
-            results.update(runner.results)
-            again = [test for test in group if not expected(test, results[test].result)]
-            runner.lanes = 1
-            runner.run(again)
-            for test in again:
-                if expected(test, runner.results[test].result):
-                    second_try.append(test)
-                    results[test] = runner.results[test]
+        server = servers.Server(kind, profile)
+        try:
+            with server:
+                runner = Runner(release, plan, server, lanes)
+                runner.run(group)
+                results.update(runner.results)
+                again = [test for test in group if not expected(test, results[test].result)]
+                runner.lanes = 1
+                runner.run(again)
+                for test in again:
+                    if expected(test, runner.results[test].result):
+                        second_try.append(test)
+                        results[test] = runner.results[test]
+        except servers.CannotSetUp as reason:
+            results |= {test: torture.Outcome("skip", 0.0, f"profile {profile}: {reason}") for test in group}
         if server.complaint:
             complaints.append(f"{profile}: {server.complaint}")
     return results, second_try, complaints
@@ -136,6 +165,7 @@ def run_all(kind, tests, lanes):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
+    parser.add_argument("--newer", action="store_true", help="what the newer smbtorture has beyond the installed one")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="shell pattern; may be repeated")
     parser.add_argument("--out", type=Path, help="write the results as JSON")
     parser.add_argument("--lanes", type=int, default=4, choices=range(1, 5))
@@ -143,26 +173,39 @@ def arguments():
     return parser.parse_args()
 
 
+def known_tests(newer):
+    """The release to run, its book, and its tests; ends the process when it is missing."""
+    if not torture.INSTALLED.exists():
+        skip_whole_suite("smbtorture", "smbtorture is missing: apt-get install samba-testsuite")
+    installed = torture.INSTALLED.all_tests()
+    if not newer:
+        return torture.INSTALLED, compare.INSTALLED, installed
+    if not torture.NEWER.exists():
+        skip_whole_suite("smbtorture-newer", "the newer smbtorture is missing: scripts/foreign fetches it")
+    suites = Plan("trunkline").newer_suites
+    added = [t for t in torture.NEWER.all_tests() if t not in installed and any(fnmatch.fnmatch(t, s) for s in suites)]
+    return torture.NEWER, compare.NEWER, added
+
+
 def main():
     options = arguments()
+    servers.clean_up_when_told_to_end()
     if os.geteuid() != 0:
         skip_whole_suite("smbtorture", "needs root: the tests tell several users apart by what each may do")
-    if shutil.which(torture.BINARY) is None:
-        skip_whole_suite("smbtorture", "smbtorture is missing: apt-get install samba-testsuite")
-    known = torture.all_tests()
+    release, book, known = known_tests(options.newer)
     tests = [t for t in known if not options.only or any(fnmatch.fnmatch(t, p) for p in options.only)]
-    if strange := Plan().unknown(known):
+    if not options.newer and (strange := Plan(options.server).unknown(known)):
         print(f"note: profiles.toml names tests that this smbtorture has not: {', '.join(strange)}")
     began = time.monotonic()
-    tally = Tally("smbtorture")
+    tally = Tally("smbtorture-newer" if options.newer else "smbtorture")
     try:
-        results, second_try, complaints = run_all(options.server, tests, options.lanes)
+        results, second_try, complaints = run_all(release, book, options.server, tests, options.lanes)
     except servers.CannotStart as reason:
         tally.add(reason.result, "whole suite", str(reason))
         sys.exit(tally.close())
     seconds = round(time.monotonic() - began)
     report = {
-        "suite": f"smbtorture {torture.version()}",
+        "suite": f"smbtorture {release.version()}",
         "server": servers.version(options.server),
         "seconds": seconds,
         "second_try": sorted(second_try),
@@ -170,10 +213,10 @@ def main():
     }
     if options.out:
         options.out.write_text(json.dumps(report, indent=1) + "\n")
-    if options.record and options.server == "samba":
-        compare.record(report)
+    if options.record and options.server == "samba" and not options.newer:
+        book.record(report)
     print(f"\n{len(tests)} tests in {seconds} s; as expected on the second try only: {', '.join(sorted(second_try)) or 'none'}")
-    compare.judge(tally, results, options.server)
+    compare.judge(tally, results, book, options.server)
     for complaint in complaints:
         tally.add("fail", "the server's end", complaint)
     sys.exit(tally.close())

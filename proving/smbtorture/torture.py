@@ -1,20 +1,71 @@
-"""smbtorture's single tests: their names, one run of one of them, and what its output means."""
+"""smbtorture's single tests: their names, one run of one of them, and what its output means.
+
+There are two releases: the one that is installed, and a newer one under proving/.cache for suites that the installed one lacks.
+"""
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
-BINARY = "smbtorture"
+NEWER_ROOT = Path(__file__).resolve().parent.parent / ".cache" / "smbtorture-newer"
+
+
+@dataclass(frozen=True)
+class Release:
+    """One smbtorture: its program and the directories of libraries that it needs beside the system's."""
+
+    program: str
+    libraries: tuple[str, ...] = ()
+
+    def exists(self):
+        return shutil.which(self.program) is not None
+
+    def environment(self):
+        path = {"LD_LIBRARY_PATH": ":".join(self.libraries)} if self.libraries else {}
+        return dict(os.environ, LC_ALL="C.UTF-8", **path)
+
+    def all_tests(self):
+        """Its single tests, as it accepts them on its command line.
+
+        `--list` repeats the last part of each name (`smb2.lock.rw-none.rw-none`): it is the test inside a case of the same
+        name. A name without the repetition selects exactly that test.
+        """
+        names = []
+        for line in self._says("--list").splitlines():
+            if not line.startswith("smb2."):
+                continue
+            head, _, last = line.rpartition(".")
+            names.append(head if head.endswith("." + last) else line)
+        return names
+
+    def version(self):
+        """Its version, such as `4.17.12-Debian`."""
+        words = self._says("--version").split()
+        return words[words.index("smbtorture") + 1] if "smbtorture" in words else words[-1]
+
+    def _says(self, question):
+        command = [self.program, question]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=self.environment()).stdout
+
+
+INSTALLED = Release("smbtorture")
+NEWER = Release(
+    str(NEWER_ROOT / "usr" / "bin" / "smbtorture"),
+    tuple(str(path) for path in sorted(NEWER_ROOT.glob("usr/lib/*-linux-gnu*")) + sorted(NEWER_ROOT.glob("usr/lib/*/samba"))),
+)
 
 
 @dataclass(frozen=True)
 class Target:
     """Where a test runs: one share of one server, and the directory on this machine that the share serves."""
 
+    address: str
     port: int
     share: str
     local_dir: str
@@ -31,29 +82,7 @@ class Outcome:
     detail: str
 
 
-def all_tests():
-    """The single tests of the installed suite, as smbtorture accepts them on its command line.
-
-    `--list` repeats the last part of each name (`smb2.lock.rw-none.rw-none`): it is the test inside a case of the same
-    name. A name without the repetition selects exactly that test.
-    """
-    listing = subprocess.run([BINARY, "--list"], capture_output=True, text=True, check=True).stdout
-    names = []
-    for line in listing.splitlines():
-        if not line.startswith("smb2."):
-            continue
-        head, _, last = line.rpartition(".")
-        names.append(head if head.endswith("." + last) else line)
-    return names
-
-
-def version():
-    """The version of the installed smbtorture, such as `4.17.12-Debian`."""
-    words = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout.split()
-    return words[words.index("smbtorture") + 1] if "smbtorture" in words else words[-1]
-
-
-def run(test, target, time_limit_s, options=()):
+def run(release, test, target, time_limit_s, options=()):
     """Run one single test in a process of its own and classify its end."""
     name, password = target.account
     second_name, second_password = target.second_account
@@ -64,7 +93,7 @@ def run(test, target, time_limit_s, options=()):
         "user2name": second_name,
         "user2password": second_password,
     }
-    command = [BINARY, f"//127.0.0.1/{target.share}", "-p", str(target.port), "-U", f"{name}%{password}"]
+    command = [release.program, f"//{target.address}/{target.share}", "-p", str(target.port), "-U", f"{name}%{password}"]
     command += [f"--option=torture:{key}={value}" for key, value in settings.items()]
     command += [f"--option={option}" for option in options]
     command.append(test)
@@ -73,7 +102,7 @@ def run(test, target, time_limit_s, options=()):
     with tempfile.TemporaryDirectory(prefix="torture-") as directory:
         process = subprocess.Popen(
             command, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True, env=dict(os.environ, LC_ALL="C.UTF-8"),
+            start_new_session=True, env=release.environment(),
         )
         try:
             output, _ = process.communicate(timeout=time_limit_s)

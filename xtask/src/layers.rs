@@ -14,11 +14,13 @@ use crate::words::find;
 const TABLE: &[(&str, u8)] = &[
     ("wire", 0),
     ("smb-wire", 1),
+    ("nfs-wire", 1),
     ("volume", 1),
     ("volume-posix", 2),
     ("auth", 2),
     ("share", 2),
     ("smb", 3),
+    ("nfs", 3),
     ("net", 4),
     ("client", 4),
     ("load", 5),
@@ -32,7 +34,7 @@ const PROTOCOL_WORDS: &[&str] =
     &["smb", "nfs", "ntstatus", "stateid", "fileid", "oplock", "lease", "delegation", "filehandle", "xdr"];
 
 /// In these crates time is an argument and bytes come from the caller.
-const SANS_IO: &[&str] = &["wire", "smb-wire", "volume", "auth", "share", "smb"];
+const SANS_IO: &[&str] = &["wire", "smb-wire", "nfs-wire", "volume", "auth", "share", "smb", "nfs"];
 const SANS_IO_CALLS: &[&str] = &[
     "Instant::now",
     "SystemTime::now",

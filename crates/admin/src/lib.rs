@@ -2,14 +2,18 @@
 //!
 //! Start with [`Controlled`], which the server implements. [`protocol`] is the conversation over the
 //! socket, one JSON object on a line each way; [`server`] answers it, [`client`] asks. [`status`] holds the
-//! values of a status, under the names that `smbstatus --json` uses.
+//! values of a status, under the names that `smbstatus --json` uses, [`channels`] those of Multichannel, [`nfs`]
+//! those of NFS clients.
 
+pub mod channels;
 pub mod client;
+pub mod nfs;
 pub mod protocol;
 pub mod server;
 mod socket;
 pub mod status;
 
+pub use channels::Channels;
 pub use client::{Client, ClientError};
 pub use protocol::{NtHash, Request, Response, UserChange, UserEntry};
 pub use status::Status;
@@ -18,6 +22,9 @@ pub use status::Status;
 pub trait Controlled: Send + Sync + 'static {
     /// Who is connected, and what they hold.
     fn status(&self) -> Status;
+
+    /// Which connections carry each session, and why no others do.
+    fn channels(&self) -> Channels;
 
     /// Every user that may log on.
     fn users(&self) -> Vec<UserEntry>;

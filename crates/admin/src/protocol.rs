@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Status;
+use crate::{Channels, Status};
 
 /// Longest request, in bytes with its line end.
 pub const MAX_REQUEST: usize = 64 * 1024;
@@ -16,6 +16,8 @@ pub const MAX_RESPONSE: usize = 128 * 1024 * 1024;
 pub enum Request {
     /// Who is connected, and what they hold.
     Status,
+    /// Which connections carry each session.
+    Channels,
     /// Every user that may log on.
     Users,
     /// Adds or changes a user.
@@ -39,6 +41,8 @@ pub enum Response {
     Done,
     /// To [`Request::Status`].
     Status(Box<Status>),
+    /// To [`Request::Channels`].
+    Channels(Box<Channels>),
     /// To [`Request::Users`].
     Users(Vec<UserEntry>),
     /// It was refused, and why.

@@ -4,11 +4,11 @@
 //! besides. A request is one line of bounded size, must come in time, and a few callers at once are served.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::Mode;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -22,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Callers served at once; more wait.
 const MAX_CALLERS: usize = 8;
+
+/// Callers that the host lets wait to be accepted.
+const LISTEN_BACKLOG: i32 = 128;
 
 /// The bound control socket. It is removed when this is dropped.
 #[derive(Debug)]
@@ -50,8 +53,7 @@ impl ControlSocket {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        let listener = UnixListener::bind(&address.path)?;
-        std::fs::set_permissions(&address.path, std::fs::Permissions::from_mode(0o600))?;
+        let listener = private_listener(&address.path)?;
         Ok(ControlSocket { listener, path: dir.join(address.path.file_name().unwrap_or_default()) })
     }
 
@@ -81,6 +83,18 @@ impl ControlSocket {
             }
         }
     }
+}
+
+/// A socket that its owner alone can call, from its first moment on: what is bound has the permission bits that the
+/// socket had before, whatever the process's mask would leave.
+fn private_listener(path: &Path) -> io::Result<UnixListener> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, LISTEN_BACKLOG)?;
+    UnixListener::from_std(socket.into())
 }
 
 fn owner(path: &Path) -> Option<u32> {
@@ -133,6 +147,7 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
     let done = |result: Result<(), String>| result.map_or_else(Response::Refused, |()| Response::Done);
     match request {
         Request::Status => Response::Status(Box::new(server.status())),
+        Request::Channels => Response::Channels(Box::new(server.channels())),
         Request::Users => Response::Users(server.users()),
         Request::ChangeUser(change) => done(server.change_user(change)),
         Request::RemoveUser { name } => done(server.remove_user(&name)),
@@ -144,8 +159,9 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Client, ClientError, Status, UserChange, UserEntry};
+    use crate::{Channels, Client, ClientError, Status, UserChange, UserEntry};
     use std::io::{Read, Write};
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::Mutex;
 
     #[derive(Default)]
@@ -156,6 +172,9 @@ mod tests {
     impl Controlled for Fake {
         fn status(&self) -> Status {
             Status { version: "7".to_owned(), ..Status::default() }
+        }
+        fn channels(&self) -> Channels {
+            Channels { server_name: "S".to_owned(), ..Channels::default() }
         }
         fn users(&self) -> Vec<UserEntry> {
             Vec::new()
@@ -202,6 +221,7 @@ mod tests {
         let calls = with_server(&deep, |dir| {
             let ask = |request| Client::connect(dir).unwrap().ask(&request);
             assert!(matches!(ask(Request::Status).unwrap(), Response::Status(s) if s.version == "7"));
+            assert!(matches!(ask(Request::Channels).unwrap(), Response::Channels(c) if c.server_name == "S"));
             assert_eq!(ask(Request::RemoveUser { name: "ann".to_owned() }).unwrap(), Response::Done);
             assert_eq!(ask(Request::Stop).unwrap(), Response::Done);
             let change = UserChange {

@@ -24,6 +24,9 @@ pub struct Status {
     pub open_files: BTreeMap<String, OpenFile>,
     /// By path on the host.
     pub byte_range_locks: BTreeMap<String, LockedFile>,
+    /// NFS clients and what they hold.
+    #[serde(default)]
+    pub nfs: crate::nfs::Nfs,
 }
 
 /// The server itself.
@@ -172,8 +175,14 @@ pub struct FileId {
 pub struct Open {
     /// Id of the open.
     pub share_file_id: String,
-    /// Its session.
+    /// Its session; empty for NFS, whose opens are the client's.
     pub session_id: String,
+    /// The NFS client that has it; empty for SMB.
+    #[serde(default)]
+    pub client_id: String,
+    /// `smb` or `nfs`.
+    #[serde(default)]
+    pub protocol: String,
     /// Who answers it.
     pub server_id: ServerId,
     /// User id on the host.
@@ -186,12 +195,15 @@ pub struct Open {
     pub access_mask: Mask,
     /// What its client may cache.
     pub caching: Mask,
-    /// How the right to cache was asked for: `lease`, `batch`, `exclusive`, `level_ii` or `none`.
+    /// How the right to cache was asked for: `lease`, `batch`, `exclusive`, `level_ii`, `delegation` or `none`.
     pub oplock: String,
     /// The lease it belongs to.
     pub lease: Option<Lease>,
-    /// Whether it outlives its connection: `none`, `durable` or `persistent`.
+    /// Whether it outlives its connection: `none`, `durable`, `resilient` or `persistent`.
     pub persistence: String,
+    /// Whether its client is gone and it is kept until that comes back.
+    #[serde(default)]
+    pub detached: bool,
     /// RFC 3339.
     pub opened_at: String,
 }

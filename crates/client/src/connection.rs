@@ -1,13 +1,14 @@
 //! A connection to a server: it carries messages, and owns neither sessions nor files.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use smb_wire::{Command, echo};
 use tokio::net::{TcpStream, ToSocketAddrs};
-use tokio::task::AbortHandle;
 
 use crate::link::{Envelope, Link, Part};
 use crate::negotiate::{Negotiated, negotiate};
+use crate::transport::{Tasks, Tuning, tune};
 use crate::{Error, Options, Result};
 
 /// A negotiated connection. Copies share it; it is closed when the last one, and the last session and tree
@@ -23,13 +24,9 @@ pub(crate) struct Inner {
     pub(crate) negotiated: Negotiated,
     pub(crate) options: Options,
     pub(crate) host: String,
-    tasks: [AbortHandle; 2],
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
-    }
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    _tasks: Tasks,
 }
 
 impl Connection {
@@ -61,12 +58,13 @@ impl Connection {
     /// # Errors
     /// Whatever ends the negotiation.
     pub async fn over(stream: TcpStream, host: &str, options: &Options) -> Result<Connection> {
-        stream.set_nodelay(true)?;
+        tune(&stream, Tuning { dead_after: options.dead_after, is_paced: options.pace.is_some() })?;
+        let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
         let (link, tasks) = Link::start(stream, options.credits);
-        let started = Started(Some(tasks));
         let negotiated = negotiate(&link, options, host).await?;
-        let tasks = started.keep();
-        let inner = Inner { link, negotiated, options: options.clone(), host: host.to_owned(), tasks };
+        link.rate.set(options.pace);
+        let (options, host) = (options.clone(), host.to_owned());
+        let inner = Inner { link, negotiated, options, host, local, peer, _tasks: tasks };
         Ok(Connection { inner: Arc::new(inner) })
     }
 
@@ -74,6 +72,11 @@ impl Connection {
     #[must_use]
     pub fn negotiated(&self) -> &Negotiated {
         &self.inner.negotiated
+    }
+
+    /// Lets the connection carry at most `rate` bytes in a second in each direction, or as many as it can.
+    pub fn pace(&self, rate: Option<u64>) {
+        self.inner.link.rate.set(rate);
     }
 
     /// Asks the server whether it is there.
@@ -86,20 +89,5 @@ impl Connection {
         let reply = pending.await?.success()?;
         echo::Response::parse(reply.message())?;
         Ok(())
-    }
-}
-
-/// Ends the tasks of a connection that does not come to be.
-struct Started(Option<[AbortHandle; 2]>);
-
-impl Started {
-    fn keep(mut self) -> [AbortHandle; 2] {
-        self.0.take().expect("taken only here")
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        self.0.iter().flatten().for_each(AbortHandle::abort);
     }
 }

@@ -3,11 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
 use smb_wire::{Command, Malformed, NtStatus};
 
 /// Why an operation did not succeed.
 ///
-/// [`Error::Status`] is the server's refusal of one request and leaves the connection as it was. Every
+/// [`Error::Status`] and [`Error::Refused`] are the server's refusal of one request and leave the connection as it was. Every
 /// other kind that a reply leads to ends the connection: all its requests fail with the same error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -19,6 +21,20 @@ pub enum Error {
         /// The answer.
         status: NtStatus,
     },
+    /// An NFS server refused an operation; those behind it in its COMPOUND were not carried out.
+    #[error("{} was answered with NFS4ERR {status:?}", operation.name().unwrap_or("an operation"))]
+    Refused {
+        /// The operation.
+        operation: OpNum,
+        /// The answer.
+        status: NfsStat,
+    },
+    /// A server refused a whole call: its program, its version or its credential.
+    #[error("the server did not carry out a call: {0}")]
+    Call(String),
+    /// A message of an NFS server cannot be read.
+    #[error("the server sent a message that cannot be read: {0}")]
+    MalformedXdr(#[from] nfs_wire::Malformed),
     /// The login was refused before or after the server's status: a token that cannot be accepted.
     #[error("logging on failed: {0}")]
     LogOn(#[from] auth::Refusal),
@@ -57,11 +73,25 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the connection is gone, for no fault of the request.
+    pub(crate) fn is_loss(&self) -> bool {
+        matches!(self, Error::Io(_) | Error::Closed)
+    }
+
     /// The server's status, when that is what went wrong.
     #[must_use]
     pub fn status(&self) -> Option<NtStatus> {
         match self {
             Error::Status { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// An NFS server's status, when that is what went wrong.
+    #[must_use]
+    pub fn nfs_status(&self) -> Option<NfsStat> {
+        match self {
+            Error::Refused { status, .. } => Some(*status),
             _ => None,
         }
     }

@@ -7,8 +7,8 @@ use smb_wire::create::FileInfo;
 use smb_wire::fscc::directory::{self, DirectoryClass};
 use smb_wire::query_info::InfoType;
 use smb_wire::{
-    Command, FileId, Malformed, NtStatus, Utf16, close, flush, query_directory, query_info, read, set_info,
-    utf16, write,
+    Command, FileId, Malformed, NtStatus, Utf16, flush, query_directory, query_info, read, set_info, utf16,
+    write,
 };
 
 use crate::buffer::Reply;
@@ -74,14 +74,14 @@ impl File {
     }
 
     /// Sends one request and waits for its success.
-    async fn call(
+    pub(crate) async fn call(
         &self,
         command: Command,
         payload: u32,
         body: &(dyn Fn(&mut Vec<u8>) + Sync),
     ) -> Result<Reply> {
-        let [pending] = self.tree.send([Part { command, payload, body }]).await?;
-        pending.await?.success()
+        let [reply] = self.tree.call([Part { command, payload, body }]).await?.success()?;
+        Ok(reply)
     }
 
     /// Reads up to `length` bytes at `offset`: fewer at the end of the file, and none behind it. A length
@@ -93,8 +93,7 @@ impl File {
         let request = read::Request::new(self.id, offset, length.min(self.tree.limits().0));
         let body = |out: &mut Vec<u8>| request.write(out);
         let part = Part { command: Command::Read, payload: request.length, body: &body };
-        let [pending] = self.tree.send([part]).await?;
-        let reply = pending.await?;
+        let [reply] = self.tree.call([part]).await?.replies;
         if reply.status() == NtStatus::END_OF_FILE {
             return Ok(Data { reply, range: 0..0 });
         }
@@ -103,8 +102,7 @@ impl File {
         if data.len() > request.length as usize {
             return Err(Malformed::new("READ response", "DataLength").into());
         }
-        let start = data.as_ptr() as usize - reply.message().as_ptr() as usize;
-        let range = if data.is_empty() { 0..0 } else { start..start + data.len() };
+        let range = reply.range_of(data);
         Ok(Data { reply, range })
     }
 
@@ -208,11 +206,22 @@ impl File {
                 output_buffer_length: LIST_STEP.min(self.tree.limits().2),
             };
             let body = |out: &mut Vec<u8>| request.write(out);
-            let reply = match self.call(Command::QueryDirectory, request.payload_len(), &body).await {
+            let part = Part { command: Command::QueryDirectory, payload: request.payload_len(), body: &body };
+            let answer = self.tree.call([part]).await?;
+            if answer.replayed && flags.is_empty() {
+                // The server may have gone on with a part of the listing that never came.
+                flags = query_directory::Flags::RESTART_SCANS;
+                entries.clear();
+                continue;
+            }
+            let reply = match answer.success() {
                 Err(Error::Status { status: NtStatus::NO_MORE_FILES | NtStatus::NO_SUCH_FILE, .. }) => {
                     return Ok(entries);
                 }
-                other => other?,
+                other => {
+                    let [reply] = other?;
+                    reply
+                }
             };
             let listing = query_directory::Response::parse(reply.message())?.output_buffer;
             for found in directory::read(listing, LIST_CLASS) {
@@ -232,9 +241,6 @@ impl File {
     /// # Errors
     /// [`Error::Status`] when the server refuses.
     pub async fn close(self) -> Result<()> {
-        let request = close::Request { flags: close::Flags::empty(), file_id: self.id };
-        let reply = self.call(Command::Close, 0, &|out| request.write(out)).await?;
-        close::Response::parse(reply.message())?;
-        Ok(())
+        self.tree.close(self.id).await
     }
 }

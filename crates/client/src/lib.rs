@@ -1,4 +1,4 @@
-//! Layer 4: a user-space SMB client, 2.0.2 to 3.1.1: asynchronous, pipelined, signed or sealed.
+//! Layer 4: a user-space SMB client, 2.0.2 to 3.1.1: asynchronous, pipelined, signed or sealed. That for NFS is in [`nfs`].
 //!
 //! A [`Connection`] carries messages; a [`Session`] is a login, with the keys, and uses connections without
 //! belonging to one; a [`Tree`] is a share in a session and a [`File`] an open in a tree. Any number of
@@ -22,7 +22,10 @@
 //! # }
 //! ```
 //!
-//! To read on: [`session`](Session::log_on) shows a login; `link` is the heart, where requests wait for credits,
+//! With [`Session::open_channels`] a session uses several connections (Multichannel) and outlives all but one.
+//!
+//! To read on: [`session`](Session::log_on) shows a login; `call` follows a request to its reply, whichever
+//! channels are lost meanwhile; `channels` chooses among them; `link` is the heart, where requests wait for credits,
 //! are written, and meet their replies; `protection` signs and seals. The client asks for no oplocks and no
 //! leases, so no server ever has to break one.
 //!
@@ -30,21 +33,32 @@
 //! until the session ends. Requests have no time limit of their own; wrap them in `tokio::time::timeout`.
 
 mod buffer;
+mod call;
+mod channels;
 mod connection;
 mod credits;
 mod error;
 mod file;
+mod lasting;
 mod link;
+mod log_on;
 mod negotiate;
+pub mod nfs;
 mod options;
+mod patience;
 mod protection;
 mod session;
+mod transport;
 mod tree;
 
 pub use buffer::Reply;
+pub use bytes::Bytes;
+pub use channels::ChannelStatus;
+pub use channels::open::{ChannelOptions, Opened};
 pub use connection::Connection;
 pub use error::Error;
 pub use file::{Data, DirectoryEntry, File};
+pub use lasting::Lasting;
 pub use negotiate::Negotiated;
 pub use options::{Credentials, DIALECTS, Options};
 pub use session::Session;

@@ -1,35 +1,25 @@
 //! The inside of a connection: what is under way, what is to be written, and who waits for what.
 //!
 //! A request goes through [`Link::send`]: it takes its credits, gets its message ids and an entry in the
-//! table, is written into a frame of its own, protected, and queued. [`writer`] writes all that is queued with
-//! one system call; [`reader`] splits what comes in and completes the entries. The locks are held for a few
-//! table operations only: neither cryptography nor copying happens under them.
+//! table, is written into a frame of its own, protected, and queued. From there on it is the business of
+//! [`crate::transport`]; [`reader`] checks what comes in and completes the entries.
 
-mod pending;
 mod reader;
-mod writer;
 
-use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Poll, Waker};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
 
 use smb_wire::header::{self, Flags, transform};
 use smb_wire::{Command, FileId, Header};
-use tokio::sync::Notify;
-use wire::frame::{Frame, FramePool};
+use wire::frame::Frame;
 
-use crate::buffer::{Buffers, Reply};
+use crate::buffer::Reply;
 use crate::credits::{Credits, Taken};
 use crate::protection::{ChannelKeys, Protection};
+use crate::transport::{Entry, PREFIX, Pending, Protocol, Tasks, Transport};
 use crate::{Error, Result};
-
-pub(crate) use pending::Pending;
-
-/// The prefix of a frame on TCP: a zero byte and a 24-bit length (MS-SMB2 2.1).
-const PREFIX: usize = 4;
 
 /// One request of a frame.
 #[derive(Clone, Copy)]
@@ -49,18 +39,34 @@ pub(crate) struct Envelope<'a> {
     pub(crate) protection: Protection,
     /// Needed where there is any protection.
     pub(crate) keys: Option<&'a ChannelKeys>,
+    /// How often the session has lost a channel; zero before 3.0 (MS-SMB2 3.2.1.3).
+    pub(crate) channel_sequence: u16,
+    /// Whether the server may have done all this already, on a channel that is lost.
+    pub(crate) is_replay: bool,
 }
 
 impl Envelope<'_> {
     /// That of messages before there is a session.
-    pub(crate) const PLAIN: Envelope<'static> =
-        Envelope { session_id: 0, tree_id: 0, protection: Protection::None, keys: None };
+    pub(crate) const PLAIN: Envelope<'static> = Envelope {
+        session_id: 0,
+        tree_id: 0,
+        protection: Protection::None,
+        keys: None,
+        channel_sequence: 0,
+        is_replay: false,
+    };
 }
 
-/// A request whose reply has not been fetched.
+/// SMB on a connection.
 #[derive(Debug)]
-struct Entry {
-    state: EntryState,
+pub(crate) struct Smb;
+
+/// A connection that carries SMB. In front of a frame stand a zero byte and a 24-bit length (MS-SMB2 2.1).
+pub(crate) type Link = Transport<Smb>;
+
+/// What is remembered of a request.
+#[derive(Debug)]
+pub(crate) struct Request {
     command: Command,
     charge: u16,
     asked: u16,
@@ -68,125 +74,54 @@ struct Entry {
     session_id: u64,
 }
 
+/// What is under the lock of a connection.
 #[derive(Debug)]
-enum EntryState {
-    /// No final reply yet.
-    Waiting(Option<Waker>),
-    /// Nobody waits any more.
-    Abandoned,
-    /// The reply has come.
-    Done(Reply),
-}
-
-/// Spreads message ids, which are consecutive numbers, over the table.
-#[derive(Debug, Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only message ids are hashed");
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        self.0 = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-#[derive(Debug)]
-struct State {
+pub(crate) struct Own {
     credits: Credits,
     next_message_id: u64,
-    entries: HashMap<u64, Entry, BuildHasherDefault<IdHasher>>,
-    outbox: VecDeque<Frame>,
-    frames: FramePool,
     channels: Vec<(u64, Weak<ChannelKeys>)>,
-    failed: Option<Error>,
 }
 
-/// The shared part of a connection.
-#[derive(Debug)]
-pub(crate) struct Link {
-    state: Mutex<State>,
-    written: Notify,
-    buffers: Arc<Buffers>,
+/// What is beside it.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
     /// Whether requests carry a credit charge: dialect 2.1 and later with large MTU.
     multi_credit: AtomicBool,
 }
 
+impl Protocol for Smb {
+    type Shared = Shared;
+    type Own = Own;
+    type Request = Request;
+    type Reply = Reply;
+
+    fn ended(own: &mut Own) {
+        own.credits.wake_all();
+    }
+}
+
 impl Link {
     /// A link over `stream`, and the tasks that serve it.
-    pub(crate) fn start(
-        stream: tokio::net::TcpStream,
-        credits: u16,
-    ) -> (Arc<Link>, [tokio::task::AbortHandle; 2]) {
-        let link = Arc::new(Link {
-            state: Mutex::new(State {
-                credits: Credits::new(credits),
-                next_message_id: 0,
-                entries: HashMap::default(),
-                outbox: VecDeque::new(),
-                frames: FramePool::default(),
-                channels: Vec::new(),
-                failed: None,
-            }),
-            written: Notify::new(),
-            buffers: Arc::default(),
-            multi_credit: AtomicBool::new(false),
-        });
-        let (read, write) = stream.into_split();
-        let reader = tokio::spawn(reader::run(Arc::clone(&link), read));
-        let writer = tokio::spawn(writer::run(Arc::clone(&link), write));
-        (link, [reader.abort_handle(), writer.abort_handle()])
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing under the lock can panic half way through a change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn start(stream: tokio::net::TcpStream, credits: u16) -> (Arc<Link>, Tasks) {
+        let own = Own { credits: Credits::new(credits), next_message_id: 0, channels: Vec::new() };
+        Transport::begin(stream, own, reader::Reader::default())
     }
 
     /// Lets requests of more than 64 KiB take more than one credit.
     pub(crate) fn allow_multi_credit(&self) {
-        self.multi_credit.store(true, Ordering::Relaxed);
+        self.shared.multi_credit.store(true, Ordering::Relaxed);
     }
 
     /// Makes the keys known with which replies to a session are checked and opened.
     pub(crate) fn add_channel(&self, keys: &Arc<ChannelKeys>) {
         let mut state = self.lock();
-        state.channels.retain(|(_, keys)| keys.strong_count() > 0);
-        state.channels.push((keys.session_id, Arc::downgrade(keys)));
+        state.own.channels.retain(|(_, keys)| keys.strong_count() > 0);
+        state.own.channels.push((keys.session_id, Arc::downgrade(keys)));
     }
 
     fn channel(&self, session_id: u64) -> Option<Arc<ChannelKeys>> {
         let state = self.lock();
-        state.channels.iter().find(|(id, _)| *id == session_id).and_then(|(_, keys)| keys.upgrade())
-    }
-
-    /// Ends the link: every request, now and later, fails with `error`.
-    fn fail(&self, error: Error) {
-        let mut state = self.lock();
-        if state.failed.is_some() {
-            return;
-        }
-        state.failed = Some(error);
-        state.credits.wake_all();
-        state.outbox.clear();
-        // Replies that have come can still be fetched.
-        let mut wakers = Vec::new();
-        state.entries.retain(|_, entry| match &mut entry.state {
-            EntryState::Waiting(waker) => {
-                wakers.extend(waker.take());
-                false
-            }
-            EntryState::Abandoned => false,
-            EntryState::Done(_) => true,
-        });
-        drop(state);
-        self.written.notify_one();
-        wakers.into_iter().for_each(Waker::wake);
+        state.own.channels.iter().find(|(id, _)| *id == session_id).and_then(|(_, keys)| keys.upgrade())
     }
 
     /// Sends one frame with the requests of `parts`, related to one another when there are several. The
@@ -199,11 +134,11 @@ impl Link {
         envelope: Envelope<'_>,
         parts: [Part<'_>; N],
         kept: Option<&mut Vec<u8>>,
-    ) -> Result<[Pending; N]> {
+    ) -> Result<[Pending<Smb>; N]> {
         if envelope.protection == Protection::Sealed && !envelope.keys.is_some_and(ChannelKeys::can_seal) {
             return Err(Error::NotOffered("encryption"));
         }
-        let multi_credit = self.multi_credit.load(Ordering::Relaxed);
+        let multi_credit = self.shared.multi_credit.load(Ordering::Relaxed);
         let charges = parts.map(|part| if multi_credit { charge(part.payload) } else { 1 });
         let (mut frame, first_id, asks) = self.admit(&envelope, &parts, &charges).await?;
         // From here on nothing is awaited, so the entries that were made will be answered or fail.
@@ -242,7 +177,7 @@ impl Link {
             if let Some(error) = &state.failed {
                 return Poll::Ready(Err(error.clone()));
             }
-            let ask = match state.credits.take(total, waiting.ticket, context.waker()) {
+            let ask = match state.own.credits.take(total, waiting.ticket, context.waker()) {
                 Taken::Ask(ask) => ask,
                 Taken::Wait(ticket) => {
                     waiting.ticket = Some(ticket);
@@ -255,39 +190,23 @@ impl Link {
             };
             waiting.ticket = None;
             let asks = spread(ask, charges);
-            let first_id = state.next_message_id;
+            let first_id = state.own.next_message_id;
             for at in 0..N {
-                let entry = Entry {
-                    state: EntryState::Waiting(None),
+                let entry = Entry::new(Request {
                     command: parts[at].command,
                     charge: charges[at],
                     asked: asks[at],
                     protection: envelope.protection,
                     session_id: envelope.session_id,
-                };
-                state.entries.insert(state.next_message_id, entry);
-                state.next_message_id += u64::from(charges[at]);
+                });
+                state.entries.insert(state.own.next_message_id, entry);
+                state.own.next_message_id += u64::from(charges[at]);
             }
             // What a body sends of its own is at most its payload, and often nothing.
             let size = parts.iter().map(|part| 256 + sent(part)).sum();
             Poll::Ready(Ok((state.frames.take(size), first_id, asks)))
         })
         .await
-    }
-
-    /// Queues a frame; the first one calls the writer.
-    fn post(&self, frame: Frame) -> Result<()> {
-        let mut state = self.lock();
-        if let Some(error) = &state.failed {
-            return Err(error.clone());
-        }
-        let was_empty = state.outbox.is_empty();
-        state.outbox.push_back(frame);
-        drop(state);
-        if was_empty {
-            self.written.notify_one();
-        }
-        Ok(())
     }
 }
 
@@ -300,7 +219,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            self.link.lock().credits.forget(ticket);
+            self.link.lock().own.credits.forget(ticket);
         }
     }
 }
@@ -348,9 +267,14 @@ fn encode<const N: usize>(
         header.set_credits(asks[at]);
         header.set_session_id(envelope.session_id);
         header.set_tree_id(envelope.tree_id);
+        header.set_channel_sequence(envelope.channel_sequence);
         if at > 0 {
             // MS-SMB2 3.2.4.1.4
             header.set_flags(header.flags() | Flags::RELATED_OPERATIONS);
+        }
+        if envelope.is_replay && is_told_as_replay(parts[at].command) {
+            // MS-SMB2 3.2.7.1
+            header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
         }
         header.push(frame.tail());
         (parts[at].body)(frame.tail());
@@ -365,10 +289,16 @@ fn encode<const N: usize>(
                 header.write(place);
             }
         }
-        if let (Protection::Signed, Some(keys)) = (envelope.protection, envelope.keys) {
+        if let (Protection::Signed | Protection::Binding, Some(keys)) = (envelope.protection, envelope.keys) {
             keys.sign(&mut frame.bytes_mut()[start..]);
         }
     }
+}
+
+/// Whether the server holds a replay of this against what it has done already: CREATE by its CreateGuid, the
+/// others by the channel sequence (MS-SMB2 3.3.5.2.10). Everything else is simply sent again.
+fn is_told_as_replay(command: Command) -> bool {
+    matches!(command, Command::Create | Command::Write | Command::SetInfo | Command::Ioctl)
 }
 
 /// In a related request, the open that the request before it made.

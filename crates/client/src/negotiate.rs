@@ -58,7 +58,7 @@ pub(crate) fn capabilities(options: &Options) -> Capabilities {
     }
     let encryption =
         if options.ciphers.is_empty() { Capabilities::empty() } else { Capabilities::ENCRYPTION };
-    Capabilities::LARGE_MTU | encryption
+    Capabilities::LARGE_MTU | Capabilities::MULTI_CHANNEL | Capabilities::PERSISTENT_HANDLES | encryption
 }
 
 /// The security mode that this client sends.

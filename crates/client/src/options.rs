@@ -28,6 +28,11 @@ pub struct Options {
     pub credits: u16,
     /// How long the connection and the negotiation may take.
     pub connect_timeout: Duration,
+    /// How long a server may be silent, on the level of TCP, before the connection counts as lost.
+    pub dead_after: Duration,
+    /// Bytes that each connection may carry in a second in each direction: a stand-in for a narrow path, with
+    /// which the client slows itself down. [`Connection::pace`](crate::Connection::pace) changes it later.
+    pub pace: Option<u64>,
 }
 
 impl Default for Options {
@@ -40,6 +45,8 @@ impl Default for Options {
             client_guid: Guid(auth::crypto::random()),
             credits: 512,
             connect_timeout: Duration::from_secs(30),
+            dead_after: Duration::from_secs(20),
+            pace: None,
         }
     }
 }

@@ -18,6 +18,9 @@ pub(crate) enum Protection {
     None,
     /// By the channel's signing key.
     Signed,
+    /// By the session's signing key on a connection that is to become its channel. Who binds checks the
+    /// replies, since the last one is signed with a key that comes of them.
+    Binding,
     /// By the session's encryption keys.
     Sealed,
 }
@@ -53,11 +56,6 @@ impl ChannelKeys {
     pub(crate) fn derive(session_id: u64, session_key: &[u8; 16], agreed: &Agreed) -> ChannelKeys {
         // MS-SMB2 3.2.5.3.1
         let is_311 = agreed.dialect == Dialect::Smb311;
-        let signing = match (agreed.dialect.is_smb3(), is_311) {
-            (false, _) => auth::Zeroizing::new(*session_key),
-            (true, false) => kdf(session_key, b"SMB2AESCMAC\0", b"SmbSign\0"),
-            (true, true) => kdf(session_key, b"SMBSigningKey\0", &agreed.preauth),
-        };
         let seal = agreed.cipher.map(|cipher| {
             let outward: (&[u8], &[u8]) = match is_311 {
                 true => (b"SMBC2SCipherKey\0", &agreed.preauth),
@@ -73,7 +71,15 @@ impl ChannelKeys {
                 nonce: AtomicU64::new(0),
             })
         });
-        ChannelKeys { session_id, signer: Signer::new(agreed.signing, &signing), seal }
+        ChannelKeys { session_id, signer: signer(session_key, agreed), seal }
+    }
+
+    /// The keys of one more channel of this session: a signing key out of what the binding agreed on, and the
+    /// session's own encryption keys with their nonces.
+    pub(crate) fn bound(&self, binding_key: &[u8; 16], agreed: &Agreed) -> ChannelKeys {
+        // MS-SMB2 3.2.5.3.3
+        let seal = self.seal.clone();
+        ChannelKeys { session_id: self.session_id, signer: signer(binding_key, agreed), seal }
     }
 
     /// Whether messages can be sealed.
@@ -133,6 +139,17 @@ impl ChannelKeys {
 
 /// Where the signature stands in a message.
 const SIGNATURE: std::ops::Range<usize> = header::SIZE - 16..header::SIZE;
+
+/// The signing key of a channel.
+fn signer(key: &[u8; 16], agreed: &Agreed) -> Signer {
+    // MS-SMB2 3.1.4.2
+    let key = match (agreed.dialect.is_smb3(), agreed.dialect == Dialect::Smb311) {
+        (false, _) => auth::Zeroizing::new(*key),
+        (true, false) => kdf(key, b"SMB2AESCMAC\0", b"SmbSign\0"),
+        (true, true) => kdf(key, b"SMBSigningKey\0", &agreed.preauth),
+    };
+    Signer::new(agreed.signing, &key)
+}
 
 fn sealer(cipher: Cipher, session_key: &[u8; 16], (label, context): (&[u8], &[u8])) -> Sealer {
     // With NTLM the full session key of MS-SMB2 3.2.5.3.1 has 16 bytes too.

@@ -1,19 +1,19 @@
-//! A login: its identity, its keys, and the channels over which it is reached (MS-SMB2 3.2.5.3).
+//! A login: its identity, its keys, and the channels over which it is reached (MS-SMB2 3.2.1.3).
 
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use auth::{ClientIdentity, Initiator, InitiatorStep, Wrap, preauth_hash};
-use smb_wire::negotiate::{Capabilities, Dialect, SecurityMode};
-use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
-use smb_wire::{Command, Header, NtStatus, logoff};
-use wire::Now;
+use smb_wire::create_context::{DurableFlags, RequestContext};
+use smb_wire::negotiate::SecurityMode;
+use smb_wire::session_setup::SessionFlags;
+use smb_wire::{Command, Guid, NtStatus, logoff};
+use tokio::task::AbortHandle;
 
-use crate::buffer::Reply;
-use crate::connection::Inner;
-use crate::link::{Envelope, Part, Pending};
+use crate::channels::{Channel, ChannelStatus, Channels, keeper, open};
+use crate::link::Part;
+use crate::negotiate::Negotiated;
 use crate::protection::{ChannelKeys, Protection};
-use crate::{Connection, Credentials, Error, Result, Tree, negotiate};
+use crate::{ChannelOptions, Connection, Credentials, Error, Opened, Options, Result, Tree, log_on};
 
 /// A session: who we are to the server. It uses connections and belongs to none; copies share it.
 ///
@@ -26,19 +26,25 @@ pub struct Session {
 
 #[derive(Debug)]
 pub(crate) struct SessionInner {
-    id: u64,
+    pub(crate) id: u64,
     flags: SessionFlags,
     /// How requests are protected where the tree does not demand more.
     protection: Protection,
-    /// The connections that carry the session, each with its own signing key.
-    channels: RwLock<Vec<Arc<Channel>>>,
+    /// What its first connection agreed on, which all others must agree on too.
+    pub(crate) negotiated: Negotiated,
+    pub(crate) options: Options,
+    pub(crate) host: String,
+    pub(crate) credentials: Credentials,
+    /// Session.SigningKey and the encryption keys, whatever becomes of the first connection.
+    pub(crate) keys: Arc<ChannelKeys>,
+    pub(crate) channels: Channels,
+    keeper: Mutex<Option<AbortHandle>>,
 }
 
-/// One connection that carries a session.
-#[derive(Debug)]
-pub(crate) struct Channel {
-    pub(crate) connection: Arc<Inner>,
-    keys: Arc<ChannelKeys>,
+impl Drop for SessionInner {
+    fn drop(&mut self) {
+        self.dismiss_keeper();
+    }
 }
 
 impl Session {
@@ -57,25 +63,8 @@ impl Session {
     /// so as its guest, [`Error::NotOffered`] when it cannot encrypt.
     pub async fn log_on(connection: &Connection, who: &Credentials, encrypt: bool) -> Result<Session> {
         let inner = &connection.inner;
-        let target = format!("cifs/{}", inner.host);
-        let identity = ClientIdentity::new(&who.user, &who.domain, who.hash.clone(), &target);
-        let mut exchange = Exchange::new(inner, Initiator::new(identity, Wrap::Spnego));
-        let (reply, response_flags) = exchange.run().await?;
-        // MS-SMB2 3.2.5.3.1
-        if response_flags.intersects(SessionFlags::IS_GUEST | SessionFlags::IS_NULL) {
-            return Err(Error::Guest);
-        }
-        let session_key =
-            exchange.initiator.session_key().ok_or(Error::Protocol("let in before a key was agreed on"))?;
-        let id = reply.header().session_id();
-        let agreed = inner.negotiated.agreed(exchange.preauth);
-        let keys = Arc::new(ChannelKeys::derive(id, session_key, &agreed));
-        let is_signed = reply.header().is_signed();
-        if is_signed || inner.negotiated.dialect == Dialect::Smb311 {
-            // The proof that the server knows our password too, and that nobody changed the negotiation.
-            keys.verify(&mut reply.message().to_vec())?;
-        }
-        let must_encrypt = encrypt || response_flags.contains(SessionFlags::ENCRYPT_DATA);
+        let log_on::LoggedOn { id, flags, keys } = log_on::log_on(inner, who).await?;
+        let must_encrypt = encrypt || flags.contains(SessionFlags::ENCRYPT_DATA);
         if must_encrypt && !keys.can_seal() {
             return Err(Error::NotOffered("encryption"));
         }
@@ -85,10 +74,99 @@ impl Session {
             false if inner.options.require_signing || server_requires => Protection::Signed,
             false => Protection::None,
         };
-        inner.link.add_channel(&keys);
-        let channel = Arc::new(Channel { connection: Arc::clone(inner), keys });
-        let channels = RwLock::new(vec![channel]);
-        Ok(Session { inner: Arc::new(SessionInner { id, flags: response_flags, protection, channels }) })
+        let first = Channel::new(Arc::clone(inner), keys, 0);
+        let session = SessionInner {
+            id,
+            flags,
+            protection,
+            negotiated: inner.negotiated.clone(),
+            options: inner.options.clone(),
+            host: inner.host.clone(),
+            credentials: who.clone(),
+            keys: Arc::clone(&first.keys),
+            channels: Channels::new(first),
+            keeper: Mutex::new(None),
+        };
+        Ok(Session { inner: Arc::new(session) })
+    }
+
+    /// Opens further connections for this session, to the server's interfaces unless `options` say where. A
+    /// server that wants no more of them leaves the session with those it has.
+    ///
+    /// From now on a request goes over whichever connection has the least under way, unless one is enough; when
+    /// one is lost, its requests are repeated on another so that each is done once, and it is opened again. To
+    /// have an effect a second time it must be called with more channels than before.
+    ///
+    /// ```no_run
+    /// # async fn example(session: client::Session) -> client::Result<()> {
+    /// use client::ChannelOptions;
+    ///
+    /// let opened = session.open_channels(&ChannelOptions { channels: 4, ..Default::default() }).await?;
+    /// if let Some(why) = opened.failure {
+    ///     eprintln!("{} channels, since {why}", opened.channels);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotOffered`] when the server does not offer Multichannel or knows no address for it; else what
+    /// went wrong when it was asked for its interfaces.
+    pub async fn open_channels(&self, options: &ChannelOptions) -> Result<Opened> {
+        let inner = &self.inner;
+        if options.channels > 1 && !open::is_offered(&inner.negotiated) {
+            return Err(Error::NotOffered("several channels for one session"));
+        }
+        let plan = self.plan(options).await?;
+        inner.dismiss_keeper();
+        let mut failure = None;
+        for slot in inner.channels.free_slots(plan.len()) {
+            if let Err(error) = inner.open_channel(plan[slot], slot).await {
+                // More of the same address would fare no better.
+                let is_full = [NtStatus::INSUFFICIENT_RESOURCES, NtStatus::REQUEST_NOT_ACCEPTED];
+                let stop = error.status().is_some_and(|status| is_full.contains(&status));
+                failure = Some(error);
+                if stop {
+                    break;
+                }
+            }
+        }
+        if plan.len() < options.channels && failure.is_none() {
+            failure = Some(Error::NotOffered("more addresses for channels"));
+        }
+        let channels = inner.channels.len();
+        // What the server refused is not asked for again and again.
+        let plan = plan.into_iter().take(channels.max(1)).collect();
+        inner.hire_keeper(&self.inner, plan, options);
+        Ok(Opened { channels, failure })
+    }
+
+    /// Where all channels go, the first one included.
+    async fn plan(&self, options: &ChannelOptions) -> Result<Vec<SocketAddr>> {
+        let peer = self.inner.channels.first()?.connection.peer;
+        if options.channels <= 1 {
+            return Ok(vec![peer]);
+        }
+        if !options.addresses.is_empty() {
+            let further = options.addresses.iter().copied().cycle().take(options.channels - 1);
+            return Ok([peer].into_iter().chain(further).collect());
+        }
+        let tree = self.connect("IPC$").await?;
+        let interfaces = tree.interfaces().await;
+        tree.disconnect().await?;
+        Ok(open::plan(peer, &interfaces?, options.channels))
+    }
+
+    /// The connections that carry the session now.
+    #[must_use]
+    pub fn channels(&self) -> Vec<ChannelStatus> {
+        self.inner.channels.status()
+    }
+
+    /// How many connections were lost so far.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.inner.channels.losses()
     }
 
     /// The number by which the server knows the session.
@@ -129,108 +207,58 @@ impl Session {
     /// # Errors
     /// When the server did not take notice.
     pub async fn log_off(self) -> Result<()> {
+        self.inner.dismiss_keeper();
         let part = Part { command: Command::Logoff, payload: 0, body: &|out| logoff::Request.write(out) };
-        let [pending] = self.inner.send(0, Protection::None, [part]).await?;
-        pending.await?.success()?;
-        Ok(())
+        let answer = self.inner.call(0, Protection::None, [part]).await;
+        self.inner.channels.close();
+        answer?.success_or(NtStatus::USER_SESSION_DELETED)
     }
 }
 
 impl SessionInner {
-    /// The channel for the next request.
-    pub(crate) fn channel(&self) -> Arc<Channel> {
-        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&channels[0])
-    }
-
-    /// Sends one frame for the tree `tree_id`, protected as the session demands, or better.
-    pub(crate) async fn send<const N: usize>(
-        &self,
-        tree_id: u32,
-        at_least: Protection,
-        parts: [Part<'_>; N],
-    ) -> Result<[Pending; N]> {
-        let channel = self.channel();
-        let protection = match (self.protection, at_least) {
+    /// How a request is protected that the session or its tree wants protected.
+    pub(crate) fn protect(&self, at_least: Protection) -> Protection {
+        match (self.protection, at_least) {
             (Protection::Sealed, _) | (_, Protection::Sealed) => Protection::Sealed,
-            (Protection::Signed, _) | (_, Protection::Signed) => Protection::Signed,
             (Protection::None, Protection::None) => Protection::None,
-        };
-        let envelope =
-            Envelope { session_id: self.id, tree_id, protection, keys: Some(channel.keys.as_ref()) };
-        channel.connection.link.send(envelope, parts, None).await
+            _ => Protection::Signed,
+        }
     }
 
     /// Whether the server can be asked to seal.
     pub(crate) fn can_seal(&self) -> bool {
-        self.channel().keys.can_seal()
-    }
-}
-
-/// The SESSION_SETUP messages of one login.
-struct Exchange<'a> {
-    connection: &'a Inner,
-    initiator: Initiator,
-    session_id: u64,
-    preauth: [u8; 64],
-}
-
-impl<'a> Exchange<'a> {
-    fn new(connection: &'a Inner, initiator: Initiator) -> Exchange<'a> {
-        let preauth = connection.negotiated.preauth;
-        Exchange { connection, initiator, session_id: 0, preauth }
+        self.keys.can_seal()
     }
 
-    /// Sends tokens until the server lets us in; answers with its last reply.
-    async fn run(&mut self) -> Result<(Reply, SessionFlags)> {
-        let mut token = self.initiator.first();
-        loop {
-            let reply = self.turn(&token).await?;
-            let status = reply.status();
-            if status != NtStatus::SUCCESS && status != NtStatus::MORE_PROCESSING_REQUIRED {
-                return Err(reply.refused());
+    /// Whether the server holds requests against the channel sequence.
+    pub(crate) fn channels_matter(&self) -> bool {
+        open::is_offered(&self.negotiated)
+    }
+
+    /// The contexts of a CREATE that may have to be repeated on another channel: a name by which the server
+    /// finds what it has opened. Nobody wants the open to be durable.
+    pub(crate) fn create_contexts(&self) -> Option<[RequestContext<'static>; 1]> {
+        // MS-SMB2 3.2.4.3.5 (exception: it also goes with an open that has no oplock and no lease)
+        self.channels.are_several().then(|| {
+            let create_guid = Guid(auth::crypto::random());
+            [RequestContext::DurableHandleRequestV2 { timeout: 0, flags: DurableFlags::empty(), create_guid }]
+        })
+    }
+
+    /// Starts the task that opens lost channels again, in place of the one there was.
+    fn hire_keeper(&self, this: &Arc<SessionInner>, plan: Vec<SocketAddr>, options: &ChannelOptions) {
+        if plan.len() > 1 {
+            if let Ok(first) = self.channels.first() {
+                first.connection.link.watch(&self.channels.lost);
             }
-            let response = session_setup::Response::parse(reply.message())?;
-            let step = self.initiator.step(response.security_buffer, now());
-            match (step, status) {
-                (InitiatorStep::Done, NtStatus::SUCCESS) => {
-                    let flags = response.session_flags;
-                    return Ok((reply, flags));
-                }
-                (InitiatorStep::Continue(next), NtStatus::MORE_PROCESSING_REQUIRED) => {
-                    // MS-SMB2 3.2.5.3
-                    self.session_id = reply.header().session_id();
-                    self.preauth = preauth_hash(&self.preauth, reply.message());
-                    token = next;
-                }
-                (InitiatorStep::Refused(why), _) => return Err(why.into()),
-                _ => return Err(Error::Protocol("token and status of SESSION_SETUP contradict each other")),
-            }
+            let keeper = tokio::spawn(keeper::run(Arc::downgrade(this), plan, options.reopen_after));
+            *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper.abort_handle());
         }
     }
 
-    /// One request and its reply.
-    async fn turn(&mut self, token: &[u8]) -> Result<Reply> {
-        let request = session_setup::Request {
-            flags: RequestFlags::empty(),
-            security_mode: negotiate::security_mode(&self.connection.options),
-            capabilities: Capabilities::empty(),
-            previous_session_id: 0,
-            security_buffer: token,
-        };
-        let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: Command::SessionSetup, payload: request.payload_len(), body: &body };
-        let envelope = Envelope { session_id: self.session_id, ..Envelope::PLAIN };
-        let mut sent = Vec::new();
-        let [pending] = self.connection.link.send(envelope, [part], Some(&mut sent)).await?;
-        self.preauth = preauth_hash(&self.preauth, &sent);
-        debug_assert!(Header::parse(&sent).is_ok());
-        pending.await
+    fn dismiss_keeper(&self) {
+        if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            keeper.abort();
+        }
     }
-}
-
-/// The time, which NTLM puts into its answer when the server says none.
-fn now() -> Now {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Now { mono_ns: 0, wall_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX) }
 }

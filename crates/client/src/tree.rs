@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use smb_wire::create::{self, Access, CreateOptions, Disposition, FileInfo, ShareAccess};
-use smb_wire::create_context::Contexts;
+use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::ioctl::body::{ValidateNegotiateInfoRequest, ValidateNegotiateInfoResponse};
+use smb_wire::ioctl::interfaces::{self, NetworkInterfaceInfo};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareFlags, ShareType};
 use smb_wire::{Command, FileId, List, NtStatus, Utf16, close, query_info, tree_disconnect, utf16, write};
 
-use crate::link::{Part, Pending, RELATED};
+use crate::call::Answer;
+use crate::link::{Envelope, Part, RELATED};
 use crate::protection::Protection;
 use crate::session::SessionInner;
 use crate::{Error, File, Result, negotiate};
@@ -94,33 +96,42 @@ pub(crate) struct TreeInner {
 }
 
 impl TreeInner {
-    /// Sends one frame.
-    pub(crate) async fn send<const N: usize>(&self, parts: [Part<'_>; N]) -> Result<[Pending; N]> {
-        self.session.send(self.id, self.protection, parts).await
+    /// Sends one frame and waits for all its replies.
+    pub(crate) async fn call<const N: usize>(&self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
+        self.session.call(self.id, self.protection, parts).await
+    }
+
+    /// Closes an open. One that is closed already when this is repeated was closed by it.
+    pub(crate) async fn close(&self, file_id: FileId) -> Result<()> {
+        let request = close::Request { flags: close::Flags::empty(), file_id };
+        let body = |out: &mut Vec<u8>| request.write(out);
+        let answer = self.call([Part { command: Command::Close, payload: 0, body: &body }]).await?;
+        if let [reply] = &answer.replies
+            && reply.status().is_success()
+        {
+            close::Response::parse(reply.message())?;
+        }
+        answer.success_or(NtStatus::FILE_CLOSED)
     }
 
     /// The largest READ, WRITE and other buffer, in bytes.
     pub(crate) fn limits(&self) -> (u32, u32, u32) {
-        let channel = self.session.channel();
-        let negotiated = &channel.connection.negotiated;
+        let negotiated = &self.session.negotiated;
         (negotiated.max_read_size, negotiated.max_write_size, negotiated.max_transact_size)
     }
 }
 
 impl Tree {
     pub(crate) async fn connect(session: Arc<SessionInner>, share: &str) -> Result<Tree> {
-        let channel = session.channel();
-        let connection = &channel.connection;
-        let path = utf16::encode(&format!("\\\\{}\\{share}", connection.host));
+        let path = utf16::encode(&format!("\\\\{}\\{share}", session.host));
         let request = tree_connect::Request::new(Utf16::new(&path).unwrap_or_default());
         let body = |out: &mut Vec<u8>| request.write(out);
         let part = Part { command: Command::TreeConnect, payload: 0, body: &body };
         // MS-SMB2 3.2.4.1.1
         // In 3.1.1 it is this message that proves to the server that nobody changed the negotiation.
-        let is_311 = connection.negotiated.dialect == Dialect::Smb311;
+        let is_311 = session.negotiated.dialect == Dialect::Smb311;
         let at_least = if is_311 { Protection::Signed } else { Protection::None };
-        let [pending] = session.send(0, at_least, [part]).await?;
-        let reply = pending.await?.success()?;
+        let [reply] = session.call(0, at_least, [part]).await?.success()?;
         let response = tree_connect::Response::parse(reply.message())?;
         // MS-SMB2 3.2.5.5
         let must_encrypt = response.share_flags.contains(ShareFlags::ENCRYPT_DATA);
@@ -129,7 +140,6 @@ impl Tree {
         }
         let protection = if must_encrypt { Protection::Sealed } else { Protection::None };
         let id = reply.header().tree_id();
-        drop(channel);
         let tree = Tree { inner: Arc::new(TreeInner { session, id, protection, response }) };
         tree.validate_negotiation().await?;
         Ok(tree)
@@ -138,7 +148,8 @@ impl Tree {
     /// Before 3.1.1, asks the server in a signed message what was negotiated, since nothing protected that.
     async fn validate_negotiation(&self) -> Result<()> {
         // MS-SMB2 3.2.5.5
-        let channel = self.inner.session.channel();
+        let session = &self.inner.session;
+        let channel = session.channels.first()?;
         let (negotiated, options) = (&channel.connection.negotiated, &channel.connection.options);
         let offers_smb3 = options.dialects.iter().any(|dialect| dialect.is_smb3());
         if negotiated.dialect == Dialect::Smb311 || !offers_smb3 {
@@ -156,7 +167,15 @@ impl Tree {
         let request = ioctl::Request::fsctl(CtlCode::ValidateNegotiateInfo, file_id, &input, 24);
         let body = |out: &mut Vec<u8>| request.write(out);
         let part = Part { command: Command::Ioctl, payload: request.payload_len(), body: &body };
-        let [pending] = self.inner.session.send(self.inner.id, Protection::Signed, [part]).await?;
+        let envelope = Envelope {
+            session_id: session.id,
+            tree_id: self.inner.id,
+            protection: session.protect(Protection::Signed),
+            keys: Some(channel.keys.as_ref()),
+            ..Envelope::PLAIN
+        };
+        // It is about this connection, and so is asked there whatever becomes of it.
+        let [pending] = channel.connection.link.send(envelope, [part], None).await?;
         // The reply is signed, whatever it says; so a server of 2.x that does not know the code is itself.
         let reply = pending.await?;
         let unknown = [NtStatus::NOT_SUPPORTED, NtStatus::INVALID_DEVICE_REQUEST, NtStatus::FILE_CLOSED];
@@ -171,6 +190,22 @@ impl Tree {
             && said.security_mode == negotiated.security_mode
             && said.dialect == negotiated.dialect;
         if same { Ok(()) } else { Err(Error::Protocol("somebody changed the negotiation on its way")) }
+    }
+
+    /// The server's network interfaces, to which further connections may be opened.
+    ///
+    /// # Errors
+    /// [`Error::Status`] when the server does not tell.
+    pub async fn interfaces(&self) -> Result<Vec<NetworkInterfaceInfo>> {
+        // MS-SMB2 3.2.4.20.10
+        const ROOM: u32 = 64 * 1024;
+        let file_id = FileId { persistent: u64::MAX, volatile: u64::MAX };
+        let request = ioctl::Request::fsctl(CtlCode::QueryNetworkInterfaceInfo, file_id, &[], ROOM);
+        let body = |out: &mut Vec<u8>| request.write(out);
+        let part = Part { command: Command::Ioctl, payload: request.payload_len(), body: &body };
+        let [reply] = self.inner.call([part]).await?.success()?;
+        let list = interfaces::parse(ioctl::Response::parse(reply.message())?.output);
+        Ok(list.collect::<std::result::Result<_, _>>()?)
     }
 
     /// What the share holds.
@@ -190,11 +225,10 @@ impl Tree {
     /// # Errors
     /// [`Error::Status`] with what the server has against it.
     pub async fn open(&self, path: &str, how: &OpenOptions) -> Result<File> {
-        let name = wire_path(path);
-        let body = |out: &mut Vec<u8>| create_request(&name, how).write(out);
+        let (name, contexts) = (wire_path(path), self.inner.session.create_contexts());
+        let body = |out: &mut Vec<u8>| create_request(&name, how, &contexts).write(out);
         let part = Part { command: Command::Create, payload: 0, body: &body };
-        let [pending] = self.inner.send([part]).await?;
-        let reply = pending.await?.success()?;
+        let [reply] = self.inner.call([part]).await?.success()?;
         let response = create::Response::parse(reply.message())?;
         Ok(File::new(Arc::clone(&self.inner), response.file_id, response.info))
     }
@@ -215,56 +249,69 @@ impl Tree {
             file_id: RELATED,
             input_buffer: &[],
         };
-        let create_body = |out: &mut Vec<u8>| create_request(&name, &how).write(out);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let query_body = |out: &mut Vec<u8>| query.write(out);
         let parts = [
             Part { command: Command::Create, payload: 0, body: &create_body },
             Part { command: Command::QueryInfo, payload: query.payload_len(), body: &query_body },
             CLOSE_RELATED,
         ];
-        let [created, queried, closed] = self.inner.send(parts).await?;
-        created.await?.success()?;
-        let queried = queried.await?.success()?;
-        closed.await?.success()?;
+        let [_, queried, _] = self.inner.call(parts).await?.success()?;
         let buffer = query_info::Response::parse(queried.message())?.output_buffer;
         network_open(buffer)
     }
 
-    /// Makes a file with `data` in it: CREATE, WRITE and CLOSE in one round trip. `data` is at most what one
-    /// WRITE can carry.
+    /// Makes a file with `data` in it: CREATE, WRITE and CLOSE in one round trip, or in three in a session of several
+    /// channels, so that each can be repeated when one is lost. `data` is at most what one WRITE can carry.
     ///
     /// # Errors
     /// [`Error::Status`] with what the server has against it.
     pub async fn put(&self, path: &str, how: &OpenOptions, data: &[u8]) -> Result<()> {
+        let in_part = || Error::Protocol("a WRITE was done in part");
+        if self.inner.session.channels.are_several() {
+            let file = self.open(path, how).await?;
+            let written = file.write(0, data).await;
+            file.close().await?;
+            return if written? as usize == data.len() { Ok(()) } else { Err(in_part()) };
+        }
         let name = wire_path(path);
         let request = write::Request::new(RELATED, 0, data);
-        let create_body = |out: &mut Vec<u8>| create_request(&name, how).write(out);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
         let write_body = |out: &mut Vec<u8>| request.write(out);
         let parts = [
             Part { command: Command::Create, payload: 0, body: &create_body },
             Part { command: Command::Write, payload: request.payload_len(), body: &write_body },
             CLOSE_RELATED,
         ];
-        let [created, written, closed] = self.inner.send(parts).await?;
-        created.await?.success()?;
-        let written = written.await?.success()?;
-        closed.await?.success()?;
+        let [_, written, _] = self.inner.call(parts).await?.success()?;
         let count = write::Response::parse(written.message())?.count as usize;
-        if count == data.len() { Ok(()) } else { Err(Error::Protocol("a WRITE was done in part")) }
+        if count == data.len() { Ok(()) } else { Err(in_part()) }
     }
 
-    /// Opens `path` and closes it again, in one round trip. With [`OpenOptions::delete`] that deletes it.
+    /// Opens `path` and closes it again, in one round trip, or in two where [`Tree::put`] takes three. With
+    /// [`OpenOptions::delete`] that deletes it.
     ///
     /// # Errors
     /// [`Error::Status`] with what the server has against it.
     pub async fn touch(&self, path: &str, how: &OpenOptions) -> Result<()> {
+        if self.must_be_alone(how) {
+            return self.open(path, how).await?.close().await;
+        }
         let name = wire_path(path);
-        let create_body = |out: &mut Vec<u8>| create_request(&name, how).write(out);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
         let create = Part { command: Command::Create, payload: 0, body: &create_body };
-        let [created, closed] = self.inner.send([create, CLOSE_RELATED]).await?;
-        created.await?.success()?;
-        closed.await?.success()?;
+        self.inner.call([create, CLOSE_RELATED]).await?.success()?;
         Ok(())
+    }
+
+    /// Whether a CREATE that may make, empty or delete a file cannot go with what follows it. When it must be
+    /// repeated, the server has to know it by its name, or may do it once more: after the other, or as a late
+    /// request of the lost channel long after it. It only does so until what was opened has been used.
+    fn must_be_alone(&self, how: &OpenOptions) -> bool {
+        // MS-SMB2 3.3.1.10
+        let changes =
+            how.disposition != Disposition::Open || how.options.contains(CreateOptions::DELETE_ON_CLOSE);
+        changes && self.inner.session.channels.are_several()
     }
 
     /// Gives the share up.
@@ -274,9 +321,7 @@ impl Tree {
     pub async fn disconnect(self) -> Result<()> {
         let body = |out: &mut Vec<u8>| tree_disconnect::Request.write(out);
         let part = Part { command: Command::TreeDisconnect, payload: 0, body: &body };
-        let [pending] = self.inner.send([part]).await?;
-        pending.await?.success()?;
-        Ok(())
+        self.inner.call([part]).await?.success_or(NtStatus::NETWORK_NAME_DELETED)
     }
 }
 
@@ -311,7 +356,7 @@ pub(crate) fn network_open(buffer: &[u8]) -> Result<FileInfo> {
 }
 
 /// A path as CREATE wants it: UTF-16, divided by backslashes, none in front.
-fn wire_path(path: &str) -> Vec<u8> {
+pub(crate) fn wire_path(path: &str) -> Vec<u8> {
     let path = path.trim_start_matches(['/', '\\']);
     let mut out = Vec::with_capacity(path.len() * 2);
     let units = path.encode_utf16().map(|unit| if unit == u16::from(b'/') { u16::from(b'\\') } else { unit });
@@ -319,7 +364,11 @@ fn wire_path(path: &str) -> Vec<u8> {
     out
 }
 
-fn create_request<'a>(name: &'a [u8], how: &OpenOptions) -> create::Request<'a> {
+pub(crate) fn create_request<'a>(
+    name: &'a [u8],
+    how: &OpenOptions,
+    contexts: &'a Option<[RequestContext<'a>; 1]>,
+) -> create::Request<'a> {
     create::Request {
         requested_oplock_level: create::OplockLevel::None,
         impersonation_level: create::ImpersonationLevel::Impersonation,
@@ -329,7 +378,7 @@ fn create_request<'a>(name: &'a [u8], how: &OpenOptions) -> create::Request<'a> 
         create_disposition: how.disposition,
         create_options: how.options,
         name: Utf16::new(name).unwrap_or_default(),
-        contexts: Contexts::EMPTY,
+        contexts: contexts.as_ref().map_or(Contexts::EMPTY, |it| Contexts::Requests(it)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use load::{Args, Error, Plan};
 
-/// Loads an SMB server and reports what it did.
+/// Loads an SMB or NFS server and reports what it did.
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(flatten)]
@@ -15,11 +15,12 @@ struct Cli {
 fn run(args: &Args) -> Result<(), Error> {
     let missing = || Error::Usage("no password: use --password-file or set TRUNKLINE_PASSWORD".to_owned());
     let password = args.password()?.ok_or_else(missing)?;
-    let report = load::run(Plan::new(args, &password)?)?;
+    let plans = Plan::all(args, &password)?;
+    let reports = plans.into_iter().map(load::run).collect::<Result<Vec<_>, _>>()?;
     if args.json {
-        println!("{:#}", report.json())
+        println!("{:#}", load::json(&reports))
     } else {
-        print!("{report}")
+        reports.iter().for_each(|report| print!("{report}"))
     }
     Ok(())
 }

@@ -11,12 +11,18 @@ use crate::units::{size, time};
 /// What to load, and how.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// What to load: smb://USER@HOST[:PORT]/SHARE[/DIR]
+    /// What to load: smb://USER@HOST[:PORT]/SHARE[/DIR] or nfs://HOST[:PORT]/EXPORT[/DIR]
     #[arg(value_name = "TARGET")]
     pub target: Target,
     /// File whose first line is the password [default: the variable TRUNKLINE_PASSWORD, else ask]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
+    /// With nfs://: user of every call [default: our own]
+    #[arg(long, value_name = "N")]
+    pub uid: Option<u32>,
+    /// With nfs://: group of every call [default: our own]
+    #[arg(long, value_name = "N")]
+    pub gid: Option<u32>,
     /// How to read and write
     #[arg(long, value_enum, default_value = "read", conflicts_with = "metadata")]
     pub rw: Pattern,
@@ -50,7 +56,12 @@ pub struct Args {
     /// Names in the directory that --metadata works in
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub files: u64,
-    /// With --metadata create, open and unlink: the whole operation in one compound, as stat always is
+    /// With --metadata create: leave the names that were made until the next run in the same directory, since some file
+    /// systems are slow to make files where many were deleted lately
+    #[arg(long)]
+    pub keep: bool,
+    /// With --metadata create, open and unlink: the whole operation in one compound, as stat always is, and with
+    /// nfs:// unlink
     #[arg(long)]
     pub compound: bool,
     /// How to sign; off still signs what 3.1.1 and the server demand
@@ -65,6 +76,15 @@ pub struct Args {
     /// Connections, each with a thread and a session of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub connections: u32,
+    /// Channels of each session, with nfs:// its connections (nconnect); a list is measured one after the other
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub channels: Vec<u32>,
+    /// Bytes that each channel may carry in a second, in each direction; the client holds itself to it
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub channel_rate: Option<u64>,
+    /// With --channel-rate: how many times slower than the others the last channel is
+    #[arg(long, value_name = "N", requires = "channel_rate", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub slow_channel: Option<u32>,
     /// Process of the server on this host, whose processor time (with its children's) is reported
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
@@ -108,7 +128,7 @@ pub enum Metadata {
     Create,
     /// Open a file at random and close it
     Open,
-    /// Ask for the attributes of a file at random: open, query and close in one compound
+    /// Ask for the attributes of a file at random: open, query and close in one compound, or a lookup
     Stat,
     /// Open a file to be deleted when it is closed, and close it
     Unlink,
@@ -165,11 +185,15 @@ pub enum Version {
 }
 
 impl Args {
-    /// The password from `--password-file` or the environment; none when it must be asked for.
+    /// The password from `--password-file` or the environment; none when it must be asked for, and an empty one where
+    /// none is needed.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn password(&self) -> Result<Option<String>, crate::Error> {
+        if !self.target.needs_password() {
+            return Ok(Some(String::new()));
+        }
         let Some(file) = &self.password_file else {
             return Ok(std::env::var("TRUNKLINE_PASSWORD").ok());
         };

@@ -7,11 +7,15 @@
 //! One thread with a runtime of its own serves each connection, so that nothing is shared while it is measured
 //! but the tickets of a fixed amount of work. What is counted are the operations that began in the measured
 //! time, each once, when it is done.
+//!
+//! [`link`] puts a long, narrow or lossy path in front of any command.
 
 mod args;
 mod cpu;
 mod error;
+pub mod link;
 mod measure;
+mod peer;
 mod plan;
 mod report;
 mod run;
@@ -22,6 +26,6 @@ mod work;
 pub use args::{Args, Encryption, Metadata, Pattern, Signing, Version};
 pub use error::Error;
 pub use plan::Plan;
-pub use report::Report;
+pub use report::{Report, json};
 pub use run::run;
-pub use target::Target;
+pub use target::{Scheme, Target};

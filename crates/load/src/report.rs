@@ -3,12 +3,14 @@
 mod json;
 mod table;
 
+pub use json::json;
+
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::Plan;
 use crate::measure::Record;
 use crate::plan::Work;
-use crate::work::Line;
 
 /// What came of a load.
 #[derive(Debug)]
@@ -21,6 +23,17 @@ pub struct Report {
     all: Record,
     processor: Processor,
     security: Security,
+    /// Those of all sessions.
+    channels: Vec<Channel>,
+}
+
+/// A connection and what it carried, from the beginning of its session.
+#[derive(Debug, Clone)]
+pub(crate) struct Channel {
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Processor time in nanoseconds, where it is known.
@@ -33,29 +46,10 @@ pub(crate) struct Processor {
 /// What was negotiated.
 #[derive(Debug, Clone)]
 pub(crate) struct Security {
+    pub(crate) protocol: &'static str,
     pub(crate) dialect: String,
     pub(crate) signing: String,
     pub(crate) encryption: String,
-}
-
-impl Security {
-    pub(crate) fn of(line: &Line) -> Security {
-        let negotiated = line.connection.negotiated();
-        let dialect = negotiated.dialect.get();
-        let last = match dialect & 0xff {
-            0x10 | 0x00 => String::new(),
-            0x11 => ".1".to_owned(),
-            last => format!(".{last}"),
-        };
-        let minor = if dialect & 0xff >= 0x10 { 1 } else { 0 };
-        let off = || "off".to_owned();
-        let cipher = negotiated.cipher.filter(|_| line.session.seals());
-        Security {
-            dialect: format!("{}.{minor}{last}", dialect >> 8),
-            signing: if line.session.signs() { format!("{:?}", negotiated.signing) } else { off() },
-            encryption: cipher.map_or_else(off, |cipher| format!("{cipher:?}")),
-        }
-    }
 }
 
 impl Report {
@@ -64,11 +58,12 @@ impl Report {
         connections: Vec<Record>,
         processor: Processor,
         security: Security,
+        channels: Vec<Channel>,
     ) -> Report {
         let mut all = Record::default();
         connections.iter().for_each(|record| all.merge(record));
         let (title, options) = describe(plan);
-        Report { title, options, connections, all, processor, security }
+        Report { title, options, connections, all, processor, security, channels }
     }
 
     /// How many operations counted.
@@ -112,11 +107,12 @@ fn value_name(value: &impl clap::ValueEnum) -> String {
 
 fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
     let mut options = vec![
-        ("ioengine", "smb".to_owned()),
+        ("ioengine", plan.protocol.name().to_owned()),
         ("bs", plan.block.to_string()),
         ("iodepth", plan.depth.to_string()),
         ("numjobs", plan.jobs.to_string()),
         ("connections", plan.connections.to_string()),
+        ("channels", plan.channels.to_string()),
     ];
     let what = match plan.work {
         Work::Data { pattern, files, file_size } => {
@@ -135,12 +131,18 @@ fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
     if let Some(runtime) = plan.runtime {
         options.push(("runtime", runtime.as_secs_f64().to_string()));
     }
+    if let Some(rate) = plan.protocol.pace() {
+        options.push(("channel_rate", rate.to_string()));
+    }
+    if let Some(factor) = plan.slow_channel {
+        options.push(("slow_channel", factor.to_string()));
+    }
     if let Some(operations) = plan.operations {
         options.push(("number_ios", operations.to_string()));
     }
     let title = format!(
-        "{what}, {} jobs of depth {} over {} connections to {}/{}",
-        plan.jobs, plan.depth, plan.connections, plan.target.host, plan.target.share
+        "{what}, {} jobs of depth {} over {} connections with {} channels to {}/{}",
+        plan.jobs, plan.depth, plan.connections, plan.channels, plan.target.host, plan.target.share
     );
     (title, options)
 }

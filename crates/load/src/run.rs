@@ -6,12 +6,14 @@ use std::thread;
 use std::time::Instant;
 
 use crate::cpu::Account;
+use crate::error::Doing;
 use crate::measure::{Course, Kind, Record, Turn};
+use crate::peer::{Line, Share};
 use crate::plan::Work;
-use crate::report::{Processor, Security};
+use crate::report::{Channel, Processor, Security};
 use crate::work::data::{self, Job, Shape};
 use crate::work::metadata::Names;
-use crate::work::{Line, Random, make_directories};
+use crate::work::{Random, make_directories};
 use crate::{Error, Plan, Report};
 
 /// What all connections share.
@@ -63,10 +65,23 @@ pub fn run(plan: Plan) -> Result<Report, Error> {
     if let Some(error) = first_error {
         return Err(error);
     }
-    let (records, security): (Vec<Record>, Vec<Security>) = connections.into_iter().unzip();
+    let mut security = None;
+    let (mut records, mut channels) = (Vec::new(), Vec::new());
+    for served in connections {
+        security.get_or_insert(served.security);
+        records.push(served.record);
+        channels.extend(served.channels);
+    }
     runtime()?.block_on(clear(&shared.plan))?;
-    let security = security.into_iter().next().expect("there is at least one connection");
-    Ok(Report::new(&shared.plan, records, processor?, security))
+    let security = security.expect("there is at least one connection");
+    Ok(Report::new(&shared.plan, records, processor?, security, channels))
+}
+
+/// What one connection, or session of several, has done.
+struct Served {
+    record: Record,
+    security: Security,
+    channels: Vec<Channel>,
 }
 
 /// The accounts of both sides at one moment.
@@ -121,31 +136,47 @@ fn runtime() -> Result<tokio::runtime::Runtime, Error> {
 
 /// Makes what must exist before anything is measured.
 async fn prepare(plan: &Plan) -> Result<(), Error> {
-    let line = Line::open(plan).await?;
-    make_directories(&line.tree, &plan.target.directory).await?;
+    let line = Line::open(&plan.unhindered()).await?;
+    make_directories(&line.share, &place(plan)).await?;
+    let share = enter(&line, plan).await?;
     match plan.work {
         Work::Data { pattern, files, file_size } => {
-            data::lay_out(&line.tree, plan, Shape { pattern, files, file_size }).await?;
+            data::lay_out(&share, plan, Shape { pattern, files, file_size }).await?;
         }
         Work::Metadata { kind, files, compound } => {
-            Names::new(plan, kind, files, compound).lay_out(&line.tree).await?;
+            Names::new(plan, kind, files, compound).lay_out(&share).await?;
         }
     }
     line.close().await
 }
 
+/// The directory in which the work is done.
+fn place(plan: &Plan) -> String {
+    match plan.work {
+        Work::Data { .. } => plan.target.directory.clone(),
+        Work::Metadata { .. } => Names::directory(plan),
+    }
+}
+
+async fn enter(line: &Line, plan: &Plan) -> Result<Share, Error> {
+    let place = place(plan);
+    line.share.directory(&place).await.doing(|| format!("looking for directory {place}"))
+}
+
 /// Clears away what the operations have made, or left.
 async fn clear(plan: &Plan) -> Result<(), Error> {
-    if let Work::Metadata { kind, files, compound } = plan.work {
-        let line = Line::open(plan).await?;
-        let _left = Names::new(plan, kind, files, compound).sweep(&line.tree).await?;
+    if let Work::Metadata { kind, files, compound } = plan.work
+        && !plan.keep
+    {
+        let line = Line::open(&plan.unhindered()).await?;
+        let _left = Names::new(plan, kind, files, compound).sweep(&enter(&line, plan).await?).await?;
         line.close().await?;
     }
     Ok(())
 }
 
 /// One connection, from its login to its end. Meets the others at every barrier, whatever happens.
-fn serve(shared: &Arc<Shared>, connection: u32) -> Result<(Record, Security), Error> {
+fn serve(shared: &Arc<Shared>, connection: u32) -> Result<Served, Error> {
     let runtime = runtime();
     let opened = runtime.and_then(|runtime| {
         let opened = runtime.block_on(Workers::open(shared, connection))?;
@@ -166,14 +197,16 @@ fn serve(shared: &Arc<Shared>, connection: u32) -> Result<(Record, Security), Er
     shared.done.wait();
     shared.read.wait();
     let (runtime, workers, record) = measured?;
-    let security = Security::of(&workers.line);
+    let (security, channels) = (workers.line.security(), workers.line.channels());
     runtime.block_on(workers.close())?;
-    Ok((record, security))
+    Ok(Served { record, security, channels })
 }
 
 /// The workers of one connection.
 struct Workers {
     line: Line,
+    /// The directory in which they work.
+    share: Share,
     work: Arc<Opened>,
     /// The job of each worker, and its number among all.
     workers: Vec<(u32, u64)>,
@@ -190,6 +223,7 @@ impl Workers {
     async fn open(shared: &Shared, connection: u32) -> Result<Workers, Error> {
         let plan = &shared.plan;
         let line = Line::open(plan).await?;
+        let share = enter(&line, plan).await?;
         let workers: Vec<(u32, u64)> = (0..plan.jobs * plan.depth)
             .filter(|worker| worker % plan.connections == connection)
             .map(|worker| (worker / plan.depth, u64::from(worker)))
@@ -202,7 +236,7 @@ impl Workers {
                     let is_here = workers.iter().any(|(of, _)| *of == job);
                     let position = Arc::clone(&shared.positions[job as usize]);
                     jobs.push(match is_here {
-                        true => Some(Job::open(&line.tree, plan, shape, job.into(), position).await?),
+                        true => Some(Job::open(&share, plan, shape, job.into(), position).await?),
                         false => None,
                     });
                 }
@@ -212,7 +246,7 @@ impl Workers {
                 Opened::Metadata(Names::new(plan, kind, files, compound))
             }
         };
-        Ok(Workers { line, work: Arc::new(work), workers })
+        Ok(Workers { line, share, work: Arc::new(work), workers })
     }
 
     /// Lets all workers work until nothing is left to do.
@@ -220,10 +254,10 @@ impl Workers {
         let record = Arc::new(Mutex::new(Record::default()));
         let mut tasks = tokio::task::JoinSet::new();
         for &(job, number) in &self.workers {
-            let (shared, work, tree) = (Arc::clone(shared), Arc::clone(&self.work), self.line.tree.clone());
+            let (shared, work, share) = (Arc::clone(shared), Arc::clone(&self.work), self.share.clone());
             let record = Arc::clone(&record);
             tasks.spawn(async move {
-                let worked = work_on(&shared.course, &work, &tree, job, number, &record).await;
+                let worked = work_on(&shared.course, &work, &share, job, number, &record).await;
                 if worked.is_err() {
                     shared.course.stop();
                 }
@@ -258,7 +292,7 @@ impl Workers {
 async fn work_on(
     course: &Course,
     work: &Opened,
-    tree: &client::Tree,
+    share: &Share,
     job: u32,
     number: u64,
     record: &Mutex<Record>,
@@ -275,10 +309,10 @@ async fn work_on(
                 None => return Ok(()),
             },
             (Turn::Ramp, Opened::Metadata(names)) => {
-                (Kind::Metadata, names.warm_up(tree, number, &mut random).await?)
+                (Kind::Metadata, names.warm_up(share, number, &mut random).await?)
             }
             (Turn::Counts(at), Opened::Metadata(names)) => {
-                (Kind::Metadata, names.step(tree, at, &mut random).await?)
+                (Kind::Metadata, names.step(share, at, &mut random).await?)
             }
         };
         let end = Instant::now();

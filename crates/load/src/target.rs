@@ -1,10 +1,12 @@
-//! What is loaded: `smb://USER@HOST[:PORT]/SHARE[/DIR]`.
+//! What is loaded: `smb://USER@HOST[:PORT]/SHARE[/DIR]` or `nfs://HOST[:PORT]/EXPORT[/DIR]`.
 
 use std::str::FromStr;
 
 /// A directory of a share, and who goes there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
+    /// The protocol.
+    pub scheme: Scheme,
     /// The user, with a domain in front when there was `DOMAIN;USER`.
     pub user: String,
     /// The user's domain, or nothing.
@@ -13,43 +15,87 @@ pub struct Target {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// The share.
+    /// The share, or the first part of the path to an export.
     pub share: String,
     /// The directory in it, parts divided by `/`; nothing for its root.
     pub directory: String,
+}
+
+/// A protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// SMB.
+    Smb,
+    /// NFSv4.1.
+    Nfs,
+}
+
+impl Scheme {
+    /// What a target must look like.
+    fn form(self) -> &'static str {
+        match self {
+            Scheme::Smb => "write smb://USER@HOST[:PORT]/SHARE[/DIR]",
+            Scheme::Nfs => "write nfs://HOST[:PORT]/EXPORT[/DIR]",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Scheme::Smb => 445,
+            Scheme::Nfs => 2049,
+        }
+    }
+}
+
+impl Target {
+    /// Whether whoever goes there must know a password.
+    #[must_use]
+    pub fn needs_password(&self) -> bool {
+        self.scheme == Scheme::Smb
+    }
 }
 
 impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Target, String> {
-        let form = "write smb://USER@HOST[:PORT]/SHARE[/DIR]";
-        let Some(rest) = text.strip_prefix("smb://") else {
-            return Err(format!("{text:?} does not begin with smb://; {form}"));
+        let (scheme, rest) = match text.split_once("://") {
+            Some(("smb", rest)) => (Scheme::Smb, rest),
+            Some(("nfs", rest)) => (Scheme::Nfs, rest),
+            _ => {
+                let (smb, nfs) = (Scheme::Smb.form(), Scheme::Nfs.form());
+                return Err(format!("{text:?} does not begin with smb:// or nfs://; {smb}, or {nfs}"));
+            }
         };
+        let form = scheme.form();
         let (authority, path) = rest.split_once('/').ok_or(format!("no share; {form}"))?;
-        let (user, place) = authority.rsplit_once('@').ok_or(format!("no user; {form}"))?;
+        let (user, place) = match (scheme, authority.rsplit_once('@')) {
+            (Scheme::Smb, Some(both)) => both,
+            (Scheme::Smb, None) => return Err(format!("no user; {form}")),
+            (Scheme::Nfs, None) => ("", authority),
+            (Scheme::Nfs, Some(_)) => return Err(format!("NFS has no login; use --uid; {form}")),
+        };
         if user.contains(':') {
             let secret = "a password must not stand on the command line; use --password-file";
             return Err(format!("{secret}, or set TRUNKLINE_PASSWORD"));
         }
         let (domain, user) = user.split_once(';').unwrap_or(("", user));
-        let (host, port) = place_of(place)?;
+        let (host, port) = place_of(place, scheme.port())?;
         let (share, directory) = path.split_once('/').unwrap_or((path, ""));
         let directory = directory.trim_end_matches('/');
         if directory.split('/').any(|part| part == "..") {
             return Err("a directory with .. in it".to_owned());
         }
-        if user.is_empty() || host.is_empty() || share.is_empty() {
+        if (scheme == Scheme::Smb && user.is_empty()) || host.is_empty() || share.is_empty() {
             return Err(format!("user, host or share is empty; {form}"));
         }
         let [user, domain, share, directory] = [user, domain, share, directory].map(str::to_owned);
-        Ok(Target { user, domain, host, port, share, directory })
+        Ok(Target { scheme, user, domain, host, port, share, directory })
     }
 }
 
 /// Host and port; an IPv6 address stands in brackets.
-fn place_of(place: &str) -> Result<(String, u16), String> {
+fn place_of(place: &str, usual: u16) -> Result<(String, u16), String> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
             let (host, behind) = rest.split_once(']').ok_or("an address without its closing bracket")?;
@@ -65,7 +111,7 @@ fn place_of(place: &str) -> Result<(String, u16), String> {
     };
     let port = port.ok_or("something other than a port behind the address")?;
     if port.is_empty() {
-        return Ok((host.to_owned(), 445));
+        return Ok((host.to_owned(), usual));
     }
     let port = port.parse().ok().filter(|port| *port != 0).ok_or(format!("{port:?} is no port"))?;
     Ok((host.to_owned(), port))
@@ -89,6 +135,8 @@ mod tests {
         assert_eq!(parse("smb://a@10.0.0.1:4450/x/y/z/"), owned("10.0.0.1", 4450, "x", "y/z"));
         assert_eq!(parse("smb://a@[::1]:4450/x"), owned("::1", 4450, "x", ""));
         assert_eq!(parse("smb://a@[::1]/x"), owned("::1", 445, "x", ""));
+        assert_eq!(parse("nfs://files/x"), owned("files", 2049, "x", ""));
+        assert_eq!(parse("nfs://[::1]:20490/x/y"), owned("::1", 20490, "x", "y"));
         let with_domain: Target = "smb://CORP;bob@h/x".parse().unwrap();
         assert_eq!((with_domain.domain.as_str(), with_domain.user.as_str()), ("CORP", "bob"));
     }
@@ -99,6 +147,8 @@ mod tests {
             ("//h/x", "smb://"),
             ("smb://h/x", "no user"),
             ("smb://a:secret@h/x", "--password-file"),
+            ("nfs://a@h/x", "--uid"),
+            ("nfs://h/", "empty"),
             ("smb://a@h", "no share"),
             ("smb://a@h/", "empty"),
             ("smb://a@::1/x", "brackets"),

@@ -1,4 +1,4 @@
-//! Sizes and times as fio's options take them.
+//! Sizes and times as fio's options take them; rates of links as tc's do.
 
 use std::time::Duration;
 
@@ -40,9 +40,74 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     Ok(unit * number)
 }
 
+/// A number, which may have a fraction, and its unit.
+fn measured(text: &str) -> Result<(f64, &str), String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let (number, unit) = text.split_at(digits);
+    let number = number.parse().map_err(|_| format!("{text:?} does not begin with a number"))?;
+    Ok((number, unit))
+}
+
+/// A time with its unit, such as 23ms, 0.5ms or 1s.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = measured(text)?;
+    let unit = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "" if number == 0.0 => 1.0,
+        _ => return Err(format!("{text:?} is no time; write for example 23ms, 0.5ms or 1s")),
+    };
+    Duration::try_from_secs_f64(number * unit).map_err(|why| format!("{text}: {why}"))
+}
+
+/// Bits in a second, such as 200Mbit or 1Gbit (units of 1,000).
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
+    let (number, unit) = measured(text)?;
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "bit" => 1.0,
+        "kbit" => 1e3,
+        "mbit" => 1e6,
+        "gbit" => 1e9,
+        _ => return Err(format!("{text:?} is no rate; write for example 200Mbit or 1Gbit")),
+    };
+    let bits = number * unit;
+    if (1_000.0..=1e15).contains(&bits) {
+        Ok(bits as u64)
+    } else {
+        Err(format!("{text} is no rate a link has"))
+    }
+}
+
+/// A part of the whole, such as 0.1%.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let (percent, unit) = measured(text)?;
+    if unit != "%" {
+        return Err(format!("{text:?} is no part; write for example 0.1%"));
+    }
+    if (0.0..=100.0).contains(&percent) {
+        Ok(percent / 100.0)
+    } else {
+        Err(format!("{text} is more than all"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_link_has_comes_with_units() {
+        assert_eq!(duration("23ms").unwrap(), Duration::from_millis(23));
+        assert_eq!(duration("0.5ms").unwrap(), Duration::from_micros(500));
+        assert_eq!(duration("0").unwrap(), Duration::ZERO);
+        assert_eq!(rate("200Mbit").unwrap(), 200_000_000);
+        assert_eq!(rate("2.5Gbit").unwrap(), 2_500_000_000);
+        assert!((share("0.1%").unwrap() - 0.001).abs() < 1e-12);
+        assert!(["23", "ms", "1h", "-1ms"].iter().all(|wrong| duration(wrong).is_err()));
+        assert!(["200", "1bit", "200MB", "1.2.3Mbit"].iter().all(|wrong| rate(wrong).is_err()));
+        assert!(["0.1", "101%", "%"].iter().all(|wrong| share(wrong).is_err()));
+    }
 
     #[test]
     fn sizes_are_read_as_fio_reads_them() {

@@ -5,62 +5,17 @@ pub(crate) mod metadata;
 
 use std::sync::Arc;
 
-use client::{Connection, OpenOptions, Session, Tree};
-use smb_wire::create::Disposition;
-
+use crate::Error;
 use crate::error::Doing;
-use crate::{Error, Plan};
-
-/// A logged-on connection to the share.
-#[derive(Debug)]
-pub(crate) struct Line {
-    pub(crate) connection: Connection,
-    pub(crate) session: Session,
-    pub(crate) tree: Tree,
-}
-
-impl Line {
-    /// Connects as the plan says, and checks that what was asked for is what came of it.
-    pub(crate) async fn open(plan: &Plan) -> Result<Line, Error> {
-        let target = &plan.target;
-        let place = || format!("connecting to {} port {}", target.host, target.port);
-        let address = (target.host.as_str(), target.port);
-        let connection = Connection::connect(address, &target.host, &plan.options).await.doing(place)?;
-        let negotiated = connection.negotiated();
-        if plan.signing.is_some_and(|signing| signing != negotiated.signing) {
-            let (dialect, got) = (negotiated.dialect, negotiated.signing);
-            let text = format!("--signing: with {dialect:?} this server signs by {got:?}; see --dialect");
-            return Err(Error::Wrong(text));
-        }
-        let session = Session::log_on(&connection, &plan.credentials, plan.encrypt)
-            .await
-            .doing(|| format!("logging on as {}", target.user))?;
-        let tree =
-            session.connect(&target.share).await.doing(|| format!("connecting to share {}", target.share))?;
-        let (most_read, most_write) = (negotiated.max_read_size, negotiated.max_write_size);
-        if plan.block > most_read.min(most_write) {
-            let most = most_read.min(most_write);
-            return Err(Error::Wrong(format!("--bs: this server takes at most {most} bytes at once")));
-        }
-        Ok(Line { connection, session, tree })
-    }
-
-    /// Logs off.
-    pub(crate) async fn close(self) -> Result<(), Error> {
-        self.session.log_off().await.doing(|| "logging off".to_owned())
-    }
-}
+use crate::peer::Share;
 
 /// Makes a directory and those above it, where they do not exist.
-pub(crate) async fn make_directories(tree: &Tree, path: &str) -> Result<(), Error> {
+pub(crate) async fn make_directories(share: &Share, path: &str) -> Result<(), Error> {
     for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
         let path = &path[..at];
-        if path.is_empty() {
-            continue;
+        if !path.is_empty() {
+            share.make_directory(path).await.doing(|| format!("making directory {path}"))?;
         }
-        let made = tree.open(path, &OpenOptions::directory(Disposition::OpenIf)).await;
-        let directory = made.doing(|| format!("making directory {path}"))?;
-        directory.close().await.doing(|| format!("closing directory {path}"))?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ struct Cli {
 fn load(samba: &Samba, options: &str) -> Result<Report, Error> {
     let target = format!("smb://{}@{}/files/load", USER.0, samba.address);
     let words = ["load", &target].into_iter().chain(options.split_whitespace());
-    load::run(Plan::new(&Cli::parse_from(words).args, USER.1)?)
+    load::run(Plan::all(&Cli::parse_from(words).args, USER.1)?.remove(0))
 }
 
 #[test]
@@ -110,8 +110,31 @@ fn what_cannot_be_had_is_said_in_one_line() {
     }
     let args = |target: &str| Cli::parse_from(["load", target, "--number-ios", "1"]).args;
     let server = samba.address;
-    let wrong = load::run(Plan::new(&args(&format!("smb://alice@{server}/files")), "wrong").unwrap());
+    let wrong =
+        load::run(Plan::all(&args(&format!("smb://alice@{server}/files")), "wrong").unwrap().remove(0));
     assert!(wrong.unwrap_err().to_string().contains("STATUS_LOGON_FAILURE"));
-    let nowhere = load::run(Plan::new(&args("smb://alice@127.0.0.1:1/files"), USER.1).unwrap());
+    let nowhere = load::run(Plan::all(&args("smb://alice@127.0.0.1:1/files"), USER.1).unwrap().remove(0));
     assert!(nowhere.unwrap_err().to_string().starts_with("connecting to 127.0.0.1 port 1"));
+}
+
+#[test]
+fn numbers_of_channels_are_measured_one_after_the_other_and_each_channel_keeps_to_its_rate() {
+    let Some(samba) = Samba::start("numbers_of_channels_are_measured_one_after_the_other") else { return };
+    let target = format!("smb://{}@{}/files/load", USER.0, samba.address);
+    let options = "--rw read --bs 64k --filesize 1m --iodepth 32 --number-ios 512 --channel-rate 16m";
+    let words = ["load", &target, "--channels", "1,4"].into_iter().chain(options.split_whitespace());
+    let plans = Plan::all(&Cli::parse_from(words).args, USER.1).unwrap();
+    let reports: Vec<_> = plans.into_iter().map(|plan| load::run(plan).unwrap()).collect();
+    let json = load::json(&reports);
+    for (at, channels) in [1, 4].into_iter().enumerate() {
+        let job = &json["jobs"][at];
+        assert_eq!(job["job options"]["channels"], channels.to_string());
+        let carried = job["trunkline"]["channels"].as_array().unwrap();
+        assert_eq!(carried.len(), channels);
+        // 32 MiB in all; no channel can be quicker than its rate, apart from what it saved up.
+        let most = carried.iter().map(|it| it["bytes"].as_u64().unwrap()).max().unwrap();
+        let seconds = reports[at].lasted().as_secs_f64();
+        assert!(seconds > 0.9 * most as f64 / (16 << 20) as f64 - 0.01, "{most} bytes in {seconds} s");
+        assert!(most < (40 << 20) / channels as u64, "{channels} channels: one carried {most} bytes");
+    }
 }

@@ -1,4 +1,9 @@
 //! What a program may set about the transport.
+//!
+//! These times say when a connection that nobody uses any more is noticed: a host that has forgotten it answers
+//! the first [`Keepalive`] probe with a reset, after [`Keepalive::idle`] at the latest; a host that is gone is given
+//! up after [`Config::user_timeout`], which Linux takes for unanswered probes too, whatever their count; and a client
+//! that is there but does not read, after [`Config::write_stall`]. The last two are a minute.
 
 use std::time::Duration;
 
@@ -15,7 +20,7 @@ pub struct Keepalive {
 
 impl Default for Keepalive {
     fn default() -> Self {
-        Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), count: 3 }
+        Keepalive { idle: Duration::from_secs(10), interval: Duration::from_secs(10), count: 5 }
     }
 }
 
@@ -31,6 +36,8 @@ pub struct Config {
     /// TCP keep-alive; none leaves it off.
     pub keepalive: Option<Keepalive>,
     /// TCP_USER_TIMEOUT: how long sent bytes may stay without acknowledgement; none leaves it to the host.
+    /// Linux takes a client that has no room for more for one that does not acknowledge, so shorter than
+    /// `write_stall` this is the bound for both.
     pub user_timeout: Option<Duration>,
     /// How long replies may wait without the client taking a byte before the connection is closed.
     pub write_stall: Duration,
@@ -56,7 +63,7 @@ impl Default for Config {
             max_connections: 16 * 1024,
             max_connections_per_address: 16 * 1024,
             keepalive: Some(Keepalive::default()),
-            user_timeout: None,
+            user_timeout: Some(Duration::from_secs(60)),
             write_stall: Duration::from_secs(60),
             record_time: Duration::from_secs(60),
             slow_call: Duration::from_micros(200),

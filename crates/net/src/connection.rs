@@ -23,13 +23,16 @@ use wire::limits::MAX_QUEUED_REPLY_BYTES;
 
 use crate::census::Place;
 use crate::clock;
+use crate::files;
 use crate::inbound::Inbound;
+use crate::lowat;
 use crate::mailbox::{Mail, Post, Ticket};
 use crate::pace::Pace;
 use crate::pool::Task;
-use crate::sends::Sends;
+use crate::receipts::{Receipts, unacknowledged};
+use crate::sends::{Piece, Sends};
 use crate::server::Shared;
-use crate::turn::{self, Core, Homeward, Trip, Turn, say_goodbye};
+use crate::turn::{self, Core, Homeward, How, Trip, Turn, say_goodbye};
 use crate::worker::Worker;
 
 /// Rounds with work in each before other connections of the worker have their turn.
@@ -77,9 +80,8 @@ pub(crate) struct Connection<S: Service> {
     place: Place,
     peer: Peer,
     sends: Sends,
+    receipts: Receipts,
     mail: VecDeque<Mail<S::Conversation>>,
-    /// Events that came since the last turn.
-    events: VecDeque<EventOf<S>>,
     /// Tasks that found the pool's queue full.
     deferred: VecDeque<Task>,
     /// Jobs without a result yet.
@@ -94,6 +96,8 @@ pub(crate) struct Connection<S: Service> {
     held_back: bool,
     /// Since when the socket takes nothing (monotonic ns).
     stalled_since: Option<u64>,
+    /// How much must have come before the socket wakes it.
+    wakes_at: lowat::Mark,
 }
 
 impl<S: Service> Connection<S> {
@@ -103,14 +107,19 @@ impl<S: Service> Connection<S> {
         let conversation = shared.service.accept(peer, Arc::clone(&post) as _, clock::now())?;
         let slow_call = u64::try_from(shared.config.slow_call.as_nanos()).unwrap_or(u64::MAX);
         Some(Box::new(Connection {
-            core: Some(Box::new(Core { conversation, inbound: Inbound::new(), events: VecDeque::new() })),
+            core: Some(Box::new(Core {
+                conversation,
+                inbound: Inbound::new(),
+                events: VecDeque::new(),
+                receipts: VecDeque::new(),
+            })),
             post,
             shared: Arc::clone(shared),
             place,
             peer,
             sends: Sends::default(),
+            receipts: Receipts::default(),
             mail: VecDeque::new(),
-            events: VecDeque::new(),
             deferred: VecDeque::new(),
             outstanding: 0,
             pace: Pace::new(slow_call),
@@ -119,6 +128,7 @@ impl<S: Service> Connection<S> {
             closing: false,
             held_back: false,
             stalled_since: None,
+            wakes_at: lowat::Mark::default(),
         }))
     }
 
@@ -137,7 +147,6 @@ impl<S: Service> Connection<S> {
         self.outstanding == 0
             && self.deferred.is_empty()
             && self.sends.is_empty()
-            && self.events.is_empty()
             && self.core.as_ref().is_some_and(|core| core.events.is_empty())
     }
 
@@ -151,7 +160,8 @@ impl<S: Service> Connection<S> {
             .filter(|_| !self.held_back)
             .and_then(|core| core.inbound.incomplete_since())
             .map(|at| later(at, config.record_time));
-        [stall, own, record].into_iter().flatten().min()
+        let receipt = core.and_then(|_| self.receipts.next());
+        [stall, own, record, receipt].into_iter().flatten().min()
     }
 
     /// Whether the client does not take its replies.
@@ -170,16 +180,17 @@ impl<S: Service> Connection<S> {
 impl<S: Service> Connection<S> {
     /// Nothing more comes in, and the conversation is told so; once.
     pub(crate) fn leave(&mut self) {
-        let uncollected = self.post.close();
-        for mail in self.mail.drain(..).chain(uncollected) {
-            if let Mail::Back(trip) = mail {
-                self.core = Some(trip.core);
-            }
+        let (uncollected, trip) = self.post.close();
+        if let Some(trip) = trip {
+            self.core = Some(trip.core);
         }
         // When it is away, the pool says good-bye as it finds the mailbox closed.
         if let Some(mut core) = self.core.take() {
             say_goodbye(&mut core.conversation);
         }
+        // Events that it did not come to are let go after it was told, since they may tell others.
+        drop(uncollected);
+        self.mail.clear();
     }
 }
 
@@ -198,7 +209,8 @@ pub(crate) struct Served<S: Service> {
     pub(crate) connection: Box<Connection<S>>,
     pub(crate) stream: TcpStream,
     worker: Rc<Worker<S>>,
-    timer: Option<Pin<Box<Sleep>>>,
+    /// There from the beginning: the first deadline may come in the middle of the quickest traffic.
+    timer: Pin<Box<Sleep>>,
     /// The deadline that the timer rings for (monotonic ns); the maximum when it is not armed.
     armed: u64,
     attached: bool,
@@ -206,7 +218,8 @@ pub(crate) struct Served<S: Service> {
 
 impl<S: Service> Served<S> {
     pub(crate) fn new(connection: Box<Connection<S>>, stream: TcpStream, worker: Rc<Worker<S>>) -> Self {
-        Served { connection, stream, worker, timer: None, armed: u64::MAX, attached: false }
+        let timer = Box::pin(tokio::time::sleep(LONGEST_TIMER));
+        Served { connection, stream, worker, timer, armed: u64::MAX, attached: false }
     }
 
     /// Serves until the connection leaves this worker.
@@ -226,7 +239,7 @@ impl<S: Service> Served<S> {
                 Flow::Again => {}
                 Flow::Wait => {
                     self.arm_timer(cx);
-                    if self.connection.post.sleep() {
+                    if self.connection.post.sleep(self.connection.core.is_none()) {
                         return Poll::Pending;
                     }
                 }
@@ -268,11 +281,10 @@ impl<S: Service> Served<S> {
         if self.worker.is_finishing() && connection.is_at_rest() {
             return Flow::ended("the server ends");
         }
-        let left = connection.core.as_ref().map_or(0, |core| core.events.len());
-        connection.post.hold(left + connection.events.len());
         let Some(core) = &connection.core else {
             return Flow::Wait;
         };
+        connection.post.hold(core.events.len());
         if let Some(target) = connection.target.take() {
             return Flow::End(End::Move(target));
         }
@@ -283,31 +295,35 @@ impl<S: Service> Served<S> {
         if (readable || answerable) && !connection.closing { Flow::Again } else { Flow::Wait }
     }
 
-    /// Sorts what the mailbox holds.
+    /// Takes the conversation back in, and sorts what the mailbox holds. While the conversation is away,
+    /// its turn there takes the mail.
     fn take_mail(&mut self) -> Option<Flow> {
-        self.connection.post.collect(&mut self.connection.mail);
-        while let Some(mail) = self.connection.mail.pop_front() {
+        if self.connection.core.is_none() {
+            let Trip { core, mut out, turn } = *self.connection.post.take_back()?;
+            self.connection.core = Some(core);
+            self.worker.counters().hops.add(1);
+            let end = self.absorb(&mut out, turn);
+            self.worker.give_spare(out);
+            if end.is_some() {
+                return end;
+            }
+        }
+        let connection = &mut *self.connection;
+        let core = connection.core.as_mut()?;
+        connection.post.collect(&mut connection.mail);
+        while let Some(mail) = connection.mail.pop_front() {
             match mail {
-                Mail::Event(event) => self.connection.events.push_back(event),
+                Mail::Event(event) => core.events.push_back(event),
                 Mail::Done(event) => {
-                    self.connection.outstanding -= 1;
-                    self.connection.events.push_back(event);
+                    connection.outstanding -= 1;
+                    core.events.push_back(event);
                 }
+                Mail::Fetched(bytes) => connection.sends.put_back(bytes),
                 Mail::Lost => {
                     self.worker.counters().panics.add(1);
                     return Some(Flow::closed("a job gave no result"));
                 }
                 Mail::Overflow => return Some(Flow::closed("it does not keep up with its events")),
-                Mail::Back(trip) => {
-                    let Trip { core, mut out, turn } = *trip;
-                    self.connection.core = Some(core);
-                    self.worker.counters().hops.add(1);
-                    let end = self.absorb(&mut out, turn);
-                    self.worker.give_spare(out);
-                    if end.is_some() {
-                        return end;
-                    }
-                }
             }
         }
         None
@@ -331,7 +347,11 @@ impl<S: Service> Served<S> {
             core.inbound.restart_clock(clock::mono_ns());
         }
         match self.stream.poll_read_ready(cx) {
-            Poll::Pending => return Ok(Received::Waiting),
+            Poll::Pending => {
+                // If so much has come by now, this raises the event that is being waited for.
+                connection.wakes_at.set(&self.stream, core.inbound.worth_waking());
+                return Ok(Received::Waiting);
+            }
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(_)) => return Err("it cannot be waited for"),
         }
@@ -363,9 +383,17 @@ impl<S: Service> Served<S> {
         let messages = !connection.must_hold_back() && !self.worker.is_finishing();
         let choked = connection.is_choked();
         let core = connection.core.as_mut()?;
-        core.events.append(&mut connection.events);
+        if due && connection.receipts.next().is_some() {
+            // What cannot be asked counts as arrived: the client is then heard of by its silence.
+            let missing = unacknowledged(&self.stream).unwrap_or(0);
+            let arrived = connection.sends.taken().saturating_sub(missing);
+            connection.receipts.answer(clock::mono_ns(), arrived, &mut core.receipts);
+        }
         let due = due && core.conversation.deadline().is_some_and(|at| at <= clock::mono_ns());
-        let wanted = due || core.inbound.waiting() && messages || !core.events.is_empty() && !choked;
+        let wanted = due
+            || !core.receipts.is_empty()
+            || core.inbound.waiting() && messages
+            || !core.events.is_empty() && !choked;
         if !wanted {
             return None;
         }
@@ -378,7 +406,8 @@ impl<S: Service> Served<S> {
         }
         let worker = Rc::clone(&self.worker);
         let out = &mut *worker.output();
-        let turn = turn::run(&*connection.shared.service, core, out, clock::now(), messages);
+        let how = How { messages, looks: connection.pace.looks() };
+        let turn = turn::run(&*connection.shared.service, &connection.post, core, out, clock::now(), how);
         self.absorb(out, turn)
     }
 
@@ -390,11 +419,13 @@ impl<S: Service> Served<S> {
         counters.batches.add(u64::from(turn.messages > 0));
         counters.events.add(turn.events);
         counters.jobs.add(out.jobs.len() as u64);
+        connection.outstanding -= turn.jobs_done;
         let placement = out.placement.take();
         connection.closing |= std::mem::take(&mut out.close) || turn.hostile;
         if turn.panicked {
             counters.panics.add(1);
             out.jobs.clear();
+            out.receipts.clear();
             for frame in out.frames.drain(..) {
                 out.pool.give_back(frame);
             }
@@ -403,13 +434,14 @@ impl<S: Service> Served<S> {
         if turn.hostile {
             tracing::info!(remote = %connection.peer.remote, "bytes of another protocol");
         }
+        connection.receipts.ask(&mut out.receipts, &out.frames, connection.sends.end());
         connection.sends.append(&mut out.frames);
         for job in out.jobs.drain(..) {
             let ticket = Ticket::new(&connection.post);
             connection.outstanding += 1;
             connection.deferred.push_back(Box::new(move || ticket.done(job.0())));
         }
-        connection.pace.note(turn.calls, turn.took_ns);
+        connection.pace.note(turn.calls, turn.took_ns, turn.effort);
         if let Some(core) = &mut connection.core
             && (turn.drained || !core.inbound.waiting())
         {
@@ -440,9 +472,12 @@ impl<S: Service> Served<S> {
     /// Sends what is queued, as far as the socket takes it.
     fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), &'static str> {
         let connection = &mut *self.connection;
-        while !connection.sends.is_empty() {
+        while connection.sends.is_ready() {
             let stream = &self.stream;
-            let sent = connection.sends.gather(|slices, bytes| send_once(stream, slices, bytes));
+            let sent = match connection.sends.has_faded() {
+                true => Sent::Withheld,
+                false => connection.sends.gather(|piece| send_once(stream, piece)),
+            };
             let counters = self.worker.counters();
             counters.writev_calls.add(u64::from(!matches!(sent, Sent::Unready)));
             match sent {
@@ -455,19 +490,37 @@ impl<S: Service> Served<S> {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Err("it cannot be waited for"),
                     Poll::Pending => {
+                        connection.sends.hold();
                         connection.stalled_since.get_or_insert_with(clock::mono_ns);
                         return Ok(());
                     }
                 },
+                Sent::Withheld => {
+                    self.fetch(cx);
+                    return Ok(());
+                }
                 Sent::Failed => return Err("the network failed"),
             }
         }
         Ok(())
     }
 
+    /// Has the piece of a file that comes next read on the blocking pool; what is behind it waits.
+    fn fetch(&mut self, cx: &Context<'_>) {
+        let connection = &mut *self.connection;
+        let Some(range) = self.worker.take_file(&mut connection.sends) else { return };
+        connection.stalled_since = None;
+        let ticket = Ticket::new(&connection.post);
+        connection.deferred.push_back(Box::new(move || match files::read(&range) {
+            Ok(bytes) => ticket.fetched(bytes),
+            Err(error) => tracing::warn!(%error, "the data of a reply could not be read"),
+        }));
+        self.submit_deferred(cx);
+    }
+
     /// Whether the timer has rung since it was armed.
     fn timer_rang(&mut self) -> bool {
-        let rang = self.armed != u64::MAX && self.timer.as_ref().is_some_and(|timer| timer.is_elapsed());
+        let rang = self.armed != u64::MAX && self.timer.is_elapsed();
         if rang {
             self.armed = u64::MAX;
         }
@@ -499,14 +552,8 @@ impl<S: Service> Served<S> {
         // Never at once: a deadline that stays in the past must not keep the worker busy.
         let left = Duration::from_nanos(at.saturating_sub(clock::mono_ns())).max(SHORTEST_TIMER);
         let instant = tokio::time::Instant::now() + left.min(LONGEST_TIMER);
-        let timer = match &mut self.timer {
-            Some(timer) => {
-                timer.as_mut().reset(instant);
-                timer
-            }
-            None => self.timer.insert(Box::pin(tokio::time::sleep_until(instant))),
-        };
-        if timer.as_mut().poll(cx).is_ready() {
+        self.timer.as_mut().reset(instant);
+        if self.timer.as_mut().poll(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
     }
@@ -535,13 +582,15 @@ enum Received {
 
 /// What one call that sends gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sent {
+pub(crate) enum Sent {
     /// No call was made: the socket is known to be full.
     Unready,
     /// The socket took nothing.
     Nothing,
     /// The socket took this many bytes.
     Bytes(usize),
+    /// The file did not give its bytes in this way.
+    Withheld,
     /// The connection is broken.
     Failed,
 }
@@ -573,24 +622,35 @@ fn receive_once(stream: &TcpStream, slices: &mut [IoSliceMut<'_>], room: usize) 
     }
 }
 
-/// One sending call for all of `slices`. A short one tells tokio that the socket is full.
-fn send_once(stream: &TcpStream, slices: &[IoSlice<'_>], bytes: usize) -> Sent {
+/// One sending call for all of `piece`. A short one for buffers tells tokio that the socket is full.
+fn send_once(stream: &TcpStream, piece: Piece<'_>) -> Sent {
     let mut sent = Sent::Unready;
     let attempt = stream.try_io(Interest::WRITABLE, || {
-        let mut control = SendAncillaryBuffer::default();
-        // NOSIGNAL: a client that is gone must not raise SIGPIPE.
-        sent = match rustix::net::sendmsg(stream, slices, &mut control, SendFlags::NOSIGNAL) {
-            Ok(count) => Sent::Bytes(count),
-            Err(rustix::io::Errno::AGAIN) => Sent::Nothing,
-            Err(rustix::io::Errno::INTR) => Sent::Bytes(0),
-            Err(_) => Sent::Failed,
+        let whole;
+        (sent, whole) = match piece {
+            Piece::Buffers { slices, bytes, more } => (send_buffers(stream, slices, more), bytes),
+            // A short one may be the file's end as well as a full socket: the next call tells.
+            Piece::File { file, at, len } => (files::send(stream, file, at, len), 0),
         };
         match sent {
-            Sent::Bytes(count) if count == bytes => Ok(()),
-            Sent::Failed => Ok(()),
+            Sent::Bytes(count) if count >= whole => Ok(()),
+            Sent::Withheld | Sent::Failed => Ok(()),
             _ => Err(io::ErrorKind::WouldBlock.into()),
         }
     });
     drop(attempt);
     sent
+}
+
+fn send_buffers(stream: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> Sent {
+    let mut control = SendAncillaryBuffer::default();
+    // NOSIGNAL: a client that is gone must not raise SIGPIPE.
+    let mut flags = SendFlags::NOSIGNAL;
+    flags.set(SendFlags::MORE, more);
+    match rustix::net::sendmsg(stream, slices, &mut control, flags) {
+        Ok(count) => Sent::Bytes(count),
+        Err(rustix::io::Errno::AGAIN) => Sent::Nothing,
+        Err(rustix::io::Errno::INTR) => Sent::Bytes(0),
+        Err(_) => Sent::Failed,
+    }
 }

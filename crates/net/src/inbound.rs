@@ -2,7 +2,8 @@
 //!
 //! Whole records are handed out in place, from the buffer the bytes were received into. Only the head of
 //! a record whose rest is still on its way is copied, into a buffer of the record's size; the rest is
-//! received straight into that buffer. Nothing is held while no bytes wait.
+//! received straight into that buffer. Nothing is held while no bytes wait. Only a message in fragments, which
+//! hardly anybody sends, is joined.
 
 use std::io::IoSliceMut;
 
@@ -18,12 +19,18 @@ const LARGE: usize = 32 * 1024;
 /// What is received behind or in place of a large record: only little of the next one has to be copied.
 const SIP: usize = 4 * 1024;
 
+/// So much of a large record is worth waking for, since nothing can be done before it is whole. The host holds no more
+/// than this back for us, however long a record is.
+const PORTION: usize = 1024 * 1024;
+
 /// A record whose rest is on its way, or that has just become whole.
 #[derive(Debug)]
 struct Part {
     buffer: Vec<u8>,
     filled: usize,
     len: usize,
+    /// Whether the message ends with it.
+    ends: bool,
     /// Already handed out; the buffer goes back at the next [`Inbound::settle`].
     spent: bool,
 }
@@ -46,6 +53,10 @@ pub(crate) struct Inbound {
     head_len: usize,
     /// Bytes still to be passed over.
     skip: usize,
+    /// The fragments of a message whose last has not come, or that has just been handed out.
+    joined: Vec<u8>,
+    /// What is joined has been handed out.
+    joined_spent: bool,
     /// How much to receive behind a record: all, or a sip while the client sends large records.
     reach: usize,
     /// When the record that is incomplete now began (monotonic ns).
@@ -71,6 +82,8 @@ impl Inbound {
             head: [0; PREFIX],
             head_len: 0,
             skip: 0,
+            joined: Vec::new(),
+            joined_spent: false,
             reach: WINDOW,
             since: None,
         }
@@ -85,6 +98,15 @@ impl Inbound {
     /// When the record that is incomplete now began (monotonic ns).
     pub(crate) fn incomplete_since(&self) -> Option<u64> {
         self.since
+    }
+
+    /// How many bytes must have come before it is worth a look: all that is missing of a large record, up to a portion,
+    /// else one. Never more than will come.
+    pub(crate) fn worth_waking(&self) -> usize {
+        match &self.part {
+            Some(part) if part.len >= LARGE => (part.len - part.filled).clamp(1, PORTION),
+            _ => 1,
+        }
     }
 
     /// Starts the time of an incomplete record again, after reading was held back on our side.
@@ -134,13 +156,25 @@ impl Inbound {
 
     /// Hands out the next whole message, which may have `most` bytes.
     pub(crate) fn next<S: Service>(&mut self, service: &S, most: usize) -> Next<'_> {
+        let most = most.min(MAX_MESSAGE);
+        if std::mem::take(&mut self.joined_spent) {
+            self.joined = Vec::new();
+        }
         if let Some(part) = self.part.as_mut().filter(|part| !part.spent) {
             if part.filled < part.len {
                 return Next::Nothing;
             }
             part.spent = true;
-            self.since = None;
-            return Next::Message(&mut part.buffer[..part.len]);
+            if part.ends && self.joined.is_empty() {
+                self.since = None;
+                return Next::Message(&mut part.buffer[..part.len]);
+            }
+            self.joined.extend_from_slice(&part.buffer[..part.len]);
+            if part.ends {
+                self.joined_spent = true;
+                self.since = None;
+                return Next::Message(&mut self.joined);
+            }
         }
         let Some(window) = &mut self.window else {
             return Next::Nothing;
@@ -156,25 +190,37 @@ impl Inbound {
             let Some(prefix) = bytes.first_chunk::<PREFIX>() else {
                 return Next::Nothing;
             };
-            match service.record(*prefix) {
-                Record::Message(len) if len <= most.min(MAX_MESSAGE) => {
-                    self.reach = if len >= LARGE { SIP } else { WINDOW };
-                    if bytes.len() - PREFIX < len {
-                        return Next::Nothing;
-                    }
-                    let from = window.start + PREFIX;
-                    window.start = from + len;
-                    self.since = None;
-                    return Next::Message(&mut window.buffer[from..from + len]);
-                }
+            let (len, ends) = match service.record(*prefix) {
+                Record::Message(len) => (len, true),
+                Record::Fragment(len) => (len, false),
                 Record::Skip(len) => {
                     window.start += PREFIX;
                     self.skip = len;
                     if len == 0 {
                         self.since = None;
                     }
+                    continue;
                 }
-                Record::Message(_) | Record::Hostile => return Next::Hostile,
+                Record::Hostile => return Next::Hostile,
+            };
+            if len > most.saturating_sub(self.joined.len()) {
+                return Next::Hostile;
+            }
+            self.reach = if len >= LARGE { SIP } else { WINDOW };
+            if bytes.len() - PREFIX < len {
+                return Next::Nothing;
+            }
+            let from = window.start + PREFIX;
+            window.start = from + len;
+            if ends && self.joined.is_empty() {
+                self.since = None;
+                return Next::Message(&mut window.buffer[from..from + len]);
+            }
+            self.joined.extend_from_slice(&window.buffer[from..from + len]);
+            if ends {
+                self.joined_spent = true;
+                self.since = None;
+                return Next::Message(&mut self.joined);
             }
         }
     }
@@ -187,16 +233,21 @@ impl Inbound {
         {
             buffers.give_part(part.buffer);
         }
+        if std::mem::take(&mut self.joined_spent) {
+            self.joined = Vec::new();
+        }
         let mut copied = 0;
         if let Some(window) = self.window.take() {
             let left = &window.buffer[window.start..window.end];
             match left.split_first_chunk::<PREFIX>() {
                 Some((prefix, body)) => {
-                    if let Record::Message(len) = service.record(*prefix) {
+                    let record = service.record(*prefix);
+                    if let Record::Message(len) | Record::Fragment(len) = record {
+                        let ends = matches!(record, Record::Message(_));
                         let mut buffer = buffers.part(len);
                         copied = body.len().min(len);
                         buffer[..copied].copy_from_slice(&body[..copied]);
-                        self.part = Some(Part { buffer, filled: copied, len, spent: false });
+                        self.part = Some(Part { buffer, filled: copied, len, ends, spent: false });
                     }
                 }
                 None if !left.is_empty() => {
@@ -208,7 +259,7 @@ impl Inbound {
             }
             buffers.give_window(window.buffer);
         }
-        if self.part.is_some() || self.head_len > 0 || self.skip > 0 {
+        if self.part.is_some() || self.head_len > 0 || self.skip > 0 || !self.joined.is_empty() {
             self.since.get_or_insert(mono_ns);
         }
         copied
@@ -222,7 +273,7 @@ mod tests {
     use wire::Now;
     use wire::endpoint::{Conversation, Mailbox, Output, Peer};
 
-    /// Four bytes of length, or a keep-alive; it never accepts.
+    /// Four bytes of length, a fragment or a keep-alive; it never accepts.
     struct Cutter;
 
     struct Never;
@@ -244,6 +295,7 @@ mod tests {
             let len = u32::from_be_bytes([0, prefix[1], prefix[2], prefix[3]]) as usize;
             match prefix[0] {
                 0 => Record::Message(len),
+                0x40 => Record::Fragment(len),
                 0x85 => Record::Skip(len),
                 _ => Record::Hostile,
             }
@@ -263,8 +315,16 @@ mod tests {
                 bytes.extend(std::iter::repeat_n(0xff, number));
             }
             let body: Vec<u8> = (0..len).map(|at| (at * 13 + number) as u8).collect();
-            bytes.extend((len as u32).to_be_bytes());
-            bytes.extend(&body);
+            // Every other one in fragments, one of them empty.
+            let cuts = if number % 2 == 0 { vec![] } else { vec![len / 3, len / 3, len / 2] };
+            let mut from = 0;
+            for to in cuts {
+                bytes.extend((0x4000_0000 | (to - from) as u32).to_be_bytes());
+                bytes.extend(&body[from..to]);
+                from = to;
+            }
+            bytes.extend(((len - from) as u32).to_be_bytes());
+            bytes.extend(&body[from..]);
             messages.push(body);
         }
         (bytes, messages)
@@ -317,6 +377,7 @@ mod tests {
             let fed = feed(&bytes, step);
             assert!(fed.messages == messages, "step {step}");
             assert!(fed.inbound.part.is_none() && fed.inbound.since.is_none(), "step {step}");
+            assert_eq!(fed.inbound.joined.capacity(), 0, "step {step}");
         }
     }
 
@@ -335,7 +396,7 @@ mod tests {
     #[test]
     fn an_incomplete_record_keeps_the_time_of_its_beginning() {
         let whole = [0, 0, 0, 1, b'x'];
-        for head in [&[0][..], &[0, 0, 0], &[0, 0, 0, 9, 1, 2, 3], &[0x85, 0, 0, 9, 1]] {
+        for head in [&[0][..], &[0, 0, 0], &[0, 0, 0, 9, 1, 2, 3], &[0x85, 0, 0, 9, 1], &[0x40, 0, 0, 1, 1]] {
             let bytes = [&whole[..], head].concat();
             let fed = feed(&bytes, 1);
             // Times are positions here: its first byte is the sixth.
@@ -349,5 +410,10 @@ mod tests {
         assert!(fed.hostile);
         assert_eq!(fed.messages, [b"x"]);
         assert!(feed(&[0, 0xff, 0xff, 0xff], 1).hostile, "longer than any message may be");
+        let half =
+            [&(0x4000_0000 | (MAX_MESSAGE / 2 + 1) as u32).to_be_bytes()[..], &vec![7; MAX_MESSAGE / 2 + 1]]
+                .concat();
+        let fed = feed(&[half.clone(), half].concat(), usize::MAX / 2);
+        assert!(fed.hostile && fed.messages.is_empty(), "fragments of more than any message may be");
     }
 }

@@ -4,8 +4,9 @@
 //! and `connection` (the life of one connection as one hand-written future). The parts it is put
 //! together from know no socket and can be read alone: `inbound` cuts records out of what was received,
 //! `turn` calls the conversation, `sends` holds what is to be written, `pace` decides between inline and
-//! the blocking pool, `mailbox` brings events in, `pool` runs what would block, `census` counts and
-//! places connections.
+//! the blocking pool, by time and `effort`, `mailbox` brings events in, `pool` runs what would block, `census` counts and
+//! places connections, `receipts` finds out whether what was sent has arrived. Beside them, [`interfaces`]
+//! reads and watches the addresses of the host, and [`tun`] makes a device whose other end is this process.
 
 mod buffers;
 mod census;
@@ -13,13 +14,19 @@ mod clock;
 mod config;
 mod connection;
 mod counters;
+mod effort;
+mod files;
 mod inbound;
+pub mod interfaces;
 mod listen;
+mod lowat;
 mod mailbox;
 mod pace;
 mod pool;
+mod receipts;
 mod sends;
 mod server;
+pub mod tun;
 mod turn;
 mod worker;
 

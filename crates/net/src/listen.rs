@@ -68,6 +68,13 @@ impl Listeners {
         }
     }
 
+    /// These and others as one.
+    #[must_use]
+    pub fn join(mut self, others: Listeners) -> Listeners {
+        self.sockets.extend(others.sockets);
+        self
+    }
+
     /// The addresses, with ports that the host chose filled in.
     #[must_use]
     pub fn local_addresses(&self) -> Vec<SocketAddr> {

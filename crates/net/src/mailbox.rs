@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::task::Waker;
 
 use parking_lot::Mutex;
+use wire::Frame;
 use wire::endpoint::{Conversation, Mailbox};
 
 use crate::turn::Trip;
@@ -16,18 +17,18 @@ const MAX_EVENTS: usize = 64 * 1024;
 /// A queue that once grew beyond this gives its memory back when it is empty.
 const KEPT_EVENTS: usize = 256;
 
-/// What arrives.
+/// What arrives, besides the conversation itself.
 pub(crate) enum Mail<C: Conversation> {
     /// Posted by anyone.
     Event(C::Event),
     /// The result of a job.
     Done(C::Event),
+    /// The bytes of a piece of a file that could not be sent from there.
+    Fetched(Frame),
     /// A job ended without a result: the connection ends.
     Lost,
     /// More events came than are kept: the connection ends.
     Overflow,
-    /// The conversation comes back from the pool.
-    Back(Box<Trip<C>>),
 }
 
 /// One connection's mailbox.
@@ -36,6 +37,8 @@ pub(crate) struct Post<C: Conversation> {
     asleep: AtomicBool,
     /// Length of the queue, to look at without the lock.
     count: AtomicUsize,
+    /// The conversation is back from the pool.
+    back: AtomicBool,
     /// Events that the connection has collected and not yet taken in.
     held: AtomicUsize,
     inner: Mutex<Inner<C>>,
@@ -43,6 +46,9 @@ pub(crate) struct Post<C: Conversation> {
 
 struct Inner<C: Conversation> {
     queue: VecDeque<Mail<C>>,
+    /// The conversation is on the pool, and its turn there takes what is posted.
+    away: bool,
+    trip: Option<Box<Trip<C>>>,
     waker: Option<Waker>,
     gone: bool,
     overflown: bool,
@@ -53,8 +59,16 @@ impl<C: Conversation> Post<C> {
         Arc::new(Post {
             asleep: AtomicBool::new(false),
             count: AtomicUsize::new(0),
+            back: AtomicBool::new(false),
             held: AtomicUsize::new(0),
-            inner: Mutex::new(Inner { queue: VecDeque::new(), waker: None, gone: false, overflown: false }),
+            inner: Mutex::new(Inner {
+                queue: VecDeque::new(),
+                away: false,
+                trip: None,
+                waker: None,
+                gone: false,
+                overflown: false,
+            }),
         })
     }
 
@@ -68,10 +82,12 @@ impl<C: Conversation> Post<C> {
         self.asleep.store(false, SeqCst);
     }
 
-    /// The task is about to sleep. False when something has arrived meanwhile.
-    pub(crate) fn sleep(&self) -> bool {
+    /// The task is about to sleep, with the conversation at home or `away`. False when something has
+    /// arrived meanwhile: mail, or, as long as it is away, the conversation itself.
+    pub(crate) fn sleep(&self, away: bool) -> bool {
         self.asleep.store(true, SeqCst);
-        if self.count.load(SeqCst) == 0 {
+        let arrived = if away { self.back.load(SeqCst) } else { self.count.load(SeqCst) > 0 };
+        if !arrived {
             return true;
         }
         // Either a sender has cleared the mark and woken us (one needless turn), or nobody has.
@@ -98,6 +114,62 @@ impl<C: Conversation> Post<C> {
         }
     }
 
+    /// Moves the events that have arrived to the end of `into`, and says how many of them are results of
+    /// jobs. What is not for the conversation stays for [`Post::collect`]. Takes no lock while nothing was posted.
+    pub(crate) fn take_events(&self, into: &mut VecDeque<C::Event>) -> usize {
+        if self.count.load(SeqCst) == 0 {
+            return 0;
+        }
+        let mut inner = self.inner.lock();
+        let (mut done, mut fetched) = (0, None);
+        while let Some(mail) = inner.queue.pop_front() {
+            match mail {
+                Mail::Event(event) => into.push_back(event),
+                Mail::Done(event) => {
+                    done += 1;
+                    into.push_back(event);
+                }
+                // Of no concern to the conversation; there is never more than one.
+                Mail::Fetched(_) => fetched = Some(mail),
+                Mail::Lost | Mail::Overflow => {
+                    inner.queue.push_front(mail);
+                    break;
+                }
+            }
+        }
+        if let Some(mail) = fetched {
+            inner.queue.push_front(mail);
+        }
+        self.count.store(inner.queue.len(), SeqCst);
+        done
+    }
+
+    /// The conversation leaves for the pool: until it is back, mail is no reason to wake the task.
+    pub(crate) fn depart(&self) {
+        self.inner.lock().away = true;
+    }
+
+    /// The conversation comes back from the pool; handed back when the connection is gone.
+    pub(crate) fn bring_back(&self, trip: Box<Trip<C>>) -> Result<(), Box<Trip<C>>> {
+        let mut inner = self.inner.lock();
+        if inner.gone {
+            return Err(trip);
+        }
+        inner.away = false;
+        inner.trip = Some(trip);
+        self.back.store(true, SeqCst);
+        self.ring(inner);
+        Ok(())
+    }
+
+    /// What has come back from the pool.
+    pub(crate) fn take_back(&self) -> Option<Box<Trip<C>>> {
+        if !self.back.swap(false, SeqCst) {
+            return None;
+        }
+        self.inner.lock().trip.take()
+    }
+
     /// Queues `mail`, or hands it back when the connection is gone or about to be.
     pub(crate) fn send(&self, mail: Mail<C>) -> Result<(), Mail<C>> {
         let mut inner = self.inner.lock();
@@ -107,15 +179,21 @@ impl<C: Conversation> Post<C> {
         if matches!(mail, Mail::Event(_)) && inner.queue.len() + self.held.load(SeqCst) >= MAX_EVENTS {
             if !std::mem::replace(&mut inner.overflown, true) {
                 inner.queue.push_back(Mail::Overflow);
-                self.count.store(inner.queue.len(), SeqCst);
-                self.ring(inner);
+                self.arrived(inner);
             }
             return Err(mail);
         }
         inner.queue.push_back(mail);
-        self.count.store(inner.queue.len(), SeqCst);
-        self.ring(inner);
+        self.arrived(inner);
         Ok(())
+    }
+
+    /// The queue has grown.
+    fn arrived(&self, inner: parking_lot::MutexGuard<'_, Inner<C>>) {
+        self.count.store(inner.queue.len(), SeqCst);
+        if !inner.away {
+            self.ring(inner);
+        }
     }
 
     /// Wakes the task when it sleeps.
@@ -133,12 +211,13 @@ impl<C: Conversation> Post<C> {
     }
 
     /// The connection is gone: nothing is taken any more. Returns what nobody collected.
-    pub(crate) fn close(&self) -> VecDeque<Mail<C>> {
+    pub(crate) fn close(&self) -> (VecDeque<Mail<C>>, Option<Box<Trip<C>>>) {
         let mut inner = self.inner.lock();
         inner.gone = true;
         inner.waker = None;
         self.count.store(0, SeqCst);
-        std::mem::take(&mut inner.queue)
+        self.back.store(false, SeqCst);
+        (std::mem::take(&mut inner.queue), inner.trip.take())
     }
 }
 
@@ -157,9 +236,18 @@ impl<C: Conversation> Ticket<C> {
     }
 
     /// Hands the job's result over; it is dropped when the connection is gone.
-    pub(crate) fn done(mut self, event: C::Event) {
+    pub(crate) fn done(self, event: C::Event) {
+        self.deliver(Mail::Done(event));
+    }
+
+    /// Hands over what was read from a file.
+    pub(crate) fn fetched(self, bytes: Frame) {
+        self.deliver(Mail::Fetched(bytes));
+    }
+
+    fn deliver(mut self, mail: Mail<C>) {
         if let Some(post) = self.0.take() {
-            let _gone = post.send(Mail::Done(event));
+            let _gone = post.send(mail);
         }
     }
 }

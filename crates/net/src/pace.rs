@@ -2,8 +2,12 @@
 //!
 //! Inline is several times cheaper, but a slow call stops every connection of the worker. So a second slow
 //! turn shortly after a first, or a very slow one, sends the connection's next turns to the pool, and they
-//! return after a run of quick ones. One slow turn alone proves nothing: on a busy host the thread may just
-//! have been put aside. A connection that turns slow again soon after has to prove itself for longer.
+//! return after a run of quick ones. One slow turn alone proves nothing: on a busy host the thread may just have been put aside.
+//! Whether it was is looked at in the turns after such a one ([`Pace::looks`]), where it costs something, and a
+//! turn during which the thread neither worked nor waited for long is not a slow one. A connection that turns
+//! slow again soon after has to prove itself for longer.
+
+use crate::effort::Effort;
 
 /// Quick turns in a row after which a connection comes back inline, at first.
 const PROBATION: u32 = 16;
@@ -43,10 +47,16 @@ impl Pace {
         self.to_prove > 0
     }
 
-    /// Takes in how long a turn of `calls` calls took.
-    pub(crate) fn note(&mut self, calls: u64, took_ns: u64) {
+    /// Whether the next turn's [`Effort`] is wanted.
+    pub(crate) fn looks(&self) -> bool {
+        self.warned > 0 || self.hops()
+    }
+
+    /// Takes in how long a turn of `calls` calls took, and what the thread did meanwhile where that was looked at.
+    pub(crate) fn note(&mut self, calls: u64, took_ns: u64, effort: Option<Effort>) {
         let bound_ns = self.slow_call_ns.saturating_mul(calls.clamp(1, TURN_CALLS));
-        match (took_ns > bound_ns, self.hops()) {
+        let is_slow = took_ns > bound_ns && effort.is_none_or(|effort| effort.exceeds(bound_ns));
+        match (is_slow, self.hops()) {
             (true, false) => {
                 self.quick_turns = 0;
                 if self.warned == 0 && took_ns <= bound_ns.saturating_mul(VERY_SLOW) {
@@ -78,11 +88,11 @@ mod tests {
 
     /// Two slow turns, then quick ones until it is inline again; how many those were.
     fn away(pace: &mut Pace) -> u32 {
-        pace.note(1, 10 * CALL);
-        pace.note(1, 10 * CALL);
+        pace.note(1, 10 * CALL, None);
+        pace.note(1, 10 * CALL, None);
         let mut turns = 0;
         while pace.hops() {
-            pace.note(1, 1000);
+            pace.note(1, 1000, None);
             turns += 1;
         }
         turns
@@ -91,8 +101,8 @@ mod tests {
     #[test]
     fn slow_turns_send_the_next_ones_away_and_quick_ones_bring_them_back() {
         let mut pace = Pace::new(CALL);
-        pace.note(10, 10 * CALL);
-        pace.note(10, 10 * CALL);
+        pace.note(10, 10 * CALL, None);
+        pace.note(10, 10 * CALL, None);
         assert!(!pace.hops(), "at the bound is not over it");
         assert_eq!(away(&mut pace), PROBATION);
     }
@@ -101,11 +111,11 @@ mod tests {
     fn one_slow_turn_now_and_then_proves_nothing_but_a_very_slow_one_does() {
         let mut pace = Pace::new(CALL);
         for _ in 0..100 {
-            pace.note(1, 10 * CALL);
+            pace.note(1, 10 * CALL, None);
             assert!(!pace.hops());
-            (0..MEMORY).for_each(|_| pace.note(1, 1000));
+            (0..MEMORY).for_each(|_| pace.note(1, 1000, None));
         }
-        pace.note(1, VERY_SLOW * CALL + 1);
+        pace.note(1, VERY_SLOW * CALL + 1, None);
         assert!(pace.hops());
     }
 
@@ -114,19 +124,19 @@ mod tests {
         let mut pace = Pace::new(CALL);
         let (first, second) = (away(&mut pace), away(&mut pace));
         assert!(second > first);
-        (0..FORGIVEN_AFTER).for_each(|_| pace.note(1, 1000));
+        (0..FORGIVEN_AFTER).for_each(|_| pace.note(1, 1000, None));
         assert_eq!(away(&mut pace), first);
     }
 
     #[test]
     fn a_slow_turn_on_the_pool_keeps_it_there() {
         let mut pace = Pace::new(CALL);
-        (0..2).for_each(|_| pace.note(1, 10 * CALL));
-        pace.note(1, 1000);
-        pace.note(1, 10 * CALL);
+        (0..2).for_each(|_| pace.note(1, 10 * CALL, None));
+        pace.note(1, 1000, None);
+        pace.note(1, 10 * CALL, None);
         for _ in 0..PROBATION {
             assert!(pace.hops());
-            pace.note(1, 1000);
+            pace.note(1, 1000, None);
         }
         assert!(!pace.hops());
     }
@@ -134,7 +144,20 @@ mod tests {
     #[test]
     fn many_calls_do_not_excuse_a_long_turn() {
         let mut pace = Pace::new(CALL);
-        (0..2).for_each(|_| pace.note(64, 64 * CALL));
+        (0..2).for_each(|_| pace.note(64, 64 * CALL, None));
         assert!(pace.hops());
+    }
+
+    #[test]
+    fn who_was_only_put_aside_is_not_slow() {
+        let mut pace = Pace::new(CALL);
+        for _ in 0..100 {
+            pace.note(1, 10 * CALL, None);
+            assert!(pace.looks() && !pace.hops());
+            pace.note(1, 10 * CALL, Some(Effort::default()));
+            assert!(!pace.hops());
+            (0..MEMORY).for_each(|_| pace.note(1, 1000, None));
+            assert!(!pace.looks());
+        }
     }
 }

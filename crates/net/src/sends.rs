@@ -1,9 +1,10 @@
-//! Replies on their way out: gathered into one system call, freed as the socket takes them.
+//! Replies on their way out: gathered into one system call, freed as the socket takes them. Where a reply
+//! ends with a piece of a file, that piece is a call of its own.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use wire::{Frame, FramePool};
+use wire::{FileRange, Frame, FramePool, Source};
 
 /// Slices handed to one call in the usual case, on the stack.
 const USUAL: usize = 128;
@@ -11,6 +12,14 @@ const USUAL: usize = 128;
 const MOST: usize = 1024;
 /// A queue that once grew beyond this many frames gives its memory back when it is empty.
 const KEPT: usize = 512;
+
+/// What the next call sends.
+pub(crate) enum Piece<'a> {
+    /// Buffers with this many bytes in all. Where there is `more` the next piece follows at once.
+    Buffers { slices: &'a [IoSlice<'a>], bytes: usize, more: bool },
+    /// `len` bytes of a file from offset `at`.
+    File { file: &'a dyn Source, at: u64, len: usize },
+}
 
 /// One connection's queue.
 #[derive(Debug, Default)]
@@ -20,6 +29,12 @@ pub(crate) struct Sends {
     sent: usize,
     /// Bytes not sent yet.
     bytes: usize,
+    /// Bytes that the socket has taken since the connection began.
+    taken: u64,
+    /// What stands before the first frame is being fetched from its file.
+    away: bool,
+    /// The socket did not take all of it when it was offered, so some of it has been waiting here.
+    held: bool,
 }
 
 impl Sends {
@@ -36,38 +51,73 @@ impl Sends {
         self.bytes
     }
 
+    /// Bytes that the socket has taken since the connection began.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Where in the stream of all replies the next one begins that is appended.
+    pub(crate) fn end(&self) -> u64 {
+        self.taken + self.bytes as u64
+    }
+
     /// Whether all is sent.
     pub(crate) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.frames.is_empty() && !self.away
     }
 
-    /// Calls `send` with everything that is queued (up to the host's bound) and how many bytes that is.
-    pub(crate) fn gather<T>(&self, send: impl FnOnce(&[IoSlice<'_>], usize) -> T) -> T {
-        let count = self.frames.len();
+    /// Whether there is something to send now.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.frames.is_empty() && !self.away
+    }
+
+    /// The socket takes no more for now.
+    pub(crate) fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Calls `send` with what is to be sent next: everything that is queued up to the first piece of a file and
+    /// up to the host's bound, or that piece. The queue [is ready](Sends::is_ready).
+    pub(crate) fn gather<T>(&self, send: impl FnOnce(Piece<'_>) -> T) -> T {
+        if let Some((file, at, len)) = self.file() {
+            return send(Piece::File { file, at, len });
+        }
+        let attached = self.frames.iter().position(|frame| frame.attached().is_some());
+        let count = attached.map_or(self.frames.len(), |at| at + 1);
+        let more = attached.is_some() && count <= MOST;
         if count <= USUAL {
             let mut slices = [IoSlice::new(&[]); USUAL];
-            self.fill(&mut slices[..count]);
-            send(&slices[..count], self.bytes)
+            let bytes = self.fill(&mut slices[..count]);
+            send(Piece::Buffers { slices: &slices[..count], bytes, more })
         } else {
             let mut slices = vec![IoSlice::new(&[]); count.min(MOST)];
-            self.fill(&mut slices);
-            let bytes = slices.iter().map(|slice| slice.len()).sum();
-            send(&slices, bytes)
+            let bytes = self.fill(&mut slices);
+            send(Piece::Buffers { slices: &slices, bytes, more })
         }
     }
 
-    fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) {
+    /// What is left of a piece of a file, when that is what comes next.
+    fn file(&self) -> Option<(&dyn Source, u64, usize)> {
+        let front = self.frames.front()?;
+        let range = front.attached()?;
+        let done = self.sent.checked_sub(front.bytes().len())?;
+        (done < range.len).then(|| (&*range.file, range.at + done as u64, range.len - done))
+    }
+
+    fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut bytes = 0;
+        let mut skip = self.sent;
         for (slice, frame) in slices.iter_mut().zip(&self.frames) {
-            *slice = IoSlice::new(frame.bytes());
+            *slice = IoSlice::new(&frame.bytes()[std::mem::take(&mut skip)..]);
+            bytes += slice.len();
         }
-        if let (Some(slice), Some(frame)) = (slices.first_mut(), self.frames.front()) {
-            *slice = IoSlice::new(&frame.bytes()[self.sent..]);
-        }
+        bytes
     }
 
     /// The socket took `count` bytes: frees the frames that are through.
     pub(crate) fn advance(&mut self, count: usize, pool: &mut FramePool) {
         self.bytes -= count;
+        self.taken += count as u64;
         self.sent += count;
         while let Some(frame) = self.frames.front() {
             if self.sent < frame.len() {
@@ -78,14 +128,38 @@ impl Sends {
                 pool.give_back(frame);
             }
         }
+        self.held = false;
         if self.frames.capacity() > KEPT {
             self.frames = VecDeque::new();
         }
+    }
+
+    /// Whether the piece of a file that comes next has waited here, and has left the host's memory meanwhile.
+    pub(crate) fn has_faded(&self) -> bool {
+        self.held && self.file().is_some_and(|(file, at, len)| !file.is_cached(at, len))
+    }
+
+    /// Hands out what is left of the piece of a file that comes next, to be fetched in another way; everything
+    /// waits until [`Sends::put_back`] brings it.
+    pub(crate) fn take_file(&mut self, pool: &mut FramePool) -> Option<FileRange> {
+        let rest = self.frames.front_mut()?.detach(self.sent)?;
+        self.advance(0, pool);
+        self.away = true;
+        Some(rest)
+    }
+
+    /// Takes in the bytes of what was handed out.
+    pub(crate) fn put_back(&mut self, bytes: Frame) {
+        self.away = false;
+        self.frames.push_front(bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+    use std::sync::Arc;
+
     use super::*;
 
     fn queue(lens: impl Iterator<Item = usize>) -> (Sends, Vec<u8>) {
@@ -110,7 +184,10 @@ mod tests {
             let mut pool = FramePool::default();
             let mut seen = Vec::new();
             while !sends.is_empty() {
-                let took = sends.gather(|slices, bytes| {
+                let took = sends.gather(|piece| {
+                    let Piece::Buffers { slices, bytes, more: false } = piece else {
+                        panic!("no files here")
+                    };
                     let flat: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
                     assert_eq!(flat.len(), bytes);
                     let took = step.min(bytes);
@@ -121,13 +198,83 @@ mod tests {
             }
             assert_eq!(seen, expected, "step {step}");
             assert_eq!(sends.bytes(), 0);
+            assert_eq!((sends.taken(), sends.end()), (expected.len() as u64, expected.len() as u64));
+        }
+    }
+
+    /// A file whose bytes are known from their place.
+    struct Known(OwnedFd);
+
+    impl Source for Known {
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+
+        fn is_cached(&self, at: u64, _len: usize) -> bool {
+            at.is_multiple_of(2)
+        }
+    }
+
+    #[test]
+    fn any_cut_of_pieces_of_files_gives_the_same_bytes_however_they_are_got() {
+        let fd =
+            rustix::fs::memfd_create("known", rustix::fs::MemfdFlags::CLOEXEC).expect("a file in memory");
+        let known: Vec<u8> = (0..5000).map(|at| (at * 13) as u8).collect();
+        assert_eq!(rustix::io::write(&fd, &known), Ok(5000));
+        let file: Arc<dyn Source> = Arc::new(Known(fd));
+        for step in [1, 3, 50, 1000, 100_000] {
+            let (mut sends, mut expected) = queue([5, 9].into_iter());
+            for (at, len) in [(0, 10), (70, 1), (4000, 1000), (4990, 30), (6000, 5)] {
+                let mut frame = Frame::with_capacity(3);
+                frame.tail().extend_from_slice(b"abc");
+                frame.attach(FileRange { file: Arc::clone(&file), at, len });
+                sends.append(&mut vec![frame]);
+                let data = (at as usize..at as usize + len).map(|at| known.get(at).copied().unwrap_or(0));
+                expected.extend(b"abc".iter().copied().chain(data));
+            }
+            let (mut pool, mut seen, mut fetched) = (FramePool::default(), Vec::new(), 0);
+            assert_eq!(sends.bytes(), expected.len());
+            while !sends.is_empty() {
+                assert!(sends.is_ready());
+                let faded = sends.has_faded();
+                let took = sends.gather(|piece| match piece {
+                    Piece::Buffers { slices, bytes, .. } => {
+                        let flat: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+                        assert_eq!(flat.len(), bytes);
+                        seen.extend_from_slice(&flat[..step.min(bytes)]);
+                        step.min(bytes)
+                    }
+                    Piece::File { file, at, len } => {
+                        let mut room = vec![0; step.min(len)];
+                        let count =
+                            if faded { 0 } else { rustix::io::pread(file.fd(), &mut room, at).unwrap() };
+                        seen.extend_from_slice(&room[..count]);
+                        count
+                    }
+                });
+                if took > 0 {
+                    sends.advance(took, &mut pool);
+                    sends.hold();
+                    continue;
+                }
+                let rest = sends.take_file(&mut pool).expect("a piece of a file comes next");
+                assert!(!sends.is_empty() && !sends.is_ready());
+                sends.put_back(crate::files::read(&rest).expect("it can be read"));
+                fetched += 1;
+            }
+            assert_eq!(seen, expected, "step {step}");
+            assert_eq!(sends.bytes(), 0);
+            assert!(fetched > 1, "step {step}");
         }
     }
 
     #[test]
     fn one_call_takes_no_more_slices_than_the_host() {
         let (sends, _) = queue((0..3000).map(|_| 1));
-        let (slices, bytes) = sends.gather(|slices, bytes| (slices.len(), bytes));
+        let (slices, bytes) = sends.gather(|piece| match piece {
+            Piece::Buffers { slices, bytes, .. } => (slices.len(), bytes),
+            Piece::File { .. } => (0, 0),
+        });
         assert_eq!((slices, bytes), (MOST, MOST));
     }
 }

@@ -1,5 +1,8 @@
-//! One turn of a conversation: a batch of messages, its deadline, then events. It touches no socket, so
-//! that it can run on the worker's thread or, as a [`Trip`], on the blocking pool.
+//! One turn of a conversation: a batch of messages, the events that are posted meanwhile, and its deadline.
+//! It touches no socket, so that it can run on the worker's thread or, as a [`Trip`], on the blocking pool.
+//!
+//! Events are taken between messages: what is said because of one message leaves after the answer to that
+//! message and before the answer to the next.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,15 +13,18 @@ use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_MESSAGES};
 use wire::{Frame, Now};
 
 use crate::clock;
+use crate::effort::Effort;
 use crate::inbound::{Inbound, Next};
-use crate::mailbox::{Mail, Post};
+use crate::mailbox::Post;
 use crate::pool::reason;
+use crate::receipts::Answer;
 
 /// What moves to the pool and back: the conversation and what waits for it.
 pub(crate) struct Core<C: Conversation> {
     pub(crate) conversation: C,
     pub(crate) inbound: Inbound,
     pub(crate) events: VecDeque<C::Event>,
+    pub(crate) receipts: VecDeque<Answer>,
 }
 
 /// What a turn did.
@@ -26,9 +32,13 @@ pub(crate) struct Core<C: Conversation> {
 pub(crate) struct Turn {
     pub(crate) messages: u64,
     pub(crate) events: u64,
+    /// How many of the events it took from the mailbox are results of jobs.
+    pub(crate) jobs_done: usize,
     /// Calls of the conversation.
     pub(crate) calls: u64,
     pub(crate) took_ns: u64,
+    /// What the thread did meanwhile, where that was looked at.
+    pub(crate) effort: Option<Effort>,
     /// When it ended (monotonic ns).
     pub(crate) ended_ns: u64,
     /// All whole messages are answered; what is left has to wait for more bytes.
@@ -39,24 +49,36 @@ pub(crate) struct Turn {
     pub(crate) panicked: bool,
 }
 
-/// Runs one turn, bounded by messages and bytes; without `messages` those wait. A panic is caught, and told in the answer.
+/// How a turn is run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    /// Whether messages are answered; otherwise they wait.
+    pub(crate) messages: bool,
+    /// Whether the thread's effort is looked at, which takes two system calls.
+    pub(crate) looks: bool,
+}
+
+/// Runs one turn, bounded by messages and bytes. A panic is caught, and told in the answer.
 pub(crate) fn run<S: Service>(
     service: &S,
+    post: &Post<S::Conversation>,
     core: &mut Core<S::Conversation>,
     out: &mut Output<<S::Conversation as Conversation>::Event>,
     now: Now,
-    messages: bool,
+    How { messages, looks }: How,
 ) -> Turn {
     let mut turn = Turn::default();
+    let before = looks.then(Effort::now);
     let answered = catch_unwind(AssertUnwindSafe(|| {
+        let Core { conversation, inbound, events, receipts } = core;
+        let mut batch =
+            Batch { conversation, post, events, out, now, turn: &mut turn, queued: Queued::default() };
+        batch.answer_receipts(receipts);
+        batch.answer_events();
         if messages {
-            answer_messages(service, core, out, now, &mut turn);
+            batch.answer_messages(service, inbound);
         }
-        if !out.close && core.conversation.deadline().is_some_and(|at| at <= now.mono_ns) {
-            turn.calls += 1;
-            core.conversation.on_deadline(now, out);
-        }
-        answer_events(core, out, now, &mut turn);
+        batch.answer_deadline();
     }));
     if let Err(panic) = answered {
         tracing::error!(reason = reason(&*panic), "a conversation panicked");
@@ -64,6 +86,7 @@ pub(crate) fn run<S: Service>(
     }
     turn.ended_ns = clock::mono_ns();
     turn.took_ns = turn.ended_ns.saturating_sub(now.mono_ns);
+    turn.effort = before.map(|before| Effort::now().since(before));
     turn
 }
 
@@ -83,45 +106,77 @@ impl Queued {
     }
 }
 
-fn answer_messages<S: Service>(
-    service: &S,
-    core: &mut Core<S::Conversation>,
-    out: &mut Output<<S::Conversation as Conversation>::Event>,
+/// What a turn works with.
+struct Batch<'a, C: Conversation> {
+    conversation: &'a mut C,
+    post: &'a Post<C>,
+    events: &'a mut VecDeque<C::Event>,
+    out: &'a mut Output<C::Event>,
     now: Now,
-    turn: &mut Turn,
-) {
-    let mut queued = Queued::default();
-    while turn.messages < MAX_BATCH_MESSAGES as u64 && !out.close && !queued.is_full(&out.frames) {
-        match core.inbound.next(service, core.conversation.max_message()) {
-            Next::Message(message) => {
-                if turn.messages == 0 {
-                    service.before_batch(now);
-                }
-                turn.messages += 1;
-                turn.calls += 1;
-                core.conversation.on_message(message, now, out);
-            }
-            Next::Nothing => {
-                turn.drained = true;
-                return;
-            }
-            Next::Hostile => {
-                turn.hostile = true;
-                return;
-            }
-        }
-    }
+    turn: &'a mut Turn,
+    queued: Queued,
 }
 
-fn answer_events<C: Conversation>(core: &mut Core<C>, out: &mut Output<C::Event>, now: Now, turn: &mut Turn) {
-    let mut queued = Queued::default();
-    while !out.close
-        && !queued.is_full(&out.frames)
-        && let Some(event) = core.events.pop_front()
-    {
-        turn.events += 1;
-        turn.calls += 1;
-        core.conversation.on_event(event, now, out);
+impl<C: Conversation> Batch<'_, C> {
+    fn answer_messages<S: Service<Conversation = C>>(&mut self, service: &S, inbound: &mut Inbound) {
+        while self.turn.messages < MAX_BATCH_MESSAGES as u64 && self.has_room() {
+            match inbound.next(service, self.conversation.max_message()) {
+                Next::Message(message) => {
+                    if self.turn.messages == 0 {
+                        service.before_batch(self.now);
+                        self.answer_events();
+                        if self.out.close {
+                            return;
+                        }
+                    }
+                    self.turn.messages += 1;
+                    self.turn.calls += 1;
+                    self.conversation.on_message(message, self.now, self.out);
+                }
+                Next::Nothing => {
+                    self.turn.drained = true;
+                    return;
+                }
+                Next::Hostile => {
+                    self.turn.hostile = true;
+                    return;
+                }
+            }
+            self.answer_events();
+        }
+    }
+
+    fn answer_receipts(&mut self, receipts: &mut VecDeque<Answer>) {
+        while !self.out.close
+            && let Some(Answer { token, arrived }) = receipts.pop_front()
+        {
+            self.turn.calls += 1;
+            self.conversation.on_receipt(token, arrived, self.now, self.out);
+        }
+    }
+
+    /// Takes what was posted until now, and answers what there is room for.
+    fn answer_events(&mut self) {
+        self.turn.jobs_done += self.post.take_events(self.events);
+        while !self.events.is_empty() && self.has_room() {
+            let Some(event) = self.events.pop_front() else { return };
+            self.turn.events += 1;
+            self.turn.calls += 1;
+            self.conversation.on_event(event, self.now, self.out);
+        }
+    }
+
+    fn answer_deadline(&mut self) {
+        if !self.out.close && self.conversation.deadline().is_some_and(|at| at <= self.now.mono_ns) {
+            self.turn.calls += 1;
+            self.conversation.on_deadline(self.now, self.out);
+            self.answer_events();
+        }
+    }
+
+    /// Whether the connection goes on and more answers may be queued.
+    fn has_room(&mut self) -> bool {
+        !self.out.close && !self.queued.is_full(&self.out.frames)
     }
 }
 
@@ -141,13 +196,15 @@ pub(crate) struct Homeward<C: Conversation> {
 impl<C: Conversation> Homeward<C> {
     pub(crate) fn new(post: &Arc<Post<C>>, core: Box<Core<C>>, out: Output<C::Event>) -> Homeward<C> {
         let turn = Turn { panicked: true, ..Turn::default() };
+        post.depart();
         Homeward { post: Arc::clone(post), trip: Some(Box::new(Trip { core, out, turn })) }
     }
 
     /// Runs the turn; on the pool's thread.
     pub(crate) fn run<S: Service<Conversation = C>>(mut self, service: &S, messages: bool) {
         if let Some(trip) = &mut self.trip {
-            trip.turn = run(service, &mut trip.core, &mut trip.out, clock::now(), messages);
+            let how = How { messages, looks: true };
+            trip.turn = run(service, &self.post, &mut trip.core, &mut trip.out, clock::now(), how);
         }
     }
 }
@@ -155,7 +212,7 @@ impl<C: Conversation> Homeward<C> {
 impl<C: Conversation> Drop for Homeward<C> {
     fn drop(&mut self) {
         if let Some(trip) = self.trip.take()
-            && let Err(Mail::Back(mut trip)) = self.post.send(Mail::Back(trip))
+            && let Err(mut trip) = self.post.bring_back(trip)
         {
             say_goodbye(&mut trip.core.conversation);
         }

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
+use wire::FileRange;
 use wire::endpoint::{Output, Peer, Service};
 
 use crate::buffers::Buffers;
@@ -138,6 +139,11 @@ impl<S: Service> Worker<S> {
             Some(spare) if hops => sends.advance(count, &mut spare.pool),
             _ => sends.advance(count, &mut self.output.borrow_mut().pool),
         }
+    }
+
+    /// Takes what is left of the next piece of a file out of the queue.
+    pub(crate) fn take_file(&self, sends: &mut Sends) -> Option<FileRange> {
+        sends.take_file(&mut self.output.borrow_mut().pool)
     }
 
     async fn serve(self: Rc<Self>, mut commands: UnboundedReceiver<Command<S>>) -> usize {
@@ -356,4 +362,27 @@ fn prepare(stream: &std::net::TcpStream, config: &Config) -> std::io::Result<()>
         sockopt::set_tcp_user_timeout(stream, time_ms)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt;
+
+    #[test]
+    fn a_socket_is_told_when_to_give_a_silent_client_up() {
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let stream = std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        prepare(&stream, &Config::default()).expect("it can be set");
+        assert!(sockopt::socket_keepalive(&stream).expect("it is known"));
+        let idle = sockopt::tcp_keepidle(&stream).expect("it is known");
+        let interval = sockopt::tcp_keepintvl(&stream).expect("it is known");
+        let count = sockopt::tcp_keepcnt(&stream).expect("it is known");
+        assert_eq!(idle + interval * count, Duration::from_secs(60));
+        assert_eq!(sockopt::tcp_user_timeout(&stream).expect("it is known"), 60_000);
+        let none = Config { keepalive: None, user_timeout: None, ..Config::default() };
+        let stream = std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        prepare(&stream, &none).expect("it can be set");
+        assert!(!sockopt::socket_keepalive(&stream).expect("it is known"));
+    }
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Client, Tricks, ask, echo_body, record, start, wait_until, workers};
+use net::Config;
 use std::io::Write;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -51,12 +52,32 @@ fn a_job_answers_through_an_event() {
 }
 
 #[test]
-fn an_event_is_answered_after_the_batch_that_caused_it() {
+fn an_event_is_answered_after_the_message_that_caused_it() {
     let tricks = Tricks::new();
     let (_server, address) = start(&tricks, workers(1));
     let mut client = Client::connect(address);
     assert_eq!(client.ask(&[ask::EVENT]), [ask::EVENT]);
     assert_eq!(client.receive().expect("the event's answer"), b"event");
+}
+
+#[test]
+fn an_event_leaves_between_the_answer_to_its_message_and_the_next_one() {
+    // Inline, and on the pool: where every turn is slow, all but the first run there.
+    for slow_call in [Duration::from_secs(10), Duration::ZERO] {
+        let tricks = Tricks::new();
+        let (server, address) = start(&tricks, Config { slow_call, ..workers(1) });
+        let mut client = Client::connect(address);
+        assert_eq!(client.ask(b"e-first"), b"e-first");
+        let batch = [&[ask::EVENT][..], b"e-between", &[ask::EVENT], b"e-behind"].map(record).concat();
+        for _ in 0..100 {
+            client.0.write_all(&batch).expect("it takes them");
+            for expected in [&[ask::EVENT][..], b"event", b"e-between", &[ask::EVENT], b"event", b"e-behind"]
+            {
+                assert_eq!(client.receive().expect("an answer"), expected);
+            }
+        }
+        assert_eq!(server.totals().hops > 0, slow_call.is_zero());
+    }
 }
 
 #[test]

@@ -191,3 +191,25 @@ fn a_connection_that_does_not_keep_up_with_its_events_is_given_up() {
     wait_until("it is closed", || server.connections() == 0);
     assert_eq!(tricks.closed.load(SeqCst), 1);
 }
+
+/// Asks for `len` bytes, and after `wait_ms` whether they have arrived.
+fn receipt(wait_ms: u8, len: u32) -> Vec<u8> {
+    [&[ask::RECEIPT, wait_ms][..], &len.to_be_bytes()].concat()
+}
+
+#[test]
+fn a_receipt_tells_whether_the_clients_host_has_taken_the_bytes() {
+    const MORE_THAN_HOSTS_KEEP: u32 = 16 << 20;
+    let tricks = Tricks::new();
+    let (_server, address) = start(&tricks, workers(1));
+    let mut client = Client::connect(address);
+    // What fits into the client's host is there, although nobody has read it when the question is answered.
+    client.send(&receipt(100, 1000));
+    wait_until("the question is answered", || tricks.receipts.load(SeqCst) == 1);
+    assert_eq!(client.receive().expect("the bytes").len(), 1000);
+    assert_eq!(client.receive().expect("the receipt"), [100, 1]);
+    client.send(&receipt(50, MORE_THAN_HOSTS_KEEP));
+    wait_until("the question is answered", || tricks.receipts.load(SeqCst) == 2);
+    assert_eq!(client.receive().expect("the bytes").len(), MORE_THAN_HOSTS_KEEP as usize);
+    assert_eq!(client.receive().expect("the receipt"), [50, 0]);
+}

@@ -47,4 +47,8 @@ pub struct BreakNotice {
     pub epoch: u16,
     /// Whether the engine waits for an answer.
     pub answer: bool,
+    /// Whether it is broken since what a directory lists has changed. Who changed that goes on at once.
+    pub entries: bool,
+    /// Whether the open that changed it holds rights under a key itself, and could have named the directory's.
+    pub by_keyed: bool,
 }

@@ -10,12 +10,16 @@
 //! | `table`, `file`, `record` | open files: the table of them, one of them, its attribute record |
 //! | `directory`, `names`, `walk` | directories on the way, names without regard to case, paths and links |
 //! | `access` | descriptors and rights |
-//! | `create`, `existing`, `fresh`, `close` | the life of an open |
+//! | `items` | what was found and is not open |
+//! | `create`, `existing`, `fresh`, `amending`, `close` | the life of an open |
 //! | `data`, `copy`, `size`, `locking` | bytes and byte ranges |
 //! | `info`, `basic`, `security`, `extended`, `reparse`, `streams` | what is known of a file, and changing it |
 //! | `deleting`, `rename`, `linking`, `scan` | names |
+//! | `keeping` | opens whose client is gone |
+//! | `lasting`, `restoring` | opens that outlive the process: recorded, and made again |
 //! | `waits`, `breaks` | requests that wait, and whom they wait for |
 //! | `watching`, `changes`, `host` | who hears of changes, from us and from the host |
+//! | `versions` | the number that moves with each change of a file |
 //!
 //! # Locks
 //!
@@ -27,13 +31,14 @@
 //! 4. A shard of the table of open files.
 //! 5. `File::state`: everything about an open file.
 //! 6. Leaves, under which nothing else is locked: `Link::place`, `Directory::place`, `Watching`, the
-//!    tables of waits, deadlines and clients, and the small cells of an `Open`.
+//!    tables of waits, deadlines, detached opens, recorded opens and clients, and the small cells of an `Open`.
 //!
 //! No holder is told, and no waiter woken, while any of these is held: what is to be sent is collected
 //! in [`waits::Effects`] and sent by `Share::settle`. The volume may block, so it is called under
 //! `File::state` never, and under `Directory::changing` and `Directory::contents` only for names.
 
 mod access;
+mod amending;
 mod basic;
 mod breaks;
 mod changes;
@@ -50,24 +55,29 @@ pub(crate) mod file;
 mod fresh;
 mod host;
 mod info;
+mod items;
+mod keeping;
+mod lasting;
 mod linking;
 mod locking;
 mod names;
 mod record;
 mod rename;
 mod reparse;
+mod restoring;
 mod scan;
 mod security;
 mod size;
 mod streams;
 mod table;
+mod versions;
 mod waits;
 mod walk;
 mod watching;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -83,6 +93,7 @@ pub use copy::Side;
 pub use data::WriteAt;
 pub use extended::Extended;
 pub use info::{HeldRange, OpenSummary};
+pub use items::{Fresh, Item};
 pub use scan::Entry;
 
 /// A client, and how often it was attached.
@@ -94,8 +105,12 @@ pub struct Share {
     config: ArcSwap<Config>,
     root: Arc<directory::Directory>,
     directories: directory::Directories,
+    versions: versions::Versions,
     files: table::Files,
     waits: waits::Waits,
+    detachment: keeping::Detachment,
+    /// Where opens are recorded; none when they end with the process.
+    keeping: OnceLock<lasting::Keeping>,
     watching: watching::Watching,
     /// Who hears of breaks.
     clients: Mutex<HashMap<ClientKey, Attached>>,
@@ -103,6 +118,8 @@ pub struct Share {
     keys: breaks::Keys,
     next_open: AtomicU64,
     open_count: AtomicUsize,
+    /// Up to when what happened on the host was taken in (monotonic ns).
+    looked_at_ns: AtomicU64,
 }
 
 impl std::fmt::Debug for Share {
@@ -125,13 +142,17 @@ impl Share {
             config: ArcSwap::from_pointee(config),
             root,
             directories,
+            versions: versions::Versions::default(),
             files: table::Files::default(),
             waits: waits::Waits::default(),
+            detachment: keeping::Detachment::default(),
+            keeping: OnceLock::new(),
             watching: watching::Watching::default(),
             clients: Mutex::default(),
             keys: breaks::Keys::default(),
             next_open: AtomicU64::new(1),
             open_count: AtomicUsize::new(0),
+            looked_at_ns: AtomicU64::new(0),
         }))
     }
 

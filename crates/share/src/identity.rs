@@ -22,6 +22,8 @@ pub struct Identity {
     pub actor: Option<Actor>,
     /// May take ownership, restore and read audit entries, whatever descriptors say.
     pub administrator: bool,
+    /// Descriptors do not bind them at all, like the host's root on its own files.
+    pub unbound: bool,
     /// The most that the share's settings give this user, whatever descriptors say.
     pub limit: volume::security::Rights,
 }

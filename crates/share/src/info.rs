@@ -71,8 +71,10 @@ pub struct Info {
     pub extended_size: u32,
     /// Tag of the reparse point, 0 for none.
     pub reparse_tag: u32,
-    /// Device number of a device node.
+    /// Device number of a device node (major << 32 | minor).
     pub rdev: u64,
+    /// Moves with every change of the file, and never back; as [`crate::Share::item_info`] tells it.
+    pub version: u64,
 }
 
 /// Size in bytes that extended attributes take in NT's list form; 0 for none.

@@ -8,9 +8,11 @@
 
 pub mod caching;
 pub mod client;
+pub mod detached;
 pub mod engine;
 pub mod identity;
 pub mod info;
+pub mod lasting;
 pub mod open;
 pub mod ranges;
 pub mod refusal;
@@ -20,12 +22,14 @@ pub mod watch;
 
 pub use caching::{BreakNotice, CacheKey, Caching};
 pub use client::{Caller, ClientKey, Holder, Waiter, Wake};
+pub use detached::{Detached, Keeper};
 pub use engine::{
-    Accounts, Basic, Config, Entry, Extended, HeldRange, NoAccounts, OpenSummary, Share, Side, TimeSet,
-    WriteAt,
+    Accounts, Basic, Config, Entry, Extended, Fresh, HeldRange, Item, NoAccounts, OpenSummary, Share, Side,
+    TimeSet, WriteAt,
 };
 pub use identity::Identity;
 pub use info::{Attributes, Info};
+pub use lasting::{Restored, Unreadable, WhoIs};
 pub use open::{Grant, Open, Opened, Outcome};
 pub use ranges::{LockOwner, LockRule, RangeKind, RangeRequest};
 pub use refusal::Refusal;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
+use arc_swap::ArcSwap;
 use bitflags::bitflags;
 use parking_lot::Mutex;
 use volume::security::Rights;
@@ -10,7 +11,7 @@ use volume::{Name, Node, NodeId, Time};
 
 use crate::caching::grants::Asker;
 use crate::engine::file::{File, Link, Stream};
-use crate::{Attributes, Caching, ClientKey, Deny, Identity, Info, Options};
+use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
 
 pub use crate::caching::grants::Grant;
 
@@ -52,6 +53,17 @@ bitflags! {
     }
 }
 
+/// Among an open's untold changes: those who keep a copy of the directory have not been told that what it
+/// shows of the file is no longer so. They hear of it with the flush or close, not with each write.
+pub(crate) const UNSEEN: u32 = 1 << 31;
+
+/// Whose an open is. Another takes its place when somebody comes back for it.
+pub(crate) struct Party {
+    pub client: ClientKey,
+    pub identity: Arc<Identity>,
+    pub asker: Asker,
+}
+
 /// One open of a file, a directory or a stream.
 pub struct Open {
     pub(crate) id: u64,
@@ -66,14 +78,21 @@ pub struct Open {
     pub(crate) granted: Rights,
     pub(crate) deny: Deny,
     pub(crate) options: Options,
-    pub(crate) asker: Asker,
-    pub(crate) client: ClientKey,
-    pub(crate) identity: Arc<Identity>,
+    pub(crate) party: ArcSwap<Party>,
     pub(crate) opened_at: Time,
     pub(crate) closed: AtomicBool,
+    /// Its client is gone and it is kept; changed under the file's lock.
+    pub(crate) detached: AtomicBool,
+    /// It is recorded and outlives the process.
+    pub(crate) lasting: AtomicBool,
+    /// It is recorded for a client that will say itself what it had: that it or a range of it is given back need
+    /// not be on record at once.
+    pub(crate) claimed: AtomicBool,
+    /// Recorded with the next change of its byte ranges.
+    pub(crate) note_with_ranges: Mutex<Option<Vec<u8>>>,
     /// As bits of [`OwnTimes`].
     pub(crate) own_times: AtomicU8,
-    /// Changes that were made and not yet told, as bits of `ChangeFilter`.
+    /// Changes that were made and not yet told, as bits of `ChangeFilter`, and [`UNSEEN`].
     pub(crate) untold: AtomicU32,
     pub(crate) watch: Mutex<Option<Arc<crate::watch::Watch>>>,
 }
@@ -122,12 +141,27 @@ impl Open {
 
     /// Through which client it was opened.
     pub fn client(&self) -> ClientKey {
-        self.client
+        self.party.load().client
     }
 
     /// Who opened it.
-    pub fn identity(&self) -> &Arc<Identity> {
-        &self.identity
+    pub fn identity(&self) -> Arc<Identity> {
+        Arc::clone(&self.party.load().identity)
+    }
+
+    /// Whose it is, as far as caching rights are concerned.
+    pub(crate) fn asker(&self) -> Asker {
+        self.party.load().asker
+    }
+
+    /// Whether its client is gone and it is kept for them.
+    pub fn is_detached(&self) -> bool {
+        self.detached.load(Ordering::Acquire)
+    }
+
+    /// Whether it is recorded, so that it is there again after a restart.
+    pub fn is_lasting(&self) -> bool {
+        self.lasting.load(Ordering::Acquire)
     }
 
     /// When it was opened.
@@ -152,8 +186,19 @@ impl Open {
 
     /// The caching right that belongs to it, as its key or itself holds it now.
     pub fn caching(&self) -> Option<Grant> {
-        let (key, keyed) = self.asker.key?;
-        self.file.state.lock().stream(&self.stream).grants.of(self.client, key, keyed)
+        let Asker { client, key, .. } = self.asker();
+        let (key, keyed) = key?;
+        self.file.state.lock().stream(&self.stream).grants.of(client?, key, keyed)
+    }
+
+    /// The key of its caching right, if it was made with one.
+    pub fn cache_key(&self) -> Option<CacheKey> {
+        self.asker().key.map(|(key, _)| key)
+    }
+
+    /// Whether it was made with a wish for a caching right.
+    pub fn asked_for_caching(&self) -> bool {
+        self.asker().key.is_some()
     }
 
     /// Whether the right that belongs to it lets the client write back later.

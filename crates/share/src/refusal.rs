@@ -132,6 +132,9 @@ pub enum Refusal {
     /// Somebody holds it in a way that cannot be broken.
     #[error("busy")]
     Busy,
+    /// A program of the host keeps the file for itself; only to callers that cannot wait.
+    #[error("a program of the host keeps the file for itself")]
+    HostKeeps,
     /// Not the holder of this caching right, or none is being broken.
     #[error("no such caching right")]
     NoSuchGrant,
@@ -166,6 +169,7 @@ impl From<Failure> for Refusal {
             Failure::TooManyLinks => Refusal::TooManyLinks,
             Failure::Exhausted => Refusal::Exhausted,
             Failure::Busy => Refusal::Busy,
+            Failure::HostKeeps => Refusal::HostKeeps,
             Failure::Stale => Refusal::Gone,
             Failure::Io => Refusal::Io,
         }

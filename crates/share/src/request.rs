@@ -64,6 +64,9 @@ bitflags! {
         const UNSHARED_METADATA = 1 << 10;
         /// With `DELETE_ON_CLOSE`: the name goes when this very open is closed, whoever else has it open.
         const DELETE_AT_ONCE = 1 << 11;
+        /// Byte ranges that merge ([`crate::LockRule::Merging`]) do not stand in the way of its data access:
+        /// among those who take such ranges they are a convention.
+        const MERGING_RANGES = 1 << 12;
     }
 }
 
@@ -82,6 +85,9 @@ pub struct CachingRequest {
     pub parent: Option<CacheKey>,
     /// Epoch to begin with, if the client counts along; its notices carry 0 otherwise.
     pub epoch: Option<u16>,
+    /// The right is only ever given back as a whole, and before anybody else opens the file for writing; it
+    /// is not given while somebody else has it open so, nor without HANDLE.
+    pub whole: bool,
 }
 
 /// A request to open something.

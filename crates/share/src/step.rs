@@ -4,7 +4,7 @@ use crate::Refusal;
 
 /// Names one wait; a caller gets at most one at a time for a request, and tries the request again from
 /// its beginning when it is woken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
 /// The answer to a call that may meet somebody else's right.

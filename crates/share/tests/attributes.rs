@@ -3,7 +3,10 @@
 mod common;
 
 use common::*;
-use share::{Attributes, Basic, Config, Disposition, Options, Refusal, Side, TimeSet};
+use share::{
+    Attributes, Basic, Config, Disposition, LockRule, Options, RangeKind, RangeRequest, Refusal, Side,
+    TimeSet,
+};
 use volume::Time;
 use volume::security::{Ace, AceFlags, Acl, Descriptor, Parts, Rights, Sid};
 
@@ -90,7 +93,8 @@ fn another_user_gets_what_the_descriptor_gives() {
         Acl::new(vec![Ace::allow(Sid::unix_user(2002), Rights::WRITE_DATA | Rights::READ_CONTROL, none)]);
     let descriptor = Descriptor { dacl: Some(list), ..Descriptor::default() };
     let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
-    owner.caller(true, now(), |c| world.share.set_descriptor(c, &open, Parts::DACL, &descriptor)).unwrap();
+    let step = owner.caller(true, now(), |c| world.share.set_descriptor(c, &open, Parts::DACL, &descriptor));
+    done(step).unwrap();
     assert_eq!(other.open("f").access(Rights::READ_DATA).refusal(), Refusal::AccessDenied);
     let maximum = other.open("f").access(Rights::MAXIMUM_ALLOWED).open();
     // The directory may be listed and changed by all, which gives two more.
@@ -102,7 +106,7 @@ fn another_user_gets_what_the_descriptor_gives() {
     assert_eq!(world.share.descriptor(&open).unwrap().owner, Some(Sid::unix_user(1001)));
     let steal = Descriptor { owner: Some(Sid::unix_user(2002)), ..Descriptor::default() };
     let set_owner =
-        |open| owner.caller(true, now(), |c| world.share.set_descriptor(c, open, Parts::OWNER, &steal));
+        |open| done(owner.caller(true, now(), |c| world.share.set_descriptor(c, open, Parts::OWNER, &steal)));
     assert_eq!(set_owner(&open), Err(Refusal::AccessDenied));
     assert_eq!(owner.open("f").access(Rights::ACCESS_SYSTEM_SECURITY).refusal(), Refusal::PrivilegeNotHeld);
 }
@@ -175,6 +179,50 @@ fn sizes_holes_and_copies() {
     assert!(world.share.info(&from).unwrap().attributes.contains(Attributes::SPARSE));
     let (ranges, more) = world.share.allocated_ranges(&to, 0..100, 8).unwrap();
     assert_eq!((ranges.as_slice(), more), (std::slice::from_ref(&(0..7)), false));
+}
+
+#[test]
+fn shared_storage_moves_no_end_and_keeps_to_what_is_there() {
+    const UNIT: u64 = 4096;
+    let world = World::new();
+    let client = world.client(1);
+    let text = "x".repeat(5000);
+    client.make_with("f", &text);
+    let (f, g) = (client.open("f").open(), client.make("g"));
+    let share = |from: u64, to: &_, at: u64, len: u64| {
+        client.call(|c| {
+            let source = Side { open: &f, owner: client.owner(&f), at: from };
+            world.share.clone_range(c, source, Side { open: to, owner: client.owner(to), at }, len)
+        })
+    };
+    // Neither beyond the source nor onto itself, and nothing behind the target's end.
+    assert_eq!(share(0, &f, 0, UNIT), Err(Refusal::NotSupported));
+    assert_eq!(share(0, &g, 1, UNIT), Err(Refusal::Invalid));
+    assert_eq!(share(0, &g, 0, 100), Err(Refusal::Invalid));
+    assert_eq!(share(0, &g, 0, 3 * UNIT), Err(Refusal::NotSupported));
+    assert_eq!(share(0, &g, 0, UNIT), Ok(()));
+    assert_eq!(world.share.info(&g).unwrap().size, 0);
+    client.call(|c| world.share.set_size(c, &g, 5000)).unwrap();
+    assert_eq!(share(0, &g, 0, 0), Ok(()));
+    assert_eq!(client.read(&g).unwrap(), "\0".repeat(5000));
+    // The last unit is not whole, and somebody's range does not count.
+    let other = world.client(2);
+    let held = other.open("f").open();
+    let range = RangeRequest { start: 0, len: 10, kind: RangeKind::Exclusive };
+    other.call(|c| world.share.lock(c, &held, other.owner(&held), LockRule::Exact, &[range])).unwrap();
+    assert_eq!(share(0, &g, 0, 2 * UNIT), Ok(()));
+    assert_eq!(client.read(&g).unwrap(), text);
+    assert_eq!(share(0, &g, 0, 5000), Ok(()));
+    // A unit that is whole in the source and not in the target.
+    let h = client.make("h");
+    client.call(|c| world.share.set_size(c, &h, 3)).unwrap();
+    assert_eq!(share(0, &h, 0, UNIT), Ok(()));
+    assert_eq!(client.read(&h).unwrap(), "xxx");
+    // Holes would be lost.
+    world.share.set_sparse(&f, true).unwrap();
+    assert_eq!(share(0, &g, 0, UNIT), Err(Refusal::NotSupported));
+    world.share.set_sparse(&g, true).unwrap();
+    assert_eq!(share(0, &g, 0, UNIT), Ok(()));
 }
 
 #[test]

@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use share::{CacheKey, Caching, Deny, Disposition, Options, Refusal};
-use volume::security::Rights;
+use share::{CacheKey, Caching, Deny, Disposition, LockRule, Options, RangeKind, RangeRequest, Refusal};
+use volume::security::{Ace, AceFlags, Acl, Descriptor, Parts, Rights, Sid};
 
 const R: Caching = Caching::READ;
 const RH: Caching = Caching::READ.union(Caching::HANDLE);
@@ -121,10 +121,8 @@ fn a_holder_who_cannot_be_reached_or_does_not_answer_loses_the_right() {
     let (one, two, three) = (world.client(1), world.client(2), world.client(3));
     let _first = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
     one.ears.reachable.store(false, std::sync::atomic::Ordering::SeqCst);
-    let second = two.open("f").keyed(2, RWH);
-    waits(second.step());
-    assert_eq!(two.woken(), 1);
-    let held = second.result().unwrap();
+    // Nobody waits for somebody who is not there.
+    let held = two.open("f").keyed(2, RWH).result().unwrap();
     assert_eq!(held.granted.unwrap().state, RH);
     two.close(&held.open);
     let _silent = two.open("g").disposition(Disposition::Create).keyed(3, RWH).open();
@@ -138,6 +136,22 @@ fn a_holder_who_cannot_be_reached_or_does_not_answer_loses_the_right() {
     assert_eq!(three.woken(), 1);
     assert!(third.result().is_ok());
     assert_eq!(world.share.next_deadline(), None);
+}
+
+#[test]
+fn ranges_keep_from_reading_from_memory_only_where_there_is_data() {
+    for (text, disposition, granted) in
+        [("text", Disposition::Open, NONE), ("", Disposition::Open, RH), ("text", Disposition::Overwrite, RH)]
+    {
+        let world = World::new();
+        let (one, two) = (world.client(1), world.client(2));
+        one.make_with("f", text);
+        let first = one.open("f").open();
+        let range = RangeRequest { start: 0, len: 1, kind: RangeKind::Exclusive };
+        one.call(|c| world.share.lock(c, &first, one.owner(&first), LockRule::Exact, &[range])).unwrap();
+        let opened = two.open("f").disposition(disposition).keyed(2, RWH).result().unwrap();
+        assert_eq!(opened.granted.unwrap().state, granted, "{text:?} {disposition:?}");
+    }
 }
 
 #[test]
@@ -166,6 +180,71 @@ fn renaming_and_deleting_ask_those_who_keep_the_file_open() {
     let _kept = one.open("g").keyed(1, RH).open();
     two.caller(true, now(), |c| waits(world.share.set_delete(c, &open, true, false, false)));
     assert_eq!(one.breaks(), [(RH, R, true)]);
+}
+
+#[test]
+fn an_open_that_deletes_asks_those_who_keep_the_file_open_and_again_when_it_closes() {
+    let world = World::new();
+    let (one, two) = (world.client(1), world.client(2));
+    let kept = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
+    let deletes = two.open("f").access(Rights::DELETE).options(Options::DELETE_ON_CLOSE);
+    waits(deletes.step());
+    assert_eq!(one.breaks(), [(RWH, R, true)]);
+    one.acknowledge(1, true, R).unwrap();
+    assert_eq!(two.woken(), 1);
+    let open = deletes.open();
+    // The right comes back while nothing is marked yet, and goes with the mark.
+    let again = one.open("f").keyed(1, RH).result().unwrap();
+    assert_eq!(again.granted.unwrap().state, RH);
+    two.close(&open);
+    assert_eq!(one.breaks(), [(RH, R, true)]);
+    assert_eq!(two.open("f").refusal(), Refusal::DeletePending);
+    one.close(&kept);
+    one.close(&again.open);
+    assert_eq!(two.open("f").refusal(), Refusal::NotFound);
+}
+
+#[test]
+fn a_new_descriptor_waits_for_those_who_keep_the_file_open() {
+    let world = World::new();
+    let (one, two) = (world.client(1), world.client(2));
+    let _kept = one.open("f").disposition(Disposition::Create).keyed(1, RH).open();
+    let open = two.open("f").access(READ | Rights::WRITE_DAC).open();
+    let list = Acl::new(vec![Ace::allow(Sid::unix_user(2002), Rights::ALL, AceFlags::empty())]);
+    let descriptor = Descriptor { dacl: Some(list), ..Descriptor::default() };
+    let set = || two.caller(true, now(), |c| world.share.set_descriptor(c, &open, Parts::DACL, &descriptor));
+    waits(set());
+    assert_eq!(one.breaks(), [(RH, R, true)]);
+    assert_ne!(world.share.descriptor(&open).unwrap().dacl, descriptor.dacl);
+    one.acknowledge(1, true, R).unwrap();
+    assert_eq!(two.woken(), 1);
+    done(set()).unwrap();
+    assert_eq!(world.share.descriptor(&open).unwrap().dacl, descriptor.dacl);
+}
+
+#[test]
+fn who_waits_for_a_break_in_steps_goes_on_after_its_last_answer() {
+    let world = World::new();
+    let (one, two, three) = (world.client(1), world.client(2), world.client(3));
+    let _first = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
+    let (reads, replaces) = (two.open("f"), three.open("f").disposition(Disposition::Overwrite));
+    waits(reads.step());
+    waits(replaces.step());
+    assert_eq!(one.breaks(), [(RWH, RH, true)]);
+    one.acknowledge(1, true, RH).unwrap();
+    assert_eq!((two.woken(), three.woken()), (0, 0));
+    assert_eq!(one.breaks(), [(RH, R, true)]);
+    // The holder's own open and close let nobody past.
+    let own = one.open("f").keyed(1, RWH).result().unwrap();
+    assert_eq!(own.granted.unwrap().breaking, Some(R));
+    one.close(&own.open);
+    assert_eq!((two.woken(), three.woken()), (1, 1));
+    waits(reads.step());
+    waits(replaces.step());
+    one.acknowledge(1, true, R).unwrap();
+    assert_eq!(one.breaks(), [(R, NONE, false)]);
+    assert_eq!((two.woken(), three.woken()), (1, 1));
+    assert!(reads.result().is_ok() && replaces.result().is_ok());
 }
 
 #[test]

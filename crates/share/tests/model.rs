@@ -1,12 +1,14 @@
-//! Sharing and byte ranges against models that know nothing of how the engine does it.
+//! Sharing, also with opens whose clients are gone, and byte ranges against models that know nothing of how
+//! the engine does it.
 
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::*;
 use proptest::prelude::*;
-use share::{Deny, LockRule, Open, RangeKind, RangeRequest, Refusal, Step};
+use share::{Deny, Detached, Keeper, LockRule, Open, RangeKind, RangeRequest, Refusal, Step};
 use volume::security::Rights;
 
 /// What the model knows of an open: which file and stream, what it does, what it denies.
@@ -50,6 +52,12 @@ impl Stands {
 enum Act {
     Open(Stands),
     Close(prop::sample::Index),
+    /// Its client goes, for so many seconds.
+    Leave(prop::sample::Index, u64),
+    /// Its client comes back.
+    Reclaim(prop::sample::Index),
+    /// A second passes.
+    Wait,
     Mark(prop::sample::Index, bool),
 }
 
@@ -64,9 +72,74 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         5 => stands.prop_map(Act::Open),
         3 => any::<prop::sample::Index>().prop_map(Act::Close),
+        2 => (any::<prop::sample::Index>(), 1..4u64).prop_map(|(at, seconds)| Act::Leave(at, seconds)),
+        1 => any::<prop::sample::Index>().prop_map(Act::Reclaim),
+        1 => Just(Act::Wait),
         1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(at, on)| Act::Mark(at, on)),
     ];
     prop::collection::vec(act, 1..40)
+}
+
+/// One open in the world, and what the model knows of it.
+struct Both {
+    stands: Stands,
+    open: Arc<Open>,
+    /// The second at which it is over, while its client is gone.
+    until: Option<u64>,
+}
+
+/// What the model knows of names and streams.
+struct Names {
+    exists: [bool; 2],
+    has_stream: [bool; 2],
+    /// For each file, whether the name and the stream are marked to go.
+    marked: [[bool; 2]; 2],
+}
+
+impl Names {
+    /// An open of `stands` is gone, and these are left.
+    fn closed(&mut self, stands: Stands, left: &[Both]) {
+        let file = stands.file;
+        let is_left = |named: bool| left.iter().any(|o| o.stands.file == file && o.stands.named == named);
+        if self.marked[file][1] && !is_left(true) {
+            self.has_stream[file] = false;
+            self.marked[file][1] = false;
+        }
+        if self.marked[file][0] && !is_left(true) && !is_left(false) {
+            (self.exists[file], self.marked[file]) = (false, [false; 2]);
+        }
+    }
+
+    /// What an attempt to open meets.
+    fn expect(&self, stands: Stands, open: &[Both]) -> Result<(), Refusal> {
+        let is_there = self.exists[stands.file] && (!stands.named || self.has_stream[stands.file]);
+        let goes = self.marked[stands.file][0] || (stands.named && self.marked[stands.file][1]);
+        if !is_there {
+            Err(Refusal::NotFound)
+        } else if goes {
+            Err(Refusal::DeletePending)
+        } else if open.iter().any(|other| other.stands.excludes(stands)) {
+            Err(Refusal::SharingConflict)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Nobody minds what the engine closes: the model knows.
+struct Nobody;
+
+impl Keeper for Nobody {
+    fn on_lost(&self, _token: u64) {}
+}
+
+/// To be kept until this second, whoever needs what.
+fn until(until: u64) -> Detached {
+    Detached { until_ns: second(until).mono_ns, yields: false, keeper: Arc::new(Nobody), token: 0 }
+}
+
+fn second(second: u64) -> wire::Now {
+    now().plus(Duration::from_secs(second))
 }
 
 proptest! {
@@ -81,11 +154,9 @@ proptest! {
             client.make_with(name, "");
             client.close(&client.open(name).stream("s").disposition(share::Disposition::Create).open());
         }
-        let mut open: Vec<(Stands, Arc<Open>)> = Vec::new();
-        let mut exists = [true; 2];
-        // For each file, whether the name and the stream are marked to go.
-        let mut marked = [[false; 2]; 2];
-        let mut has_stream = [true; 2];
+        let mut open: Vec<Both> = Vec::new();
+        let mut names_are = Names { exists: [true; 2], has_stream: [true; 2], marked: [[false; 2]; 2] };
+        let mut clock = 0;
         for act in acts {
             match act {
                 Act::Open(stands) => {
@@ -93,50 +164,53 @@ proptest! {
                     if stands.named {
                         ask = ask.stream("s");
                     }
-                    let is_there = exists[stands.file] && (!stands.named || has_stream[stands.file]);
-                    let goes = marked[stands.file][0] || (stands.named && marked[stands.file][1]);
-                    let expected = if !is_there {
-                        Err(Refusal::NotFound)
-                    } else if goes {
-                        Err(Refusal::DeletePending)
-                    } else if open.iter().any(|(other, _)| other.excludes(stands)) {
-                        Err(Refusal::SharingConflict)
-                    } else {
-                        Ok(())
-                    };
                     let result = ask.result();
+                    let expected = names_are.expect(stands, &open);
                     prop_assert_eq!(result.as_ref().map(|_| ()).map_err(Clone::clone), expected);
                     if let Ok(opened) = result {
-                        open.push((stands, opened.open));
+                        open.push(Both { stands, open: opened.open, until: None });
                     }
                 }
                 Act::Close(at) if !open.is_empty() => {
-                    let (stands, closed) = open.swap_remove(at.index(open.len()));
-                    client.close(&closed);
-                    let file = stands.file;
-                    let left = |named: bool| open.iter().any(|(o, _)| o.file == file && o.named == named);
-                    if marked[file][1] && !left(true) {
-                        has_stream[file] = false;
-                        marked[file][1] = false;
+                    let closed = open.swap_remove(at.index(open.len()));
+                    client.close(&closed.open);
+                    names_are.closed(closed.stands, &open);
+                }
+                Act::Leave(at, seconds) if !open.is_empty() => {
+                    let at = at.index(open.len());
+                    let left = world.share.leave(&open[at].open, until(clock + seconds), second(clock));
+                    prop_assert_eq!(left.is_ok(), open[at].until.is_none());
+                    open[at].until = open[at].until.or(Some(clock + seconds));
+                }
+                Act::Reclaim(at) if !open.is_empty() => {
+                    let at = at.index(open.len());
+                    let back = client.caller(true, second(clock), |c| world.share.reclaim(&open[at].open, c));
+                    prop_assert_eq!(back.is_ok(), open[at].until.take().is_some());
+                }
+                Act::Wait => {
+                    clock += 1;
+                    world.share.tick(second(clock));
+                    while let Some(at) = open.iter().position(|o| o.until.is_some_and(|until| until <= clock)) {
+                        let over = open.swap_remove(at);
+                        prop_assert!(over.open.is_closed());
+                        names_are.closed(over.stands, &open);
                     }
-                    if marked[file][0] && !left(true) && !left(false) {
-                        (exists[file], marked[file]) = (false, [false; 2]);
-                    }
+                    prop_assert!(open.iter().all(|left| !left.open.is_closed()));
                 }
                 Act::Mark(at, on) if !open.is_empty() => {
-                    let (stands, marks) = &open[at.index(open.len())];
+                    let Both { stands, open: marks, .. } = &open[at.index(open.len())];
                     let may = stands.uses[2];
                     let expected = if may { Ok(()) } else { Err(Refusal::AccessDenied) };
                     prop_assert_eq!(client.set_delete(marks, on), expected);
                     if may {
-                        marked[stands.file][usize::from(stands.named)] = on;
+                        names_are.marked[stands.file][usize::from(stands.named)] = on;
                     }
                 }
-                Act::Close(_) | Act::Mark(..) => {}
+                Act::Close(_) | Act::Leave(..) | Act::Reclaim(_) | Act::Mark(..) => {}
             }
         }
-        for (_, left) in open {
-            client.close(&left);
+        for left in open {
+            client.close(&left.open);
         }
         prop_assert_eq!(world.share.open_count(), 0);
         prop_assert!(world.share.opens().is_empty());

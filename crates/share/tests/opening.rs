@@ -2,8 +2,13 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use common::*;
 use share::{Attributes, Config, Deny, Disposition, Options, Outcome, Refusal};
+use volume::Failure;
+use volume::faulty::{Call, FaultyVolume};
 use volume::security::Rights;
 
 #[test]
@@ -275,4 +280,33 @@ fn names_that_begin_with_a_dot_are_shown_as_hidden() {
     let client = world.client(1);
     let open = client.make(".profile");
     assert!(world.share.info(&open).unwrap().attributes.contains(Attributes::HIDDEN));
+}
+
+#[test]
+fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets_go() {
+    let mut plan = None;
+    let world = World::over(Config::default(), |memory| {
+        let volume = FaultyVolume::new(Arc::new(memory));
+        plan = Some(Arc::clone(volume.plan()));
+        Arc::new(volume)
+    });
+    let (plan, client) = (plan.unwrap(), world.client(1));
+    client.make_with("f", "text");
+    plan.always(Call::Lookup, Some(Failure::HostKeeps));
+    assert_eq!(client.open("f").without_waiting().refusal(), Refusal::HostKeeps);
+    let ticket = waits(client.open("f").step());
+    world.share.cancel(ticket);
+    waits(client.open("f").step());
+    let at = |ms| now().plus(Duration::from_millis(ms));
+    assert_eq!(world.share.next_deadline(), Some(at(100).mono_ns));
+    world.share.tick(at(99));
+    assert_eq!(client.woken(), 0);
+    world.share.tick(at(100));
+    assert_eq!((client.woken(), world.share.next_deadline()), (1, None));
+    waits(client.open("f").at(at(100)).step());
+    plan.always(Call::Lookup, None);
+    world.share.tick(at(200));
+    assert_eq!(client.woken(), 1);
+    assert_eq!(client.read(&client.open("f").open()).unwrap(), "text");
+    assert_eq!(world.share.open_count(), 1);
 }

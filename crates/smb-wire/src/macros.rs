@@ -1,7 +1,6 @@
 //! Enums and bit sets for numbers that come from a peer: what is not known is kept, never refused.
 
-/// Defines an enum over an unsigned number that keeps unknown values in `Unknown`, with `From` both ways
-/// and [`crate::list::Element`], so that lists of it can be read from a frame.
+/// [`wire::wire_enum`] with [`crate::list::Element`], so that lists of it can be read from a frame.
 macro_rules! wire_enum {
     (
         $(#[$meta:meta])*
@@ -9,51 +8,10 @@ macro_rules! wire_enum {
             $($(#[$vmeta:meta])* $variant:ident = $value:literal,)*
         }
     ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        $vis enum $name {
-            $(
-                $(#[$vmeta])*
-                #[doc = concat!("Value `", stringify!($value), "`.")]
-                $variant,
-            )*
-            /// A value without a name here.
-            Unknown($repr),
-        }
-
-        impl $name {
-            /// The number as it stands in the message.
-            #[inline]
-            #[must_use]
-            pub const fn get(self) -> $repr {
-                match self {
-                    $($name::$variant => $value,)*
-                    $name::Unknown(value) => value,
-                }
-            }
-
-            /// The named value for a number, or `Unknown`.
-            #[inline]
-            #[must_use]
-            pub const fn new(value: $repr) -> Self {
-                match value {
-                    $($value => $name::$variant,)*
-                    value => $name::Unknown(value),
-                }
-            }
-        }
-
-        impl From<$repr> for $name {
-            #[inline]
-            fn from(value: $repr) -> Self {
-                $name::new(value)
-            }
-        }
-
-        impl From<$name> for $repr {
-            #[inline]
-            fn from(value: $name) -> Self {
-                value.get()
+        wire::wire_enum! {
+            $(#[$meta])*
+            $vis enum $name: $repr {
+                $($(#[$vmeta])* $variant = $value,)*
             }
         }
 

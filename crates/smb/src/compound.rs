@@ -1,12 +1,15 @@
 //! The answers to one frame: collected in one buffer, then chained, signed and sealed in place
 //! (MS-SMB2 3.3.4.1).
 
+use std::sync::Arc;
+
 use auth::crypto::{GmacNonce, Signer};
 use smallvec::SmallVec;
 use smb_wire::header::transform::{self, TransformHeader};
 use smb_wire::{FileId, Header, NtStatus, header};
-use wire::Frame;
+use wire::{FileRange, Frame};
 
+use crate::index::Claim;
 use crate::session::Session;
 
 /// What a related request takes over from the one before it (MS-SMB2 3.3.5.2.7.2).
@@ -26,6 +29,23 @@ pub struct Related {
     pub invalid: bool,
 }
 
+/// What an answer is signed with (MS-SMB2 3.3.4.1.1).
+pub enum Key<'a> {
+    /// The key of the channel it leaves on.
+    Channel(&'a Signer),
+    /// The key of the session, while a log-on or a binding is not done or has failed.
+    Session(Arc<Session>),
+}
+
+impl Key<'_> {
+    fn signer(&self) -> Option<&Signer> {
+        match self {
+            Key::Channel(signer) => Some(signer),
+            Key::Session(session) => session.proved().map(|proved| &proved.signer),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     at: usize,
@@ -43,12 +63,14 @@ pub struct Compound {
     pub related: Related,
     /// The session whose keys sealed the request and seal the answers.
     pub sealed_by: Option<u64>,
+    /// What the CREATE has begun that is waiting.
+    pub claim: Option<Claim>,
 }
 
 impl Compound {
     /// For the answers to a frame that was sealed with the keys of this session, or not sealed.
     pub fn new(frame: Frame, sealed_by: Option<u64>) -> Compound {
-        Compound { frame, entries: SmallVec::new(), related: Related::default(), sealed_by }
+        Compound { frame, entries: SmallVec::new(), related: Related::default(), sealed_by, claim: None }
     }
 
     /// Makes room for a header and says where; the body is appended to the frame behind it.
@@ -93,34 +115,47 @@ impl Compound {
         self.entries.is_empty()
     }
 
+    /// The only answer, which is bare, ends with a piece of a file.
+    pub fn attach(&mut self, range: Option<FileRange>) {
+        if let Some(range) = range {
+            self.frame.attach(range);
+        }
+    }
+
+    /// Whether there is no answer, and none will be sealed.
+    pub fn is_bare(&self) -> bool {
+        self.entries.is_empty() && self.sealed_by.is_none()
+    }
+
     /// The bytes of the only answer without transport prefix, for the pre-authentication hash.
     pub fn message(&self) -> &[u8] {
         self.frame.bytes()
     }
 
-    /// Writes the headers and signs; `signer` gives the key for a session.
-    pub fn write_headers<'a>(&mut self, signer: impl Fn(u64) -> Option<&'a Signer>) {
+    /// Writes the headers and signs; `key` gives the key for an answer.
+    pub fn write_headers<'a>(&mut self, key: impl Fn(&Header) -> Option<Key<'a>>) {
         if self.entries.len() > 1 {
             // MS-SMB2 3.3.4.1.3: Windows pads the last answer of a compound like the others.
             let padding = self.next_header_at() - self.frame.len();
             let tail = self.frame.tail();
             tail.resize(tail.len() + padding, 0);
         }
-        let end = self.frame.len();
         let bytes = self.frame.bytes_mut();
+        let end = bytes.len();
         for entry in &mut self.entries {
             let next = entry.header.next_command() as usize;
             let stop = if next == 0 { end } else { entry.at + next };
             let message = &mut bytes[entry.at..stop];
             // A signature is made over the message with the flag set and the field zero (MS-SMB2 3.1.4.1).
-            let key = if entry.signed { signer(entry.header.session_id()) } else { None };
-            if key.is_some() {
+            let key = if entry.signed { key(&entry.header) } else { None };
+            let signer = key.as_ref().and_then(Key::signer);
+            if signer.is_some() {
                 entry.header.set_flags(entry.header.flags() | header::Flags::SIGNED);
             }
             let Some(place) = message.first_chunk_mut() else { continue };
             entry.header.write(place);
-            if let Some(key) = key {
-                let signature = key.sign(message, GmacNonce::response(entry.header.message_id()));
+            if let Some(signer) = signer {
+                let signature = signer.sign(message, GmacNonce::response(entry.header.message_id()));
                 message[header::SIZE - 16..header::SIZE].copy_from_slice(&signature);
             }
         }

@@ -8,6 +8,8 @@ use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
 use volume::security::{Sid, well_known};
 
+use crate::account::AccountConfig;
+
 /// Whether messages are signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Signing {
@@ -66,6 +68,15 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// Whether a log-on without a name is let in as nobody (only to IPC$).
     pub anonymous: bool,
+    /// Whether smbtorture's own control codes are answered, by which a test makes connections fail. Never for
+    /// a server that serves anybody: whoever reaches it may send them.
+    pub smbtorture_controls: bool,
+    /// Whether a session may have more than one connection (MS-SMB2 3.3.1.5 IsMultiChannelCapable).
+    pub multichannel: bool,
+    /// Channels that one session may have, from 1 to [`MAX_CHANNELS`](crate::limits::MAX_CHANNELS).
+    pub max_channels: usize,
+    /// Groups of users for whose sessions other numbers count.
+    pub accounts: Vec<AccountConfig>,
 }
 
 /// One user that may log on.
@@ -104,6 +115,8 @@ pub struct ShareConfig {
     pub hide_unreadable: bool,
     /// Whether the share is listed.
     pub hidden: bool,
+    /// Whether Opens can outlive the server (MS-SMB2 3.3.1.6 IsCA); its engine keeps opens then.
+    pub continuously_available: bool,
 }
 
 impl ShareConfig {
@@ -139,6 +152,7 @@ pub fn nobody() -> Identity {
         host_groups: Vec::new(),
         actor: None,
         administrator: false,
+        unbound: false,
         limit: volume::security::Rights::empty(),
     }
 }

@@ -2,61 +2,37 @@
 //!
 //! Start with [`Connection::on_message`](wire::Conversation::on_message) in [`crate::service`]; here is
 //! what a connection knows, and the way of a frame through it: [`Connection::receive`] opens the seal,
-//! [`Connection::run`] answers one request after the other, [`Connection::finish`] signs and seals.
+//! [`Connection::run`] answers one request after the other, [`Connection::finish`] signs and seals. Which
+//! requests are looked at at all is in `admit.rs`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use auth::crypto::{GmacNonce, Signer, SigningAlgorithm};
+use auth::crypto::{Signer, SigningAlgorithm};
 use share::{ClientKey, Waiter, Wake};
 use smallvec::SmallVec;
 use smb_wire::header::transform::{self, TransformHeader};
-use smb_wire::header::{Chain, Flags, Packet};
+use smb_wire::header::{Chain, Packet};
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use smb_wire::{Command, Guid, Header, NtStatus, header};
 use wire::{Mailbox, Now, Output, Peer};
 
+use crate::admit::Refused;
+use crate::answering::Answering;
 use crate::cmd::session_setup::Setup;
-use crate::compound::Compound;
+use crate::compound::{Compound, Key};
 use crate::dispatch::{self, Request};
 use crate::event::Event;
+pub use crate::handle::Handle;
 use crate::keys::Protection;
-use crate::limits::{LOGON_TIME_NS, MAX_COMPOUND, MAX_WAITING, MAX_WAITING_BYTES, SMALL_WAITING};
+use crate::limits::{LOGON_TIME_NS, MAX_PARTING, MAX_WAITING, MAX_WAITING_BYTES, SMALL_WAITING};
+use crate::notice::Unproved;
+use crate::sequence::Outstanding;
 use crate::server::Server;
-use crate::session::{Session, State};
+use crate::session::Session;
 use crate::suspend::{Handled, Stop, Suspended};
 use crate::window::Window;
-
-/// The end of a connection that others hold: how to reach it, and what status shows of it.
-pub struct Handle {
-    /// Counts connections.
-    pub id: u64,
-    /// Both addresses.
-    pub peer: Peer,
-    /// When it was accepted.
-    pub since: Now,
-    mailbox: Arc<dyn Mailbox<Event>>,
-}
-
-impl Handle {
-    /// Posts to the connection's own thread; false when it is gone.
-    pub fn post(&self, event: Event) -> bool {
-        self.mailbox.post(event)
-    }
-}
-
-impl Wake for Handle {
-    fn wake(&self, token: u64) {
-        self.mailbox.post(Event::Wake { async_id: token });
-    }
-}
-
-impl std::fmt::Debug for Handle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle").field("id", &self.id).field("peer", &self.peer).finish_non_exhaustive()
-    }
-}
 
 /// What NEGOTIATE settled.
 #[derive(Debug, Clone, Copy)]
@@ -103,13 +79,25 @@ pub struct Connection {
     pub(crate) negotiated: Option<Negotiated>,
     /// The client has sent an SMB1 NEGOTIATE that leads here (MS-SMB2 3.3.5.3.2).
     pub(crate) multi_protocol: bool,
+    /// Its own client, and those of sessions that another client made and that are bound here.
+    clients: SmallVec<[ClientKey; 1]>,
+    /// The account that the client named at NEGOTIATE.
+    pub(crate) account: Option<String>,
     pub(crate) preauth: [u8; 64],
     pub(crate) window: Window,
     pub(crate) channels: Vec<Channel>,
+    /// Channels of sessions that have ended, for answers that are still to be signed and sealed: those to requests
+    /// that were under way, and the refusals of what the client sends before it knows.
+    parting: Vec<Channel>,
     pub(crate) setups: Vec<Setup>,
     pub(crate) suspended: HashMap<u64, Suspended>,
     next_async: std::cell::Cell<u64>,
     pub(crate) deadline: Option<u64>,
+    /// Notices whose arrival is not known.
+    pub(crate) unproved: VecDeque<Unproved>,
+    pub(crate) next_receipt: u64,
+    /// A test has asked that no receipt counts.
+    pub(crate) deaf: bool,
 }
 
 impl Connection {
@@ -120,19 +108,25 @@ impl Connection {
         mailbox: Arc<dyn Mailbox<Event>>,
         now: Now,
     ) -> Option<Connection> {
-        let handle = Arc::new(Handle { id: server.next_connection(), peer, since: now, mailbox });
+        let handle = Arc::new(Handle::new(server.next_connection(), peer, now, mailbox));
         server.add_connection(&handle).then(|| Connection {
             server: Arc::clone(server),
             handle,
             negotiated: None,
             multi_protocol: false,
+            clients: SmallVec::new(),
+            account: None,
             preauth: [0; 64],
             window: Window::default(),
             channels: Vec::new(),
+            parting: Vec::new(),
             setups: Vec::new(),
             suspended: HashMap::new(),
             next_async: std::cell::Cell::new(0),
             deadline: Some(now.mono_ns.saturating_add(LOGON_TIME_NS)),
+            unproved: VecDeque::new(),
+            next_receipt: 0,
+            deaf: false,
         })
     }
 
@@ -223,35 +217,46 @@ impl Connection {
                 Ok(signed) => signed,
                 Err(Refused::Ignore) => continue,
                 Err(Refused::Close(why)) => return self.hang_up(why, out),
-                Err(Refused::Answer(status)) => {
-                    self.answer(&mut compound, header, Err(Stop::Fail(status)), None, false);
+                Err(Refused::Answer { status, signed }) => {
+                    if header.session_id() != u64::MAX {
+                        compound.related.session_id = header.session_id();
+                    }
+                    self.answer(&mut compound, header, Err(Stop::Fail(status)), None, signed);
                     continue;
                 }
             };
             let async_id = was.as_ref().map(|was| was.async_id);
-            let mut request = Request::new(header, message, &compound, now, async_id);
+            let mut request = Request::new(header, message, &mut compound, now, async_id);
+            request.signed = signed;
             request.signature = signature;
+            request.bare = !signed && was.is_none() && rest.is_empty() && compound.is_bare();
             let at = compound.begin();
             let handled = dispatch::handle(self, &mut request, compound.frame.tail(), out);
             let (related, async_id) = (request.related, request.async_id);
+            let (counted, attached) = (request.counted, request.attached);
+            let claim = request.claim.take();
             let signed = signed || (request.sign_answer && compound.sealed_by.is_none());
-            compound.related = related;
+            (compound.related, compound.claim) = (related, claim);
             let announced = was.as_ref().is_some_and(|was| was.announced);
             match handled {
                 Err(Stop::Disconnect(why)) => return self.hang_up(why, out),
                 Err(Stop::Silent) => compound.abandon(at),
                 Err(stop @ (Stop::Wait(_) | Stop::Work(_))) => {
                     let id = async_id.unwrap_or_else(|| self.new_async_id());
-                    let pause = Pause { async_id: id, at, announced, signed, header: *header };
+                    let outstanding =
+                        was.and_then(|was| was.outstanding).or_else(|| self.outstanding(counted, header));
+                    let pause = Pause { async_id: id, at, announced, signed, header: *header, outstanding };
                     let behind = Rest { messages: rest, signatures: left.as_slice() };
                     return self.suspend(compound, stop, pause, [here, behind], now, out);
                 }
                 handled => {
-                    let told = was.filter(|was| was.announced).map(|was| was.async_id);
+                    let told = was.as_ref().filter(|was| was.announced).map(|was| was.async_id);
                     self.answer_at(&mut compound, at, header, handled, told, signed);
+                    compound.attach(attached);
                 }
             }
         }
+        self.send_own_notices(now, out);
         self.finish(compound, out);
     }
 
@@ -333,7 +338,7 @@ impl Connection {
         now: Now,
         out: &mut Output<Event>,
     ) {
-        let Pause { async_id, at, mut announced, signed, header } = pause;
+        let Pause { async_id, at, mut announced, signed, header, mut outstanding } = pause;
         let keeps = here.messages.len() + compound.frame.len();
         if let Some(status) = self.must_not_wait(&stop, header.command(), behind.messages.is_empty(), keeps) {
             if let Stop::Wait(Some((engine, ticket))) = stop {
@@ -369,12 +374,15 @@ impl Connection {
             signed,
             ticket,
             working: work.is_some(),
+            outstanding: if work.is_some() { None } else { outstanding.take() },
         };
         self.suspended.insert(async_id, waiting);
         if let Some((work, mut frame)) = work {
+            let connection = self.handle.id;
             out.run(move || {
+                let _answering = Answering::by_a_job(connection);
                 let completion = work(frame.tail());
-                Event::JobDone { async_id, frame, completion }
+                Event::JobDone { async_id, frame, completion, outstanding }
             });
         }
     }
@@ -403,13 +411,13 @@ impl Connection {
     /// Sends the answers so far, then tells the client that its request takes time (MS-SMB2 3.3.4.2).
     fn announce(
         &mut self,
-        compound: Compound,
+        mut compound: Compound,
         header: &Header,
         async_id: u64,
         signed: bool,
         out: &mut Output<Event>,
     ) -> Compound {
-        let (related, sealed_by) = (compound.related, compound.sealed_by);
+        let (related, sealed_by, claim) = (compound.related, compound.sealed_by, compound.claim.take());
         self.finish(compound, out);
         let mut notice = Compound::new(out.pool.take(0), sealed_by);
         let at = notice.begin();
@@ -426,7 +434,7 @@ impl Connection {
         notice.end(at, interim, signed && !gmac);
         self.finish(notice, out);
         let mut next = Compound::new(out.pool.take(0), sealed_by);
-        next.related = related;
+        (next.related, next.claim) = (related, claim);
         next
     }
 
@@ -435,16 +443,32 @@ impl Connection {
         if compound.is_empty() {
             return out.pool.give_back(compound.frame);
         }
-        compound.write_headers(|session_id| self.channel_of(session_id).map(|at| &self.channels[at].signer));
+        compound.write_headers(|header| self.key_for(header));
         self.note_preauth(&compound);
-        let sealing =
-            compound.sealed_by.and_then(|id| self.channel_of(id)).map(|at| &*self.channels[at].session);
-        // A session that ended with this very answer (LOGOFF) is no longer among the channels.
-        let parting = match (compound.sealed_by, sealing) {
-            (Some(id), None) => self.server.session(id),
-            _ => None,
-        };
-        out.frames.push(compound.into_frame(sealing.or(parting.as_deref())));
+        let sealed_by = compound.sealed_by;
+        let sealing = sealed_by.and_then(|id| self.channel_or_parting(id)).map(|channel| &*channel.session);
+        if sealed_by.is_some() && sealing.is_none() {
+            return self.hang_up("the keys that seal an answer are gone", out);
+        }
+        out.frames.push(compound.into_frame(sealing));
+    }
+
+    /// The channel of a session, also of one that has ended while requests were under way.
+    pub(crate) fn channel_or_parting(&self, session_id: u64) -> Option<&Channel> {
+        let mut all = self.channels.iter().chain(&self.parting);
+        all.find(|channel| channel.session.id == session_id)
+    }
+
+    /// What an answer is signed with.
+    fn key_for(&self, header: &Header) -> Option<Key<'_>> {
+        // MS-SMB2 3.3.4.1.1
+        let failed = header.command() == Command::SessionSetup && header.status() != NtStatus::SUCCESS;
+        match self.channel_or_parting(header.session_id()) {
+            Some(channel) if failed => Some(Key::Session(Arc::clone(&channel.session))),
+            Some(channel) => Some(Key::Channel(&channel.signer)),
+            // A session that is not carried here, and may be bound or is refused.
+            None => self.server.session(header.session_id()).map(Key::Session),
+        }
     }
 
     /// The first three messages of a connection and those of a log-on go into hashes (MS-SMB2 3.3.5.4,
@@ -455,59 +479,14 @@ impl Connection {
             Command::Negotiate => {
                 self.preauth = auth::crypto::preauth_hash(&self.preauth, compound.message())
             }
-            Command::SessionSetup => {
+            // What ends a log-on is no part of its keys.
+            Command::SessionSetup if header.status() == NtStatus::MORE_PROCESSING_REQUIRED => {
                 let id = header.session_id();
                 if let Some(setup) = self.setups.iter_mut().find(|setup| setup.session.id == id) {
                     setup.preauth = auth::crypto::preauth_hash(&setup.preauth, compound.message());
                 }
             }
             _ => {}
-        }
-    }
-
-    /// Whether a request may be looked at: its place in the window, its session's signature and seal
-    /// (MS-SMB2 3.3.5.2.1 to 3.3.5.2.9). Says whether the answer is to be signed.
-    fn admit(
-        &mut self,
-        header: &Header,
-        message: &[u8],
-        signature: &[u8; 16],
-        compound: &Compound,
-    ) -> Result<bool, Refused> {
-        if header.is_response() {
-            return Err(Refused::Close("a response where a request must be"));
-        }
-        if compound.len() >= MAX_COMPOUND {
-            return Err(Refused::Close("too many requests in one frame"));
-        }
-        let command = header.command();
-        // MS-SMB2 3.3.5.2: nothing but NEGOTIATE before NEGOTIATE.
-        if self.negotiated.is_none() && command != Command::Negotiate {
-            return Err(Refused::Close("a request before NEGOTIATE"));
-        }
-        // MS-SMB2 3.3.5.2.3
-        if command != Command::Cancel {
-            let multi = self.negotiated.as_ref().is_some_and(Negotiated::multi_credit);
-            let charge = if multi { header.credit_charge().max(1) } else { 1 };
-            if !self.window.take(header.message_id(), charge) {
-                return Err(Refused::Close("a message id outside the credit window"));
-            }
-        }
-        let session_id = match header.is_related() && compound.related.any {
-            true if header.session_id() == u64::MAX => compound.related.session_id,
-            _ => header.session_id(),
-        };
-        // MS-SMB2 3.3.5.2.1.1: what stands in a sealed frame belongs to the session whose keys sealed it.
-        if compound.sealed_by.is_some_and(|sealed_by| sealed_by != session_id) {
-            return Err(Refused::Close("another session's request in a sealed frame"));
-        }
-        if compound.sealed_by.is_some() || command == Command::Negotiate {
-            return Ok(false);
-        }
-        match self.channel_of(session_id) {
-            Some(at) => check_signature(&self.channels[at], header, message, signature),
-            // A log-on under way has no key yet; a binding request's signature is checked by its command.
-            None => Ok(false),
         }
     }
 
@@ -518,8 +497,8 @@ impl Connection {
             return;
         }
         let Some(waiting) = self.suspended.remove(&async_id) else { return };
-        let Suspended { compound, rest, signatures, announced, signed, .. } = waiting;
-        let resumed = Some(Resumed { async_id, announced, signed });
+        let Suspended { compound, rest, signatures, announced, signed, outstanding, .. } = waiting;
+        let resumed = Some(Resumed { async_id, announced, signed, outstanding });
         self.run(compound, &rest, Start { resumed, signatures: &signatures }, now, out);
     }
 
@@ -560,10 +539,32 @@ impl Connection {
         }
     }
 
-    /// The session has ended: nothing of it is kept here.
+    /// The session has ended: nothing of it is kept here but the keys for what was asked before.
     pub(crate) fn forget_session(&mut self, session_id: u64) {
-        self.channels.retain(|channel| channel.session.id != session_id);
+        self.parting.extend(self.channels.extract_if(.., |channel| channel.session.id == session_id));
         self.setups.retain(|setup| setup.session.id != session_id);
+        self.part();
+    }
+
+    /// Lets go of the keys of sessions that ended longest ago, unless a request that waits needs them.
+    fn part(&mut self) {
+        let mut more = self.parting.len().saturating_sub(MAX_PARTING);
+        let Connection { parting, suspended, .. } = self;
+        parting.retain(|channel| {
+            let id = channel.session.id;
+            let is_needed = |waiting: &Suspended| waiting.compound.related.session_id == id;
+            let keep = more == 0 || suspended.values().any(is_needed);
+            more -= usize::from(!keep);
+            keep
+        });
+    }
+
+    /// Breaks for this client may come over this connection.
+    pub(crate) fn join(&mut self, client: ClientKey) {
+        if !self.clients.contains(&client) {
+            self.clients.push(client);
+            self.server.join_client(client, &self.handle);
+        }
     }
 
     /// A connection on which nobody is logged on must see a log-on in time, also after the last LOGOFF.
@@ -575,31 +576,37 @@ impl Connection {
 
     /// Ends the connection's part in everything (MS-SMB2 3.3.7.1).
     pub(crate) fn closed(&mut self, now: Now) {
-        for (_, waiting) in self.suspended.drain() {
-            if let Some((engine, ticket)) = waiting.ticket {
-                engine.cancel(ticket);
+        self.let_go_of_waiting();
+        self.server.remove_connection(self.handle.id);
+        // A channel that was not bound yet is none of its session's.
+        for setup in self.setups.drain(..).filter(|setup| !setup.binds()) {
+            if setup.session.remove_channel(self.handle.id) {
+                self.server.end_session(&setup.session, now);
             }
         }
-        self.server.remove_connection(self.handle.id);
-        let setups = self.setups.drain(..).map(|setup| setup.session);
-        let sessions: Vec<_> = setups.chain(self.channels.drain(..).map(|channel| channel.session)).collect();
-        for session in sessions {
+        for Channel { session, .. } in self.channels.drain(..) {
             if session.remove_channel(self.handle.id) {
                 self.server.end_session(&session, now);
+            } else {
+                session.failures.fetch_add(1, Ordering::Relaxed);
             }
         }
-        if let Some(negotiated) = &self.negotiated {
-            self.server.leave_client(negotiated.client, self.handle.id);
+        for client in self.clients.drain(..) {
+            self.server.leave_client(client, self.handle.id);
         }
+        self.handle.way.end();
+        // What may not have arrived goes to another connection.
+        self.unproved.clear();
     }
 }
 
 /// A request that was taken apart before.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Resumed {
     pub async_id: u64,
     pub announced: bool,
     pub signed: bool,
+    pub outstanding: Option<Outstanding>,
 }
 
 /// Where answering has stopped.
@@ -609,20 +616,7 @@ struct Pause {
     announced: bool,
     signed: bool,
     header: Header,
-}
-
-/// Why a request is not looked at.
-enum Refused {
-    Answer(NtStatus),
-    Ignore,
-    Close(&'static str),
-}
-
-impl Refused {
-    /// A CANCEL is never answered, so one that is not signed as it must be is passed over.
-    fn bad_signature(command: Command) -> Refused {
-        if command == Command::Cancel { Refused::Ignore } else { Refused::Answer(NtStatus::ACCESS_DENIED) }
-    }
+    outstanding: Option<Outstanding>,
 }
 
 /// Where in a frame answering begins.
@@ -661,29 +655,4 @@ fn take_signatures(frame: &mut [u8]) -> SmallVec<[[u8; 16]; 1]> {
         rest = &mut rest[next..];
     }
     found
-}
-
-// MS-SMB2 3.3.5.2.4
-fn check_signature(
-    channel: &Channel,
-    header: &Header,
-    message: &[u8],
-    signature: &[u8; 16],
-) -> Result<bool, Refused> {
-    let command = header.command();
-    if channel.session.state() == State::Gone {
-        return Ok(false);
-    }
-    if header.flags().contains(Flags::SIGNED) {
-        let nonce = GmacNonce::request(header.message_id(), command == Command::Cancel);
-        let valid = channel.signer.verify(message, nonce, signature).is_ok();
-        return if valid { Ok(true) } else { Err(Refused::bad_signature(command)) };
-    }
-    let anonymous = channel.session.proved().is_some_and(|proved| proved.anonymous);
-    let needed = channel.session.signing_required.load(Ordering::Relaxed) && !anonymous;
-    // A re-authentication need not be signed.
-    if needed && command != Command::SessionSetup {
-        return Err(Refused::bad_signature(command));
-    }
-    Ok(false)
 }

@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use smb_wire::error::{self, ErrorId};
+use smb_wire::header::Flags;
 use smb_wire::negotiate::Dialect;
 use smb_wire::{Command, FileId, Header, NtStatus, read};
-use wire::{Now, Output};
+use wire::{FileRange, Now, Output};
 
 use crate::cmd;
 use crate::compound::{Compound, Related};
 use crate::connection::{Connection, Negotiated};
 use crate::event::Event;
+use crate::index::Claim;
 use crate::limits::MAX_IO;
 use crate::open::Open;
+use crate::sequence::Outstanding;
 use crate::session::{Session, State};
 use crate::suspend::{Handled, Stop};
 use crate::table::Held;
@@ -26,6 +29,9 @@ pub struct Request<'m> {
     pub header: &'m Header,
     /// The whole message from its header on, with the signature field zero.
     pub message: &'m [u8],
+    /// Whether it is signed with its channel's key; or, on a connection that does not carry its session, with the
+    /// session's own.
+    pub signed: bool,
     /// The signature that was taken out.
     pub signature: [u8; 16],
     /// Its session, with what a related request inherits.
@@ -42,8 +48,16 @@ pub struct Request<'m> {
     pub async_id: Option<u64>,
     /// Whether it has waited before.
     pub resumed: bool,
+    /// The Open on which it counts, by its volatile id; under the request's ChannelSequence.
+    pub counted: Option<u64>,
     /// The answer is signed although the request was not (a log-on's last answer).
     pub sign_answer: bool,
+    /// Whether the answer is all that its frame holds, and neither signed nor sealed.
+    pub bare: bool,
+    /// What a bare answer ends with.
+    pub attached: Option<FileRange>,
+    /// What it has begun, if it is a CREATE that has waited or is about to.
+    pub claim: Option<Claim>,
     /// The time.
     pub now: Now,
 }
@@ -53,7 +67,7 @@ impl<'m> Request<'m> {
     pub fn new(
         header: &'m Header,
         message: &'m [u8],
-        compound: &Compound,
+        compound: &mut Compound,
         now: Now,
         async_id: Option<u64>,
     ) -> Request<'m> {
@@ -74,6 +88,7 @@ impl<'m> Request<'m> {
         Request {
             header,
             message,
+            signed: false,
             signature: [0; 16],
             session_id,
             tree_id,
@@ -82,7 +97,11 @@ impl<'m> Request<'m> {
             related,
             async_id,
             resumed: async_id.is_some(),
+            counted: None,
             sign_answer: false,
+            bare: false,
+            attached: None,
+            claim: compound.claim.take(),
             now,
         }
     }
@@ -140,6 +159,9 @@ impl Connection {
             Some(open) if open.object().is_some() => {
                 check_protection(&open.tree, request)?;
                 request.related.file_id = Some(id);
+                self.check_sequence(request, &open)?;
+                // MS-SMB2 3.3.5.11 to 3.3.5.22
+                open.used();
                 Ok(open)
             }
             _ => {
@@ -147,6 +169,32 @@ impl Connection {
                 Err(Stop::Fail(NtStatus::FILE_CLOSED))
             }
         }
+    }
+
+    /// Whether a request comes in time for the Open, on which it counts from now on.
+    fn check_sequence(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
+        // MS-SMB2 3.3.5.2.10
+        let is_known = request.resumed || request.counted.is_some();
+        if is_known || !self.negotiated()?.protection.dialect.is_smb3() {
+            return Ok(());
+        }
+        let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
+        if open.order.channel.begin(request.header.channel_sequence(), is_replay) {
+            request.counted = Some(open.id.volatile);
+            return Ok(());
+        }
+        match request.header.command() {
+            Command::Write | Command::SetInfo | Command::Ioctl => {
+                Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What keeps a request counted that is put aside.
+    pub(crate) fn outstanding(&self, counted: Option<u64>, header: &Header) -> Option<Outstanding> {
+        let open = self.server.opens.get(counted?)?.share();
+        Some(Outstanding { open, sequence: header.channel_sequence() })
     }
 
     /// The number of a request that is about to wait.
@@ -175,6 +223,12 @@ pub(crate) fn handle(
         }
         handled => handled,
     };
+    if !matches!(handled, Err(Stop::Wait(_) | Stop::Work(_)))
+        && let Some(open) = request.counted.take().and_then(|id| connection.server.opens.get(id))
+    {
+        // MS-SMB2 3.3.4.1
+        open.order.channel.end(request.header.channel_sequence());
+    }
     match &handled {
         Err(Stop::Fail(status) | Stop::FailWith(status, _)) => {
             // MS-SMB2 3.3.5.2.7.2: what stands behind it has no tree.
@@ -212,6 +266,9 @@ fn checked(
     out: &mut Output<Event>,
 ) -> Handled {
     let command = request.header.command();
+    if !request.resumed {
+        connection.handle.counters.request();
+    }
     // MS-SMB2 3.3.5.2.7.2: the first request of a frame has nothing to be related to.
     let alone = !request.related.any && !request.resumed && command != Command::Cancel;
     if request.header.is_related() && (alone || request.related.invalid) {
@@ -224,6 +281,9 @@ fn checked(
         Command::SessionSetup => return cmd::session_setup::handle(connection, request, body),
         Command::Echo => return cmd::echo::handle(request, body),
         Command::Cancel => return cmd::cancel::handle(connection, request, out),
+        Command::Ioctl if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) => {
+            return cmd::ioctl::torture::handle(connection, request, body);
+        }
         _ => {}
     }
     // MS-SMB2 3.3.5.2.9

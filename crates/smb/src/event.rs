@@ -1,9 +1,9 @@
 //! What reaches a connection besides messages.
 
-use smb_wire::FileId;
-use smb_wire::create::OplockLevel;
 use wire::Frame;
 
+use crate::notice::Notice;
+use crate::sequence::Outstanding;
 use crate::suspend::Completion;
 
 /// Something for one connection to do, on its own thread.
@@ -22,18 +22,11 @@ pub enum Event {
         frame: Frame,
         /// How it ended.
         completion: Completion,
+        /// It counts until it is answered, or the event is lost with its connection.
+        outstanding: Option<Outstanding>,
     },
-    /// Tell the client to give an oplock back (MS-SMB2 2.2.23.1).
-    OplockBreak {
-        /// Session of the Open.
-        session_id: u64,
-        /// The Open.
-        file_id: FileId,
-        /// What it may keep.
-        level: OplockLevel,
-    },
-    /// Tell the client to give a lease back (MS-SMB2 2.2.23.2).
-    LeaseBreak(LeaseBreak),
+    /// Tell the client to give a caching right back (MS-SMB2 2.2.23).
+    Break(Notice),
     /// A session has ended on another connection: forget it here.
     SessionGone {
         /// The session.
@@ -41,19 +34,4 @@ pub enum Event {
     },
     /// Close the connection.
     Close,
-}
-
-/// A lease break on its way to a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LeaseBreak {
-    /// The lease.
-    pub lease_key: [u8; 16],
-    /// What the client has.
-    pub current: u32,
-    /// What it may keep.
-    pub new: u32,
-    /// Counted up with each change (version 2), else 0.
-    pub epoch: u16,
-    /// Whether the client must answer.
-    pub ack: bool,
 }

@@ -6,32 +6,47 @@
 //! [`connection::Connection`].
 //!
 //! What outlives a connection is elsewhere, and never points back at one: [`server`] has the tables,
-//! [`session`] identity, keys and trees, [`open`] what CREATE made, [`client`] the channels by which a
-//! client can be told to give a caching right back.
+//! [`session`] identity, keys and trees, [`open`] what CREATE made, [`durable`] which of it outlives its
+//! session, [`client`] a client's connections,
+//! [`interfaces`] where else the server can be found. [`notice`] takes a break over one of the connections,
+//! or the next when that fails.
 
+pub mod account;
+mod admit;
+mod answering;
 pub mod client;
 pub mod cmd;
 pub mod compound;
 pub mod config;
 pub mod connection;
+pub mod counters;
 pub mod dispatch;
+pub mod durable;
 pub mod event;
+mod handle;
+pub mod index;
 mod info;
+pub mod interfaces;
 pub mod keys;
 pub mod limits;
+pub mod notice;
 pub mod open;
 mod path;
+mod persistent;
 mod pipe;
+mod room;
+pub mod sequence;
 pub mod server;
 pub mod service;
 pub mod session;
 pub mod status;
 pub mod suspend;
-pub mod table;
+use wire::table;
 pub mod time;
 pub mod tree;
 pub mod window;
 
+pub use account::AccountConfig;
 pub use config::{Access, Encryption, ServerConfig, ShareConfig, Signing, UserConfig};
 pub use connection::Connection;
 pub use server::Server;

@@ -9,8 +9,21 @@ pub const MAX_IO: u32 = 8 * 1024 * 1024;
 /// The same for a dialect without multi-credit requests (MS-SMB2 3.3.5.4).
 pub const MAX_IO_SMALL: u32 = 64 * 1024;
 
+/// CREATEs that came as a replay first whose names are remembered, so that the first one does nothing when it comes
+/// late. It comes within the time that a lost connection still has unread bytes, and replays are rare.
+pub const MAX_REPLAYED: usize = 4096;
+
 /// Sessions that one connection may carry.
 pub const MAX_SESSIONS_PER_CONNECTION: usize = 1024;
+
+/// Channels that one session may have at most, whatever is configured: what Windows Server allows.
+pub const MAX_CHANNELS: usize = 32;
+
+/// Channels of one session unless the configuration says otherwise: what Windows clients open to one address.
+pub const DEFAULT_CHANNELS: usize = 4;
+
+/// Sessions that have ended whose keys a connection keeps, to sign that they have.
+pub const MAX_PARTING: usize = 16;
 
 /// Trees in one session.
 pub const MAX_TREES_PER_SESSION: usize = 4096;
@@ -33,5 +46,41 @@ pub const LOGON_TIME_NS: u64 = 60_000_000_000;
 /// Opens of the whole server.
 pub const MAX_OPENS: usize = 1 << 20;
 
+/// How long a durable Open of the first version is kept, in milliseconds, as Windows has it since 8.
+pub const DURABLE_TIME_MS: u32 = 120_000;
+
+/// How long one of the second version is kept whose client names no time, in milliseconds, as Windows has it.
+pub const DURABLE_V2_TIME_MS: u32 = 60_000;
+
+/// The longest that a durable Open is kept, in milliseconds (MS-SMB2 3.3.5.9.10).
+pub const MAX_DURABLE_TIME_MS: u32 = 300_000;
+
+/// How long a resilient Open is kept whose client names no time, in milliseconds, as Windows has it since 8.
+pub const RESILIENT_TIME_MS: u32 = 120_000;
+
+/// The longest that a resilient Open is kept, in milliseconds, as Windows has it (MaxResiliencyTimeout).
+pub const MAX_RESILIENT_TIME_MS: u32 = 300_000;
+
 /// Longest message before the first log-on: NEGOTIATE and SESSION_SETUP with room for long tokens.
 pub const MAX_MESSAGE_BEFORE_LOGON: usize = 128 * 1024;
+
+/// How long a client that wants more channels than it may have must ask in vain before a silent one gives its
+/// place up, in nanoseconds (`room.rs`).
+pub const ROOM_ASKING_NS: u64 = 250_000_000;
+
+/// How long nothing must have come over a channel before it gives its place up, in nanoseconds.
+pub const ROOM_SILENCE_NS: u64 = 2_000_000_000;
+
+/// The longest pause between two attempts that belong together, in nanoseconds.
+pub const ROOM_PAUSE_NS: u64 = 10_000_000_000;
+
+/// How long a client's host may take to acknowledge a break notice before it is sent over another channel, in
+/// nanoseconds: a few of TCP's retransmissions.
+pub const RECEIPT_TIME_NS: u64 = 2_000_000_000;
+
+/// The same before the connection is closed, since others wait for the answer; well below the time for that. A notice that
+/// has arrived counts as read when its connection has lasted so long.
+pub const SILENCE_NS: u64 = 10_000_000_000;
+
+/// How many notices of one connection that have arrived are kept until they count as read.
+pub const MAX_UNPROVED: usize = 1024;

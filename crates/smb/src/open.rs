@@ -1,5 +1,11 @@
 //! Open: what CREATE made (MS-SMB2 3.3.1.10).
+//!
+//! An Open has two halves. [`Body`] is what it is and stays for its whole life; [`Open`] says by which id
+//! and through which session and tree it is reached, and is made anew when a client comes back for it
+//! ([`Open::rebound`]). The table of Opens holds the newest, so that READ and WRITE find session, tree and
+//! file by one load and no lock.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -9,7 +15,9 @@ use smb_wire::rpc::Pipe;
 use wire::Now;
 
 use crate::cmd::query_directory::Listing;
+use crate::durable::{Made, Survival};
 use crate::info::Kept;
+use crate::sequence::Order;
 use crate::table::Keyed;
 use crate::tree::Tree;
 
@@ -26,16 +34,24 @@ pub enum Object {
     Pipe(Mutex<Pipe>),
 }
 
-/// One Open.
+/// The session of an Open that has none, since its client is gone: no session's id is zero.
+pub const NO_SESSION: u64 = 0;
+
+/// One Open, as one session reaches it.
 pub struct Open {
-    /// Both halves of its id.
+    /// Both halves of its id. The volatile one is another after a reconnect.
     pub id: FileId,
-    /// The session that made it.
+    /// The session it belongs to, or [`NO_SESSION`].
     pub session_id: u64,
     /// The client of that session.
     pub client: ClientKey,
-    /// The tree it was made on.
+    /// The tree it is reached through; of an Open without session, the one it was last reached through.
     pub tree: Arc<Tree>,
+    body: Arc<Body>,
+}
+
+/// What of an Open stays the same whoever reaches it.
+pub struct Body {
     /// When it was made.
     pub created: Now,
     object: OnceLock<Object>,
@@ -43,17 +59,79 @@ pub struct Open {
     pub(crate) listing: Mutex<Listing>,
     /// What some information classes ask for.
     pub(crate) kept: Kept,
+    /// The order of the requests on it.
+    pub order: Order,
     /// The lease it was opened with.
     pub lease_key: OnceLock<[u8; 16]>,
+    /// How it was asked for, where that is needed later.
+    pub made: OnceLock<Made>,
+    /// Whether and for how long it outlives its session. Held while a client comes back for it.
+    pub survival: Mutex<Survival>,
+    /// Whether the CREATE that made it may be replayed (IsReplayEligible).
+    replayable: AtomicBool,
+    /// The key of its own caching right.
+    pub oplock_key: share::CacheKey,
+    lock_owner: LockOwner,
+}
+
+impl std::ops::Deref for Open {
+    type Target = Body;
+
+    #[inline]
+    fn deref(&self) -> &Body {
+        &self.body
+    }
 }
 
 impl Open {
     /// An Open whose object is not known yet: the id must exist before the engine is asked, since a
     /// break may come before its answer.
     pub fn new(id: FileId, session_id: u64, client: ClientKey, tree: Arc<Tree>, created: Now) -> Open {
-        let (object, lease_key) = (OnceLock::new(), OnceLock::new());
-        let (listing, kept) = (Mutex::default(), Kept::default());
-        Open { id, session_id, client, tree, created, object, listing, kept, lease_key }
+        let body = Body::new(id, crate::notice::oplock_key(id), client, created);
+        Open { id, session_id, client, tree, body: Arc::new(body) }
+    }
+
+    /// One from before a restart, without a session.
+    pub(crate) fn made_again(
+        id: FileId,
+        oplock_key: share::CacheKey,
+        client: ClientKey,
+        tree: Arc<Tree>,
+        created: Now,
+    ) -> Open {
+        let body = Body::new(id, oplock_key, client, created);
+        Open { id, session_id: NO_SESSION, client, tree, body: Arc::new(body) }
+    }
+
+    /// The same Open under another volatile id, reached through another session and tree.
+    #[must_use]
+    pub fn rebound(&self, volatile: u64, session_id: u64, client: ClientKey, tree: Arc<Tree>) -> Open {
+        let id = FileId { volatile, ..self.id };
+        Open { id, session_id, client, tree, body: Arc::clone(&self.body) }
+    }
+
+    /// The same Open without a session.
+    #[must_use]
+    pub fn without_session(&self) -> Open {
+        self.rebound(self.id.volatile, NO_SESSION, self.client, Arc::clone(&self.tree))
+    }
+}
+
+impl Body {
+    fn new(id: FileId, oplock_key: share::CacheKey, client: ClientKey, created: Now) -> Body {
+        Body {
+            created,
+            object: OnceLock::new(),
+            listing: Mutex::default(),
+            kept: Kept::default(),
+            order: Order::default(),
+            lease_key: OnceLock::new(),
+            made: OnceLock::new(),
+            survival: Mutex::default(),
+            replayable: AtomicBool::new(false),
+            oplock_key,
+            lock_owner: LockOwner { client, owner: u128::from(id.persistent) },
+        }
     }
 
     /// What it leads to has been opened.
@@ -76,10 +154,28 @@ impl Open {
         }
     }
 
-    /// Who owns the byte ranges that are locked through it.
+    /// Who owns the byte ranges that are locked through it: the same before and after a reconnect.
     #[inline]
     pub fn lock_owner(&self) -> LockOwner {
-        LockOwner { client: self.client, owner: u128::from(self.id.persistent) }
+        self.lock_owner
+    }
+
+    /// Whether the CREATE that made it may be replayed.
+    pub fn is_replayable(&self) -> bool {
+        self.replayable.load(Ordering::Acquire)
+    }
+
+    /// The CREATE that made it may be replayed until it is used.
+    pub(crate) fn set_replayable(&self) {
+        self.replayable.store(true, Ordering::Release);
+    }
+
+    /// It is used, so the client knows that its CREATE has been answered.
+    #[inline]
+    pub(crate) fn used(&self) {
+        if self.replayable.load(Ordering::Relaxed) {
+            self.replayable.store(false, Ordering::Release);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Paths from the wire, as the engine wants them: checked single names from the root of the share.
 
-use share::{Options, Refusal};
+use share::{Options, Refusal, Share};
 use smb_wire::error::SymbolicLink;
 use smb_wire::fscc::names::{self, BadName, BadPath, Path, StreamType, Syntax};
 use smb_wire::{NtStatus, Utf16};
@@ -29,6 +29,18 @@ impl Target {
     /// Whether it names a data stream, if only the unnamed one, which no path does where there are none.
     pub fn names_data(&self) -> bool {
         self.wants_data || self.stream.is_some()
+    }
+
+    /// Whether it leads to what is open, by the name that has now; case is not minded.
+    pub fn is_path_of(&self, engine: &Share, open: &share::Open) -> bool {
+        let same = |a: &Name, b: &Name| names::eq_folded(a.as_bytes(), b.as_bytes());
+        let is_stream = match (&self.stream, &open.stream()) {
+            (Some(asked), Some(real)) => same(asked, real),
+            (None, None) => true,
+            _ => false,
+        };
+        let path = engine.path_of(open);
+        is_stream && path.len() == self.names.len() && path.iter().zip(&self.names).all(|(a, b)| same(a, b))
     }
 
     /// What the form of the path says about the object it may lead to.

@@ -2,23 +2,26 @@
 //! (MS-SMB2 3.3.1.5).
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use share::ClientKey;
+use share::{ClientKey, Keeper};
 use smb_wire::{FileId, Guid};
 use wire::Now;
 
 use crate::client::Client;
 use crate::config::{ServerConfig, ShareConfig, UserConfig};
 use crate::connection::Handle;
+use crate::durable::Reaper;
 use crate::event::Event;
+use crate::index::Index;
+use crate::interfaces::NetworkAddress;
 use crate::keys::Protection;
 use crate::limits::MAX_OPENS;
 use crate::open::{Object, Open};
-use crate::session::Session;
+use crate::session::{Session, State};
 use crate::table::Table;
 use crate::tree::{Target, Tree};
 
@@ -32,11 +35,16 @@ pub struct Server {
     config: ArcSwap<ServerConfig>,
     users: ArcSwap<Users>,
     shares: ArcSwap<Shares>,
+    interfaces: ArcSwap<Vec<NetworkAddress>>,
     /// When it was started.
     pub started: Now,
     sessions: RwLock<HashMap<u64, Arc<Session>>>,
     /// All Opens, by their volatile id.
     pub opens: Table<Open>,
+    /// Opens by their other names.
+    pub index: Arc<Index>,
+    /// Hears when an engine closes an Open whose client is gone.
+    pub(crate) reaper: Arc<dyn Keeper>,
     clients: Mutex<HashMap<ClientKey, Arc<Client>>>,
     connections: Mutex<HashMap<u64, Arc<Handle>>>,
     next_connection: AtomicU64,
@@ -47,17 +55,20 @@ impl Server {
     /// A server without users and shares.
     #[must_use]
     pub fn new(config: ServerConfig, now: Now) -> Arc<Server> {
-        Arc::new(Server {
+        Arc::new_cyclic(|server| Server {
             config: ArcSwap::from_pointee(config),
             users: ArcSwap::default(),
             shares: ArcSwap::default(),
+            interfaces: ArcSwap::default(),
             started: now,
             sessions: RwLock::default(),
             opens: Table::new(MAX_OPENS),
+            index: Arc::default(),
+            reaper: Arc::new(Reaper(Weak::clone(server))),
             clients: Mutex::default(),
             connections: Mutex::default(),
             next_connection: AtomicU64::new(1),
-            next_open: AtomicU64::new(1),
+            next_open: AtomicU64::new(first_open(now)),
         })
     }
 
@@ -100,9 +111,24 @@ impl Server {
         self.shares.load().get(&name.to_lowercase()).cloned()
     }
 
+    /// Whether there is a share whose Opens can outlive the server.
+    pub fn is_continuously_available(&self) -> bool {
+        self.shares.load().values().any(|share| share.continuously_available)
+    }
+
     /// All shares.
     pub fn shares(&self) -> Vec<Arc<ShareConfig>> {
         self.shares.load().values().cloned().collect()
+    }
+
+    /// Takes the addresses at which the server can be found from now on.
+    pub fn set_interfaces(&self, addresses: Vec<NetworkAddress>) {
+        self.interfaces.store(Arc::new(addresses));
+    }
+
+    /// The addresses at which the server can be found.
+    pub fn interfaces(&self) -> Arc<Vec<NetworkAddress>> {
+        self.interfaces.load_full()
     }
 
     // Connections and clients -----------------------------------------------------------------------
@@ -133,8 +159,7 @@ impl Server {
     /// A negotiated connection joins its client.
     pub(crate) fn join_client(self: &Arc<Self>, key: ClientKey, handle: &Arc<Handle>) {
         let mut clients = self.clients.lock();
-        let client = clients.entry(key).or_insert_with(|| Arc::new(Client::new(key, Arc::downgrade(self))));
-        client.add(handle);
+        clients.entry(key).or_default().add(handle);
     }
 
     pub(crate) fn leave_client(&self, key: ClientKey, connection: u64) {
@@ -182,13 +207,17 @@ impl Server {
         self.sessions.read().values().cloned().collect()
     }
 
-    /// Ends a session: its Opens are closed, its trees and its id are gone (MS-SMB2 3.3.7.1, 3.3.5.6).
+    /// Ends a session: its trees and its id are gone, and its Opens are closed but for those that outlive it
+    /// (MS-SMB2 3.3.7.1, 3.3.5.6).
     pub(crate) fn end_session(&self, session: &Arc<Session>, now: Now) {
         if !session.end() {
             return;
         }
         self.sessions.write().remove(&session.id);
-        self.close_opens(session, None, now);
+        let opens = std::mem::take(&mut *session.opens.lock());
+        for id in opens {
+            self.part(session, id, now);
+        }
         for tree in session.trees() {
             self.drop_tree(session, tree.id, now);
         }
@@ -203,29 +232,48 @@ impl Server {
     /// Takes a tree out of its session and closes what was opened on it (MS-SMB2 3.3.5.8).
     pub(crate) fn drop_tree(&self, session: &Session, tree_id: u32, now: Now) -> Option<Arc<Tree>> {
         let tree = session.disconnect(tree_id)?;
-        self.close_opens(session, Some(tree_id), now);
+        for open in self.opens_of(session).iter().filter(|open| open.tree.id == tree_id) {
+            self.close_open(session, open, now);
+        }
         if let Target::Disk { engine, .. } = &tree.target {
             engine.detach(session.client);
         }
         Some(tree)
     }
 
-    /// Closes the session's Opens, or only those on one tree.
-    fn close_opens(&self, session: &Session, tree_id: Option<u32>, now: Now) {
-        let ids: Vec<u64> = session.opens.lock().iter().copied().collect();
-        for id in ids {
-            let Some(open) = self.opens.get(id) else { continue };
-            if tree_id.is_none_or(|wanted| open.tree.id == wanted) {
-                let open = open.share();
-                self.close_open(session, &open, now);
-            }
+    /// Lets go of an Open that has just been taken out of its session.
+    fn part(&self, session: &Session, id: u64, now: Now) {
+        let Some(open) = self.opens.get(id).map(|open| open.share()) else { return };
+        if !self.preserve(&open, now) {
+            self.close_open(session, &open, now);
         }
+    }
+
+    /// A new Open becomes its session's; false when that has ended meanwhile, and the Open with it.
+    pub(crate) fn join_session(&self, session: &Session, open: &Open, now: Now) -> bool {
+        session.opens.lock().insert(open.id.volatile);
+        let lives = session.state() == State::Valid;
+        if !lives && session.opens.lock().remove(&open.id.volatile) {
+            self.part(session, open.id.volatile, now);
+        }
+        lives
+    }
+
+    /// The session's Opens.
+    fn opens_of(&self, session: &Session) -> Vec<Arc<Open>> {
+        let ids: Vec<u64> = session.opens.lock().iter().copied().collect();
+        ids.into_iter().filter_map(|id| Some(self.opens.get(id)?.share())).collect()
     }
 
     /// Reserves an id for an Open that is about to be made.
     pub(crate) fn reserve_open(&self) -> Option<FileId> {
         let volatile = self.opens.reserve()?;
         Some(FileId { persistent: self.next_open.fetch_add(1, Ordering::Relaxed), volatile })
+    }
+
+    /// New Opens get higher ids than this.
+    pub(crate) fn reserve_above(&self, persistent: u64) {
+        self.next_open.fetch_max(persistent.saturating_add(1), Ordering::Relaxed);
     }
 
     /// Takes an Open out of the tables and closes it; how that went, if it is a file that was open.
@@ -236,11 +284,24 @@ impl Server {
         now: Now,
     ) -> Option<Result<(), share::Refusal>> {
         session.opens.lock().remove(&open.id.volatile);
+        self.close(open, now)
+    }
+
+    fn close(&self, open: &Open, now: Now) -> Option<Result<(), share::Refusal>> {
         self.opens.remove(open.id.volatile)?;
+        self.index.remove(open);
         match open.object() {
             Some(Object::File { engine, open }) => Some(engine.close(open, now)),
             Some(Object::Pipe(_)) | None => None,
         }
+    }
+
+    /// Closes an Open whatever its client does with it, and whether it has one (MS-SMB2 3.3.4.17).
+    pub(crate) fn force_close(&self, open: &Arc<Open>, now: Now) -> Option<Result<(), share::Refusal>> {
+        if let Some(session) = self.session(open.session_id) {
+            session.opens.lock().remove(&open.id.volatile);
+        }
+        self.close(open, now)
     }
 
     /// Ends every connection in order; sessions end with them.
@@ -249,6 +310,12 @@ impl Server {
             handle.post(Event::Close);
         }
     }
+}
+
+/// The persistent half of the first FileId: higher than any that an earlier run can have given out, since
+/// none makes an Open each nanosecond, so that one that was kept is not taken for a new one.
+fn first_open(now: Now) -> u64 {
+    u64::try_from(now.wall_ns).unwrap_or(0).max(1)
 }
 
 impl std::fmt::Debug for Server {

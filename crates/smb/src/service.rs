@@ -2,17 +2,12 @@
 
 use std::sync::Arc;
 
-use smb_wire::create::OplockLevel;
-use smb_wire::create_context::LeaseState;
-use smb_wire::id::LeaseKey;
-use smb_wire::oplock_break::{Notification, NotificationFlags, Oplock};
-use smb_wire::{Command, FileId, Header};
 use wire::endpoint::{Record, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer};
 
-use crate::compound;
+use crate::answering::Answering;
 use crate::connection::Connection;
-use crate::event::{Event, LeaseBreak};
+use crate::event::Event;
 use crate::limits::MAX_MESSAGE_BEFORE_LOGON;
 use crate::server::Server;
 
@@ -43,25 +38,37 @@ impl Conversation for Connection {
     type Event = Event;
 
     fn on_message(&mut self, message: &mut [u8], now: Now, out: &mut Output<Event>) {
+        self.handle.way.heard(now);
+        self.handle.counters.received(message.len());
+        let before = out.frames.len();
+        let answering = Answering::itself(self.handle.id);
         self.receive(message, now, out);
+        self.send_own_notices(now, out);
+        drop(answering);
+        self.count_sent(before, out);
+        self.handle.way.set_sessions(self.channels.len());
     }
 
     fn on_event(&mut self, event: Event, now: Now, out: &mut Output<Event>) {
+        let before = out.frames.len();
+        let answering = Answering::itself(self.handle.id);
         match event {
             Event::Wake { async_id } => self.wake(async_id, now, out),
-            Event::JobDone { async_id, frame, completion } => {
-                self.job_done(async_id, frame, completion, now, out)
+            Event::JobDone { async_id, frame, completion, outstanding } => {
+                drop(outstanding);
+                self.job_done(async_id, frame, completion, now, out);
             }
-            Event::OplockBreak { session_id, file_id, level } => {
-                self.send_oplock_break(session_id, file_id, level, out)
-            }
-            Event::LeaseBreak(lease) => self.send_lease_break(lease, out),
+            Event::Break(notice) => self.send_notice(notice, now, out),
             Event::SessionGone { session_id } => {
                 self.forget_session(session_id);
+                self.handle.way.set_sessions(self.channels.len());
                 self.expect_logon(now);
             }
             Event::Close => out.close = true,
         }
+        self.send_own_notices(now, out);
+        drop(answering);
+        self.count_sent(before, out);
     }
 
     fn max_message(&self) -> usize {
@@ -78,54 +85,19 @@ impl Conversation for Connection {
         }
     }
 
+    fn on_receipt(&mut self, token: u64, arrived: bool, _now: Now, out: &mut Output<Event>) {
+        self.take_receipt(token, arrived, out);
+    }
+
     fn on_close(&mut self, now: Now) {
         self.closed(now);
     }
 }
 
 impl Connection {
-    // MS-SMB2 3.3.4.6
-    fn send_oplock_break(
-        &mut self,
-        session_id: u64,
-        file_id: FileId,
-        level: OplockLevel,
-        out: &mut Output<Event>,
-    ) {
-        let mut frame = out.pool.take(128);
-        Header::notification(Command::OplockBreak).push(frame.tail());
-        Notification::Oplock(Oplock { oplock_level: level, file_id }).write(frame.tail());
-        let sealed = self.channel_of(session_id).map(|at| &self.channels[at].session);
-        let sealed =
-            sealed.filter(|session| session.sealing_required.load(std::sync::atomic::Ordering::Relaxed));
-        if let Some(session) = sealed {
-            compound::seal(&mut frame, session);
-        }
-        compound::prefix(&mut frame);
-        out.frames.push(frame);
-    }
-
-    // MS-SMB2 3.3.4.7
-    fn send_lease_break(&mut self, lease: LeaseBreak, out: &mut Output<Event>) {
-        let mut frame = out.pool.take(128);
-        Header::notification(Command::OplockBreak).push(frame.tail());
-        let flags = if lease.ack { NotificationFlags::ACK_REQUIRED } else { NotificationFlags::empty() };
-        Notification::Lease {
-            new_epoch: lease.epoch,
-            flags,
-            key: LeaseKey(lease.lease_key),
-            current_state: LeaseState::from_bits_retain(lease.current),
-            new_state: LeaseState::from_bits_retain(lease.new),
-        }
-        .write(frame.tail());
-        // The notice names no session; it is sealed where any session here asks for it.
-        let required = |session: &Arc<crate::session::Session>| {
-            session.sealing_required.load(std::sync::atomic::Ordering::Relaxed)
-        };
-        if let Some(channel) = self.channels.iter().find(|channel| required(&channel.session)) {
-            compound::seal(&mut frame, &channel.session);
-        }
-        compound::prefix(&mut frame);
-        out.frames.push(frame);
+    /// Counts the frames that were queued behind the first `before`.
+    fn count_sent(&self, before: usize, out: &Output<Event>) {
+        let queued = out.frames.get(before..).unwrap_or_default();
+        self.handle.counters.sent(queued.iter().map(wire::Frame::len).sum());
     }
 }

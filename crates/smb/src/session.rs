@@ -11,10 +11,13 @@ use share::{ClientKey, Identity};
 use smb_wire::Guid;
 use wire::Now;
 
+use crate::account::ChannelRule;
 use crate::connection::Handle;
 use crate::keys::{Protection, Seal};
 use crate::limits::MAX_TREES_PER_SESSION;
+use crate::room::Crowd;
 use crate::tree::Tree;
+use auth::crypto::Signer;
 
 /// Where a session is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,10 +37,20 @@ pub struct Proved {
     pub identity: Arc<Identity>,
     /// Nobody in particular: may only use IPC$.
     pub anonymous: bool,
-    /// The base of all keys.
-    pub session_key: [u8; 16],
+    /// Signs what binds further channels (MS-SMB2 3.3.1.8 Session.SigningKey); the first channel's key is the
+    /// same, every other channel has its own.
+    pub signer: Signer,
     /// Sealing keys, where the dialect has any.
     pub seal: Option<Seal>,
+}
+
+/// Why a session takes no further channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// It has as many as it may have.
+    Channels,
+    /// It has ended.
+    Ended,
 }
 
 /// One session.
@@ -61,6 +74,13 @@ pub struct Session {
     /// Counts nonces; unique for a key, whatever channel sends (MS-SMB2 3.1.4.3).
     nonce: AtomicU64,
     channels: Mutex<Vec<Arc<Handle>>>,
+    /// Attempts to bind more channels than it may have.
+    crowd: Mutex<Crowd>,
+    channel_rule: OnceLock<ChannelRule>,
+    /// Connections it has lost while others carried it on.
+    pub failures: AtomicU64,
+    /// Its client has asked where else the server is (MS-SMB2 3.3.5.15.11).
+    pub asked_interfaces: AtomicBool,
     trees: RwLock<Vec<Option<Arc<Tree>>>>,
     next_tree: AtomicU32,
     /// Volatile ids of its Opens.
@@ -88,6 +108,10 @@ impl Session {
             sealing_required: AtomicBool::new(false),
             nonce: AtomicU64::new(0),
             channels: Mutex::default(),
+            crowd: Mutex::default(),
+            channel_rule: OnceLock::new(),
+            failures: AtomicU64::new(0),
+            asked_interfaces: AtomicBool::new(false),
             trees: RwLock::default(),
             next_tree: AtomicU32::new(0),
             opens: Mutex::default(),
@@ -136,12 +160,26 @@ impl Session {
 
     // Channels --------------------------------------------------------------------------------------
 
-    /// A further connection carries the session.
-    pub fn add_channel(&self, handle: &Arc<Handle>) {
+    /// A further connection carries the session, if it has fewer than `most`.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn add_channel(&self, handle: &Arc<Handle>, most: usize) -> Result<(), Full> {
         let mut channels = self.channels.lock();
-        if !channels.iter().any(|known| known.id == handle.id) {
-            channels.push(Arc::clone(handle));
+        // Whoever ends the session takes the list afterwards, and so finds what was added before.
+        if self.state() == State::Gone {
+            return Err(Full::Ended);
         }
+        if channels.len() >= most {
+            return Err(Full::Channels);
+        }
+        channels.push(Arc::clone(handle));
+        Ok(())
+    }
+
+    /// How many connections carry it.
+    pub fn channel_count(&self) -> usize {
+        self.channels.lock().len()
     }
 
     /// A connection no longer carries it; true when it was the last.
@@ -149,6 +187,24 @@ impl Session {
         let mut channels = self.channels.lock();
         channels.retain(|known| known.id != connection);
         channels.is_empty()
+    }
+
+    /// Takes its place from a channel that the client has most likely lost, when the client has asked for one
+    /// more for long enough; gives the connection that must be closed (`room.rs`).
+    pub fn make_room(&self, now: Now) -> Option<Arc<Handle>> {
+        let mut channels = self.channels.lock();
+        let at = self.crowd.lock().ask(&channels, now)?;
+        Some(channels.remove(at))
+    }
+
+    /// How many connections it may have, as its account says; none before its user is proved.
+    pub fn channel_rule(&self) -> Option<&ChannelRule> {
+        self.channel_rule.get()
+    }
+
+    /// Settles how many connections it may have. Only the first call counts.
+    pub fn set_channel_rule(&self, rule: ChannelRule) {
+        let _settled_before = self.channel_rule.set(rule);
     }
 
     /// The connections that carry it, the first one first.

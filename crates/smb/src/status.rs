@@ -17,7 +17,7 @@ pub fn of(refusal: &Refusal) -> NtStatus {
         Refusal::AccessDenied => NtStatus::ACCESS_DENIED,
         Refusal::PrivilegeNotHeld => NtStatus::PRIVILEGE_NOT_HELD,
         Refusal::BadOwner => NtStatus::INVALID_OWNER,
-        Refusal::SharingConflict => NtStatus::SHARING_VIOLATION,
+        Refusal::SharingConflict | Refusal::HostKeeps => NtStatus::SHARING_VIOLATION,
         Refusal::RangeConflict => NtStatus::FILE_LOCK_CONFLICT,
         Refusal::RangeNotGranted => NtStatus::LOCK_NOT_GRANTED,
         Refusal::RangeNotHeld => NtStatus::RANGE_NOT_LOCKED,

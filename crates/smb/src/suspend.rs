@@ -6,6 +6,8 @@ use share::{Share, Ticket};
 use smb_wire::{Header, NtStatus};
 
 use crate::compound::Compound;
+use crate::connection::Connection;
+use crate::sequence::Outstanding;
 
 /// How work ended: with a body and this status, or without one and that status.
 pub type Completion = Result<NtStatus, NtStatus>;
@@ -51,6 +53,30 @@ impl From<smb_wire::Malformed> for Stop {
     }
 }
 
+impl Connection {
+    /// The connection is gone: what waits is taken back. But a CREATE that its client may replay on another
+    /// channel keeps its name while it would have waited: until then the replay is told to come back, as it
+    /// would be had the channel not been lost.
+    // MS-SMB2 3.3.7.1
+    pub(crate) fn let_go_of_waiting(&mut self) {
+        for (async_id, mut waiting) in self.suspended.drain() {
+            let Some((engine, ticket)) = waiting.ticket else { continue };
+            let session = self.server.session(waiting.header.session_id());
+            let has_others = session.is_some_and(|session| session.channels().len() > 1);
+            match waiting.compound.claim.take().filter(|_| has_others) {
+                Some(claim) => {
+                    self.handle.left.lock().insert(async_id, claim);
+                    // It may have been woken before it was there to be found.
+                    if !engine.is_waiting(ticket) {
+                        self.handle.left.lock().remove(&async_id);
+                    }
+                }
+                None => engine.cancel(ticket),
+            }
+        }
+    }
+}
+
 /// A frame whose answering has stopped at one request.
 pub struct Suspended {
     /// The answers so far. Its frame is away while work runs.
@@ -71,4 +97,6 @@ pub struct Suspended {
     pub ticket: Option<(Arc<Share>, Ticket)>,
     /// Whether work runs, which cannot be taken back.
     pub working: bool,
+    /// Counts among the requests on its Open; while work runs, the work does.
+    pub outstanding: Option<Outstanding>,
 }

@@ -1,10 +1,10 @@
 //! TreeConnect: a session's access to one share (MS-SMB2 3.3.1.9).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use share::{Identity, Share};
 use smb_wire::create::Access as Rights;
+use smb_wire::negotiate::Capabilities;
 
 use crate::config::ShareConfig;
 
@@ -37,18 +37,34 @@ pub struct Tree {
     pub sealed: bool,
     /// Whether requests must be signed or sealed.
     pub signed: bool,
-    /// The batch for which the share last took in what others changed on the host.
-    pub looked_at: AtomicU64,
 }
 
 impl Tree {
     /// To be called before names are answered from memory: takes in what others have changed on the host,
     /// once for each batch, which is one reading of the clock.
     pub fn take_host_changes(&self, now: wire::Now) {
-        if let Target::Disk { engine, .. } = &self.target
-            && self.looked_at.swap(now.mono_ns, Ordering::Relaxed) != now.mono_ns
-        {
-            engine.before_batch(now);
+        if let Target::Disk { engine, .. } = &self.target {
+            engine.take_host_changes(now);
+        }
+    }
+
+    /// Whether it leads to the share behind this engine.
+    pub fn leads_to(&self, engine: &Arc<Share>) -> bool {
+        matches!(&self.target, Target::Disk { engine: own, .. } if Arc::ptr_eq(own, engine))
+    }
+
+    /// Whether Opens of this tree can outlive the server, for a client with these capabilities
+    /// (MS-SMB2 3.3.5.9.10).
+    pub fn is_continuously_available(&self, capabilities: Capabilities) -> bool {
+        let here = matches!(&self.target, Target::Disk { config, .. } if config.continuously_available);
+        here && capabilities.contains(Capabilities::PERSISTENT_HANDLES)
+    }
+
+    /// The session's user, held to the share's limits; none for pipes.
+    pub fn identity(&self) -> Option<&Arc<Identity>> {
+        match &self.target {
+            Target::Disk { identity, .. } => Some(identity),
+            Target::Pipes => None,
         }
     }
 

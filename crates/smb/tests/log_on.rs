@@ -55,3 +55,22 @@ fn a_wrong_password_leaves_nothing_behind() {
     assert!(world.server.sessions().is_empty());
     assert!(world.client().is_served());
 }
+
+// MS-SMB2 3.3.5.5.3
+#[test]
+fn a_client_has_one_dialect_as_long_as_it_has_connections() {
+    let world = World::in_memory();
+    let mut main = world.client();
+    let older = Dial { guid: Dial::default().guid, ..Dial::with(Dialect::Smb302) };
+    let mut peer = world.peer();
+    let preauth = peer.negotiate_hashed(&older);
+    assert_eq!(peer.set_up_session(&older, preauth), NtStatus::USER_SESSION_DELETED);
+    assert_eq!(world.server.sessions().len(), 1);
+    // In the oldest dialect a client has no name; and another client has its own.
+    assert!(world.dial(&Dial { guid: older.guid, ..Dial::with(Dialect::Smb202) }).is_served());
+    assert!(world.dial(&Dial { guid: Dial::elsewhere().guid, ..older.clone() }).is_served());
+    assert!(main.is_served() && world.client().is_served());
+    main.hang_up();
+    peer.hang_up();
+    assert!(world.dial(&older).is_served());
+}

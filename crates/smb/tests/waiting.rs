@@ -358,7 +358,7 @@ fn an_open_waits_until_an_oplock_is_given_back() {
     assert_eq!(last(&mut opener, id, &told).status(), NtStatus::SUCCESS);
     // Once is enough.
     let again = acknowledge(&mut holder, file, OplockLevel::LevelII).status();
-    assert_eq!(again, NtStatus::INVALID_OPLOCK_PROTOCOL);
+    assert_eq!(again, NtStatus::INVALID_DEVICE_STATE);
     assert!(holder.notice().is_none());
 }
 
@@ -402,16 +402,36 @@ fn an_open_that_waits_for_an_oplock_is_taken_back() {
 fn nobody_gives_back_what_they_do_not_hold() {
     let world = World::in_memory();
     let (mut holder, file, mut opener, id, _) = a_break_under_way(&world);
-    // The opener's own connection, an id that is none, levels that are more than was left.
+    // The opener's own connection, an id that is none.
     assert_eq!(acknowledge(&mut opener, file, OplockLevel::None).status(), NtStatus::FILE_CLOSED);
     assert_eq!(acknowledge(&mut holder, FileId::RELATED, OplockLevel::None).status(), NtStatus::FILE_CLOSED);
-    for level in [OplockLevel::Lease, OplockLevel::Unknown(0x77)] {
-        assert_eq!(acknowledge(&mut holder, file, level).status(), NtStatus::INVALID_PARAMETER);
-    }
     let lease = oplock_break::Lease { key: LeaseKey([9; 16]), state: LeaseState::empty() };
     let status = holder.status(Command::OplockBreak, |out| oplock_break::Request::Lease(lease).write(out));
     assert_eq!(status, NtStatus::OBJECT_NAME_NOT_FOUND);
     assert!(opener.answer(id).is_none(), "the open still waits");
+}
+
+#[test]
+fn an_answer_that_keeps_more_than_was_left_loses_everything() {
+    for (level, status) in [
+        (OplockLevel::Exclusive, NtStatus::SUCCESS),
+        (OplockLevel::Batch, NtStatus::INVALID_OPLOCK_PROTOCOL),
+        (OplockLevel::Lease, NtStatus::INVALID_PARAMETER),
+        (OplockLevel::Unknown(0x77), NtStatus::INVALID_OPLOCK_PROTOCOL),
+    ] {
+        let world = World::in_memory();
+        let (mut holder, file, mut opener, id, told) = a_break_under_way(&world);
+        let answer = acknowledge(&mut holder, file, level);
+        assert_eq!(answer.status(), status, "{level:?}");
+        if status == NtStatus::SUCCESS {
+            let left = Oplock { oplock_level: OplockLevel::None, file_id: file };
+            let answer = oplock_break::Response::parse(&answer.message).unwrap();
+            assert_eq!(answer, oplock_break::Response::Oplock(left));
+        }
+        assert_eq!(last(&mut opener, id, &told).status(), NtStatus::SUCCESS);
+        let again = acknowledge(&mut holder, file, OplockLevel::None).status();
+        assert_eq!(again, NtStatus::INVALID_OPLOCK_PROTOCOL);
+    }
 }
 
 #[test]

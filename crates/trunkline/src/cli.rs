@@ -35,29 +35,41 @@ pub enum Command {
     },
     /// Show sessions, connections, opens and locks of the running server
     Status {
+        /// Something in particular.
+        #[command(subcommand)]
+        of: Option<StatusCommand>,
         /// Which server.
         #[command(flatten)]
         place: Place,
-        /// As JSON, with the field names of smbstatus
-        #[arg(long)]
+        /// As JSON, with the field names of smbstatus or Get-SmbMultichannelConnection
+        #[arg(long, global = true)]
         json: bool,
     },
     /// Make the running server read its configuration again; sessions stay
     Reload(Place),
     /// End the running server; no acknowledged write is lost
     Stop(Place),
-    /// Load an SMB server and report rates and latencies
+    /// Load an SMB or NFS server and report rates and latencies
     Load(Box<load::Args>),
+    /// Run a command behind a long, narrow or lossy path to this machine (needs root)
+    Link(Box<load::link::LinkArgs>),
+}
+
+/// `trunkline status …`
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum StatusCommand {
+    /// Show the connections of each session, and why there are no others
+    Channels,
 }
 
 /// Which server, or which state.
 #[derive(Debug, Clone, Args)]
 pub struct Place {
     /// Configuration file (TOML)
-    #[arg(long, value_name = "FILE", env = "TRUNKLINE_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "TRUNKLINE_CONFIG")]
     pub config: Option<PathBuf>,
     /// Directory for users, identity and the control socket [default: /var/lib/trunkline as root]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 }
 
@@ -89,6 +101,12 @@ pub struct ServeArgs {
     /// TCP port; 0 takes any that is free [default: 445 where allowed, else 4450]
     #[arg(long, value_name = "PORT")]
     pub smb_port: Option<u16>,
+    /// Serve the directories to NFSv4.1 clients too
+    #[arg(long)]
+    pub nfs: bool,
+    /// TCP port for NFS, which --nfs follows from [default: 2049 where allowed, else 24490]
+    #[arg(long, value_name = "PORT")]
+    pub nfs_port: Option<u16>,
     /// Who may use the directories; may be repeated [default: everyone who can log on]
     #[arg(long, value_name = "NAME")]
     pub user: Vec<String>,
@@ -107,6 +125,8 @@ impl ServeArgs {
             dirs: self.dirs.clone(),
             listen: self.listen.clone(),
             smb_port: self.smb_port,
+            nfs: self.nfs,
+            nfs_port: self.nfs_port,
             users: self.user.clone(),
             no_discovery: self.no_discovery,
             ..self.place.overrides()

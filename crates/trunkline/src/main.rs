@@ -25,7 +25,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     match command::run(cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             // A chain of causes may hold line ends of its own.
             let text = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");

@@ -17,11 +17,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Bound, ControlFlow};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, Mode, OFlags};
-use volume::{Failure, Kind, Name, Note, Result, Time};
+use volume::{Failure, Name, Note, Result, Time};
 
 use crate::data::write_all;
 use crate::errno::{call, failure};
@@ -82,7 +83,8 @@ pub(crate) struct Beside {
 impl Beside {
     /// Opens the store, which is made when it is missing, and reads the names of its folders.
     pub(crate) fn open(store: &Path) -> Result<Beside> {
-        std::fs::DirBuilder::new().recursive(true).create(store).map_err(|e| {
+        // Whatever the process's mask is: nobody else may enter what is made on the way either.
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(store).map_err(|e| {
             e.raw_os_error().map_or(Failure::Io, |code| failure(rustix::io::Errno::from_raw_os_error(code)))
         })?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -231,16 +233,6 @@ impl Beside {
         }
     }
 
-    /// Removes everything of a file that has just lost a name, if it was the last.
-    pub(crate) fn forget_if_gone(&self, node: Option<PosixNode>) {
-        let Some(node) = node else { return };
-        // A directory has one name only, and its count of links says something else on some file systems.
-        let is_gone = node.kind == Kind::Directory || stat_fd(&node.fd).is_ok_and(|stat| stat.links == 0);
-        if let (true, Ok(Some(key))) = (is_gone, self.find(&node)) {
-            self.remove_folder(&key);
-        }
-    }
-
     /// Looks at up to `at_most` folders, beginning behind those of the last call, and removes those whose
     /// file on the file system of `root` is gone. Says how many were removed. Without the privilege to
     /// open files by handle none is.
@@ -375,7 +367,19 @@ fn read_file(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn the_store_and_what_leads_to_it_are_open_to_their_owner_only() {
+        let place = tempfile::tempdir().unwrap();
+        drop(Beside::open(&place.path().join("a/b/store")).unwrap());
+        for made in ["a", "a/b", "a/b/store"] {
+            let mode = std::fs::metadata(place.path().join(made)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{made}");
+        }
+    }
 
     #[test]
     fn a_folders_name_leads_back_to_its_key() {

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use volume::{Failure, Kind, OpenHow, Patience, Result};
+use wire::{FileRange, Source};
 
 use crate::errno::{call, failure};
 use crate::node::{ALWAYS, PosixNode, open_below, stat_fd};
@@ -61,6 +63,14 @@ impl PosixNode {
             }
         }
         Ok(done)
+    }
+
+    pub(crate) fn data_range(self: Arc<Self>, at: u64, len: usize) -> Result<Option<FileRange>> {
+        let size = stat_fd(self.readable()?)?.size;
+        let len = usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX).min(len);
+        // What an offset means behind the end is the business of the ordinary way.
+        let cached = len > 0 && Source::is_cached(&*self, at, len);
+        Ok(cached.then(|| FileRange { file: self, at, len }))
     }
 
     pub(crate) fn write_data(&self, at: u64, data: &[u8]) -> Result<()> {
@@ -169,6 +179,25 @@ impl PosixNode {
             return Ok(());
         }
         call(|| sys::clone_range(from, at, into, to_at, len))
+    }
+}
+
+impl Source for PosixNode {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// A page counts as there from when its reading begins, and reading ahead goes on in the background. The
+    /// last byte is asked for as well, since a file is read from the front: whoever finds it here has next
+    /// to nothing to wait for.
+    fn is_cached(&self, at: u64, len: usize) -> bool {
+        if self.shared.is_in_memory {
+            return true;
+        }
+        let Some(last) = (len as u64).checked_sub(1).and_then(|last| at.checked_add(last)) else {
+            return true;
+        };
+        sys::pages_missing(self.fd.as_fd(), at, len as u64) == Ok(0) && sys::has_byte(self.fd.as_fd(), last)
     }
 }
 

@@ -25,13 +25,19 @@ pub(crate) fn failure(errno: Errno) -> Failure {
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY => Failure::NotSupported,
         Errno::MLINK => Failure::TooManyLinks,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS => Failure::Exhausted,
-        // A lease or an exclusive open on the host, or a name that moves while it is looked up.
-        Errno::BUSY | Errno::TXTBSY | Errno::AGAIN | Errno::DEADLK => Failure::Busy,
+        Errno::BUSY | Errno::TXTBSY | Errno::DEADLK => Failure::Busy,
+        // An open met a lease of a program on the host, which the kernel has begun to break (open(2)).
+        Errno::AGAIN => Failure::HostKeeps,
         Errno::STALE | Errno::NODEV | Errno::NXIO | Errno::NOTCONN | Errno::SHUTDOWN => Failure::Stale,
         // A descriptor that was not opened for this.
         Errno::BADF => Failure::Denied,
         _ => Failure::Io,
     }
+}
+
+/// The same for the standard library's errors.
+pub(crate) fn failure_of(why: &std::io::Error) -> Failure {
+    Errno::from_io_error(why).map_or(Failure::Io, failure)
 }
 
 /// Runs a call again as long as a signal interrupts it, and translates its error.

@@ -67,6 +67,7 @@ pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, tells_changes: bool) -> Re
         name_max: u32::try_from(room.f_namemax).unwrap_or(255).clamp(1, 255),
         folds_case: folds || matches!(file_system, "vfat" | "exfat"),
         clones: !read_only && clones(root).unwrap_or(false),
+        discards: discards(stat.id.device),
         extended_attributes: attributes != Err(Errno::OPNOTSUPP),
         read_only,
         tells_changes,
@@ -96,9 +97,39 @@ fn clones(root: BorrowedFd<'_>) -> Result<bool> {
     Ok(rustix::fs::ioctl_ficlone(&to, &from).is_ok())
 }
 
+/// Whether the block device of that number, or the one that it is a part of, takes discards. A file system that is not
+/// on one device has none of this number.
+fn discards(device: u64) -> bool {
+    let place = format!("/sys/dev/block/{}:{}", device >> 32, device & 0xffff_ffff);
+    let told = ["queue", "../queue"]
+        .iter()
+        .find_map(|queue| std::fs::read_to_string(format!("{place}/{queue}/discard_max_bytes")).ok());
+    told.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|most| most > 0)
+}
+
 /// The process's mask of permission bits, which can be asked for without setting it only here.
 pub(crate) fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discards_are_taken_by_what_the_host_says_takes_them() {
+        for entry in std::fs::read_dir("/sys/dev/block").into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            let (major, minor) = name.split_once(':').unwrap();
+            let device = major.parse::<u64>().unwrap() << 32 | minor.parse::<u64>().unwrap();
+            let real = std::fs::canonicalize(entry.path()).unwrap();
+            let disk = if real.join("partition").exists() { real.parent().unwrap() } else { real.as_path() };
+            let unit = std::fs::read_to_string(disk.join("queue/discard_granularity")).unwrap_or_default();
+            // A device without discards has no unit of them either.
+            assert!(!discards(device) || unit.trim() != "0", "{name}");
+        }
+        assert!(!discards(7));
+    }
 }

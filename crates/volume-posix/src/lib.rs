@@ -1,26 +1,32 @@
 //! Layer 2: a directory of the host as a volume.
 //!
 //! Start with [`PosixVolume::open`]. A [`PosixNode`] holds one descriptor, and everything it does goes
-//! through that descriptor or a single component below it, so nothing here ever joins a path.
+//! through that descriptor or a single component below it, so nothing here ever joins a path. (`address` opens
+//! paths below the root that the host itself has just told.)
 //!
 //! `names`, `data`, `attributes`, `streams` and `scan` are a node's calls by subject; `beside` keeps what
-//! the host's file system has no room for; `actor` runs a call as another user of the host; `events`
-//! tells what others change; `errno` is the one table from the host's errors to ours, and `sys` the few
+//! the host's file system has no room for; `actor` runs a call as another user of the host; `address` finds a file
+//! again without its name, by `table` where the host does not; `events`
+//! tells what others change; `journal` keeps records over a crash; `errno` is the one table from the host's errors to ours, and `sys` the few
 //! system calls that need `unsafe`.
 
 mod actor;
+mod address;
 mod attributes;
 mod beside;
 mod data;
 mod errno;
 mod events;
 mod facts;
+mod journal;
 mod names;
 mod node;
 mod scan;
 mod streams;
 mod sys;
+mod table;
 mod volume;
 
+pub use journal::{Found, JournalError, PosixJournal};
 pub use node::PosixNode;
 pub use volume::{OpenError, PosixVolume};

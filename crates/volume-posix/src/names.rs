@@ -3,12 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use volume::{Actor, Failure, Kind, Name, OpenHow, Result, Stat};
 
 use crate::errno::{call, failure};
 use crate::node::{PosixNode, open_below, stat_below, stat_fd};
+use crate::table::Table;
 
 /// How often a name that others keep replacing is tried.
 const TRIES: usize = 8;
@@ -90,6 +91,34 @@ impl PosixNode {
         Ok(node)
     }
 
+    pub(crate) fn make_special(
+        &self,
+        name: &Name,
+        kind: Kind,
+        mode: u32,
+        rdev: u64,
+        actor: Option<&Actor>,
+    ) -> Result<PosixNode> {
+        let directory = self.directory()?;
+        let (file_type, is_device) = match kind {
+            Kind::Pipe => (FileType::Fifo, false),
+            Kind::Socket => (FileType::Socket, false),
+            Kind::CharDevice => (FileType::CharacterDevice, true),
+            Kind::BlockDevice => (FileType::BlockDevice, true),
+            Kind::File | Kind::Directory | Kind::Link => return Err(Failure::Invalid),
+        };
+        let half = |bits: u64| u32::try_from(bits).unwrap_or(u32::MAX);
+        let device =
+            if is_device { rustix::fs::makedev(half(rdev >> 32), half(rdev & 0xffff_ffff)) } else { 0 };
+        let acting = self.shared.myself.act(actor)?;
+        let mode_bits = Mode::from_raw_mode(mode & 0o7777);
+        let made = call(|| rustix::fs::mknodat(directory, name.as_bytes(), file_type, mode_bits, device));
+        drop(acting);
+        made.map_err(gone)?;
+        let fd = open_below(directory, name.as_bytes(), OFlags::PATH, Mode::empty())?;
+        self.made(fd, mode, OpenHow::Attributes, true)
+    }
+
     /// A node that was made just now. The process's mask of permission bits does not count: which bits
     /// a new file has is for the caller to say.
     fn made(&self, fd: OwnedFd, mode: u32, how: OpenHow, is_path: bool) -> Result<PosixNode> {
@@ -126,7 +155,7 @@ impl PosixNode {
 
     pub(crate) fn remove_name(&self, name: &Name, is_directory: bool, actor: Option<&Actor>) -> Result<()> {
         let directory = self.directory()?;
-        let doomed = self.with_something_beside(name);
+        let doomed = self.followed(name);
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         let acting = self.shared.myself.act(actor)?;
         call(|| rustix::fs::unlinkat(directory, name.as_bytes(), flags)).map_err(|why| match why {
@@ -135,7 +164,7 @@ impl PosixNode {
             other => other,
         })?;
         drop(acting);
-        self.shared.beside.forget_if_gone(doomed);
+        self.shared.lost_name(doomed);
         Ok(())
     }
 
@@ -156,7 +185,7 @@ impl PosixNode {
         let stands = if replace { stat_below(to_dir, into).ok() } else { None };
         // Where the file system folds case, what stands there may be what is moved.
         let is_another = |node: &PosixNode| stat_below(from_dir, from).is_ok_and(|moved| moved.id != node.id);
-        let doomed = stands.and_then(|_| to.with_something_beside(to_name)).filter(is_another);
+        let doomed = stands.and_then(|_| to.followed(to_name)).filter(is_another);
         let acting = self.shared.myself.act(actor)?;
         if replace {
             call(|| rustix::fs::renameat(from_dir, from, to_dir, into)).map_err(replaced)?;
@@ -170,7 +199,12 @@ impl PosixNode {
             self.move_to_free_name(name, to, to_name)?;
         }
         drop(acting);
-        self.shared.beside.forget_if_gone(doomed);
+        self.shared.lost_name(doomed);
+        if let Some(table) = &self.shared.table
+            && let Ok(moved) = stat_below(to_dir, into)
+        {
+            table.moved(&moved, to.id.inode, to_name);
+        }
         Ok(())
     }
 
@@ -190,13 +224,15 @@ impl PosixNode {
         }
     }
 
-    /// What a name leads to, if anything of this volume lies beside its files at all.
-    fn with_something_beside(&self, name: &Name) -> Option<PosixNode> {
-        if self.shared.beside.is_empty() {
+    /// What a name leads to that is about to lose it, if something is kept of it beside the volume.
+    fn followed(&self, name: &Name) -> Option<PosixNode> {
+        let table = self.shared.table.as_ref();
+        if self.shared.beside.is_empty() && table.is_none_or(Table::is_empty) {
             return None;
         }
         let node = self.open_name(name, OpenHow::Attributes).ok()?;
-        self.shared.beside.has(&node).then_some(node)
+        let is_followed = self.shared.beside.has(&node) || table.is_some_and(|table| table.knows(node.key()));
+        is_followed.then_some(node)
     }
 
     fn same_volume(&self, other: &PosixNode) -> Result<()> {

@@ -10,6 +10,8 @@ use volume::{
     Time, Times,
 };
 
+use wire::FileRange;
+
 use crate::errno::call;
 use crate::sys::ProcPath;
 use crate::volume::Shared;
@@ -127,6 +129,11 @@ impl PosixNode {
         }
     }
 
+    /// The stat of what a name in this directory leads to.
+    pub(crate) fn stat_child(&self, name: &Name) -> Result<Stat> {
+        stat_below(self.directory()?, name.as_bytes())
+    }
+
     /// The node of this kind of volume behind `node`.
     pub(crate) fn of(node: &dyn Node) -> Result<&PosixNode> {
         node.downcast::<PosixNode>().ok_or(Failure::CrossDevice)
@@ -189,8 +196,20 @@ impl Node for PosixNode {
         }
     }
 
+    fn address(&self) -> Result<Vec<u8>> {
+        self.find_address()
+    }
+
+    fn place(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
+        Ok(self.find_place()?.map(|(above, name)| (Arc::new(above) as Arc<dyn Node>, name)))
+    }
+
     fn read(&self, at: u64, len: usize, out: &mut Vec<u8>, patience: Patience) -> Result<usize> {
         self.read_data(at, len, out, patience)
+    }
+
+    fn range(self: Arc<Self>, at: u64, len: usize) -> Result<Option<FileRange>> {
+        self.data_range(at, len)
     }
 
     fn write(&self, at: u64, data: &[u8]) -> Result<()> {
@@ -275,7 +294,7 @@ impl Node for PosixNode {
     }
 
     fn stat_name(&self, name: &Name) -> Result<Stat> {
-        stat_below(self.directory()?, name.as_bytes())
+        self.stat_child(name)
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
@@ -288,6 +307,17 @@ impl Node for PosixNode {
 
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
         Ok(Arc::new(self.make_link(name, text, actor)?))
+    }
+
+    fn create_special(
+        &self,
+        name: &Name,
+        kind: Kind,
+        mode: u32,
+        rdev: u64,
+        actor: Option<&Actor>,
+    ) -> Result<Arc<dyn Node>> {
+        Ok(Arc::new(self.make_special(name, kind, mode, rdev, actor)?))
     }
 
     fn add_name(&self, name: &Name, node: &dyn Node, actor: Option<&Actor>) -> Result<()> {

@@ -62,6 +62,50 @@ pub(crate) fn read_append(
     Ok(got)
 }
 
+/// Whether the byte at offset `at` is in memory.
+pub(crate) fn has_byte(fd: BorrowedFd<'_>, at: u64) -> bool {
+    let Ok(at) = libc::off_t::try_from(at) else { return false };
+    let mut byte = 0u8;
+    let into = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: `into` covers one byte, which outlives the call.
+    unsafe { libc::preadv2(fd.as_raw_fd(), &into, 1, at, libc::RWF_NOWAIT) == 1 }
+}
+
+/// How many pages of a range (`len` is not zero) are not in memory.
+///
+/// # Errors
+/// `ENOSYS` before Linux 6.5, `EPERM` for a file that is neither ours nor ours to write, `EOPNOTSUPP` where
+/// the file system keeps no pages.
+pub(crate) fn pages_missing(fd: BorrowedFd<'_>, at: u64, len: u64) -> Result<u64> {
+    /// The call's number, which is the same on every kind of processor that Rust's library runs on.
+    const CACHESTAT: libc::c_long = 451;
+    /// `struct cachestat_range`.
+    #[repr(C)]
+    struct Asked {
+        off: u64,
+        len: u64,
+    }
+    /// `struct cachestat`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Pages {
+        cached: u64,
+        dirty: u64,
+        writeback: u64,
+        evicted: u64,
+        recently_evicted: u64,
+    }
+    let (asked, mut pages) = (Asked { off: at, len }, Pages::default());
+    // SAFETY: both have the kernel's layout and outlive the call; it reads the one and writes the other.
+    let done = unsafe { libc::syscall(CACHESTAT, fd.as_raw_fd(), &raw const asked, &raw mut pages, 0) };
+    if done != 0 {
+        return Err(last());
+    }
+    let page = rustix::param::page_size() as u64;
+    let wanted = (at.saturating_add(len) - 1) / page - at / page + 1;
+    Ok(wanted.saturating_sub(pages.cached))
+}
+
 /// Lets `to` share storage with `from` for a range.
 pub(crate) fn clone_range(
     from: BorrowedFd<'_>,
@@ -179,24 +223,32 @@ impl Handle {
         Ok(Handle { kind: raw.kind, bytes: bytes.into() })
     }
 
-    /// Whether the file that had this handle still exists on the file system of `mount`.
+    /// Opens the file that has this handle on the file system of `mount`, with `O_PATH`.
     ///
     /// # Errors
-    /// `EPERM` without the privilege to open by handle, and others.
-    pub(crate) fn exists(&self, mount: BorrowedFd<'_>) -> Result<bool> {
+    /// `ESTALE` when it is gone, `EPERM` without the privilege to open by handle, and others.
+    pub(crate) fn open(&self, mount: BorrowedFd<'_>) -> Result<OwnedFd> {
         let mut raw = RawHandle { len: self.bytes.len() as u32, kind: self.kind, bytes: [0; HANDLE_MAX] };
         raw.bytes.get_mut(..self.bytes.len()).ok_or(Errno::OVERFLOW)?.copy_from_slice(&self.bytes);
         let flags = libc::O_PATH | libc::O_CLOEXEC | libc::O_NOFOLLOW;
         // SAFETY: `raw` has the layout of `struct file_handle`, says its own length and outlives the call.
         let fd = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut raw).cast(), flags) };
-        if fd >= 0 {
-            // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
-            drop(unsafe { OwnedFd::from_raw_fd(fd) });
-            return Ok(true);
+        if fd < 0 {
+            return Err(last());
         }
-        match last() {
-            Errno::STALE | Errno::NOENT => Ok(false),
-            other => Err(other),
+        // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Whether the file that had this handle still exists on the file system of `mount`.
+    ///
+    /// # Errors
+    /// `EPERM` without the privilege to open by handle, and others.
+    pub(crate) fn exists(&self, mount: BorrowedFd<'_>) -> Result<bool> {
+        match self.open(mount) {
+            Ok(_) => Ok(true),
+            Err(Errno::STALE | Errno::NOENT) => Ok(false),
+            Err(other) => Err(other),
         }
     }
 }

@@ -15,6 +15,8 @@ use crate::errno::{call, failure};
 use crate::events::Events;
 use crate::facts;
 use crate::node::{ALWAYS, PosixNode, stat_fd};
+use crate::sys::Handle;
+use crate::table::Table;
 
 /// What all nodes of a volume share.
 pub(crate) struct Shared {
@@ -26,6 +28,24 @@ pub(crate) struct Shared {
     /// Whether all data is in memory anyway, so that no read waits for a device.
     pub(crate) is_in_memory: bool,
     pub(crate) umask: u32,
+    /// The root's identity.
+    pub(crate) root: NodeId,
+    /// Where nodes stand, as far as they must be found again; none where the host opens them by handle.
+    pub(crate) table: Option<Table>,
+}
+
+impl Shared {
+    /// Forgets what is kept of a node that has just lost a name, if it was the last.
+    pub(crate) fn lost_name(&self, node: Option<PosixNode>) {
+        let Some(node) = node else { return };
+        // A directory has one name only, and its count of links says something else on some file systems.
+        if node.kind == Kind::Directory || stat_fd(&node.fd).is_ok_and(|stat| stat.links == 0) {
+            self.beside.forget(&node);
+            if let Some(table) = &self.table {
+                table.gone(node.key());
+            }
+        }
+    }
 }
 
 /// A directory of the host as a volume.
@@ -79,6 +99,7 @@ impl PosixVolume {
         let root = call(|| rustix::fs::open(directory, flags, Mode::empty())).map_err(wrong)?;
         let stat = stat_fd(&root).map_err(wrong)?;
         let events = Events::start(root.as_fd());
+        let opens_by_handle = Handle::of(root.as_fd()).and_then(|handle| handle.open(root.as_fd())).is_ok();
         let file_system = facts::file_system_name(root.as_fd()).map_err(wrong)?;
         let shared = Arc::new(Shared {
             facts: facts::find(root.as_fd(), &stat, events.is_some()).map_err(wrong)?,
@@ -87,18 +108,30 @@ impl PosixVolume {
             is_trusted: facts::may_use_trusted(root.as_fd()),
             is_in_memory: matches!(file_system, "tmpfs" | "ramfs"),
             umask: facts::umask(),
+            root: stat.id,
+            table: match opens_by_handle {
+                true => None,
+                false => Some(Table::open(
+                    beside,
+                    call(|| rustix::io::fcntl_dupfd_cloexec(&root, 0)).map_err(wrong)?,
+                    stat.id,
+                )),
+            },
         });
         let root = Arc::new(PosixNode::new(Arc::clone(&shared), root, &stat, OpenHow::Read, false));
         Ok(PosixVolume { shared, root, events })
     }
 
     /// Looks after up to `at_most` files that have streams or notes beside them: what belongs to a file
-    /// that others removed is removed too. Says how many were. Call it now and then; each call goes on
-    /// where the last one ended.
+    /// that others removed is removed too. Says how many were. Also looks after as many files whose address was given
+    /// away, where those are kept. Call it now and then; each call goes on where the last one ended.
     ///
     /// # Errors
     /// [`Failure::Denied`] without the privilege to look files up by handle, when nothing can be removed.
     pub fn collect_orphans(&self, at_most: usize) -> Result<usize> {
+        if let Some(table) = &self.shared.table {
+            table.collect(at_most);
+        }
         self.shared.beside.collect(self.root.fd.as_fd(), at_most)
     }
 }
@@ -121,6 +154,10 @@ impl Volume for PosixVolume {
         Ok(Arc::clone(&self.root) as Arc<dyn Node>)
     }
 
+    fn find(&self, address: &[u8]) -> Result<Arc<dyn Node>> {
+        Ok(Arc::new(self.root.find_node(address)?))
+    }
+
     fn space(&self) -> Result<Space> {
         let room = call(|| rustix::fs::fstatvfs(&self.root.fd))?;
         let block = if room.f_frsize == 0 { room.f_bsize } else { room.f_frsize };
@@ -129,6 +166,8 @@ impl Volume for PosixVolume {
             free: room.f_bfree.saturating_mul(block),
             available: room.f_bavail.saturating_mul(block),
             block: u32::try_from(block).unwrap_or(4096),
+            files: room.f_files,
+            files_free: room.f_favail,
         })
     }
 

@@ -185,6 +185,37 @@ mod here {
     }
 
     #[test]
+    fn a_piece_of_a_file_is_handed_out_only_while_it_is_in_memory() {
+        let (volume, place) = fresh();
+        let f = file(&volume, "f");
+        f.write(0, &vec![7; 1 << 20]).unwrap();
+        f.sync(false).unwrap();
+        let seen = |at, len| Arc::clone(&f).range(at, len).unwrap().map(|range| (range.at, range.len));
+        // A host that does not tell what is in memory never hands anything out.
+        if seen(0, 1 << 20).is_none() {
+            return;
+        }
+        assert_eq!(seen(0, 1 << 20), Some((0, 1 << 20)));
+        assert_eq!(seen(100_001, 300_000), Some((100_001, 300_000)));
+        assert_eq!(seen((1 << 20) - 3, 100), Some(((1 << 20) - 3, 3)), "it ends with the file");
+        for (at, len) in [(1 << 20, 100), (1 << 21, 1), (u64::MAX, 10), (0, 0)] {
+            assert_eq!(seen(at, len), None, "{at} {len}");
+        }
+        let range = Arc::clone(&f).range(5, 10).unwrap().unwrap();
+        let mut bytes = [0; 10];
+        assert_eq!(rustix::io::pread(range.file.fd(), &mut bytes, range.at), Ok(10));
+        assert_eq!(bytes, [7; 10]);
+        if volume.facts().file_system != "tmpfs" {
+            let host = std::fs::File::open(files(&place).join("f")).unwrap();
+            rustix::fs::fadvise(&host, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+            assert_eq!(seen(0, 1 << 20), None);
+            assert!(!range.file.is_cached(range.at, range.len));
+        }
+        let closed = volume.root().unwrap().lookup(&name("f"), OpenHow::Attributes).unwrap();
+        assert_eq!(closed.range(0, 10).map(|range| range.is_some()), Err(Failure::Denied));
+    }
+
+    #[test]
     fn a_file_made_on_the_host_is_simply_there() {
         let (volume, place) = fresh();
         others(&files(&place), "mkdir d; echo hello > d/f; ln d/f g; ln -s f d/l");
@@ -211,6 +242,45 @@ mod here {
         // Data may be copied wherever it can be read.
         f.write(0, b"data").unwrap();
         assert_eq!(f.copy_range(0, &*file(&two, "f"), 0, 10), Ok(4));
+    }
+
+    /// Keeps the file that it is given for itself until its input ends, as programs do that cache it.
+    const KEEPER: &str = "
+import fcntl, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = open(sys.argv[1], 'r+')
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('kept', flush=True)
+sys.stdin.read()
+";
+
+    #[test]
+    fn a_file_that_a_program_keeps_for_itself_is_opened_when_it_lets_go() {
+        use std::io::Read;
+        use std::process::{Command, Stdio};
+        let (volume, place) = fresh();
+        let path = files(&place).join("f");
+        std::fs::write(&path, "text").unwrap();
+        let mut keeper = Command::new("python3");
+        keeper.args(["-c", KEEPER]).arg(&path);
+        let mut said = [0; 4];
+        let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+        let child = keeper.stdin(stdin).stdout(stdout).stderr(Stdio::null()).spawn();
+        let Ok(mut child) = child.and_then(|mut child| {
+            child.stdout.as_mut().expect("a pipe").read_exact(&mut said).map(|()| child)
+        }) else {
+            eprintln!("SKIPPED a_file_that_a_program_keeps_for_itself: no python3, or no leases here");
+            return;
+        };
+        let root = volume.root().unwrap();
+        for how in [OpenHow::Read, OpenHow::ReadWrite, OpenHow::Read] {
+            assert_eq!(root.lookup(&name("f"), how).err(), Some(Failure::HostKeeps));
+        }
+        let seen = root.lookup(&name("f"), OpenHow::Attributes).unwrap();
+        assert_eq!(seen.open_again(OpenHow::Read).err(), Some(Failure::HostKeeps));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(root.lookup(&name("f"), OpenHow::ReadWrite).is_ok());
     }
 }
 

@@ -66,6 +66,10 @@ pub enum Failure {
     /// A running program or another holder keeps the host from doing it.
     #[error("busy")]
     Busy,
+    /// A program of the host keeps the file for itself (fcntl(2)) and has been asked to let go; the host waits
+    /// for it so long, and the call can be tried again until then.
+    #[error("a program of the host keeps the file for itself")]
+    HostKeeps,
     /// The node was removed or its file system is gone.
     #[error("the node is gone")]
     Stale,

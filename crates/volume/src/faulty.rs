@@ -53,9 +53,10 @@ pub enum Call {
     SetNote,
     /// [`Node::streams`] and all other calls about streams.
     Streams,
-    /// [`Node::lookup`] and [`Node::link_text`].
+    /// [`Node::lookup`], [`Node::link_text`], [`Volume::find`], [`Node::address`] and [`Node::place`].
     Lookup,
-    /// [`Node::create_file`], [`Node::create_directory`], [`Node::create_link`] and [`Node::add_name`].
+    /// [`Node::create_file`], [`Node::create_directory`], [`Node::create_link`], [`Node::create_special`] and
+    /// [`Node::add_name`].
     Create,
     /// [`Node::remove`].
     Remove,
@@ -176,6 +177,11 @@ impl Volume for FaultyVolume {
     fn root(&self) -> Result<Arc<dyn Node>> {
         self.plan.meet(Call::Root)?;
         Ok(FaultyNode::wrap(self.inner.root()?, &self.plan))
+    }
+
+    fn find(&self, address: &[u8]) -> Result<Arc<dyn Node>> {
+        self.plan.meet(Call::Lookup)?;
+        Ok(FaultyNode::wrap(self.inner.find(address)?, &self.plan))
     }
 
     fn space(&self) -> Result<Space> {

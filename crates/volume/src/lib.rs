@@ -3,7 +3,8 @@
 //! Start with [`Volume`] and [`Node`] in [`node`]: a volume hands out nodes, a node is an open file,
 //! directory or symbolic link of the place. Names are single components ([`Name`]), so nothing that
 //! is built on this trait can leave the volume. [`value`] holds what they exchange, [`error`] why a
-//! call failed, [`security`] identities' ids and descriptors, [`event`] what others changed.
+//! call failed, [`security`] identities' ids and descriptors, [`event`] what others changed, [`journal`]
+//! records that are kept over a crash.
 //!
 //! [`memory`] is a volume without a disk for tests, [`faulty`] wraps any volume and injects failures, and
 //! `conformance` (with the feature `testing`) is what every kind of volume is held to.
@@ -13,6 +14,7 @@ pub mod conformance;
 pub mod error;
 pub mod event;
 pub mod faulty;
+pub mod journal;
 pub mod memory;
 pub mod name;
 pub mod node;
@@ -24,5 +26,5 @@ pub use event::{HostChange, HostEvent};
 pub use name::{BadName, Name};
 pub use node::{Facts, Node, Volume};
 pub use value::{
-    Actor, DirEntry, Kind, NodeId, Note, OpenHow, Patience, Space, Stat, StreamInfo, Time, Times,
+    ADDRESS_MAX, Actor, DirEntry, Kind, NodeId, Note, OpenHow, Patience, Space, Stat, StreamInfo, Time, Times,
 };

@@ -35,6 +35,8 @@ struct Inner {
     next_inode: AtomicU64,
     /// The time of the next change, in nanoseconds since 1970.
     clock: AtomicU64,
+    /// Every inode that still is, by its number.
+    inodes: Mutex<HashMap<u64, Weak<Inode>>>,
     /// Held while names are looked up and changed.
     names: Mutex<()>,
     events: Mutex<Events>,
@@ -52,6 +54,8 @@ struct Events {
 struct Inode {
     number: u64,
     kind: Kind,
+    /// Number of a device node.
+    rdev: u64,
     born: Time,
     state: Mutex<State>,
 }
@@ -109,11 +113,12 @@ impl MemoryVolume {
             name_max: 255,
             folds_case: false,
             clones: true,
+            discards: false,
             extended_attributes: true,
             read_only: false,
             tells_changes: true,
         };
-        let root = Arc::new(Inode::new(2, Kind::Directory, 0o755, born));
+        let root = Arc::new(Inode::new(2, Kind::Directory, 0, 0o755, born));
         root.state.lock().links = 2;
         let clock = AtomicU64::new(1_000_000_000_000_000_000);
         MemoryVolume {
@@ -122,6 +127,7 @@ impl MemoryVolume {
                 device: serial,
                 root,
                 next_inode: AtomicU64::new(3),
+                inodes: Mutex::default(),
                 clock,
                 names: Mutex::default(),
                 events: Mutex::default(),
@@ -162,13 +168,22 @@ impl Inner {
         NodeId { device: self.device, inode: inode.number }
     }
 
+    /// Makes a new inode known by its number.
+    fn enter(&self, inode: &Arc<Inode>) {
+        let mut inodes = self.inodes.lock();
+        if inodes.len().is_power_of_two() {
+            inodes.retain(|_, inode| inode.strong_count() > 0);
+        }
+        inodes.insert(inode.number, Arc::downgrade(inode));
+    }
+
     fn open(self: &Arc<Self>, inode: &Arc<Inode>, how: OpenHow) -> MemoryNode {
         MemoryNode::open(Arc::clone(self), Arc::clone(inode), how)
     }
 }
 
 impl Inode {
-    fn new(number: u64, kind: Kind, mode: u32, born: Time) -> Inode {
+    fn new(number: u64, kind: Kind, rdev: u64, mode: u32, born: Time) -> Inode {
         let state = State {
             links: 1,
             mode: mode & 0o7777,
@@ -184,7 +199,7 @@ impl Inode {
             attributes: BTreeMap::new(),
             streams: BTreeMap::new(),
         };
-        Inode { number, kind, born, state: Mutex::new(state) }
+        Inode { number, kind, rdev, born, state: Mutex::new(state) }
     }
 
     fn stat(&self, device: u64) -> Stat {
@@ -202,7 +217,7 @@ impl Inode {
             mode: state.mode,
             uid: state.uid,
             gid: state.gid,
-            rdev: 0,
+            rdev: self.rdev,
             accessed: state.accessed,
             modified: state.modified,
             changed: state.changed,
@@ -220,8 +235,28 @@ impl Volume for MemoryVolume {
         Ok(Arc::new(self.inner.open(&self.inner.root, OpenHow::Read)))
     }
 
+    fn find(&self, address: &[u8]) -> Result<Arc<dyn Node>> {
+        let number = address.try_into().map(u64::from_le_bytes).map_err(|_| Failure::Stale)?;
+        let root = &self.inner.root;
+        let found = if number == root.number {
+            Some(Arc::clone(root))
+        } else {
+            self.inner.inodes.lock().get(&number).and_then(Weak::upgrade)
+        };
+        let inode = found.filter(|inode| inode.state.lock().links > 0).ok_or(Failure::Stale)?;
+        let how = if inode.kind == Kind::Directory { OpenHow::Read } else { OpenHow::Attributes };
+        Ok(Arc::new(self.inner.open(&inode, how)))
+    }
+
     fn space(&self) -> Result<Space> {
-        Ok(Space { total: 1 << 40, free: 1 << 39, available: 1 << 39, block: sparse::BLOCK as u32 })
+        Ok(Space {
+            total: 1 << 40,
+            free: 1 << 39,
+            available: 1 << 39,
+            block: sparse::BLOCK as u32,
+            files: 0,
+            files_free: 0,
+        })
     }
 
     fn watch(&self, directory: &dyn Node) -> Result<()> {

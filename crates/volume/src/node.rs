@@ -8,6 +8,8 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
+use wire::FileRange;
+
 use crate::{
     Actor, DirEntry, HostEvent, Kind, Name, NodeId, Note, OpenHow, Patience, Result, Space, Stat, StreamInfo,
     Time, Times,
@@ -28,6 +30,8 @@ pub struct Facts {
     pub folds_case: bool,
     /// Whether two nodes can share storage ([`Node::clone_range`]).
     pub clones: bool,
+    /// Whether the device below can be told what is no longer used.
+    pub discards: bool,
     /// Whether extended attributes are kept.
     pub extended_attributes: bool,
     /// Whether nothing can be changed.
@@ -46,6 +50,14 @@ pub trait Volume: Send + Sync + 'static {
     /// # Errors
     /// [`crate::Failure::Stale`] when it has vanished.
     fn root(&self) -> Result<Arc<dyn Node>>;
+
+    /// The node with this address ([`Node::address`]), opened for its attributes; a directory also for its
+    /// names. That it stands below the root is known of a directory by its [`Node::place`]s alone.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Stale`] when there is no such node any more; [`crate::Failure::Busy`] while it is still
+    /// looked for; [`crate::Failure::Denied`] when the process may not open nodes so.
+    fn find(&self, address: &[u8]) -> Result<Arc<dyn Node>>;
 
     /// Room in bytes, as the host gives it now.
     ///
@@ -94,6 +106,20 @@ pub trait Node: Any + Send + Sync {
     /// As the host says.
     fn stat(&self) -> Result<Stat>;
 
+    /// Up to [`crate::ADDRESS_MAX`] bytes by which [`Volume::find`] finds the node again, also when the volume
+    /// was opened anew; a later file never has them.
+    ///
+    /// # Errors
+    /// [`crate::Failure::NotSupported`] where the host gives no such thing.
+    fn address(&self) -> Result<Vec<u8>>;
+
+    /// The directory that a directory stands in, and its name there; none for the root of the volume.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Stale`] when it was removed or stands outside of the volume;
+    /// [`crate::Failure::NotADirectory`].
+    fn place(&self) -> Result<Option<(Arc<dyn Node>, Name)>>;
+
     // Data ------------------------------------------------------------------------------------------
 
     /// Appends up to `len` bytes from offset `at` to `out` and says how many; 0 at or behind the end.
@@ -102,6 +128,18 @@ pub trait Node: Any + Send + Sync {
     /// # Errors
     /// [`crate::Failure::WouldBlock`] when patience ended (`out` is as before); as the host says.
     fn read(&self, at: u64, len: usize, out: &mut Vec<u8>, patience: Patience) -> Result<usize>;
+
+    /// Up to `len` bytes from offset `at` as a piece of a file of the host, to be sent without being copied;
+    /// fewer only at the end of the file. Nothing where they are not all in memory, where that cannot be
+    /// told, or where the volume's data does not lie in such files: then [`Node::read`] is the way. Never
+    /// waits.
+    ///
+    /// # Errors
+    /// As [`Node::read`].
+    fn range(self: Arc<Self>, at: u64, len: usize) -> Result<Option<FileRange>> {
+        let _ = (at, len);
+        Ok(None)
+    }
 
     /// Writes all of `data` at offset `at`.
     ///
@@ -260,6 +298,20 @@ pub trait Node: Any + Send + Sync {
     /// # Errors
     /// [`crate::Failure::Exists`] and others.
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>>;
+
+    /// Makes a named pipe, socket or device node; `rdev` as in [`Stat::rdev`].
+    ///
+    /// # Errors
+    /// [`crate::Failure::Exists`]; [`crate::Failure::Invalid`] for any other kind;
+    /// [`crate::Failure::Denied`] and others.
+    fn create_special(
+        &self,
+        name: &Name,
+        kind: Kind,
+        mode: u32,
+        rdev: u64,
+        actor: Option<&Actor>,
+    ) -> Result<Arc<dyn Node>>;
 
     /// Gives a file a further name.
     ///

@@ -12,6 +12,9 @@ pub struct NodeId {
     pub inode: u64,
 }
 
+/// Longest address of a node in bytes.
+pub const ADDRESS_MAX: usize = 64;
+
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -170,4 +173,8 @@ pub struct Space {
     pub available: u64,
     /// Allocation unit.
     pub block: u32,
+    /// Files that there is room for in all; zero where the host sets no bound.
+    pub files: u64,
+    /// Of these, how many more can be made.
+    pub files_free: u64,
 }

@@ -31,11 +31,25 @@ pub trait Mailbox<E>: Send + Sync {
     fn post(&self, event: E) -> bool;
 }
 
+/// A question to the transport: whether the peer's host has acknowledged what was queued until now.
+/// [`Conversation::on_receipt`] takes the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// Tells this question from others.
+    pub token: u64,
+    /// How many of [`Output::frames`] it is about.
+    pub frames: usize,
+    /// When it is answered (monotonic ns).
+    pub at_ns: u64,
+}
+
 /// What a conversation wants done after a call.
 #[derive(Debug)]
 pub struct Output<E> {
     /// Replies in the order in which they are to be sent, complete with the transport's prefix.
     pub frames: Vec<Frame>,
+    /// Questions about the frames.
+    pub receipts: Vec<Receipt>,
     /// Work for the blocking pool.
     pub jobs: Vec<JobSlot<E>>,
     /// Buffers for new frames.
@@ -59,6 +73,7 @@ impl<E> Default for Output<E> {
     fn default() -> Self {
         Output {
             frames: Vec::new(),
+            receipts: Vec::new(),
             jobs: Vec::new(),
             pool: FramePool::default(),
             close: false,
@@ -68,6 +83,11 @@ impl<E> Default for Output<E> {
 }
 
 impl<E> Output<E> {
+    /// Asks to be told at `at_ns` whether everything that is queued now has arrived at the peer's host.
+    pub fn ask_receipt(&mut self, token: u64, at_ns: u64) {
+        self.receipts.push(Receipt { token, frames: self.frames.len(), at_ns });
+    }
+
     /// Queues work for the blocking pool.
     pub fn run(&mut self, job: impl FnOnce() -> E + Send + 'static) {
         self.jobs.push(JobSlot(Box::new(job)));
@@ -98,6 +118,11 @@ pub trait Conversation: Send + 'static {
     /// The deadline has passed.
     fn on_deadline(&mut self, now: Now, out: &mut Output<Self::Event>);
 
+    /// Answers [`Output::ask_receipt`], once for each question. `arrived`
+    /// says that the peer's host has acknowledged the bytes, not that the peer has read them. A connection
+    /// that ends before answers no more questions: then [`Conversation::on_close`] tells.
+    fn on_receipt(&mut self, _token: u64, _arrived: bool, _now: Now, _out: &mut Output<Self::Event>) {}
+
     /// The transport connection is gone; nothing can be sent any more. Called exactly once.
     fn on_close(&mut self, now: Now);
 }
@@ -105,8 +130,10 @@ pub trait Conversation: Send + 'static {
 /// What the first four bytes of a transport record say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
-    /// A message of this many bytes follows.
+    /// A message of this many bytes follows, or the last so many of one that came in fragments.
     Message(usize),
+    /// So many bytes of a message follow, and it goes on in the next record.
+    Fragment(usize),
     /// Bytes to pass over (a keep-alive).
     Skip(usize),
     /// Not this protocol, or longer than allowed: close.

@@ -2,15 +2,49 @@
 //!
 //! A reply is built back to front: the body is appended (file data straight from the page cache), then
 //! headers are written into the room in front of it, then it is signed or sealed in place. Nothing is
-//! joined or copied later (DESIGN 5.5).
+//! joined or copied later (DESIGN 5.5). A reply that is neither signed nor sealed may end with a
+//! [`FileRange`], which the transport sends without anybody having copied it.
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use crate::limits::HEADROOM;
 
-/// One reply on its way out: `HEADROOM` bytes of room, then what has been appended.
+/// A regular file of the host that a frame can end with a piece of.
+pub trait Source: Send + Sync {
+    /// The file, open for reading.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Whether `len` bytes from offset `at` are in memory, as far as can be told without waiting.
+    fn is_cached(&self, at: u64, len: usize) -> bool;
+}
+
+/// The last bytes of a frame, which lie in a file: what stands there when they are sent. Their number is
+/// promised: zeros stand for what the file has lost by then.
+#[derive(Clone)]
+pub struct FileRange {
+    /// The file.
+    pub file: Arc<dyn Source>,
+    /// Where in the file they begin.
+    pub at: u64,
+    /// How many they are.
+    pub len: usize,
+}
+
+impl fmt::Debug for FileRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileRange").field("at", &self.at).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// One reply on its way out: `HEADROOM` bytes of room, then what has been appended, then perhaps a piece
+/// of a file.
 #[derive(Debug, Default)]
 pub struct Frame {
     data: Vec<u8>,
     start: usize,
+    attached: Option<FileRange>,
 }
 
 impl Frame {
@@ -23,10 +57,10 @@ impl Frame {
     fn over(mut data: Vec<u8>) -> Frame {
         data.clear();
         data.resize(HEADROOM, 0);
-        Frame { data, start: HEADROOM }
+        Frame { data, start: HEADROOM, attached: None }
     }
 
-    /// What has been appended and prepended so far; what goes on the wire.
+    /// What has been appended and prepended so far; what goes on the wire, before what is attached.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -39,11 +73,34 @@ impl Frame {
         &mut self.data[self.start..]
     }
 
-    /// Length of [`Frame::bytes`].
+    /// Length of [`Frame::bytes`] and of what is attached.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.data.len() - self.start
+        self.data.len() - self.start + self.attached.as_ref().map_or(0, |range| range.len)
+    }
+
+    /// Ends the frame with a piece of a file. From here on nothing is appended, and nobody signs or seals.
+    pub fn attach(&mut self, range: FileRange) {
+        self.attached = Some(range);
+    }
+
+    /// What the frame ends with behind [`Frame::bytes`].
+    #[inline]
+    #[must_use]
+    pub fn attached(&self) -> Option<&FileRange> {
+        self.attached.as_ref()
+    }
+
+    /// Takes away the part of what is attached that lies behind the first `len` bytes of the frame, and hands
+    /// it out. Nothing when nothing of it lies there.
+    pub fn detach(&mut self, len: usize) -> Option<FileRange> {
+        let kept = len.checked_sub(self.data.len() - self.start)?;
+        let range = self.attached.as_mut().filter(|range| kept < range.len)?;
+        let rest =
+            FileRange { file: Arc::clone(&range.file), at: range.at + kept as u64, len: range.len - kept };
+        range.len = kept;
+        Some(rest)
     }
 
     /// Whether nothing has been written.
@@ -58,8 +115,9 @@ impl Frame {
         &mut self.data
     }
 
-    /// Cuts back to `len` bytes of [`Frame::bytes`].
+    /// Cuts back to `len` bytes of [`Frame::bytes`]; what is attached goes too.
     pub fn truncate(&mut self, len: usize) {
+        self.attached = None;
         self.data.truncate(self.start + len);
     }
 

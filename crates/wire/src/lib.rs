@@ -3,7 +3,8 @@
 //! Start with [`endpoint`]: the contract between a protocol's state machine and the transport that
 //! carries it. [`frame`] holds the reply buffers, [`cursor`] the bounded readers and writers that
 //! all codecs use, [`clock`] the time that is handed in, [`fold`] when two letters are the same but for
-//! their case, [`limits`] the named bounds.
+//! their case, [`table`] finds entries without a lock, [`limits`] are the named bounds, [`wire_enum`] numbers of
+//! which not all values are known.
 
 pub mod clock;
 pub mod cursor;
@@ -11,8 +12,10 @@ pub mod endpoint;
 pub mod fold;
 pub mod frame;
 pub mod limits;
+mod macros;
+pub mod table;
 
 pub use clock::Now;
 pub use cursor::{Cursor, Truncated, Writer};
 pub use endpoint::{Conversation, Job, Mailbox, Output, Peer};
-pub use frame::{Frame, FramePool};
+pub use frame::{FileRange, Frame, FramePool, Source};

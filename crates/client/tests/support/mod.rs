@@ -1,5 +1,10 @@
 //! Debian's Samba as a foreign peer, started by the project's own script.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+pub mod channels;
+pub mod proxy;
+
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};

@@ -5,44 +5,64 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Report;
+use super::{Channel, Report};
 use crate::measure::Tally;
 
 /// The percentiles that fio reports unless told otherwise.
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
+/// Reports in fio's JSON form, each as a job.
+#[must_use]
+pub fn json(reports: &[Report]) -> Value {
+    json!({
+        "fio version": "trunkline-load",
+        "jobs": reports.iter().map(Report::job).collect::<Vec<_>>(),
+    })
+}
+
 impl Report {
     /// The report in fio's JSON form.
     #[must_use]
     pub fn json(&self) -> Value {
+        json(std::slice::from_ref(self))
+    }
+
+    fn job(&self) -> Value {
         let seconds = self.all.lasted.as_secs_f64();
         let options: Map<String, Value> =
             self.options.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
         let per_operation = |value: Option<f64>| value.map(|it| it.round() as u64);
         json!({
-            "fio version": "trunkline-load",
-            "jobs": [{
-                "jobname": "trunkline",
-                "groupid": 0,
-                "error": 0,
-                "elapsed": seconds.ceil() as u64,
-                "job options": options,
-                "read": direction(&self.all.read, seconds),
-                "write": direction(&self.all.write, seconds),
-                "trunkline": {
-                    "dialect": self.security.dialect,
-                    "signing": self.security.signing,
-                    "encryption": self.security.encryption,
-                    "metadata": direction(&self.all.metadata, seconds),
-                    "server_cpu_ns": self.processor.server_ns,
-                    "server_cpu_ns_per_io": per_operation(self.server_ns_per_operation()),
-                    "client_cpu_ns": self.processor.client_ns,
-                    "client_cpu_ns_per_io": per_operation(self.client_ns_per_operation()),
-                },
-            }],
+            "jobname": "trunkline",
+            "groupid": 0,
+            "error": 0,
+            "elapsed": seconds.ceil() as u64,
+            "job options": options,
+            "read": direction(&self.all.read, seconds),
+            "write": direction(&self.all.write, seconds),
+            "trunkline": {
+                "dialect": self.security.dialect,
+                "signing": self.security.signing,
+                "encryption": self.security.encryption,
+                "metadata": direction(&self.all.metadata, seconds),
+                "channels": self.channels.iter().map(channel).collect::<Vec<_>>(),
+                "server_cpu_ns": self.processor.server_ns,
+                "server_cpu_ns_per_io": per_operation(self.server_ns_per_operation()),
+                "client_cpu_ns": self.processor.client_ns,
+                "client_cpu_ns_per_io": per_operation(self.client_ns_per_operation()),
+            },
         })
     }
+}
+
+fn channel(channel: &Channel) -> Value {
+    json!({
+        "local": channel.local.to_string(),
+        "peer": channel.peer.to_string(),
+        "requests": channel.requests,
+        "bytes": channel.bytes,
+    })
 }
 
 fn direction(tally: &Tally, seconds: f64) -> Value {

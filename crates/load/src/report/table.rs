@@ -32,7 +32,8 @@ impl fmt::Display for Report {
         writeln!(f, "{}", self.title)?;
         writeln!(
             f,
-            "SMB {}, signing {}, encryption {}; {:.3} s measured",
+            "{} {}, signing {}, encryption {}; {:.3} s measured",
+            security.protocol,
             security.dialect,
             security.signing,
             security.encryption,
@@ -46,6 +47,9 @@ impl fmt::Display for Report {
         }
         if !used.is_empty() {
             self.latencies(f, &used)?;
+        }
+        if self.channels.len() > self.connections.len() {
+            self.channels(f)?;
         }
         for (who, spent) in
             [("server", self.server_ns_per_operation()), ("client", self.client_ns_per_operation())]
@@ -73,6 +77,16 @@ impl Report {
         }
         writeln!(f, "{line}")?;
         row(f, "total:", of(&self.all), seconds)
+    }
+
+    fn channels(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:>22} | {:>22} | {:>12} | {:>15}", "client", "server", "requests", "bytes")?;
+        writeln!(f, "{}", "-".repeat(80))?;
+        for it in &self.channels {
+            let (local, peer) = (it.local.to_string(), it.peer.to_string());
+            writeln!(f, "{local:>22} | {peer:>22} | {:>12} | {:>15}", it.requests, it.bytes)?;
+        }
+        writeln!(f)
     }
 
     fn latencies(&self, f: &mut fmt::Formatter<'_>, used: &[Part]) -> fmt::Result {

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use client::{File, OpenOptions, Tree};
-use smb_wire::create::Disposition;
+use client::Bytes;
 
-use super::{Random, each_of, join};
+use super::{Random, each_of};
 use crate::args::Pattern;
 use crate::error::Doing;
 use crate::measure::Kind;
+use crate::peer::{File, How, Share};
 use crate::{Error, Plan};
 
 /// How much is written at once while files are made.
@@ -26,27 +26,26 @@ pub(crate) struct Shape {
     pub(crate) file_size: u64,
 }
 
-fn name(plan: &Plan, job: u64, file: u64) -> String {
-    join(&plan.target.directory, &format!("trunkline.{job}.{file}"))
+fn name(job: u64, file: u64) -> String {
+    format!("trunkline.{job}.{file}")
 }
 
 /// Makes the files of all jobs as large as they must be.
-pub(crate) async fn lay_out(tree: &Tree, plan: &Plan, shape: Shape) -> Result<(), Error> {
-    let content: Arc<[u8]> = noise(LAY_OUT_STEP as usize).into();
+pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: Shape) -> Result<(), Error> {
+    let content = Bytes::from(noise(LAY_OUT_STEP as usize));
     for job in 0..u64::from(plan.jobs) {
         for number in 0..u64::from(shape.files) {
-            let path = name(plan, job, number);
-            let how = OpenOptions::file(Disposition::OpenIf);
-            let file = Arc::new(tree.open(&path, &how).await.doing(|| format!("opening {path}"))?);
-            if file.info().end_of_file < shape.file_size {
-                let (written, content) = (Arc::clone(&file), Arc::clone(&content));
+            let path = name(job, number);
+            let file = Arc::new(share.open(&path, How::Make).await.doing(|| format!("opening {path}"))?);
+            if file.size() < shape.file_size {
+                let (written, content) = (Arc::clone(&file), content.clone());
                 let size = shape.file_size;
                 each_of(size.div_ceil(LAY_OUT_STEP), move |step| {
-                    let (file, content) = (Arc::clone(&written), Arc::clone(&content));
+                    let (file, content) = (Arc::clone(&written), content.clone());
                     async move {
                         let from = step * LAY_OUT_STEP;
                         let length = (size - from).min(LAY_OUT_STEP) as usize;
-                        write_all(&file, from, &content[..length]).await
+                        write_all(&file, from, content.slice(..length)).await
                     }
                 })
                 .await?;
@@ -59,13 +58,13 @@ pub(crate) async fn lay_out(tree: &Tree, plan: &Plan, shape: Shape) -> Result<()
     Ok(())
 }
 
-async fn write_all(file: &File, mut at: u64, mut data: &[u8]) -> Result<(), Error> {
+async fn write_all(file: &File, mut at: u64, mut data: Bytes) -> Result<(), Error> {
     while !data.is_empty() {
-        let count = file.write(at, data).await.doing(|| "writing the files to be read".to_owned())?;
+        let count = file.write(at, &data).await.doing(|| "writing the files to be read".to_owned())?;
         if count == 0 {
             return Err(Error::Wrong("the server wrote nothing of a WRITE and said so".to_owned()));
         }
-        data = &data[count as usize..];
+        data = data.slice(count as usize..);
         at += u64::from(count);
     }
     Ok(())
@@ -89,12 +88,12 @@ pub(crate) struct Job {
     blocks_per_file: u64,
     /// The next block of a sequential job; shared by all connections that work for it.
     position: Arc<AtomicU64>,
-    content: Arc<[u8]>,
+    content: Bytes,
 }
 
 impl Job {
     pub(crate) async fn open(
-        tree: &Tree,
+        share: &Share,
         plan: &Plan,
         shape: Shape,
         job: u64,
@@ -102,16 +101,12 @@ impl Job {
     ) -> Result<Job, Error> {
         let mut files = Vec::new();
         for number in 0..u64::from(shape.files) {
-            let path = name(plan, job, number);
-            let how = if shape.pattern.writes() {
-                OpenOptions::file(Disposition::Open)
-            } else {
-                OpenOptions::read()
-            };
-            files.push(tree.open(&path, &how).await.doing(|| format!("opening {path}"))?);
+            let path = name(job, number);
+            let how = if shape.pattern.writes() { How::Write } else { How::Read };
+            files.push(share.open(&path, how).await.doing(|| format!("opening {path}"))?);
         }
         let blocks_per_file = shape.file_size / u64::from(plan.block);
-        let content = noise(plan.block as usize).into();
+        let content = Bytes::from(noise(plan.block as usize));
         Ok(Job { files, shape, block: plan.block, blocks_per_file, position, content })
     }
 

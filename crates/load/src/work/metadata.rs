@@ -5,13 +5,13 @@
 
 use std::collections::HashSet;
 
-use client::{OpenOptions, Tree};
-use smb_wire::create::{Access, CreateOptions, Disposition};
+use client::Bytes;
 
 use super::data::noise;
-use super::{Random, each_of, join, make_directories};
+use super::{Random, each_of, join};
 use crate::args::Metadata;
 use crate::error::Doing;
+use crate::peer::{How, Share};
 use crate::{Error, Plan};
 
 /// What is done, and to how many names.
@@ -19,125 +19,120 @@ use crate::{Error, Plan};
 pub(crate) struct Names {
     kind: Metadata,
     compound: bool,
-    directory: String,
     /// Names that stay.
     files: u64,
     /// Names of this run that are there before it.
     victims: u64,
-    content: Vec<u8>,
+    content: Bytes,
 }
 
 impl Names {
     pub(crate) fn new(plan: &Plan, kind: Metadata, files: u64, compound: bool) -> Names {
         let victims = if kind == Metadata::Unlink { plan.operations.unwrap_or(files) } else { 0 };
-        let directory = join(&plan.target.directory, "trunkline.names");
-        Names { kind, compound, directory, files, victims, content: noise(plan.block as usize) }
+        let content = Bytes::from(noise(plan.block as usize));
+        Names { kind, compound, files, victims, content }
+    }
+
+    /// Where the names are.
+    pub(crate) fn directory(plan: &Plan) -> String {
+        join(&plan.target.directory, "trunkline.names")
     }
 
     fn staying(&self, number: u64) -> String {
-        format!("{}/s{number:08}", self.directory)
+        format!("s{number:08}")
     }
 
     fn of_run(&self, number: u64) -> String {
-        format!("{}/v{number:08}", self.directory)
+        format!("v{number:08}")
     }
 
     /// Makes the directory hold exactly what it must. Names that an earlier run has left are kept: some
     /// servers need long to make many.
-    pub(crate) async fn lay_out(&self, tree: &Tree) -> Result<(), Error> {
-        make_directories(tree, &self.directory).await?;
-        let left = self.sweep(tree).await?;
+    pub(crate) async fn lay_out(&self, share: &Share) -> Result<(), Error> {
+        let left = self.sweep(share).await?;
         let staying = (0..self.files).filter(|number| !left.contains(number)).map(|it| self.staying(it));
         let missing: Vec<String> = staying.chain((0..self.victims).map(|it| self.of_run(it))).collect();
-        let (tree_of_all, content) = (tree.clone(), self.content.clone());
+        let (share, content) = (share.clone(), self.content.clone());
         each_of(missing.len() as u64, move |number| {
-            let (tree, path, content) =
-                (tree_of_all.clone(), missing[number as usize].clone(), content.clone());
-            async move {
-                let how = OpenOptions::file(Disposition::OverwriteIf);
-                tree.put(&path, &how, &content).await.doing(|| format!("making {path}"))
-            }
+            let (share, path, content) = (share.clone(), missing[number as usize].clone(), content.clone());
+            async move { share.put(&path, How::Anew, &content).await.doing(|| format!("making {path}")) }
         })
         .await
     }
 
     /// Deletes everything but the names that stay; answers the numbers of those that are whole.
-    pub(crate) async fn sweep(&self, tree: &Tree) -> Result<HashSet<u64>, Error> {
-        let path = &self.directory;
-        let directory = tree.open(path, &OpenOptions::directory(Disposition::Open)).await;
-        let directory = directory.doing(|| format!("opening {path}"))?;
-        let listed = directory.list("*").await.doing(|| format!("listing {path}"))?;
-        directory.close().await.doing(|| format!("closing {path}"))?;
+    pub(crate) async fn sweep(&self, share: &Share) -> Result<HashSet<u64>, Error> {
+        let listed = share.list().await.doing(|| "listing".to_owned())?;
         let number_of = |name: &str| {
             let number = name.strip_prefix('s').and_then(|number| number.parse::<u64>().ok());
-            number.filter(|number| *number < self.files && self.staying(*number).ends_with(name))
+            number.filter(|number| *number < self.files && self.staying(*number) == name)
         };
         let (mut whole, mut surplus) = (HashSet::new(), Vec::new());
-        for found in listed {
-            match number_of(&found.name) {
-                Some(number) if found.entry.end_of_file == self.content.len() as u64 => {
+        for (name, size) in listed {
+            match number_of(&name) {
+                Some(number) if size == self.content.len() as u64 => {
                     whole.insert(number);
                 }
                 Some(_) => {}
-                None => surplus.push(join(path, &found.name)),
+                None => surplus.push(name),
             }
         }
-        let tree = tree.clone();
+        let share = share.clone();
         each_of(surplus.len() as u64, move |number| {
-            let (tree, path) = (tree.clone(), surplus[number as usize].clone());
-            async move { delete(&tree, &path).await }
+            let (share, path) = (share.clone(), surplus[number as usize].clone());
+            async move { delete(&share, &path, true).await }
         })
         .await?;
         Ok(whole)
     }
 
     /// One operation of `worker` that does not count. What it makes it deletes again.
-    pub(crate) async fn warm_up(&self, tree: &Tree, worker: u64, random: &mut Random) -> Result<u64, Error> {
+    pub(crate) async fn warm_up(
+        &self,
+        share: &Share,
+        worker: u64,
+        random: &mut Random,
+    ) -> Result<u64, Error> {
         if self.kind != Metadata::Create {
-            return self.step(tree, worker, random).await;
+            return self.step(share, worker, random).await;
         }
-        let path = format!("{}/w{worker:08}", self.directory);
-        let written = self.create(tree, &path).await?;
-        delete(tree, &path).await?;
+        let path = format!("w{worker:08}");
+        let written = self.create(share, &path).await?;
+        delete(share, &path, true).await?;
         Ok(written)
     }
 
     /// One operation, the `number`th of the run; answers how many bytes of data it moved.
-    pub(crate) async fn step(&self, tree: &Tree, number: u64, random: &mut Random) -> Result<u64, Error> {
+    pub(crate) async fn step(&self, share: &Share, number: u64, random: &mut Random) -> Result<u64, Error> {
         match self.kind {
-            Metadata::Create => self.create(tree, &self.of_run(number)).await,
+            Metadata::Create => self.create(share, &self.of_run(number)).await,
             Metadata::Unlink => {
-                let path = self.of_run(number);
-                self.open_and_close(tree, &path, &OpenOptions::delete()).await
+                delete(share, &self.of_run(number), self.compound).await?;
+                Ok(0)
             }
             Metadata::Open => {
                 let path = self.staying(random.below(self.files));
-                self.open_and_close(tree, &path, &OpenOptions::read()).await
+                self.open_and_close(share, &path, How::Read).await
             }
             Metadata::Stat => {
                 let path = self.staying(random.below(self.files));
-                let info = tree.stat(&path).await.doing(|| format!("asking for {path}"))?;
-                match info.end_of_file == self.content.len() as u64 {
+                let size = share.size_of(&path).await.doing(|| format!("asking for {path}"))?;
+                match size == self.content.len() as u64 {
                     true => Ok(0),
-                    false => Err(Error::Wrong(format!("{path} has {} bytes", info.end_of_file))),
+                    false => Err(Error::Wrong(format!("{path} has {size} bytes"))),
                 }
             }
-            Metadata::List => self.list(tree).await,
+            Metadata::List => self.list(share).await,
         }
     }
 
-    async fn create(&self, tree: &Tree, path: &str) -> Result<u64, Error> {
-        let how = OpenOptions {
-            access: Access::FILE_GENERIC_WRITE,
-            options: CreateOptions::NON_DIRECTORY_FILE,
-            ..OpenOptions::file(Disposition::Create)
-        };
+    async fn create(&self, share: &Share, path: &str) -> Result<u64, Error> {
         let written = self.content.len() as u64;
         if self.compound {
-            tree.put(path, &how, &self.content).await.doing(|| format!("making {path}"))?;
+            share.put(path, How::New, &self.content).await.doing(|| format!("making {path}"))?;
             return Ok(written);
         }
-        let file = tree.open(path, &how).await.doing(|| format!("making {path}"))?;
+        let file = share.open(path, How::New).await.doing(|| format!("making {path}"))?;
         let count = file.write(0, &self.content).await.doing(|| format!("writing {path}"))?;
         file.close().await.doing(|| format!("closing {path}"))?;
         if u64::from(count) == written {
@@ -147,29 +142,26 @@ impl Names {
         }
     }
 
-    async fn open_and_close(&self, tree: &Tree, path: &str, how: &OpenOptions) -> Result<u64, Error> {
+    async fn open_and_close(&self, share: &Share, path: &str, how: How) -> Result<u64, Error> {
         if self.compound {
-            tree.touch(path, how).await.doing(|| format!("opening {path}"))?;
+            share.touch(path, how).await.doing(|| format!("opening {path}"))?;
         } else {
-            let file = tree.open(path, how).await.doing(|| format!("opening {path}"))?;
+            let file = share.open(path, how).await.doing(|| format!("opening {path}"))?;
             file.close().await.doing(|| format!("closing {path}"))?;
         }
         Ok(0)
     }
 
-    async fn list(&self, tree: &Tree) -> Result<u64, Error> {
-        let path = &self.directory;
-        let directory = tree.open(path, &OpenOptions::directory(Disposition::Open)).await;
-        let directory = directory.doing(|| format!("opening {path}"))?;
-        let listed = directory.list("*").await.doing(|| format!("listing {path}"))?.len() as u64;
-        directory.close().await.doing(|| format!("closing {path}"))?;
+    async fn list(&self, share: &Share) -> Result<u64, Error> {
+        let listed = share.list().await.doing(|| "listing".to_owned())?.len() as u64;
         if listed == self.files {
             return Ok(0);
         }
-        Err(Error::Wrong(format!("{path} lists {listed} names instead of {}", self.files)))
+        Err(Error::Wrong(format!("the directory lists {listed} names instead of {}", self.files)))
     }
 }
 
-async fn delete(tree: &Tree, path: &str) -> Result<(), Error> {
-    tree.touch(path, &OpenOptions::delete()).await.doing(|| format!("deleting {path}"))
+/// `compound` as [`Share::delete`] takes it.
+async fn delete(share: &Share, path: &str, compound: bool) -> Result<(), Error> {
+    share.delete(path, compound).await.doing(|| format!("deleting {path}"))
 }

@@ -12,8 +12,10 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use net::{Config, Handle, Listeners};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use wire::endpoint::{Conversation, Mailbox, Output, Peer, Record, Service};
-use wire::{Frame, Now};
+use wire::{FileRange, Frame, Now, Source};
 
 /// How long anything may take before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,12 +40,63 @@ pub mod ask {
     pub const PLACE: u8 = b'l';
     /// Echo, then close.
     pub const CLOSE: u8 = b'c';
-    /// Keep the thread busy for the next byte in milliseconds, then answer with the thread's name.
+    /// Wait for the next byte in milliseconds, then answer with the thread's name.
     pub const THREAD: u8 = b't';
     /// Ask for a deadline in the next byte's milliseconds; answers when it has passed.
     pub const DEADLINE: u8 = b'd';
+    /// Send as many bytes back as the four bytes behind the next one say, and ask whether they have arrived after the
+    /// next byte's milliseconds; answers that then.
+    pub const RECEIPT: u8 = b'r';
+    /// Answer with bytes that are the piece of a file: a [`Held`] and the number of bytes (big-endian) follow.
+    pub const FILE: u8 = b'f';
     /// Answer with how often `before_batch` was called.
     pub const BATCHES: u8 = b'n';
+}
+
+/// How a file is held that a piece is sent of.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub enum Held {
+    /// In memory as a whole.
+    Whole,
+    /// It ends in the middle of the piece.
+    Half,
+    /// It leaves memory as soon as it waits.
+    Fading,
+    /// It can neither be sent nor read.
+    Unreadable,
+}
+
+/// A file in memory.
+struct MemoryFile(OwnedFd, bool);
+
+impl Source for MemoryFile {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn is_cached(&self, _at: u64, _len: usize) -> bool {
+        self.1
+    }
+}
+
+/// What such a file holds.
+pub fn file_byte(at: usize) -> u8 {
+    (at as u8).wrapping_mul(7) ^ (at >> 12) as u8
+}
+
+/// Bytes of the file in front of the piece.
+const BEFORE: usize = 1000;
+
+fn piece(held: u8, len: usize) -> FileRange {
+    let flags = if held == Held::Unreadable as u8 { OFlags::WRONLY } else { OFlags::RDWR };
+    let memory = rustix::fs::memfd_create("piece", MemfdFlags::CLOEXEC).expect("a file in memory");
+    let size = if held == Held::Half as u8 { len / 2 } else { len };
+    let bytes: Vec<u8> = vec![9; BEFORE].into_iter().chain((0..size).map(file_byte)).collect();
+    std::fs::File::from(memory.try_clone().expect("a descriptor")).write_all(&bytes).expect("room");
+    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+    let fd = rustix::fs::open(path, flags, Mode::empty()).expect("it opens again");
+    FileRange { file: Arc::new(MemoryFile(fd, held != Held::Fading as u8)), at: BEFORE as u64, len }
 }
 
 /// A gate that jobs wait at.
@@ -75,6 +128,7 @@ pub struct Tricks {
     pub gate: Arc<Gate>,
     pub accepted: AtomicUsize,
     pub closed: AtomicUsize,
+    pub receipts: AtomicUsize,
     pub batches: Arc<AtomicU64>,
     pub refuse: AtomicBool,
     pub mailboxes: Mutex<Vec<Box_>>,
@@ -129,6 +183,14 @@ fn reply(out: &mut Output<Vec<u8>>, body: &[u8]) {
     finish(out, frame);
 }
 
+/// Queues as many bytes as `len` says.
+fn produce(out: &mut Output<Vec<u8>>, len: &[u8]) {
+    let len = u32::from_be_bytes([len[0], len[1], len[2], len[3]]) as usize;
+    let mut frame = out.pool.take(len);
+    frame.tail().extend((0..len).map(|at| at as u8));
+    finish(out, frame);
+}
+
 fn finish(out: &mut Output<Vec<u8>>, mut frame: Frame) {
     let len = u32::try_from(frame.len()).expect("a test's reply is small enough");
     frame.prepend(4).copy_from_slice(&len.to_be_bytes());
@@ -141,10 +203,16 @@ impl Conversation for Talk {
     fn on_message(&mut self, message: &mut [u8], now: Now, out: &mut Output<Vec<u8>>) {
         let argument = message.get(1).copied().unwrap_or(0);
         match message.first().copied().unwrap_or(ask::ECHO) {
-            ask::PRODUCE => {
-                let len = u32::from_be_bytes([message[1], message[2], message[3], message[4]]) as usize;
-                let mut frame = out.pool.take(len);
-                frame.tail().extend((0..len).map(|at| at as u8));
+            ask::PRODUCE => produce(out, &message[1..]),
+            ask::RECEIPT => {
+                produce(out, &message[2..]);
+                out.ask_receipt(u64::from(argument), now.mono_ns + u64::from(argument) * 1_000_000);
+            }
+            ask::FILE => {
+                let len = u32::from_be_bytes([message[2], message[3], message[4], message[5]]) as usize;
+                let mut frame = out.pool.take(1);
+                frame.tail().push(argument);
+                frame.attach(piece(argument, len));
                 finish(out, frame);
             }
             ask::JOB => {
@@ -173,9 +241,9 @@ impl Conversation for Talk {
                 out.close = true;
             }
             ask::THREAD => {
-                let until = Instant::now() + Duration::from_millis(u64::from(argument));
-                while Instant::now() < until {
-                    std::hint::spin_loop();
+                // As a call that waits for a disk does: the thread gives its processor away.
+                if argument > 0 {
+                    std::thread::sleep(Duration::from_millis(u64::from(argument)));
                 }
                 reply(out, std::thread::current().name().unwrap_or("?").as_bytes());
             }
@@ -196,6 +264,11 @@ impl Conversation for Talk {
     fn on_deadline(&mut self, now: Now, out: &mut Output<Vec<u8>>) {
         assert!(self.deadline.take().is_some_and(|at| at <= now.mono_ns));
         reply(out, b"deadline");
+    }
+
+    fn on_receipt(&mut self, token: u64, arrived: bool, _now: Now, out: &mut Output<Vec<u8>>) {
+        self.tricks.receipts.fetch_add(1, SeqCst);
+        reply(out, &[token as u8, u8::from(arrived)]);
     }
 
     fn on_close(&mut self, _now: Now) {

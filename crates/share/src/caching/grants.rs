@@ -3,20 +3,23 @@
 //! Each holder has one entry. An entry is at rest, or a break of it runs: then `told` is what its
 //! holder was told it may keep, and `wanted` what it will have to come down to in the end, since other
 //! requests may need more meanwhile. An answer leads to `held = keep`, and where that is still more
-//! than `wanted`, to the next break.
+//! than `wanted`, to the next step of the same break. A break that began with WRITE keeps those who read
+//! or write data waiting until its last step is answered.
 //!
 //! | right | broken by | down to | the request waits |
 //! |---|---|---|---|
 //! | WRITE | another open for data | without WRITE | yes |
-//! | HANDLE | a conflict of sharing, a rename, a deletion | without HANDLE | yes |
+//! | HANDLE | a conflict of sharing, a rename, a deletion, a new descriptor | without HANDLE | yes |
 //! | anything with WRITE | replacing or changing data | nothing | yes |
+//! | anything that is given back as a whole | another open for writing (with WRITE: any for data), and all that breaks HANDLE | nothing | yes |
 //! | READ, READ and HANDLE | replacing or changing data | nothing | no |
+//! | anything on a directory | a change of its entries | nothing | no |
 //!
 //! What can be lost without work at the holder (READ alone) is lost at once and needs no answer.
 
 use volume::NodeId;
 
-use crate::{BreakNotice, CacheKey, Caching, ClientKey, Refusal};
+use crate::{BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, Refusal};
 
 /// Whose request it is, as far as caching rights are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +42,12 @@ impl Asker {
 pub(crate) enum Need {
     /// Another open that reads the descriptor and no data: in the way only of who holds under no key.
     Look,
-    /// Another open that reads or writes data.
+    /// Another open that reads data.
     Open,
+    /// Another open that writes data.
+    OpenToWrite,
+    /// Another open that removes the name when it is closed.
+    Delete,
     /// An open that throws the data away.
     Replace,
     /// An open that conflicts with one that is only kept open.
@@ -56,6 +63,8 @@ pub(crate) enum Need {
 /// A break that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Breaking {
+    /// What was held before its first step.
+    from: Caching,
     told: Caching,
     wanted: Caching,
     deadline: u64,
@@ -70,9 +79,13 @@ struct Holding {
     held: Caching,
     breaking: Option<Breaking>,
     epoch: u16,
-    /// The client counts the epochs along.
+    /// The client counts the epochs along: as the first open under the key said.
     counts: bool,
+    /// The key on the parent that the first open named.
+    parent: Option<CacheKey>,
     opens: u32,
+    /// Given back as a whole, and before somebody opens for writing.
+    whole: bool,
 }
 
 /// What somebody holds now.
@@ -80,8 +93,10 @@ struct Holding {
 pub struct Grant {
     /// What.
     pub state: Caching,
-    /// Counted up with each change.
-    pub epoch: u16,
+    /// Counted up with each change, when the client counts along.
+    pub epoch: Option<u16>,
+    /// The key of the right on the parent directory, as the first open under this key named it.
+    pub parent: Option<CacheKey>,
     /// What it is being broken to, when it is.
     pub breaking: Option<Caching>,
 }
@@ -97,6 +112,8 @@ pub(crate) struct Surroundings {
     pub ranges: bool,
     /// It is a directory.
     pub directory: bool,
+    /// Opens by others that write.
+    pub writers: bool,
 }
 
 /// What a request has to do after asking for something.
@@ -124,23 +141,41 @@ impl Holding {
     }
 
     fn grant(&self) -> Grant {
-        Grant { state: self.held, epoch: self.epoch, breaking: self.breaking.map(|b| b.told) }
+        Grant {
+            state: self.held,
+            epoch: self.counts.then_some(self.epoch),
+            parent: self.parent,
+            breaking: self.breaking.map(|b| b.told),
+        }
     }
 
     /// What `need` leaves of this right, and whether the request waits until it is so.
     // MS-FSA 2.1.4.12
     fn left_by(&self, need: Need) -> (Caching, bool) {
-        let exclusive = self.held.contains(Caching::WRITE);
+        let exclusive = self.breaking.map_or(self.held, |b| b.from).contains(Caching::WRITE);
+        let kept = self.held.contains(Caching::HANDLE);
+        if self.whole {
+            let stays = match need {
+                Need::Look => true,
+                Need::Open => !exclusive,
+                _ => false,
+            };
+            let waits = need != Need::Entries && !self.held.is_empty();
+            return if stays { (self.held, false) } else { (Caching::empty(), waits) };
+        }
         match need {
             Need::Look if self.keyed => (self.held, false),
-            Need::Look | Need::Open if !self.keyed && exclusive => (Caching::READ, true),
+            Need::Look | Need::Open | Need::OpenToWrite | Need::Delete if !self.keyed && exclusive => {
+                (self.held & Caching::READ, true)
+            }
             Need::Look => (self.held, false),
-            Need::Open => (self.held - Caching::WRITE, exclusive),
+            Need::Open | Need::OpenToWrite => (self.held - Caching::WRITE, exclusive),
+            Need::Delete => (self.held & Caching::READ, exclusive || kept),
             Need::Replace | Need::Change => (Caching::empty(), exclusive),
             // Those who hold under no key know no such thing as handles, only the topmost level.
             Need::CloseKept if !self.keyed => (self.held, false),
-            Need::Rename if !self.keyed && self.held.contains(Caching::HANDLE) => (Caching::empty(), true),
-            Need::CloseKept | Need::Rename => (self.held - Caching::HANDLE, true),
+            Need::Rename if !self.keyed && kept => (Caching::empty(), true),
+            Need::CloseKept | Need::Rename => (self.held - Caching::HANDLE, kept),
             Need::Entries => (Caching::empty(), false),
         }
     }
@@ -148,7 +183,10 @@ impl Holding {
     /// Whether `asker` is the holder itself, which is never broken by what it does.
     fn is_spared(&self, asker: &Asker, need: Need) -> bool {
         match need {
-            Need::Entries => asker.client == Some(self.client) && asker.parent == Some(self.key),
+            // Whose client it is does not matter.
+            // MS-SMB2 3.3.1.4
+            // MS-FSA 2.1.4.12.2
+            Need::Entries => self.keyed && asker.parent == Some(self.key),
             // Under no key, the right to read is lost also by one's own change.
             // MS-FSA 2.1.4.12
             Need::Change | Need::Replace if !self.keyed && self.held == Caching::READ => false,
@@ -167,7 +205,7 @@ impl Holding {
         let answer = from.intersects(Caching::WRITE | Caching::HANDLE);
         self.epoch = self.epoch.wrapping_add(1);
         if answer {
-            self.breaking = Some(Breaking { told: to, wanted: to, deadline });
+            self.breaking = Some(Breaking { from, told: to, wanted: to, deadline });
         } else {
             self.held = to;
         }
@@ -180,6 +218,8 @@ impl Holding {
             to,
             epoch: self.told_epoch(),
             answer,
+            entries: false,
+            by_keyed: false,
         }
     }
 }
@@ -188,6 +228,11 @@ impl Grants {
     /// Whether nobody holds anything.
     pub fn is_empty(&self) -> bool {
         self.list.iter().all(|h| h.held.is_empty())
+    }
+
+    /// Whether somebody may write later and gives that back only with all they have.
+    pub fn writes_as_a_whole(&self) -> bool {
+        self.list.iter().any(|h| h.whole && h.held.contains(Caching::WRITE))
     }
 
     /// Whether an open under another key holds what only the topmost unkeyed level gives; such a right
@@ -206,17 +251,19 @@ impl Grants {
                 continue;
             }
             let (left, waits) = holding.left_by(need);
-            if left == holding.held {
+            if left == holding.held && !waits {
                 continue;
             }
             match &mut holding.breaking {
                 Some(breaking) => {
                     breaking.wanted &= left;
-                    broken.wait |= waits || holding.held.contains(Caching::WRITE);
+                    broken.wait |= waits;
                 }
                 None => {
-                    broken.notices.push(holding.start(node, left, deadline));
-                    broken.wait |= waits && holding.breaking.is_some();
+                    let notice = holding.start(node, left, deadline);
+                    broken.wait |= waits && notice.answer;
+                    let by_keyed = asker.key.is_some_and(|(_, keyed)| keyed);
+                    broken.notices.push(BreakNotice { entries: need == Need::Entries, by_keyed, ..notice });
                 }
             }
         }
@@ -228,18 +275,17 @@ impl Grants {
     // MS-FSA 2.1.5.18
     // MS-SMB2 3.3.5.9.8
     // MS-SMB2 3.3.5.9.11
-    pub fn grant(
-        &mut self,
-        client: ClientKey,
-        (key, keyed): (CacheKey, bool),
-        want: Caching,
-        first_epoch: Option<u16>,
-        around: Surroundings,
-    ) -> Grant {
-        let (epoch, counts) = (first_epoch.unwrap_or(0), first_epoch.is_some());
+    pub fn grant(&mut self, client: ClientKey, request: &CachingRequest, around: Surroundings) -> Grant {
+        let CachingRequest { key, want, keyed, parent, epoch: first, whole } = *request;
+        let want = if whole && around.writers { Caching::empty() } else { want };
         let possible = self.possible(client, key, keyed, want, around);
+        // READ without HANDLE is lost at once, and nobody would wait until such a holder has given it back.
+        // RFC 8881 10.4
+        let is_kept = possible.contains(Caching::READ | Caching::HANDLE);
+        let possible = if whole && !is_kept { Caching::empty() } else { possible };
         if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
             own.opens += 1;
+            own.whole |= whole;
             // A right is raised to just what is asked for, never lowered by opening; and not while it is
             // being broken.
             let asked = if around.directory { want - Caching::WRITE } else { want };
@@ -254,10 +300,12 @@ impl Grants {
             return own.grant();
         }
         if possible.is_empty() && !keyed {
-            return Grant { state: possible, epoch, breaking: None };
+            return Grant { state: possible, epoch: first, parent, breaking: None };
         }
-        let epoch = if possible.is_empty() { epoch } else { epoch.wrapping_add(1) };
-        let holding = Holding { client, key, keyed, held: possible, breaking: None, epoch, counts, opens: 1 };
+        let epoch = first.unwrap_or(0).wrapping_add(u16::from(!possible.is_empty()));
+        let (breaking, counts, opens) = (None, first.is_some(), 1);
+        let held = possible;
+        let holding = Holding { client, key, keyed, held, breaking, epoch, counts, parent, opens, whole };
         let grant = holding.grant();
         self.list.push(holding);
         grant
@@ -326,17 +374,13 @@ impl Grants {
         own.held = keep;
         let answered = own.grant();
         let left = breaking.wanted & keep;
-        // A break that follows an answer goes down by the right to read, one step at a time.
+        // A break that follows an answer goes down by the right to read, one step at a time. Each step counts an epoch: a
+        // client may pass over a notice that does not (MS-SMB2 3.2.5.19.2, 3.3.4.7).
         let exclusive_or_kept = keep.intersects(Caching::WRITE | Caching::HANDLE);
         let step = if own.keyed && exclusive_or_kept && left.is_empty() { Caching::READ } else { left };
-        let epoch = own.epoch;
-        let told = if own.counts { epoch } else { 0 };
         let next = (left != keep).then(|| own.start(node, step, deadline));
-        // A further step of the same break is no change of its own to who counts along.
-        own.epoch = epoch;
-        let next = next.map(|notice| BreakNotice { epoch: told, ..notice });
-        if let Some(breaking) = &mut own.breaking {
-            breaking.wanted = left;
+        if let Some(step) = &mut own.breaking {
+            (step.from, step.wanted) = (breaking.from, left);
         }
         self.drop_empty();
         Ok((answered, next))
@@ -354,6 +398,12 @@ impl Grants {
         !self.list.swap_remove(at).held.is_empty()
     }
 
+    /// Whether a break runs of which the holder was told that it may keep `to`.
+    pub fn is_told(&self, &(client, key, keyed): &(ClientKey, CacheKey, bool), to: Caching) -> bool {
+        let own = self.list.iter().find(|h| h.is(client, key, keyed));
+        own.and_then(|own| own.breaking).is_some_and(|breaking| breaking.told == to)
+    }
+
     /// Takes a right away whose holder cannot be reached; true when there was one.
     pub fn revoke(&mut self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
         let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) else {
@@ -365,18 +415,63 @@ impl Grants {
         had
     }
 
-    /// Takes away every right whose break nobody answered in time; true when there was one.
+    /// Takes away every right whose break nobody answered in time, and says whose they were.
     // MS-SMB2 3.3.6.5
-    pub fn expire(&mut self, now: u64) -> bool {
-        let mut any = false;
+    pub fn expire(&mut self, now: u64) -> Vec<(ClientKey, CacheKey, bool)> {
+        let mut lost = Vec::new();
         for holding in &mut self.list {
             if holding.breaking.is_some_and(|b| b.deadline <= now) {
                 (holding.held, holding.breaking) = (Caching::empty(), None);
-                any = true;
+                lost.push((holding.client, holding.key, holding.keyed));
             }
         }
         self.drop_empty();
-        any
+        lost
+    }
+
+    /// Gives a right back that an open had before a restart; the opens under one key share it.
+    pub fn restore(&mut self, (client, key, keyed): (ClientKey, CacheKey, bool), was: Grant, whole: bool) {
+        if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
+            own.opens += 1;
+            return;
+        }
+        let Grant { state: held, epoch, parent, .. } = was;
+        let counts = epoch.is_some();
+        let epoch = epoch.unwrap_or(0);
+        let (breaking, opens) = (None, 1);
+        self.list.push(Holding { client, key, keyed, held, breaking, epoch, counts, parent, opens, whole });
+    }
+
+    /// Moves the time by which a running break must be answered; the notice that tells its holder of it.
+    pub fn postpone(
+        &mut self,
+        node: NodeId,
+        (client, key, keyed): (ClientKey, CacheKey, bool),
+        deadline: u64,
+    ) -> Option<BreakNotice> {
+        let own = self.list.iter_mut().find(|h| h.is(client, key, keyed))?;
+        let breaking = own.breaking.as_mut()?;
+        breaking.deadline = deadline;
+        let (from, to, epoch) = (own.held, breaking.told, own.told_epoch());
+        Some(BreakNotice {
+            node,
+            client,
+            key,
+            keyed,
+            from,
+            to,
+            epoch,
+            answer: true,
+            entries: false,
+            by_keyed: false,
+        })
+    }
+
+    /// A right of one open goes over to another client, as that open does.
+    pub fn hand_over(&mut self, (client, key, keyed): (ClientKey, CacheKey, bool), to: ClientKey) {
+        if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
+            own.client = to;
+        }
     }
 
     /// What somebody holds.

@@ -106,6 +106,9 @@ impl Share {
                 token.privileges |= Privileges::BACKUP | Privileges::RESTORE;
             }
         }
+        if who.unbound {
+            token.privileges |= Privileges::TAKE_OWNERSHIP | Privileges::BACKUP | Privileges::RESTORE;
+        }
         token
     }
 

@@ -64,6 +64,7 @@ impl Share {
         let (times, told) = asked_for(&basic);
         if times != Times::default() {
             open.node.set_times(times)?;
+            self.versions.touch(open.file.id);
         }
         let mut new = record;
         if times != Times::default() {
@@ -90,6 +91,9 @@ impl Share {
         if new != record {
             self.store_record(open, new)?;
         }
+        if !told.is_empty() || matches!(basic.changed, Some(TimeSet::Set(_))) {
+            self.shown_changed(open, caller.now);
+        }
         if let (Some(link), false) = (&open.link, told.is_empty()) {
             self.tell(link, None, ChangeKind::Modified, told);
         }
@@ -101,7 +105,8 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub(super) fn store_record(&self, open: &Open, record: Record) -> Result<(), Refusal> {
-        record.store(open.node.as_ref())?;
+        self.put_record(open.node.as_ref(), &record)?;
+        self.versions.touch(open.file.id);
         open.file.state.lock().record = Some(record);
         Ok(())
     }

@@ -8,25 +8,78 @@ use wire::Now;
 
 use super::Share;
 use super::file::{File, State, Stream, StreamState};
+use super::keeping::Absent;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Grant, Need};
-use crate::{BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Open, Refusal, Step, Ticket};
+use crate::{
+    BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Open, OpenRequest, Options, Refusal,
+    Step, Ticket,
+};
 
 /// Who holds a right: client, key, and whether opens share it.
 type Holder = (ClientKey, CacheKey, bool);
 
 /// The stream a right is on.
-type At = (Weak<File>, Weak<Stream>);
+struct Place {
+    file: Weak<File>,
+    stream: Weak<Stream>,
+    /// Through an open under the key the name was marked to go.
+    goes: bool,
+}
 
 /// Where the right under each key is; a key leads to one stream at a time.
 #[derive(Default)]
-pub(super) struct Keys(Mutex<HashMap<Holder, At>>);
+pub(super) struct Keys(Mutex<HashMap<Holder, Place>>);
 
 impl Keys {
-    fn find(&self, holder: &Holder) -> Option<(Arc<File>, Arc<Stream>)> {
+    pub fn find(&self, holder: &Holder) -> Option<(Arc<File>, Arc<Stream>)> {
         let keys = self.0.lock();
-        let (file, stream) = keys.get(holder)?;
-        Some((file.upgrade()?, stream.upgrade()?))
+        let place = keys.get(holder)?;
+        Some((place.file.upgrade()?, place.stream.upgrade()?))
+    }
+
+    /// Whether the key is in use for something else than this stream, and whether that is to go.
+    fn elsewhere(&self, holder: &Holder, stream: Option<&Arc<Stream>>) -> Option<bool> {
+        let keys = self.0.lock();
+        let place = keys.get(holder).filter(|place| place.file.strong_count() > 0)?;
+        let there = place.stream.upgrade()?;
+        let is_here = stream.is_some_and(|stream| Arc::ptr_eq(stream, &there));
+        (!is_here).then_some(place.goes)
+    }
+
+    /// A right is on this stream.
+    pub fn enter(&self, holder: Holder, file: &Arc<File>, stream: &Arc<Stream>) {
+        let mut keys = self.0.lock();
+        let goes =
+            keys.get(&holder).is_some_and(|place| place.goes && place.stream.ptr_eq(&Arc::downgrade(stream)));
+        keys.insert(holder, Place { file: Arc::downgrade(file), stream: Arc::downgrade(stream), goes });
+    }
+
+    /// No right under this key is on the stream any more.
+    fn leave(&self, holder: &Holder, stream: &Arc<Stream>) {
+        let mut keys = self.0.lock();
+        if keys.get(holder).is_some_and(|place| place.stream.ptr_eq(&Arc::downgrade(stream))) {
+            keys.remove(holder);
+        }
+    }
+
+    /// What is under the key is to go, or not.
+    pub fn set_goes(&self, asker: &Asker, stream: &Arc<Stream>, goes: bool) {
+        let (Some(client), Some((key, keyed))) = (asker.client, asker.key) else { return };
+        let mut keys = self.0.lock();
+        if let Some(place) = keys.get_mut(&(client, key, keyed))
+            && place.stream.ptr_eq(&Arc::downgrade(stream))
+        {
+            place.goes = goes;
+        }
+    }
+
+    /// The right is another client's from now on.
+    pub fn rename(&self, holder: Holder, client: ClientKey) {
+        let mut keys = self.0.lock();
+        if let Some(place) = keys.remove(&holder) {
+            keys.insert((client, holder.1, holder.2), place);
+        }
     }
 }
 
@@ -47,7 +100,12 @@ impl Share {
             self.watch_deadline(file, deadline);
         }
         stream.publish();
+        for notice in &broken.notices {
+            let holder = (notice.client, notice.key, notice.keyed);
+            self.note_right(holder, stream.grants.of(notice.client, notice.key, notice.keyed));
+        }
         effects.notices.extend(broken.notices);
+        effects.now = now;
         broken.wait
     }
 
@@ -56,49 +114,66 @@ impl Share {
         if !open.stream.has_grants.load(std::sync::atomic::Ordering::Acquire) {
             return Step::Done(());
         }
-        let mut effects = Effects::default();
-        let mut state = open.file.state.lock();
-        let stream = state.stream(&open.stream);
-        let wait = self.require(&open.file, stream, &open.asker, need, caller.now, &mut effects);
-        let step = if wait {
-            self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
-        } else {
-            Step::Done(())
-        };
-        drop(state);
-        self.settle(effects);
-        step
+        loop {
+            let mut effects = Effects::default();
+            let mut state = open.file.state.lock();
+            let stream = state.stream(&open.stream);
+            let wait = self.require(&open.file, stream, &open.asker(), need, caller.now, &mut effects);
+            let step = if wait {
+                self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
+            } else {
+                Step::Done(())
+            };
+            drop(state);
+            self.settle(effects);
+            match step {
+                // Who was in the way has gone when it was asked.
+                Step::Wait(ticket) if self.waits.is_over(ticket) => {}
+                step => return step,
+            }
+        }
     }
 
-    /// Refuses a key that is in use for something else.
+    /// Refuses a key that is in use for something else than the stream, which may be about to be made; unless that is
+    /// to go.
     // MS-SMB2 3.3.5.9.8
+    // MS-SMB2 3.3.5.9.11
     pub(super) fn check_key(
         &self,
         client: ClientKey,
         request: &CachingRequest,
-        file: &Arc<File>,
-        stream: &Arc<Stream>,
+        stream: Option<&Arc<Stream>>,
     ) -> Result<(), Refusal> {
-        match self.keys.find(&(client, request.key, request.keyed)) {
-            Some((other, at)) if !Arc::ptr_eq(&other, file) || !Arc::ptr_eq(&at, stream) => {
-                Err(Refusal::Invalid)
-            }
-            _ => Ok(()),
+        match self.keys.elsewhere(&(client, request.key, request.keyed), stream) {
+            Some(false) => Err(Refusal::Invalid),
+            Some(true) | None => Ok(()),
         }
     }
 
-    /// Refuses a key that is in use, for something that is about to be made.
-    // MS-SMB2 3.3.5.9.8
-    pub(super) fn check_key_is_free(
-        &self,
-        client: ClientKey,
-        request: &CachingRequest,
-    ) -> Result<(), Refusal> {
-        let is_used = self.keys.find(&(client, request.key, request.keyed)).is_some();
-        if is_used { Err(Refusal::Invalid) } else { Ok(()) }
+    /// Whether what a client has under this key is to go: through an open under the key it was marked so.
+    pub fn goes(&self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
+        self.keys.elsewhere(&(client, key, keyed), None) == Some(true)
     }
 
-    /// Grants what can be had to a new open. Under the file's lock.
+    /// Who makes a new open of the stream, and what they ask for: nothing, and under no key, while the key is in use
+    /// for something else.
+    pub(super) fn asking<'r>(
+        &self,
+        caller: &Caller<'_>,
+        request: &'r OpenRequest<'_>,
+        stream: &Arc<Stream>,
+    ) -> (Asker, Option<&'r CachingRequest>) {
+        let asker = self.asker(caller, request);
+        let used = |asked: &CachingRequest| {
+            self.keys.elsewhere(&(caller.client, asked.key, asked.keyed), Some(stream)).is_some()
+        };
+        match &request.caching {
+            Some(asked) if used(asked) => (Asker { key: None, ..asker }, None),
+            asked => (asker, asked.as_ref()),
+        }
+    }
+
+    /// Grants what can be had to a new open of a stream with storage up to `extent`. Under the file's lock.
     pub(super) fn grant(
         &self,
         file: &Arc<File>,
@@ -106,20 +181,30 @@ impl Share {
         stream: &Arc<Stream>,
         asker: &Asker,
         request: &CachingRequest,
+        extent: u64,
     ) -> Grant {
-        let around = state.surroundings(stream, asker, file.is_directory && !stream.is_named);
+        let around = state.surroundings(stream, asker, file.is_directory && !stream.is_named, extent);
         let Some(client) = asker.client else {
-            return Grant { state: Caching::empty(), epoch: request.epoch.unwrap_or(0), breaking: None };
+            let (epoch, parent) = (request.epoch, request.parent);
+            return Grant { state: Caching::empty(), epoch, parent, breaking: None };
         };
         let entry = state.stream(stream);
-        let grant =
-            entry.grants.grant(client, (request.key, request.keyed), request.want, request.epoch, around);
+        let grant = entry.grants.grant(client, request, around);
         entry.publish();
+        self.note_right((client, request.key, request.keyed), Some(grant));
         if request.keyed || !grant.state.is_empty() {
-            let place = (Arc::downgrade(file), Arc::downgrade(stream));
-            self.keys.0.lock().insert((client, request.key, request.keyed), place);
+            self.keys.enter((client, request.key, request.keyed), file, stream);
         }
         grant
+    }
+
+    /// An open that deletes has been made.
+    // MS-SMB2 3.3.5.9.8
+    // MS-SMB2 3.3.5.9.11
+    pub(super) fn note_goes(&self, asker: &Asker, stream: &Arc<Stream>, options: Options) {
+        if options.contains(Options::DELETE_ON_CLOSE) {
+            self.keys.set_goes(asker, stream, true);
+        }
     }
 
     /// An open under a key is gone. Under the file's lock.
@@ -131,7 +216,7 @@ impl Share {
         entry.grants.release(client, key, keyed);
         entry.publish();
         if entry.grants.of(client, key, keyed).is_none() {
-            self.keys.0.lock().remove(&(client, key, keyed));
+            self.keys.leave(&(client, key, keyed), stream);
         }
     }
 
@@ -160,6 +245,7 @@ impl Share {
         let entry = state.stream(&stream);
         let (grant, next) = entry.grants.acknowledge(file.id, holder, keep, deadline)?;
         entry.publish();
+        self.note_right(holder, entry.grants.of(client, key, keyed));
         // Who waits goes on when the last step of the break was answered.
         let goes_on = next.is_some_and(|notice| notice.answer);
         if goes_on {
@@ -167,8 +253,43 @@ impl Share {
         }
         let wakes = if goes_on { Vec::new() } else { std::mem::take(&mut state.waiting) };
         drop(state);
-        self.settle(Effects { notices: next.into_iter().collect(), wakes });
+        self.settle(Effects { notices: next.into_iter().collect(), wakes, now });
         Ok(grant)
+    }
+
+    /// Whether the holder still owes the answer to this very notice.
+    pub fn awaits(&self, notice: &BreakNotice) -> bool {
+        let holder = (notice.client, notice.key, notice.keyed);
+        self.keys.find(&holder).is_some_and(|(file, stream)| {
+            file.state.lock().stream(&stream).grants.is_told(&holder, notice.to)
+        })
+    }
+
+    /// A notice that [`crate::Holder::on_break`] had taken on cannot reach the holder after all: the right is
+    /// taken away at once, unless its opens are kept for a holder who will hear it then. Called with no lock
+    /// held.
+    pub fn undelivered(&self, notice: &BreakNotice) {
+        if matches!(self.absent(notice), Absent::Stays) {
+            return;
+        }
+        let wakes = self.revoke(notice);
+        self.wake_all(wakes);
+    }
+
+    /// A holder gives all it has under a key back, whether it was asked or not; its opens stay.
+    pub fn give_up(&self, client: ClientKey, key: CacheKey, keyed: bool) {
+        let Some((file, stream)) = self.keys.find(&(client, key, keyed)) else {
+            return;
+        };
+        let mut state = file.state.lock();
+        let entry = state.stream(&stream);
+        entry.grants.revoke(client, key, keyed);
+        entry.publish();
+        self.note_right((client, key, keyed), entry.grants.of(client, key, keyed));
+        let wakes = std::mem::take(&mut state.waiting);
+        drop(state);
+        self.write_changes();
+        self.wake_all(wakes);
     }
 
     /// Takes a right away whose holder cannot be told; says whom to wake.
@@ -179,8 +300,12 @@ impl Share {
         };
         let mut state = file.state.lock();
         let entry = state.stream(&stream);
+        if !entry.grants.is_told(&holder, notice.to) {
+            return Vec::new();
+        }
         entry.grants.revoke(notice.client, notice.key, notice.keyed);
         entry.publish();
+        self.note_right(holder, entry.grants.of(notice.client, notice.key, notice.keyed));
         std::mem::take(&mut state.waiting)
     }
 
@@ -189,11 +314,15 @@ impl Share {
         let mut state = file.state.lock();
         let mut any = false;
         for stream in &mut state.streams {
-            any |= stream.grants.expire(now);
+            for holder in stream.grants.expire(now) {
+                any = true;
+                let (client, key, keyed) = holder;
+                self.note_right(holder, stream.grants.of(client, key, keyed));
+            }
             stream.publish();
         }
         let wakes = if any { std::mem::take(&mut state.waiting) } else { Vec::new() };
         drop(state);
-        self.settle(Effects { notices: Vec::new(), wakes });
+        self.wake_all(wakes);
     }
 }

@@ -12,6 +12,7 @@ use super::directory::Directory;
 use super::file::Link;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
+use crate::open::UNSEEN;
 use crate::{Change, ChangeFilter, ChangeKind, Open};
 
 impl Share {
@@ -60,8 +61,12 @@ impl Share {
 
     /// Tells what was written through an open and not told yet.
     // MS-FSA 2.1.5.5
-    pub(super) fn tell_untold(&self, open: &Open) {
-        let untold = ChangeFilter::from_bits_truncate(open.untold.swap(0, Ordering::AcqRel));
+    pub(super) fn tell_untold(&self, open: &Open, now: Now) {
+        let untold = open.untold.swap(0, Ordering::AcqRel);
+        if untold & UNSEEN != 0 {
+            self.shown_changed(open, now);
+        }
+        let untold = ChangeFilter::from_bits_truncate(untold);
         let Some(link) = open.link.as_ref().filter(|_| !untold.is_empty()) else {
             return;
         };
@@ -72,9 +77,19 @@ impl Share {
         }
     }
 
+    /// Takes rights on the directory back in which an open's file stands: it shows another size, time or
+    /// attribute of it.
+    // MS-SMB2 3.3.1.4
+    pub(super) fn shown_changed(&self, open: &Open, now: Now) {
+        if let Some(link) = &open.link {
+            self.entries_changed(&link.place().0, &open.asker(), now);
+        }
+    }
+
     /// Takes rights on a directory back whose entries were changed. Nobody waits for that.
     // MS-FSA 2.1.4.12
     pub(super) fn entries_changed(&self, directory: &Arc<Directory>, asker: &Asker, now: Now) {
+        self.versions.touch(directory.id);
         let Some(file) = self.files.get(directory.id) else {
             return;
         };

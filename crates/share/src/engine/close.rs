@@ -8,6 +8,7 @@ use wire::Now;
 use super::Share;
 use super::file::{Deletion, File, Link, State};
 use super::waits::Effects;
+use crate::caching::grants::{Asker, Need};
 use crate::{ChangeFilter, ChangeKind, Open, Refusal};
 
 /// What goes with an open.
@@ -17,6 +18,10 @@ struct Going {
     link: Option<Arc<Link>>,
     /// A named stream.
     stream: Option<volume::Name>,
+    /// Who marked the name that goes.
+    deleter: Option<Asker>,
+    /// The close marks a name that stays while others have it open.
+    marks: bool,
 }
 
 impl Share {
@@ -31,44 +36,54 @@ impl Share {
             return Ok(());
         }
         self.open_count.fetch_sub(1, Ordering::Relaxed);
-        self.tell_untold(open);
+        self.forget_detached(open);
+        self.tell_untold(open, now);
         self.end_watch(open);
-        let (going, wakes) = self.take_out(open);
+        let (going, effects) = self.take_out(open, now);
         if open.is_directory() && open.file.state.lock().is_deleted(open.link.as_ref()) {
             self.end_watches_of(open.file.id);
         }
         let removed = self.remove_going(open, going, now);
-        let mut wakes = wakes;
+        // Only now, so that a crash before leaves an open whose close is still to come.
+        self.unrecord(open);
+        let mut effects = effects;
         let mut state = open.file.state.lock();
-        wakes.append(&mut state.waiting);
+        effects.wakes.append(&mut state.waiting);
         let is_last = state.members.is_empty();
         drop(state);
-        if is_last {
-            self.files.leave(&open.file);
+        if is_last && self.files.leave(&open.file) {
+            self.versions.closed(open.file.id, open.file.changes.load(Ordering::Relaxed));
         }
-        self.settle(Effects { notices: Vec::new(), wakes });
+        self.settle(effects);
         removed
     }
 
     /// Takes an open out of what others see of the file.
-    fn take_out(&self, open: &Arc<Open>) -> (Going, Vec<crate::Ticket>) {
+    fn take_out(&self, open: &Arc<Open>, now: Now) -> (Going, Effects) {
+        let mut effects = Effects::default();
         let mut _swept = None;
         let mut state = open.file.state.lock();
         let Some(at) = state.members.iter().position(|m| m.id == open.id) else {
-            return (Going::default(), Vec::new());
+            return (Going::default(), effects);
         };
         let member = state.members.swap_remove(at);
         let stream = state.stream(&open.stream);
-        let mut wakes = stream.ranges.drain_open(open.id);
+        effects.wakes = stream.ranges.drain_open(open.id);
         if stream.ranges.release_open(open.id) {
-            wakes.extend(stream.ranges.ready());
+            effects.wakes.extend(stream.ranges.ready());
         }
-        self.release_grant(&mut state, &open.stream, &open.asker);
+        self.release_grant(&mut state, &open.stream, &open.asker());
         let going = going(&mut state, open, member.delete_on_close);
+        if going.marks {
+            self.note_marks(&mut state);
+            // Who only keeps the file open learns that it is to go. A close waits for nobody.
+            let stream = state.stream(&open.stream);
+            self.require(&open.file, stream, &open.asker(), Need::CloseKept, now, &mut effects);
+        }
         if going.link.is_none() && going.stream.is_none() {
             _swept = Some(state.sweep());
         }
-        (going, wakes)
+        (going, effects)
     }
 
     fn remove_going(&self, open: &Arc<Open>, going: Going, now: Now) -> Result<(), Refusal> {
@@ -81,7 +96,12 @@ impl Share {
             }
         }
         if let Some(link) = &going.link {
-            result = self.remove_name(open, link, now);
+            // Who closes last spares its own copy of the directory only when it is also who deletes.
+            let own = open.asker();
+            let is_deleter =
+                going.deleter.is_some_and(|by| (by.client, by.parent) == (own.client, own.parent));
+            let asker = if is_deleter { own } else { Asker { parent: None, ..own } };
+            result = self.remove_name(open, link, &asker, now);
             is_removed = result.is_ok();
             // A directory that has got entries stays; a name the host took is gone anyway.
             // MS-FSA 2.1.5.5
@@ -103,17 +123,17 @@ impl Share {
     }
 
     /// Removes a name from its directory and tells everybody.
-    fn remove_name(&self, open: &Open, link: &Arc<Link>, now: Now) -> Result<(), Refusal> {
+    fn remove_name(&self, open: &Open, link: &Arc<Link>, asker: &Asker, now: Now) -> Result<(), Refusal> {
         let (parent, name) = link.place();
         let is_directory = open.file.is_directory;
         let changing = parent.changing.lock();
-        parent.node.remove(&name, is_directory, open.identity.actor.as_ref())?;
+        parent.node.remove(&name, is_directory, open.identity().actor.as_ref())?;
         parent.removed(&name);
         drop(changing);
         if is_directory {
             self.directories.forget(open.file.id);
         }
-        self.entries_changed(&parent, &open.asker, now);
+        self.entries_changed(&parent, asker, now);
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         self.tell(link, None, ChangeKind::Removed, what);
         self.end_watches_of(open.file.id);
@@ -132,7 +152,7 @@ impl Share {
         let wakes = std::mem::take(&mut state.waiting);
         drop(state);
         self.files.leave(file);
-        self.settle(Effects { notices: Vec::new(), wakes });
+        self.wake_all(wakes);
     }
 }
 
@@ -161,7 +181,8 @@ fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>)
         && !entry.removed
         && (entry.delete.is_none() || how != Deletion::WithLast)
     {
-        entry.delete = Some(how);
+        out.marks = entry.delete.is_none();
+        (entry.delete, entry.deleter) = (Some(how), open.asker());
     }
     let goes = match entry.delete {
         Some(Deletion::WithOpen(id)) => is_last || id == open.id,
@@ -170,6 +191,7 @@ fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>)
     };
     if goes && !entry.removed {
         out.link = Some(Arc::clone(link));
+        (out.deleter, out.marks) = (Some(entry.deleter), false);
         // Whatever was in the streams goes with the file.
         out.stream = None;
     }

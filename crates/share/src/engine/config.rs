@@ -22,6 +22,14 @@ pub trait Accounts: Send + Sync {
     fn gid(&self, sid: &Sid) -> Option<u32> {
         sid.as_unix_group()
     }
+    /// The host user of this name in a domain, when the server stands for that domain.
+    fn uid_named(&self, _name: &str, _domain: &str) -> Option<u32> {
+        None
+    }
+    /// The host group of this name in a domain.
+    fn gid_named(&self, _name: &str, _domain: &str) -> Option<u32> {
+        None
+    }
 }
 
 /// Nobody but the host's own numbers.
@@ -45,6 +53,8 @@ pub struct Config {
     pub streams: bool,
     /// Changes are told to watches.
     pub watches: bool,
+    /// Large reads may be handed out as pieces of files ([`crate::Share::read_range`]).
+    pub uncopied: bool,
     /// Names that are shown as hidden; `*` and `?` stand for anything.
     pub hidden: Vec<String>,
     /// Whether names that begin with a dot are shown as hidden.
@@ -53,6 +63,8 @@ pub struct Config {
     pub enforce: bool,
     /// Most opens at one time.
     pub max_opens: usize,
+    /// Most opens that are kept while their clients are gone.
+    pub max_detached: usize,
     /// How long the holder of a caching right may take to answer, in nanoseconds.
     pub break_timeout_ns: u64,
     /// Absolute path of the share's root on the host; symbolic links with an absolute text are followed
@@ -71,10 +83,12 @@ impl Default for Config {
             hide_unreadable: false,
             streams: true,
             watches: true,
+            uncopied: true,
             hidden: Vec::new(),
             dot_files_hidden: true,
             enforce: true,
             max_opens: 1 << 20,
+            max_detached: 1 << 16,
             break_timeout_ns: 35_000_000_000,
             host_path: Vec::new(),
             accounts: Arc::new(NoAccounts),

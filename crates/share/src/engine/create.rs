@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use volume::security::Rights;
 use volume::{Name, Node, OpenHow, Time};
@@ -13,8 +14,10 @@ use volume::{Name, Node, OpenHow, Time};
 use super::Share;
 use super::directory::Directory;
 use super::file::{File, Link, Stream};
+use super::items::{Item, Seen};
 use super::walk::{Found, Search};
 use crate::caching::grants::{Asker, Grant};
+use crate::open::Party;
 use crate::{
     Attributes, Caller, Disposition, Info, Open, OpenRequest, Opened, Options, Outcome, Refusal, Step, Ticket,
 };
@@ -35,6 +38,8 @@ pub(super) struct Target {
     /// The directory and the name in it; none for the root.
     pub place: Option<(Arc<Directory>, Name)>,
     pub node: Arc<dyn Node>,
+    /// It was found before, and may have lost its last name since.
+    pub may_be_gone: bool,
 }
 
 /// An open that others already see, before it is handed out.
@@ -52,17 +57,33 @@ impl Share {
     /// Opens, replaces or makes what a path leads to.
     // MS-FSA 2.1.5.1
     pub fn create(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Step<Opened> {
+        self.create_at(caller, None, request)
+    }
+
+    /// The same from a place that was found before; none: from the root.
+    pub(super) fn create_at(
+        &self,
+        caller: &Caller<'_>,
+        from: Option<(&Item, Seen)>,
+        request: &OpenRequest<'_>,
+    ) -> Step<Opened> {
         self.directories.set_time(caller.now);
         if let Err(why) = self.check_request(request) {
             return Step::Refused(why);
         }
+        let mut from = from;
         for _ in 0..MAX_ATTEMPTS {
-            match self.attempt(caller, request) {
+            match self.attempt(caller, from, request) {
                 Ok(Attempt::Done(opened)) => return Step::Done(*opened),
+                // Who was in the way may have gone when it was asked.
+                Ok(Attempt::Wait(ticket)) if self.waits.is_over(ticket) => {}
                 Ok(Attempt::Wait(ticket)) => return Step::Wait(ticket),
                 Ok(Attempt::Again) => {}
+                Err(Refusal::HostKeeps) => return self.try_later(caller),
                 Err(why) => return Step::Refused(why),
             }
+            // Time has gone by: the name that an item was found by may lead to something else now.
+            from = from.map(|(item, _)| (item, Seen::Before));
         }
         Step::Refused(Refusal::Busy)
     }
@@ -96,20 +117,33 @@ impl Share {
         Ok(())
     }
 
-    fn attempt(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Result<Attempt, Refusal> {
+    fn attempt(
+        &self,
+        caller: &Caller<'_>,
+        from: Option<(&Item, Seen)>,
+        request: &OpenRequest<'_>,
+    ) -> Result<Attempt, Refusal> {
+        let from = match from {
+            Some((item, seen)) if request.path.is_empty() => {
+                return self.open_existing(caller, request, self.target_of(item, seen, how_for(request))?);
+            }
+            Some((item, _)) => Some(self.start(caller, item)?),
+            None => None,
+        };
         let search = Search {
             exact: self.is_exact(request.options),
             how: how_for(request),
             rather_missing: request.disposition == Disposition::Create
                 || matches!(request.disposition, Disposition::OverwriteOrCreate | Disposition::Supersede),
         };
-        match self.walk(caller, request.path, request.options, search)? {
+        match self.walk(caller, from.as_ref(), request.path, request.options, search)? {
             Found::Root(root) => {
                 let node = root.node.open_again(OpenHow::Read)?;
-                self.open_existing(caller, request, Target { place: None, node })
+                self.open_existing(caller, request, Target { place: None, node, may_be_gone: false })
             }
             Found::There { parent, name, node } => {
-                self.open_existing(caller, request, Target { place: Some((parent, name)), node })
+                let place = Some((parent, name));
+                self.open_existing(caller, request, Target { place, node, may_be_gone: false })
             }
             Found::Missing { .. }
                 if matches!(request.disposition, Disposition::Open | Disposition::Overwrite) =>
@@ -152,11 +186,17 @@ impl Share {
             granted: reserved.granted,
             deny: request.deny,
             options: request.options,
-            asker: reserved.asker,
-            client: caller.client,
-            identity: Arc::clone(caller.identity),
+            party: ArcSwap::from_pointee(Party {
+                client: caller.client,
+                identity: Arc::clone(caller.identity),
+                asker: reserved.asker,
+            }),
             opened_at: Time::from_wall_ns(caller.now.wall_ns),
             closed: AtomicBool::new(false),
+            detached: AtomicBool::new(false),
+            lasting: AtomicBool::new(false),
+            claimed: AtomicBool::new(false),
+            note_with_ranges: Mutex::default(),
             own_times: AtomicU8::new(0),
             untold: AtomicU32::new(0),
             watch: Mutex::new(None),

@@ -5,15 +5,13 @@ use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
 use volume::{Patience, Times};
-use wire::Now;
+use wire::{FileRange, Now};
 
 use super::Share;
 use crate::caching::grants::Need;
-use crate::open::OwnTimes;
-use crate::ranges::table::Intent;
+use crate::open::{OwnTimes, UNSEEN};
 use crate::{
-    Attributes, Caller, ChangeFilter, LockOwner, LockRule, Open, Options, RangeKind, RangeRequest, Refusal,
-    Step,
+    Attributes, Caller, ChangeFilter, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal, Step,
 };
 
 /// Where to write.
@@ -41,11 +39,7 @@ impl Share {
         out: &mut Vec<u8>,
         patience: Patience,
     ) -> Result<usize, Refusal> {
-        if !open.granted.intersects(Rights::READ_DATA | Rights::EXECUTE) {
-            return Err(Refusal::AccessDenied);
-        }
-        check_data(open)?;
-        check_ranges(open, owner, at, len as u64, RangeKind::Shared)?;
+        check_read(open, owner, at, len)?;
         if !open.own_times().contains(OwnTimes::ACCESSED) {
             return Ok(open.data.read(at, len, out, patience)?);
         }
@@ -53,6 +47,31 @@ impl Share {
         let read = open.data.read(at, len, out, patience)?;
         open.node.set_times(Times { accessed, modified: None })?;
         Ok(read)
+    }
+
+    /// What [`Share::read`] would append, as a piece of a file that is sent without being copied: what is
+    /// written there meanwhile may be among it. Nothing where the volume has no such piece in memory; then
+    /// [`Share::read`] is the way. Never waits.
+    ///
+    /// # Errors
+    /// As [`Share::read`].
+    // MS-FSA 2.1.5.3
+    pub fn read_range(
+        &self,
+        open: &Open,
+        owner: LockOwner,
+        at: u64,
+        len: usize,
+    ) -> Result<Option<FileRange>, Refusal> {
+        check_read(open, owner, at, len)?;
+        if !self.config.load().uncopied {
+            return Ok(None);
+        }
+        // The time of access is put back behind a read, and it is not known when this one would be over.
+        if open.own_times().contains(OwnTimes::ACCESSED) {
+            return Ok(None);
+        }
+        Ok(Arc::clone(&open.data).range(at, len)?)
     }
 
     /// Writes `data`; with `through`, or where the open asks for it, to stable storage.
@@ -111,14 +130,24 @@ impl Share {
         })
     }
 
-    /// What follows every change of data: the archive bit, and watches.
+    /// What follows every change of data: the archive bit, watches, and later who keeps the directory.
     pub(super) fn data_changed(&self, open: &Open) -> Result<(), Refusal> {
+        self.changed(open, UNSEEN)
+    }
+
+    /// The same for a change that those who keep the directory are told at once.
+    pub(super) fn changed_at_once(&self, open: &Open) -> Result<(), Refusal> {
+        self.changed(open, 0)
+    }
+
+    fn changed(&self, open: &Open, unseen: u32) -> Result<(), Refusal> {
         let told = if open.stream.is_named {
             ChangeFilter::STREAM_WRITE | ChangeFilter::STREAM_SIZE
         } else {
             ChangeFilter::LAST_WRITE | ChangeFilter::SIZE
         };
-        let before = open.untold.fetch_or(told.bits(), Ordering::Relaxed);
+        open.file.changes.fetch_add(1, Ordering::Relaxed);
+        let before = open.untold.fetch_or(told.bits() | unseen, Ordering::Relaxed);
         if before & told.bits() == 0 {
             self.mark_archive(open)?;
         }
@@ -142,14 +171,23 @@ impl Share {
     /// # Errors
     /// [`Refusal::AccessDenied`] without the right to write; as the volume says.
     // MS-FSA 2.1.5.7
-    pub fn flush(&self, open: &Arc<Open>, data_only: bool) -> Result<(), Refusal> {
+    pub fn flush(&self, open: &Arc<Open>, data_only: bool, now: Now) -> Result<(), Refusal> {
         let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
         if !open.granted.intersects(writes) {
             return Err(Refusal::AccessDenied);
         }
-        self.tell_untold(open);
+        self.tell_untold(open, now);
         Ok(open.data.sync(data_only)?)
     }
+}
+
+/// Whether `open` may read there.
+fn check_read(open: &Open, owner: LockOwner, at: u64, len: usize) -> Result<(), Refusal> {
+    if !open.granted.intersects(Rights::READ_DATA | Rights::EXECUTE) {
+        return Err(Refusal::AccessDenied);
+    }
+    check_data(open)?;
+    check_ranges(open, owner, at, len as u64, RangeKind::Shared)
 }
 
 /// Where a write begins, and whether the open may write there.
@@ -188,7 +226,8 @@ pub(super) fn check_ranges(
         return Ok(());
     }
     let range = RangeRequest { start: at, len, kind };
+    let ignores_merging = open.options.contains(Options::MERGING_RANGES);
     let mut state = open.file.state.lock();
-    let conflicts = state.stream(&open.stream).ranges.conflicts(&range, owner, LockRule::Exact, Intent::Data);
+    let conflicts = state.stream(&open.stream).ranges.hinders(&range, owner, ignores_merging);
     if conflicts { Err(Refusal::RangeConflict) } else { Ok(()) }
 }

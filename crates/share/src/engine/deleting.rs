@@ -43,8 +43,13 @@ impl Share {
                 (true, false) => Some(Deletion::WithLast),
                 (true, true) => Some(Deletion::WithOpen(open.id)),
             };
+            entry.deleter = open.asker();
         }
+        self.note_marks(&mut state);
         drop(state);
+        // MS-SMB2 3.3.5.21.1
+        self.keys.set_goes(&open.asker(), &open.stream, true);
+        self.write_changes();
         if on && open.is_directory() {
             self.end_watches_of(open.file.id);
         }

@@ -242,6 +242,11 @@ impl Directories {
         self.wall_secs.store(now.wall_ns.div_euclid(1_000_000_000), Ordering::Relaxed);
     }
 
+    /// Wall time in seconds; it may lag, and never runs ahead.
+    pub fn wall_secs(&self) -> i64 {
+        self.wall_secs.load(Ordering::Relaxed)
+    }
+
     /// Says that a directory was of use.
     pub fn touch(&self, directory: &Directory) {
         directory.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -36,6 +36,8 @@ struct Plan {
     stream: Option<Name>,
     /// The stream, when it exists.
     data: Option<Arc<dyn Node>>,
+    /// Up to where the stream has data or storage, once it is replaced.
+    extent: u64,
     /// What the open may do.
     granted: Rights,
     /// What it does now: also what replacing needs.
@@ -92,6 +94,9 @@ impl Share {
         file: &Arc<File>,
     ) -> Result<(Facts, Plan, Tried), Refusal> {
         let facts = self.facts(file, target.node.as_ref())?;
+        if target.may_be_gone && facts.stat.links == 0 && file.state.lock().members.is_empty() {
+            return Err(Refusal::Gone);
+        }
         let plan = self.plan(caller, request, target, &facts)?;
         let tried = self.reserve(caller, request, target, file, &plan)?;
         Ok((facts, plan, tried))
@@ -147,7 +152,13 @@ impl Share {
         }
         let unwritable = if is_file && is_read_only { writes } else { Rights::empty() };
         let granted = granted - (unwritable - named);
-        Ok(Plan { effect, stream, data, granted, uses: granted | needs })
+        let extent = match (effect, &data) {
+            _ if request.caching.is_none() => 0,
+            (Effect::Open, None) => extent_of(&facts.stat),
+            (Effect::Open, Some(data)) => extent_of(&data.stat()?),
+            (Effect::Overwrite | Effect::Supersede | Effect::MakeStream, _) => 0,
+        };
+        Ok(Plan { effect, stream, data, extent, granted, uses: granted | needs })
     }
 
     /// The stream that a name leads to, and what it is really called.
@@ -204,18 +215,22 @@ impl Share {
         state: &mut State,
         effects: &mut Effects,
     ) -> Result<Tried, Refusal> {
-        let link = target.place.as_ref().map(|(parent, name)| state.enter_link(parent, name));
+        let link = match &target.place {
+            Some((parent, name)) => Some(state.enter_link(parent, name)),
+            // What was found by its address counts under a name that others have it open by.
+            None => state.links.iter().find(|entry| !entry.removed).map(|entry| Arc::clone(&entry.link)),
+        };
         let stream = state.enter_stream(plan.stream.as_ref());
         if state.is_deleted(link.as_ref()) || state.stream(&stream).delete {
             return Err(Refusal::DeletePending);
         }
         if let Some(caching) = &request.caching {
-            self.check_key(caller.client, caching, file, &stream)?;
+            self.check_key(caller.client, caching, Some(&stream))?;
         }
-        let asker = self.asker(caller, request);
+        let (asker, caching) = self.asking(caller, request, &stream);
         if let Some(need) = self.in_the_way(request, plan, state, &stream, &asker)? {
             let entry = state.stream(&stream);
-            let is_open_need = matches!(need, Need::Look | Need::Open | Need::Replace);
+            let is_open_need = !matches!(need, Need::CloseKept);
             if self.require(file, entry, &asker, need, caller.now, effects) {
                 return match self.park(caller, file, state, Refusal::SharingConflict) {
                     Step::Wait(ticket) => Ok(Tried::Wait(ticket)),
@@ -223,7 +238,14 @@ impl Share {
                 };
             }
             if !is_open_need && !state.shares(&stream, plan.uses, request.deny) {
-                return Err(Refusal::SharingConflict);
+                if !state.shares_but_for_absent(&stream, plan.uses, request.deny) {
+                    return Err(Refusal::SharingConflict);
+                }
+                // Whoever has it open comes back, or their time ends.
+                return match self.park(caller, file, state, Refusal::SharingConflict) {
+                    Step::Wait(ticket) => Ok(Tried::Wait(ticket)),
+                    Step::Done(()) | Step::Refused(_) => Err(Refusal::SharingConflict),
+                };
             }
         }
         let id = self.next_open_id();
@@ -237,7 +259,8 @@ impl Share {
             delete_on_close: Deletion::on_close(id, request.options),
             open: std::sync::Weak::new(),
         });
-        let grant = request.caching.as_ref().map(|caching| self.grant(file, state, &stream, &asker, caching));
+        let grant = caching.map(|caching| self.grant(file, state, &stream, &asker, caching, plan.extent));
+        self.note_goes(&asker, &stream, request.options);
         let file = Arc::clone(file);
         Ok(Tried::Reserved(Reserved { id, file, stream, link, asker, granted: plan.granted, grant }))
     }
@@ -258,7 +281,13 @@ impl Share {
         let looks = looks_only(request.access - Rights::READ_CONTROL);
         let open_need = match (replaces, looks) {
             (true, _) => Need::Replace,
+            // Who only keeps the file open is asked to close now, so that the name goes with the close.
+            // MS-FSA 2.1.5.1.2 (exception: asked for by the open that deletes, as by 2.1.5.15.3)
+            (false, _) if request.options.contains(Options::DELETE_ON_CLOSE) => Need::Delete,
             (false, true) => Need::Look,
+            (false, false) if plan.uses.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA) => {
+                Need::OpenToWrite
+            }
             (false, false) => Need::Open,
         };
         let breaks_nothing = looks_only(request.access) && !replaces;
@@ -319,6 +348,9 @@ impl Share {
             }
             Effect::Overwrite | Effect::Supersede => {
                 self.replace(request, &reserved, &node, &data, &mut facts.record)?;
+                if let Some(link) = &reserved.link {
+                    self.entries_changed(&link.place().0, &reserved.asker, caller.now);
+                }
                 facts.stat = node.stat()?;
             }
         }
@@ -397,7 +429,7 @@ impl Share {
             new = plain;
         }
         if new != *record {
-            new.store(node.as_ref())?;
+            self.put_record(node.as_ref(), &new)?;
         }
         *record = new;
         let mut state = reserved.file.state.lock();
@@ -425,6 +457,11 @@ impl Share {
         }
         Ok(())
     }
+}
+
+/// Up to where there is data or storage.
+fn extent_of(stat: &volume::Stat) -> u64 {
+    stat.size.max(stat.allocated)
 }
 
 /// A stream's own figures, when a named one is open.

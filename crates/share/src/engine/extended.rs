@@ -57,7 +57,55 @@ impl Share {
                 (None, true) => {}
             }
         }
-        if extended_size(&all) > MAX_SIZE {
+        self.store_extended(open, &all)
+    }
+
+    /// One extended attribute, by its exact name.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::NoSuchAttribute`]; as the volume says.
+    pub fn attribute(&self, open: &Open, name: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let found = self.extended(open)?.into_iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value).ok_or(Refusal::NoSuchAttribute)
+    }
+
+    /// Sets one extended attribute by its exact name, or removes it (with `None`). `present` says whether it must be
+    /// there before, or must not.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::NoSuchAttribute`], [`Refusal::Exists`], [`Refusal::AttributesTooLarge`];
+    /// as the volume says.
+    pub fn set_attribute(
+        &self,
+        _caller: &Caller<'_>,
+        open: &Arc<Open>,
+        name: &[u8],
+        value: Option<&[u8]>,
+        present: Option<bool>,
+    ) -> Result<(), Refusal> {
+        if !open.granted.contains(Rights::WRITE_EA) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()?;
+        let mut all = open.node.attributes()?;
+        let known = all.iter().position(|(known, _)| known == name);
+        match (known, present) {
+            (None, Some(true)) => return Err(Refusal::NoSuchAttribute),
+            (Some(_), Some(false)) => return Err(Refusal::Exists),
+            _ => {}
+        }
+        match (known, value) {
+            (Some(at), None) => drop(all.remove(at)),
+            (Some(at), Some(value)) => all[at].1 = value.to_vec(),
+            (None, Some(value)) => all.push((name.to_vec(), value.to_vec())),
+            (None, None) => {}
+        }
+        self.store_extended(open, &all)
+    }
+
+    /// Makes `all` what there is, and says so.
+    fn store_extended(&self, open: &Arc<Open>, all: &Extended) -> Result<(), Refusal> {
+        if extended_size(all) > MAX_SIZE {
             return Err(Refusal::AttributesTooLarge);
         }
         let before = open.node.attributes()?;
@@ -68,8 +116,8 @@ impl Share {
             open.node.set_attribute(name, Some(value)).map_err(too_large)?;
         }
         let record = self.record_of(open)?;
-        self.store_record(open, Record { extended_size: extended_size(&all), ..record })?;
-        open.file.state.lock().extended_size = Some(extended_size(&all));
+        self.store_record(open, Record { extended_size: extended_size(all), ..record })?;
+        open.file.state.lock().extended_size = Some(extended_size(all));
         if let Some(link) = &open.link {
             self.tell(link, None, ChangeKind::Modified, ChangeFilter::EA);
         }

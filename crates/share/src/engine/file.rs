@@ -3,7 +3,7 @@
 //! A [`File`] is in the table from its first open to its last close. Everything that two opens must
 //! agree on is in its one [`State`], under one lock.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -30,6 +30,8 @@ pub(crate) struct File {
     pub id: NodeId,
     pub kind: Kind,
     pub is_directory: bool,
+    /// Counts changes of data since it was opened.
+    pub changes: AtomicU64,
     pub state: Mutex<State>,
 }
 
@@ -125,6 +127,8 @@ impl Deletion {
 pub(crate) struct LinkState {
     pub link: Arc<Link>,
     pub delete: Option<Deletion>,
+    /// Who said so.
+    pub deleter: Asker,
     /// The name was removed; opens that are left work on.
     pub removed: bool,
 }
@@ -170,7 +174,8 @@ pub(crate) struct State {
 
 impl File {
     pub fn new(id: NodeId, kind: Kind) -> File {
-        File { id, kind, is_directory: kind == Kind::Directory, state: Mutex::default() }
+        let is_directory = kind == Kind::Directory;
+        File { id, kind, is_directory, changes: AtomicU64::new(0), state: Mutex::default() }
     }
 }
 
@@ -213,7 +218,12 @@ impl State {
             return Arc::clone(&known.link);
         }
         let link = Arc::new(Link { place: Mutex::new((Arc::clone(directory), name.clone())) });
-        self.links.push(LinkState { link: Arc::clone(&link), delete: None, removed: false });
+        self.links.push(LinkState {
+            link: Arc::clone(&link),
+            delete: None,
+            deleter: Asker::NOBODY,
+            removed: false,
+        });
         link
     }
 
@@ -244,19 +254,31 @@ impl State {
         self.node.as_ref().filter(|kept| kept.how() >= how).map(Arc::clone)
     }
 
-    /// What there is around a grant to `asker` on `stream`.
-    pub fn surroundings(&self, stream: &Arc<Stream>, asker: &Asker, directory: bool) -> Surroundings {
-        let others = self.members.iter().any(|m| {
+    /// What there is around a grant to `asker` on `stream`, which has storage up to `extent`. Ranges that are
+    /// held behind that are in nobody's way.
+    // MS-FSA 2.1.5.18
+    pub fn surroundings(
+        &self,
+        stream: &Arc<Stream>,
+        asker: &Asker,
+        directory: bool,
+        extent: u64,
+    ) -> Surroundings {
+        let is_other = |m: &&Member| {
             let same_key =
                 m.asker.key.is_some() && (m.asker.client, m.asker.key) == (asker.client, asker.key);
             Arc::ptr_eq(&m.stream, stream) && !m.access.is_empty() && !same_key
-        });
+        };
+        let others = self.members.iter().any(|m| is_other(&m));
+        let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
+        let writers = self.members.iter().filter(is_other).any(|m| m.access.intersects(writes));
         let state = self.streams.iter().find(|s| Arc::ptr_eq(&s.stream, stream));
         Surroundings {
             others,
             delete_pending: state.is_some_and(|s| s.delete) || self.links.iter().any(|l| l.delete.is_some()),
-            ranges: state.is_some_and(|s| !s.ranges.is_empty()),
+            ranges: state.is_some_and(|s| s.ranges.begins_before(extent)),
             directory,
+            writers,
         }
     }
 
@@ -264,10 +286,31 @@ impl State {
     // MS-FSA 2.1.5.1.2.1
     // MS-FSA 2.1.5.1.2.2
     pub fn shares(&self, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
+        self.shares_with(stream, access, deny, |_| true)
+    }
+
+    /// The same, were it not for opens that are kept over a restart for clients who are not back yet.
+    pub fn shares_but_for_absent(&self, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
+        let is_absent = |open: Arc<Open>| open.is_lasting() && open.is_detached();
+        self.shares_with(stream, access, deny, |member| !member.open.upgrade().is_some_and(is_absent))
+    }
+
+    /// The same, were it not for this one open.
+    pub fn shares_but_for(&self, id: u64, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
+        self.shares_with(stream, access, deny, |member| member.id != id)
+    }
+
+    fn shares_with(
+        &self,
+        stream: &Arc<Stream>,
+        access: Rights,
+        deny: Deny,
+        counts: impl Fn(&Member) -> bool,
+    ) -> bool {
         if !access.intersects(SHARED_RIGHTS) {
             return true;
         }
-        self.members.iter().filter(|m| !m.access.is_empty()).all(|member| {
+        self.members.iter().filter(|m| !m.access.is_empty() && counts(m)).all(|member| {
             let same = Arc::ptr_eq(&member.stream, stream);
             if same {
                 return !denies(member.deny, access) && !denies(deny, member.access);

@@ -40,7 +40,7 @@ impl Share {
             return Err(Refusal::DeletePending);
         }
         if let Some(caching) = &request.caching {
-            self.check_key_is_free(caller.client, caching)?;
+            self.check_key(caller.client, caching, None)?;
         }
         let granted = self.rights_on_new(caller, request.access)?;
         let descriptor = self.descriptor_for_new(
@@ -188,7 +188,6 @@ impl Share {
         node: &Arc<dyn Node>,
         granted: Rights,
     ) -> Reserved {
-        let asker = self.asker(caller, request);
         loop {
             let file = self.files.enter(node.id(), node.kind());
             let mut state = file.state.lock();
@@ -197,6 +196,7 @@ impl Share {
             }
             let link = state.enter_link(parent, name);
             let stream = state.enter_stream(request.stream);
+            let (asker, caching) = self.asking(caller, request, &stream);
             state.share_node(Arc::clone(node));
             let id = self.next_open_id();
             state.members.push(Member {
@@ -209,11 +209,8 @@ impl Share {
                 delete_on_close: Deletion::on_close(id, request.options),
                 open: Weak::new(),
             });
-            let usable = |caching: &&crate::CachingRequest| {
-                self.check_key(caller.client, caching, &file, &stream).is_ok()
-            };
-            let caching = request.caching.as_ref().filter(usable);
-            let grant = caching.map(|caching| self.grant(&file, &mut state, &stream, &asker, caching));
+            let grant = caching.map(|caching| self.grant(&file, &mut state, &stream, &asker, caching, 0));
+            self.note_goes(&asker, &stream, request.options);
             drop(state);
             return Reserved { id, file, stream, link: Some(link), asker, granted, grant };
         }
@@ -244,7 +241,7 @@ impl Share {
         }
         record.extended_size = extended_size(request.extended);
         if record != Record::default() {
-            record.store(node.as_ref())?;
+            self.put_record(node.as_ref(), &record)?;
         }
         let data = match request.stream {
             Some(stream) => node.open_stream(stream, true, false)?,

@@ -7,11 +7,14 @@ use volume::{Kind, Name, Node, Note, Stat, Time};
 
 use super::Share;
 use super::access::Facts;
+use super::directory::Directory;
 use super::file::{File, Link};
 use super::record::Record;
 use crate::info::extended_size;
 use crate::{Attributes, Caching, ClientKey, Deny, Info, LockOwner, Open, RangeRequest, Refusal};
 
+/// How many whole seconds ago a file must have been changed before that it has no record is remembered.
+const SETTLED_AFTER_S: i64 = 2;
 /// Tag of a symbolic link.
 // MS-FSCC 2.1.2.1
 pub(super) const TAG_SYMLINK: u32 = 0xa000_000c;
@@ -68,12 +71,43 @@ impl Share {
         if let Some((record, security)) = known {
             return Ok(Facts { stat, record, security });
         }
-        let record = Record::load(node)?;
+        let record = self.load_record(node, &stat)?;
         let security = Arc::new(self.load_security(node, &stat, &record)?);
         let mut state = file.state.lock();
         state.record = Some(record);
         state.security = Some(Arc::clone(&security));
         Ok(Facts { stat, record, security })
+    }
+
+    /// Reads the attribute record of a file with these figures. That it has none is remembered for as long as the host
+    /// shows the same time of change: setting the attribute that holds a record moves it.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn load_record(&self, node: &dyn Node, stat: &Stat) -> Result<Record, Refusal> {
+        if self.versions.is_plain(stat.id, stat.changed) {
+            return Ok(Record::default());
+        }
+        let written = self.versions.written(stat.id);
+        let record = Record::load(node)?;
+        // A second change within one tick of the host's clock would not be seen.
+        let is_settled = stat.changed.secs < self.directories.wall_secs().saturating_sub(SETTLED_AFTER_S);
+        if record == Record::default() && is_settled && self.volume.facts().extended_attributes {
+            self.versions.note_plain(stat.id, stat.changed, written);
+        }
+        Ok(record)
+    }
+
+    /// Writes the attribute record of a file.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn put_record(&self, node: &dyn Node, record: &Record) -> Result<(), Refusal> {
+        // One that does not fit into the file's own attributes lies beside it and moves none of its times.
+        self.versions.forget_plain(node.id());
+        let stored = record.store(node);
+        self.versions.forget_plain(node.id());
+        stored
     }
 
     /// The attribute record of an open file.
@@ -176,8 +210,8 @@ impl Share {
                 };
                 out.push(OpenSummary {
                     id: open.id,
-                    client: open.client,
-                    user: open.identity.name.clone(),
+                    client: open.client(),
+                    user: open.identity().name.clone(),
                     path: self.path_of(&open),
                     stream: open.stream(),
                     granted: open.granted,
@@ -212,8 +246,13 @@ pub(super) fn path_of_link(link: Option<&Arc<Link>>) -> Vec<Name> {
         return Vec::new();
     };
     let (parent, name) = link.place();
+    path_in(&parent, &name)
+}
+
+/// The path of a name in a directory.
+pub(super) fn path_in(parent: &Arc<Directory>, name: &Name) -> Vec<Name> {
     let mut path = parent.path();
-    path.push(name);
+    path.push(name.clone());
     path
 }
 
@@ -249,6 +288,7 @@ pub(super) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
         extended_size: record.extended_size,
         reparse_tag: if is_link { TAG_SYMLINK } else { 0 },
         rdev: stat.rdev,
+        version: super::versions::number(stat.changed),
     }
 }
 

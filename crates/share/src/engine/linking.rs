@@ -6,6 +6,8 @@ use volume::OpenHow;
 use volume::security::Rights;
 
 use super::Share;
+use super::items::Item;
+use super::rename::Goal;
 use super::walk::Search;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
 
@@ -19,6 +21,21 @@ impl Share {
         to: &[volume::Name],
         replace: bool,
     ) -> Step<()> {
+        self.link_to(caller, open, Goal::Path(to), replace)
+    }
+
+    /// The same with a name in a directory that was found before, where nothing may stand yet.
+    pub fn link_into(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        to: &Item,
+        name: &volume::Name,
+    ) -> Step<()> {
+        self.link_to(caller, open, Goal::In(to, name), false)
+    }
+
+    fn link_to(&self, caller: &Caller<'_>, open: &Arc<Open>, to: Goal<'_>, replace: bool) -> Step<()> {
         match self.link_inner(caller, open, to, replace) {
             Ok(step) => step,
             Err(why) => Step::Refused(why),
@@ -29,7 +46,7 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
-        to: &[volume::Name],
+        to: Goal<'_>,
         replace: bool,
     ) -> Result<Step<()>, Refusal> {
         if open.is_directory() {
@@ -40,7 +57,7 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
-        let (parent, name) = self.walk_to_parent(caller, to, options)?;
+        let (parent, name) = self.goal(caller, to, options)?;
         let security = self.directory_security(&parent)?;
         if !self.may(caller, &security, Rights::ADD_FILE) {
             return Err(Refusal::AccessDenied);
@@ -71,8 +88,9 @@ impl Share {
         }
         parent.node.add_name(&name, open.node.as_ref(), actor)?;
         parent.added(&name);
+        self.versions.touch(open.file.id);
         drop(changing);
-        self.entries_changed(&parent, &open.asker, caller.now);
+        self.entries_changed(&parent, &open.asker(), caller.now);
         self.tell_at(&parent, &name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
         Ok(Step::Done(()))
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Share;
-use super::waits::Effects;
 use crate::caching::grants::Need;
+use crate::lasting::record::Record;
 use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, Step};
 
 impl Share {
@@ -32,6 +32,12 @@ impl Share {
         let stream = state.stream(&open.stream);
         let taken = stream.ranges.lock(owner, open.id, rule, ranges);
         stream.publish();
+        if taken.is_ok() && open.is_lasting() {
+            self.note_ranges(open, Record::Taken { id: open.id, owner, rule, ranges: ranges.to_vec() });
+            drop(state);
+            self.write_changes();
+            return Step::Done(());
+        }
         match (taken, caller.waiter, ranges) {
             (Ok(()), ..) => Step::Done(()),
             (Err(Refusal::RangeNotGranted), Some(waiter), [range]) => {
@@ -58,12 +64,64 @@ impl Share {
         check_lockable(open)?;
         let mut state = open.file.state.lock();
         let stream = state.stream(&open.stream);
-        let released = stream.ranges.unlock(owner, rule, ranges);
+        let mut released = Ok(());
+        for range in ranges {
+            released = stream.ranges.unlock(owner, rule, std::slice::from_ref(range));
+            if released.is_err() {
+                break;
+            }
+            if open.is_lasting() {
+                self.note_ranges(open, Record::Released { id: open.id, owner, rule, range: *range });
+            }
+        }
         let wakes = stream.ranges.ready();
         stream.publish();
         drop(state);
-        self.settle(Effects { notices: Vec::new(), wakes });
+        self.write_changes();
+        self.wake_all(wakes);
         released
+    }
+}
+
+impl Share {
+    /// Leaves of the ranges that were taken through an open only those of `changes`, which are taken (true) or
+    /// released again in their order. All of them were held.
+    pub fn keep_ranges(&self, open: &Arc<Open>, changes: &[(LockOwner, RangeRequest, bool)]) {
+        let mut state = open.file.state.lock();
+        if open.is_closed() {
+            return;
+        }
+        let stream = state.stream(&open.stream);
+        let before: Vec<_> = stream.ranges.held().iter().filter(|h| h.open == open.id).copied().collect();
+        stream.ranges.release_open(open.id);
+        for (owner, range, is_taken) in changes {
+            let ranges = std::slice::from_ref(range);
+            // What they were taken with cannot stand against it now.
+            let _ = if *is_taken {
+                stream.ranges.lock(*owner, open.id, LockRule::Merging, ranges)
+            } else {
+                stream.ranges.unlock(*owner, LockRule::Merging, ranges)
+            };
+        }
+        let after: Vec<_> = stream.ranges.held().iter().filter(|h| h.open == open.id).copied().collect();
+        let mut wakes = Vec::new();
+        if before != after {
+            wakes = stream.ranges.ready();
+            stream.publish();
+            if open.is_lasting() {
+                for held in before {
+                    let (owner, rule, range) = (held.owner, held.rule, held.range);
+                    self.note_change(Record::Released { id: open.id, owner, rule, range });
+                }
+                for held in after {
+                    let (owner, rule, ranges) = (held.owner, held.rule, vec![held.range]);
+                    self.note_change(Record::Taken { id: open.id, owner, rule, ranges });
+                }
+            }
+        }
+        drop(state);
+        self.write_changes();
+        self.wake_all(wakes);
     }
 }
 

@@ -9,10 +9,21 @@ use volume::{Failure, Kind, Name, NodeId, OpenHow};
 use super::Share;
 use super::directory::{Directory, Known};
 use super::file::File;
+use super::info::path_in;
+use super::items::Item;
 use super::waits::Effects;
 use super::walk::Search;
-use crate::caching::grants::Need;
+use crate::caching::grants::{Asker, Need};
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Deny, Open, Options, Refusal, Step};
+
+/// Where something is to go, as it was asked for.
+#[derive(Clone, Copy)]
+pub(super) enum Goal<'a> {
+    /// A path from the root.
+    Path(&'a [Name]),
+    /// A name in a directory.
+    In(&'a Item, &'a Name),
+}
 
 /// Where something is to go.
 struct Destination {
@@ -38,6 +49,24 @@ impl Share {
         if let Some(name) = to_stream {
             return self.rename_stream(open, name, replace).into();
         }
+        self.rename_to(caller, open, Goal::Path(to), replace, posix)
+    }
+
+    /// Gives what is open a name in a directory that was found before. What stands there is replaced, as far
+    /// as the host's own rules go; who has it open goes on with a file without a name, unless they said that
+    /// nobody may delete it.
+    pub fn rename_into(&self, caller: &Caller<'_>, open: &Arc<Open>, to: &Item, name: &Name) -> Step<()> {
+        self.rename_to(caller, open, Goal::In(to, name), true, true)
+    }
+
+    fn rename_to(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        to: Goal<'_>,
+        replace: bool,
+        posix: bool,
+    ) -> Step<()> {
         match self.prepare_rename(caller, open, to, replace, posix) {
             Ok(Step::Done(destination)) => self.rename_now(caller, open, destination, replace).into(),
             Ok(Step::Wait(ticket)) => Step::Wait(ticket),
@@ -49,7 +78,7 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
-        to: &[Name],
+        to: Goal<'_>,
         replace: bool,
         posix: bool,
     ) -> Result<Step<Destination>, Refusal> {
@@ -63,6 +92,11 @@ impl Share {
         }
         let destination = self.destination(caller, open, to)?;
         self.check_may_go(caller, open, &destination)?;
+        match self.check_stays(caller, open, &destination.parent) {
+            Step::Done(()) => {}
+            Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
+            Step::Refused(why) => return Err(why),
+        }
         match self.require_for(caller, open, Need::Rename) {
             Step::Done(()) => {}
             Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
@@ -72,7 +106,7 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         if open.is_directory() {
-            match self.check_nothing_open_below(caller, open) {
+            match self.check_nothing_open_below(caller, open, posix) {
                 Step::Done(()) => {}
                 Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
                 Step::Refused(why) => return Err(why),
@@ -95,9 +129,25 @@ impl Share {
         Ok(self.check_replaceable(caller, open, &destination.parent, &real, posix)?.map(|()| destination))
     }
 
-    fn destination(&self, caller: &Caller<'_>, open: &Open, to: &[Name]) -> Result<Destination, Refusal> {
+    /// The directory of a goal, and the name in it.
+    ///
+    /// # Errors
+    /// As the walk to it says.
+    pub(super) fn goal(
+        &self,
+        caller: &Caller<'_>,
+        to: Goal<'_>,
+        options: Options,
+    ) -> Result<(Arc<Directory>, Name), Refusal> {
+        match to {
+            Goal::Path(path) => self.walk_to_parent(caller, path, options),
+            Goal::In(above, name) => Ok((self.start(caller, above)?, name.clone())),
+        }
+    }
+
+    fn destination(&self, caller: &Caller<'_>, open: &Open, to: Goal<'_>) -> Result<Destination, Refusal> {
         let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
-        let (parent, name) = self.walk_to_parent(caller, to, options)?;
+        let (parent, name) = self.goal(caller, to, options)?;
         let search = Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: true };
         let there = self.look_up(&parent, &name, search)?.map(|(real, node)| (real, node.id(), node.kind()));
         Ok(Destination { parent, name, there })
@@ -116,20 +166,39 @@ impl Share {
         if self.is_going(&to.parent) {
             return Err(Refusal::DeletePending);
         }
-        // A rename opens the directory to add a name, and lets nobody delete it meanwhile.
-        // MS-FSA 2.1.5.15.12
-        let holds = self.files.get(to.parent.id).is_some_and(|file| {
-            let mut state = file.state.lock();
-            let stream = state.enter_stream(None);
-            !state.shares(&stream, Rights::ADD_FILE, Deny::DELETE)
-        });
-        if holds { Err(Refusal::SharingConflict) } else { Ok(()) }
+        Ok(())
+    }
+
+    /// Refuses while somebody may delete the directory that is to get the name, once those are asked to
+    /// close who only keep it open: a rename opens it to add a name, and lets nobody delete it meanwhile.
+    // MS-FSA 2.1.5.15.12
+    fn check_stays(&self, caller: &Caller<'_>, open: &Open, directory: &Arc<Directory>) -> Step<()> {
+        let Some(file) = self.files.get(directory.id) else {
+            return Step::Done(());
+        };
+        let mut effects = Effects::default();
+        let mut state = file.state.lock();
+        let stream = state.enter_stream(None);
+        if state.shares(&stream, Rights::ADD_FILE, Deny::DELETE) {
+            return Step::Done(());
+        }
+        let asker = Asker { key: None, parent: None, ..open.asker() };
+        let entry = state.stream(&stream);
+        let wait = self.require(&file, entry, &asker, Need::CloseKept, caller.now, &mut effects);
+        let step = if wait {
+            self.park(caller, &file, &mut state, Refusal::SharingConflict)
+        } else {
+            Step::Refused(Refusal::SharingConflict)
+        };
+        drop(state);
+        self.settle(effects);
+        step
     }
 
     /// Refuses to move a directory below which something is open, once those are asked to close who
-    /// only keep it open.
+    /// only keep it open. By the rules of POSIX only who lets nobody delete a file is in the way.
     // MS-FSA 2.1.4.2
-    fn check_nothing_open_below(&self, caller: &Caller<'_>, open: &Arc<Open>) -> Step<()> {
+    fn check_nothing_open_below(&self, caller: &Caller<'_>, open: &Arc<Open>, posix: bool) -> Step<()> {
         for file in self.files.all() {
             let is_below = file.id != open.file.id && {
                 let links: Vec<_> = file
@@ -142,8 +211,8 @@ impl Share {
                     .collect();
                 links.iter().any(|link| link.place().0.is_within(open.file.id))
             };
-            if is_below {
-                match self.ask_to_close(caller, open, &file) {
+            if is_below && (!posix || is_held_fast(&file)) {
+                match self.ask_to_close(caller, open, &file, false) {
                     Step::Done(()) => {}
                     other => return other,
                 }
@@ -152,17 +221,24 @@ impl Share {
         Step::Done(())
     }
 
-    /// Asks those who only keep a file open to close it; refuses when others have it open.
-    fn ask_to_close(&self, caller: &Caller<'_>, open: &Open, file: &Arc<File>) -> Step<()> {
+    /// Asks those who only keep a file open to close it; when others have it open, `spares_others` lets them keep it,
+    /// and it is refused otherwise.
+    fn ask_to_close(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        file: &Arc<File>,
+        spares_others: bool,
+    ) -> Step<()> {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         let mut wait = false;
         for stream in &mut state.streams {
-            wait |= self.require(file, stream, &open.asker, Need::Rename, caller.now, &mut effects);
+            wait |= self.require(file, stream, &open.asker(), Need::Rename, caller.now, &mut effects);
         }
         let step = if wait {
             self.park(caller, file, &mut state, Refusal::AccessDenied)
-        } else if state.members.is_empty() {
+        } else if spares_others || state.members.is_empty() {
             Step::Done(())
         } else {
             Step::Refused(Refusal::AccessDenied)
@@ -193,8 +269,8 @@ impl Share {
         let is_same_file = file.id == open.file.id;
         let step = match checked {
             Err(why) => Err(why),
-            Ok(_) if posix || is_same_file => Ok(Step::Done(())),
-            Ok(_) => Ok(self.ask_to_close(caller, open, &file)),
+            Ok(_) if is_same_file => Ok(Step::Done(())),
+            Ok(_) => Ok(self.ask_to_close(caller, open, &file, posix && !is_held_fast(&file))),
         };
         self.files.leave(&file);
         step
@@ -235,7 +311,12 @@ impl Share {
             to.parent.node.remove(real, *kind == Kind::Directory, actor)?;
             to.parent.removed(real);
         }
-        from.node.rename(&name, to.parent.node.as_ref(), &to.name, replace, actor)?;
+        let lasting = self.lasting_through(&open.file, link);
+        let [old, new] = [(&from, &name), (&to.parent, &to.name)].map(|(parent, name)| path_in(parent, name));
+        self.note_places(&lasting, &[old.clone(), new.clone()]);
+        let moved = from.node.rename(&name, to.parent.node.as_ref(), &to.name, replace, actor);
+        self.note_places(&lasting, &[if moved.is_ok() { new } else { old }]);
+        moved?;
         from.removed(&name);
         to.parent.added(&to.name);
         drop(locks);
@@ -243,6 +324,8 @@ impl Share {
             self.forget_replaced(*id, &to.parent, real);
         }
         link.set_place(Arc::clone(&to.parent), to.name.clone());
+        // MS-SMB2 3.3.5.21.1
+        self.keys.set_goes(&open.asker(), &open.stream, false);
         if open.file.is_directory
             && let Some(directory) = self.directories.get(open.file.id)
         {
@@ -275,12 +358,12 @@ impl Share {
         (from, name): (&Arc<Directory>, &Name),
         (to, to_name): (&Arc<Directory>, &Name),
     ) {
-        self.entries_changed(from, &open.asker, caller.now);
+        self.entries_changed(from, &open.asker(), caller.now);
         let what = if open.file.is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         let (gone, came) = if from.id == to.id {
             (ChangeKind::RenamedFrom, ChangeKind::RenamedTo)
         } else {
-            self.entries_changed(to, &open.asker, caller.now);
+            self.entries_changed(to, &open.asker(), caller.now);
             (ChangeKind::Removed, ChangeKind::Added)
         };
         self.tell_at(from, name, None, gone, what);
@@ -307,12 +390,18 @@ impl Share {
             Err(failure) => return Err(failure.into()),
         }
         open.stream.set_name(to.clone());
+        self.record_again(open)?;
         if let Some(link) = &open.link {
             self.tell(link, Some(from), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
             self.tell(link, Some(to.clone()), ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
         }
         Ok(())
     }
+}
+
+/// Whether somebody has a file open and lets nobody delete it meanwhile.
+fn is_held_fast(file: &File) -> bool {
+    file.state.lock().members.iter().any(|m| !m.access.is_empty() && m.deny.contains(Deny::DELETE))
 }
 
 /// Locks the names of two directories, in one order everywhere.

@@ -10,7 +10,7 @@ use super::Share;
 use super::info::{info_from, tag_of};
 use super::record::Record;
 use super::walk::Search;
-use crate::{Caller, Info, Open, Options, Refusal};
+use crate::{Caller, Info, Item, Open, Options, Refusal};
 
 /// One entry of a listing.
 pub struct Entry<'a> {
@@ -33,6 +33,15 @@ impl Entry<'_> {
     /// What it is, where the directory says so.
     pub fn kind(&self) -> Option<Kind> {
         self.entry.kind
+    }
+
+    /// What its name leads to.
+    ///
+    /// # Errors
+    /// As [`Entry::info`].
+    pub fn item(&self) -> Result<Item, Refusal> {
+        let node = self.open.node.lookup(&self.entry.name, OpenHow::Attributes)?;
+        Ok(self.share.item_at(&self.share.directory_here(self.open), &self.entry.name, node))
     }
 
     /// Inode number.
@@ -134,13 +143,7 @@ impl Share {
         if !open.granted.contains(Rights::LIST_DIRECTORY) {
             return Err(Refusal::AccessDenied);
         }
-        let here = match &open.link {
-            None => Arc::clone(&self.root),
-            Some(link) => {
-                let (parent, own) = link.place();
-                self.directories.enter(&self.volume, &parent, &own, &own, Arc::clone(&open.node))
-            }
-        };
+        let here = self.directory_here(open);
         let search =
             Search { exact: self.is_exact(open.options), how: OpenHow::Attributes, rather_missing: false };
         let Some((name, node)) = self.look_up(&here, name, search)? else {

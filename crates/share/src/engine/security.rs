@@ -9,7 +9,7 @@ use super::Share;
 use super::access::Security;
 use super::record::Record;
 use crate::caching::grants::Need;
-use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal};
+use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
 
 impl Share {
     /// The whole descriptor. Which parts the opener may see is for the caller to check.
@@ -27,23 +27,46 @@ impl Share {
     /// [`Refusal::AccessDenied`] when that is nothing; as the volume says.
     // MS-FSA 2.1.5.1.2.1
     pub fn maximal(&self, open: &Open) -> Result<Rights, Refusal> {
+        let identity = &open.identity();
+        let caller = Caller { identity, client: open.client(), waiter: None, now: wire::Now::default() };
+        self.maximal_for(&caller, open)
+    }
+
+    /// The most that somebody could be given on the file of an open, which need not be theirs.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`] when that is nothing; as the volume says.
+    pub fn maximal_for(&self, caller: &Caller<'_>, open: &Open) -> Result<Rights, Refusal> {
         let security = self.security_of(open)?;
         let parent = open.link.as_ref().map(|link| link.place().0);
-        let caller =
-            Caller { identity: &open.identity, client: open.client, waiter: None, now: wire::Now::default() };
-        self.rights_on(&caller, &security, parent.as_ref(), Rights::MAXIMUM_ALLOWED, open.options)
+        self.rights_on(caller, &security, parent.as_ref(), Rights::MAXIMUM_ALLOWED, open.options)
     }
 
     fn security_of(&self, open: &Open) -> Result<Arc<Security>, Refusal> {
         Ok(self.facts(&open.file, open.node.as_ref())?.security)
     }
 
-    /// Changes parts of the descriptor.
-    ///
-    /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::BadOwner`], [`Refusal::Invalid`]; as the volume says.
+    /// Changes parts of the descriptor, once those who only keep the file open have heard of it: whether
+    /// they may open it again is no longer sure.
     // MS-FSA 2.1.5.17
     pub fn set_descriptor(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        parts: Parts,
+        given: &Descriptor,
+    ) -> Step<()> {
+        if let Err(why) = self.check_descriptor(caller, open, parts, given) {
+            return Step::Refused(why);
+        }
+        match self.require_for(caller, open, Need::CloseKept) {
+            Step::Done(()) => self.amend_descriptor(open, parts, given).into(),
+            other => other,
+        }
+    }
+
+    /// Whether the caller may set these parts so.
+    fn check_descriptor(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
@@ -62,9 +85,10 @@ impl Share {
                 return Err(Refusal::BadOwner);
             }
         }
-        // Handles that are only kept are given back; who sets a descriptor does not wait for it.
-        let alone = Caller { waiter: None, ..caller.clone() };
-        let _others_may_go_on = self.require_for(&alone, open, Need::CloseKept);
+        Ok(())
+    }
+
+    fn amend_descriptor(&self, open: &Arc<Open>, parts: Parts, given: &Descriptor) -> Result<(), Refusal> {
         let mut descriptor = self.security_of(open)?.descriptor.clone();
         security::amend(&mut descriptor, given, parts);
         let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
@@ -100,6 +124,7 @@ impl Share {
     }
 
     fn forget_security(&self, open: &Open) {
+        self.versions.touch(open.file.id);
         open.file.state.lock().security = None;
         if let Some(directory) = self.directories.get(open.file.id) {
             directory.set_security(None);

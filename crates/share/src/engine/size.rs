@@ -19,7 +19,7 @@ impl Share {
                 return Err(Refusal::Invalid);
             }
             open.data.set_size(size)?;
-            self.size_changed(open)
+            self.size_changed(open, caller)
         })
     }
 
@@ -33,13 +33,44 @@ impl Share {
             let size = open.data.stat()?.size;
             if bytes < size {
                 open.data.set_size(bytes)?;
-                return self.size_changed(open);
+                return self.size_changed(open, caller);
             }
             if bytes > size {
                 open.data.allocate(0..bytes)?;
+                self.shown_changed(open, caller.now);
             }
             Ok(())
         })
+    }
+
+    /// Backs a range with storage; the stream grows where the range goes beyond its end.
+    pub fn allocate(&self, caller: &Caller<'_>, open: &Arc<Open>, range: Range<u64>) -> Step<()> {
+        self.change(caller, open, || {
+            if range.start >= range.end || range.end > i64::MAX as u64 {
+                return Err(Refusal::Invalid);
+            }
+            let end = range.end;
+            open.data.allocate(range)?;
+            if end > open.data.stat()?.size {
+                open.data.set_size(end)?;
+                return self.size_changed(open, caller);
+            }
+            self.shown_changed(open, caller.now);
+            Ok(())
+        })
+    }
+
+    /// The first range of data at or behind `from`, as the host keeps it; none when only a hole is left. A stream whose
+    /// holes the host does not know is data to its end.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
+    pub fn next_data(&self, open: &Open, from: u64) -> Result<Option<Range<u64>>, Refusal> {
+        if !open.granted.intersects(Rights::READ_DATA | Rights::EXECUTE) {
+            return Err(Refusal::AccessDenied);
+        }
+        check_data(open)?;
+        Ok(open.data.next_data(from)?)
     }
 
     /// Makes a range read as zeros; what lies behind the end is left out.
@@ -88,8 +119,9 @@ impl Share {
         }
     }
 
-    fn size_changed(&self, open: &Arc<Open>) -> Result<(), Refusal> {
-        self.data_changed(open)?;
+    fn size_changed(&self, open: &Arc<Open>, caller: &Caller<'_>) -> Result<(), Refusal> {
+        self.changed_at_once(open)?;
+        self.shown_changed(open, caller.now);
         if let Some(link) = &open.link {
             let (name, kind, what) = if open.stream.is_named {
                 (open.stream(), ChangeKind::StreamModified, ChangeFilter::STREAM_SIZE)

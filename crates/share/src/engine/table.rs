@@ -40,8 +40,8 @@ impl Files {
         self.shard(id).lock().get(&id).map(Arc::clone)
     }
 
-    /// Takes a file out that nobody has open any more.
-    pub fn leave(&self, file: &Arc<File>) {
+    /// Takes a file out that nobody has open any more. True when it was.
+    pub fn leave(&self, file: &Arc<File>) -> bool {
         // What is dropped may close a descriptor, so it outlives the locks.
         let _dropped;
         let mut shard = self.shard(file.id).lock();
@@ -52,7 +52,9 @@ impl Files {
             if shard.get(&file.id).is_some_and(|kept| Arc::ptr_eq(kept, file)) {
                 shard.remove(&file.id);
             }
+            return true;
         }
+        false
     }
 
     /// All files that are open.

@@ -64,7 +64,7 @@ impl Share {
             || self.volume.facts().folds_case
     }
 
-    /// Finds what `path` leads to.
+    /// Finds what `path` leads to from a directory, or from the root.
     ///
     /// # Errors
     /// [`Refusal::PathNotFound`], [`Refusal::StoppedAtLink`], [`Refusal::BadLink`], [`Refusal::AccessDenied`].
@@ -72,16 +72,20 @@ impl Share {
     pub(super) fn walk(
         &self,
         caller: &Caller<'_>,
+        from: Option<&Arc<Directory>>,
         path: &[Name],
         options: Options,
         search: Search,
     ) -> Result<Found, Refusal> {
-        let mut walk = Walk {
-            stack: vec![Arc::clone(&self.root)],
-            left: path.iter().rev().cloned().map(Go::Down).collect(),
-            hops: 0,
-            steps: 0,
+        let stack = match from {
+            None => vec![Arc::clone(&self.root)],
+            Some(from) => {
+                let above = from.ancestors().into_iter().rev().map(|(directory, _)| directory);
+                above.chain([Arc::clone(from)]).collect()
+            }
         };
+        let mut walk =
+            Walk { stack, left: path.iter().rev().cloned().map(Go::Down).collect(), hops: 0, steps: 0 };
         while let Some(go) = walk.left.pop() {
             walk.steps += 1;
             if walk.steps > MAX_STEPS {
@@ -166,7 +170,12 @@ impl Share {
     }
 
     /// A kept subdirectory, if it can be trusted to be still there.
-    fn known_child(&self, here: &Arc<Directory>, name: &Name, exact: bool) -> Option<Arc<Directory>> {
+    pub(super) fn known_child(
+        &self,
+        here: &Arc<Directory>,
+        name: &Name,
+        exact: bool,
+    ) -> Option<Arc<Directory>> {
         let (real, child) = here.child(name, exact)?;
         if here.is_told() {
             return Some(child);
@@ -270,7 +279,7 @@ impl Share {
         let (last, above) = path.split_last().ok_or(Refusal::BadName)?;
         let search =
             Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: false };
-        let parent = match self.walk(caller, above, options - Options::OPEN_LINK, search)? {
+        let parent = match self.walk(caller, None, above, options - Options::OPEN_LINK, search)? {
             Found::Root(root) => root,
             Found::There { parent, name, node } if node.kind() == Kind::Directory => {
                 self.directories.enter(&self.volume, &parent, &name, &name, node)
@@ -283,7 +292,11 @@ impl Share {
 
     /// Whether the caller may pass through a directory. A stored descriptor does not decide that, since
     /// whoever knows a path may use it; the host's own permission bits do.
-    fn check_traverse(&self, caller: &Caller<'_>, directory: &Arc<Directory>) -> Result<(), Refusal> {
+    pub(super) fn check_traverse(
+        &self,
+        caller: &Caller<'_>,
+        directory: &Arc<Directory>,
+    ) -> Result<(), Refusal> {
         let security = self.directory_security(directory)?;
         if security.is_stored || self.may(caller, &security, Rights::TRAVERSE) {
             Ok(())

@@ -181,7 +181,7 @@ impl Share {
 
     pub(super) fn wake_all(&self, wakes: Vec<Ticket>) {
         if !wakes.is_empty() {
-            self.settle(Effects { notices: Vec::new(), wakes });
+            self.settle(Effects { wakes, ..Effects::default() });
         }
     }
 }

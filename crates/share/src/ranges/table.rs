@@ -53,29 +53,33 @@ impl Ranges {
         self.held.is_empty()
     }
 
+    /// Whether somebody holds a range that begins before `end`.
+    pub fn begins_before(&self, end: u64) -> bool {
+        self.held.iter().any(|held| held.range.start < end)
+    }
+
     /// Everything that is held, oldest first.
     pub fn held(&self) -> &[Held] {
         &self.held
     }
 
     /// Whether somebody's range is in the way of this access.
-    // MS-FSA 2.1.4.10
     pub fn conflicts(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule, intent: Intent) -> bool {
+        self.held.iter().any(|held| stands(held, range, owner, rule, intent))
+    }
+
+    /// Whether somebody's range is in the way of reading or writing there; those that merge do not count where
+    /// the caller says so.
+    pub fn hinders(&self, range: &RangeRequest, owner: LockOwner, ignores_merging: bool) -> bool {
         self.held.iter().any(|held| {
-            if !held.range.overlaps(range) {
-                return false;
-            }
-            let is_own = held.owner == owner;
-            if is_own && (held.rule == LockRule::Merging || rule == LockRule::Merging) {
-                return false;
-            }
-            match (held.range.kind, range.kind) {
-                (RangeKind::Exclusive, wanted) => {
-                    !is_own || (wanted == RangeKind::Exclusive && intent == Intent::Hold)
-                }
-                (RangeKind::Shared, wanted) => wanted == RangeKind::Exclusive,
-            }
+            let counts = !ignores_merging || held.rule == LockRule::Exact;
+            counts && stands(held, range, owner, LockRule::Exact, Intent::Data)
         })
+    }
+
+    /// The first range that is in the way of holding this one.
+    pub fn in_the_way(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule) -> Option<&Held> {
+        self.held.iter().find(|held| stands(held, range, owner, rule, Intent::Hold))
     }
 
     /// Takes all of `wanted` or nothing. The ranges of one call count against each other.
@@ -113,6 +117,11 @@ impl Ranges {
             }
         }
         Ok(())
+    }
+
+    /// Gives ranges back that an open held before a restart.
+    pub fn restore(&mut self, held: &[Held]) {
+        self.held.extend_from_slice(held);
     }
 
     /// Releases ranges in order and stops at the first that is not held.
@@ -194,6 +203,24 @@ impl Ranges {
             !fits
         });
         ready
+    }
+}
+
+/// Whether a range that is held is in the way of this access.
+// MS-FSA 2.1.4.10
+fn stands(held: &Held, range: &RangeRequest, owner: LockOwner, rule: LockRule, intent: Intent) -> bool {
+    if !held.range.overlaps(range) {
+        return false;
+    }
+    let is_own = held.owner == owner;
+    if is_own && (held.rule == LockRule::Merging || rule == LockRule::Merging) {
+        return false;
+    }
+    match (held.range.kind, range.kind) {
+        (RangeKind::Exclusive, wanted) => {
+            !is_own || (wanted == RangeKind::Exclusive && intent == Intent::Hold)
+        }
+        (RangeKind::Shared, wanted) => wanted == RangeKind::Exclusive,
     }
 }
 

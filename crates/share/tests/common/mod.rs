@@ -42,6 +42,7 @@ pub fn user(n: u32) -> Arc<Identity> {
         host_groups: Vec::new(),
         actor: Some(volume::Actor { uid: n, gid: n, groups: Vec::new() }),
         administrator: false,
+        unbound: false,
         limit: Rights::ALL,
     })
 }
@@ -58,8 +59,13 @@ impl World {
     }
 
     pub fn with(config: Config) -> World {
+        World::over(config, |memory| Arc::new(memory))
+    }
+
+    /// A share on a volume in memory with something around it.
+    pub fn over(config: Config, wrap: impl FnOnce(MemoryVolume) -> Arc<dyn Volume>) -> World {
         let memory = MemoryVolume::new(7);
-        let volume: Arc<dyn Volume> = Arc::new(memory.clone());
+        let volume = wrap(memory.clone());
         let root = volume.root().unwrap();
         root.set_mode(0o777).unwrap();
         root.set_owner(Some(1001), Some(1001)).unwrap();
@@ -284,8 +290,21 @@ impl<'a> Ask<'a> {
         self.caching(key, want, false)
     }
     fn caching(mut self, key: u128, want: Caching, keyed: bool) -> Self {
-        self.request.caching =
-            Some(CachingRequest { key: CacheKey(key), want, keyed, parent: None, epoch: Some(0) });
+        self.request.caching = Some(CachingRequest {
+            key: CacheKey(key),
+            want,
+            keyed,
+            parent: None,
+            epoch: Some(0),
+            whole: false,
+        });
+        self
+    }
+    /// The right is only ever given back as a whole.
+    pub fn whole(mut self) -> Self {
+        if let Some(caching) = &mut self.request.caching {
+            (caching.whole, caching.epoch) = (true, None);
+        }
         self
     }
     pub fn parent(mut self, key: u128) -> Self {

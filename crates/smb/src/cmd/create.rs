@@ -6,24 +6,32 @@
 use std::sync::Arc;
 
 use share::{
-    Attributes, Caller, Deny, Disposition, Info, OpenRequest, Opened, Options, Outcome, Share, Step,
+    Attributes, Caller, Deny, Disposition, Grant, Info, OpenRequest, Opened, Options, Outcome, Share, Step,
 };
-use smb_wire::NtStatus;
-use smb_wire::create::{self, Access, CreateAction, CreateOptions, FileInfo, ResponseFlags, ShareAccess};
-use smb_wire::create_context::Contexts;
+use smb_wire::create::{
+    self, Access, CreateAction, CreateOptions, FileInfo, OplockLevel, ResponseFlags, ShareAccess,
+};
+use smb_wire::create_context::{Contexts, Lease};
 use smb_wire::fscc::names::Syntax;
+use smb_wire::{FileId, NtStatus};
 use volume::security::Rights;
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
+use crate::durable::{Durable, Made};
 use crate::info::Shown;
 use crate::open::{Object, Open};
 use crate::path;
+use crate::persistent::{self, AskedFor};
 use crate::session::Session;
 use crate::suspend::{Handled, Stop};
 use crate::tree::{Target, Tree};
 
 pub(crate) mod contexts;
+mod durability;
+mod instance;
+mod reconnect;
+mod replay;
 
 use contexts::Asked;
 
@@ -37,22 +45,40 @@ const KNOWN_OPTIONS: u32 = 0x00ff_ffff;
 /// MS-SMB2 2.2.13 has refused.
 const CREATE_TREE_CONNECTION: CreateOptions = CreateOptions::from_bits_retain(0x80);
 
+/// Rights of which an Open must have one, for its CREATE to be replayed (MS-SMB2 3.3.5.9.10).
+const REPLAYABLE: Rights = Rights::READ_DATA
+    .union(Rights::EXECUTE)
+    .union(Rights::WRITE_DATA)
+    .union(Rights::APPEND_DATA)
+    .union(Rights::DELETE);
+
 /// Answers a CREATE.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
     let asked = create::Request::parse(request.message)?;
     let tree = connection.tree(request)?;
-    // MS-SMB2 3.3.5.9
-    if matches!(asked.impersonation_level, create::ImpersonationLevel::Unknown(_)) {
-        return Err(Stop::Fail(NtStatus::BAD_IMPERSONATION_LEVEL));
-    }
     match &tree.target {
-        Target::Pipes => crate::pipe::create(connection, request, &tree, &asked, body),
+        Target::Pipes => {
+            check_impersonation(&asked)?;
+            crate::pipe::create(connection, request, &tree, &asked, body)
+        }
         Target::Disk { engine, .. } => {
             let contexts = Asked::read(connection.negotiated()?, &asked)?;
+            if let Some(wanted) = contexts.durability.reconnect() {
+                return reconnect::handle(connection, request, &tree, (&asked, &contexts), wanted, body);
+            }
+            check_impersonation(&asked)?;
             check_fields(&asked)?;
             let engine = Arc::clone(engine);
             create_file(connection, request, &tree, &engine, &asked, &contexts, body)
         }
+    }
+}
+
+// MS-SMB2 3.3.5.9
+fn check_impersonation(asked: &create::Request<'_>) -> Result<(), Stop> {
+    match asked.impersonation_level {
+        create::ImpersonationLevel::Unknown(_) => Err(Stop::Fail(NtStatus::BAD_IMPERSONATION_LEVEL)),
+        _ => Ok(()),
     }
 }
 
@@ -119,11 +145,62 @@ fn create_file(
     }
     let mut options = options(asked, contexts);
     target.constrain(&mut options)?;
+    let lasts = lasts(connection, tree, contexts)?;
+    if lasts {
+        // MS-SMB2 3.3.5.9 (exception: an Open that ends with the server has nothing that this would save)
+        options |= Options::WRITE_THROUGH;
+    }
+    let claim = match replay::begin(connection, request, tree, (asked, contexts, lasts), &session)? {
+        replay::Begun::New(claim) => claim,
+        replay::Begun::Replay(open) => {
+            return replay::answer(connection, request, &open, (asked, contexts), body);
+        }
+    };
+    instance::take_over(connection, request, tree, &target, contexts)?;
     let open = reserve(connection, request, &session, tree)?;
     let async_id = connection.async_id(request);
     let waiter = connection.waiter(async_id);
     let caller = Caller { identity, client: session.client, waiter: Some(&waiter), now: request.now };
-    let wanted = OpenRequest {
+    let wanted = wanted((asked, contexts), &target, options, open.id);
+    tree.take_host_changes(request.now);
+    match engine.create(&caller, &wanted) {
+        Step::Done(opened) => {
+            let response = settle(&open, engine, (asked, contexts), (opened, lasts), &session);
+            connection.server.enter_index(&open);
+            if !connection.server.join_session(&session, &open, request.now) {
+                return Err(Stop::Fail(NtStatus::USER_SESSION_DELETED));
+            }
+            request.related.file_id = Some(open.id);
+            let status = write_response(&open, contexts, &response, connection.negotiated()?.posix, body)?;
+            if response.durable.is_some_and(|durable| durable.persistent) {
+                let (server, now) = (Arc::clone(&connection.server), request.now);
+                return Err(persistent::when_lasting(engine, move || {
+                    // The client never gets to know it.
+                    let _ = server.force_close(&open, now);
+                }));
+            }
+            Ok(status)
+        }
+        Step::Wait(ticket) => {
+            connection.server.opens.remove(open.id.volatile);
+            request.claim = claim;
+            Err(Stop::Wait(Some((Arc::clone(engine), ticket))))
+        }
+        Step::Refused(refusal) => {
+            connection.server.opens.remove(open.id.volatile);
+            Err(path::refused(&refusal, asked.name))
+        }
+    }
+}
+
+/// The request as the engine has it.
+fn wanted<'a>(
+    (asked, contexts): (&create::Request<'_>, &'a Asked),
+    target: &'a path::Target,
+    options: Options,
+    id: FileId,
+) -> OpenRequest<'a> {
+    OpenRequest {
         path: &target.names,
         stream: target.stream.as_ref(),
         access: Rights::from_bits_retain(asked.desired_access.bits()),
@@ -135,25 +212,15 @@ fn create_file(
         descriptor: contexts.descriptor.as_ref(),
         extended: &contexts.extended,
         allocation: contexts.allocation,
-        caching: contexts.caching(asked, open.id),
-    };
-    tree.take_host_changes(request.now);
-    match engine.create(&caller, &wanted) {
-        Step::Done(opened) => {
-            respond(&open, engine, contexts, opened, connection.negotiated()?.posix, body);
-            session.opens.lock().insert(open.id.volatile);
-            request.related.file_id = Some(open.id);
-            Ok(NtStatus::SUCCESS)
-        }
-        Step::Wait(ticket) => {
-            connection.server.opens.remove(open.id.volatile);
-            Err(Stop::Wait(Some((Arc::clone(engine), ticket))))
-        }
-        Step::Refused(refusal) => {
-            connection.server.opens.remove(open.id.volatile);
-            Err(path::refused(&refusal, asked.name))
-        }
+        caching: contexts.caching(asked, id),
     }
+}
+
+/// Whether the Open is to outlive the server, and can.
+// MS-SMB2 3.3.5.9.10
+fn lasts(connection: &Connection, tree: &Tree, contexts: &Asked) -> Result<bool, Stop> {
+    let wanted = contexts.durability.request_v2.is_some_and(|v2| v2.persistent);
+    Ok(wanted && tree.is_continuously_available(connection.negotiated()?.capabilities))
 }
 
 /// Makes an Open under an id of its own, so that a break that comes at once finds it.
@@ -165,37 +232,102 @@ pub(crate) fn reserve(
 ) -> Result<Arc<Open>, Stop> {
     let id = connection.server.reserve_open().ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
     let open = Arc::new(Open::new(id, session.id, session.client, Arc::clone(tree), request.now));
+    open.order.channel.start(request.header.channel_sequence());
     connection.server.opens.fill(Arc::clone(&open));
     Ok(open)
 }
 
-fn respond(
-    open: &Arc<Open>,
+/// What the answer to a CREATE is made of.
+pub(crate) struct Response {
+    pub info: Info,
+    pub action: CreateAction,
+    pub oplock_level: OplockLevel,
+    pub lease: Option<Lease>,
+    pub granted: Option<Grant>,
+    /// What is said of the Open being durable.
+    pub durable: Option<Durable>,
+}
+
+/// What was opened becomes the Open's, with what is remembered of the request.
+fn settle(
+    open: &Open,
     engine: &Arc<Share>,
-    contexts: &Asked,
-    opened: Opened,
-    posix: bool,
-    body: &mut Vec<u8>,
-) {
+    (asked, contexts): (&create::Request<'_>, &Asked),
+    (opened, lasts): (Opened, bool),
+    session: &Session,
+) -> Response {
     let Opened { open: file, outcome, info, granted } = opened;
-    open.settle(Object::File { engine: Arc::clone(engine), open: Arc::clone(&file) });
+    let is_directory = file.is_directory();
+    let oplock = asked.requested_oplock_level;
+    let grant = |lasts| contexts.durability.grant(contexts, oplock, granted, (is_directory, lasts));
+    let mut durable = grant(lasts);
     if let Some(lease) = &contexts.lease {
         let _ = open.lease_key.set(lease.key.0);
     }
-    let answers = contexts.answers(engine, &file, &info, granted, posix);
+    let made = Made {
+        client: session.client,
+        create_guid: contexts.durability.request_v2.map(|v2| v2.create_guid),
+        lease: contexts.lease,
+        action: action(outcome),
+        instance: contexts.instance,
+        asked_for: asked_for(asked),
+    };
+    let action = made.action;
+    let _ = open.made.set(made);
+    if durable.is_some() || contexts.durability.request_v2.is_some() {
+        let mut survival = open.survival.lock();
+        survival.durable = durable;
+        survival.owner = session.proved().map(|proved| proved.identity.sid);
+    }
+    // MS-SMB2 3.3.5.9.10
+    if contexts.durability.request_v2.is_some() && !is_directory && file.granted().intersects(REPLAYABLE) {
+        open.set_replayable();
+    }
+    open.settle(Object::File { engine: Arc::clone(engine), open: file });
+    if durable.is_some_and(|durable| durable.persistent) && !persistent::begin(open) {
+        durable = grant(false);
+        open.survival.lock().durable = durable;
+    }
+    let (lease, oplock_level) = (contexts.lease, contexts::level(contexts.lease, granted));
+    Response { info, action, oplock_level, lease, granted, durable }
+}
+
+/// What a CREATE that is sent again must ask for too.
+fn asked_for(asked: &create::Request<'_>) -> AskedFor {
+    AskedFor {
+        options: asked.create_options.bits(),
+        access: asked.desired_access.bits(),
+        share: asked.share_access.bits(),
+    }
+}
+
+/// Appends the answer to a CREATE.
+// MS-SMB2 3.3.5.9
+pub(crate) fn write_response(
+    open: &Open,
+    contexts: &Asked,
+    response: &Response,
+    posix: bool,
+    body: &mut Vec<u8>,
+) -> Handled {
+    let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::FILE_CLOSED))?;
+    let info = &response.info;
+    let mut answers = contexts.answers(engine, file, info, (response.lease, response.granted), posix);
+    answers.durable = response.durable;
     let mut flags = ResponseFlags::empty();
     if info.attributes.contains(Attributes::REPARSE) {
         flags |= ResponseFlags::REPARSEPOINT;
     }
-    let response = create::Response {
-        oplock_level: contexts.level(granted),
+    let fixed = create::Response {
+        oplock_level: response.oplock_level,
         flags,
-        create_action: action(outcome),
-        info: file_info(&info, &file),
+        create_action: response.action,
+        info: file_info(info, file),
         file_id: open.id,
         contexts: Contexts::EMPTY,
     };
-    answers.write(response, body);
+    answers.write(fixed, body);
+    Ok(NtStatus::SUCCESS)
 }
 
 /// The times, sizes and attributes that CREATE and CLOSE answer with.

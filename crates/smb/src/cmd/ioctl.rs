@@ -2,7 +2,8 @@
 //!
 //! [`handle`] checks what all of them share and leads each to its own function: [`server`] for what is
 //! about the connection, [`copy`] for copies inside the server, [`space`] for holes and ranges,
-//! [`reparse`] for links and object ids. Pipes are in [`crate::pipe`].
+//! [`reparse`] for links and object ids, [`resilient`] for Opens that outlive their session, [`torture`] for
+//! what a test of the server asks. Pipes are in [`crate::pipe`].
 
 use std::sync::Arc;
 
@@ -18,8 +19,10 @@ use crate::tree::Target;
 
 mod copy;
 mod reparse;
+mod resilient;
 mod server;
 mod space;
+pub(crate) mod torture;
 
 /// What a control code answers: the status that goes with the output it appended.
 type Answered = Result<NtStatus, Stop>;
@@ -98,6 +101,7 @@ fn answer(
         CtlCode::DeleteReparsePoint => reparse::delete(&cx, request),
         CtlCode::CreateOrGetObjectId => reparse::object_id(&cx, true, request.now, output),
         CtlCode::GetObjectId => reparse::object_id(&cx, false, request.now, output),
+        CtlCode::LmrRequestResiliency => resilient::request(&cx, request),
         // MS-SMB2 3.3.5.15: no earlier versions are kept, so the list of them is empty.
         CtlCode::SrvEnumerateSnapshots => server::no_snapshots(limit, output),
         _ => Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST)),

@@ -1,12 +1,16 @@
 //! LOCK: byte ranges (MS-SMB2 3.3.5.14).
 
+use std::sync::Arc;
+
 use share::{Caller, LockRule, RangeKind, RangeRequest, Step};
 use smb_wire::NtStatus;
 use smb_wire::lock::{self, Flags, LockElement};
+use smb_wire::negotiate::{Capabilities, Dialect};
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::open::Open;
+use crate::persistent;
 use crate::suspend::{Handled, Stop};
 use crate::tree::Target;
 
@@ -21,14 +25,47 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     let elements: Vec<LockElement> = asked.locks.iter().collect();
+    let (index, number) = (asked.lock_sequence_index, asked.lock_sequence_number);
+    let is_verified = is_sequenced(connection, &open)?;
+    if is_verified && !request.resumed && open.order.locks.is_done(index, number) {
+        lock::Response.write(body);
+        return Ok(NtStatus::SUCCESS);
+    }
     // MS-SMB2 3.3.5.14
+    if is_verified {
+        persistent::prepare_lock(&open, index, number);
+    }
     if elements[0].flags.contains(Flags::UNLOCK) {
         unlock(&open, &elements)?;
     } else {
         lock(connection, request, &open, &elements)?;
     }
+    if is_verified {
+        open.order.locks.done(index, number);
+    }
     lock::Response.write(body);
-    Ok(NtStatus::SUCCESS)
+    let is_lasting = open.file().is_some_and(|(_, file)| file.is_lasting());
+    match open.file().map(|(engine, _)| Arc::clone(engine)).filter(|_| is_lasting) {
+        Some(engine) => Err(persistent::when_lasting(&engine, move || take_back(&open, &elements))),
+        None => Ok(NtStatus::SUCCESS),
+    }
+}
+
+/// Releases what was locked and is not sure to be held after a restart.
+fn take_back(open: &Open, elements: &[LockElement]) {
+    for element in elements.iter().filter(|element| !element.flags.contains(Flags::UNLOCK)) {
+        // The client may have released it already.
+        let _ = unlock(open, &[LockElement { flags: Flags::UNLOCK, ..*element }]);
+    }
+}
+
+/// Whether the sequence numbers of LOCK requests count: where one may be sent again.
+// MS-SMB2 3.3.5.14
+fn is_sequenced(connection: &Connection, open: &Open) -> Result<bool, Stop> {
+    let negotiated = connection.negotiated()?;
+    let dialect = negotiated.protection.dialect;
+    let multichannel = dialect.is_smb3() && negotiated.capabilities.contains(Capabilities::MULTI_CHANNEL);
+    Ok(multichannel || (dialect != Dialect::Smb202 && open.survival.lock().survives()))
 }
 
 // MS-SMB2 3.3.5.14.1

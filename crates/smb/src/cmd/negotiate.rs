@@ -1,5 +1,7 @@
 //! NEGOTIATE: dialect, capabilities, hash, cipher and signing of a connection (MS-SMB2 3.3.5.3, 3.3.5.4).
 
+use std::sync::atomic::Ordering;
+
 use auth::crypto::{Cipher, SigningAlgorithm, preauth_hash, random};
 use share::ClientKey;
 use smb_wire::header::smb1;
@@ -37,6 +39,8 @@ struct Agreed {
     encryption_asked: bool,
     signing: Option<SigningAlgorithm>,
     posix: bool,
+    /// The name under which the client found the server.
+    server_name: Option<String>,
 }
 
 /// Answers a NEGOTIATE.
@@ -58,20 +62,32 @@ pub(crate) fn handle(
         _ => Agreed::default(),
     };
     let protection = protection(dialect, &agreed, asked.capabilities, &config);
+    let account = agreed.server_name.as_deref().and_then(|name| config.account_of(name));
     let negotiated = Negotiated {
         protection,
         client_guid: asked.client_guid,
         client: client_key(asked.client_guid, connection.handle.id),
         client_capabilities: asked.capabilities,
         client_security: asked.security_mode,
-        capabilities: capabilities(dialect, protection, asked.capabilities),
+        capabilities: capabilities(
+            dialect,
+            protection,
+            asked.capabilities,
+            [
+                config.offers_multichannel(account.map(|account| account.name.as_str())),
+                connection.server.is_continuously_available(),
+            ],
+        ),
         security: security(&config),
         max_io: if dialect == Dialect::Smb202 { MAX_IO_SMALL } else { MAX_IO },
         posix: agreed.posix,
     };
+    let several = asked.capabilities.contains(Capabilities::MULTI_CHANNEL);
+    connection.handle.announced_multichannel.store(several, Ordering::Relaxed);
+    connection.account = account.map(|account| account.name.clone());
     connection.negotiated = Some(negotiated);
     connection.preauth = preauth_hash(&[0; 64], request.message);
-    connection.server.join_client(negotiated.client, &connection.handle);
+    connection.join(negotiated.client);
     out.placement = Some(negotiated.client.0);
     write_response(&config, &negotiated, dialect, &agreed, request.now, connection.server.started, body);
     Ok(NtStatus::SUCCESS)
@@ -121,7 +137,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     connection.multi_protocol = true;
     if dialect == Dialect::Smb202 {
         connection.negotiated = Some(negotiated);
-        connection.server.join_client(negotiated.client, &connection.handle);
+        connection.join(negotiated.client);
     }
     let mut compound = Compound::new(out.pool.take(512), None);
     let at = compound.begin();
@@ -205,10 +221,8 @@ fn agree(contexts: &Contexts<'_>, config: &ServerConfig) -> Result<Agreed, Stop>
             }
             Context::Compression { .. } => compressions += 1,
             Context::Posix(data) => agreed.posix |= data == context::POSIX_GUID,
-            Context::Netname(_)
-            | Context::Transport(_)
-            | Context::RdmaTransform(_)
-            | Context::Unknown { .. } => {}
+            Context::Netname(name) => agreed.server_name = Some(name.to_string_lossy()),
+            Context::Transport(_) | Context::RdmaTransform(_) | Context::Unknown { .. } => {}
         }
     }
     if hashes != 1 || encryptions > 1 || signings > 1 || compressions > 1 {
@@ -235,7 +249,12 @@ fn protection(dialect: Dialect, agreed: &Agreed, client: Capabilities, config: &
 }
 
 // MS-SMB2 3.3.5.4
-fn capabilities(dialect: Dialect, protection: Protection, client: Capabilities) -> Capabilities {
+fn capabilities(
+    dialect: Dialect,
+    protection: Protection,
+    client: Capabilities,
+    [multichannel, persistent]: [bool; 2],
+) -> Capabilities {
     let mut capabilities = Capabilities::empty();
     if dialect != Dialect::Smb202 {
         capabilities |= Capabilities::LEASING | Capabilities::LARGE_MTU;
@@ -243,6 +262,12 @@ fn capabilities(dialect: Dialect, protection: Protection, client: Capabilities) 
     // Told only to a client that asks for it.
     if dialect.is_smb3() && client.contains(Capabilities::DIRECTORY_LEASING) {
         capabilities |= Capabilities::DIRECTORY_LEASING;
+    }
+    if dialect.is_smb3() && multichannel && client.contains(Capabilities::MULTI_CHANNEL) {
+        capabilities |= Capabilities::MULTI_CHANNEL;
+    }
+    if dialect.is_smb3() && persistent && client.contains(Capabilities::PERSISTENT_HANDLES) {
+        capabilities |= Capabilities::PERSISTENT_HANDLES;
     }
     // In 3.1.1 the context says it, not the flag.
     if dialect.is_smb3() && dialect != Dialect::Smb311 && protection.cipher.is_some() {

@@ -1,6 +1,8 @@
 //! OPLOCK_BREAK: the client's answer to a notice (MS-SMB2 3.3.5.22).
 
-use share::{CacheKey, Caching, Refusal};
+use std::sync::Arc;
+
+use share::{CacheKey, Caching, Grant, Refusal};
 use smb_wire::NtStatus;
 use smb_wire::create::OplockLevel;
 use smb_wire::create_context::LeaseState;
@@ -9,7 +11,7 @@ use smb_wire::oplock_break::{self, Lease, Oplock};
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::suspend::{Handled, Stop};
-use crate::tree::Target;
+use crate::tree::{Target, Tree};
 
 /// Answers an acknowledgement.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
@@ -27,27 +29,40 @@ fn of_oplock(
     body: &mut Vec<u8>,
 ) -> Handled {
     let open = connection.open(request, oplock.file_id)?.share();
-    let (engine, _) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_PARAMETER))?;
-    let keep = match oplock.oplock_level {
-        OplockLevel::None => Caching::empty(),
-        OplockLevel::LevelII => Caching::READ,
-        OplockLevel::Exclusive => Caching::READ | Caching::WRITE,
-        OplockLevel::Batch => Caching::all(),
-        OplockLevel::Lease | OplockLevel::Unknown(_) => return Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
-    };
-    let key = crate::client::oplock_key(open.id);
+    let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_STATE))?;
+    let held = file.caching();
+    let (keep, answer) = answered(oplock.oplock_level, held);
+    let key = open.oplock_key;
     match engine.acknowledge(open.client, key, false, keep, request.now) {
-        Ok(grant) => {
-            let left =
-                if grant.state.contains(Caching::READ) { OplockLevel::LevelII } else { OplockLevel::None };
-            let answer = Oplock { oplock_level: left, file_id: open.id };
-            oplock_break::Response::Oplock(answer).write(body);
-            Ok(NtStatus::SUCCESS)
+        Ok(_) => {}
+        // What was lost without being asked for an answer is answered for with the wrong protocol; there is
+        // nothing to answer for where no break was told.
+        Err(Refusal::NoSuchGrant) if held.is_none() && file.asked_for_caching() => {
+            return Err(Stop::Fail(NtStatus::INVALID_OPLOCK_PROTOCOL));
         }
-        Err(Refusal::NoSuchGrant) => Err(Stop::Fail(NtStatus::INVALID_OPLOCK_PROTOCOL)),
-        // MS-SMB2 3.3.5.22.1: who keeps more than they may loses everything.
-        Err(Refusal::TooMuchKept) => Err(Stop::Fail(NtStatus::INVALID_OPLOCK_PROTOCOL)),
-        Err(refusal) => Err(refusal.into()),
+        Err(Refusal::NoSuchGrant) => return Err(Stop::Fail(NtStatus::INVALID_DEVICE_STATE)),
+        Err(refusal) => return Err(refusal.into()),
+    }
+    let level = answer?;
+    oplock_break::Response::Oplock(Oplock { oplock_level: level, file_id: open.id }).write(body);
+    Ok(NtStatus::SUCCESS)
+}
+
+/// What an answer leaves of the right, and the level or error that is answered to it. Who wants to keep
+/// more than was offered loses everything.
+// MS-SMB2 3.3.5.22.1
+fn answered(level: OplockLevel, held: Option<Grant>) -> (Caching, Result<OplockLevel, Stop>) {
+    let was_batch = held.is_some_and(|grant| grant.state.contains(Caching::WRITE | Caching::HANDLE));
+    let may_read = held.and_then(|grant| grant.breaking).is_none_or(|told| told.contains(Caching::READ));
+    let wrong = |status| (Caching::empty(), Err(Stop::Fail(status)));
+    match level {
+        OplockLevel::LevelII if may_read => (Caching::READ, Ok(OplockLevel::LevelII)),
+        OplockLevel::None | OplockLevel::LevelII => (Caching::empty(), Ok(OplockLevel::None)),
+        OplockLevel::Exclusive if was_batch => (Caching::empty(), Ok(OplockLevel::None)),
+        OplockLevel::Lease => wrong(NtStatus::INVALID_PARAMETER),
+        OplockLevel::Exclusive | OplockLevel::Batch | OplockLevel::Unknown(_) => {
+            wrong(NtStatus::INVALID_OPLOCK_PROTOCOL)
+        }
     }
 }
 
@@ -58,13 +73,23 @@ fn of_lease(
     lease: Lease,
     body: &mut Vec<u8>,
 ) -> Handled {
-    let client = connection.session(request)?.client;
-    let tree = connection.tree(request)?;
-    let Target::Disk { engine, .. } = &tree.target else {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    };
+    let session = Arc::clone(connection.session(request)?);
+    let (client, tree) = (session.client, connection.tree(request)?);
     let key = CacheKey(u128::from_le_bytes(lease.key.0));
-    let keep = Caching::from_bits_truncate(lease.state.bits() as u8);
+    // A lease is its client's, through whatever tree that answers.
+    let holds = |tree: &Arc<Tree>| match &tree.target {
+        Target::Disk { engine, .. } => engine.holds(client, key, true).then(|| Arc::clone(engine)),
+        Target::Pipes => None,
+    };
+    let engine = holds(&tree).or_else(|| session.trees().iter().find_map(holds));
+    let engine = engine.ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
+    for volatile in connection.server.index.by_lease(client, lease.key) {
+        if let Some(open) = connection.server.opens.get(volatile) {
+            open.used();
+        }
+    }
+    // Unknown bits are more than may be kept, as everything is.
+    let keep = u8::try_from(lease.state.bits()).ok().and_then(Caching::from_bits).unwrap_or(Caching::all());
     match engine.acknowledge(client, key, true, keep, request.now) {
         Ok(grant) => {
             let state = LeaseState::from_bits_retain(u32::from(grant.state.bits()));

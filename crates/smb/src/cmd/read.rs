@@ -1,17 +1,24 @@
 //! READ (MS-SMB2 3.3.5.12).
 //!
 //! Data that is in memory goes from the page cache into the reply frame on this thread; what is not is
-//! read on the blocking pool.
+//! read on the blocking pool. Much of it that is in memory, and goes out as it is, is not copied at all: the
+//! reply ends with a piece of the file.
 
 use std::sync::Arc;
 
+use share::{LockOwner, Share};
 use smb_wire::{NtStatus, read};
 use volume::Patience;
+use wire::FileRange;
 
 use crate::connection::Connection;
 use crate::dispatch::{Request, check_charge};
 use crate::open::{Object, Open};
 use crate::suspend::{Completion, Handled, Stop, Work};
+
+/// Bytes from which on data is not copied; to find out whether it is in memory costs as much as to copy a few
+/// KiB, and pieces of the page cache go to the network in smaller steps.
+const UNCOPIED: usize = 128 * 1024;
 
 /// One READ, taken apart.
 #[derive(Clone, Copy)]
@@ -41,6 +48,13 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             if wanted.offset.checked_add(wanted.length as u64).is_none_or(|end| end > i64::MAX as u64) {
                 return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
             }
+            if let Some(range) = uncopied(engine, file, open.lock_owner(), wanted, request.bare)? {
+                open.kept.set_position(wanted.offset + range.len as u64);
+                let at = begin(body);
+                let completion = end(body, at, range.len, wanted).map_err(Stop::Fail);
+                request.attached = Some(range);
+                return completion;
+            }
             let at = begin(body);
             match engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Cached) {
                 Ok(count) => {
@@ -57,6 +71,22 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         Some(Object::Pipe(pipe)) => crate::pipe::read(&mut pipe.lock(), wanted.length, body),
         None => Err(Stop::Fail(NtStatus::FILE_CLOSED)),
     }
+}
+
+/// The data as a piece of the file, where that is possible and pays. The transport sends what stands there
+/// then, so nothing may have been made over the bytes before.
+fn uncopied(
+    engine: &Share,
+    file: &share::Open,
+    owner: LockOwner,
+    wanted: Wanted,
+    bare: bool,
+) -> Result<Option<FileRange>, Stop> {
+    if !bare || wanted.length < UNCOPIED {
+        return Ok(None);
+    }
+    let range = engine.read_range(file, owner, wanted.offset, wanted.length)?;
+    Ok(range.filter(|range| range.len >= UNCOPIED.max(wanted.minimum)))
 }
 
 /// Makes room for the fields in front of the data.

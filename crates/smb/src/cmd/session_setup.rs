@@ -1,4 +1,9 @@
 //! SESSION_SETUP: proves who somebody is (MS-SMB2 3.3.5.5).
+//!
+//! [`handle`] finds the log-on that a request goes on with or begins one, and hands its token on; when the user
+//! is proved, [`accept`] settles what they have: a new session, one that is renewed, or a channel more ([`bind`]).
+
+mod bind;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,6 +11,7 @@ use std::sync::atomic::Ordering;
 use auth::crypto::preauth_hash;
 use auth::ntlm::{Names, NtHash};
 use auth::{Acceptor, Account, Credentials, Login, Step};
+use share::Identity;
 use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Header, NtStatus};
@@ -26,8 +32,25 @@ pub struct Setup {
     /// The pre-authentication hash of this connection and session (MS-SMB2 3.3.1.7).
     pub preauth: [u8; 64],
     acceptor: Acceptor,
-    /// The session is in use, and its user proves themselves once more.
-    again: bool,
+    purpose: Purpose,
+}
+
+impl Setup {
+    /// Whether it adds this connection to a session that others carry.
+    pub fn binds(&self) -> bool {
+        self.purpose == Purpose::Bind
+    }
+}
+
+/// What a log-on is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// A new session.
+    New,
+    /// The session is in use here, and its user proves themselves once more.
+    Again,
+    /// The session is in use on other connections, and this one is to be a channel of it.
+    Bind,
 }
 
 struct Users<'a>(&'a Server);
@@ -49,11 +72,12 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     if config.encryption == Encryption::Required && negotiated.protection.cipher.is_none() {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
-    if asked.flags.contains(RequestFlags::BINDING) {
-        // MS-SMB2 3.3.5.5 (exception: no channel is bound to a session of another connection)
-        return Err(Stop::Fail(NtStatus::REQUEST_NOT_ACCEPTED));
-    }
-    let at = find_setup(connection, request, &config)?;
+    // MS-SMB2 3.3.5.5: without an id it is a log-on like any other.
+    let binding = asked.flags.contains(RequestFlags::BINDING) && request.session_id != 0;
+    let at = match binding {
+        true => find_binding(connection, request, &config)?,
+        false => find_setup(connection, request, &config)?,
+    };
     let setup = &mut connection.setups[at];
     let session = Arc::clone(&setup.session);
     request.related.session_id = session.id;
@@ -76,8 +100,16 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             Ok(NtStatus::SUCCESS)
         }
         Step::Refused(why) => {
-            tracing::info!(peer = %connection.handle.peer.remote, %why, "log-on refused");
             let setup = connection.setups.remove(at);
+            let (peer, session) = (connection.handle.peer.remote, &setup.session);
+            let (id, user) = (session.id, session.user_name());
+            match setup.purpose {
+                Purpose::New => tracing::info!(%peer, %why, "log-on refused"),
+                Purpose::Again => {
+                    tracing::info!(%peer, session = id, user, %why, "session ends: not renewed")
+                }
+                Purpose::Bind => tracing::info!(%peer, session = id, user, %why, "channel refused"),
+            }
             abandon(connection, &setup, request);
             Err(Stop::Fail(status_of(&why)))
         }
@@ -90,29 +122,68 @@ fn find_setup(
     request: &Request<'_>,
     config: &ServerConfig,
 ) -> Result<usize, Stop> {
-    if let Some(at) = connection.setups.iter().position(|setup| setup.session.id == request.session_id) {
+    let mut setups = connection.setups.iter();
+    if let Some(at) = setups.position(|setup| setup.session.id == request.session_id && !setup.binds()) {
         return Ok(at);
     }
     let negotiated = *connection.negotiated()?;
-    let (session, again) = if request.session_id == 0 {
+    if request.session_id == 0 {
         // MS-SMB2 3.3.5.5.1
-        if connection.channels.len() + connection.setups.len() >= MAX_SESSIONS_PER_CONNECTION {
-            return Err(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES));
-        }
+        check_room(connection)?;
         let server = &connection.server;
         let (guid, client) = (negotiated.client_guid, negotiated.client);
         let session = server.new_session(guid, client, negotiated.protection, request.now);
-        session.add_channel(&connection.handle);
-        (session, false)
-    } else {
-        // MS-SMB2 3.3.5.5: a session that is in use on this connection is authenticated again.
-        let found = connection.channel_of(request.session_id);
-        let found = found.map(|at| Arc::clone(&connection.channels[at].session));
-        match found.filter(|session| session.state() == State::Valid) {
-            Some(session) => (session, true),
-            None => return Err(Stop::Fail(NtStatus::USER_SESSION_DELETED)),
+        let added = session.add_channel(&connection.handle, 1);
+        added.map_err(|_| Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
+        return Ok(begin(connection, session, Purpose::New, config));
+    }
+    // MS-SMB2 3.3.5.5: a session that is in use on this connection is authenticated again.
+    let found = connection.channel_of(request.session_id);
+    let found = found.map(|at| Arc::clone(&connection.channels[at].session));
+    match found.filter(|session| session.state() == State::Valid) {
+        Some(session) => Ok(begin(connection, session, Purpose::Again, config)),
+        None => Err(Stop::Fail(NtStatus::USER_SESSION_DELETED)),
+    }
+}
+
+/// The binding that the request goes on with, or a new one. Each request of a binding is checked from the start:
+/// the session may have ended on another connection since the last one.
+fn find_binding(
+    connection: &mut Connection,
+    request: &Request<'_>,
+    config: &ServerConfig,
+) -> Result<usize, Stop> {
+    let id = request.session_id;
+    let checked = bind::session_to_bind(connection, request, config);
+    let under_way = connection.setups.iter().position(|setup| setup.session.id == id && setup.binds());
+    match (checked, under_way) {
+        (Ok(session), Some(at)) if Arc::ptr_eq(&session, &connection.setups[at].session) => Ok(at),
+        (checked, stale) => {
+            if let Some(at) = stale {
+                connection.setups.remove(at);
+            }
+            let session = checked?;
+            check_room(connection)?;
+            Ok(begin(connection, session, Purpose::Bind, config))
         }
-    };
+    }
+}
+
+fn check_room(connection: &Connection) -> Result<(), Stop> {
+    let carried = connection.channels.len() + connection.setups.len();
+    match carried < MAX_SESSIONS_PER_CONNECTION {
+        true => Ok(()),
+        false => Err(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES)),
+    }
+}
+
+/// Begins a log-on and says where it is in the list.
+fn begin(
+    connection: &mut Connection,
+    session: Arc<Session>,
+    purpose: Purpose,
+    config: &ServerConfig,
+) -> usize {
     let names = Names {
         netbios_computer: config.name.clone(),
         netbios_domain: config.name.clone(),
@@ -120,8 +191,8 @@ fn find_setup(
         dns_domain: String::new(),
     };
     let acceptor = Acceptor::new(&auth::Config::new(names));
-    connection.setups.push(Setup { session, preauth: connection.preauth, acceptor, again });
-    Ok(connection.setups.len() - 1)
+    connection.setups.push(Setup { session, preauth: connection.preauth, acceptor, purpose });
+    connection.setups.len() - 1
 }
 
 /// The user is proved: keys, flags, and what an earlier session of theirs leaves (MS-SMB2 3.3.5.5.3).
@@ -134,7 +205,6 @@ fn accept(
     config: &ServerConfig,
 ) -> Result<SessionFlags, Stop> {
     let server = Arc::clone(&connection.server);
-    let Setup { session, preauth, again, .. } = &setup;
     if login.is_anonymous() && !config.anonymous {
         abandon(connection, &setup, request);
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
@@ -149,45 +219,81 @@ fn accept(
             }
         },
     };
-    let protection = session.protection;
-    let key: [u8; 16] = *login.session_key;
-    if *again {
+    let session = &setup.session;
+    check_dialect(connection, &setup, request)?;
+    let is_owner = session.user_name().eq_ignore_ascii_case(&identity.name);
+    match setup.purpose {
+        Purpose::New => {
+            // Before the session can be found to be in use, so that no binding counts by anything else.
+            session.set_channel_rule(config.channel_rule(connection.account.as_deref(), &identity.name));
+            log_on(connection, &setup, login, identity);
+        }
+        Purpose::Bind if !is_owner => return Err(bind::other_user(connection, session, &identity.name)),
+        Purpose::Bind => {
+            bind::take_channel(connection, session, &login.session_key, &setup.preauth, config)?;
+            connection.deadline = None;
+        }
         // MS-SMB2 3.3.5.5.3: another user may not take the session over; its keys and its user stay as they
         // are, also when its client shows for once that it has no name.
-        if !login.is_anonymous() && !session.user_name().eq_ignore_ascii_case(&identity.name) {
+        Purpose::Again if !is_owner && !login.is_anonymous() => {
+            let (peer, of) = (connection.handle.peer.remote, session.user_name());
+            tracing::info!(%peer, session = session.id, of, user = identity.name, "session ends: renewed by another");
             server.end_session(session, request.now);
             return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
         }
-    } else {
-        let seal = keys::server_seal(protection, &key, preauth);
-        let anonymous = login.is_anonymous();
-        session.prove(Proved { identity, anonymous, session_key: key, seal });
-        let signer = keys::signer(protection, &key, preauth);
-        connection.channels.push(Channel { session: Arc::clone(session), signer });
-        connection.deadline = None;
-        tracing::info!(
-            peer = %connection.handle.peer.remote,
-            user = session.user_name(),
-            workstation = login.workstation,
-            dialect = ?protection.dialect,
-            "logged on"
-        );
+        Purpose::Again => {}
     }
     let required = config.signing == Signing::Required
         || asked.security_mode.contains(SecurityMode::SIGNING_REQUIRED)
         || connection.negotiated()?.client_security.contains(SecurityMode::SIGNING_REQUIRED);
-    if required {
+    // MS-SMB2 3.3.5.5.3 (exception: a further channel does not change what the others need not do so far)
+    if required && setup.purpose != Purpose::Bind {
         session.signing_required.store(true, Ordering::Relaxed);
     }
     end_previous(&server, session, asked.previous_session_id, request);
     let mut flags = SessionFlags::empty();
-    if login.is_anonymous() && !*again {
+    if login.is_anonymous() && setup.purpose == Purpose::New {
         flags |= SessionFlags::IS_NULL;
-    } else if config.encryption == Encryption::Required {
+    } else if config.encryption == Encryption::Required && setup.purpose != Purpose::Bind {
         session.sealing_required.store(true, Ordering::Relaxed);
         flags |= SessionFlags::ENCRYPT_DATA;
     }
     Ok(flags)
+}
+
+/// A client has one dialect: a new session in another one ends before it begins.
+// MS-SMB2 3.3.5.5.3
+fn check_dialect(connection: &mut Connection, setup: &Setup, request: &Request<'_>) -> Result<(), Stop> {
+    let negotiated = *connection.negotiated()?;
+    let client = connection.server.client(negotiated.client);
+    let dialect = negotiated.protection.dialect;
+    if setup.purpose != Purpose::New || client.is_none_or(|client| client.speaks(dialect)) {
+        return Ok(());
+    }
+    let peer = connection.handle.peer.remote;
+    tracing::info!(%peer, ?dialect, "log-on refused: its client speaks another dialect on its other connections");
+    abandon(connection, setup, request);
+    Err(Stop::Fail(NtStatus::USER_SESSION_DELETED))
+}
+
+/// Gives a new session its user and keys, and this connection as its first channel.
+fn log_on(connection: &mut Connection, setup: &Setup, login: &Login, identity: Arc<Identity>) {
+    let Setup { session, preauth, .. } = setup;
+    let protection = session.protection;
+    let key: &[u8; 16] = &login.session_key;
+    // MS-SMB2 3.3.5.5.3: Session.SigningKey is Channel.SigningKey of the first channel.
+    let new_signer = || keys::signer(protection, key, preauth);
+    let seal = keys::server_seal(protection, key, preauth);
+    session.prove(Proved { identity, anonymous: login.is_anonymous(), signer: new_signer(), seal });
+    connection.channels.push(Channel { session: Arc::clone(session), signer: new_signer() });
+    connection.deadline = None;
+    tracing::info!(
+        peer = %connection.handle.peer.remote,
+        user = session.user_name(),
+        workstation = login.workstation,
+        dialect = ?protection.dialect,
+        "logged on"
+    );
 }
 
 // MS-SMB2 3.3.5.5.3
@@ -197,12 +303,22 @@ fn end_previous(server: &Arc<Server>, session: &Arc<Session>, previous: u64, req
     }
     let Some(old) = server.session(previous) else { return };
     if old.state() == State::Valid && old.user_name() == session.user_name() {
+        tracing::info!(
+            session = old.id,
+            by = session.id,
+            user = old.user_name(),
+            "session replaced by its client"
+        );
         server.end_session(&old, request.now);
     }
 }
 
-/// A log-on that has failed takes its session along (MS-SMB2 3.3.5.5.3).
+/// A log-on that has failed takes its session along (MS-SMB2 3.3.5.5.3), but a channel that was refused does
+/// nothing to the session it was for.
 fn abandon(connection: &mut Connection, setup: &Setup, request: &Request<'_>) {
+    if setup.binds() {
+        return;
+    }
     connection.server.end_session(&setup.session, request.now);
     connection.forget_session(setup.session.id);
 }

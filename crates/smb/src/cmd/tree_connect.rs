@@ -1,9 +1,8 @@
 //! TREE_CONNECT: access to one share (MS-SMB2 3.3.5.7).
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
-use share::{Holder, Identity};
+use share::Identity;
 use smb_wire::create::Access as Rights;
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
@@ -12,6 +11,7 @@ use smb_wire::{NtStatus, header};
 use crate::config::{Access, Encryption, ShareConfig, Signing};
 use crate::connection::Connection;
 use crate::dispatch::Request;
+use crate::notice::Holder;
 use crate::session::Session;
 use crate::suspend::{Handled, Stop};
 use crate::tree::{Target, Tree};
@@ -47,15 +47,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
 fn connect_pipes(request: &mut Request<'_>, session: &Session, body: &mut Vec<u8>) -> Handled {
     let maximal = READ | Rights::WRITE_DATA;
     let connected = request.now;
-    let make = |id| Tree {
-        id,
-        connected,
-        target: Target::Pipes,
-        maximal,
-        sealed: false,
-        signed: false,
-        looked_at: AtomicU64::new(0),
-    };
+    let make = |id| Tree { id, connected, target: Target::Pipes, maximal, sealed: false, signed: false };
     let tree = session.connect(make).ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
     request.related.tree_id = tree.id;
     tree_connect::Response {
@@ -91,7 +83,6 @@ fn connect_disk(
     }
     let identity = limited(&proved.identity, maximal);
     let engine = Arc::clone(&config.engine);
-    let client = connection.server.client(session.client).ok_or(denied)?;
     let connected = request.now;
     let tree = session.connect(|id| Tree {
         id,
@@ -100,10 +91,9 @@ fn connect_disk(
         maximal,
         sealed: seal,
         signed: config.signing == Signing::Required,
-        looked_at: AtomicU64::new(0),
     });
     let tree = tree.ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
-    engine.attach(session.client, client as Arc<dyn Holder>);
+    engine.attach(session.client, Holder::new(&connection.server, &engine));
     request.related.tree_id = tree.id;
     let mut flags = ShareFlags::empty();
     if seal {
@@ -112,10 +102,15 @@ fn connect_disk(
     if config.hide_unreadable {
         flags |= ShareFlags::ACCESS_BASED_DIRECTORY_ENUM;
     }
+    let mut capabilities = ShareCapabilities::empty();
+    // MS-SMB2 3.3.5.7
+    if protection.dialect.is_smb3() && config.continuously_available {
+        capabilities |= ShareCapabilities::CONTINUOUS_AVAILABILITY;
+    }
     tree_connect::Response {
         share_type: ShareType::Disk,
         share_flags: flags,
-        capabilities: ShareCapabilities::empty(),
+        capabilities,
         maximal_access: maximal,
     }
     .write(body);

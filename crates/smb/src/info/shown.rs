@@ -163,6 +163,7 @@ mod tests {
             extended_size: 24,
             reparse_tag: 0,
             rdev: 0,
+            version: 0,
         }
     }
 

@@ -1,5 +1,7 @@
 //! A client's side of logging on and connecting a tree, and the requests that tests send most.
 
+use std::rc::Rc;
+
 use auth::{Cipher, ClientIdentity, Initiator, InitiatorStep, NtHash, SigningAlgorithm, Wrap, preauth_hash};
 use smb::keys::{self, Protection, Seal};
 use smb_wire::create::{
@@ -29,6 +31,12 @@ pub struct Dial {
     pub requires_signing: bool,
     pub seals: bool,
     pub previous_session_id: u64,
+    /// Says that it can have several connections.
+    pub announces_multichannel: bool,
+    /// Knows handles that outlive the server.
+    pub knows_persistent: bool,
+    /// The name under which it found the server.
+    pub server_name: Option<String>,
 }
 
 impl Default for Dial {
@@ -43,6 +51,9 @@ impl Default for Dial {
             requires_signing: true,
             seals: false,
             previous_session_id: 0,
+            announces_multichannel: true,
+            knows_persistent: true,
+            server_name: None,
         }
     }
 }
@@ -53,21 +64,35 @@ impl Dial {
         Dial { guid: Guid(*b"a second machine"), ..Dial::default() }
     }
 
-    /// With the one way of signing and sealing that an older dialect has.
+    /// With the one way of signing and sealing that an older dialect has. Since a client has one dialect, it is
+    /// another one for each.
     pub fn with(dialect: Dialect) -> Dial {
         let smb3 = dialect.is_smb3();
         let signing = if smb3 { SigningAlgorithm::AesCmac } else { SigningAlgorithm::HmacSha256 };
-        Dial { dialect, signing, cipher: smb3.then_some(Cipher::Aes128Ccm), ..Dial::default() }
+        let default = Dial::default();
+        let mut guid = default.guid;
+        if dialect != default.dialect {
+            guid.0[..2].copy_from_slice(&dialect.get().to_le_bytes());
+        }
+        Dial { dialect, signing, cipher: smb3.then_some(Cipher::Aes128Ccm), guid, ..default }
     }
 
-    fn security_mode(&self) -> SecurityMode {
+    /// Who logs on; without a name it is nobody.
+    pub fn identity(&self) -> ClientIdentity {
+        match self.user.as_str() {
+            "" => ClientIdentity::anonymous("cifs/server"),
+            user => ClientIdentity::new(user, "", NtHash::from_password(&self.password), "cifs/server"),
+        }
+    }
+
+    pub fn security_mode(&self) -> SecurityMode {
         match self.requires_signing {
             true => SecurityMode::SIGNING_ENABLED | SecurityMode::SIGNING_REQUIRED,
             false => SecurityMode::SIGNING_ENABLED,
         }
     }
 
-    fn protection(&self) -> Protection {
+    pub fn protection(&self) -> Protection {
         Protection { dialect: self.dialect, signing: self.signing, cipher: self.cipher }
     }
 
@@ -83,10 +108,20 @@ impl Dial {
         if !ciphers.is_empty() {
             contexts.push(Context::Encryption(List::Values(&ciphers)));
         }
+        let name = self.server_name.as_deref().map(utf16::encode);
+        contexts.extend(name.as_deref().and_then(Utf16::new).map(Context::Netname));
+        let several = match self.announces_multichannel && self.dialect.is_smb3() {
+            true => Capabilities::MULTI_CHANNEL,
+            false => Capabilities::empty(),
+        };
+        let persistent = match self.knows_persistent && self.dialect.is_smb3() {
+            true => Capabilities::PERSISTENT_HANDLES,
+            false => Capabilities::empty(),
+        };
         let sealing = if self.cipher.is_some() { Capabilities::ENCRYPTION } else { Capabilities::empty() };
         negotiate::Request {
             security_mode: self.security_mode(),
-            capabilities: Capabilities::LARGE_MTU | Capabilities::LEASING | sealing,
+            capabilities: Capabilities::LARGE_MTU | Capabilities::LEASING | sealing | several | persistent,
             client_guid: self.guid,
             dialects: List::Values(&[self.dialect]),
             contexts: Contexts::Values(&contexts),
@@ -96,10 +131,10 @@ impl Dial {
 }
 
 /// The hash that 3.1.1 makes over the messages of a log-on.
-struct Transcript([u8; 64]);
+pub struct Transcript(pub [u8; 64]);
 
 impl Transcript {
-    fn add(&mut self, message: &[u8]) {
+    pub fn add(&mut self, message: &[u8]) {
         self.0 = preauth_hash(&self.0, message);
     }
 }
@@ -112,6 +147,12 @@ impl Peer {
 
     /// Negotiates and logs on; must succeed.
     pub fn log_on(&mut self, dial: &Dial) {
+        let preauth = self.negotiate_hashed(dial);
+        assert_eq!(self.set_up_session(dial, preauth), NtStatus::SUCCESS);
+    }
+
+    /// Negotiates, must succeed, and gives the hash over it.
+    pub fn negotiate_hashed(&mut self, dial: &Dial) -> [u8; 64] {
         let request = self.message(Command::Negotiate, |out| dial.write_negotiate(out));
         self.send(request.clone());
         let answer = self.next().expect("an answer to NEGOTIATE");
@@ -121,16 +162,15 @@ impl Peer {
         let mut transcript = Transcript([0; 64]);
         transcript.add(&request);
         transcript.add(&answer.message);
-        assert_eq!(self.set_up_session(dial, transcript.0), NtStatus::SUCCESS);
+        self.preauth = transcript.0;
+        self.preauth
     }
 
     /// A further session on a connection that was negotiated as `dial` says; `preauth` is the hash over
     /// NEGOTIATE. Says how the log-on ended.
     pub fn set_up_session(&mut self, dial: &Dial, preauth: [u8; 64]) -> NtStatus {
         let mut transcript = Transcript(preauth);
-        let hash = NtHash::from_password(&dial.password);
-        let identity = ClientIdentity::new(&dial.user, "", hash, "cifs/server");
-        let mut initiator = Initiator::new(identity, Wrap::Spnego);
+        let mut initiator = Initiator::new(dial.identity(), Wrap::Spnego);
         (self.session_id, self.tree_id) = (0, 0);
         let mut token = initiator.first();
         loop {
@@ -148,17 +188,19 @@ impl Peer {
             let id = Header::parse(&request).expect("a header").message_id();
             // The keys are known before the last answer comes, and it must be signed with them.
             if let Some(key) = initiator.session_key() {
-                let signer = keys::signer(dial.protection(), key, &transcript.0);
+                let signer = Rc::new(keys::signer(dial.protection(), key, &transcript.0));
                 let seal = keys::server_seal(dial.protection(), key, &transcript.0);
-                let seal = seal.map(|server| Seal { out: server.into, into: server.out });
-                let keys = Keys { signer, seal, signs: dial.requires_signing, seals: dial.seals };
+                let seal = seal.map(|server| Rc::new(Seal { out: server.into, into: server.out }));
+                let session = Rc::clone(&signer);
+                let keys = Keys { signer, session, seal, signs: dial.requires_signing, seals: dial.seals };
                 self.keys.insert(self.session_id, keys);
             }
             self.deliver(request);
             let answer = self.answer(id).expect("an answer to SESSION_SETUP");
             self.session_id = answer.header.session_id();
             if answer.status() != NtStatus::MORE_PROCESSING_REQUIRED {
-                assert_eq!(answer.is_signed, answer.status() == NtStatus::SUCCESS);
+                let has_key = answer.status() == NtStatus::SUCCESS && !dial.user.is_empty();
+                assert_eq!(answer.is_signed, has_key);
                 return answer.status();
             }
             transcript.add(&answer.message);

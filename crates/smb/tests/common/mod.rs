@@ -7,6 +7,7 @@
 // Each program of tests uses its own part of this.
 #![allow(dead_code)]
 
+pub mod bind;
 pub mod client;
 pub mod peer;
 
@@ -24,9 +25,11 @@ use share::{Identity, Share};
 use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, UserConfig};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
-use volume::Volume;
+use volume::faulty::{Call, FaultyVolume};
+use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
 use volume::security::{Rights, Sid, well_known};
+use volume::{Failure, Volume};
 use volume_posix::PosixVolume;
 use wire::Now;
 
@@ -72,6 +75,32 @@ impl World {
     /// In memory: for what does not depend on the host.
     pub fn in_memory() -> World {
         World::over(Arc::new(MemoryVolume::new(1)))
+    }
+
+    /// In memory, as a volume that has nothing at hand: every READ must leave the connection's thread.
+    pub fn cold() -> World {
+        let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
+        volume.plan().always(Call::ReadCached, Some(Failure::WouldBlock));
+        World::over(Arc::new(volume))
+    }
+
+    /// One whose share is continuously available and keeps its opens in `journal`; made again with the same
+    /// volume and journal it is the server after a restart.
+    pub fn lasting(memory: &MemoryVolume, journal: &Arc<MemoryJournal>) -> World {
+        let world = World::over(Arc::new(memory.clone()));
+        let users = world.server.users();
+        let who = |sid: &Sid| {
+            let user = users.iter().find(|user| user.identity.sid == *sid);
+            user.map(|user| Arc::clone(&user.identity))
+        };
+        let records = journal.records();
+        let restored =
+            world.engine.keep_opens(journal.clone(), &records, &who, world.clock.read()).expect("records");
+        let mut config = share_config(&world.engine);
+        config.continuously_available = true;
+        world.server.restore(&Arc::new(config.clone()), restored, world.clock.read());
+        world.server.set_shares([config]);
+        world
     }
 
     fn over(volume: Arc<dyn Volume>) -> World {
@@ -152,6 +181,10 @@ fn server_config() -> ServerConfig {
         encryption: Encryption::Enabled,
         max_connections: 1000,
         anonymous: false,
+        smbtorture_controls: false,
+        multichannel: true,
+        max_channels: smb::limits::DEFAULT_CHANNELS,
+        accounts: Vec::new(),
     }
 }
 
@@ -168,6 +201,7 @@ fn share_config(engine: &Arc<Share>) -> ShareConfig {
         case_sensitive: false,
         hide_unreadable: false,
         hidden: false,
+        continuously_available: false,
     }
 }
 
@@ -181,6 +215,7 @@ fn user(name: &str, password: &str, uid: u32) -> UserConfig {
         host_groups: Vec::new(),
         actor: None,
         administrator: false,
+        unbound: false,
         limit: Rights::ALL,
     };
     let nt_hash = *NtHash::from_password(password).as_bytes();

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -12,6 +13,7 @@ use smb::{Connection, Server};
 use smb_wire::header::transform::{self, TransformHeader};
 use smb_wire::header::{Chain, Flags, Packet};
 use smb_wire::{Command, FileId, Header, NtStatus};
+use wire::endpoint::Receipt;
 use wire::{Conversation, Mailbox, Now, Output};
 
 use super::{Clock, World};
@@ -49,6 +51,13 @@ impl Answer {
         self.header.status()
     }
 
+    /// The message as it came, with its signature.
+    pub fn signed_message(&self) -> Vec<u8> {
+        let mut message = self.message.clone();
+        Header::parse_mut(&mut message).expect("a whole header").set_signature(*self.header.signature());
+        message
+    }
+
     /// The FileId of a CREATE that went well.
     pub fn file_id(&self) -> FileId {
         assert_eq!(self.status(), NtStatus::SUCCESS);
@@ -63,10 +72,14 @@ impl Answer {
 }
 
 /// What a client knows of one of its sessions.
+#[derive(Clone)]
 pub struct Keys {
-    pub signer: Signer,
-    /// From the client's view.
-    pub seal: Option<Seal>,
+    /// This channel's.
+    pub signer: Rc<Signer>,
+    /// The session's own, with which channels are bound.
+    pub session: Rc<Signer>,
+    /// From the client's view; the session's.
+    pub seal: Option<Rc<Seal>>,
     pub signs: bool,
     pub seals: bool,
 }
@@ -80,6 +93,12 @@ pub struct Peer {
     server: Arc<Server>,
     answers: VecDeque<Answer>,
     frames: usize,
+    /// What the connection asks of the transport.
+    receipts: Vec<Receipt>,
+    /// Answers that ended with a piece of a file.
+    pub uncopied: usize,
+    /// Of the sealed frames that came.
+    pub nonces: Vec<[u8; 16]>,
     /// The server wants the connection to end.
     pub is_closed: bool,
     has_ended: bool,
@@ -88,6 +107,8 @@ pub struct Peer {
     pub next_id: u64,
     pub session_id: u64,
     pub tree_id: u32,
+    /// The hash over NEGOTIATE, with which each log-on begins its own.
+    pub preauth: [u8; 64],
     /// By SessionId.
     pub keys: HashMap<u64, Keys>,
 }
@@ -112,12 +133,16 @@ impl Peer {
             server: Arc::clone(&world.server),
             answers: VecDeque::new(),
             frames: 0,
+            receipts: Vec::new(),
+            uncopied: 0,
+            nonces: Vec::new(),
             is_closed: false,
             has_ended: false,
             holds_jobs: false,
             next_id: 0,
             session_id: 0,
             tree_id: 0,
+            preauth: [0; 64],
             keys: HashMap::new(),
         })
     }
@@ -152,13 +177,7 @@ impl Peer {
 
     /// Signs a message in place.
     pub fn sign(&self, message: &mut [u8]) {
-        let header = Header::parse_mut(message).expect("a whole header");
-        header.set_flags(header.flags() | Flags::SIGNED);
-        header.set_signature([0; 16]);
-        let header = *header;
-        let nonce = GmacNonce::request(header.message_id(), header.command() == Command::Cancel);
-        let signature = self.keys[&self.session_id].signer.sign(message, nonce);
-        Header::parse_mut(message).expect("a whole header").set_signature(signature);
+        sign_with(&self.keys[&self.session_id].signer, message);
     }
 
     /// Chains messages into one compound, the messages behind the first marked as related if so wished,
@@ -270,16 +289,52 @@ impl Peer {
             let event = match event {
                 Some(event) => event,
                 None if self.out.jobs.is_empty() || self.holds_jobs => break,
-                None => (self.out.jobs.remove(0).0)(),
+                None => {
+                    // As the transport has it: behind what the job itself has posted.
+                    let done = (self.out.jobs.remove(0).0)();
+                    self.mail.events.lock().expect("no test panics with it held").push_back(done);
+                    continue;
+                }
             };
             let now = self.now();
             self.connection.on_event(event, now, &mut self.out);
         }
     }
 
+    /// Tells the connection whether what it sent has arrived, where it wants to know that by now.
+    pub fn answer_receipts(&mut self, arrived: bool) {
+        self.turn();
+        let now = self.now();
+        let due: Vec<Receipt> =
+            self.receipts.extract_if(.., |receipt| receipt.at_ns <= now.mono_ns).collect();
+        for receipt in due {
+            self.connection.on_receipt(receipt.token, arrived, now, &mut self.out);
+        }
+        self.turn();
+    }
+
+    /// Jobs that are held back, for the time after this connection: their results reach nobody.
+    pub fn take_jobs(&mut self) -> impl FnOnce() + use<> {
+        let jobs = std::mem::take(&mut self.out.jobs);
+        move || jobs.into_iter().for_each(|job| drop((job.0)()))
+    }
+
     /// Jobs that are held back run now.
     pub fn run_jobs(&mut self) {
         self.holds_jobs = false;
+        self.turn();
+    }
+
+    /// Jobs that are held back.
+    pub fn held_jobs(&self) -> usize {
+        self.out.jobs.len()
+    }
+
+    /// One of the jobs that are held back runs now.
+    pub fn run_job(&mut self, at: usize) {
+        let event = (self.out.jobs.remove(at).0)();
+        let now = self.now();
+        self.connection.on_event(event, now, &mut self.out);
         self.turn();
     }
 
@@ -299,12 +354,20 @@ impl Peer {
 
     fn take_frames(&mut self) {
         for frame in std::mem::take(&mut self.out.frames) {
-            let bytes = frame.bytes().to_vec();
+            let mut bytes = frame.bytes().to_vec();
+            if let Some(range) = frame.attached() {
+                self.uncopied += 1;
+                let before = bytes.len();
+                bytes.resize(before + range.len, 0);
+                let read = rustix::io::pread(range.file.fd(), &mut bytes[before..], range.at);
+                assert_eq!(read, Ok(range.len), "nobody has cut the file");
+            }
             self.out.pool.give_back(frame);
             let (prefix, bytes) = bytes.split_at(4);
             assert_eq!(prefix, (bytes.len() as u32).to_be_bytes(), "the transport's prefix");
             self.read_frame(bytes);
         }
+        self.receipts.append(&mut self.out.receipts);
         self.is_closed |= self.out.close;
     }
 
@@ -317,6 +380,7 @@ impl Peer {
             let keys = self.keys.get(&header.session_id()).expect("a session of this client");
             plain = sealed.to_vec();
             let seal = keys.seal.as_ref().expect("sealing was agreed on");
+            self.nonces.push(*header.nonce());
             seal.into
                 .open(header.nonce(), header.associated_data(), &mut plain, header.signature())
                 .expect("the seal is whole");
@@ -330,7 +394,11 @@ impl Peer {
             let is_signed = header.is_signed();
             if is_signed && let Some(keys) = self.keys.get(&header.session_id()) {
                 let nonce = GmacNonce::response(header.message_id());
-                let valid = keys.signer.verify(&message, nonce, header.signature()).is_ok();
+                // MS-SMB2 3.2.5.1.3
+                let is_early =
+                    header.command() == Command::SessionSetup && header.status() != NtStatus::SUCCESS;
+                let signer = if is_early { &keys.session } else { &keys.signer };
+                let valid = signer.verify(&message, nonce, header.signature()).is_ok();
                 assert!(valid, "a wrong signature on {:?}", header.command());
             }
             let frame = self.frames;
@@ -348,6 +416,8 @@ impl Peer {
             self.mail.is_open.store(false, Ordering::Relaxed);
             let now = self.now();
             self.connection.on_close(now);
+            // As the transport does: what nobody came to is let go after the connection was told.
+            drop(std::mem::take(&mut *self.mail.events.lock().expect("no test panics with it held")));
         }
     }
 }
@@ -356,6 +426,17 @@ impl Drop for Peer {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Signs a message in place with this key.
+pub fn sign_with(signer: &Signer, message: &mut [u8]) {
+    let header = Header::parse_mut(message).expect("a whole header");
+    header.set_flags(header.flags() | Flags::SIGNED);
+    header.set_signature([0; 16]);
+    let header = *header;
+    let nonce = GmacNonce::request(header.message_id(), header.command() == Command::Cancel);
+    let signature = signer.sign(message, nonce);
+    Header::parse_mut(message).expect("a whole header").set_signature(signature);
 }
 
 /// A header and the body that `body` appends.

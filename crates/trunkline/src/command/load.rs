@@ -10,11 +10,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Some(password) => password,
         None => password::ask_once(&args.target.user)?,
     };
-    let report = load::run(Plan::new(args, &password)?)?;
+    let plans = Plan::all(args, &password)?;
+    let reports = plans.into_iter().map(load::run).collect::<Result<Vec<_>, _>>()?;
     if args.json {
-        println!("{:#}", report.json());
+        println!("{:#}", load::json(&reports));
     } else {
-        print!("{report}");
+        reports.iter().for_each(|report| print!("{report}"));
     }
     Ok(())
 }

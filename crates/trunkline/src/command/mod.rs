@@ -1,26 +1,35 @@
 //! One file for each command; `serve` has a room of its own.
 
+mod channels;
 mod config;
 mod control;
+mod link;
 mod load;
+mod nfs;
 mod status;
+mod table;
 mod user;
 
-use crate::cli::Command;
+use std::process::ExitCode;
+
+use crate::cli::{Command, StatusCommand};
 use crate::serve;
 
-/// Does what was asked.
+/// Does what was asked; the exit status of what went well, which for a command that was run is its own.
 ///
 /// # Errors
 /// One line for the user.
-pub fn run(command: Command) -> anyhow::Result<()> {
+pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Link(args) => return link::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::User { command } => user::run(command),
         Command::Config { command } => config::run(&command),
-        Command::Status { place, json } => status::run(&place, json),
+        Command::Status { of: None, place, json } => status::run(&place, json),
+        Command::Status { of: Some(StatusCommand::Channels), place, json } => channels::run(&place, json),
         Command::Reload(place) => control::reload(&place),
         Command::Stop(place) => control::stop(&place),
         Command::Load(args) => load::run(&args),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

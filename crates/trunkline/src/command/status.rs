@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use admin::{Request, Response, Status};
 
-use super::control;
+use super::table::{self, shown};
+use super::{control, nfs};
 use crate::cli::Place;
 
 /// Prints the status of the server that `place` leads to.
@@ -58,6 +59,7 @@ fn page(status: &Status) -> String {
         ]);
     }
     table("Shares", ["SHARE", "USER", "CLIENT", "SINCE", "ENCRYPTION", "SIGNING"], &rows, &mut out);
+    nfs::page(&status.nfs, &mut out);
     files(status, &mut out);
     out
 }
@@ -90,7 +92,7 @@ fn files(status: &Status, out: &mut String) {
                 shown(&open.sharemode.text),
                 shown(&open.caching.text),
                 shown(&open.oplock),
-                shown(&open.persistence),
+                kept(open),
                 file.service_path.clone(),
                 file.filename.clone(),
                 open.opened_at.clone(),
@@ -114,38 +116,15 @@ fn files(status: &Status, out: &mut String) {
     table("Byte-range locks", ["TYPE", "START", "SIZE", "OPEN", "FILE"], &rows, out);
 }
 
-fn shown(text: &str) -> String {
-    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+/// How an open is kept, and whether that is just so.
+fn kept(open: &admin::status::Open) -> String {
+    if open.detached { format!("{}, client gone", open.persistence) } else { shown(&open.persistence) }
 }
 
-/// Rows under titles, each column as wide as it must be.
-fn table<const N: usize>(name: &str, titles: [&str; N], rows: &[[String; N]], out: &mut String) {
+/// A table under its name and the number of its rows.
+pub fn table<const N: usize>(name: &str, titles: [&str; N], rows: &[[String; N]], out: &mut String) {
     let _ = writeln!(out, "\n{name}: {}", rows.len());
-    if rows.is_empty() {
-        return;
-    }
-    let mut widths = titles.map(str::len);
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut line = |cells: [&str; N]| {
-        let mut text = String::new();
-        for (cell, width) in cells.iter().zip(widths) {
-            let _ = write!(text, "{:width$}  ", plain(cell));
-        }
-        let _ = writeln!(out, "{}", text.trim_end());
-    };
-    line(titles);
-    for row in rows {
-        line(std::array::from_fn(|at| row[at].as_str()));
-    }
-}
-
-/// Names come from clients: what could command a terminal is replaced.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    table::rows(titles, rows, out);
 }
 
 #[cfg(test)]
@@ -160,11 +139,14 @@ mod tests {
         status.sessions.insert("1".to_owned(), session);
         let mut file = OpenFile { filename: "a\u{1b}[2J".to_owned(), ..OpenFile::default() };
         file.opens.insert("7".to_owned(), Open { username: "ann".to_owned(), ..Open::default() });
+        let left = Open { persistence: "durable".to_owned(), detached: true, ..Open::default() };
+        file.opens.insert("8".to_owned(), left);
         status.open_files.insert("/srv/a".to_owned(), file);
         let page = page(&status);
+        assert!(page.contains("  durable, client gone  "), "{page}");
         assert!(
             page.contains("Sessions: 1\n")
-                && page.contains("Open files: 1\n")
+                && page.contains("Open files: 2\n")
                 && page.contains("Shares: 0\n")
         );
         assert!(!page.contains('\u{1b}'), "{page:?}");

@@ -28,7 +28,7 @@ pub fn against(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigE
         paths.push((real, share));
         readers(config, share, stored)?;
     }
-    Ok(())
+    super::endpoints::check(config)
 }
 
 /// The first line of `path`, without its line end.

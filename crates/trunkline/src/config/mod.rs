@@ -7,7 +7,9 @@
 //! Every value is a [`Setting`] that remembers its [`Origin`], so that a message can name what to change.
 
 pub mod check;
+pub mod endpoints;
 pub mod nearest;
+pub mod nfs;
 pub mod read;
 pub mod section;
 pub mod show;
@@ -17,7 +19,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-pub use values::{Access, Dialect, Encryption, LogFormat, LogLevel, Signing};
+pub use values::{Access, Advertised, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing};
 
 /// What is wrong with the configuration, and the setting to change: one line for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +97,14 @@ pub struct Server {
     pub listen: Setting<Vec<IpAddr>>,
     /// TCP port for SMB; none means 445 where allowed, else 4450.
     pub smb_port: Setting<Option<u16>>,
+    /// TCP port for NFS, where a share is offered to its clients; none means 2049 where allowed, else 24490.
+    pub nfs_port: Setting<Option<u16>>,
+    /// How long an NFS client keeps what it has without being heard, in seconds.
+    pub nfs_lease_time_s: Setting<u64>,
+    /// Requests that an NFS session may have under way at one time.
+    pub nfs_slots: Setting<u64>,
+    /// Connections that an NFS client may have at one time.
+    pub nfs_max_connections: Setting<u64>,
     /// Where users, identity and the control socket live.
     pub state_dir: Setting<PathBuf>,
     /// The server's name, as clients see it.
@@ -121,9 +131,19 @@ pub struct Server {
     pub encryption: Setting<Encryption>,
     /// Oldest dialect a connection may speak.
     pub min_dialect: Setting<Dialect>,
+    /// Whether a session may have several connections, unless its account says otherwise.
+    pub multichannel: Setting<bool>,
+    /// How many connections it may have then.
+    pub max_channels: Setting<u64>,
+    /// Addresses at which clients find the server besides those of the host's interfaces.
+    pub advertise: Setting<Vec<Advertised>>,
+    /// Whether clients are told that the interfaces can spread their work over processors.
+    pub rss: Setting<Rss>,
     /// How long a holder of a caching right may take to give it up, in milliseconds. Stands in
     /// `[server.testing]`: only a foreign test suite has reason to change it.
     pub break_timeout_ms: Setting<u64>,
+    /// `[server.testing]`: whether smbtorture's control codes are answered, by which it makes connections fail.
+    pub smbtorture_controls: Setting<bool>,
 }
 
 /// `[[user]]`: who may log on.
@@ -158,6 +178,12 @@ pub struct Account {
     pub signing: Option<Setting<Signing>>,
     /// For its shares.
     pub min_dialect: Option<Setting<Dialect>>,
+    /// For the sessions of its users.
+    pub multichannel: Setting<bool>,
+    /// For the sessions of its users.
+    pub max_channels: Setting<u64>,
+    /// Where NFS clients find its shares.
+    pub nfs: endpoints::OwnEndpoint,
 }
 
 /// `[share.NAME]`: a directory on offer. What it takes over from its account or the server is filled in.
@@ -191,6 +217,12 @@ pub struct Share {
     pub streams: Setting<bool>,
     /// Clients may watch directories for changes.
     pub change_notify: Setting<bool>,
+    /// Large reads are sent from the host's page cache without being copied.
+    pub send_file: Setting<bool>,
+    /// What clients have open can outlive the server.
+    pub continuously_available: Setting<bool>,
+    /// For NFS clients.
+    pub nfs: nfs::ShareNfs,
 }
 
 /// What the command line and the environment say about the same things.
@@ -204,6 +236,10 @@ pub struct Overrides {
     pub listen: Vec<IpAddr>,
     /// `--smb-port`
     pub smb_port: Option<u16>,
+    /// `--nfs`: the directories of the command line are for NFS clients too.
+    pub nfs: bool,
+    /// `--nfs-port`, which means the same.
+    pub nfs_port: Option<u16>,
     /// `--state-dir` or `TRUNKLINE_STATE_DIR`
     pub state_dir: Option<Setting<PathBuf>>,
     /// `--user`: who may use the directories of the command line.
@@ -255,6 +291,9 @@ impl Config {
         if let Some(port) = overrides.smb_port {
             server.smb_port = Setting { value: Some(port), origin: Origin::CommandLine("--smb-port") };
         }
+        if let Some(port) = overrides.nfs_port {
+            server.nfs_port = Setting { value: Some(port), origin: Origin::CommandLine("--nfs-port") };
+        }
         if let Some(dir) = &overrides.state_dir {
             server.state_dir = dir.clone();
         }
@@ -262,13 +301,13 @@ impl Config {
             server.discovery = Setting { value: false, origin: Origin::CommandLine("--no-discovery") };
         }
         for dir in &overrides.dirs {
-            self.add_directory(dir, &overrides.users)?;
+            self.add_directory(dir, overrides)?;
         }
         Ok(())
     }
 
     /// A share for a directory of the command line, named after it.
-    fn add_directory(&mut self, dir: &Path, users: &[String]) -> Result<(), ConfigError> {
+    fn add_directory(&mut self, dir: &Path, overrides: &Overrides) -> Result<(), ConfigError> {
         let origin = Origin::CommandLine("DIR");
         let full = std::fs::canonicalize(dir).map_err(|e| {
             ConfigError(format!("{}: {}; give a directory that exists", dir.display(), os_error(&e)))
@@ -282,13 +321,18 @@ impl Config {
             ))
         })?;
         let access = Setting { value: Access::Full, origin: Origin::CommandLine("--user") };
-        let users = match users {
+        let users = match &overrides.users[..] {
             [] => BTreeMap::from([("*".to_owned(), Setting { origin: origin.clone(), ..access })]),
             named => named.iter().map(|user| (user.to_lowercase(), access.clone())).collect(),
         };
         let name = Setting { value: name, origin: origin.clone() };
         let path = Setting { value: full, origin };
-        let share = Share { users, ..Share::new(name, path, &self.server) };
+        let mut share = Share { users, ..Share::new(name, path, &self.server) };
+        if overrides.nfs || overrides.nfs_port.is_some() {
+            let option = if overrides.nfs { "--nfs" } else { "--nfs-port" };
+            let value = vec![nfs::Protocol::Smb, nfs::Protocol::Nfs];
+            share.nfs.protocols = Setting { value, origin: Origin::CommandLine(option) };
+        }
         if let Some(other) = self.shares.insert(share.name.value.to_lowercase(), share) {
             let place = self.place(&other.name.origin);
             let name = &other.name.value;
@@ -319,6 +363,9 @@ impl Share {
             hide_files: Setting::default_of(vec![".*".to_owned()]),
             streams: Setting::default_of(true),
             change_notify: Setting::default_of(true),
+            send_file: Setting::default_of(true),
+            continuously_available: Setting::default_of(false),
+            nfs: nfs::ShareNfs::default(),
         }
     }
 }

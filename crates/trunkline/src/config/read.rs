@@ -11,14 +11,19 @@ use toml::de::DeTable;
 use super::section::{Document, Section, address};
 use super::values::{self, Choice};
 use super::{
-    Access, Account, Config, ConfigError, LogFormat, LogLevel, Origin, Server, Setting, Share, Signing, User,
+    Access, Account, Config, ConfigError, LogFormat, LogLevel, Origin, Rss, Server, Setting, Share, Signing,
+    User,
 };
-use super::{Dialect, Encryption};
+use super::{Dialect, Encryption, endpoints};
 
 const TOP: &[&str] = &["server", "user", "account", "share"];
 const SERVER: &[&str] = &[
     "listen",
     "smb_port",
+    "nfs_port",
+    "nfs_lease_time_s",
+    "nfs_slots",
+    "nfs_max_connections",
     "state_dir",
     "name",
     "netbios_name",
@@ -32,11 +37,29 @@ const SERVER: &[&str] = &[
     "signing",
     "encryption",
     "min_dialect",
+    "multichannel",
+    "max_channels",
+    "advertise",
+    "rss",
     "testing",
 ];
-const TESTING: &[&str] = &["break_timeout_ms"];
+/// Channels of a session unless the configuration says otherwise, and at most.
+pub const DEFAULT_CHANNELS: u64 = 4;
+pub const MAX_CHANNELS: u64 = 32;
+
+const TESTING: &[&str] = &["break_timeout_ms", "smbtorture_controls"];
 const USER: &[&str] = &["name", "password_file", "sid", "uid", "gid", "groups", "admin"];
-const ACCOUNT: &[&str] = &["users", "encryption", "signing", "min_dialect"];
+const ACCOUNT: &[&str] = &[
+    "users",
+    "encryption",
+    "signing",
+    "min_dialect",
+    "multichannel",
+    "max_channels",
+    "nfs_listen",
+    "nfs_port",
+    "nfs_max_connections",
+];
 const SHARE: &[&str] = &[
     "path",
     "account",
@@ -51,7 +74,17 @@ const SHARE: &[&str] = &[
     "hide_files",
     "streams",
     "change_notify",
+    "send_file",
     "continuously_available",
+    "protocols",
+    "root_squash",
+    "anonymous_uid",
+    "anonymous_gid",
+    "nfs_clients",
+    "nfs_secure_port",
+    "nfs_listen",
+    "nfs_port",
+    "nfs_max_connections",
 ];
 
 /// Reads `text`, which the user knows as `name`; relative paths count from `base`.
@@ -72,7 +105,7 @@ pub fn parse(name: &str, text: &str, base: &Path) -> Result<Config, ConfigError>
     };
     let server = server_table(&server, base)?;
     let users = users(&top, base)?;
-    let accounts = accounts(&top)?;
+    let accounts = accounts(&top, &server)?;
     let shares = shares(&top, base, &server, &accounts)?;
     Ok(Config { file: None, server, users, accounts, shares })
 }
@@ -93,9 +126,11 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
     };
     let netbios_name = or_default(table.parsed("netbios_name", netbios)?, netbios_of(&name.value));
     let testing = table.section("testing", TESTING)?;
-    let break_timeout_ms = match testing {
-        Some(testing) => testing.number("break_timeout_ms", 100, 600_000)?,
-        None => None,
+    let (break_timeout_ms, smbtorture_controls) = match testing {
+        Some(testing) => {
+            (testing.number("break_timeout_ms", 100, 600_000)?, testing.boolean("smbtorture_controls")?)
+        }
+        None => (None, None),
     };
     Ok(Server {
         listen,
@@ -103,6 +138,13 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
             Some(port) => port.map(|port| u16::try_from(port).ok()),
             None => Setting::default_of(None),
         },
+        nfs_port: match table.number("nfs_port", 0, 65_535)? {
+            Some(port) => port.map(|port| u16::try_from(port).ok()),
+            None => Setting::default_of(None),
+        },
+        nfs_lease_time_s: or_default(table.number("nfs_lease_time_s", 10, 3600)?, 90),
+        nfs_slots: or_default(table.number("nfs_slots", 1, 1024)?, 64),
+        nfs_max_connections: or_default(endpoints::connections(table)?, endpoints::DEFAULT_CONNECTIONS),
         state_dir: match table.path("state_dir", base)? {
             Some(dir) => dir,
             None => default_state_dir(),
@@ -119,8 +161,17 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
         signing: or_default(table.choice("signing", Signing::NAMES)?, Signing::Auto),
         encryption: or_default(table.choice("encryption", Encryption::NAMES)?, Encryption::Enabled),
         min_dialect: or_default(table.choice("min_dialect", Dialect::NAMES)?, Dialect::Smb202),
+        multichannel: or_default(table.boolean("multichannel")?, true),
+        max_channels: or_default(channels(table)?, DEFAULT_CHANNELS),
+        advertise: or_default(table.list("advertise", values::advertised)?, Vec::new()),
+        rss: or_default(table.choice("rss", Rss::NAMES)?, Rss::Always),
         break_timeout_ms: or_default(break_timeout_ms, 35_000),
+        smbtorture_controls: or_default(smbtorture_controls, false),
     })
+}
+
+fn channels(table: &Section<'_>) -> Result<Option<Setting<u64>>, ConfigError> {
+    table.number("max_channels", 1, MAX_CHANNELS)
 }
 
 fn users(top: &Section<'_>, base: &Path) -> Result<BTreeMap<String, User>, ConfigError> {
@@ -160,7 +211,7 @@ fn access_list(table: &Section<'_>) -> Result<BTreeMap<String, Setting<Access>>,
     Ok(users)
 }
 
-fn accounts(top: &Section<'_>) -> Result<BTreeMap<String, Account>, ConfigError> {
+fn accounts(top: &Section<'_>, server: &Server) -> Result<BTreeMap<String, Account>, ConfigError> {
     let mut accounts = BTreeMap::new();
     for (name, table) in top.named("account", ACCOUNT)? {
         let account = Account {
@@ -168,6 +219,11 @@ fn accounts(top: &Section<'_>) -> Result<BTreeMap<String, Account>, ConfigError>
             encryption: table.choice("encryption", Encryption::NAMES)?,
             signing: table.choice("signing", Signing::NAMES)?,
             min_dialect: table.choice("min_dialect", Dialect::NAMES)?,
+            multichannel: table
+                .boolean("multichannel")?
+                .unwrap_or_else(|| server.multichannel.inherited("[server]")),
+            max_channels: channels(&table)?.unwrap_or_else(|| server.max_channels.inherited("[server]")),
+            nfs: endpoints::OwnEndpoint::read(&table)?,
             name: Setting { value: name.clone(), origin: table.origin() },
         };
         if accounts.insert(name.to_lowercase(), account).is_some() {
@@ -217,10 +273,6 @@ fn share(
         share.take_over(known);
         share.account = Some(account);
     }
-    if table.boolean("continuously_available")?.is_some_and(|wanted| wanted.value) {
-        let title = table.title();
-        return Err(table.error(format!("`continuously_available` in {title} is not supported; take it out")));
-    }
     share.users.extend(access_list(table)?);
     share.comment = table.parsed("comment", comment)?.unwrap_or(share.comment);
     share.read_only = table.boolean("read_only")?.unwrap_or(share.read_only);
@@ -228,10 +280,14 @@ fn share(
     share.signing = table.choice("signing", Signing::NAMES)?.unwrap_or(share.signing);
     share.min_dialect = table.choice("min_dialect", Dialect::NAMES)?.unwrap_or(share.min_dialect);
     share.case_sensitive = table.boolean("case_sensitive")?.unwrap_or(share.case_sensitive);
+    share.send_file = table.boolean("send_file")?.unwrap_or(share.send_file);
     share.hide_unreadable = table.boolean("hide_unreadable")?.unwrap_or(share.hide_unreadable);
     share.hide_files = table.list("hide_files", pattern)?.unwrap_or(share.hide_files);
     share.streams = table.boolean("streams")?.unwrap_or(share.streams);
     share.change_notify = table.boolean("change_notify")?.unwrap_or(share.change_notify);
+    share.continuously_available =
+        table.boolean("continuously_available")?.unwrap_or(share.continuously_available);
+    share.nfs = super::nfs::ShareNfs::read(table)?;
     Ok(share)
 }
 
@@ -320,7 +376,7 @@ mod tests {
     fn a_whole_file_is_read_with_the_line_of_each_value() {
         let config = read(
             "[server]\nlisten = [\"127.0.0.1\", \"::1\"]\nsmb_port = 4450\nmin_dialect = \"3.0\"\n\
-             [server.testing]\nbreak_timeout_ms = 1000\n\
+             [server.testing]\nbreak_timeout_ms = 1000\nsmbtorture_controls = true\n\
              [[user]]\nname = \"Ann\"\npassword_file = \"ann.pw\"\nuid = 1000\n\
              [account.team]\nusers = { ann = \"read\" }\nencryption = \"required\"\n\
              [share.docs]\npath = \"/srv/docs\"\naccount = \"team\"\nusers = { Bob = \"full\" }\n",
@@ -328,6 +384,7 @@ mod tests {
         .unwrap();
         assert_eq!(config.server.smb_port, Setting { value: Some(4450), origin: Origin::File { line: 3 } });
         assert_eq!(config.server.break_timeout_ms.value, 1000);
+        assert!(config.server.smbtorture_controls.value);
         let ann = &config.users["ann"];
         assert_eq!(ann.name.value, "Ann");
         assert_eq!(ann.password_file.as_ref().unwrap().value, Path::new("/etc/trunkline/ann.pw"));
@@ -336,7 +393,7 @@ mod tests {
         assert_eq!(docs.min_dialect.origin, Origin::Inherited("[server]".to_owned()));
         assert_eq!(docs.min_dialect.value, Dialect::Smb30);
         assert_eq!(docs.users["ann"].value, Access::Read);
-        assert_eq!(docs.users["bob"], Setting { value: Access::Full, origin: Origin::File { line: 17 } });
+        assert_eq!(docs.users["bob"], Setting { value: Access::Full, origin: Origin::File { line: 18 } });
         assert_eq!(docs.signing.origin, Origin::Default);
     }
 
@@ -359,7 +416,7 @@ mod tests {
             ),
             (
                 "[server.testing]\nx = 1\n",
-                "t.toml:2: unknown key `x` in [server.testing]; known: break_timeout_ms",
+                "t.toml:2: unknown key `x` in [server.testing]; known: break_timeout_ms, smbtorture_controls",
             ),
             (
                 "[share.d]\npath=\"/x\"\nencryption = \"on\"\n",
@@ -375,8 +432,8 @@ mod tests {
                 "t.toml:3: a second share `D`; names do not differ by case",
             ),
             (
-                "[share.d]\npath=\"/x\"\ncontinuously_available=true\n",
-                "t.toml:1: `continuously_available` in [share.d] is not supported; take it out",
+                "[share.d]\npath=\"/x\"\ncontinuously_available=1\n",
+                "t.toml:3: `continuously_available` in [share.d] must be true or false, not a whole number",
             ),
             ("[[user]]\nuid = 4\n", "t.toml:1: a [[user]] without `name`"),
             (
@@ -399,6 +456,44 @@ mod tests {
         for (text, wanted) in cases {
             assert_eq!(read(text).unwrap_err(), wanted, "{text}");
         }
+    }
+
+    #[test]
+    fn slips_about_channels_are_refused_with_the_setting() {
+        let cases = [
+            ("[server]\nmax_channels = 33\n", "t.toml:2: `max_channels` in [server]: must be from 1 to 32"),
+            (
+                "[account.team]\nmax_channel = 2\n",
+                "t.toml:2: unknown key `max_channel` in [account.team]; did you mean `max_channels`?",
+            ),
+            (
+                "[account.team]\nmultichannel = \"off\"\n",
+                "t.toml:2: `multichannel` in [account.team] must be true or false, not a string",
+            ),
+            (
+                "[server]\nadvertise = [\"203.0.113.7\", \"::1\"]\n",
+                "t.toml:2: `advertise` in [server]: `::1` cannot be reached from other hosts",
+            ),
+            ("[server]\nrss = true\n", "t.toml:2: `rss` in [server] must be a string, not true or false"),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(read(text).unwrap_err(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_account_takes_over_what_the_server_says_of_channels() {
+        let config = read(
+            "[server]\nmultichannel = false\n[account.team]\nmax_channels = 8\n\
+             [account.lab]\nmultichannel = true\n",
+        )
+        .unwrap();
+        let (team, lab) = (&config.accounts["team"], &config.accounts["lab"]);
+        let inherited = Origin::Inherited("[server]".to_owned());
+        assert_eq!(team.multichannel, Setting { value: false, origin: inherited });
+        assert_eq!(team.max_channels, Setting { value: 8, origin: Origin::File { line: 4 } });
+        assert_eq!(lab.multichannel, Setting { value: true, origin: Origin::File { line: 6 } });
+        assert_eq!(lab.max_channels, Setting::default_of(DEFAULT_CHANNELS));
     }
 
     #[test]

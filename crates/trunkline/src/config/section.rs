@@ -303,7 +303,7 @@ fn whole_number(value: &DeValue<'_>) -> Option<Option<u64>> {
 }
 
 /// The value of `choices` that is named `text`.
-fn choose<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
+pub fn choose<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
     let found = choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
     found.ok_or_else(|| {
         let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();

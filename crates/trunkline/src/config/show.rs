@@ -61,6 +61,12 @@ impl Page<'_> {
         let port =
             server.smb_port.value.map_or_else(|| "445 # else 4450".to_owned(), |port| port.to_string());
         self.line("smb_port", &server.smb_port, port);
+        let port =
+            server.nfs_port.value.map_or_else(|| "2049 # else 24490".to_owned(), |port| port.to_string());
+        self.line("nfs_port", &server.nfs_port, port);
+        self.plain("nfs_lease_time_s", &server.nfs_lease_time_s);
+        self.plain("nfs_slots", &server.nfs_slots);
+        self.plain("nfs_max_connections", &server.nfs_max_connections);
         self.path("state_dir", &server.state_dir);
         self.text("name", &server.name);
         self.text("netbios_name", &server.netbios_name);
@@ -74,7 +80,12 @@ impl Page<'_> {
         self.choice("signing", &server.signing);
         self.choice("encryption", &server.encryption);
         self.choice("min_dialect", &server.min_dialect);
+        self.plain("multichannel", &server.multichannel);
+        self.plain("max_channels", &server.max_channels);
+        self.list("advertise", &server.advertise);
+        self.choice("rss", &server.rss);
         self.plain("testing.break_timeout_ms", &server.break_timeout_ms);
+        self.plain("testing.smbtorture_controls", &server.smbtorture_controls);
     }
 
     fn users(&mut self) {
@@ -114,6 +125,20 @@ impl Page<'_> {
             if let Some(dialect) = &account.min_dialect {
                 self.choice("min_dialect", dialect);
             }
+            self.plain("multichannel", &account.multichannel);
+            self.plain("max_channels", &account.max_channels);
+            self.endpoint(&account.nfs);
+        }
+    }
+
+    fn endpoint(&mut self, own: &super::endpoints::OwnEndpoint) {
+        if let Some(listen) = &own.listen {
+            self.list("nfs_listen", listen);
+        }
+        for (key, setting) in [("nfs_port", &own.port), ("nfs_max_connections", &own.max_connections)] {
+            if let Some(setting) = setting {
+                self.plain(key, setting);
+            }
         }
     }
 
@@ -134,9 +159,18 @@ impl Page<'_> {
             self.choice("min_dialect", &share.min_dialect);
             self.plain("case_sensitive", &share.case_sensitive);
             self.plain("hide_unreadable", &share.hide_unreadable);
+            self.plain("send_file", &share.send_file);
             self.list("hide_files", &share.hide_files);
             self.plain("streams", &share.streams);
             self.plain("change_notify", &share.change_notify);
+            self.plain("continuously_available", &share.continuously_available);
+            self.list("protocols", &share.nfs.protocols);
+            self.choice("root_squash", &share.nfs.root_squash);
+            self.plain("anonymous_uid", &share.nfs.anonymous_uid);
+            self.plain("anonymous_gid", &share.nfs.anonymous_gid);
+            self.list("nfs_clients", &share.nfs.clients);
+            self.plain("nfs_secure_port", &share.nfs.secure_port);
+            self.endpoint(&share.nfs.endpoint);
         }
     }
 

@@ -1,5 +1,8 @@
 //! The values of the configuration, how they are spelt, and the rules of names.
 
+use std::fmt;
+use std::net::IpAddr;
+
 /// What a user may do in a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
@@ -70,6 +73,74 @@ pub enum LogLevel {
     Trace,
 }
 
+/// Whether clients are told that the network interfaces can spread their work over processors (RSS). Windows
+/// and Linux open more than one connection to an address only then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rss {
+    /// Of all, since this server spreads connections over processors by itself.
+    Always,
+    /// Of devices with more than one receive queue.
+    Auto,
+    /// Of none.
+    Never,
+}
+
+/// An address at which clients find the server although no interface of the host has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advertised {
+    /// The address.
+    pub address: IpAddr,
+    /// Speed of the way to it in bit/s.
+    pub link_speed_bps: Option<u64>,
+}
+
+impl fmt::Display for Advertised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)?;
+        match self.link_speed_bps {
+            Some(bps) => write!(f, " speed={}", bits_per_second(bps)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A speed with the largest unit that leaves a whole number: `10G`, `2500M`, `9600`.
+pub fn bits_per_second(bps: u64) -> String {
+    let unit = SPEEDS.iter().find(|(_, size)| bps != 0 && bps.is_multiple_of(*size));
+    unit.map_or_else(|| bps.to_string(), |(unit, size)| format!("{}{unit}", bps / size))
+}
+
+const SPEEDS: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('K', 1_000)];
+
+/// Reads `ADDRESS` or `ADDRESS speed=10G`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn advertised(text: &str) -> Result<Advertised, String> {
+    let (address, speed) = match text.split_once(' ') {
+        Some((address, speed)) => (address, Some(speed.trim())),
+        None => (text, None),
+    };
+    let address = super::section::address(address)?.to_canonical();
+    let link_local = match address {
+        IpAddr::V4(four) => four.is_link_local(),
+        IpAddr::V6(six) => six.is_unicast_link_local(),
+    };
+    if address.is_loopback() || address.is_unspecified() || address.is_multicast() || link_local {
+        return Err(format!("`{address}` cannot be reached from other hosts"));
+    }
+    let Some(speed) = speed else {
+        return Ok(Advertised { address, link_speed_bps: None });
+    };
+    let wrong = || format!("`{speed}` is not a speed such as speed=10G or speed=100M (bit/s)");
+    let given = speed.strip_prefix("speed=").ok_or_else(wrong)?;
+    let unit = SPEEDS.iter().find_map(|(unit, size)| Some((given.strip_suffix(*unit)?, *size)));
+    let (digits, size) = unit.unwrap_or((given, 1));
+    let number: Option<u64> = digits.parse().ok().filter(|_| !digits.starts_with('+'));
+    let bps = number.and_then(|number| number.checked_mul(size)).filter(|bps| *bps > 0);
+    Ok(Advertised { address, link_speed_bps: Some(bps.ok_or_else(wrong)?) })
+}
+
 /// A value that is chosen from a list of names.
 pub trait Choice: Copy + PartialEq + 'static {
     /// Each value by its name.
@@ -104,6 +175,11 @@ impl Choice for Dialect {
         ("3.0.2", Dialect::Smb302),
         ("3.1.1", Dialect::Smb311),
     ];
+}
+
+impl Choice for Rss {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("always", Rss::Always), ("auto", Rss::Auto), ("never", Rss::Never)];
 }
 
 impl Choice for LogFormat {
@@ -193,6 +269,30 @@ mod tests {
         assert!(user_name("ann").is_ok());
         for bad in ["", "a\\b", "Guest", "anonymous", "a@b", "*"] {
             assert!(user_name(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn advertised_addresses_are_written_as_they_are_read() {
+        for text in ["203.0.113.7", "2001:db8::7 speed=10G", "203.0.113.7 speed=2500M", "203.0.113.7 speed=1"]
+        {
+            assert_eq!(advertised(text).unwrap().to_string(), text);
+        }
+        assert_eq!(advertised("203.0.113.7 speed=1000M").unwrap().link_speed_bps, Some(1_000_000_000));
+        let cases = [
+            ("host", "`host` is not an IPv4 or IPv6 address"),
+            ("127.0.0.1", "`127.0.0.1` cannot be reached from other hosts"),
+            ("fe80::1", "`fe80::1` cannot be reached from other hosts"),
+            ("169.254.0.1", "`169.254.0.1` cannot be reached from other hosts"),
+            ("203.0.113.7 10G", "`10G` is not a speed such as speed=10G or speed=100M (bit/s)"),
+            ("203.0.113.7 speed=0", "`speed=0` is not a speed such as speed=10G or speed=100M (bit/s)"),
+            (
+                "203.0.113.7 speed=99999999999G",
+                "`speed=99999999999G` is not a speed such as speed=10G or speed=100M (bit/s)",
+            ),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(advertised(text).unwrap_err(), wanted, "{text}");
         }
     }
 

@@ -1,10 +1,11 @@
 //! What `serve` prints: what is served, to whom, and the exact lines to mount it from each client.
 
 use std::fmt::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use super::listen::Bound;
+use super::listen::{Bound, BoundEndpoint, NfsBound};
 use super::plan::Plan;
+use crate::config::endpoints::{Owner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::values::{self, Choice};
 use crate::state::StateDir;
 use crate::state::store::StoredUser;
@@ -56,9 +57,17 @@ impl Credentials {
 }
 
 /// The page.
-pub fn page(plan: &Plan, bound: &Bound, user: Option<&Credentials>) -> String {
-    let mut out = format!("Trunkline {} serves on {}\n", env!("CARGO_PKG_VERSION"), places(bound));
-    if let Some(note) = &bound.note {
+pub fn page(plan: &Plan, bound: &Bound, nfs: Option<&NfsBound>, user: Option<&Credentials>) -> String {
+    let mut out = format!("Trunkline {} serves on {}\n", env!("CARGO_PKG_VERSION"), places(&bound.addresses));
+    for endpoint in nfs.iter().flat_map(|nfs| &nfs.endpoints) {
+        let whose = match &endpoint.owner {
+            Owner::Server => String::new(),
+            owner => format!(" ({owner})"),
+        };
+        let _ = writeln!(out, "and to NFS clients on {}{whose}", places(&endpoint.addresses));
+    }
+    let notes = [bound.note.as_ref(), nfs.and_then(|nfs| nfs.note.as_ref())];
+    for note in notes.into_iter().flatten() {
         let _ = writeln!(out, "({note})");
     }
     out.push('\n');
@@ -93,25 +102,42 @@ pub fn page(plan: &Plan, bound: &Bound, user: Option<&Credentials>) -> String {
         );
     }
     mounts(plan, bound, user.map(|user| user.name.as_str()), &mut out);
+    for endpoint in nfs.iter().flat_map(|nfs| &nfs.endpoints) {
+        nfs_mount(plan, endpoint, &mut out);
+    }
     out
+}
+
+/// The line to mount the first share that NFS clients find at an endpoint.
+fn nfs_mount(plan: &Plan, endpoint: &BoundEndpoint, out: &mut String) {
+    let mut offered = plan.config.shares.values().filter(|share| share.nfs.is_offered());
+    let Some(share) = offered.find(|share| share.endpoint(&plan.config) == endpoint.owner) else { return };
+    let standard = endpoint.port() == STANDARD_NFS_PORT;
+    let port = if standard { String::new() } else { format!("port={},", endpoint.port()) };
+    let host = reached_by(plan, &endpoint.addresses);
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let _ = writeln!(
+        out,
+        "  NFS        sudo mount -t nfs4 -o vers=4.2,{port}nconnect=4 {} /mnt",
+        shell(&format!("{host}:/{}", share.name.value))
+    );
 }
 
 fn state_dir(plan: &Plan) -> String {
     plan.config.server.state_dir.value.display().to_string()
 }
 
-fn places(bound: &Bound) -> String {
-    let port = bound.port();
-    if bound.addresses.iter().any(|address| address.ip().is_unspecified()) {
+fn places(addresses: &[SocketAddr]) -> String {
+    let port = addresses.first().map_or(0, SocketAddr::port);
+    if addresses.iter().any(|address| address.ip().is_unspecified()) {
         return format!("port {port} of every address");
     }
-    bound.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// By what clients reach this host.
-fn reached_by(plan: &Plan, bound: &Bound) -> String {
-    let fixed =
-        bound.addresses.iter().map(std::net::SocketAddr::ip).find(|address| !address.is_unspecified());
+fn reached_by(plan: &Plan, addresses: &[SocketAddr]) -> String {
+    let fixed = addresses.iter().map(SocketAddr::ip).find(|address| !address.is_unspecified());
     let address = fixed.or_else(host::main_address);
     match address {
         Some(address) => address.to_string(),
@@ -125,7 +151,12 @@ fn mounts(plan: &Plan, bound: &Bound, user: Option<&str>, out: &mut String) {
     let named = share.users.keys().find(|user| *user != "*").map(String::as_str);
     let first = || plan.people.first().map(|person| person.name.as_str());
     let user = user.or(named).or_else(first).unwrap_or("USER");
-    let mount = Mount { host: &reached_by(plan, bound), port: bound.port(), share: &share.name.value, user };
+    let mount = Mount {
+        host: &reached_by(plan, &bound.addresses),
+        port: bound.port(),
+        share: &share.name.value,
+        user,
+    };
     let _ = write!(out, "\nMount it ({}):\n{}", share.name.value, mount.lines());
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use admin::status::{ServerStatus, Status};
-use admin::{Controlled, UserChange, UserEntry};
+use admin::{Channels, Controlled, UserChange, UserEntry};
 use tokio::sync::Notify;
 
 use super::plan::Plan;
@@ -117,6 +117,15 @@ impl Controlled for Control {
         status
     }
 
+    fn channels(&self) -> Channels {
+        let server_name = self.plan().config.server.name.value.clone();
+        let mut sessions = self.server.channels();
+        for row in sessions.iter_mut().flat_map(|session| &mut session.connections) {
+            row.server_name.clone_from(&server_name);
+        }
+        Channels { timestamp: calendar::now(), server_name, sessions }
+    }
+
     fn users(&self) -> Vec<UserEntry> {
         self.plan().people.iter().map(Person::entry).collect()
     }
@@ -189,6 +198,10 @@ mod tests {
         fn report(&self, status: &mut Status) {
             status.sessions.insert("1".to_owned(), admin::status::Session::default());
         }
+        fn channels(&self) -> Vec<admin::channels::SessionChannels> {
+            let row = admin::channels::Row::default();
+            vec![admin::channels::SessionChannels { connections: vec![row], ..Default::default() }]
+        }
         fn apply(&self, plan: &Plan) -> Result<(), String> {
             if plan.config.shares.contains_key("bad") {
                 return Err("bad".to_owned());
@@ -237,6 +250,9 @@ mod tests {
         control.remove_user("ANN").unwrap();
         assert_eq!(*told.lock().unwrap(), ["docs for ann", "more for ann", "more for "]);
         assert_eq!(control.status().sessions.len(), 1);
+        let channels = control.channels();
+        assert_eq!(channels.sessions[0].connections[0].server_name, channels.server_name);
+        assert_ne!(channels.server_name, "");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `serve --demo`: a share to look at, with nothing to configure. All of it lies in `./.trunkline`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::config::{Origin, Overrides, Setting, os_error};
@@ -8,6 +9,10 @@ use crate::config::{Origin, Overrides, Setting, os_error};
 const BASE: &str = ".trunkline";
 /// An unprivileged port, also for root, so that the demo is the same for everyone.
 const PORT: u16 = 4450;
+/// The same for NFS.
+const NFS_PORT: u16 = 24_490;
+/// What everyone may do in the demo's directory: NFS clients come as whoever they say they are.
+const MODE: u32 = 0o1777;
 /// Who the demo is made for.
 const USER: &str = "demo";
 
@@ -21,7 +26,9 @@ const WELCOME: &str = "This is a file of a Trunkline demo share.\n\n\
 /// When the share's directory cannot be made.
 pub fn lay_over(overrides: &mut Overrides) -> anyhow::Result<()> {
     let base = std::env::current_dir()?.join(BASE);
-    if overrides.dirs.is_empty() {
+    // What somebody else has is not handed out to whoever comes: NFS asks for no password.
+    let is_own = overrides.dirs.is_empty();
+    if is_own {
         let dir = base.join("demo");
         make(&dir).map_err(|e| {
             anyhow::anyhow!("{}: {}; run it in a directory of yours", dir.display(), os_error(&e))
@@ -29,6 +36,10 @@ pub fn lay_over(overrides: &mut Overrides) -> anyhow::Result<()> {
         overrides.dirs.push(dir);
     }
     overrides.smb_port.get_or_insert(PORT);
+    if is_own {
+        overrides.nfs = true;
+        overrides.nfs_port.get_or_insert(NFS_PORT);
+    }
     let origin = Origin::CommandLine("--demo");
     overrides.state_dir.get_or_insert(Setting { value: base.join("state"), origin });
     if overrides.users.is_empty() {
@@ -40,6 +51,7 @@ pub fn lay_over(overrides: &mut Overrides) -> anyhow::Result<()> {
 fn make(dir: &Path) -> std::io::Result<()> {
     if !dir.exists() {
         std::fs::create_dir_all(dir)?;
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(MODE))?;
         std::fs::write(dir.join("Welcome.txt"), WELCOME)?;
     }
     Ok(())

@@ -1,16 +1,19 @@
 //! Binds the port, and says what to change when it cannot be had.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use net::{BindError, Listeners};
 
+use crate::config::endpoints::{self, Endpoint, Owner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::{Config, Origin, os_error};
 
 /// The port that clients use unless they are told another (MS-SMB2 2.1).
 const STANDARD_PORT: u16 = 445;
 /// The port where the standard one is not allowed.
 const OTHER_PORT: u16 = 4450;
+/// The port for NFS where the standard one is not allowed.
+const OTHER_NFS_PORT: u16 = 24_490;
 /// How often a port that is free on the first address is tried on the others, when any port will do.
 const PORT_ATTEMPTS: usize = 16;
 
@@ -25,6 +28,18 @@ pub struct Bound {
     pub note: Option<String>,
 }
 
+/// A protocol's port.
+struct Port {
+    /// What clients use unless they are told another.
+    standard: u16,
+    /// Where that is not allowed.
+    other: u16,
+    /// What the configuration says.
+    asked: Option<u16>,
+    /// The option that chooses another.
+    option: &'static str,
+}
+
 impl Bound {
     /// The port.
     pub fn port(&self) -> u16 {
@@ -32,43 +47,155 @@ impl Bound {
     }
 }
 
-/// Binds every address of the configuration.
+/// Binds every address of the configuration for SMB.
 ///
 /// # Errors
 /// One line with the setting to change.
 pub fn bind(config: &Config) -> anyhow::Result<Bound> {
-    let told = |error: BindError| told(config, &error);
-    let (listeners, note) = match config.server.smb_port.value {
-        Some(port) => (bind_port(config, port).map_err(told)?, None),
-        None => match bind_port(config, STANDARD_PORT) {
-            Err(error) if error.reason.kind() == io::ErrorKind::PermissionDenied => {
-                let note =
-                    format!("port {STANDARD_PORT} needs root, so port {OTHER_PORT} is used; see --smb-port");
-                (bind_port(config, OTHER_PORT).map_err(told)?, Some(note))
+    let asked = config.server.smb_port.value;
+    let port = Port { standard: STANDARD_PORT, other: OTHER_PORT, asked, option: "--smb-port" };
+    let listen = &config.server.listen;
+    let setting = format!("`listen` ({})", config.place(&listen.origin));
+    bind_at(&Place { listen: &listen.value, is_anywhere: listen.origin == Origin::Default, setting }, &port)
+}
+
+/// What is listened on for NFS clients.
+#[derive(Debug)]
+pub struct NfsBound {
+    /// The sockets of all endpoints.
+    pub listeners: Listeners,
+    /// The endpoints, the server's first.
+    pub endpoints: Vec<BoundEndpoint>,
+    /// Why it is not the standard port.
+    pub note: Option<String>,
+}
+
+/// An endpoint whose addresses are known.
+#[derive(Debug, Clone)]
+pub struct BoundEndpoint {
+    /// Whose it is.
+    pub owner: Owner,
+    /// Where clients find it.
+    pub addresses: Vec<SocketAddr>,
+    /// Connections of one client at one time.
+    pub max_connections: u64,
+}
+
+impl BoundEndpoint {
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.addresses.first().map_or(0, SocketAddr::port)
+    }
+}
+
+/// The same for NFS, where some share is offered to its clients.
+///
+/// # Errors
+/// One line with the setting to change.
+pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
+    let mut wanted = endpoints::all(config);
+    // Those on every address of the host first: what comes to one of them there needs no socket of its own.
+    wanted.sort_by_key(|endpoint| !endpoint.listen.iter().any(IpAddr::is_unspecified));
+    let mut all: Option<NfsBound> = None;
+    for endpoint in wanted {
+        let Endpoint { owner, listen, is_anywhere, port: asked, max_connections } = endpoint;
+        let taken: Vec<SocketAddr> =
+            all.iter().flat_map(|all| &all.endpoints).flat_map(|one| one.addresses.clone()).collect();
+        let place =
+            Place { listen: &listen, is_anywhere, setting: endpoints::listen_setting(config, &owner) };
+        if let Some(addresses) = within(&taken, &place, asked)? {
+            if let Some(all) = &mut all {
+                all.endpoints.push(BoundEndpoint { owner, addresses, max_connections });
             }
-            other => (other.map_err(told)?, None),
+            continue;
+        }
+        let option = if owner == Owner::Server { "--nfs-port" } else { "`nfs_port`" };
+        let port = Port { standard: STANDARD_NFS_PORT, other: OTHER_NFS_PORT, asked, option };
+        let bound = bind_at(&place, &port).map_err(|why| {
+            if owner == Owner::Server { why } else { anyhow::anyhow!("NFS for {owner}: {why}") }
+        })?;
+        let one = BoundEndpoint { owner, addresses: bound.addresses, max_connections };
+        all = Some(match all {
+            None => NfsBound { listeners: bound.listeners, endpoints: vec![one], note: bound.note },
+            Some(NfsBound { listeners, mut endpoints, note }) => {
+                endpoints.push(one);
+                NfsBound { listeners: listeners.join(bound.listeners), endpoints, note: note.or(bound.note) }
+            }
+        });
+    }
+    if let Some(all) = &mut all {
+        all.endpoints.sort_by(|one, other| one.owner.cmp(&other.owner));
+    }
+    Ok(all)
+}
+
+/// The addresses of an endpoint when the sockets that listen on every address of the host take what comes to them.
+fn within(
+    taken: &[SocketAddr],
+    place: &Place<'_>,
+    asked: Option<u16>,
+) -> anyhow::Result<Option<Vec<SocketAddr>>> {
+    let mut found = Vec::new();
+    for address in place.listen.iter().filter(|address| !address.is_unspecified()) {
+        let same = |any: &&SocketAddr| {
+            any.ip().is_unspecified()
+                && any.is_ipv4() == address.is_ipv4()
+                && asked.map_or_else(
+                    || [STANDARD_NFS_PORT, OTHER_NFS_PORT].contains(&any.port()),
+                    |port| port == any.port(),
+                )
+        };
+        let Some(any) = taken.iter().find(same) else { return Ok(None) };
+        // Nobody would ever come to an address that the host does not have.
+        let own = Listeners::bind(&[SocketAddr::new(*address, 0)]);
+        own.map_err(|error| told(place, &error, "`nfs_port`"))?;
+        found.push(SocketAddr::new(*address, any.port()));
+    }
+    Ok((found.len() == place.listen.len()).then_some(found))
+}
+
+/// Addresses to bind.
+struct Place<'a> {
+    listen: &'a [IpAddr],
+    /// Whether nobody asked for these.
+    is_anywhere: bool,
+    /// What says so, for a message.
+    setting: String,
+}
+
+fn bind_at(place: &Place<'_>, port: &Port) -> anyhow::Result<Bound> {
+    let Port { standard, other, asked, option } = *port;
+    let told = |error: BindError| told(place, &error, option);
+    let (listeners, note) = match asked {
+        Some(port) => (bind_port(place, port).map_err(told)?, None),
+        None => match bind_port(place, standard) {
+            Err(error) if error.reason.kind() == io::ErrorKind::PermissionDenied => {
+                let note = format!("port {standard} needs root, so port {other} is used; see {option}");
+                (bind_port(place, other).map_err(told)?, Some(note))
+            }
+            bound => (bound.map_err(told)?, None),
         },
     };
     Ok(Bound { addresses: listeners.local_addresses(), listeners, note })
 }
 
-fn bind_port(config: &Config, port: u16) -> Result<Listeners, BindError> {
-    let listen = &config.server.listen;
+fn bind_port(place: &Place<'_>, port: u16) -> Result<Listeners, BindError> {
+    let Place { listen, is_anywhere, .. } = *place;
     // A host without IPv6 is no reason not to serve, as long as nobody asked for it.
-    if listen.origin == Origin::Default {
+    if is_anywhere {
         return Listeners::bind_any(port);
     }
     let all = |port| {
-        let addresses: Vec<_> = listen.value.iter().map(|address| SocketAddr::new(*address, port)).collect();
+        let addresses: Vec<_> = listen.iter().map(|address| SocketAddr::new(*address, port)).collect();
         Listeners::bind(&addresses)
     };
-    if port != 0 || listen.value.len() < 2 {
+    if port != 0 || listen.len() < 2 {
         return all(port);
     }
     let mut attempts = PORT_ATTEMPTS;
     loop {
         attempts -= 1;
-        let first = Listeners::bind(&[SocketAddr::new(listen.value[0], 0)])?;
+        let first = Listeners::bind(&[SocketAddr::new(listen[0], 0)])?;
         let free = first.local_addresses().first().map_or(0, SocketAddr::port);
         drop(first);
         match all(free) {
@@ -79,28 +206,28 @@ fn bind_port(config: &Config, port: u16) -> Result<Listeners, BindError> {
 }
 
 /// The error with the setting to change.
-fn told(config: &Config, error: &BindError) -> anyhow::Error {
+fn told(place: &Place<'_>, error: &BindError, option: &str) -> anyhow::Error {
     let BindError { address, reason } = error;
     match reason.kind() {
         io::ErrorKind::AddrInUse => {
             anyhow::anyhow!(
-                "port {} on {} is in use; choose another with --smb-port",
+                "port {} on {} is in use; choose another with {option}",
                 address.port(),
                 address.ip()
             )
         }
         io::ErrorKind::PermissionDenied => {
             anyhow::anyhow!(
-                "port {} is not allowed to this user; choose another with --smb-port",
+                "port {} is not allowed to this user; choose another with {option}",
                 address.port()
             )
         }
         _ => {
-            let place = config.place(&config.server.listen.origin);
             anyhow::anyhow!(
-                "cannot listen on {}: {}; change `listen` ({place})",
+                "cannot listen on {}: {}; change {}",
                 address.ip(),
-                os_error(reason)
+                os_error(reason),
+                place.setting
             )
         }
     }
@@ -130,6 +257,44 @@ mod tests {
             taken,
             format!("port {} on 127.0.0.2 is in use; choose another with --smb-port", bound.port())
         );
+    }
+
+    fn nfs(text: &str) -> Config {
+        read::parse("t", text, Path::new("/")).unwrap()
+    }
+
+    #[test]
+    fn endpoints_of_their_own_have_ports_and_addresses_of_their_own() {
+        let offered = "path = \"/x\"\nprotocols = [\"nfs\"]\n";
+        let text = format!(
+            "[server]\nlisten = [\"127.0.0.1\"]\nnfs_port = 0\n[share.a]\n{offered}[share.b]\nnfs_port = 0\n{offered}\
+             [share.c]\nnfs_listen = [\"127.0.0.2\", \"127.0.0.3\"]\n{offered}"
+        );
+        let bound = bind_nfs(&nfs(&text)).unwrap().unwrap();
+        let ports: Vec<u16> = bound.endpoints.iter().map(BoundEndpoint::port).collect();
+        assert!(ports.len() == 3 && !ports.contains(&0) && ports[0] != ports[1], "{ports:?}");
+        let ips: Vec<_> = bound.endpoints[2].addresses.iter().map(|at| at.ip().to_string()).collect();
+        assert_eq!(ips, ["127.0.0.2", "127.0.0.3"]);
+        assert_eq!(bound.listeners.local_addresses().len(), 4);
+    }
+
+    #[test]
+    fn an_address_needs_no_socket_where_one_takes_what_comes_to_all() {
+        let taken =
+            [SocketAddr::from(([0, 0, 0, 0], 4000)), SocketAddr::from(([0, 0, 0, 0], STANDARD_NFS_PORT))];
+        let at = |address: &str, asked| {
+            let listen = [address.parse().unwrap()];
+            let place =
+                Place { listen: &listen, is_anywhere: false, setting: "`nfs_listen` (t:6)".to_owned() };
+            within(&taken, &place, asked)
+        };
+        let own = |port| Some(vec![SocketAddr::from(([127, 0, 0, 2], port))]);
+        assert_eq!(at("127.0.0.2", Some(4000)).unwrap(), own(4000));
+        assert_eq!(at("127.0.0.2", None).unwrap(), own(STANDARD_NFS_PORT), "not somebody's own port");
+        assert_eq!(at("127.0.0.2", Some(4001)).unwrap(), None);
+        assert_eq!(at("0.0.0.0", Some(4000)).unwrap(), None, "that would be the same");
+        let error = at("203.0.113.9", Some(4000)).unwrap_err().to_string();
+        assert!(error.contains("203.0.113.9") && error.contains("`nfs_listen` (t:6)"), "{error}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::state::StateDir;
 use crate::{log, people};
 use banner::Credentials;
 use control::Control;
-use listen::Bound;
+use listen::{Bound, NfsBound};
 use plan::Plan;
 
 /// How long requests may take to end when the server does.
@@ -42,15 +42,17 @@ pub struct Failed(pub String);
 /// # Errors
 /// One line for the user; see [`Failed`].
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    let Setup { overrides, config, bound, state, first_user } = Setup::prepare(args)?;
+    let Setup { overrides, config, bound, nfs, state, first_user } = Setup::prepare(args)?;
     log::begin(&config)?;
+    // Which bits a new file has is for clients to say, and nobody else may enter the directory of the server's own files.
+    rustix::process::umask(rustix::fs::Mode::empty());
     let people = people::resolve(&config, &state)?;
     let plan = Plan::new(config, people, &state);
-    print!("{}", banner::page(&plan, &bound, first_user.as_ref()));
+    print!("{}", banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
-    let server = wiring::start(&plan, bound.listeners, &state)?;
+    let server = wiring::start(&plan, bound.listeners, nfs, &state)?;
     let control = Arc::new(Control::new(overrides, state, plan, addresses, server));
     runtime.block_on(supervise(&control))
 }
@@ -60,6 +62,7 @@ struct Setup {
     overrides: Overrides,
     config: Config,
     bound: Bound,
+    nfs: Option<NfsBound>,
     state: StateDir,
     first_user: Option<Credentials>,
 }
@@ -80,6 +83,7 @@ impl Setup {
         };
         check::against(&config, &stored)?;
         let bound = listen::bind(&config)?;
+        let nfs = listen::bind_nfs(&config)?;
         let state = match existing {
             Some(state) => state,
             None => StateDir::open(&dir)?,
@@ -89,7 +93,7 @@ impl Setup {
         } else {
             Credentials::kept(&state)
         };
-        Ok(Setup { overrides, config, bound, state, first_user })
+        Ok(Setup { overrides, config, bound, nfs, state, first_user })
     }
 }
 

@@ -1,6 +1,6 @@
 //! All that a server of files needs to know, complete and checked.
 
-use crate::config::Config;
+use crate::config::{Config, endpoints};
 use crate::people::Person;
 use crate::state::StateDir;
 use crate::state::store::Identity;
@@ -33,6 +33,11 @@ impl Plan {
         let pairs = [
             ("listen", new.listen.value != old.listen.value),
             ("smb_port", new.smb_port.value != old.smb_port.value),
+            ("nfs_port", new.nfs_port.value != old.nfs_port.value),
+            ("nfs_lease_time_s", new.nfs_lease_time_s.value != old.nfs_lease_time_s.value),
+            ("nfs_slots", new.nfs_slots.value != old.nfs_slots.value),
+            ("nfs_max_connections", new.nfs_max_connections.value != old.nfs_max_connections.value),
+            ("NFS endpoints", endpoints::all(&self.config) != endpoints::all(&before.config)),
             ("state_dir", new.state_dir.value != old.state_dir.value),
             ("name", new.name.value != old.name.value),
             ("netbios_name", new.netbios_name.value != old.netbios_name.value),
@@ -47,6 +52,7 @@ impl Plan {
             ("encryption", new.encryption.value != old.encryption.value),
             ("min_dialect", new.min_dialect.value != old.min_dialect.value),
             ("testing.break_timeout_ms", new.break_timeout_ms.value != old.break_timeout_ms.value),
+            ("testing.smbtorture_controls", new.smbtorture_controls.value != old.smbtorture_controls.value),
         ];
         pairs.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
     }

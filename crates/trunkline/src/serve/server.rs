@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use admin::Status;
+use admin::channels::SessionChannels;
 
 use super::plan::Plan;
 
@@ -10,6 +11,9 @@ use super::plan::Plan;
 pub trait FileServer: Send + Sync {
     /// Fills in sessions, connections, tree connects, opens and locks.
     fn report(&self, status: &mut Status);
+
+    /// Which connections carry each session; the server's name is left out.
+    fn channels(&self) -> Vec<SessionChannels>;
 
     /// Serves the shares and users of `plan` from now on. Sessions stay, except those of users who are
     /// no longer there; who is connected to a share that is gone keeps it until they disconnect.

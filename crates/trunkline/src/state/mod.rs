@@ -4,16 +4,15 @@
 //! version. [`store`] keeps users and the server's identity in it.
 //!
 //! Layout: `version`, `lock`, `state.redb`, `control.sock`, `first-password`, `volumes/N/` for each
-//! directory that was ever served. Everything is open to its owner only.
+//! directory that was ever served, `volumes/N.opens` where opens outlive the server. Everything is open to its owner only.
 
+mod lock;
 pub mod store;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{FlockOperation, flock};
 
 use crate::config::os_error;
 use store::{Store, StoreError};
@@ -117,6 +116,52 @@ impl StateDir {
         made.map(|()| dir).map_err(|e| host_error(&self.path, &e))
     }
 
+    /// The number of `path`, a directory or something that is kept apart by a path of its own; never given twice.
+    ///
+    /// # Errors
+    /// [`StateError`]
+    pub fn number(&self, path: &Path) -> Result<u32, StateError> {
+        self.store.volume(path).map_err(|source| store_error(&self.path, source))
+    }
+
+    /// Thirty-two random bytes that stay the same as long as the directory lives, in a file open to its owner
+    /// only.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn secret(&self, name: &str) -> io::Result<[u8; 32]> {
+        match fs::read(self.path.join(name)) {
+            Ok(kept) => kept.try_into().map_err(|_| {
+                let path = self.path.join(name);
+                io::Error::other(format!("{} is damaged; restore or remove it", path.display()))
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let made = auth::crypto::random();
+                self.write_file(name, &made)?;
+                Ok(made)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where it is recorded what clients have open in the served directory `path`, if that is to outlive
+    /// the server.
+    ///
+    /// # Errors
+    /// [`StateError`]
+    pub fn opens_path(&self, path: &Path) -> Result<PathBuf, StateError> {
+        Ok(self.volume_dir(path)?.with_extension("opens"))
+    }
+
+    /// Where the NFS clients of an endpoint are recorded.
+    ///
+    /// # Errors
+    /// [`StateError`]
+    pub fn clients_path(&self, endpoint: &str) -> Result<PathBuf, StateError> {
+        let number = self.number(&Path::new(":nfs-clients").join(endpoint))?;
+        Ok(self.path.join(format!("nfs-clients.{number}")))
+    }
+
     /// Writes `content` to the file `name`, open to its owner only, whole or not at all.
     ///
     /// # Errors
@@ -158,14 +203,8 @@ fn is_fresh(path: &Path) -> Result<bool, StateError> {
 }
 
 fn lock(path: &Path) -> Result<File, StateError> {
-    let file =
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path.join("lock"));
-    let file = file.map_err(|e| host_error(path, &e))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(StateError::Locked(path.display().to_string())),
-        Err(e) => Err(host_error(path, &e.into())),
-    }
+    let taken = lock::take(&path.join("lock"), lock::PATIENCE).map_err(|e| host_error(path, &e))?;
+    taken.ok_or_else(|| StateError::Locked(path.display().to_string()))
 }
 
 /// Writes a file that only its owner can read, whole or not at all.

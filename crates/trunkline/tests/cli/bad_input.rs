@@ -172,3 +172,18 @@ fn two_directories_of_one_name_or_of_the_same_files() {
     );
     refused(&place, "serve other/docs other --listen 127.0.0.1 --smb-port 0", &wanted);
 }
+
+#[test]
+fn a_path_that_no_link_has() {
+    let place = place(SHARE);
+    for (line, wrong) in [
+        ("link --rtt 23 -- true", "is no time; write for example 23ms"),
+        ("link --rate 200 -- true", "is no rate; write for example 200Mbit"),
+        ("link --loss 0.1 -- true", "is no part; write for example 0.1%"),
+        ("link --rtt 23ms", "COMMAND"),
+    ] {
+        let done = place.run(line).code(2);
+        let said = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
+        assert!(said.contains(wrong), "{line}: {said}");
+    }
+}

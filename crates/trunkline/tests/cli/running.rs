@@ -3,16 +3,16 @@
 use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::Place;
 
 /// How long anything may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running server; killed when dropped.
-struct Running {
+pub struct Running {
     child: Child,
     notices: UnixDatagram,
 }
@@ -27,12 +27,17 @@ impl Drop for Running {
 
 impl Running {
     /// Starts `serve` with `line` in `place`, and waits until it serves.
-    fn start(place: &Place, line: &str) -> Running {
+    pub fn start(place: &Place, line: &str) -> Running {
+        let line = format!("serve {line} --listen 127.0.0.1 --smb-port 0");
+        Running::start_as(place, place.trunkline(&line))
+    }
+
+    /// Starts a command that becomes the server, and waits until it serves.
+    pub fn start_as(place: &Place, mut command: Command) -> Running {
         let notify = place.path().join("notify");
         let _ = std::fs::remove_file(&notify);
         let notices = UnixDatagram::bind(&notify).unwrap();
         notices.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut command = place.trunkline(&format!("serve {line} --listen 127.0.0.1 --smb-port 0"));
         let output = std::fs::File::create(place.path().join("output")).unwrap();
         let log = std::fs::File::create(place.path().join("log")).unwrap();
         let child = command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(output).stderr(log);
@@ -53,8 +58,13 @@ impl Running {
         }
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     fn signal(&self, signal: &str) {
-        let pid = self.child.id().to_string();
+        let pid = self.pid().to_string();
         let sent = std::process::Command::new("/bin/kill").args([signal, &pid]).status().unwrap();
         assert!(sent.success());
     }
@@ -73,7 +83,7 @@ fn text(place: &Place, name: &str) -> String {
     text
 }
 
-fn json(place: &Place, line: &str) -> serde_json::Value {
+pub fn json(place: &Place, line: &str) -> serde_json::Value {
     serde_json::from_slice(&place.run(line).success().get_output().stdout).unwrap()
 }
 
@@ -114,6 +124,60 @@ fn the_first_minute_shows_a_user_and_how_to_mount() {
     assert!(!page.contains(password) && page.contains("the first line of "), "{page}");
     place.run("stop").success();
     again.ended();
+}
+
+/// Everything below a directory, with its permission bits.
+fn modes(below: &std::path::Path) -> Vec<(std::path::PathBuf, u32)> {
+    use std::os::unix::fs::PermissionsExt;
+    let (mut found, mut todo) = (Vec::new(), vec![below.to_path_buf()]);
+    while let Some(path) = todo.pop() {
+        let kind = std::fs::symlink_metadata(&path).unwrap();
+        if kind.is_dir() {
+            todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        found.push((path, kind.permissions().mode() & 0o777));
+    }
+    found
+}
+
+#[test]
+fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
+    let place = Place::new();
+    place.write("docs/file", "");
+    place.write("more/file", "");
+    place.write("pw", "secret\n");
+    let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
+    let share = |name: &str| {
+        format!("[share.{name}]\npath = \"{name}\"\ncontinuously_available = true\nusers.ann = \"write\"\n")
+    };
+    place.write("t.toml", &format!("{user}{}", share("docs")));
+    let own = std::env::current_dir().unwrap();
+    let serve = place
+        .trunkline("serve --config t.toml --no-discovery --nfs --nfs-port 0 --listen 127.0.0.1 --smb-port 0");
+    let mut masked = Command::new("/bin/sh");
+    masked.current_dir(place.path()).env_clear().envs(serve.get_envs().filter_map(|(k, v)| Some((k, v?))));
+    masked
+        .args(["-c", "umask 000; exec \"$0\" \"$@\""])
+        .arg(own.join(serve.get_program()))
+        .args(serve.get_args());
+    let _running = Running::start_as(&place, masked);
+    // More is made while it runs, by it and by others in its place.
+    place.write("t.toml", &format!("{user}{}{}", share("docs"), share("more")));
+    place.run("reload").success();
+    place.run_with("user add bob", "two\n").success();
+    let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
+    let load = format!(
+        "load smb://ann@{listen}/more/made --password-file pw --metadata create --keep --files 4 --number-ios 4"
+    );
+    place.run(&load).success();
+    let state = modes(&place.path().join("state"));
+    for wanted in ["version", "lock", "state.redb", "control.sock", "volumes", "1.opens"] {
+        assert!(state.iter().any(|(path, _)| path.ends_with(wanted)), "{wanted} in {state:?}");
+    }
+    assert!(state.iter().all(|(_, mode)| mode & 0o077 == 0), "{state:?}");
+    // And nobody but the owner may write what clients make without saying who may.
+    let made = modes(&place.path().join("more/made"));
+    assert!(made.len() > 1 && made.iter().all(|(_, mode)| mode & 0o022 == 0), "{made:?}");
 }
 
 #[test]
@@ -173,6 +237,19 @@ fn one_state_directory_has_one_server() {
 }
 
 #[test]
+fn a_killed_server_makes_room_at_once() {
+    let place = Place::new();
+    place.write("docs/file", "");
+    let mut killed = Running::start(&place, "docs");
+    for _ in 0..5 {
+        // Its threads are still on their way out.
+        killed.child.kill().unwrap();
+        killed = Running::start(&place, "docs");
+    }
+    place.run("status").success();
+}
+
+#[test]
 fn nonsense_on_the_port_costs_its_sender_the_connection_and_nobody_else() {
     use std::io::Write;
     let place = Place::new();
@@ -207,8 +284,17 @@ fn the_log_is_json_where_the_configuration_says_so() {
 #[test]
 fn the_demo_needs_nothing_but_a_directory() {
     let place = Place::new();
-    let _running = Running::start(&place, "--demo --state-dir state");
+    let _running = Running::start(&place, "--demo --state-dir state --nfs-port 0");
     assert!(place.path().join(".trunkline/demo/Welcome.txt").exists());
     assert_eq!(names(&json(&place, "user list --json")), ["demo"]);
-    assert!(text(&place, "output").contains("\\demo /user:demo /TCPPORT:"));
+    let output = text(&place, "output");
+    assert!(output.contains("\\demo /user:demo /TCPPORT:"), "{output}");
+    assert!(
+        output.contains("mount -t nfs4 -o vers=4.2,port=") && output.contains(",nconnect=4 "),
+        "{output}"
+    );
+    // What is found at an endpoint is shown, and who is there: nobody.
+    let nfs = json(&place, "status --json")["nfs"].clone();
+    assert_eq!(nfs["endpoints"][0]["shares"][0], "demo");
+    assert_eq!(nfs["clients"].as_array().map(Vec::len), Some(0));
 }

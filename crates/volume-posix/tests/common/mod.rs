@@ -70,9 +70,11 @@ pub fn again_as_nobody(filter: &str) -> Option<usize> {
     }
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
-    // Copied, since the way to the build directory may be closed to others.
+    // Copied, since the way to the build directory may be closed to others; by another program, since a file cannot be
+    // run while a child of this one, begun by another test just now, still has it open for writing.
     let copy = place.path().join("tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
+    assert!(copied.is_ok_and(|status| status.success()));
     let child = Command::new(&copy)
         .args([filter, "--test-threads", "4"])
         .env("TMPDIR", place.path())

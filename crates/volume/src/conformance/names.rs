@@ -270,3 +270,61 @@ pub(super) fn scans_do_not_disturb_each_other(volume: &dyn Volume) {
     root.entries(0, &mut take).unwrap();
     assert_eq!(outer, whole);
 }
+
+pub(super) fn a_node_is_found_by_its_address(volume: &dyn Volume) {
+    let root = volume.root().unwrap();
+    let d = directory(&root, "d");
+    let f = file(&d, "f");
+    let link = d.create_link(&name("l"), b"f", None).unwrap();
+    if f.address().is_ok_and(|address| volume.find(&address).err() == Some(Failure::Denied)) {
+        return;
+    }
+    for node in [&root, &d, &f, &link] {
+        let address = node.address().unwrap();
+        assert!(address.len() <= crate::ADDRESS_MAX);
+        let again = volume.find(&address).unwrap();
+        assert_eq!((again.id(), again.kind()), (node.id(), node.kind()));
+    }
+    // It stays the same whatever the file is called, and is gone with its last name.
+    let address = f.address().unwrap();
+    d.rename(&name("f"), &*root, &name("g"), false, None).unwrap();
+    let again = volume.find(&address).unwrap();
+    again.open_again(OpenHow::ReadWrite).unwrap().write(0, b"x").unwrap();
+    assert_eq!(content(&f), b"x");
+    root.remove(&name("g"), false, None).unwrap();
+    assert_eq!(volume.find(&address).err(), Some(Failure::Stale));
+    for wrong in [&b""[..], b"x", &[0; crate::ADDRESS_MAX]] {
+        assert_eq!(volume.find(wrong).err(), Some(Failure::Stale));
+    }
+}
+
+pub(super) fn a_directory_knows_its_place(volume: &dyn Volume) {
+    let root = volume.root().unwrap();
+    let d = directory(&root, "d");
+    let inner = directory(&d, "inner");
+    assert!(root.place().unwrap().is_none());
+    let (above, own) = inner.place().unwrap().unwrap();
+    assert_eq!((above.id(), own), (d.id(), name("inner")));
+    d.rename(&name("inner"), &*root, &name("moved"), false, None).unwrap();
+    let (above, own) = inner.place().unwrap().unwrap();
+    assert_eq!((above.id(), own), (root.id(), name("moved")));
+    assert!(above.lookup(&name("d"), OpenHow::Read).is_ok());
+    root.remove(&name("moved"), true, None).unwrap();
+    assert_eq!(inner.place().err(), Some(Failure::Stale));
+    assert_eq!(file(&root, "f").place().err(), Some(Failure::NotADirectory));
+}
+
+pub(super) fn special_files_are_made(volume: &dyn Volume) {
+    let root = volume.root().unwrap();
+    for (text, kind) in [("pipe", Kind::Pipe), ("socket", Kind::Socket)] {
+        let made = root.create_special(&name(text), kind, 0o620, 0, None).unwrap();
+        let stat = root.stat_name(&name(text)).unwrap();
+        assert_eq!((made.kind(), stat.kind, stat.mode, stat.rdev), (kind, kind, 0o620, 0));
+        assert_eq!(root.create_special(&name(text), kind, 0o620, 0, None).err(), Some(Failure::Exists));
+    }
+    match root.create_special(&name("null"), Kind::CharDevice, 0o600, 1 << 32 | 3, None) {
+        Ok(made) => assert_eq!(made.stat().unwrap().rdev, 1 << 32 | 3),
+        Err(why) => assert_eq!(why, Failure::Denied),
+    }
+    assert_eq!(root.create_special(&name("f"), Kind::File, 0o600, 0, None).err(), Some(Failure::Invalid));
+}

@@ -52,6 +52,16 @@ impl Node for FaultyNode {
         self.inner.stat()
     }
 
+    fn address(&self) -> Result<Vec<u8>> {
+        self.plan.meet(Call::Lookup)?;
+        self.inner.address()
+    }
+
+    fn place(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
+        self.plan.meet(Call::Lookup)?;
+        Ok(self.inner.place()?.map(|(above, name)| (self.wrapped(above), name)))
+    }
+
     fn read(&self, at: u64, len: usize, out: &mut Vec<u8>, patience: Patience) -> Result<usize> {
         self.plan.meet(match patience {
             Patience::Cached => Call::ReadCached,
@@ -178,6 +188,18 @@ impl Node for FaultyNode {
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
         self.plan.meet(Call::Create)?;
         Ok(self.wrapped(self.inner.create_link(name, text, actor)?))
+    }
+
+    fn create_special(
+        &self,
+        name: &Name,
+        kind: Kind,
+        mode: u32,
+        rdev: u64,
+        actor: Option<&Actor>,
+    ) -> Result<Arc<dyn Node>> {
+        self.plan.meet(Call::Create)?;
+        Ok(self.wrapped(self.inner.create_special(name, kind, mode, rdev, actor)?))
     }
 
     fn add_name(&self, name: &Name, node: &dyn Node, actor: Option<&Actor>) -> Result<()> {

@@ -105,7 +105,7 @@ impl MemoryNode {
         kind: Kind,
         mode: u32,
         actor: Option<&Actor>,
-        text: &[u8],
+        (text, rdev): (&[u8], u64),
     ) -> Result<MemoryNode> {
         self.directory()?;
         let _names = self.volume.names.lock();
@@ -116,8 +116,9 @@ impl MemoryNode {
             return Err(Failure::Stale);
         }
         let now = self.volume.tick();
-        let inode =
-            Arc::new(Inode::new(self.volume.next_inode.fetch_add(1, Ordering::Relaxed), kind, mode, now));
+        let number = self.volume.next_inode.fetch_add(1, Ordering::Relaxed);
+        let inode = Arc::new(Inode::new(number, kind, rdev, mode, now));
+        self.volume.enter(&inode);
         {
             let mut state = inode.state.lock();
             if let Some(actor) = actor {
@@ -210,6 +211,27 @@ impl Node for MemoryNode {
             Some(stream) => Ok(Arc::new(MemoryNode { how, stream: Some(Arc::clone(stream)), ..node })),
             None => Ok(Arc::new(node)),
         }
+    }
+
+    fn address(&self) -> Result<Vec<u8>> {
+        if self.stream.is_some() {
+            return Err(Failure::NotSupported);
+        }
+        Ok(self.inode.number.to_le_bytes().to_vec())
+    }
+
+    fn place(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
+        self.directory()?;
+        if self.inode.number == self.volume.root.number {
+            return Ok(None);
+        }
+        let _names = self.volume.names.lock();
+        let above = self.inode.state.lock().names.parent.upgrade().ok_or(Failure::Stale)?;
+        let state = above.state.lock();
+        let own = state.names.by_name.iter().find(|(_, (_, inode))| inode.number == self.inode.number);
+        let name = own.map(|(name, _)| name.clone()).ok_or(Failure::Stale)?;
+        drop(state);
+        Ok(Some((Arc::new(self.volume.open(&above, OpenHow::Read)), name)))
     }
 
     fn stat(&self) -> Result<Stat> {
@@ -398,11 +420,11 @@ impl Node for MemoryNode {
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(Arc::new(self.make(name, Kind::File, mode, actor, b"")?))
+        Ok(Arc::new(self.make(name, Kind::File, mode, actor, (b"", 0))?))
     }
 
     fn create_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(Arc::new(self.make(name, Kind::Directory, mode, actor, b"")?))
+        Ok(Arc::new(self.make(name, Kind::Directory, mode, actor, (b"", 0))?))
     }
 
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
@@ -410,7 +432,23 @@ impl Node for MemoryNode {
         if text.is_empty() || text.contains(&0) {
             return Err(Failure::Invalid);
         }
-        Ok(Arc::new(self.make(name, Kind::Link, 0o777, actor, text)?))
+        Ok(Arc::new(self.make(name, Kind::Link, 0o777, actor, (text, 0))?))
+    }
+
+    fn create_special(
+        &self,
+        name: &Name,
+        kind: Kind,
+        mode: u32,
+        rdev: u64,
+        actor: Option<&Actor>,
+    ) -> Result<Arc<dyn Node>> {
+        let rdev = match kind {
+            Kind::CharDevice | Kind::BlockDevice => rdev,
+            Kind::Pipe | Kind::Socket => 0,
+            Kind::File | Kind::Directory | Kind::Link => return Err(Failure::Invalid),
+        };
+        Ok(Arc::new(self.make(name, kind, mode, actor, (b"", rdev))?))
     }
 
     fn add_name(&self, name: &Name, node: &dyn Node, _actor: Option<&Actor>) -> Result<()> {

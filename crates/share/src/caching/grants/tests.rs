@@ -9,19 +9,23 @@ const RW: Caching = Caching::READ.union(Caching::WRITE);
 const RWH: Caching = Caching::all();
 const NONE: Caching = Caching::empty();
 const ALONE: Surroundings =
-    Surroundings { others: false, delete_pending: false, ranges: false, directory: false };
+    Surroundings { others: false, delete_pending: false, ranges: false, directory: false, writers: false };
 const AMONG_OTHERS: Surroundings = Surroundings { others: true, ..ALONE };
 
 fn who(n: u128, keyed: bool) -> Asker {
     Asker { client: Some(ClientKey(n)), key: Some((CacheKey(n), keyed)), parent: None }
 }
 
+fn asks(n: u128, keyed: bool, want: Caching) -> CachingRequest {
+    CachingRequest { key: CacheKey(n), want, keyed, parent: None, epoch: Some(0), whole: false }
+}
+
 fn keyed(grants: &mut Grants, n: u128, want: Caching, around: Surroundings) -> Caching {
-    grants.grant(ClientKey(n), (CacheKey(n), true), want, Some(0), around).state
+    grants.grant(ClientKey(n), &asks(n, true, want), around).state
 }
 
 fn single(grants: &mut Grants, n: u128, want: Caching, around: Surroundings) -> Caching {
-    grants.grant(ClientKey(n), (CacheKey(n), false), want, Some(0), around).state
+    grants.grant(ClientKey(n), &asks(n, false, want), around).state
 }
 
 fn answer(grants: &mut Grants, n: u128, keyed: bool, keep: Caching) -> Result<Option<Caching>, Refusal> {
@@ -43,6 +47,9 @@ fn what_each_need_takes_from_a_keyed_holder() {
         (RWH, Need::CloseKept, RW, true, true),
         (RH, Need::CloseKept, R, true, true),
         (RWH, Need::Rename, RW, true, true),
+        (RWH, Need::Delete, R, true, true),
+        (RW, Need::Delete, R, true, true),
+        (RH, Need::Delete, R, true, true),
         (RWH, Need::Replace, NONE, true, true),
         (RW, Need::Change, NONE, true, true),
         (RH, Need::Replace, NONE, true, false),
@@ -55,7 +62,9 @@ fn what_each_need_takes_from_a_keyed_holder() {
         let got = require(&mut grants, who(2, true), need);
         assert_eq!(got, (vec![(held, to, answered)], waits), "{held:?} {need:?}");
     }
-    for (held, need) in [(R, Need::Open), (RH, Need::Open), (R, Need::CloseKept), (RW, Need::Rename)] {
+    for (held, need) in
+        [(R, Need::Open), (R, Need::Delete), (RH, Need::Open), (R, Need::CloseKept), (RW, Need::Rename)]
+    {
         let mut grants = Grants::default();
         keyed(&mut grants, 1, held, ALONE);
         assert_eq!(require(&mut grants, who(2, true), need), (vec![], false), "{held:?} {need:?}");
@@ -67,6 +76,7 @@ fn what_each_need_takes_from_a_single_open() {
     let cases = [
         (RWH, Need::Open, R, true, true),
         (RW, Need::Open, R, true, true),
+        (RWH, Need::Delete, R, true, true),
         (RWH, Need::Rename, NONE, true, true),
         (RWH, Need::Replace, NONE, true, true),
         (RW, Need::Change, NONE, true, true),
@@ -110,10 +120,42 @@ fn a_second_need_waits_without_a_second_notice_and_is_met_after_the_answer() {
     assert_eq!(require(&mut grants, who(2, true), Need::Open), (vec![(RWH, RH, true)], true));
     assert_eq!(require(&mut grants, who(3, true), Need::Replace), (vec![], true));
     assert_eq!(answer(&mut grants, 1, true, RH), Ok(Some(R)));
-    // Down from the right to keep it open: answered, but nobody waits for it.
-    assert_eq!(require(&mut grants, who(3, true), Need::Replace), (vec![], false));
+    // Who waited for the first step waits for the next one too; whoever only looks does not.
+    for need in [Need::Open, Need::Replace] {
+        assert_eq!(require(&mut grants, who(2, true), need), (vec![], true), "{need:?}");
+    }
+    assert_eq!(require(&mut grants, who(2, true), Need::Look), (vec![], false));
     assert_eq!(answer(&mut grants, 1, true, R), Ok(Some(NONE)));
+    assert_eq!(require(&mut grants, who(3, true), Need::Replace), (vec![], false));
     assert_eq!(answer(&mut grants, 1, true, NONE), Err(Refusal::NoSuchGrant));
+}
+
+#[test]
+fn a_break_that_began_without_writing_keeps_no_reader_waiting() {
+    let mut grants = Grants::default();
+    keyed(&mut grants, 1, RH, ALONE);
+    assert_eq!(require(&mut grants, who(2, true), Need::CloseKept), (vec![(RH, R, true)], true));
+    assert_eq!(require(&mut grants, who(3, true), Need::Open), (vec![], false));
+    assert_eq!(require(&mut grants, who(3, true), Need::Change), (vec![], false));
+    assert_eq!(require(&mut grants, who(3, true), Need::Rename), (vec![], true));
+    assert_eq!(answer(&mut grants, 1, true, R), Ok(Some(NONE)));
+    assert!(grants.is_empty());
+}
+
+#[test]
+fn the_first_open_under_a_key_says_whether_epochs_are_counted_and_names_the_parent() {
+    let first = CachingRequest { parent: Some(CacheKey(7)), epoch: Some(40), ..asks(1, true, R) };
+    let later = CachingRequest { parent: None, epoch: None, ..asks(1, true, RH) };
+    let mut grants = Grants::default();
+    let grant = grants.grant(ClientKey(1), &first, ALONE);
+    assert_eq!((grant.epoch, grant.parent), (Some(41), Some(CacheKey(7))));
+    let grant = grants.grant(ClientKey(1), &later, ALONE);
+    assert_eq!((grant.state, grant.epoch, grant.parent), (RH, Some(42), Some(CacheKey(7))));
+    assert_eq!(grants.require(NODE, &who(2, true), Need::Replace, 50).notices[0].epoch, 43);
+    let mut grants = Grants::default();
+    assert_eq!(grants.grant(ClientKey(1), &later, ALONE).epoch, None);
+    assert_eq!(grants.grant(ClientKey(1), &first, ALONE).epoch, None);
+    assert_eq!(grants.require(NODE, &who(2, true), Need::Replace, 50).notices[0].epoch, 0);
 }
 
 #[test]
@@ -133,7 +175,7 @@ fn rights_are_raised_and_never_lowered_by_opening_again() {
     assert_eq!(keyed(&mut grants, 1, RWH, ALONE), RWH);
     assert_eq!(keyed(&mut grants, 1, R, ALONE), RWH);
     let grant = grants.of(ClientKey(1), CacheKey(1), true).unwrap();
-    assert_eq!((grant.epoch, grant.breaking), (2, None));
+    assert_eq!((grant.epoch, grant.breaking), (Some(2), None));
     require(&mut grants, who(2, true), Need::Open);
     assert_eq!(keyed(&mut grants, 1, RWH, ALONE), RWH);
     assert_eq!(grants.of(ClientKey(1), CacheKey(1), true).unwrap().breaking, Some(RH));
@@ -185,7 +227,9 @@ fn entries_spare_the_key_that_the_changer_names_for_the_parent() {
     let own = Asker { client: Some(ClientKey(1)), key: None, parent: Some(CacheKey(1)) };
     assert_eq!(require(&mut grants, own, Need::Entries), (vec![], false));
     let other_client = Asker { client: Some(ClientKey(2)), ..own };
-    assert_eq!(require(&mut grants, other_client, Need::Entries), (vec![(RH, NONE, true)], false));
+    assert_eq!(require(&mut grants, other_client, Need::Entries), (vec![], false));
+    let other_key = Asker { parent: Some(CacheKey(2)), ..own };
+    assert_eq!(require(&mut grants, other_key, Need::Entries), (vec![(RH, NONE, true)], false));
     assert_eq!(require(&mut grants, Asker::NOBODY, Need::Entries), (vec![], false));
 }
 
@@ -194,8 +238,8 @@ fn nothing_waits_for_ever() {
     let mut grants = Grants::default();
     keyed(&mut grants, 1, RWH, ALONE);
     require(&mut grants, who(2, true), Need::Open);
-    assert!(!grants.expire(49));
-    assert!(grants.expire(50));
+    assert_eq!(grants.expire(49), []);
+    assert_eq!(grants.expire(50).len(), 1);
     assert_eq!(require(&mut grants, who(2, true), Need::Open), (vec![], false));
     assert_eq!(keyed(&mut grants, 2, RWH, ALONE), RWH);
 }
@@ -273,12 +317,12 @@ proptest::proptest! {
             let want = Caching::from_bits_truncate(want);
             match act {
                 0..3 if world.opens[k] == 0 || Obedient::is_keyed(k) => {
-                    let need = if act == 2 { Need::Replace } else { Need::Open };
+                    let need = [Need::Open, Need::Delete, Need::Replace][act as usize];
                     world.require(k, need);
                     let others = (0..4).any(|other| other != k && world.opens[other] > 0);
                     let id = k as u128;
-                    let key = (CacheKey(id), Obedient::is_keyed(k));
-                    let grant = world.grants.grant(ClientKey(id), key, want, Some(0), Surroundings { others, ..ALONE });
+                    let around = Surroundings { others, ..ALONE };
+                    let grant = world.grants.grant(ClientKey(id), &asks(id, Obedient::is_keyed(k), want), around);
                     proptest::prop_assert!(want.contains(grant.state) || Obedient::is_keyed(k));
                     world.opens[k] += 1;
                 }
@@ -303,4 +347,46 @@ proptest::proptest! {
             world.check();
         }
     }
+}
+
+#[test]
+fn a_right_given_back_as_a_whole_goes_before_somebody_opens_for_writing() {
+    let whole = |n, want| CachingRequest { whole: true, ..asks(n, true, want) };
+    let broken = |held: Caching, need: Need| {
+        let mut grants = Grants::default();
+        assert_eq!(grants.grant(ClientKey(1), &whole(1, held), ALONE).state, held);
+        let asker = Asker { client: Some(ClientKey(2)), key: None, parent: None };
+        let broken = grants.require(NODE, &asker, need, 1);
+        (broken.wait, broken.notices.first().map(|notice| notice.to))
+    };
+    for need in [Need::OpenToWrite, Need::Change, Need::Replace, Need::Delete, Need::CloseKept, Need::Rename]
+    {
+        assert_eq!(broken(RH, need), (true, Some(NONE)), "{need:?}");
+        assert_eq!(broken(RWH, need), (true, Some(NONE)), "{need:?}");
+    }
+    assert_eq!(broken(RH, Need::Open), (false, None));
+    assert_eq!(broken(RWH, Need::Open), (true, Some(NONE)));
+    assert_eq!(broken(RWH, Need::Look), (false, None));
+    let writers = Surroundings { others: true, writers: true, ..ALONE };
+    assert_eq!(Grants::default().grant(ClientKey(1), &whole(1, RH), writers).state, NONE);
+}
+
+#[test]
+fn a_right_given_back_as_a_whole_is_given_with_handle_or_not_at_all() {
+    let whole = |n, want| CachingRequest { whole: true, ..asks(n, true, want) };
+    for want in [RH, RWH] {
+        // Beside a plain right to read under no key, and where the name is to go, HANDLE cannot be had.
+        let mut grants = Grants::default();
+        assert_eq!(single(&mut grants, 1, R, AMONG_OTHERS), R);
+        assert_eq!(grants.grant(ClientKey(2), &whole(2, want), AMONG_OTHERS).state, NONE, "{want:?}");
+        let mut grants = Grants::default();
+        let goes = Surroundings { delete_pending: true, ..ALONE };
+        assert_eq!(grants.grant(ClientKey(2), &whole(2, want), goes).state, NONE, "{want:?}");
+        // The open that got nothing keeps nobody waiting, and gets it when it is to be had.
+        assert_eq!(require(&mut grants, who(1, true), Need::OpenToWrite), (vec![], false));
+        assert_eq!(grants.grant(ClientKey(2), &whole(2, want), ALONE).state, want);
+    }
+    let mut grants = Grants::default();
+    keyed(&mut grants, 1, RH, ALONE);
+    assert_eq!(grants.grant(ClientKey(2), &whole(2, RWH), AMONG_OTHERS).state, RH);
 }

@@ -7,11 +7,14 @@ use smb_wire::create_context::{
     Contexts, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext, aapl,
 };
 use smb_wire::fscc::ea;
+use smb_wire::id::LeaseKey;
 use smb_wire::negotiate::Dialect;
 use smb_wire::{FileId, NtStatus, Utf16, utf16};
 use volume::security::Descriptor;
 
+use super::durability::Durability;
 use crate::connection::Negotiated;
+use crate::durable::{Durable, Instance};
 use crate::info::posix::Owners;
 use crate::suspend::Stop;
 
@@ -21,7 +24,13 @@ pub(crate) struct Asked {
     pub extended: Vec<(Vec<u8>, Vec<u8>)>,
     pub descriptor: Option<Descriptor>,
     pub allocation: u64,
+    /// The lease, if one can be had.
     pub lease: Option<Lease>,
+    /// The lease as it was sent, whatever the request's other fields say.
+    pub lease_context: Option<Lease>,
+    pub durability: Durability,
+    /// The instance of an application that opens.
+    pub instance: Option<Instance>,
     pub posix_mode: Option<u32>,
     maximal_access: bool,
     on_disk_id: bool,
@@ -32,6 +41,8 @@ impl Asked {
     /// Reads the contexts of a request.
     pub fn read(negotiated: &Negotiated, request: &create::Request<'_>) -> Result<Asked, Stop> {
         let mut asked = Asked::default();
+        let dialect = negotiated.protection.dialect;
+        let (mut instance, mut version) = (None, None);
         for context in request.contexts.requests() {
             match context? {
                 RequestContext::EaBuffer(data) => {
@@ -50,23 +61,29 @@ impl Asked {
                 RequestContext::TimewarpToken(0) => {}
                 RequestContext::TimewarpToken(_) => return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND)),
                 RequestContext::QueryOnDiskId => asked.on_disk_id = true,
-                RequestContext::Lease(lease) => asked.lease = usable(lease, negotiated, request),
+                RequestContext::Lease(lease) => {
+                    asked.lease_context = Some(lease);
+                    asked.lease = usable(lease, negotiated, request);
+                }
                 RequestContext::Posix { mode } if negotiated.posix => asked.posix_mode = Some(mode & 0o7777),
                 RequestContext::Aapl(query) => asked.aapl = Some(query),
-                // MS-SMB2 3.3.5.9.7, 3.3.5.9.12: no Open outlives its session, so none can be taken up.
-                RequestContext::DurableHandleReconnect(_)
-                | RequestContext::DurableHandleReconnectV2 { .. } => {
-                    return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND));
-                }
-                RequestContext::DurableHandleRequest
+                durable @ (RequestContext::DurableHandleRequest
+                | RequestContext::DurableHandleReconnect(_)
                 | RequestContext::DurableHandleRequestV2 { .. }
-                | RequestContext::AppInstanceId(_)
-                | RequestContext::AppInstanceVersion { .. }
-                | RequestContext::SvhdxOpenDevice(_)
+                | RequestContext::DurableHandleReconnectV2 { .. }) => {
+                    asked.durability.take(&durable, dialect.is_smb3());
+                }
+                RequestContext::AppInstanceId(id) => instance = Some(id),
+                RequestContext::AppInstanceVersion { high, low } => version = Some((high, low)),
+                RequestContext::SvhdxOpenDevice(_)
                 | RequestContext::Posix { .. }
                 | RequestContext::Unknown(_) => {}
             }
         }
+        asked.durability.check()?;
+        // MS-SMB2 3.3.5.9.13: dialect 3.0 knows instances, 3.1.1 orders them.
+        let version = version.filter(|_| dialect == Dialect::Smb311);
+        asked.instance = instance.filter(|_| dialect.is_smb3()).map(|id| Instance { id, version });
         Ok(asked)
     }
 
@@ -82,6 +99,7 @@ impl Asked {
                     .filter(|_| lease.flags.contains(LeaseFlags::PARENT_LEASE_KEY_SET))
                     .map(|v2| CacheKey(u128::from_le_bytes(v2.parent_key.0))),
                 epoch: lease.v2.map(|v2| v2.epoch),
+                whole: false,
             });
         }
         // MS-SMB2 3.3.5.9
@@ -92,32 +110,22 @@ impl Asked {
             OplockLevel::None | OplockLevel::Lease | OplockLevel::Unknown(_) => return None,
         };
         Some(CachingRequest {
-            key: crate::client::oplock_key(id),
+            key: crate::notice::oplock_key(id),
             want,
             keyed: false,
             parent: None,
             epoch: None,
+            whole: false,
         })
     }
 
-    /// The oplock level that is answered for what was granted.
-    pub fn level(&self, granted: Option<Grant>) -> OplockLevel {
-        match granted.map(|grant| grant.state) {
-            _ if self.lease.is_some() => OplockLevel::Lease,
-            Some(state) if state.contains(Caching::WRITE | Caching::HANDLE) => OplockLevel::Batch,
-            Some(state) if state.contains(Caching::WRITE) => OplockLevel::Exclusive,
-            Some(state) if state.contains(Caching::READ) => OplockLevel::LevelII,
-            _ => OplockLevel::None,
-        }
-    }
-
-    /// What is answered.
+    /// What is answered of an open that holds `granted`, under `lease` if it has one.
     pub fn answers(
         &self,
         engine: &Share,
         open: &share::Open,
         info: &Info,
-        granted: Option<Grant>,
+        (lease, granted): (Option<Lease>, Option<Grant>),
         posix: bool,
     ) -> Answers {
         let mut answers = Answers::default();
@@ -130,7 +138,7 @@ impl Asked {
         if self.on_disk_id {
             answers.on_disk = Some((info.id.inode, engine.volume().facts().serial));
         }
-        answers.lease = self.lease.map(|lease| granted_lease(lease, granted));
+        answers.lease = lease.map(|lease| granted_lease(lease, granted));
         if posix && self.posix_mode.is_some() {
             answers.posix = Some((Owners::of(info, engine), *info));
         }
@@ -138,6 +146,17 @@ impl Asked {
             answers.aapl = Some((bitmap, engine.config().case_sensitive));
         }
         answers
+    }
+}
+
+/// The oplock level that is answered for what was granted.
+pub(crate) fn level(lease: Option<Lease>, granted: Option<Grant>) -> OplockLevel {
+    match granted.map(|grant| grant.state) {
+        _ if lease.is_some() => OplockLevel::Lease,
+        Some(state) if state.contains(Caching::WRITE | Caching::HANDLE) => OplockLevel::Batch,
+        Some(state) if state.contains(Caching::WRITE) => OplockLevel::Exclusive,
+        Some(state) if state.contains(Caching::READ) => OplockLevel::LevelII,
+        _ => OplockLevel::None,
     }
 }
 
@@ -149,24 +168,21 @@ fn usable(lease: Lease, negotiated: &Negotiated, request: &create::Request<'_>) 
     (known && request.requested_oplock_level == OplockLevel::Lease).then_some(lease)
 }
 
+/// The lease as it is now. Its version and its parent are those of the request that made it, whatever
+/// this one has.
+// MS-SMB2 3.3.5.9.8
+// MS-SMB2 3.3.5.9.11
 fn granted_lease(asked: Lease, granted: Option<Grant>) -> Lease {
+    let Some(grant) = granted else {
+        return Lease { state: LeaseState::empty(), flags: LeaseFlags::empty(), ..asked };
+    };
     let mut flags = LeaseFlags::empty();
-    let (mut state, mut epoch) = (Caching::empty(), 0);
-    if let Some(grant) = granted {
-        (state, epoch) = (grant.state, grant.epoch);
-        if grant.breaking.is_some() {
-            flags |= LeaseFlags::BREAK_IN_PROGRESS;
-        }
-    }
-    if asked.v2.is_some() {
-        flags |= asked.flags & LeaseFlags::PARENT_LEASE_KEY_SET;
-    }
-    Lease {
-        key: asked.key,
-        state: LeaseState::from_bits_retain(u32::from(state.bits())),
-        flags,
-        v2: asked.v2.map(|v2| LeaseV2 { parent_key: v2.parent_key, epoch }),
-    }
+    flags.set(LeaseFlags::BREAK_IN_PROGRESS, grant.breaking.is_some());
+    let v2 = grant.epoch.map(|epoch| {
+        flags.set(LeaseFlags::PARENT_LEASE_KEY_SET, grant.parent.is_some());
+        LeaseV2 { parent_key: LeaseKey(grant.parent.map_or([0; 16], |key| key.0.to_le_bytes())), epoch }
+    });
+    Lease { key: asked.key, state: LeaseState::from_bits_retain(u32::from(grant.state.bits())), flags, v2 }
 }
 
 /// What is answered, held until it is written.
@@ -175,6 +191,8 @@ pub(crate) struct Answers {
     maximal: Option<(NtStatus, Access)>,
     on_disk: Option<(u64, u64)>,
     lease: Option<Lease>,
+    /// The Open has been made durable.
+    pub durable: Option<Durable>,
     posix: Option<(Owners, Info)>,
     aapl: Option<(aapl::QueryBitmap, bool)>,
 }
@@ -193,6 +211,7 @@ impl Answers {
         if let Some(lease) = self.lease {
             list.push(ResponseContext::Lease(lease));
         }
+        list.extend(self.durable.map(super::durability::answer));
         if let Some((owners, info)) = &self.posix {
             list.push(ResponseContext::Posix(owners.answer(info)));
         }

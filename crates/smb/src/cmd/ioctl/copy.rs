@@ -146,6 +146,10 @@ pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> 
         return Err(Stop::Fail(NtStatus::INVALID_HANDLE));
     };
     let (engine, to) = cx.file()?;
+    // MS-FSA 2.1.5.10.4
+    if !engine.volume().facts().clones {
+        return Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST));
+    }
     let (from_engine, source) = from.file().ok_or(Stop::Fail(NtStatus::INVALID_HANDLE))?;
     if !std::sync::Arc::ptr_eq(engine, from_engine) {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));

@@ -1,13 +1,16 @@
 //! Control codes about the connection: whether NEGOTIATE was tampered with, and where else the server is.
 
+use std::sync::atomic::Ordering;
+
 use smb_wire::NtStatus;
 use smb_wire::ioctl::body::{ValidateNegotiateInfoRequest, ValidateNegotiateInfoResponse};
-use smb_wire::ioctl::{self, interfaces};
-use smb_wire::negotiate::Dialect;
+use smb_wire::ioctl::{self, interfaces as wire_interfaces};
+use smb_wire::negotiate::{Capabilities, Dialect};
 
 use super::Answered;
 use crate::connection::Connection;
 use crate::dispatch::Request;
+use crate::interfaces;
 use crate::suspend::Stop;
 
 /// Size of the answer (MS-SMB2 2.2.32.6).
@@ -49,7 +52,7 @@ pub(super) fn validate_negotiate(
     Ok(NtStatus::SUCCESS)
 }
 
-/// FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11): the address at which the client already is.
+/// FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11): the addresses to which more channels can lead.
 pub(super) fn interfaces(
     connection: &Connection,
     request: &Request<'_>,
@@ -57,21 +60,19 @@ pub(super) fn interfaces(
     output: &mut Vec<u8>,
 ) -> Answered {
     connection.tree(request)?;
-    // MS-SMB2 3.3.5.15.11: a dialect without Multichannel has no such list.
-    if !connection.negotiated()?.protection.dialect.is_smb3() {
+    let session = connection.session(request)?;
+    session.asked_interfaces.store(true, Ordering::Relaxed);
+    let allowed = session.channel_rule().is_none_or(|rule| rule.multichannel);
+    // MS-SMB2 3.3.5.15.11: only 3.x has the capability. Where NEGOTIATE could not know the account, it is known now.
+    if !connection.negotiated()?.capabilities.contains(Capabilities::MULTI_CHANNEL) || !allowed {
         return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
     }
-    let own = interfaces::NetworkInterfaceInfo {
-        if_index: 1,
-        capability: interfaces::InterfaceCapability::empty(),
-        // Bits per second; what is not known counts as 1 Gbit/s.
-        link_speed: 1_000_000_000,
-        address: connection.handle.peer.local.ip(),
-    };
-    if limit < interfaces::SIZE {
+    let list = interfaces::answer(&connection.server.interfaces(), connection.handle.peer.local.ip());
+    // MS-SMB2 3.3.5.15: never more than the client takes, and half a list would hide addresses.
+    if limit < list.len() * wire_interfaces::SIZE {
         return Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL));
     }
-    interfaces::write(&[own], output);
+    wire_interfaces::write(&list, output);
     Ok(NtStatus::SUCCESS)
 }
 

@@ -95,7 +95,8 @@ fn full_size(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 // MS-FSA 2.1.5.13.10
 fn sector_size(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let units = Units::of(query)?;
-    fixed(out, |out| units.sectors().write(out))
+    let sectors = units.sectors(query.engine.volume().facts().discards);
+    fixed(out, |out| sectors.write(out))
 }
 
 /// FileFsVolumeInformation: the share's name is the label.
@@ -225,14 +226,16 @@ impl Units {
         }
     }
 
-    fn sectors(self) -> SectorSize {
+    fn sectors(self, can_trim: bool) -> SectorSize {
         let unit = self.per_unit * self.sector;
+        let mut flags = SectorFlags::ALIGNED_DEVICE | SectorFlags::PARTITION_ALIGNED_ON_DEVICE;
+        flags.set(SectorFlags::TRIM_ENABLED, can_trim);
         SectorSize {
             logical_bytes_per_sector: self.sector,
             physical_bytes_per_sector_for_atomicity: self.sector,
             physical_bytes_per_sector_for_performance: unit,
             file_system_effective_physical_bytes_per_sector_for_atomicity: self.sector,
-            flags: (SectorFlags::ALIGNED_DEVICE | SectorFlags::PARTITION_ALIGNED_ON_DEVICE).bits(),
+            flags: flags.bits(),
             byte_offset_for_sector_alignment: 0,
             byte_offset_for_partition_alignment: 0,
         }
@@ -245,7 +248,8 @@ mod tests {
 
     #[test]
     fn room_is_counted_in_the_blocks_of_the_file_system() {
-        let space = Space { total: 1 << 40, free: 3 << 20, available: 2 << 20, block: 4096 };
+        let space =
+            Space { total: 1 << 40, free: 3 << 20, available: 2 << 20, block: 4096, files: 0, files_free: 0 };
         let size = Units::count(space).full_size();
         let unit = u64::from(size.sectors_per_allocation_unit * size.bytes_per_sector);
         assert_eq!(size.total_allocation_units * unit, 1 << 40);
@@ -254,8 +258,30 @@ mod tests {
     }
 
     #[test]
+    fn only_a_device_that_takes_discards_is_said_to_trim() {
+        let units = Units::count(Space {
+            total: 1 << 30,
+            free: 0,
+            available: 0,
+            block: 4096,
+            files: 0,
+            files_free: 0,
+        });
+        let said = |can_trim| SectorFlags::from_bits_retain(units.sectors(can_trim).flags);
+        assert!(said(true).contains(SectorFlags::TRIM_ENABLED));
+        assert!(!said(false).contains(SectorFlags::TRIM_ENABLED));
+    }
+
+    #[test]
     fn odd_blocks_lose_nothing() {
-        let units = Units::count(Space { total: 10_000, free: 0, available: 0, block: 1000 });
+        let units = Units::count(Space {
+            total: 10_000,
+            free: 0,
+            available: 0,
+            block: 1000,
+            files: 0,
+            files_free: 0,
+        });
         assert_eq!((units.total, units.per_unit, units.sector), (10, 1, 1000));
         assert_eq!(Units::count(Space::default()).total, 0);
     }

@@ -19,7 +19,7 @@ pub(super) fn apply(change: &Change<'_>, additional_information: u32) -> Result<
     if parts.contains(Parts::OWNER) && given.owner.is_none() {
         return Err(Stop::Fail(NtStatus::INVALID_OWNER));
     }
-    Ok(change.engine.set_descriptor(change.caller, change.file, parts, &given)?)
+    change.settle(change.engine.set_descriptor(change.caller, change.file, parts, &given))
 }
 
 /// What an Open must have been granted to set these parts.

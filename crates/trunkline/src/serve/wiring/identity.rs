@@ -21,6 +21,10 @@ pub struct People {
     /// Host users that belong to one person only.
     by_uid: BTreeMap<u32, Sid>,
     by_sid: BTreeMap<Sid, u32>,
+    /// Host users by the names of people, which count without regard to case.
+    by_name: BTreeMap<String, u32>,
+    /// Names that stand for this server behind the @ of a user.
+    domains: Vec<String>,
 }
 
 impl People {
@@ -28,15 +32,17 @@ impl People {
     ///
     /// # Errors
     /// One line that names the user.
-    pub fn new(people: &[Person], server: &store::Identity) -> Result<People, String> {
+    pub fn new(people: &[Person], server: &store::Identity, domains: &[&str]) -> Result<People, String> {
         let mut users = Vec::new();
         let mut holders: BTreeMap<u32, Vec<Sid>> = BTreeMap::new();
         let mut by_sid = BTreeMap::new();
+        let mut by_name = BTreeMap::new();
         let (own_uid, _) = host::own();
         for person in people {
             let sid: Sid = person.sid.parse().map_err(|e| format!("`sid` of user `{}`: {e}", person.name))?;
             holders.entry(person.uid).or_default().push(sid);
             by_sid.insert(sid, person.uid);
+            by_name.insert(person.name.to_lowercase(), person.uid);
             if own_uid == 0 && person.uid == 0 && !person.admin {
                 tracing::warn!(user = %person.name, "acts as root on the host; give the user a `uid` to change that");
             }
@@ -52,7 +58,8 @@ impl People {
             [sid] => Some((uid, sid)),
             _ => None,
         });
-        Ok(People { users, by_uid: by_uid.collect(), by_sid })
+        let domains = domains.iter().map(|domain| domain.to_lowercase()).collect();
+        Ok(People { users, by_uid: by_uid.collect(), by_sid, by_name, domains })
     }
 
     /// As the log-on wants them.
@@ -68,6 +75,11 @@ impl Accounts for People {
 
     fn uid(&self, sid: &Sid) -> Option<u32> {
         self.by_sid.get(sid).copied().or_else(|| sid.as_unix_user())
+    }
+
+    fn uid_named(&self, name: &str, domain: &str) -> Option<u32> {
+        let is_ours = self.domains.iter().any(|own| *own == domain.to_lowercase());
+        self.by_name.get(&name.to_lowercase()).copied().filter(|_| is_ours)
     }
 }
 
@@ -98,6 +110,7 @@ fn identity(person: &Person, sid: Sid, server: &store::Identity, own_uid: u32) -
         host_groups: person.groups.clone(),
         actor,
         administrator: person.admin,
+        unbound: false,
         limit: Rights::ALL,
     }
 }
@@ -123,7 +136,9 @@ mod tests {
     fn a_host_user_is_a_person_only_when_it_is_one_person() {
         let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
         let people = [person("ann", 1000, 1000), person("bob", 1001, 1001), person("eve", 1001, 1002)];
-        let people = People::new(&people, &server).unwrap();
+        let people = People::new(&people, &server, &["Office"]).unwrap();
+        assert_eq!(people.uid_named("Ann", "OFFICE"), Some(1000));
+        assert_eq!((people.uid_named("ann", "elsewhere"), people.uid_named("zoe", "office")), (None, None));
         let ann = Sid::new(5, &[21, 1, 2, 3, 1000]);
         assert_eq!((people.user_sid(1000), people.uid(&ann)), (ann, Some(1000)));
         assert_eq!(people.user_sid(1001), Sid::unix_user(1001));

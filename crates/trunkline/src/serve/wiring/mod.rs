@@ -1,9 +1,16 @@
 //! Puts the server of files together: volumes, an engine for each share, the SMB server, the transport.
 //!
 //! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
-//! log-on need; [`report`] reads the server's tables for status.
+//! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's network interfaces; [`lasting`] has opens kept over a
+//! restart; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status.
 
+mod accounts;
+mod addresses;
+mod channels;
+mod exports;
 mod identity;
+mod lasting;
+mod nfs_report;
 mod report;
 
 use std::collections::BTreeMap;
@@ -14,14 +21,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use admin::Status;
+use admin::channels::SessionChannels;
 use smb_wire::Guid;
 use volume::security::Sid;
 use volume_posix::PosixVolume;
 
+use super::listen::NfsBound;
 use super::plan::Plan;
 use super::server::FileServer;
 use crate::config::{Access, Dialect, Encryption, Share, Signing};
 use crate::state::StateDir;
+use addresses::Addresses;
+use exports::Servers;
 use identity::People;
 
 /// How often it is looked whether time has brought something: a change on the host that a watcher waits for,
@@ -45,8 +56,13 @@ type Engines = BTreeMap<PathBuf, Served>;
 struct Wired {
     server: Arc<smb::Server>,
     transport: Mutex<Option<net::Handle<smb::service::Smb>>>,
+    nfs: Arc<Servers>,
+    nfs_transport: Mutex<Option<net::Handle<nfs::service::Endpoints>>>,
     engines: Arc<Mutex<Engines>>,
     state: Arc<StateDir>,
+    addresses: Arc<Addresses>,
+    /// Ends with the server; none where the host does not tell its addresses.
+    _watcher: Option<net::interfaces::Watcher>,
     /// Dropped to end the keeper.
     keeper: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
 }
@@ -58,19 +74,33 @@ struct Wired {
 pub fn start(
     plan: &Plan,
     listeners: net::Listeners,
+    nfs_bound: Option<NfsBound>,
     state: &Arc<StateDir>,
 ) -> anyhow::Result<Box<dyn FileServer>> {
     let descriptors = net::raise_descriptor_limit();
     tracing::debug!(descriptors, "bound on open descriptors");
     let server = smb::Server::new(server_config(plan), net::now());
+    let (nfs_listeners, endpoints) = match nfs_bound {
+        Some(bound) => (Some(bound.listeners), bound.endpoints),
+        None => (None, Vec::new()),
+    };
+    let nfs = Arc::new(Servers::new(plan, state, endpoints)?);
     let engines = Arc::default();
+    let addresses = Arc::new(Addresses::new(Arc::clone(&server), listeners.local_addresses()));
     let wired = Wired {
         server: Arc::clone(&server),
         transport: Mutex::new(None),
+        nfs: Arc::clone(&nfs),
+        nfs_transport: Mutex::new(None),
         engines: Arc::clone(&engines),
         state: Arc::clone(state),
-        keeper: Mutex::new(Some(keep(engines)?)),
+        _watcher: watch(&addresses),
+        addresses,
+        keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs))?)),
     };
+    if nfs_listeners.is_some() {
+        nfs.keep_clients(state).map_err(anyhow::Error::msg)?;
+    }
     wired.apply(plan).map_err(anyhow::Error::msg)?;
     let settings = &plan.config.server;
     let config = net::Config {
@@ -78,6 +108,10 @@ pub fn start(
         max_connections: usize::try_from(settings.max_connections.value)?,
         ..net::Config::default()
     };
+    if let Some(listeners) = nfs_listeners {
+        let handle = net::serve(listeners, Arc::new(nfs.service()), config.clone())?;
+        *held(&wired.nfs_transport) = Some(handle);
+    }
     let handle = net::serve(listeners, Arc::new(smb::service::Smb(server)), config)?;
     *held(&wired.transport) = Some(handle);
     Ok(Box::new(wired))
@@ -89,22 +123,42 @@ impl FileServer for Wired {
             .iter()
             .map(|(path, served)| (path.clone(), Arc::clone(&served.engine)))
             .collect();
-        report::fill(&self.server, &engines, status);
+        report::fill(&self.server, &self.nfs, &engines, status);
+        nfs_report::fill(&self.nfs, &engines, net::now(), status);
+    }
+
+    fn channels(&self) -> Vec<SessionChannels> {
+        channels::fill(&self.server, &self.addresses.candidates(), net::now().mono_ns)
     }
 
     fn apply(&self, plan: &Plan) -> Result<(), String> {
-        let people = Arc::new(People::new(&plan.people, &plan.identity)?);
+        let people =
+            Arc::new(People::new(&plan.people, &plan.identity, &[&plan.config.server.workgroup.value])?);
         let mut engines = held(&self.engines);
         let mut next = Engines::new();
         let mut shares = Vec::new();
+        let mut restored = Vec::new();
+        let mut exported = Vec::new();
+        let users = people.users();
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
         for share in plan.config.shares.values() {
             let path = real_path(&share.path.value)?;
             let config = engine_config(share, &path, plan, &people);
             let served = match engines.get(&path) {
                 Some(served) => served.clone(),
-                None => self.open(share, &path, config.clone())?,
+                None if next.contains_key(&path) => next[&path].clone(),
+                None => {
+                    let served = self.open(share, &path, config.clone())?;
+                    let keeps = keeps_opens(plan, &path);
+                    restored.push((shares.len(), self.keep(share, &path, &served, keeps, &users)?));
+                    served
+                }
             };
+            if share.continuously_available.value && !served.engine.keeps_opens() {
+                tracing::warn!(share = %share.name.value, "`continuously_available` counts from the next start on");
+            }
+            let export = exports::export(share, &path, &served.engine, &self.state)?;
+            exported.extend(export.map(|export| (share.endpoint(&plan.config), export)));
             shares.push((share_config(share, plan, &served.engine), Arc::clone(&served.engine), config));
             next.insert(path, served);
         }
@@ -118,21 +172,47 @@ impl FileServer for Wired {
         let left: Vec<_> = left.map(|(path, served)| (path.clone(), served.clone())).collect();
         next.extend(left);
         *engines = next;
-        self.server.set_users(people.users());
-        self.server.set_shares(shares.into_iter().map(|(config, ..)| config));
+        let mut settings = smb::ServerConfig::clone(&self.server.config());
+        accounts::apply(&plan.config, &mut settings);
+        self.server.set_config(settings);
+        self.addresses.configure(&plan.config.server);
+        let mut claimable = Vec::new();
+        for (at, opens) in restored {
+            let is_claimed = |open: &share::Restored| nfs::record::Note::is_one(&open.note);
+            let (claimed, opens): (Vec<_>, Vec<_>) = opens.into_iter().partition(is_claimed);
+            claimable.push((Arc::clone(&shares[at].1), claimed));
+            self.server.restore(&Arc::new(shares[at].0.clone()), opens, net::now());
+        }
+        self.server.set_users(users);
+        let is_for_smb = |config: &smb::ShareConfig| {
+            let mut named = plan.config.shares.values().filter(|share| share.name.value == config.name);
+            named.all(|share| share.nfs.is_smb_offered())
+        };
+        self.server.set_shares(shares.into_iter().map(|(config, ..)| config).filter(is_for_smb));
+        self.nfs.set_exports(exported);
+        for (engine, opens) in claimable {
+            self.nfs.restore(&engine, opens);
+        }
         self.end_sessions_of_strangers();
         Ok(())
     }
 
     fn drain(&self, within: Duration) -> bool {
         let begun = Instant::now();
-        let ended = held(&self.transport).take().map(|handle| handle.shutdown(within));
+        let nfs_ended = held(&self.nfs_transport).take().map(|handle| handle.shutdown(within));
+        let left = within.saturating_sub(begun.elapsed());
+        let ended = held(&self.transport).take().map(|handle| handle.shutdown(left));
         if let Some((stop, thread)) = held(&self.keeper).take() {
             drop(stop);
             // It only looks after engines, and nothing depends on how it ended.
             let _ = thread.join();
         }
-        let clean = ended.is_none_or(|ended| ended.cut == 0 && ended.jobs_ended);
+        // What was kept for clients to come back to goes with the server, and names that go with it do too.
+        for served in held(&self.engines).values() {
+            served.engine.end_all_detached(net::now());
+            served.engine.write_noted();
+        }
+        let clean = [ended, nfs_ended].into_iter().flatten().all(|ended| ended.cut == 0 && ended.jobs_ended);
         tracing::info!(clean, ms = begun.elapsed().as_millis() as u64, "connections closed");
         clean
     }
@@ -148,6 +228,22 @@ impl Wired {
         let engine = share::Share::open(shared, config)
             .map_err(|e| format!("share `{name}`: {}: {e}", path.display()))?;
         Ok(Served { volume, engine })
+    }
+
+    /// Has a new engine keep its opens, if it is to, and gives those that were kept.
+    fn keep(
+        &self,
+        share: &Share,
+        path: &Path,
+        served: &Served,
+        keeps: bool,
+        users: &[smb::UserConfig],
+    ) -> Result<Vec<share::Restored>, String> {
+        let journal = self.state.opens_path(path).map_err(|e| e.to_string())?;
+        if keeps {
+            return lasting::keep(share, &journal, &served.engine, users);
+        }
+        lasting::forget(&journal).map(|()| Vec::new())
     }
 
     /// Whoever may not log on any more is not served any more either.
@@ -168,8 +264,20 @@ impl Wired {
     }
 }
 
+/// Has the server told of the host's addresses as they come and go.
+fn watch(addresses: &Arc<Addresses>) -> Option<net::interfaces::Watcher> {
+    let told = Arc::clone(addresses);
+    match net::interfaces::watch(move |host| told.host_has(host)) {
+        Ok(watcher) => Some(watcher),
+        Err(error) => {
+            tracing::warn!(%error, "the host's addresses are not known: clients are told only the one they use");
+            None
+        }
+    }
+}
+
 /// Looks after the engines until its sender is dropped.
-fn keep(engines: Arc<Mutex<Engines>>) -> std::io::Result<(Sender<()>, JoinHandle<()>)> {
+fn keep(engines: Arc<Mutex<Engines>>, nfs: Arc<Servers>) -> std::io::Result<(Sender<()>, JoinHandle<()>)> {
     let (stop, stopped) = channel();
     let run = move || {
         let mut swept = Instant::now();
@@ -180,6 +288,8 @@ fn keep(engines: Arc<Mutex<Engines>>) -> std::io::Result<(Sender<()>, JoinHandle
             for served in &all {
                 // Nobody may be talking to the share just now, but somebody may be watching it.
                 served.engine.before_batch(now);
+                served.engine.write_noted();
+                served.engine.compact_record();
                 if served.engine.next_deadline().is_some_and(|at| at <= now.mono_ns) {
                     served.engine.tick(now);
                 }
@@ -187,6 +297,7 @@ fn keep(engines: Arc<Mutex<Engines>>) -> std::io::Result<(Sender<()>, JoinHandle
                     tracing::trace!(%error, "no sweep beside the volume");
                 }
             }
+            nfs.tick();
             if sweep {
                 swept = Instant::now();
             }
@@ -201,6 +312,13 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a share of this directory is to be continuously available, or is for NFS clients, who always come back.
+fn keeps_opens(plan: &Plan, path: &Path) -> bool {
+    let keeps = |share: &&Share| share.continuously_available.value || share.nfs.is_offered();
+    let mut wanted = plan.config.shares.values().filter(keeps);
+    wanted.any(|share| real_path(&share.path.value).is_ok_and(|real| real == path))
+}
+
 fn real_path(path: &Path) -> Result<PathBuf, String> {
     std::fs::canonicalize(path).map_err(|e| format!("{}: {}", path.display(), crate::config::os_error(&e)))
 }
@@ -208,6 +326,11 @@ fn real_path(path: &Path) -> Result<PathBuf, String> {
 fn server_config(plan: &Plan) -> smb::ServerConfig {
     let server = &plan.config.server;
     let [a, b, c] = plan.identity.machine_sid;
+    if server.smbtorture_controls.value {
+        tracing::warn!(
+            "smbtorture_controls is on: whoever reaches this server can make its connections fail"
+        );
+    }
     smb::ServerConfig {
         guid: Guid(plan.identity.guid),
         name: server.netbios_name.value.clone(),
@@ -219,6 +342,10 @@ fn server_config(plan: &Plan) -> smb::ServerConfig {
         encryption: encryption(server.encryption.value),
         max_connections: usize::try_from(server.max_connections.value).unwrap_or(usize::MAX),
         anonymous: server.anonymous.value,
+        smbtorture_controls: server.smbtorture_controls.value,
+        multichannel: server.multichannel.value,
+        max_channels: accounts::channels(&server.max_channels),
+        accounts: accounts::of(&plan.config),
     }
 }
 
@@ -232,6 +359,7 @@ fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) 
         hide_unreadable: share.hide_unreadable.value,
         streams: share.streams.value,
         watches: share.change_notify.value,
+        uncopied: share.send_file.value,
         hidden: share.hide_files.value.clone(),
         // The pattern for them is among the names.
         dot_files_hidden: false,
@@ -260,6 +388,7 @@ fn share_config(share: &Share, plan: &Plan, engine: &Arc<share::Share>) -> smb::
         case_sensitive: share.case_sensitive.value,
         hide_unreadable: share.hide_unreadable.value,
         hidden: share.name.value.ends_with('$'),
+        continuously_available: engine.keeps_opens() && share.continuously_available.value,
     }
 }
 

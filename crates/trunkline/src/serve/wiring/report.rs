@@ -16,13 +16,15 @@ use smb_wire::negotiate::Dialect;
 use volume::security::Rights;
 use volume::{Name, Time};
 
+use super::exports::Servers;
+use super::nfs_report;
 use crate::calendar::rfc3339;
 
 /// Engines with the directories they serve.
 type Engines = [(PathBuf, Arc<share::Share>)];
 
 /// Fills in what `server` and `engines` know.
-pub fn fill(server: &smb::Server, engines: &Engines, status: &mut Status) {
+pub fn fill(server: &smb::Server, nfs: &Servers, engines: &Engines, status: &mut Status) {
     connections(server, status);
     for session in server.sessions() {
         let id = session.id.to_string();
@@ -36,11 +38,12 @@ pub fn fill(server: &smb::Server, engines: &Engines, status: &mut Status) {
         one_open(server, engines, &open, status);
     }
     for (path, engine) in engines {
-        locks(path, engine, status);
+        locks(path, engine, nfs, status);
     }
 }
 
-fn own() -> ServerId {
+/// Who answers.
+pub fn own() -> ServerId {
     ServerId { pid: std::process::id().to_string() }
 }
 
@@ -138,7 +141,7 @@ fn protection(cipher: &str, all: bool) -> Protection {
 }
 
 /// As smbstatus writes them.
-fn dialect(dialect: Dialect) -> &'static str {
+pub fn dialect(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Smb202 => "SMB2_02",
         Dialect::Smb210 => "SMB2_10",
@@ -170,6 +173,8 @@ fn one_open(server: &smb::Server, engines: &Engines, open: &smb::open::Open, sta
     let entry = Open {
         share_file_id: open.id.volatile.to_string(),
         session_id: open.session_id.to_string(),
+        client_id: String::new(),
+        protocol: "smb".to_owned(),
         server_id: own(),
         uid: file.identity().uid,
         username: file.identity().name.clone(),
@@ -178,7 +183,8 @@ fn one_open(server: &smb::Server, engines: &Engines, open: &smb::open::Open, sta
         caching: caching_mask(caching),
         oplock: oplock(caching, lease_key.is_some()).to_owned(),
         lease: lease_key,
-        persistence: "none".to_owned(),
+        persistence: persistence(open).to_owned(),
+        detached: file.is_detached(),
         opened_at: time(file.opened_at()),
     };
     let node = file.node_id();
@@ -192,6 +198,16 @@ fn one_open(server: &smb::Server, engines: &Engines, open: &smb::open::Open, sta
     of_file.opens.insert(format!("{}/{}", session.map_or(0, |session| session.id), open.id.volatile), entry);
 }
 
+/// How an open outlives its connection.
+fn persistence(open: &smb::open::Open) -> &'static str {
+    let survival = open.survival.lock();
+    match (survival.resilient_ms, survival.durable) {
+        (Some(_), _) => "resilient",
+        (None, Some(_)) => "durable",
+        (None, None) => "none",
+    }
+}
+
 fn oplock(caching: Caching, leased: bool) -> &'static str {
     match (leased, caching.contains(Caching::WRITE), caching.contains(Caching::HANDLE)) {
         (true, ..) => "lease",
@@ -202,19 +218,21 @@ fn oplock(caching: Caching, leased: bool) -> &'static str {
     }
 }
 
-fn caching_mask(caching: Caching) -> Mask {
+/// What may be cached, in the bits of a lease.
+pub fn caching_mask(caching: Caching) -> Mask {
     let letters = [(Caching::READ, 1, "R"), (Caching::HANDLE, 2, "H"), (Caching::WRITE, 4, "W")];
     // SMB2_LEASE_READ_CACHING and the others of MS-SMB2 2.2.13.2.8.
     let bits = letters.iter().filter(|(right, ..)| caching.contains(*right)).map(|(_, bit, _)| bit).sum();
     Mask::new(bits, &letters.map(|(_, bit, letter)| (bit, letter)))
 }
 
-fn locks(root: &Path, engine: &share::Share, status: &mut Status) {
+fn locks(root: &Path, engine: &share::Share, nfs: &Servers, status: &mut Status) {
     for held in engine.held_ranges() {
         let name = shown(&held.path, None);
         let key = root.join(&name).display().to_string();
         let entry = Lock {
-            share_file_id: held.owner.owner.to_string(),
+            share_file_id: nfs_report::lock_owner(nfs, held.owner)
+                .unwrap_or_else(|| held.owner.owner.to_string()),
             server_id: own(),
             kind: if held.range.kind == RangeKind::Shared { "R" } else { "W" }.to_owned(),
             start: held.range.start,
@@ -227,7 +245,7 @@ fn locks(root: &Path, engine: &share::Share, status: &mut Status) {
 }
 
 /// A path inside a share; `.` is its root.
-fn shown(path: &[Name], stream: Option<&Name>) -> String {
+pub fn shown(path: &[Name], stream: Option<&Name>) -> String {
     let parts: Vec<_> =
         path.iter().map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned()).collect();
     let mut shown = if parts.is_empty() { ".".to_owned() } else { parts.join("/") };
@@ -238,6 +256,7 @@ fn shown(path: &[Name], stream: Option<&Name>) -> String {
     shown
 }
 
-fn time(time: Time) -> String {
+/// A time of the volume, RFC 3339.
+pub fn time(time: Time) -> String {
     rfc3339(time.secs.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos)))
 }

@@ -1,0 +1,202 @@
+//! More channels for a session: which addresses to go to, and the binding (MS-SMB2 3.2.5.14.11).
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
+use smb_wire::negotiate::Capabilities;
+
+use super::Channel;
+use crate::connection::Inner;
+use crate::negotiate::Negotiated;
+use crate::session::SessionInner;
+use crate::{Connection, Error, Result, log_on};
+
+/// How many channels a session has, and where they go.
+#[derive(Debug, Clone)]
+pub struct ChannelOptions {
+    /// Connections of the session, its first one included.
+    pub channels: usize,
+    /// Where the further channels go, in turn; empty to ask the server for its interfaces.
+    pub addresses: Vec<SocketAddr>,
+    /// How long after a loss the first attempt to open the channel again is made. Each further attempt waits
+    /// twice as long, up to a minute.
+    pub reopen_after: Duration,
+}
+
+impl Default for ChannelOptions {
+    fn default() -> ChannelOptions {
+        ChannelOptions { channels: 4, addresses: Vec::new(), reopen_after: Duration::from_secs(1) }
+    }
+}
+
+/// What came of opening channels.
+#[derive(Debug)]
+pub struct Opened {
+    /// Connections that the session has now.
+    pub channels: usize,
+    /// Why it has no more, when it has fewer than were asked for.
+    pub failure: Option<Error>,
+}
+
+/// Windows makes four connections to an interface with receive side scaling. Which of them land on the same queue is
+/// chance, so more are only made when they are asked for; an interface without it gets one.
+fn limit(interface: &NetworkInterfaceInfo, channels: usize) -> usize {
+    if interface.capability.contains(InterfaceCapability::RSS_CAPABLE) { channels } else { 1 }
+}
+
+/// The addresses of all channels, the first one included, which goes to `peer`. `interfaces` are the server's.
+pub(crate) fn plan(
+    peer: SocketAddr,
+    interfaces: &[NetworkInterfaceInfo],
+    channels: usize,
+) -> Vec<SocketAddr> {
+    // MS-SMB2 3.2.5.14.11
+    let usable = |it: &&NetworkInterfaceInfo| it.if_index != 0 && is_routable(it.address, peer.ip());
+    let best = interfaces
+        .iter()
+        .filter(usable)
+        .map(|it| (it.capability.contains(InterfaceCapability::RSS_CAPABLE), it.link_speed))
+        .max();
+    // Of each interface one address: the one that is reached already, else one of the same family.
+    let mut chosen: Vec<&NetworkInterfaceInfo> = Vec::new();
+    let rank = |it: &NetworkInterfaceInfo| (it.address != peer.ip(), it.address.is_ipv4() != peer.is_ipv4());
+    for it in interfaces.iter().filter(usable) {
+        let is_best = Some((it.capability.contains(InterfaceCapability::RSS_CAPABLE), it.link_speed)) == best;
+        match chosen.iter_mut().find(|other| other.if_index == it.if_index) {
+            Some(other) if rank(it) < rank(other) => *other = it,
+            Some(_) => {}
+            None if is_best || it.address == peer.ip() => chosen.push(it),
+            None => {}
+        }
+    }
+    chosen.sort_by_key(|it| rank(it));
+    let mut left: Vec<usize> = chosen.iter().map(|it| limit(it, channels)).collect();
+    let mut plan = vec![peer];
+    if let Some(at) = chosen.iter().position(|it| it.address == peer.ip()) {
+        left[at] = left[at].saturating_sub(1);
+        // The next channel goes to the next interface.
+        chosen.rotate_left(at + 1);
+        left.rotate_left(at + 1);
+    }
+    while plan.len() < channels && left.iter().any(|left| *left > 0) {
+        for (it, left) in chosen.iter().zip(&mut left).filter(|(_, left)| **left > 0) {
+            if plan.len() < channels {
+                *left -= 1;
+                plan.push(SocketAddr::new(it.address, peer.port()));
+            }
+        }
+    }
+    plan
+}
+
+/// Whether an address means something to us. A link-local one lacks its scope, and loopback is ours unless the
+/// server was reached there.
+fn is_routable(address: IpAddr, peer: IpAddr) -> bool {
+    let is_local = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let is_useless = address.is_unspecified() || address.is_multicast() || is_local;
+    !is_useless && (!address.is_loopback() || peer.is_loopback())
+}
+
+impl SessionInner {
+    /// Connects to `address` and binds the session to the connection, as the channel in `slot`.
+    pub(crate) async fn open_channel(&self, address: SocketAddr, slot: usize) -> Result<()> {
+        // MS-SMB2 3.2.4.2.3
+        let connection = Connection::connect(address, &self.host, &self.options).await?.inner;
+        same_server(&self.negotiated, &connection)?;
+        let bound = tokio::time::timeout(
+            self.options.connect_timeout,
+            log_on::bind(&connection, &self.credentials, &self.keys),
+        );
+        let late = |_| Error::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        let keys = bound.await.map_err(late)??;
+        connection.link.watch(&self.channels.lost);
+        match self.channels.add(Channel::new(connection, keys, slot)) {
+            true => Ok(()),
+            false => Err(Error::Closed),
+        }
+    }
+}
+
+/// Holds what was negotiated for one more channel against the session's first connection. Another answer would be
+/// that of another server, or of somebody in between.
+fn same_server(first: &Negotiated, connection: &Inner) -> Result<()> {
+    let other = &connection.negotiated;
+    let same = first.dialect == other.dialect
+        && first.server_guid == other.server_guid
+        && first.security_mode == other.security_mode
+        && first.signing == other.signing
+        && first.cipher == other.cipher
+        && first.capabilities == other.capabilities;
+    let as_large = other.max_read_size >= first.max_read_size
+        && other.max_write_size >= first.max_write_size
+        && other.max_transact_size >= first.max_transact_size;
+    if same && as_large {
+        Ok(())
+    } else {
+        Err(Error::Protocol("another server answers at the address of a channel"))
+    }
+}
+
+/// Whether sessions on a connection can have several channels.
+pub(crate) fn is_offered(negotiated: &Negotiated) -> bool {
+    negotiated.dialect.is_smb3() && negotiated.capabilities.contains(Capabilities::MULTI_CHANNEL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(if_index: u32, address: &str, rss: bool, gbits: u64) -> NetworkInterfaceInfo {
+        let capability = if rss { InterfaceCapability::RSS_CAPABLE } else { InterfaceCapability::empty() };
+        let link_speed = gbits * 1_000_000_000;
+        NetworkInterfaceInfo { if_index, capability, link_speed, address: address.parse().unwrap() }
+    }
+
+    fn plan_of(peer: &str, interfaces: &[NetworkInterfaceInfo], channels: usize) -> Vec<String> {
+        let plan = plan(SocketAddr::new(peer.parse().unwrap(), 4450), interfaces, channels);
+        assert!(plan.iter().all(|it| it.port() == 4450), "the list has no ports");
+        plan.iter().map(|it| it.ip().to_string()).collect()
+    }
+
+    #[test]
+    fn one_interface_with_rss_carries_all_channels_and_one_without_a_single_one() {
+        let with = [interface(2, "192.0.2.7", true, 10)];
+        assert_eq!(plan_of("192.0.2.7", &with, 4), ["192.0.2.7"; 4]);
+        let without = [interface(2, "192.0.2.7", false, 10)];
+        assert_eq!(plan_of("192.0.2.7", &without, 4), ["192.0.2.7"]);
+        assert_eq!(plan_of("192.0.2.7", &[], 4), ["192.0.2.7"]);
+    }
+
+    #[test]
+    fn channels_take_turns_among_interfaces_of_the_best_kind() {
+        let list = [
+            interface(2, "192.0.2.7", true, 10),
+            interface(3, "198.51.100.7", true, 10),
+            interface(4, "203.0.113.7", false, 100),
+            interface(5, "203.0.113.8", true, 1),
+        ];
+        let turns = ["192.0.2.7", "198.51.100.7", "192.0.2.7", "198.51.100.7"];
+        assert_eq!(plan_of("192.0.2.7", &list, 4), turns);
+        // Without RSS each interface gets one.
+        let list = [interface(2, "192.0.2.7", false, 1), interface(3, "198.51.100.7", false, 1)];
+        assert_eq!(plan_of("198.51.100.7", &list, 4), ["198.51.100.7", "192.0.2.7"]);
+    }
+
+    #[test]
+    fn addresses_of_our_own_family_go_first_and_useless_ones_are_left_out() {
+        let list = [
+            interface(2, "fe80::1", true, 10),
+            interface(2, "2001:db8::7", true, 10),
+            interface(2, "192.0.2.7", true, 10),
+            interface(3, "127.0.0.1", true, 10),
+            interface(0, "192.0.2.9", true, 10),
+        ];
+        assert_eq!(plan_of("192.0.2.200", &list, 3), ["192.0.2.200", "192.0.2.7", "192.0.2.7"]);
+        assert_eq!(plan_of("2001:db8::7", &list, 2), ["2001:db8::7", "2001:db8::7"]);
+        assert_eq!(plan_of("127.0.0.1", &list[3..], 2), ["127.0.0.1", "127.0.0.1"]);
+    }
+}

@@ -1,0 +1,355 @@
+//! How many channels requests are spread over: as many as make them quicker, and no more.
+//!
+//! One connection is the cheapest way to carry requests: what is under way at once shares system calls, and one
+//! queue keeps one core warm. More are quicker when a connection is held up by its path, by a queue of a network
+//! interface or by the server's core that serves it. A client cannot see which is the case, so it tries: for a
+//! moment it uses more channels, or fewer, and stays with what moved more, or as much with fewer.
+//!
+//! [`Spread`] keeps two [`Tuner`]s, since the answer depends on the size of what is under way: a little begins with
+//! one channel, much with all of them. A tuner measures in windows; [`Judge`] draws the conclusions and knows
+//! no clock.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// From so many bytes under way on one channel on, it is much.
+const MUCH: u64 = 256 * 1024;
+/// What a request counts beside its bytes: small ones cost by number.
+const REQUEST: u64 = 4096;
+/// The shortest window.
+const WINDOW: Duration = Duration::from_millis(20);
+/// A window lasts at least until so many times as many requests are done as were under way when it began, so that
+/// what it sees is its own.
+const TURNS: u64 = 8;
+/// More channels must move so many times as much to be worth it. A little must be held up by its path: that it goes
+/// somewhat quicker with a second core of the server is not worth the system calls.
+const GAIN: f64 = 1.15;
+const GAIN_OF_LITTLE: f64 = 1.5;
+/// With fewer channels so much of it is enough.
+const KEPT: f64 = 0.95;
+/// How often in a row a trial must win.
+const WINS: u32 = 3;
+/// For so many windows after it a change must prove itself.
+const PROBATION: u32 = 4;
+/// Windows between two trials, at first and at most: each failure doubles it.
+const SOON: u32 = 4;
+const SELDOM: u32 = 1024;
+
+/// Decides how many channels are used.
+#[derive(Debug)]
+pub(super) struct Spread {
+    little: Tuner,
+    much: Tuner,
+}
+
+impl Default for Spread {
+    /// For a session with one channel.
+    fn default() -> Spread {
+        Spread { little: Tuner::new(1, 1, GAIN_OF_LITTLE), much: Tuner::new(1, 1, GAIN) }
+    }
+}
+
+impl Spread {
+    /// Begins anew: now there are so many `channels`.
+    pub(super) fn resize(&self, channels: usize) {
+        self.little.restart(1, channels);
+        self.much.restart(channels.max(1), channels);
+    }
+
+    /// Who decides for a request with which one channel would have `outstanding` bytes under way.
+    pub(super) fn tuner(&self, outstanding: u64) -> &Tuner {
+        if outstanding < MUCH { &self.little } else { &self.much }
+    }
+}
+
+/// Counts requests of one kind and decides how many channels they use.
+#[derive(Debug)]
+pub(super) struct Tuner {
+    width: AtomicUsize,
+    under_way: AtomicU64,
+    /// Whether there was a moment in this window with nothing under way: then its rate is that of who asks.
+    rested: AtomicBool,
+    done: AtomicU64,
+    moved: AtomicU64,
+    /// How many must be done before it is worth a look at the clock.
+    due: AtomicU64,
+    judge: Mutex<(Judge, Option<Instant>)>,
+}
+
+impl Tuner {
+    fn new(width: usize, channels: usize, gain: f64) -> Tuner {
+        Tuner {
+            width: AtomicUsize::new(width),
+            under_way: AtomicU64::new(0),
+            rested: AtomicBool::new(true),
+            done: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+            due: AtomicU64::new(1),
+            judge: Mutex::new((Judge::new(width, channels, gain), None)),
+        }
+    }
+
+    fn restart(&self, width: usize, channels: usize) {
+        let mut judge = self.judge.lock().unwrap_or_else(PoisonError::into_inner);
+        *judge = (Judge::new(width, channels, judge.0.gain), None);
+        self.rested.store(true, Ordering::Relaxed);
+        self.width.store(width, Ordering::Relaxed);
+    }
+
+    /// How many channels are to be used now.
+    pub(super) fn width(&self) -> usize {
+        self.width.load(Ordering::Relaxed)
+    }
+
+    /// A request begins.
+    pub(super) fn begin(&self) {
+        if self.under_way.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.rested.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A request of `bytes` is done.
+    pub(super) fn end(&self, bytes: u64) {
+        self.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.moved.fetch_add(bytes + REQUEST, Ordering::Relaxed);
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if done >= self.due.load(Ordering::Relaxed) {
+            self.look(done);
+        }
+    }
+
+    /// Looks whether the window is over.
+    fn look(&self, done: u64) {
+        // Somebody else may just be looking.
+        let Ok(mut judge) = self.judge.try_lock() else { return };
+        let (judge, since) = &mut *judge;
+        let now = Instant::now();
+        let lasted = since.map_or(Duration::ZERO, |since| now - since);
+        let rested = self.rested.swap(false, Ordering::Relaxed);
+        if !rested && lasted < WINDOW {
+            self.due.store(done * 2, Ordering::Relaxed);
+            return;
+        }
+        let moved = self.moved.swap(0, Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+        let under_way = self.under_way.load(Ordering::Relaxed).max(1);
+        self.due.store(TURNS * under_way, Ordering::Relaxed);
+        *since = Some(now);
+        if !rested {
+            let width = judge.next(moved as f64 / lasted.as_secs_f64());
+            self.width.store(width, Ordering::Relaxed);
+        }
+    }
+
+    /// What it has come to.
+    #[cfg(test)]
+    fn settled(&self) -> usize {
+        self.judge.lock().unwrap_or_else(PoisonError::into_inner).0.width
+    }
+}
+
+/// Draws conclusions from rates, window by window.
+#[derive(Debug)]
+struct Judge {
+    channels: usize,
+    /// How many times as much more channels must move.
+    gain: f64,
+    /// What is used outside of trials.
+    width: usize,
+    /// The rate of the last window with it.
+    rate: f64,
+    /// Windows until the next trial.
+    left: u32,
+    /// Windows between this trial and the next, unless this one succeeds.
+    pause: u32,
+    /// Whether the next trial is one with more channels.
+    widen: bool,
+    trial: Option<Trial>,
+    /// The width and rate before the last change, while that is on probation, and for how many windows it is.
+    before: Option<(usize, f64, u32)>,
+}
+
+#[derive(Debug)]
+struct Trial {
+    width: usize,
+    wins: u32,
+    /// Whether this window is one of the trial; otherwise it is one in between, to compare with.
+    is_on: bool,
+}
+
+impl Judge {
+    fn new(width: usize, channels: usize, gain: f64) -> Judge {
+        Judge {
+            channels,
+            gain,
+            width,
+            rate: 0.0,
+            left: SOON,
+            pause: SOON,
+            widen: width == 1,
+            trial: None,
+            before: None,
+        }
+    }
+
+    /// Takes the rate of the window that is over; answers the width of the next one.
+    fn next(&mut self, rate: f64) -> usize {
+        match &mut self.trial {
+            None => {
+                if self.is_worse(rate) {
+                    return self.width;
+                }
+                self.rate = rate;
+                self.left = self.left.saturating_sub(1);
+                if self.left == 0 { self.begin() } else { self.width }
+            }
+            Some(trial) if !trial.is_on => {
+                self.rate = rate;
+                trial.is_on = true;
+                trial.width
+            }
+            Some(trial) => {
+                let wanted = if trial.width > self.width { self.gain } else { KEPT };
+                if rate < self.rate * wanted {
+                    return self.end(false);
+                }
+                trial.wins += 1;
+                trial.is_on = false;
+                if trial.wins == WINS { self.end(true) } else { self.width }
+            }
+        }
+    }
+
+    /// Begins a trial, if there is anything to try.
+    fn begin(&mut self) -> usize {
+        let wider = (self.width * 2).min(self.channels);
+        let narrower = self.width / 2;
+        let width = match self.widen {
+            true if wider > self.width => wider,
+            true => narrower,
+            false if narrower > 0 => narrower,
+            false => wider,
+        };
+        if width == 0 || width == self.width {
+            self.left = SELDOM;
+            return self.width;
+        }
+        self.trial = Some(Trial { width, wins: 0, is_on: true });
+        width
+    }
+
+    /// Goes back to what was before a change that does not hold what it promised: for a moment a path may carry
+    /// more than it can for long.
+    fn is_worse(&mut self, rate: f64) -> bool {
+        let Some((width, before, left)) = self.before.take() else { return false };
+        if rate < before * KEPT {
+            self.widen = width > self.width;
+            self.width = width;
+            self.put_off();
+            return true;
+        }
+        if left > 1 {
+            self.before = Some((width, before, left - 1));
+        } else {
+            self.pause = SOON;
+        }
+        false
+    }
+
+    /// Waits longer for the next trial than for this one.
+    fn put_off(&mut self) {
+        self.pause = (self.pause * 2).min(SELDOM);
+        self.left = self.pause;
+    }
+
+    /// Ends a trial. What succeeded is soon tried once more, what failed only after some time.
+    fn end(&mut self, success: bool) -> usize {
+        let Some(trial) = self.trial.take() else { return self.width };
+        if success {
+            self.before = Some((self.width, self.rate, PROBATION));
+            self.widen = trial.width > self.width;
+            self.width = trial.width;
+            self.left = PROBATION;
+        } else {
+            self.widen = trial.width < self.width;
+            self.put_off();
+        }
+        self.width
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of `windows` in a world where `width` channels move `rate(width)`; also the mean rate.
+    fn settle(judge: &mut Judge, windows: u32, rate: impl Fn(usize) -> f64) -> f64 {
+        let (mut width, mut sum) = (judge.width, 0.0);
+        for _ in 0..windows {
+            sum += rate(width);
+            width = judge.next(rate(width));
+        }
+        sum / f64::from(windows)
+    }
+
+    #[test]
+    fn all_channels_are_used_when_each_is_held_up_for_itself() {
+        let mut judge = Judge::new(1, 4, GAIN);
+        settle(&mut judge, 30, |width| width as f64);
+        assert_eq!(judge.width, 4);
+        // And trying fewer costs next to nothing.
+        let mean = settle(&mut judge, 1000, |width| width as f64);
+        assert!(mean > 0.98 * 4.0, "{mean}");
+        assert_eq!(judge.width, 4);
+    }
+
+    #[test]
+    fn one_channel_is_enough_when_more_are_no_quicker() {
+        for start in [1, 4] {
+            let mut judge = Judge::new(start, 4, GAIN);
+            settle(&mut judge, 100, |width| if width == 1 { 1.0 } else { 1.02 });
+            assert_eq!(judge.width, 1);
+        }
+        let mut judge = Judge::new(1, 4, GAIN);
+        let mean = settle(&mut judge, 1000, |width| if width == 1 { 1.0 } else { 0.9 });
+        assert!(mean > 0.998, "{mean}");
+        assert_eq!(judge.width, 1);
+    }
+
+    #[test]
+    fn what_was_saved_up_does_not_count() {
+        // Each channel can carry more for a moment, when it has carried less before.
+        let (mut judge, mut width) = (Judge::new(4, 4, GAIN), 4);
+        let (mut sum, mut saved) = (0.0, 0);
+        for _ in 0..1000 {
+            saved = if width == 4 { 3 } else { saved - 1 };
+            let rate = if saved > 0 { 4.0 } else { width as f64 };
+            sum += rate;
+            width = judge.next(rate);
+        }
+        assert!(sum / 1000.0 > 0.97 * 4.0, "{sum}");
+    }
+
+    #[test]
+    fn what_has_changed_is_noticed() {
+        let mut judge = Judge::new(1, 8, GAIN);
+        settle(&mut judge, 4000, |_| 1.0);
+        assert_eq!(judge.width, 1);
+        settle(&mut judge, 2 * SELDOM, |width| width.min(4) as f64);
+        assert_eq!(judge.width, 4);
+        settle(&mut judge, 4 * SELDOM, |_| 1.0);
+        assert_eq!(judge.width, 1);
+    }
+
+    #[test]
+    fn who_has_never_more_than_one_request_under_way_is_never_judged() {
+        let tuner = Tuner::new(1, 4, GAIN);
+        for _ in 0..10_000 {
+            tuner.begin();
+            tuner.end(4096);
+        }
+        assert_eq!((tuner.width(), tuner.settled()), (1, 1));
+        assert!(tuner.judge.lock().unwrap().0.rate == 0.0);
+    }
+}

@@ -1,0 +1,154 @@
+//! SESSION_SETUP from the client's side: the exchange of tokens for a new session or for one more channel of a
+//! session (MS-SMB2 3.2.4.2.3 and 3.2.5.3).
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use auth::{ClientIdentity, Initiator, InitiatorStep, Wrap, preauth_hash};
+use smb_wire::negotiate::{Capabilities, Dialect};
+use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
+use smb_wire::{Command, Header, NtStatus};
+use wire::Now;
+
+use crate::buffer::Reply;
+use crate::connection::Inner;
+use crate::link::{Envelope, Part};
+use crate::protection::{ChannelKeys, Protection};
+use crate::{Credentials, Error, Result, negotiate};
+
+/// What a login leads to.
+pub(crate) struct LoggedOn {
+    pub(crate) id: u64,
+    pub(crate) flags: SessionFlags,
+    pub(crate) keys: ChannelKeys,
+}
+
+/// Makes a session on `connection`.
+pub(crate) async fn log_on(connection: &Inner, who: &Credentials) -> Result<LoggedOn> {
+    let mut exchange = Exchange::new(connection, who, None);
+    let (reply, flags) = exchange.run().await?;
+    // MS-SMB2 3.2.5.3.1
+    if flags.intersects(SessionFlags::IS_GUEST | SessionFlags::IS_NULL) {
+        return Err(Error::Guest);
+    }
+    let id = reply.header().session_id();
+    let agreed = connection.negotiated.agreed(exchange.preauth);
+    let keys = ChannelKeys::derive(id, exchange.key()?, &agreed);
+    if reply.header().is_signed() || connection.negotiated.dialect == Dialect::Smb311 {
+        // The proof that the server knows our password too, and that nobody changed the negotiation.
+        keys.verify(&mut reply.message().to_vec())?;
+    }
+    Ok(LoggedOn { id, flags, keys })
+}
+
+/// Binds the session with the signing key and encryption keys `session` to `connection`; answers the keys of the
+/// new channel.
+pub(crate) async fn bind(
+    connection: &Inner,
+    who: &Credentials,
+    session: &ChannelKeys,
+) -> Result<ChannelKeys> {
+    let mut exchange = Exchange::new(connection, who, Some(session));
+    let (reply, flags) = exchange.run().await?;
+    // MS-SMB2 3.2.5.3.3
+    if flags.contains(SessionFlags::IS_GUEST) {
+        return Err(Error::Guest);
+    }
+    let agreed = connection.negotiated.agreed(exchange.preauth);
+    let keys = session.bound(exchange.key()?, &agreed);
+    keys.verify(&mut reply.message().to_vec())?;
+    Ok(keys)
+}
+
+/// The SESSION_SETUP messages of one login.
+struct Exchange<'a> {
+    connection: &'a Inner,
+    initiator: Initiator,
+    /// The keys of the session that is bound, if one is.
+    binding: Option<&'a ChannelKeys>,
+    session_id: u64,
+    preauth: [u8; 64],
+}
+
+impl<'a> Exchange<'a> {
+    fn new(connection: &'a Inner, who: &Credentials, binding: Option<&'a ChannelKeys>) -> Exchange<'a> {
+        let target = format!("cifs/{}", connection.host);
+        let identity = ClientIdentity::new(&who.user, &who.domain, who.hash.clone(), &target);
+        let initiator = Initiator::new(identity, Wrap::Spnego);
+        let session_id = binding.map_or(0, |keys| keys.session_id);
+        Exchange { connection, initiator, binding, session_id, preauth: connection.negotiated.preauth }
+    }
+
+    /// The key that both sides have agreed on.
+    fn key(&self) -> Result<&[u8; 16]> {
+        self.initiator.session_key().ok_or(Error::Protocol("let in before a key was agreed on"))
+    }
+
+    /// Sends tokens until the server lets us in; answers with its last reply.
+    async fn run(&mut self) -> Result<(Reply, SessionFlags)> {
+        let mut token = self.initiator.first();
+        loop {
+            let reply = self.turn(&token).await?;
+            let status = reply.status();
+            if status != NtStatus::SUCCESS && status != NtStatus::MORE_PROCESSING_REQUIRED {
+                return Err(reply.refused());
+            }
+            let response = session_setup::Response::parse(reply.message())?;
+            let step = self.initiator.step(response.security_buffer, now());
+            match (step, status) {
+                (InitiatorStep::Done, NtStatus::SUCCESS) => {
+                    let flags = response.session_flags;
+                    return Ok((reply, flags));
+                }
+                (InitiatorStep::Continue(next), NtStatus::MORE_PROCESSING_REQUIRED) => {
+                    // MS-SMB2 3.2.5.3
+                    self.session_id = self.session_of(&reply)?;
+                    self.preauth = preauth_hash(&self.preauth, reply.message());
+                    token = next;
+                }
+                (InitiatorStep::Refused(why), _) => return Err(why.into()),
+                _ => return Err(Error::Protocol("token and status of SESSION_SETUP contradict each other")),
+            }
+        }
+    }
+
+    /// The session that the server names: a new one, or the one that is bound.
+    fn session_of(&self, reply: &Reply) -> Result<u64> {
+        let id = reply.header().session_id();
+        match self.binding {
+            Some(keys) if keys.session_id != id => {
+                Err(Error::Protocol("another session than the one to be bound"))
+            }
+            _ => Ok(id),
+        }
+    }
+
+    /// One request and its reply.
+    async fn turn(&mut self, token: &[u8]) -> Result<Reply> {
+        let (flags, protection) = match self.binding {
+            Some(_) => (RequestFlags::BINDING, Protection::Binding),
+            None => (RequestFlags::empty(), Protection::None),
+        };
+        let request = session_setup::Request {
+            flags,
+            security_mode: negotiate::security_mode(&self.connection.options),
+            capabilities: Capabilities::empty(),
+            previous_session_id: 0,
+            security_buffer: token,
+        };
+        let body = |out: &mut Vec<u8>| request.write(out);
+        let part = Part { command: Command::SessionSetup, payload: request.payload_len(), body: &body };
+        let (session_id, keys) = (self.session_id, self.binding);
+        let envelope = Envelope { session_id, protection, keys, ..Envelope::PLAIN };
+        let mut sent = Vec::new();
+        let [pending] = self.connection.link.send(envelope, [part], Some(&mut sent)).await?;
+        self.preauth = preauth_hash(&self.preauth, &sent);
+        debug_assert!(Header::parse(&sent).is_ok());
+        pending.await
+    }
+}
+
+/// The time, which NTLM puts into its answer when the server says none.
+fn now() -> Now {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now { mono_ns: 0, wall_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX) }
+}

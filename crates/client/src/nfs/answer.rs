@@ -1,0 +1,123 @@
+//! What came back: the results of a COMPOUND, one after the other.
+
+use std::ops::Range;
+
+use nfs_wire::compound;
+use nfs_wire::op::Res;
+use nfs_wire::rpc::{Accepted, Message as RpcMessage};
+use nfs_wire::{NfsStat, op};
+
+use crate::transport::Message;
+use crate::{Error, Result};
+
+/// The results behind those that were looked at already.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    message: Message,
+    pub(crate) status: NfsStat,
+    count: u32,
+    results: Range<usize>,
+}
+
+/// What a reply to a call with SEQUENCE is.
+pub(crate) enum Sequenced {
+    /// SEQUENCE was accepted; the results of the other operations follow.
+    Done(op::sequence::ResOk, Answer),
+    /// It was not, and nothing was done.
+    Refused(NfsStat),
+}
+
+/// Bytes of a SEQUENCE result that was accepted: number, status, session and five words.
+const SEQUENCE: usize = 8 + 16 + 5 * 4;
+
+impl Answer {
+    /// Reads the reply to a call that has no SEQUENCE.
+    ///
+    /// # Errors
+    /// [`Error::Call`] when it was not carried out, [`Error::MalformedXdr`].
+    pub(crate) fn read(message: Message) -> Result<Answer> {
+        let reply = compound_of(message.bytes())?;
+        let (status, count, results) = (reply.status, reply.count, message.range_of(reply.resarray));
+        Ok(Answer { message, status, count, results })
+    }
+
+    /// Reads the reply to a call with SEQUENCE in front.
+    ///
+    /// # Errors
+    /// As [`Answer::read`].
+    pub(crate) fn read_sequenced(message: Message) -> Result<Sequenced> {
+        let mut answer = Answer::read(message)?;
+        match answer.results().next()? {
+            Res::Sequence(Ok(sequence)) => {
+                answer.results.start += SEQUENCE;
+                answer.count -= 1;
+                Ok(Sequenced::Done(sequence, answer))
+            }
+            Res::Sequence(Err(status)) => Ok(Sequenced::Refused(status)),
+            _ => Err(Error::Protocol("a first result that is not of SEQUENCE")),
+        }
+    }
+
+    /// The results from the first on.
+    pub(crate) fn results(&self) -> Results<'_> {
+        let resarray = &self.message.bytes()[self.results.clone()];
+        let reply = compound::Reply { status: self.status, tag: b"", count: self.count, resarray };
+        Results(reply.results())
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// The message, and where in it `part` of a result lies.
+    pub(crate) fn into_part(self, range: Range<usize>) -> (Message, Range<usize>) {
+        (self.message, range)
+    }
+
+    /// Where `part` of a result lies in the message.
+    pub(crate) fn range_of(&self, part: &[u8]) -> Range<usize> {
+        self.message.range_of(part)
+    }
+}
+
+/// Results one after the other.
+#[derive(Debug)]
+pub(crate) struct Results<'a>(compound::Results<'a, Res<'a>>);
+
+impl<'a> Results<'a> {
+    /// The next result.
+    pub(crate) fn next(&mut self) -> Result<Res<'a>> {
+        Ok(self.0.next().ok_or(Error::Protocol("fewer results than operations"))??)
+    }
+}
+
+/// Takes the next result, which is of operation `$operation`, out of `$results`.
+macro_rules! result_of {
+    ($results:expr, $operation:ident) => {
+        match $results.next()? {
+            nfs_wire::op::Res::$operation(result) => result.map_err(|status| $crate::Error::Refused {
+                operation: nfs_wire::op::OpNum::$operation,
+                status,
+            }),
+            other if !other.status().is_ok() => {
+                Err($crate::Error::Refused { operation: other.number(), status: other.status() })
+            }
+            _ => Err($crate::Error::Protocol("a result of another operation than was asked for")),
+        }
+    };
+}
+
+pub(crate) use result_of;
+
+/// The COMPOUND in a reply.
+fn compound_of(message: &[u8]) -> Result<compound::Reply<'_>> {
+    let RpcMessage::Reply(reply) = RpcMessage::parse(message)? else {
+        return Err(Error::Protocol("a call where a reply was expected"));
+    };
+    match reply.outcome {
+        Ok(Accepted::Success(body)) => Ok(compound::Reply::parse(body)?),
+        Ok(other) => Err(Error::Call(format!("{other:?}"))),
+        Err(rejected) => Err(Error::Call(format!("{rejected:?}"))),
+    }
+}

@@ -1,0 +1,261 @@
+//! The connections of a client: which one carries a request, and what happens when one is lost.
+//!
+//! Requests go round in turn, as Linux does with `nconnect`; a connection with more under way than the others have on
+//! average is passed over, so that a slow one holds up no more than its share.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::Options;
+use super::callback::Responder;
+use super::link::Link;
+use crate::transport::{Tasks, Tuning, tune};
+use crate::{Error, Result};
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) link: Arc<Link>,
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    /// Its place among the connections, which whoever replaces it takes.
+    place: usize,
+    outstanding: AtomicUsize,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    _tasks: Tasks,
+}
+
+impl Channel {
+    /// Connects to `address`.
+    pub(crate) async fn connect(
+        address: SocketAddr,
+        place: usize,
+        options: &Options,
+        responder: Option<Arc<Responder>>,
+    ) -> Result<Channel> {
+        let late = |_| Error::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        let connecting = TcpStream::connect(address);
+        let stream = tokio::time::timeout(options.connect_timeout, connecting).await.map_err(late)??;
+        tune(&stream, Tuning { dead_after: options.dead_after, is_paced: options.pace.is_some() })?;
+        let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
+        let (link, tasks) = Link::start(stream, responder);
+        link.rate.set(options.pace);
+        let [requests, bytes] = [const { AtomicU64::new(0) }; 2];
+        Ok(Channel {
+            link,
+            local,
+            peer,
+            place,
+            outstanding: AtomicUsize::new(0),
+            requests,
+            bytes,
+            _tasks: tasks,
+        })
+    }
+}
+
+/// What a connection looks like from outside.
+#[derive(Debug, Clone)]
+pub struct ConnectionStatus {
+    /// Our end.
+    pub local: SocketAddr,
+    /// The server's end.
+    pub peer: SocketAddr,
+    /// Calls that it has carried.
+    pub requests: u64,
+    /// Bytes of data that they have moved.
+    pub bytes: u64,
+}
+
+/// The connections of one client.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    state: RwLock<State>,
+    /// Counts the choices.
+    next: AtomicUsize,
+    /// Requests under way on all.
+    outstanding: AtomicUsize,
+    /// Called when one is lost.
+    pub(crate) lost: Arc<Notify>,
+    /// Called when one is there again.
+    back: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Ordered by place.
+    list: Vec<Arc<Channel>>,
+    losses: u64,
+    /// Why the last one was lost.
+    failure: Option<Error>,
+    closed: bool,
+}
+
+/// A connection that has been chosen for one request. Dropping it says that the request is no longer under way.
+#[derive(Debug)]
+pub(crate) struct Chosen<'a> {
+    pub(crate) channel: Arc<Channel>,
+    channels: &'a Channels,
+}
+
+impl Chosen<'_> {
+    /// The request has moved so many bytes of data.
+    pub(crate) fn moved(&self, bytes: usize) {
+        self.channel.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Chosen<'_> {
+    fn drop(&mut self) {
+        self.channel.outstanding.fetch_sub(1, Ordering::Relaxed);
+        self.channels.outstanding.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Channels {
+    /// None yet.
+    pub(crate) fn new() -> Channels {
+        let state = State { list: Vec::new(), losses: 0, failure: None, closed: false };
+        Channels {
+            state: RwLock::new(state),
+            next: AtomicUsize::new(0),
+            outstanding: AtomicUsize::new(0),
+            lost: Arc::default(),
+            back: Notify::new(),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection for the next request. Where none is left it waits up to `patience` for one.
+    ///
+    /// # Errors
+    /// What ended the last connection.
+    pub(crate) async fn choose(&self, patience: Duration) -> Result<Chosen<'_>> {
+        loop {
+            // Told from here on, so that nothing is missed in between.
+            let back = self.back.notified();
+            if let Some(chosen) = self.try_choose()? {
+                return Ok(chosen);
+            }
+            if tokio::time::timeout(patience, back).await.is_err() {
+                return Err(self.read().failure.clone().unwrap_or(Error::Closed));
+            }
+        }
+    }
+
+    fn try_choose(&self) -> Result<Option<Chosen<'_>>> {
+        let state = self.read();
+        if state.closed {
+            return Err(Error::Closed);
+        }
+        let count = state.list.len();
+        let Some(first) = state.list.first() else { return Ok(None) };
+        let mut chosen = first;
+        if count > 1 {
+            let all = self.outstanding.load(Ordering::Relaxed);
+            let start = self.next.fetch_add(1, Ordering::Relaxed);
+            for at in start..start.wrapping_add(count) {
+                chosen = &state.list[at % count];
+                if chosen.outstanding.load(Ordering::Relaxed) * count <= all {
+                    break;
+                }
+                // Those that were passed over have had their turn.
+                self.next.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
+        chosen.outstanding.fetch_add(1, Ordering::Relaxed);
+        chosen.requests.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(Chosen { channel: Arc::clone(chosen), channels: self }))
+    }
+
+    /// Drops a connection that has failed with `error`, if nobody has done so before.
+    pub(crate) fn lose(&self, channel: &Arc<Channel>, error: &Error) {
+        let mut state = self.write();
+        if let Some(at) = state.list.iter().position(|it| Arc::ptr_eq(it, channel)) {
+            let lost = state.list.remove(at);
+            state.losses += 1;
+            state.failure = Some(error.clone());
+            drop(state);
+            drop(lost);
+            self.lost.notify_one();
+        }
+    }
+
+    /// Drops all connections that have ended.
+    pub(crate) fn lose_failed(&self) {
+        let ended = |it: &Arc<Channel>| it.link.failure().map(|error| (Arc::clone(it), error));
+        let failed: Vec<_> = self.read().list.iter().filter_map(ended).collect();
+        for (channel, error) in &failed {
+            self.lose(channel, error);
+        }
+    }
+
+    /// Adds a connection. Nothing when the client has ended.
+    pub(crate) fn add(&self, channel: Channel) {
+        channel.link.watch(&self.lost);
+        let mut state = self.write();
+        if !state.closed {
+            let at = state.list.partition_point(|it| it.place < channel.place);
+            state.list.insert(at, Arc::new(channel));
+            drop(state);
+            self.back.notify_waiters();
+        }
+    }
+
+    /// Why there is no connection, for those who wait for one.
+    pub(crate) fn set_failure(&self, error: Error) {
+        self.write().failure = Some(error);
+    }
+
+    /// Drops all: the client is over.
+    pub(crate) fn close(&self) {
+        let list = {
+            let mut state = self.write();
+            state.closed = true;
+            std::mem::take(&mut state.list)
+        };
+        drop(list);
+        self.back.notify_waiters();
+        self.lost.notify_one();
+    }
+
+    /// The places out of `count` that no connection has.
+    pub(crate) fn free_places(&self, count: usize) -> Vec<usize> {
+        let state = self.read();
+        (0..count).filter(|place| state.list.iter().all(|it| it.place != *place)).collect()
+    }
+
+    /// All connections there are.
+    pub(crate) fn all(&self) -> Vec<Arc<Channel>> {
+        self.read().list.clone()
+    }
+
+    /// How many were lost so far.
+    pub(crate) fn losses(&self) -> u64 {
+        self.read().losses
+    }
+
+    pub(crate) fn status(&self) -> Vec<ConnectionStatus> {
+        let status = |channel: &Arc<Channel>| ConnectionStatus {
+            local: channel.local,
+            peer: channel.peer,
+            requests: channel.requests.load(Ordering::Relaxed),
+            bytes: channel.bytes.load(Ordering::Relaxed),
+        };
+        self.read().list.iter().map(status).collect()
+    }
+}

@@ -1,0 +1,301 @@
+//! A client of one server: its session, its connections, and the task that looks after both.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use nfs_wire::attr::{Attr, AttrNum, Bitmap};
+use nfs_wire::op::Args;
+use nfs_wire::op::getattr;
+use nfs_wire::op::sequence::StatusFlags;
+use nfs_wire::types::Verifier;
+use tokio::net::ToSocketAddrs;
+use tokio::task::AbortHandle;
+
+use super::answer::result_of;
+use super::callback::Responder;
+use super::channels::{Channel, Channels};
+use super::link::Caller;
+use super::owners::Owners;
+use super::session::{Known, Session};
+use super::{ConnectionStatus, Directory, Options};
+use crate::{Error, Result};
+
+/// A client of one server, with one session over any number of connections. Copies share it.
+///
+/// Dropping the last copy, and the last directory and file, leaves the client to the server, which forgets it when
+/// its lease is over. [`Client::close`] ends it now.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) options: Options,
+    pub(crate) caller: Caller,
+    /// Who the client is to the server: this one, of all that ever were.
+    pub(crate) owner: Vec<u8>,
+    pub(crate) verifier: Verifier,
+    address: SocketAddr,
+    pub(crate) channels: Channels,
+    session: RwLock<Option<Arc<Session>>>,
+    /// The client ID; whoever holds it may make sessions.
+    pub(crate) known: tokio::sync::Mutex<Option<Known>>,
+    pub(crate) owners: Owners,
+    pub(crate) responder: Option<Arc<Responder>>,
+    /// Whether the lease was renewed since the keeper looked.
+    renewed: AtomicBool,
+    flags: AtomicU32,
+    lease_time_s: AtomicU32,
+    keeper: Mutex<Option<AbortHandle>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.dismiss_keeper();
+    }
+}
+
+impl Client {
+    /// Connects to a server, which usually listens on port 2049, and makes a session.
+    ///
+    /// ```no_run
+    /// # async fn example() -> client::Result<()> {
+    /// use client::nfs::{Client, Options};
+    ///
+    /// // As `mount -o nconnect=4` does.
+    /// let options = Options { connections: 4, ..Options::default() };
+    /// let client = Client::connect(("192.0.2.7", 2049), options).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Io`] when not all connections can be made, [`Error::Refused`] when the server wants no session with
+    /// us.
+    pub async fn connect(address: impl ToSocketAddrs, options: Options) -> Result<Client> {
+        let responder = options.delegations.then(Arc::<Responder>::default);
+        let mut first = Err(Error::Io(Arc::new(std::io::ErrorKind::AddrNotAvailable.into())));
+        for address in tokio::net::lookup_host(address).await? {
+            first = Channel::connect(address, 0, &options, responder.clone()).await;
+            if first.is_ok() {
+                break;
+            }
+        }
+        let first = first?;
+        let random: [u8; 16] = auth::crypto::random();
+        let number = u128::from_ne_bytes(random);
+        let caller = Caller {
+            machine_name: options.machine_name.clone().into_bytes(),
+            uid: options.uid,
+            gid: options.gid,
+            groups: options.groups.clone(),
+            minor_version: options.minor_version,
+        };
+        let inner = Arc::new(Inner {
+            caller,
+            owner: format!("trunkline {} {number:032x}", options.machine_name).into_bytes(),
+            verifier: auth::crypto::random(),
+            address: first.peer,
+            channels: Channels::new(),
+            session: RwLock::default(),
+            known: tokio::sync::Mutex::default(),
+            owners: Owners::default(),
+            responder,
+            renewed: AtomicBool::new(true),
+            flags: AtomicU32::new(0),
+            lease_time_s: AtomicU32::new(90),
+            keeper: Mutex::default(),
+            options,
+        });
+        if let Some(responder) = &inner.responder {
+            responder.serve(&inner);
+        }
+        inner.channels.add(first);
+        let session = inner.establish(&mut *inner.known.lock().await).await?;
+        inner.set_session(Some(session));
+        for place in inner.channels.free_places(inner.options.connections) {
+            inner.reconnect(place).await?;
+        }
+        inner.learn().await?;
+        inner.hire_keeper();
+        Ok(Client { inner })
+    }
+
+    /// A directory by its path from the root of the server's exports; nothing between slashes counts.
+    ///
+    /// ```no_run
+    /// # async fn example(client: client::nfs::Client) -> client::Result<()> {
+    /// let notes = client.directory("/projects/notes").await?;
+    /// for name in notes.list().await? {
+    ///     println!("{}", String::from_utf8_lossy(&name.name));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when there is none, or the way there leads over a symbolic link.
+    pub async fn directory(&self, path: &str) -> Result<Directory> {
+        Directory::root(Arc::clone(&self.inner)).await?.directory(path).await
+    }
+
+    /// The connections that carry the session now.
+    #[must_use]
+    pub fn connections(&self) -> Vec<ConnectionStatus> {
+        self.inner.channels.status()
+    }
+
+    /// Lets the connection at a place of [`Client::connections`] carry at most `rate` bytes in a second in each
+    /// direction, or as many as it can.
+    pub fn pace(&self, place: usize, rate: Option<u64>) {
+        if let Some(channel) = self.inner.channels.all().get(place) {
+            channel.link.rate.set(rate);
+        }
+    }
+
+    /// How many connections were lost so far.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.inner.channels.losses()
+    }
+
+    /// How many requests the server lets us have under way at once.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.inner.session().map_or(0, |session| session.slots.len())
+    }
+
+    /// The most data that one READ or WRITE carries, in bytes.
+    #[must_use]
+    pub fn max_io(&self) -> u32 {
+        self.inner.session().map_or(0, |session| session.room.0.min(session.room.1))
+    }
+
+    /// How many delegations the server has granted and not asked back.
+    #[must_use]
+    pub fn delegations(&self) -> usize {
+        self.inner.responder.as_ref().map_or(0, |responder| responder.held())
+    }
+
+    /// What the server said in its last SEQUENCE.
+    #[must_use]
+    pub fn status_flags(&self) -> StatusFlags {
+        StatusFlags::from_bits_retain(self.inner.flags.load(Ordering::Relaxed))
+    }
+
+    /// Ends the session and the client ID. Files that are still open are closed by the server.
+    ///
+    /// # Errors
+    /// When the server did not take notice; [`nfs_wire::NfsStat::ClientIdBusy`] while files are open.
+    pub async fn close(self) -> Result<()> {
+        self.inner.dismiss_keeper();
+        let ended = self.inner.destroy().await;
+        self.inner.channels.close();
+        ended
+    }
+}
+
+impl Inner {
+    /// The session there is now.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when the client has ended.
+    pub(crate) fn session(&self) -> Result<Arc<Session>> {
+        self.session.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Error::Closed)
+    }
+
+    pub(crate) fn set_session(&self, session: Option<Arc<Session>>) {
+        *self.session.write().unwrap_or_else(PoisonError::into_inner) = session;
+    }
+
+    /// Every SEQUENCE renews the lease (RFC 8881 8.3).
+    pub(crate) fn note(&self, flags: StatusFlags) {
+        if !self.renewed.load(Ordering::Relaxed) {
+            self.renewed.store(true, Ordering::Relaxed);
+        }
+        if self.flags.load(Ordering::Relaxed) != flags.bits() {
+            self.flags.store(flags.bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// Connects once more, as the connection at `place`. Its first SEQUENCE binds it to the session (RFC 8881
+    /// 2.10.3.1).
+    async fn reconnect(&self, place: usize) -> Result<()> {
+        let responder = self.responder.clone();
+        self.channels.add(Channel::connect(self.address, place, &self.options, responder).await?);
+        Ok(())
+    }
+
+    /// Asks how long a lease is.
+    async fn learn(&self) -> Result<()> {
+        let attr_request = Bitmap::of(&[AttrNum::LeaseTime.get()]);
+        let push = |writer: &mut nfs_wire::compound::CallWriter| {
+            writer.push(&Args::PutRootFh).push(&Args::GetAttr(getattr::Args { attr_request }));
+        };
+        let answer = self.ask(&push).await?;
+        let mut results = answer.results();
+        result_of!(results, PutRootFh)?;
+        let got: getattr::ResOk<'_> = result_of!(results, GetAttr)?;
+        for attribute in got.obj_attributes.iter().flatten() {
+            if let Attr::LeaseTime(seconds) = attribute {
+                self.lease_time_s.store(seconds.max(3), Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    fn hire_keeper(self: &Arc<Self>) {
+        let keeper = tokio::spawn(keep(Arc::downgrade(self)));
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper.abort_handle());
+    }
+
+    fn dismiss_keeper(&self) {
+        if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            keeper.abort();
+        }
+    }
+}
+
+/// The longest time between two attempts to connect.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Connects again what was lost, and renews the lease when nothing else does.
+async fn keep(client: Weak<Inner>) {
+    let Some((lost, after)) =
+        client.upgrade().map(|it| (Arc::clone(&it.channels.lost), it.options.reconnect_after))
+    else {
+        return;
+    };
+    let mut pause = after;
+    loop {
+        let (is_whole, renewal) = {
+            let Some(client) = client.upgrade() else { return };
+            client.channels.lose_failed();
+            let is_whole = client.channels.free_places(client.options.connections).is_empty();
+            (is_whole, Duration::from_secs(u64::from(client.lease_time_s.load(Ordering::Relaxed))) / 3)
+        };
+        if is_whole {
+            pause = after;
+            if tokio::time::timeout(renewal, lost.notified()).await.is_err() {
+                let Some(client) = client.upgrade() else { return };
+                if !client.renewed.swap(false, Ordering::Relaxed) {
+                    // Not here: it may have to wait for a connection, which is our business.
+                    tokio::spawn(async move { client.ask(&|_| {}).await.map(drop) });
+                }
+            }
+            continue;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST);
+        let Some(client) = client.upgrade() else { return };
+        for place in client.channels.free_places(client.options.connections) {
+            match client.reconnect(place).await {
+                Ok(()) => pause = after,
+                Err(error) => client.channels.set_failure(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Directories, and what is done to the names in them: each is one COMPOUND, as the RFC allows.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nfs_wire::attr::{Attr, Fattr};
+use nfs_wire::compound::CallWriter;
+use nfs_wire::op::create::{self, CreateType};
+use nfs_wire::op::filehandle::{GetResOk, PutArgs};
+use nfs_wire::op::open::{self, Claim, CreateHow, OpenHow, ShareAccess, ShareDeny};
+use nfs_wire::op::write::ResOk as WriteResOk;
+use nfs_wire::op::{Args, close, getattr, names, readdir};
+use nfs_wire::types::{FileHandle, FileType, Identity, Owner, StableHow, StateId};
+use nfs_wire::{NfsStat, op};
+
+use super::answer::{Answer, Results, result_of};
+use super::attributes::{Attributes, WANTED};
+use super::call::Request;
+use super::client::Inner;
+use super::file::{File, Open};
+use super::link::Operations;
+use super::owners;
+use super::session::OPERATIONS;
+use crate::{Error, Result};
+
+/// A directory. Copies share it.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    client: Arc<Inner>,
+    handle: Arc<[u8]>,
+}
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Whether it is to be read.
+    pub read: bool,
+    /// Whether it is to be written.
+    pub write: bool,
+    /// Whether to make it.
+    pub creation: Creation,
+}
+
+/// Whether to make a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Creation {
+    /// It must be there.
+    Never,
+    /// Make it when it is not there, with these permission bits.
+    IfMissing(u32),
+    /// It may not be there; make it with these permission bits.
+    Always(u32),
+    /// Make it with these permission bits, or empty it.
+    Anew(u32),
+}
+
+impl OpenOptions {
+    /// A file that is there, to be read.
+    #[must_use]
+    pub fn read() -> OpenOptions {
+        OpenOptions { read: true, write: false, creation: Creation::Never }
+    }
+
+    /// A file to be read and written.
+    #[must_use]
+    pub fn write(creation: Creation) -> OpenOptions {
+        OpenOptions { read: true, write: true, creation }
+    }
+
+    // RFC 8881 18.16.3
+    fn access(self, wants_delegation: bool) -> ShareAccess {
+        let mut access = ShareAccess::empty();
+        access.set(ShareAccess::READ, self.read);
+        access.set(ShareAccess::WRITE, self.write);
+        if wants_delegation { access } else { access | ShareAccess::WANT_NO_DELEG }
+    }
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// Its name; no server is bound to UTF-8.
+    pub name: Vec<u8>,
+    /// What is known of it.
+    pub attributes: Attributes,
+}
+
+/// How much of a listing is asked for at once, in bytes.
+const LIST_STEP: u32 = 64 * 1024;
+/// Names of a path that are looked up in one COMPOUND.
+const LOOKUPS: usize = OPERATIONS as usize / 2;
+
+impl Directory {
+    /// That in which all exports of the server are.
+    pub(crate) async fn root(client: Arc<Inner>) -> Result<Directory> {
+        let push = |writer: &mut CallWriter| {
+            writer.push(&Args::PutRootFh).push(&Args::GetFh);
+        };
+        let answer = client.ask(&push).await?;
+        let mut results = answer.results();
+        result_of!(results, PutRootFh)?;
+        let handle = handle(&mut results)?;
+        Ok(Directory { client, handle })
+    }
+
+    fn here(&self) -> Args<'_> {
+        Args::PutFh(PutArgs { object: FileHandle(&self.handle) })
+    }
+
+    /// Asks `more` of this directory, where each may be done twice.
+    async fn ask(&self, more: &[Args<'_>]) -> Result<Answer> {
+        self.client.ask(&|writer| self.push(more, writer)).await
+    }
+
+    /// Has the first of `more` done in this directory, and once only.
+    async fn change(&self, more: &[Args<'_>]) -> Result<Answer> {
+        self.client.change(1, &|writer| self.push(more, writer)).await
+    }
+
+    fn push(&self, more: &[Args<'_>], writer: &mut CallWriter) {
+        writer.push(&self.here());
+        for operation in more {
+            writer.push(operation);
+        }
+    }
+
+    /// A directory below this one, by its path; nothing between slashes counts.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when there is none, or the way there leads over a symbolic link.
+    pub async fn directory(&self, path: &str) -> Result<Directory> {
+        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+        let mut at = self.clone();
+        for names in names.chunks(LOOKUPS) {
+            let lookups = names.iter().map(|name| lookup(name));
+            let all: Vec<_> = lookups.chain([Args::GetFh, attributes()]).collect();
+            let answer = at.ask(&all).await?;
+            let mut results = answer.results();
+            result_of!(results, PutFh)?;
+            for _ in names {
+                result_of!(results, Lookup)?;
+            }
+            let handle = handle(&mut results)?;
+            let status = match read_attributes(&mut results)?.kind {
+                FileType::Dir => None,
+                FileType::Lnk => Some(NfsStat::Symlink),
+                _ => Some(NfsStat::NotDir),
+            };
+            if let Some(status) = status {
+                return Err(Error::Refused { operation: op::OpNum::Lookup, status });
+            }
+            at.handle = handle;
+        }
+        Ok(at)
+    }
+
+    /// Makes a directory in this one.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], with NFS4ERR_EXIST when the name is taken.
+    pub async fn make_directory(&self, name: &str, mode: u32) -> Result<()> {
+        let mut room = Vec::new();
+        let createattrs = Fattr::of(&[Attr::Mode(mode)], &mut room);
+        let args = create::Args { objtype: CreateType::Dir, objname: name.as_bytes(), createattrs };
+        let answer = self.change(&[Args::Create(args)]).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        result_of!(results, Create).map(drop)
+    }
+
+    /// What is known of `name`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when there is no such name.
+    pub async fn stat(&self, name: &str) -> Result<Attributes> {
+        let answer = self.ask(&[lookup(name), attributes()]).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        result_of!(results, Lookup)?;
+        read_attributes(&mut results)
+    }
+
+    /// Takes `name` away.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when there is no such name, or it is a directory that is not empty.
+    pub async fn remove(&self, name: &str) -> Result<()> {
+        let answer = self.change(&[Args::Remove(names::RemoveArgs { target: name.as_bytes() })]).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        result_of!(results, Remove).map(drop)
+    }
+
+    /// Opens a file in this directory.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server does not let us.
+    pub async fn open(&self, name: &str, how: &OpenOptions) -> Result<File> {
+        let taken = Taken::new(&self.client);
+        let room = &mut Vec::new();
+        let open = self.open_args(name, *how, &taken.name, room);
+        let more = [open, Args::GetFh, attributes()];
+        let push = |writer: &mut CallWriter| self.push(&more, writer);
+        let request = Request {
+            operations: Operations { push: &push, payload: None },
+            // Any other OPEN by an owner of its own can be done twice, and amends itself.
+            once: matches!(how.creation, Creation::Always(_)).then_some(1),
+        };
+        let answer = self.client.call(request).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        let opened: open::ResOk<'_> = result_of!(results, Open)?;
+        let handle = handle(&mut results)?;
+        let attributes = read_attributes(&mut results)?;
+        if let Some(responder) = &self.client.responder {
+            responder.hold(&opened.delegation, &handle);
+        }
+        let open = Open { stateid: opened.stateid, owner: taken.keep() };
+        Ok(File::new(Arc::clone(&self.client), handle, open, attributes))
+    }
+
+    /// Opens a file and closes it again, in one COMPOUND.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server does not let us.
+    pub async fn touch(&self, name: &str, how: &OpenOptions) -> Result<()> {
+        let taken = Taken::new(&self.client);
+        let room = &mut Vec::new();
+        let more = [self.open_args(name, *how, &taken.name, room), CLOSE];
+        let answer = self.change(&more).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        result_of!(results, Open)?;
+        result_of!(results, Close)?;
+        Ok(())
+    }
+
+    /// Opens a file, writes `data` at its beginning and closes it again, in one COMPOUND where the server lets us.
+    /// What is written is not synced.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server does not let us; [`Error::Protocol`] when it wrote less.
+    pub async fn put(&self, name: &str, how: &OpenOptions, data: &Bytes) -> Result<()> {
+        if data.len() > self.client.session()?.room.0 as usize {
+            let file = self.open(name, how).await?;
+            file.write_all(0, data).await?;
+            return file.close().await;
+        }
+        let taken = Taken::new(&self.client);
+        let room = &mut Vec::new();
+        let open = self.open_args(name, *how, &taken.name, room);
+        let push = |writer: &mut CallWriter| {
+            writer.push(&self.here()).push(&open).push(&Args::GetFh);
+            writer.push_write_apart(StateId::CURRENT, 0, StableHow::Unstable, data.len()).push(&CLOSE);
+        };
+        let request = Request { operations: Operations { push: &push, payload: Some(data) }, once: Some(1) };
+        let answer = self.client.call(request).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        let opened: open::ResOk<'_> = result_of!(results, Open)?;
+        let stateid = opened.stateid;
+        let handle = handle(&mut results)?;
+        let written: Result<WriteResOk> = result_of!(results, Write);
+        let whole = match written {
+            Ok(written) => written.count as usize == data.len() && result_of!(results, Close).is_ok(),
+            Err(_) => false,
+        };
+        if whole {
+            return Ok(());
+        }
+        // The file is open: what is left is done step by step.
+        let open = Open { stateid, owner: taken.keep() };
+        let file = File::new(Arc::clone(&self.client), handle, open, Attributes::UNKNOWN);
+        let written = file.write_all(0, data).await;
+        let closed = file.close().await;
+        written.and(closed)
+    }
+
+    fn open_args<'a>(
+        &self,
+        name: &'a str,
+        how: OpenOptions,
+        owner: &'a [u8],
+        room: &'a mut Vec<u8>,
+    ) -> Args<'a> {
+        let openhow = match how.creation {
+            Creation::Never => OpenHow::NoCreate,
+            Creation::IfMissing(mode) => {
+                OpenHow::Create(CreateHow::Unchecked(Fattr::of(&[Attr::Mode(mode)], room)))
+            }
+            Creation::Always(mode) => {
+                OpenHow::Create(CreateHow::Guarded(Fattr::of(&[Attr::Mode(mode)], room)))
+            }
+            Creation::Anew(mode) => {
+                let attributes = [Attr::Size(0), Attr::Mode(mode)];
+                OpenHow::Create(CreateHow::Unchecked(Fattr::of(&attributes, room)))
+            }
+        };
+        Args::Open(open::Args {
+            seqid: 0,
+            share_access: how.access(self.client.responder.is_some()),
+            share_deny: ShareDeny::empty(),
+            owner: Owner { clientid: 0, owner: Identity(owner) },
+            openhow,
+            claim: Claim::Null(name.as_bytes()),
+        })
+    }
+
+    /// All entries, in the server's order, without those for this directory and the one above.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server does not let us.
+    pub async fn list(&self) -> Result<Vec<DirectoryEntry>> {
+        let maxcount = LIST_STEP.min(self.client.session()?.room.1);
+        let mut entries = Vec::new();
+        let (mut cookie, mut cookieverf) = (0, [0; 8]);
+        loop {
+            let args =
+                readdir::Args { cookie, cookieverf, dircount: maxcount / 4, maxcount, attr_request: WANTED };
+            let answer = self.ask(&[Args::ReadDir(args)]).await?;
+            let mut results = answer.results();
+            result_of!(results, PutFh)?;
+            let listed: readdir::ResOk<'_> = result_of!(results, ReadDir)?;
+            let before = cookie;
+            for entry in listed.entries.iter() {
+                let attributes = Attributes::read(&entry.attrs)?;
+                entries.push(DirectoryEntry { name: entry.name.to_vec(), attributes });
+                cookie = entry.cookie;
+            }
+            if listed.eof {
+                return Ok(entries);
+            }
+            if cookie == before {
+                return Err(Error::Protocol("a listing that does not go on"));
+            }
+            cookieverf = listed.cookieverf;
+        }
+    }
+}
+
+/// Closes what was opened in the same COMPOUND.
+const CLOSE: Args<'static> = Args::Close(close::Args { seqid: 0, open_stateid: StateId::CURRENT });
+
+fn lookup(name: &str) -> Args<'_> {
+    Args::Lookup(names::LookupArgs { objname: name.as_bytes() })
+}
+
+pub(crate) fn attributes() -> Args<'static> {
+    Args::GetAttr(getattr::Args { attr_request: WANTED })
+}
+
+/// The result of GETFH.
+fn handle(results: &mut Results<'_>) -> Result<Arc<[u8]>> {
+    let got: GetResOk<'_> = result_of!(results, GetFh)?;
+    Ok(got.object.0.into())
+}
+
+/// The result of GETATTR.
+pub(crate) fn read_attributes(results: &mut Results<'_>) -> Result<Attributes> {
+    let got: getattr::ResOk<'_> = result_of!(results, GetAttr)?;
+    Attributes::read(&got.obj_attributes)
+}
+
+/// An open-owner for the time of an OPEN, given back unless the file stays open.
+struct Taken<'a> {
+    client: &'a Inner,
+    owner: Option<u32>,
+    name: [u8; 4],
+}
+
+impl Taken<'_> {
+    fn new(client: &Inner) -> Taken<'_> {
+        let owner = client.owners.take();
+        Taken { client, owner: Some(owner), name: owners::name(owner) }
+    }
+
+    fn keep(mut self) -> u32 {
+        self.owner.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner {
+            self.client.owners.give_back(owner);
+        }
+    }
+}

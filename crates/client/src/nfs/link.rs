@@ -1,0 +1,190 @@
+//! NFS on a connection: calls with their transaction numbers, records with their marks (RFC 5531).
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nfs_wire::compound::{CallWriter, Target};
+use nfs_wire::rpc::record::RecordMark;
+use nfs_wire::rpc::{AuthSys, Credential};
+use tokio::net::TcpStream;
+use wire::limits::MAX_MESSAGE;
+
+use super::callback::Responder;
+use crate::transport::{Entry, Message, Outgoing, PREFIX, Pending, Protocol, Receiver, Tasks, Transport};
+use crate::{Error, Result};
+
+/// NFS on a connection.
+#[derive(Debug)]
+pub(crate) struct Nfs;
+
+/// A connection that carries NFS.
+pub(crate) type Link = Transport<Nfs>;
+
+/// What is under the lock of a connection.
+#[derive(Debug)]
+pub(crate) struct Own {
+    next_xid: u32,
+}
+
+impl Protocol for Nfs {
+    type Shared = ();
+    type Own = Own;
+    type Request = ();
+    type Reply = Message;
+
+    fn ended(_: &mut Own) {}
+}
+
+/// Who calls, and in which minor version.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) machine_name: Vec<u8>,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+    pub(crate) minor_version: u32,
+}
+
+/// The operations of a COMPOUND, and the data of its WRITE.
+#[derive(Clone, Copy)]
+pub(crate) struct Operations<'a> {
+    /// Appends them; once more for each attempt.
+    pub(crate) push: &'a (dyn Fn(&mut CallWriter) + Sync),
+    /// What goes where [`CallWriter::push_write_apart`] said.
+    pub(crate) payload: Option<&'a Bytes>,
+}
+
+impl fmt::Debug for Operations<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operations").field("payload", &self.payload).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// A link over `stream`, and the tasks that serve it. Calls of the server go to `responder`.
+    pub(crate) fn start(stream: TcpStream, responder: Option<Arc<Responder>>) -> (Arc<Link>, Tasks) {
+        let own = Own { next_xid: u32::from_ne_bytes(auth::crypto::random()) };
+        Transport::begin(stream, own, Reader { fragments: Vec::new(), responder })
+    }
+
+    /// Sends a call.
+    ///
+    /// # Errors
+    /// What ended the link.
+    pub(crate) fn send(
+        self: &Arc<Self>,
+        caller: &Caller,
+        operations: Operations<'_>,
+    ) -> Result<Pending<Nfs>> {
+        let (frame, xid) = {
+            let mut state = self.lock();
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            let xid = state.own.next_xid;
+            state.own.next_xid = xid.wrapping_add(1);
+            state.entries.insert(u64::from(xid), Entry::new(()));
+            (state.frames.take(SMALL), xid)
+        };
+        let pending = Pending::new(Arc::clone(self), u64::from(xid));
+        let sys = AuthSys::new(&caller.machine_name, caller.uid, caller.gid, &caller.groups);
+        let credential = Credential::Sys(sys);
+        let mut writer =
+            CallWriter::begin(frame, Target::Server, xid, &credential, b"", caller.minor_version);
+        (operations.push)(&mut writer);
+        let at = writer.apart();
+        let frame = writer.finish();
+        self.post(Outgoing { frame, payload: at.zip(operations.payload.cloned()) })?;
+        Ok(pending)
+    }
+}
+
+/// What a call without its data takes, in bytes.
+const SMALL: usize = 1024;
+
+/// The receiving end of a connection.
+struct Reader {
+    /// The fragments of a message whose last one has not come.
+    fragments: Vec<u8>,
+    responder: Option<Arc<Responder>>,
+}
+
+impl Receiver<Nfs> for Reader {
+    fn length(prefix: [u8; PREFIX]) -> Result<usize> {
+        // RFC 5531 11
+        let length = RecordMark::parse(prefix).len;
+        if length > MAX_MESSAGE {
+            return Err(Error::Protocol("a fragment that is too long"));
+        }
+        Ok(length)
+    }
+
+    fn take(&mut self, link: &Arc<Link>, prefix: [u8; PREFIX], fragment: &mut [u8]) -> Result<()> {
+        if !self.is_whole(prefix, fragment)? {
+            return Ok(());
+        }
+        let message = match self.fragments.is_empty() {
+            true => Message::copy(fragment, &link.buffers),
+            false => Message::copy(&std::mem::take(&mut self.fragments), &link.buffers),
+        };
+        self.deal(link, message)
+    }
+
+    fn take_large(
+        &mut self,
+        link: &Arc<Link>,
+        prefix: [u8; PREFIX],
+        buffer: Vec<u8>,
+        length: usize,
+    ) -> Result<()> {
+        let message = Message::new(buffer, 0..length, &link.buffers);
+        if !self.is_whole(prefix, message.bytes())? {
+            return Ok(());
+        }
+        match self.fragments.is_empty() {
+            true => self.deal(link, message),
+            false => {
+                let fragments = std::mem::take(&mut self.fragments);
+                let length = fragments.len();
+                self.deal(link, Message::new(fragments, 0..length, &link.buffers))
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Whether a message is whole with this fragment. Those of a message with several are put together.
+    fn is_whole(&mut self, prefix: [u8; PREFIX], fragment: &[u8]) -> Result<bool> {
+        let is_last = RecordMark::parse(prefix).last;
+        if is_last && self.fragments.is_empty() {
+            return Ok(true);
+        }
+        if self.fragments.len() + fragment.len() > MAX_MESSAGE {
+            return Err(Error::Protocol("a message that is too long"));
+        }
+        self.fragments.extend_from_slice(fragment);
+        Ok(is_last)
+    }
+
+    /// Hands a message to who waits for it.
+    fn deal(&self, link: &Arc<Link>, message: Message) -> Result<()> {
+        let word =
+            |at: usize| message.bytes().get(at..at + 4)?.first_chunk().map(|it| u32::from_be_bytes(*it));
+        match (word(0), word(4)) {
+            (Some(xid), Some(REPLY)) => {
+                link.complete(u64::from(xid), message, |_, ()| {});
+                Ok(())
+            }
+            (Some(_), Some(CALL)) => match &self.responder {
+                Some(responder) => responder.answer(link, message.bytes()),
+                None => Err(Error::Protocol("a call on a connection without a back channel")),
+            },
+            _ => Err(Error::Protocol("a message that is neither call nor reply")),
+        }
+    }
+}
+
+/// Kinds of a message (msg_type of RFC 5531 9).
+const CALL: u32 = 0;
+const REPLY: u32 = 1;

@@ -1,0 +1,56 @@
+//! A client of NFSv4.1 and 4.2 servers: asynchronous, pipelined, with one session over several connections
+//! (`nconnect`).
+//!
+//! A [`Client`] has a session with a server; a [`Directory`] is found by its path, and a [`File`] is opened in one.
+//! Any number of operations can be under way at once, each in a slot of the session; those that are more wait for a
+//! slot. Requests go over the connections in turn. When a connection is lost its requests are sent again on another
+//! one, each in its slot, so that the server's reply cache keeps them from being done twice.
+//!
+//! ```no_run
+//! use client::Bytes;
+//! use client::nfs::{Client, Creation, OpenOptions, Options, StableHow};
+//!
+//! # async fn example() -> client::Result<()> {
+//! let options = Options { connections: 4, ..Options::default() };
+//! let client = Client::connect(("192.0.2.7", 2049), options).await?;
+//! let directory = client.directory("/projects").await?;
+//! let file = directory.open("today.txt", &OpenOptions::write(Creation::IfMissing(0o644))).await?;
+//! file.write(0, &Bytes::from_static(b"hello"), StableHow::FileSync).await?;
+//! println!("{}", String::from_utf8_lossy(&file.read(0, 4096).await?));
+//! file.close().await?;
+//! client.close().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! To read on: `client` shows how it begins and who looks after the connections; `call` follows a COMPOUND from its
+//! slot to its results; `slots`, `channels` and `session` are what it needs on the way; `link` writes calls and reads
+//! replies. Callers are who they say they are (AUTH_SYS). Delegations are taken only where
+//! [`Options::delegations`] asks for them, and given back when the server asks (`callback`).
+//!
+//! An operation that is dropped is still done by the server. The data of a WRITE goes from its [`crate::Bytes`] to the
+//! socket, and that of a large READ from the socket to its [`Data`], without being copied in between.
+
+mod answer;
+mod attributes;
+mod call;
+mod callback;
+mod channels;
+mod client;
+mod directory;
+mod file;
+mod link;
+mod options;
+mod owners;
+mod session;
+mod slots;
+
+pub use attributes::Attributes;
+pub use channels::ConnectionStatus;
+pub use client::Client;
+pub use directory::{Creation, Directory, DirectoryEntry, OpenOptions};
+pub use file::{Data, File, Written};
+pub use nfs_wire::NfsStat;
+pub use nfs_wire::op::sequence::StatusFlags;
+pub use nfs_wire::types::{FileType, NfsTime, StableHow};
+pub use options::Options;

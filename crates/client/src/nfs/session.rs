@@ -1,0 +1,211 @@
+//! Client ID and session: how they are made, made again when the server has lost them, and ended (RFC 8881 2.4
+//! and 2.10).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::compound::CallWriter;
+use nfs_wire::op::Args;
+use nfs_wire::op::backchannel_ctl::SecParms;
+use nfs_wire::op::create_session::{self, ChannelAttrs, SessionFlags};
+use nfs_wire::op::destroy::{ClientIdArgs, ReclaimCompleteArgs, SessionArgs};
+use nfs_wire::op::exchange_id::{self, ClientOwner, ExchangeFlags, StateProtectArgs};
+use nfs_wire::rpc::AuthSys;
+use nfs_wire::types::{ClientId, Identity, SessionId};
+use nfs_wire::xdr::List;
+
+use super::answer::{Answer, result_of};
+use super::callback::{BACK_SLOTS, CB_PROGRAM};
+use super::client::Inner;
+use super::link::Operations;
+use super::slots::Slots;
+use crate::patience::Patience;
+use crate::{Error, Result};
+
+/// A session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    client_id: ClientId,
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) has_back_channel: bool,
+    /// The most data that a request of it, and a reply, has room for.
+    pub(crate) room: (u32, u32),
+}
+
+/// A client ID and the number that the next CREATE_SESSION has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    client_id: ClientId,
+    sequence: u32,
+}
+
+/// What the headers around the data of a READ or WRITE take at most, in bytes.
+const HEADERS: u32 = 4096;
+/// Longest reply that is worth keeping: those of changes, which carry no data.
+const CACHED: u32 = 2048;
+/// Operations of a COMPOUND that are asked for.
+pub(crate) const OPERATIONS: u32 = 32;
+
+impl Inner {
+    /// Sends one operation outside of any session, over one connection after the other; it may be done twice.
+    async fn bare(&self, operation: &Args<'_>) -> Result<Answer> {
+        let push = |writer: &mut CallWriter| {
+            writer.push(operation);
+        };
+        let mut patience = Patience::new(self.options.patience);
+        loop {
+            let (_, message) = self.deliver(Operations { push: &push, payload: None }).await?;
+            let answer = Answer::read(message)?;
+            match (answer.status == NfsStat::Delay).then(|| patience.next()).flatten() {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Ok(answer),
+            }
+        }
+    }
+
+    /// A session of the client ID `known`, or of a new one where there is none or the server knows it no more.
+    pub(crate) async fn establish(&self, known: &mut Option<Known>) -> Result<Arc<Session>> {
+        let mut is_new = false;
+        for _ in 0..2 {
+            let client = match *known {
+                Some(client) => client,
+                None => {
+                    is_new = true;
+                    *known.insert(self.exchange_id().await?)
+                }
+            };
+            match self.create_session(client).await {
+                Ok(session) => {
+                    *known = Some(Known { sequence: client.sequence.wrapping_add(1), ..client });
+                    let session = Arc::new(session);
+                    if is_new {
+                        self.reclaim_complete(&session).await?;
+                    }
+                    return Ok(session);
+                }
+                Err(Error::Refused { status: NfsStat::StaleClientId | NfsStat::SeqMisordered, .. }) => {
+                    *known = None;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Protocol("a client ID that is stale as soon as it is made"))
+    }
+
+    // RFC 8881 18.35
+    async fn exchange_id(&self) -> Result<Known> {
+        let args = exchange_id::Args {
+            clientowner: ClientOwner { verifier: self.verifier, ownerid: Identity(&self.owner) },
+            flags: ExchangeFlags::empty(),
+            state_protect: StateProtectArgs::None,
+            client_impl_id: None,
+        };
+        let answer = self.bare(&Args::ExchangeId(args)).await?;
+        let client: exchange_id::ResOk<'_> = result_of!(answer.results(), ExchangeId)?;
+        Ok(Known { client_id: client.clientid, sequence: client.sequenceid })
+    }
+
+    // RFC 8881 18.36
+    async fn create_session(&self, client: Known) -> Result<Session> {
+        let io = self.options.max_io.saturating_add(HEADERS);
+        let fore = ChannelAttrs {
+            headerpadsize: 0,
+            maxrequestsize: io,
+            maxresponsesize: io,
+            maxresponsesize_cached: CACHED,
+            maxoperations: OPERATIONS,
+            maxrequests: self.options.slots.max(1),
+            rdma_ird: None,
+        };
+        let back = ChannelAttrs {
+            maxrequestsize: HEADERS,
+            maxresponsesize: HEADERS,
+            maxoperations: 8,
+            maxrequests: BACK_SLOTS,
+            ..fore
+        };
+        let wants_back_channel = self.options.delegations;
+        let sys = [SecParms::Sys(AuthSys::new(&self.caller.machine_name, 0, 0, &[]))];
+        let flags = if wants_back_channel { SessionFlags::CONN_BACK_CHAN } else { SessionFlags::empty() };
+        let args = create_session::Args {
+            clientid: client.client_id,
+            sequence: client.sequence,
+            flags,
+            fore_chan_attrs: fore,
+            back_chan_attrs: back,
+            cb_program: CB_PROGRAM,
+            sec_parms: List::of(&sys),
+        };
+        let answer = self.bare(&Args::CreateSession(args)).await?;
+        let made: create_session::ResOk = result_of!(answer.results(), CreateSession)?;
+        let room = |size: u32| size.min(io).saturating_sub(HEADERS).max(512);
+        let granted = made.fore_chan_attrs;
+        Ok(Session {
+            id: made.sessionid,
+            client_id: client.client_id,
+            slots: Slots::new(granted.maxrequests.min(fore.maxrequests)),
+            has_back_channel: made.flags.contains(SessionFlags::CONN_BACK_CHAN),
+            room: (room(granted.maxrequestsize), room(granted.maxresponsesize)),
+        })
+    }
+
+    /// A client that begins anew says that it reclaims nothing more (RFC 8881 18.51).
+    async fn reclaim_complete(&self, session: &Arc<Session>) -> Result<()> {
+        let args = Args::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
+        let answer = self.ask_in(session, &args).await?;
+        match result_of!(answer.results(), ReclaimComplete) {
+            Err(Error::Refused { status: NfsStat::CompleteAlready, .. }) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Puts another session in the place of `lost`, unless somebody has done so before.
+    pub(crate) async fn recover(&self, lost: &Arc<Session>, why: NfsStat) -> Result<()> {
+        let mut known = self.known.lock().await;
+        if !Arc::ptr_eq(&self.session()?, lost) {
+            return Ok(());
+        }
+        if why == NfsStat::StaleClientId {
+            *known = None;
+        } else if !matches!(why, NfsStat::BadSession | NfsStat::DeadSession) {
+            // The server still has it; it may also be gone by now, or not be reached over this connection.
+            let args = Args::DestroySession(SessionArgs { sessionid: lost.id });
+            let _gone = self.bare(&args).await?;
+        }
+        let session = self.establish(&mut known).await?;
+        if let Some(responder) = &self.responder {
+            responder.begin_session();
+        }
+        self.set_session(Some(session));
+        lost.slots.close();
+        Ok(())
+    }
+
+    /// Ends session and client ID on the server. What it is asked to end and has not is no error.
+    pub(crate) async fn destroy(&self) -> Result<()> {
+        let Ok(session) = self.session() else { return Ok(()) };
+        self.set_session(None);
+        let destroyed = self.destroy_session(&session).await;
+        session.slots.close();
+        match destroyed {
+            // Gone already, or by this very request when its first reply was lost.
+            Err(Error::Refused { status: NfsStat::BadSession | NfsStat::DeadSession, .. }) => {}
+            done => done?,
+        }
+        // RFC 8881 18.50
+        let args = Args::DestroyClientId(ClientIdArgs { clientid: session.client_id });
+        let answer = self.bare(&args).await?;
+        match result_of!(answer.results(), DestroyClientId) {
+            Err(Error::Refused { status: NfsStat::StaleClientId, .. }) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Ends a session with a SEQUENCE, since the connection may be one that has not been bound yet (RFC 8881 18.37.3).
+    async fn destroy_session(&self, session: &Arc<Session>) -> Result<()> {
+        let args = Args::DestroySession(SessionArgs { sessionid: session.id });
+        let answer = self.ask_in(session, &args).await?;
+        result_of!(answer.results(), DestroySession)
+    }
+}

@@ -1,0 +1,32 @@
+//! Pauses before something that was refused for now is tried again, and the end of trying.
+
+use std::time::{Duration, Instant};
+
+/// The first pause, and the longest. Each is twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// How long something has been tried.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    total: Duration,
+    since: Option<Instant>,
+    pause: Duration,
+}
+
+impl Patience {
+    /// Patience that ends when `total` has passed since the first refusal.
+    pub(crate) fn new(total: Duration) -> Patience {
+        Patience { total, since: None, pause: Duration::ZERO }
+    }
+
+    /// How long to wait before the next attempt; none when it is of no use any more.
+    pub(crate) fn next(&mut self) -> Option<Duration> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= self.total {
+            return None;
+        }
+        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        Some(self.pause)
+    }
+}

@@ -1,0 +1,236 @@
+//! Several channels against a peer that answers as a script says: how they are bound, and what goes over them
+//! when one is lost.
+
+#[path = "support/peer.rs"]
+mod peer;
+mod support;
+
+use std::time::Duration;
+
+use client::{ChannelOptions, Connection, Credentials, Error, File, OpenOptions, Opened, Options, Session};
+use peer::{Message, Peer, Server};
+use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
+use smb_wire::create_context::{Contexts, RequestContext};
+use smb_wire::header::Flags;
+use smb_wire::{Command, FileId, Guid, Header, NtStatus, close, read, write};
+use support::USER;
+use tokio::task::JoinHandle;
+
+const FILE: FileId = FileId { persistent: 1, volatile: 2 };
+
+/// Logs on over one connection and asks for `channels`, while the other end does what `script` says.
+async fn with_channels<F>(
+    channels: usize,
+    script: impl FnOnce(Server, Peer) -> F,
+) -> (Session, Opened, F::Output)
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    let mut server = Server::start().await;
+    let address = server.address;
+    let client = tokio::spawn(async move {
+        let connection = Connection::connect(address, "peer", &Options::default()).await.unwrap();
+        let session = Session::log_on(&connection, &Credentials::new(USER.0, USER.1), false).await.unwrap();
+        let addresses = vec![address];
+        // Nothing is opened again while a test runs.
+        let reopen_after = Duration::from_secs(3600);
+        let options = ChannelOptions { channels, addresses, reopen_after };
+        let opened = session.open_channels(&options).await.unwrap();
+        (session, opened)
+    });
+    let mut first = server.accept().await;
+    server.log_on(&mut first).await;
+    let script = tokio::spawn(script(server, first));
+    let (session, opened) = client.await.unwrap();
+    (session, opened, script.await.unwrap())
+}
+
+/// A session over two channels with an open file.
+async fn two_channels() -> (Session, File, Peer, Peer) {
+    let (session, opened, (mut first, second)) = with_channels(2, |mut server, first| async move {
+        let mut second = server.accept().await;
+        server.bind(&mut second).await;
+        (first, second)
+    })
+    .await;
+    assert_eq!((opened.channels, opened.failure.is_none()), (2, true));
+    let of_client = session.clone();
+    let opening = tokio::spawn(async move {
+        let tree = of_client.connect("files").await.unwrap();
+        tree.open("file", &OpenOptions::file(Disposition::OpenIf)).await.unwrap()
+    });
+    first.connect_tree().await;
+    let request = first.next_of(Command::Create).await;
+    first.accept(&request, created).await;
+    (session, opening.await.unwrap(), first, second)
+}
+
+fn created(out: &mut Vec<u8>) {
+    create::Response {
+        oplock_level: OplockLevel::None,
+        flags: create::ResponseFlags::empty(),
+        create_action: CreateAction::Opened,
+        info: FileInfo::default(),
+        file_id: FILE,
+        contexts: Contexts::EMPTY,
+    }
+    .write(out);
+}
+
+fn written(out: &mut Vec<u8>) {
+    write::Response { count: 4 }.write(out);
+}
+
+/// ChannelSequence and whether it is a replay.
+fn marks(message: &Message) -> (u16, bool) {
+    let header = Header::parse(message).unwrap();
+    (header.channel_sequence(), header.flags().contains(Flags::REPLAY_OPERATION))
+}
+
+/// The name that a CREATE goes by.
+fn create_guid(message: &Message) -> Guid {
+    let request = create::Request::parse(message).unwrap();
+    let contexts: Vec<_> = request.contexts.requests().map(|it| it.unwrap()).collect();
+    match contexts[..] {
+        [RequestContext::DurableHandleRequestV2 { create_guid, .. }] => create_guid,
+        _ => panic!("{contexts:?}"),
+    }
+}
+
+fn write_of(message: &Message) -> (u64, &[u8]) {
+    let request = write::Request::parse(message).unwrap();
+    (request.offset, request.data)
+}
+
+fn writing(file: File) -> JoinHandle<client::Result<(File, u32)>> {
+    tokio::spawn(async move {
+        let count = file.write(8, b"once").await?;
+        Ok((file, count))
+    })
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_one_more_channel_leaves_the_session_as_it_is() {
+    for status in [NtStatus::INSUFFICIENT_RESOURCES, NtStatus::REQUEST_NOT_ACCEPTED] {
+        let (session, opened, (mut first, _second)) = with_channels(4, move |mut server, first| async move {
+            let mut second = server.accept().await;
+            server.bind(&mut second).await;
+            let mut third = server.accept().await;
+            server.refuse(&mut third, status).await;
+            (first, second)
+        })
+        .await;
+        assert_eq!(opened.channels, 2);
+        assert_eq!(opened.failure.and_then(|it| it.status()), Some(status));
+        let connecting = tokio::spawn(async move { session.connect("files").await.map(drop) });
+        first.connect_tree().await;
+        connecting.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_calls_itself_otherwise_is_not_the_same() {
+    let (session, opened, ()) = with_channels(2, |mut server, _first| async move {
+        server.guid = Guid([8; 16]);
+        server.accept().await;
+    })
+    .await;
+    assert_eq!(opened.channels, 1);
+    assert!(matches!(opened.failure, Some(Error::Protocol(_))), "{:?}", opened.failure);
+    assert_eq!(session.channels().len(), 1);
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_is_replayed_with_the_next_channel_sequence() {
+    let (session, file, mut first, mut second) = two_channels().await;
+    let writing = writing(file);
+    let lost = first.next_of(Command::Write).await;
+    assert_eq!((marks(&lost), write_of(&lost)), ((0, false), (8, &b"once"[..])));
+    drop(first);
+    let replayed = second.next_of(Command::Write).await;
+    assert_eq!((marks(&replayed), write_of(&replayed)), ((1, true), (8, &b"once"[..])));
+    second.accept(&replayed, written).await;
+    let (file, count) = writing.await.unwrap().unwrap();
+    assert_eq!((count, session.losses(), session.channels().len()), (4, 1, 1));
+    // What follows is new.
+    let following = tokio::spawn(async move { file.write(12, b"next").await });
+    let request = second.next_of(Command::Write).await;
+    assert_eq!(marks(&request), (1, false));
+    second.accept(&request, written).await;
+    assert_eq!(following.await.unwrap().unwrap(), 4);
+}
+
+#[tokio::test]
+async fn a_replay_waits_while_the_server_still_works_on_what_it_repeats() {
+    let (_session, file, mut first, mut second) = two_channels().await;
+    let writing = writing(file);
+    first.next_of(Command::Write).await;
+    drop(first);
+    for _ in 0..4 {
+        let request = second.next_of(Command::Write).await;
+        assert_eq!((marks(&request), write_of(&request)), ((1, true), (8, &b"once"[..])));
+        second.refuse(&request, NtStatus::FILE_NOT_AVAILABLE).await;
+    }
+    let request = second.next_of(Command::Write).await;
+    second.accept(&request, written).await;
+    assert_eq!(writing.await.unwrap().unwrap().1, 4);
+}
+
+#[tokio::test]
+async fn a_create_whose_answer_is_lost_is_replayed_under_the_same_name() {
+    let (session, _file, mut first, mut second) = two_channels().await;
+    let opening = tokio::spawn(async move {
+        let connecting = session.connect("files").await.unwrap();
+        connecting.open("new", &OpenOptions::file(Disposition::Create)).await.map(|file| file.id())
+    });
+    first.connect_tree().await;
+    let lost = first.next_of(Command::Create).await;
+    assert_eq!(marks(&lost), (0, false));
+    drop(first);
+    let replayed = second.next_of(Command::Create).await;
+    assert_eq!(marks(&replayed), (1, true));
+    assert_eq!(create_guid(&replayed), create_guid(&lost));
+    second.accept(&replayed, created).await;
+    assert_eq!(opening.await.unwrap().unwrap(), FILE);
+}
+
+#[tokio::test]
+async fn what_changes_nothing_twice_is_sent_again_and_a_second_close_finds_it_closed() {
+    let (_session, file, mut first, mut second) = two_channels().await;
+    let working = tokio::spawn(async move {
+        let data = file.read(0, 4).await.unwrap().to_vec();
+        file.close().await.unwrap();
+        data
+    });
+    first.next_of(Command::Read).await;
+    drop(first);
+    let request = second.next_of(Command::Read).await;
+    assert_eq!(marks(&request), (1, false));
+    second
+        .accept(&request, |out| read::Response { data_remaining: 0, flags: 0, data: b"data" }.write(out))
+        .await;
+    // The close is done once, and was not repeated: what the server says of it is what the caller sees.
+    let request = second.next_of(Command::Close).await;
+    assert_eq!(marks(&request), (1, false));
+    second.accept(&request, |out| close::Response { info: None }.write(out)).await;
+    assert_eq!(working.await.unwrap(), b"data");
+
+    let (_session, file, mut first, mut second) = two_channels().await;
+    let closing = tokio::spawn(file.close());
+    first.next_of(Command::Close).await;
+    drop(first);
+    let request = second.next_of(Command::Close).await;
+    second.refuse(&request, NtStatus::FILE_CLOSED).await;
+    closing.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn with_its_last_channel_a_session_ends() {
+    let (session, file, mut first, second) = two_channels().await;
+    let writing = writing(file);
+    first.next_of(Command::Write).await;
+    drop((first, second));
+    assert!(matches!(writing.await.unwrap(), Err(Error::Closed | Error::Io(_))));
+    assert!(session.connect("files").await.is_err());
+    assert!(session.channels().is_empty());
+}

@@ -1,0 +1,431 @@
+//! An NFSv4.1 server with one directory and one file in it, which counts what it does and plays the tricks it is
+//! told to.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use nfs_wire::attr::{Attr, AttrWriter, Bitmap};
+use nfs_wire::callback;
+use nfs_wire::compound::{Call, CallWriter, ReplyWriter, Target};
+use nfs_wire::op::create_session::{self, SessionFlags};
+use nfs_wire::op::exchange_id::{self, ExchangeFlags, ServerOwner, StateProtectRes};
+use nfs_wire::op::open::{self, Delegation, ReadDelegation, ResultFlags};
+use nfs_wire::op::sequence::{self, StatusFlags};
+use nfs_wire::op::{Args, OpNum, close, filehandle, names, read, write};
+use nfs_wire::rpc::record::{Assembler, MARK, RecordMark};
+use nfs_wire::rpc::{Credential, Message};
+use nfs_wire::types::{ChangeInfo, FileHandle, FileType, Identity, SessionId, StableHow, StateId};
+use nfs_wire::{NfsStat, attr};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use wire::Frame;
+
+/// What the server does to the next COMPOUND that has this operation, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trick {
+    /// Answers the operation with this status.
+    Refuse(OpNum, NfsStat),
+    /// Does everything, and ends the connection instead of answering.
+    CutAfter(OpNum),
+    /// Ends the connection and does nothing.
+    CutBefore(OpNum),
+    /// Has forgotten all sessions.
+    ForgetSessions(OpNum),
+    /// Has forgotten all sessions and client IDs.
+    ForgetClients(OpNum),
+    /// Does everything, and answers when the test says so.
+    Hold(OpNum),
+}
+
+impl Trick {
+    fn operation(self) -> OpNum {
+        match self {
+            Trick::Refuse(operation, _)
+            | Trick::CutAfter(operation)
+            | Trick::CutBefore(operation)
+            | Trick::ForgetSessions(operation)
+            | Trick::ForgetClients(operation)
+            | Trick::Hold(operation) => operation,
+        }
+    }
+}
+
+/// A COMPOUND as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The connection, counted from zero.
+    pub connection: usize,
+    /// Slot and number of its SEQUENCE.
+    pub slot: Option<(u32, u32)>,
+    /// The operations, without SEQUENCE.
+    pub operations: Vec<OpNum>,
+    /// Whether the reply came from the cache.
+    pub again: bool,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub tricks: VecDeque<Trick>,
+    pub seen: Vec<Seen>,
+    /// How often each operation was carried out.
+    pub done: HashMap<OpNum, usize>,
+    /// The content of the file.
+    pub content: Vec<u8>,
+    /// How many slots are granted.
+    pub slots: u32,
+    /// Whether replies come in many fragments.
+    pub fragments: bool,
+    /// Whether every OPEN gets a delegation.
+    pub delegates: bool,
+    clients: Vec<u64>,
+    sessions: HashMap<SessionId, HashMap<u32, (u32, Vec<u8>)>>,
+    connections: usize,
+    made: u64,
+    held: Vec<(usize, Vec<u8>)>,
+    senders: HashMap<usize, tokio::sync::mpsc::UnboundedSender<Vec<u8>>>,
+    /// Messages of the client that are no calls.
+    pub replies: Vec<Vec<u8>>,
+}
+
+/// The server.
+#[derive(Clone)]
+pub struct Server {
+    pub address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+const STATE: StateId = StateId { seqid: 1, other: [3; 12] };
+const DELEGATION: StateId = StateId { seqid: 1, other: [4; 12] };
+
+/// What becomes of a COMPOUND.
+enum Fate {
+    Answer(Vec<u8>),
+    Hold(Vec<u8>),
+    Cut,
+}
+
+impl Server {
+    pub async fn start() -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Server { address, state: Arc::default() };
+        server.state().slots = 64;
+        let accepting = server.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let serving = accepting.clone();
+                tokio::spawn(async move { serving.serve(stream).await });
+            }
+        });
+        server
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub fn play(&self, trick: Trick) {
+        self.state().tricks.push_back(trick);
+    }
+
+    /// What came since the last call with an operation of this kind.
+    pub fn seen(&self, operation: OpNum) -> Vec<Seen> {
+        self.state().seen.iter().filter(|it| it.operations.contains(&operation)).cloned().collect()
+    }
+
+    /// How often `operation` was carried out.
+    pub fn done(&self, operation: OpNum) -> usize {
+        self.state().done.get(&operation).copied().unwrap_or(0)
+    }
+
+    /// Sends what was held.
+    pub fn release(&self) {
+        let mut state = self.state();
+        for (connection, reply) in std::mem::take(&mut state.held) {
+            let _gone = state.senders[&connection].send(reply);
+        }
+    }
+
+    /// How many replies are held.
+    pub fn held(&self) -> usize {
+        self.state().held.len()
+    }
+
+    /// Asks for the delegation back, over the first connection.
+    pub fn recall(&self, sequenceid: u32, file: &[u8]) {
+        let state = self.state();
+        let sessionid = *state.sessions.keys().next().unwrap();
+        let target = Target::Client { program: 0x4000_0000, callback_ident: 0 };
+        let mut writer = CallWriter::begin(Frame::with_capacity(256), target, 77, &Credential::None, b"", 1);
+        writer.push(&callback::Args::Sequence(callback::SequenceArgs {
+            sessionid,
+            sequenceid,
+            slotid: 0,
+            highest_slotid: 0,
+            cachethis: false,
+            referring_call_lists: nfs_wire::xdr::List::EMPTY,
+        }));
+        let fh = FileHandle(file);
+        writer.push(&callback::Args::Recall(callback::RecallArgs {
+            stateid: DELEGATION,
+            truncate: false,
+            fh,
+        }));
+        state.senders[&0].send(writer.finish().bytes().to_vec()).unwrap();
+    }
+
+    async fn serve(&self, mut stream: TcpStream) {
+        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+        let connection = {
+            let mut state = self.state();
+            let connection = state.connections;
+            state.connections += 1;
+            state.senders.insert(connection, sender);
+            connection
+        };
+        let (mut assembler, mut held) = (Assembler::new(8 << 20), Vec::new());
+        loop {
+            let mut part = vec![0; 65536];
+            tokio::select! {
+                count = stream.read(&mut part) => match count {
+                    Ok(count) if count > 0 => held.extend_from_slice(&part[..count]),
+                    _ => return,
+                },
+                Some(message) = receiver.recv() => stream.write_all(&message).await.unwrap(),
+            }
+            while let Some(message) = assembler.take(&mut held).unwrap() {
+                match self.answer(connection, &message) {
+                    Some(Fate::Answer(reply)) => {
+                        let reply = if self.state().fragments { in_fragments(&reply) } else { reply };
+                        if stream.write_all(&reply).await.is_err() {
+                            return;
+                        }
+                    }
+                    Some(Fate::Hold(reply)) => self.state().held.push((connection, reply)),
+                    Some(Fate::Cut) => return,
+                    None => self.state().replies.push(message),
+                }
+            }
+        }
+    }
+
+    fn answer(&self, connection: usize, message: &[u8]) -> Option<Fate> {
+        let Message::Call(call) = Message::parse(message).unwrap() else { return None };
+        let call = call.unwrap();
+        let compound = Call::parse(call.body).unwrap();
+        assert_eq!(compound.minorversion, 1);
+        let operations: Vec<Args<'_>> = compound.operations().map(Result::unwrap).collect();
+        let mut state = self.state();
+        let trick = state.tricks.front().copied();
+        let trick = trick.filter(|it| operations.iter().any(|args| args.number() == it.operation()));
+        if trick.is_some() {
+            state.tricks.pop_front();
+        }
+        let slot = match operations.first() {
+            Some(Args::Sequence(args)) => Some((args.slotid, args.sequenceid)),
+            _ => None,
+        };
+        let numbers = operations.iter().map(Args::number).filter(|it| *it != OpNum::Sequence).collect();
+        state.seen.push(Seen { connection, slot, operations: numbers, again: false });
+        match trick {
+            Some(Trick::CutBefore(_)) => return Some(Fate::Cut),
+            Some(Trick::ForgetSessions(_)) => state.sessions.clear(),
+            Some(Trick::ForgetClients(_)) => {
+                state.sessions.clear();
+                state.clients.clear();
+            }
+            _ => {}
+        }
+        let reply = state.compound(call.xid, &operations, trick);
+        Some(match trick {
+            Some(Trick::CutAfter(_)) => Fate::Cut,
+            Some(Trick::Hold(_)) => Fate::Hold(reply),
+            _ => Fate::Answer(reply),
+        })
+    }
+}
+
+impl State {
+    fn compound(&mut self, xid: u32, operations: &[Args<'_>], trick: Option<Trick>) -> Vec<u8> {
+        let mut writer = ReplyWriter::begin(Frame::with_capacity(1024), xid, b"");
+        let mut status = NfsStat::Ok;
+        let mut slot = None;
+        for operation in operations {
+            status = match (trick, operation) {
+                (Some(Trick::Refuse(number, status)), _) if number == operation.number() => status,
+                (_, Args::Sequence(args)) => match self.sequence(args) {
+                    Ok(Some(mut reply)) => {
+                        self.seen.last_mut().unwrap().again = true;
+                        reply[4..8].copy_from_slice(&xid.to_be_bytes());
+                        return reply;
+                    }
+                    Ok(None) => {
+                        slot = Some(*args);
+                        writer.put(OpNum::Sequence, &Ok::<_, NfsStat>(sequenced(args, self.slots)));
+                        continue;
+                    }
+                    Err(status) => status,
+                },
+                _ => self.operation(operation, &mut writer),
+            };
+            if !status.is_ok() {
+                writer.put_status(operation.number(), status);
+                break;
+            }
+            *self.done.entry(operation.number()).or_default() += 1;
+        }
+        let reply = writer.finish(status).bytes().to_vec();
+        if let Some(args) = slot
+            && let Some(session) = self.sessions.get_mut(&args.sessionid)
+        {
+            session.insert(args.slotid, (args.sequenceid, reply.clone()));
+        }
+        reply
+    }
+
+    /// The reply in the cache, if this is a retry (RFC 8881 2.10.6.1).
+    fn sequence(&mut self, args: &sequence::Args) -> Result<Option<Vec<u8>>, NfsStat> {
+        let session = self.sessions.get(&args.sessionid).ok_or(NfsStat::BadSession)?;
+        if args.slotid >= self.slots || args.highest_slotid >= self.slots {
+            return Err(NfsStat::BadSlot);
+        }
+        let (last, reply) = session.get(&args.slotid).map_or((0, None), |(last, reply)| (*last, Some(reply)));
+        match args.sequenceid {
+            number if number == last + 1 => Ok(None),
+            number if number == last => Ok(reply.cloned()),
+            _ => Err(NfsStat::SeqMisordered),
+        }
+    }
+
+    /// Appends what came of an operation that succeeded; the status of one that did not.
+    fn operation(&mut self, operation: &Args<'_>, writer: &mut ReplyWriter) -> NfsStat {
+        match operation {
+            Args::ExchangeId(_) => {
+                self.made += 1;
+                self.clients.push(self.made);
+                let made = exchange_id::ResOk {
+                    clientid: self.made,
+                    sequenceid: 1,
+                    flags: ExchangeFlags::USE_NON_PNFS,
+                    state_protect: StateProtectRes::None,
+                    server_owner: ServerOwner { minor_id: 0, major_id: Identity(b"peer") },
+                    server_scope: Identity(b"peer"),
+                    server_impl_id: None,
+                };
+                writer.put(OpNum::ExchangeId, &Ok::<_, NfsStat>(made));
+            }
+            Args::CreateSession(args) => {
+                if !self.clients.contains(&args.clientid) {
+                    return NfsStat::StaleClientId;
+                }
+                self.made += 1;
+                let mut sessionid = [0; 16];
+                sessionid[..8].copy_from_slice(&self.made.to_be_bytes());
+                self.sessions.insert(sessionid, HashMap::new());
+                let mut fore_chan_attrs = args.fore_chan_attrs;
+                fore_chan_attrs.maxrequests = fore_chan_attrs.maxrequests.min(self.slots);
+                let made = create_session::ResOk {
+                    sessionid,
+                    sequence: args.sequence,
+                    flags: args.flags & SessionFlags::CONN_BACK_CHAN,
+                    fore_chan_attrs,
+                    back_chan_attrs: args.back_chan_attrs,
+                };
+                writer.put(OpNum::CreateSession, &Ok::<_, NfsStat>(made));
+            }
+            Args::DestroySession(args) => {
+                if self.sessions.remove(&args.sessionid).is_none() {
+                    return NfsStat::BadSession;
+                }
+                writer.put_status(OpNum::DestroySession, NfsStat::Ok);
+            }
+            _ => return self.on_file(operation, writer),
+        }
+        NfsStat::Ok
+    }
+
+    /// The same, of operations on the directory and its file.
+    fn on_file(&mut self, operation: &Args<'_>, writer: &mut ReplyWriter) -> NfsStat {
+        let cinfo = ChangeInfo { atomic: true, before: 1, after: 2 };
+        match operation {
+            Args::GetFh => {
+                writer
+                    .put(OpNum::GetFh, &Ok::<_, NfsStat>(filehandle::GetResOk { object: FileHandle(b"fh") }));
+            }
+            Args::GetAttr(args) => attributes(args.attr_request, self.content.len() as u64, writer),
+            Args::Remove(_) => writer.put(OpNum::Remove, &Ok::<_, NfsStat>(names::Changed { cinfo })),
+            Args::Open(_) => {
+                let permissions = attr::Ace {
+                    ace_type: attr::AceType::Allowed,
+                    flag: attr::AceFlags::empty(),
+                    access_mask: attr::AceMask::empty(),
+                    who: b"EVERYONE@",
+                };
+                let read = ReadDelegation { stateid: DELEGATION, recall: false, permissions };
+                let delegation = if self.delegates { Delegation::Read(read) } else { Delegation::None };
+                let rflags = ResultFlags::empty();
+                let opened =
+                    open::ResOk { stateid: STATE, cinfo, rflags, attrset: Bitmap::EMPTY, delegation };
+                writer.put(OpNum::Open, &Ok::<_, NfsStat>(opened));
+            }
+            Args::Close(args) if args.open_stateid == STATE || args.open_stateid == StateId::CURRENT => {
+                writer.put(OpNum::Close, &Ok::<_, NfsStat>(close::ResOk { open_stateid: StateId::INVALID }));
+            }
+            Args::Close(_) => return NfsStat::BadStateId,
+            Args::Read(args) => {
+                let from = (args.offset as usize).min(self.content.len());
+                let to = (from + args.count as usize).min(self.content.len());
+                let got = read::ResOk { eof: to == self.content.len(), data: &self.content[from..to] };
+                writer.put(OpNum::Read, &Ok::<_, NfsStat>(got));
+            }
+            Args::Write(args) => {
+                let end = args.offset as usize + args.data.len();
+                self.content.resize(self.content.len().max(end), 0);
+                self.content[args.offset as usize..end].copy_from_slice(args.data);
+                let count = args.data.len() as u32;
+                let done = write::ResOk { count, committed: StableHow::FileSync, writeverf: [1; 8] };
+                writer.put(OpNum::Write, &Ok::<_, NfsStat>(done));
+            }
+            other => writer.put_status(other.number(), NfsStat::Ok),
+        }
+        NfsStat::Ok
+    }
+}
+
+fn sequenced(args: &sequence::Args, slots: u32) -> sequence::ResOk {
+    sequence::ResOk {
+        sessionid: args.sessionid,
+        sequenceid: args.sequenceid,
+        slotid: args.slotid,
+        highest_slotid: slots - 1,
+        target_highest_slotid: slots - 1,
+        status_flags: StatusFlags::empty(),
+    }
+}
+
+fn attributes(wanted: Bitmap, size: u64, writer: &mut ReplyWriter) {
+    let out = writer.begin_result(OpNum::GetAttr, NfsStat::Ok);
+    let mut attributes = AttrWriter::begin(out, wanted);
+    for attribute in [Attr::Type(FileType::Dir), Attr::Change(1), Attr::Size(size), Attr::LeaseTime(90)] {
+        attributes.put(&attribute);
+    }
+    attributes.finish();
+}
+
+/// The same message in fragments of growing length (RFC 5531 11).
+fn in_fragments(reply: &[u8]) -> Vec<u8> {
+    let (mut rest, mut out) = (&reply[MARK..], Vec::new());
+    let mut length = 1;
+    while !rest.is_empty() {
+        let (fragment, behind) = rest.split_at(length.min(rest.len()));
+        let mut mark = RecordMark::whole(fragment.len());
+        if !behind.is_empty() {
+            mark[0] &= 0x7f;
+        }
+        out.extend_from_slice(&mark);
+        out.extend_from_slice(fragment);
+        (rest, length) = (behind, length * 3);
+    }
+    out
+}

@@ -1,0 +1,258 @@
+//! The server's end of the connections of one session, played by a test: it logs the client on, binds further
+//! connections, and answers with whatever the test says.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use auth::{
+    Acceptor, Account, Accounts, Config, GmacNonce, Names, NtHash, Signer, SigningAlgorithm, Step, kdf,
+    preauth_hash,
+};
+use smb_wire::header::Flags;
+use smb_wire::negotiate::{self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode};
+use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
+use smb_wire::tree_connect::{self, ShareType};
+use smb_wire::{Command, Guid, Header, List, NtStatus, create, error};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::USER;
+
+/// What the session and the trees are called.
+pub const SESSION: u64 = 0x7700_1234;
+pub const TREE: u32 = 5;
+
+/// A server that waits for the connections of one client.
+pub struct Server {
+    listener: TcpListener,
+    pub address: SocketAddr,
+    /// What every connection must say in NEGOTIATE, once one has said it.
+    client: Option<Guid>,
+    /// Session.SigningKey, once the client has logged on.
+    session_key: Option<Arc<Signer>>,
+    /// What the server calls itself.
+    pub guid: Guid,
+}
+
+/// A message with its header in front.
+pub type Message = Vec<u8>;
+
+/// One connection.
+pub struct Peer {
+    stream: TcpStream,
+    requests: VecDeque<Message>,
+    /// Over NEGOTIATE and SESSION_SETUP.
+    preauth: [u8; 64],
+    /// The channel's signing key, once there is one.
+    key: Option<Arc<Signer>>,
+}
+
+impl Server {
+    pub async fn start() -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        Server { listener, address, client: None, session_key: None, guid: Guid([7; 16]) }
+    }
+
+    /// Takes the next connection and negotiates 3.1.1 with several channels, signed by AES-CMAC.
+    pub async fn accept(&mut self) -> Peer {
+        let stream = self.listener.accept().await.unwrap().0;
+        let mut peer = Peer { stream, requests: VecDeque::new(), preauth: [0; 64], key: None };
+        let message = peer.next().await;
+        let request = negotiate::Request::parse(&message).unwrap();
+        assert!(request.capabilities.contains(Capabilities::MULTI_CHANNEL));
+        // MS-SMB2 3.3.5.5
+        assert_eq!(*self.client.get_or_insert(request.client_guid), request.client_guid, "one client");
+        peer.preauth = preauth_hash(&peer.preauth, &message);
+        let hashes =
+            Context::PreauthIntegrity { hash_algorithms: List::Values(&[HashAlgorithm::Sha512]), salt: &[1] };
+        let response = negotiate::Response {
+            security_mode: SecurityMode::SIGNING_ENABLED,
+            dialect_revision: Dialect::Smb311,
+            server_guid: self.guid,
+            capabilities: Capabilities::LARGE_MTU | Capabilities::MULTI_CHANNEL,
+            max_transact_size: 1 << 20,
+            max_read_size: 1 << 20,
+            max_write_size: 1 << 20,
+            system_time: 0,
+            server_start_time: 0,
+            security_buffer: &[],
+            contexts: Contexts::Values(&[hashes]),
+        };
+        let answer = answer(&message, NtStatus::SUCCESS, |out| response.write(out));
+        peer.preauth = preauth_hash(&peer.preauth, &answer);
+        peer.send(answer).await;
+        peer
+    }
+
+    /// Logs the client on over `peer`.
+    pub async fn log_on(&mut self, peer: &mut Peer) {
+        let key = peer.set_up_session(None, &Signer::new(SigningAlgorithm::AesCmac, &[0; 16])).await;
+        self.session_key = Some(Arc::clone(&key));
+        peer.key = Some(key);
+    }
+
+    /// Binds the session to `peer`, and holds the requests against what a binding must be.
+    pub async fn bind(&mut self, peer: &mut Peer) {
+        let session_key = self.session_key.clone().expect("there is a session");
+        peer.key = Some(peer.set_up_session(Some(SESSION), &session_key).await);
+    }
+
+    /// Refuses to bind the session to `peer`.
+    pub async fn refuse(&mut self, peer: &mut Peer, status: NtStatus) {
+        let message = peer.next().await;
+        peer.refuse(&message, status).await;
+    }
+}
+
+impl Peer {
+    /// Two turns of SESSION_SETUP: for a new session, or for `bound` with requests signed by `signer`. Answers the
+    /// key of the channel, with which the last answer is signed.
+    async fn set_up_session(&mut self, bound: Option<u64>, signer: &Signer) -> Arc<Signer> {
+        let named = |name: &str| name.to_owned();
+        let mut acceptor = Acceptor::new(&Config::new(Names {
+            netbios_computer: named("PEER"),
+            netbios_domain: named("PEER"),
+            dns_computer: named("peer"),
+            dns_domain: String::new(),
+        }));
+        let mut accounts = Accounts::default();
+        let (name, nt_hash) = (USER.0.to_owned(), NtHash::from_password(USER.1));
+        accounts.insert(Account { name, nt_hash, disabled: false });
+        let mut expected = bound.unwrap_or(0);
+        loop {
+            let message = self.next().await;
+            let request = session_setup::Request::parse(&message).unwrap();
+            let header = *Header::parse(&message).unwrap();
+            let binds = request.flags.contains(RequestFlags::BINDING);
+            assert_eq!((header.session_id(), binds), (expected, bound.is_some()));
+            assert_eq!(request.previous_session_id, 0);
+            // MS-SMB2 3.2.4.1.1
+            assert_eq!(header.is_signed(), bound.is_some());
+            if bound.is_some() {
+                verify(signer, &message);
+            }
+            self.preauth = preauth_hash(&self.preauth, &message);
+            let token = request.security_buffer;
+            let (status, token, key) = match acceptor.step(token, &accounts, wire::Now::default()) {
+                Step::Continue(token) => (NtStatus::MORE_PROCESSING_REQUIRED, token, None),
+                Step::Done { reply, login } => (NtStatus::SUCCESS, reply, Some(login.session_key)),
+                Step::Refused(why) => panic!("{why}"),
+            };
+            let session_flags = SessionFlags::empty();
+            let response = session_setup::Response { session_flags, security_buffer: &token };
+            let mut answer = answer(&message, status, |out| response.write(out));
+            Header::parse_mut(&mut answer).unwrap().set_session_id(SESSION);
+            let Some(key) = key else {
+                expected = SESSION;
+                self.preauth = preauth_hash(&self.preauth, &answer);
+                self.send(answer).await;
+                continue;
+            };
+            // MS-SMB2 3.2.5.3.3
+            let key = kdf(&key[..], b"SMBSigningKey\0", &self.preauth);
+            let key = Arc::new(Signer::new(SigningAlgorithm::AesCmac, &key));
+            sign(&key, &mut answer);
+            self.send(answer).await;
+            return key;
+        }
+    }
+
+    /// Lets the client connect a share.
+    pub async fn connect_tree(&mut self) {
+        let message = self.next_of(Command::TreeConnect).await;
+        let response = tree_connect::Response {
+            share_type: ShareType::Disk,
+            share_flags: tree_connect::ShareFlags::empty(),
+            capabilities: tree_connect::ShareCapabilities::empty(),
+            maximal_access: create::Access::all(),
+        };
+        let mut answer = answer(&message, NtStatus::SUCCESS, |out| response.write(out));
+        Header::parse_mut(&mut answer).unwrap().set_tree_id(TREE);
+        self.send_signed(answer).await;
+    }
+
+    /// The next request, which must be a `command` in the session, signed with this channel's own key.
+    pub async fn next_of(&mut self, command: Command) -> Message {
+        let message = self.next().await;
+        let header = Header::parse(&message).unwrap();
+        assert_eq!((header.command(), header.session_id()), (command, SESSION));
+        assert!(header.is_signed());
+        verify(self.key.as_ref().expect("a channel"), &message);
+        message
+    }
+
+    /// The next request.
+    pub async fn next(&mut self) -> Message {
+        while self.requests.is_empty() {
+            let length = self.stream.read_u32().await.unwrap() as usize;
+            let mut frame = vec![0; length];
+            self.stream.read_exact(&mut frame).await.unwrap();
+            self.split(&frame);
+        }
+        self.requests.pop_front().unwrap()
+    }
+
+    fn split(&mut self, mut frame: &[u8]) {
+        loop {
+            let next = Header::parse(frame).unwrap().next_command() as usize;
+            let length = if next == 0 { frame.len() } else { next };
+            self.requests.push_back(frame[..length].to_vec());
+            frame = &frame[length..];
+            if next == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Answers `request` with an error.
+    pub async fn refuse(&mut self, request: &[u8], status: NtStatus) {
+        let answer = answer(request, status, |out| error::Response::default().write(out));
+        self.send_signed(answer).await;
+    }
+
+    /// Answers `request` with `body`.
+    pub async fn accept(&mut self, request: &[u8], body: impl FnOnce(&mut Vec<u8>)) {
+        self.send_signed(answer(request, NtStatus::SUCCESS, body)).await;
+    }
+
+    async fn send_signed(&mut self, mut message: Message) {
+        if let Some(key) = &self.key {
+            sign(key, &mut message);
+        }
+        self.send(message).await;
+    }
+
+    async fn send(&mut self, message: Message) {
+        let mut frame = (message.len() as u32).to_be_bytes().to_vec();
+        frame.extend_from_slice(&message);
+        self.stream.write_all(&frame).await.unwrap();
+    }
+}
+
+/// A response with credits enough for everything.
+fn answer(request: &[u8], status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Message {
+    let mut header = Header::response_to(Header::parse(request).unwrap(), status);
+    header.set_credits(64);
+    let mut message = Vec::new();
+    header.push(&mut message);
+    body(&mut message);
+    message
+}
+
+fn sign(key: &Signer, message: &mut [u8]) {
+    let header = Header::parse_mut(message).unwrap();
+    header.set_flags(header.flags() | Flags::SIGNED);
+    let nonce = GmacNonce::response(header.message_id());
+    let signature = key.sign(message, nonce);
+    Header::parse_mut(message).unwrap().set_signature(signature);
+}
+
+fn verify(key: &Signer, message: &[u8]) {
+    let mut message = message.to_vec();
+    let header = Header::parse_mut(&mut message).unwrap();
+    let (nonce, signature) = (GmacNonce::request(header.message_id(), false), *header.signature());
+    header.set_signature([0; 16]);
+    key.verify(&message, nonce, &signature).expect("the signature is that of the key");
+}

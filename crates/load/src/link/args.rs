@@ -1,0 +1,54 @@
+//! The options of `trunkline link`.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::way::Shape;
+use crate::units::{duration, rate, share, size};
+
+/// What path to put in front of what command. Rates hold in each direction.
+#[derive(Debug, Clone, clap::Args)]
+pub struct LinkArgs {
+    /// Time of a round trip, half of it in each direction, for example 23ms
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0")]
+    pub rtt: Duration,
+    /// Bits that the line carries in a second, for example 1Gbit [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub rate: Option<u64>,
+    /// Bits that each TCP connection, or flow of UDP, carries in a second, for example 200Mbit [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub flow_rate: Option<u64>,
+    /// Part of the packets that is lost in each direction, for example 0.1%
+    #[arg(long, value_name = "PART", value_parser = share, default_value = "0%")]
+    pub loss: f64,
+    /// Bytes of the largest packet
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(1280..=65_520))]
+    pub mtu: u16,
+    /// Bytes that may wait where a rate holds; what comes then is dropped [default: what the rate carries in a round
+    /// trip, at least 64 packets]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub queue: Option<u64>,
+    /// Which packets are lost: the same ones for the same number and the same packets
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// What to run; {host} stands for the address at which it reaches the servers of this machine, which is also in
+    /// the variable TRUNKLINE_LINK_HOST
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+impl LinkArgs {
+    /// What holds in each direction.
+    pub(super) fn shape(&self) -> Shape {
+        let slowest = self.rate.into_iter().chain(self.flow_rate).min().unwrap_or(0);
+        let trip = u128::from(slowest) / 8 * self.rtt.as_nanos() / 1_000_000_000;
+        let default = u64::try_from(trip).unwrap_or(u64::MAX).max(64 * u64::from(self.mtu));
+        Shape {
+            delay_ns: u64::try_from(self.rtt.as_nanos() / 2).unwrap_or(u64::MAX),
+            rate: self.rate,
+            flow_rate: self.flow_rate,
+            loss: self.loss,
+            queue: self.queue.unwrap_or(default),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What a connection sees of the path: how long it takes to be made.
+
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::Error;
+
+/// Connections made at most, and the time they may take together.
+const MOST: usize = 20;
+const TIME: Duration = Duration::from_secs(2);
+
+/// Where connections are made to.
+#[derive(Debug)]
+pub(super) struct Target(TcpListener);
+
+impl Target {
+    /// Listens; nobody needs to take the connections, the host makes them.
+    pub(super) fn listen(host: IpAddr) -> Result<Target, Error> {
+        TcpListener::bind((host, 0)).map(Target).map_err(|why| Error::host(format!("listen on {host}"), why))
+    }
+
+    fn address(&self) -> Result<SocketAddr, Error> {
+        self.0.local_addr().map_err(|why| Error::host("ask for the address of a listener", why))
+    }
+
+    /// How long each of some connections took, the shortest first. To be called where the command will run.
+    pub(super) fn connect(&self, rtt: Duration) -> Result<Vec<Duration>, Error> {
+        let address = self.address()?;
+        let begin = Instant::now();
+        let mut taken = Vec::with_capacity(MOST);
+        while taken.len() < MOST && (taken.len() < 3 || begin.elapsed() < TIME) {
+            let start = Instant::now();
+            // A first packet that is lost is sent again after a second.
+            TcpStream::connect_timeout(&address, rtt + Duration::from_secs(10))
+                .map_err(|why| Error::host(format!("connect to {address} over the link"), why))?;
+            taken.push(start.elapsed());
+        }
+        taken.sort_unstable();
+        Ok(taken)
+    }
+}

@@ -1,0 +1,104 @@
+//! Questions whether bytes have arrived: kept until their time, then held against what the host of the client
+//! has acknowledged.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tokio::net::TcpStream;
+use wire::Frame;
+use wire::endpoint::Receipt;
+
+/// A question, and where in the connection's stream of replies the bytes end that it is about.
+#[derive(Debug)]
+struct Question {
+    token: u64,
+    end: u64,
+}
+
+/// An answer for the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) token: u64,
+    pub(crate) arrived: bool,
+}
+
+/// One connection's questions.
+#[derive(Debug, Default)]
+pub(crate) struct Receipts {
+    /// By the time of the answer (monotonic ns), then in the order in which they were asked.
+    open: BTreeMap<(u64, u64), Question>,
+    asked: u64,
+}
+
+impl Receipts {
+    /// Takes in what a turn asks about its `frames`, of which the first begins at `start` in the stream.
+    pub(crate) fn ask(&mut self, asked: &mut Vec<Receipt>, frames: &[Frame], start: u64) {
+        let (mut counted, mut end) = (0, start);
+        for Receipt { token, frames: until, at_ns } in asked.drain(..) {
+            let more = frames.get(counted..until).unwrap_or(&[]);
+            end += more.iter().map(|frame| frame.len() as u64).sum::<u64>();
+            counted = until.max(counted);
+            self.open.insert((at_ns, self.asked), Question { token, end });
+            self.asked += 1;
+        }
+    }
+
+    /// When the next question is to be answered (monotonic ns).
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.open.first_key_value().map(|(&(at_ns, _), _)| at_ns)
+    }
+
+    /// Answers the questions whose time has come, with how many bytes of the stream have arrived.
+    pub(crate) fn answer(&mut self, now_ns: u64, arrived: u64, into: &mut VecDeque<Answer>) {
+        while let Some(first) = self.open.first_entry().filter(|first| first.key().0 <= now_ns) {
+            let Question { token, end } = first.remove();
+            into.push_back(Answer { token, arrived: end <= arrived });
+        }
+    }
+}
+
+/// Bytes that the host has taken and the client's host has not acknowledged. None when the host does not say.
+pub(crate) fn unacknowledged(stream: &TcpStream) -> Option<u64> {
+    // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) writes one int, and the getter hands it exactly that.
+    #[allow(unsafe_code)]
+    let bytes = unsafe {
+        rustix::ioctl::ioctl(stream, rustix::ioctl::Getter::<{ libc::TIOCOUTQ as _ }, std::ffi::c_int>::new())
+    };
+    bytes.ok().and_then(|bytes| u64::try_from(bytes).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(len: usize) -> Frame {
+        let mut frame = Frame::with_capacity(len);
+        frame.tail().extend(std::iter::repeat_n(0, len));
+        frame
+    }
+
+    #[test]
+    fn a_question_is_about_the_frames_before_it_and_answered_at_its_time() {
+        let mut receipts = Receipts::default();
+        let frames = [frame(10), frame(20), frame(30)];
+        let mut asked = vec![
+            Receipt { token: 3, frames: 0, at_ns: 200 },
+            Receipt { token: 1, frames: 1, at_ns: 100 },
+            Receipt { token: 2, frames: 1, at_ns: 100 },
+            Receipt { token: 4, frames: 3, at_ns: 200 },
+        ];
+        receipts.ask(&mut asked, &frames, 1000);
+        let mut answers = VecDeque::new();
+        assert_eq!(receipts.next(), Some(100));
+        receipts.answer(99, 5000, &mut answers);
+        assert!(answers.is_empty());
+        receipts.answer(100, 1010, &mut answers);
+        let expected = [1, 2].map(|token| Answer { token, arrived: true });
+        assert_eq!(answers, expected);
+        assert_eq!(receipts.next(), Some(200));
+        answers.clear();
+        receipts.answer(300, 1059, &mut answers);
+        let expected = [(3, true), (4, false)].map(|(token, arrived)| Answer { token, arrived });
+        assert_eq!(answers, expected);
+        assert_eq!(receipts.next(), None);
+    }
+}

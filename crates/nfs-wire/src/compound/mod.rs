@@ -1,0 +1,15 @@
+//! COMPOUND: a sequence of operations in one call (RFC 8881 16.2).
+//!
+//! | | reads | writes |
+//! |---|---|---|
+//! | server | [`Call`], [`Operations`] | [`ReplyWriter`] |
+//! | client | [`Reply`], [`Results`] | [`CallWriter`] |
+//!
+//! The writers own a [`wire::Frame`] and put everything into it from the record mark on, so that a finished frame
+//! goes out as it is.
+
+mod call;
+mod reply;
+
+pub use call::{BadOperation, Call, CallWriter, Operations, Target};
+pub use reply::{Mark, ReadPlace, Reply, ReplyWriter, Results};

@@ -1,0 +1,16 @@
+//! ALLOCATE and DEALLOCATE: reserve space, and make a hole (RFC 7862 15.1 and 15.4).
+
+use crate::macros::xdr_struct;
+use crate::types::StateId;
+
+xdr_struct! {
+    /// ALLOCATE4args and DEALLOCATE4args.
+    pub struct Args of "ALLOCATE4args" {
+        /// Open, lock or delegation, open for writing.
+        stateid: StateId,
+        /// Where the range begins.
+        offset: u64,
+        /// Bytes of the range.
+        length: u64,
+    }
+}

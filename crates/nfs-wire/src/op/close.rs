@@ -1,0 +1,22 @@
+//! CLOSE: end an open (RFC 8881 18.2).
+
+use crate::macros::xdr_struct;
+use crate::types::StateId;
+
+xdr_struct! {
+    /// CLOSE4args.
+    pub struct Args of "CLOSE4args" {
+        /// Not looked at in 4.1.
+        seqid: u32,
+        /// The open.
+        open_stateid: StateId,
+    }
+}
+
+xdr_struct! {
+    /// What a closed open becomes.
+    pub struct ResOk of "CLOSE4res" {
+        /// [`StateId::INVALID`], since it is of no more use (RFC 8881 18.2.4).
+        open_stateid: StateId,
+    }
+}

@@ -1,0 +1,43 @@
+//! SETATTR (RFC 8881 18.30).
+
+use crate::Malformed;
+use crate::attr::{Bitmap, Fattr};
+use crate::macros::xdr_struct;
+use crate::op::Outcome;
+use crate::status::NfsStat;
+use crate::types::StateId;
+use crate::xdr::{Decode, Encode};
+use wire::Cursor;
+
+xdr_struct! {
+    /// SETATTR4args.
+    pub struct Args<'a> of "SETATTR4args" {
+        /// The open, when the size is set.
+        stateid: StateId,
+        /// What to set.
+        obj_attributes: Fattr<'a>,
+    }
+}
+
+/// SETATTR4res. Also one that failed says what it has set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Res {
+    /// The result.
+    pub status: NfsStat,
+    /// Which attributes were set.
+    pub attrsset: Bitmap,
+}
+
+impl Outcome<'_> for Res {
+    fn status(&self) -> NfsStat {
+        self.status
+    }
+
+    fn encode_rest(&self, out: &mut Vec<u8>) {
+        self.attrsset.encode(out);
+    }
+
+    fn decode_rest(status: NfsStat, r: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(Res { status, attrsset: Bitmap::decode(r)? })
+    }
+}

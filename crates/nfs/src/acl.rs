@@ -1,0 +1,277 @@
+//! Access control lists of NFS as a face of the descriptor that is stored (RFC 8881 6.2).
+//!
+//! Rights have the same bits on both sides. `OWNER@` and `GROUP@` are the owner and group of the file at the moment; what
+//! is to be inherited is kept for whoever will own the new file. Users and groups of the host go by their numbers,
+//! everybody else by the text of their identifier, so that a list that is read can be set again.
+
+use nfs_wire::NfsStat;
+use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, AclFlags};
+use nfs_wire::xdr::List;
+use share::engine::Accounts;
+use volume::security::{self, Acl, Control, Descriptor, Parts, Rights, Sid, well_known};
+
+/// Entries that one list may have.
+const MAX_ENTRIES: usize = 512;
+/// The bits of aceflag4 that have a meaning (RFC 8881 6.2.1.4).
+const KNOWN_FLAGS: u32 = 0xff;
+
+/// Whom an entry speaks of when it names neither a user nor a group.
+const SPECIAL: &[(&[u8], Sid)] = &[
+    (b"EVERYONE@", well_known::EVERYONE),
+    (b"ANONYMOUS@", well_known::ANONYMOUS),
+    (b"AUTHENTICATED@", well_known::AUTHENTICATED_USERS),
+    (b"NETWORK@", well_known::NETWORK),
+];
+
+/// A list that a client wants to set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    entries: Vec<Entry>,
+    /// With the attribute dacl; none with acl, which leaves it as it is.
+    flags: Option<AclFlags>,
+}
+
+/// One entry, as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    allows: bool,
+    flags: AceFlags,
+    mask: AceMask,
+    who: Box<[u8]>,
+}
+
+impl Given {
+    /// Reads a list.
+    ///
+    /// # Errors
+    /// NFS4ERR_ATTRNOTSUPP for entries that are not kept (audit, alarm, retention), NFS4ERR_INVAL for bits without a
+    /// meaning, NFS4ERR_FBIG for too many, NFS4ERR_BADXDR.
+    // RFC 8881 6.2.1.1
+    pub fn read(aces: &List<'_, Ace<'_>>, flags: Option<AclFlags>) -> Result<Given, NfsStat> {
+        let mut entries = Vec::new();
+        for ace in aces.iter() {
+            let allows = match ace.ace_type {
+                AceType::Allowed => true,
+                AceType::Denied => false,
+                AceType::Audit | AceType::Alarm => return Err(NfsStat::AttrNotSupp),
+                AceType::Unknown(_) => return Err(NfsStat::Inval),
+            };
+            if ace.access_mask.intersects(AceMask::WRITE_RETENTION | AceMask::WRITE_RETENTION_HOLD) {
+                return Err(NfsStat::AttrNotSupp);
+            }
+            if ace.access_mask.bits() & !Rights::ALL.bits() != 0 || ace.flag.bits() & !KNOWN_FLAGS != 0 {
+                return Err(NfsStat::Inval);
+            }
+            if entries.len() == MAX_ENTRIES {
+                return Err(NfsStat::FBig);
+            }
+            entries.push(Entry { allows, flags: ace.flag, mask: ace.access_mask, who: ace.who.into() });
+        }
+        Ok(Given { entries, flags })
+    }
+
+    /// It as a descriptor, of which the access list counts, for a file with this owner and group; and which parts of
+    /// the file's own it takes the place of.
+    ///
+    /// # Errors
+    /// NFS4ERR_BADOWNER for somebody who is not known.
+    pub fn descriptor(
+        &self,
+        now: &Descriptor,
+        is_directory: bool,
+        accounts: &dyn Accounts,
+    ) -> Result<(Descriptor, Parts), NfsStat> {
+        let mut aces = Vec::with_capacity(self.entries.len());
+        for entry in &self.entries {
+            entry.put(now, is_directory, accounts, &mut aces)?;
+        }
+        let mut made = Descriptor { dacl: Some(Acl::new(aces)), ..Descriptor::default() };
+        made.control |= Control::DACL_PRESENT;
+        let mut parts = Parts::DACL;
+        if let Some(flags) = self.flags {
+            let protects = flags.contains(AclFlags::PROTECTED);
+            parts |= if protects { Parts::PROTECTED_DACL } else { Parts::UNPROTECTED_DACL };
+            made.control.set(Control::DACL_PROTECTED, protects);
+            made.control.set(Control::DACL_AUTO_INHERITED, flags.contains(AclFlags::AUTO_INHERIT));
+            made.control.set(Control::DACL_AUTO_INHERIT_REQ, flags.contains(AclFlags::AUTO_INHERIT));
+            made.control.set(Control::DACL_DEFAULTED, flags.contains(AclFlags::DEFAULTED));
+        }
+        Ok((made, parts))
+    }
+}
+
+impl Entry {
+    /// Appends what it says. What speaks of the owner and is to be inherited is said twice: of the owner now, and of
+    /// whoever makes something below.
+    fn put(
+        &self,
+        now: &Descriptor,
+        is_directory: bool,
+        accounts: &dyn Accounts,
+        out: &mut Vec<security::Ace>,
+    ) -> Result<(), NfsStat> {
+        let rights = Rights::from_bits_retain(self.mask.bits());
+        let make = |sid, flags| match self.allows {
+            true => security::Ace::allow(sid, rights, flags),
+            false => security::Ace::deny(sid, rights, flags),
+        };
+        let flags = kept_flags(self.flags, is_directory);
+        let own = match &*self.who {
+            b"OWNER@" => Some((now.owner, well_known::CREATOR_OWNER)),
+            b"GROUP@" => Some((now.group, well_known::CREATOR_GROUP)),
+            _ => None,
+        };
+        let Some((own, creator)) = own else {
+            let is_group = self.flags.contains(AceFlags::IDENTIFIER_GROUP);
+            out.push(make(who(&self.who, is_group, accounts)?, flags));
+            return Ok(());
+        };
+        let inherits = security::AceFlags::OBJECT_INHERIT | security::AceFlags::CONTAINER_INHERIT;
+        if !flags.contains(security::AceFlags::INHERIT_ONLY) {
+            let here = flags & security::AceFlags::INHERITED;
+            out.push(make(own.ok_or(NfsStat::BadOwner)?, here));
+        }
+        if flags.intersects(inherits) {
+            out.push(make(creator, flags | security::AceFlags::INHERIT_ONLY));
+        }
+        Ok(())
+    }
+}
+
+/// The flags that mean something here; for a file none of those of inheritance do.
+fn kept_flags(flags: AceFlags, is_directory: bool) -> security::AceFlags {
+    let mut out = security::AceFlags::empty();
+    let inheriting = [
+        (AceFlags::FILE_INHERIT, security::AceFlags::OBJECT_INHERIT),
+        (AceFlags::DIRECTORY_INHERIT, security::AceFlags::CONTAINER_INHERIT),
+        (AceFlags::NO_PROPAGATE_INHERIT, security::AceFlags::NO_PROPAGATE),
+        (AceFlags::INHERIT_ONLY, security::AceFlags::INHERIT_ONLY),
+    ];
+    for (theirs, ours) in inheriting {
+        out.set(ours, is_directory && flags.contains(theirs));
+    }
+    out.set(security::AceFlags::INHERITED, flags.contains(AceFlags::INHERITED));
+    out
+}
+
+/// Whom a name means.
+fn who(name: &[u8], is_group: bool, accounts: &dyn Accounts) -> Result<Sid, NfsStat> {
+    if let Some((_, sid)) = SPECIAL.iter().find(|(special, _)| *special == name) {
+        return Ok(*sid);
+    }
+    let text = std::str::from_utf8(name).map_err(|_| NfsStat::Inval)?;
+    if text.starts_with("S-1-") {
+        return text.parse().map_err(|_| NfsStat::BadOwner);
+    }
+    if is_group {
+        return Ok(accounts.group_sid(group(name, accounts)?));
+    }
+    Ok(accounts.user_sid(user(name, accounts)?))
+}
+
+/// The number of a user by the number itself or a name (RFC 8881 5.9).
+///
+/// # Errors
+/// NFS4ERR_BADOWNER, NFS4ERR_INVAL for what is no text.
+pub fn user(name: &[u8], accounts: &dyn Accounts) -> Result<u32, NfsStat> {
+    numbered(name, |name, domain| accounts.uid_named(name, domain))
+}
+
+/// The number of a group.
+///
+/// # Errors
+/// As [`user`].
+pub fn group(name: &[u8], accounts: &dyn Accounts) -> Result<u32, NfsStat> {
+    numbered(name, |name, domain| accounts.gid_named(name, domain))
+}
+
+fn numbered(who: &[u8], named: impl Fn(&str, &str) -> Option<u32>) -> Result<u32, NfsStat> {
+    let text = std::str::from_utf8(who).map_err(|_| NfsStat::Inval)?;
+    if let Some((name, domain)) = text.rsplit_once('@') {
+        return named(name, domain).ok_or(NfsStat::BadOwner);
+    }
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number || text.len() > 1 && text.starts_with('0') {
+        return Err(NfsStat::BadOwner);
+    }
+    text.parse().map_err(|_| NfsStat::BadOwner)
+}
+
+/// An entry as a client sees it; its name is kept beside it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Shown {
+    ace_type: AceType,
+    flag: AceFlags,
+    access_mask: AceMask,
+    who: String,
+}
+
+impl Shown {
+    /// It on the wire.
+    #[must_use]
+    pub fn ace(&self) -> Ace<'_> {
+        let Shown { ace_type, flag, access_mask, who } = self;
+        Ace { ace_type: *ace_type, flag: *flag, access_mask: *access_mask, who: who.as_bytes() }
+    }
+}
+
+/// The access list of a descriptor. One that lets everybody do everything by having none is told as such.
+#[must_use]
+pub fn shown(descriptor: &Descriptor, accounts: &dyn Accounts) -> Vec<Shown> {
+    let Some(list) = &descriptor.dacl else {
+        let all = security::Ace::allow(well_known::EVERYONE, Rights::ALL, security::AceFlags::empty());
+        return one(&all, descriptor, accounts).into_iter().collect();
+    };
+    list.aces.iter().filter_map(|ace| one(ace, descriptor, accounts)).collect()
+}
+
+/// Entries of types that only Windows knows are left out.
+fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn Accounts) -> Option<Shown> {
+    let (ace_type, rights, sid) = match &ace.kind {
+        security::AceKind::Allow(rights, sid) => (AceType::Allowed, *rights, *sid),
+        security::AceKind::Deny(rights, sid) => (AceType::Denied, *rights, *sid),
+        security::AceKind::Audit(..) | security::AceKind::Other { .. } => return None,
+    };
+    let mut flag = AceFlags::empty();
+    for (ours, theirs) in [
+        (security::AceFlags::OBJECT_INHERIT, AceFlags::FILE_INHERIT),
+        (security::AceFlags::CONTAINER_INHERIT, AceFlags::DIRECTORY_INHERIT),
+        (security::AceFlags::NO_PROPAGATE, AceFlags::NO_PROPAGATE_INHERIT),
+        (security::AceFlags::INHERIT_ONLY, AceFlags::INHERIT_ONLY),
+        (security::AceFlags::INHERITED, AceFlags::INHERITED),
+    ] {
+        flag.set(theirs, ace.flags.contains(ours));
+    }
+    let special = SPECIAL.iter().find(|(_, known)| *known == sid).map(|(name, _)| *name);
+    let who = if sid == well_known::CREATOR_OWNER || of.owner == Some(sid) {
+        "OWNER@".to_owned()
+    } else if sid == well_known::CREATOR_GROUP || of.group == Some(sid) {
+        flag |= AceFlags::IDENTIFIER_GROUP;
+        "GROUP@".to_owned()
+    } else if let Some(name) = special {
+        String::from_utf8_lossy(name).into_owned()
+    } else if let Some(uid) = accounts.uid(&sid) {
+        uid.to_string()
+    } else if let Some(gid) = accounts.gid(&sid) {
+        flag |= AceFlags::IDENTIFIER_GROUP;
+        gid.to_string()
+    } else {
+        sid.to_string()
+    };
+    let access_mask = AceMask::from_bits_retain((rights.mapped() & Rights::ALL).bits());
+    Some(Shown { ace_type, flag, access_mask, who })
+}
+
+/// What holds for a whole list, for the attribute dacl.
+#[must_use]
+pub fn flags(descriptor: &Descriptor) -> AclFlags {
+    let mut out = AclFlags::empty();
+    for (ours, theirs) in [
+        (Control::DACL_AUTO_INHERITED, AclFlags::AUTO_INHERIT),
+        (Control::DACL_PROTECTED, AclFlags::PROTECTED),
+        (Control::DACL_DEFAULTED, AclFlags::DEFAULTED),
+    ] {
+        out.set(theirs, descriptor.control.contains(ours));
+    }
+    out
+}

@@ -1,0 +1,463 @@
+//! Client: somebody with a client ID, its sessions, and everything it has opened and locked (RFC 8881 2.4).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use nfs_wire::op::create_session;
+use nfs_wire::types::Verifier;
+use parking_lot::Mutex;
+use share::{BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, Holder, LockOwner};
+use volume::NodeId;
+use wire::Now;
+
+use crate::back::{self, Recall};
+use crate::config::Export;
+use crate::connection::Way;
+use crate::event::Event;
+use crate::session::Session;
+use crate::state::State;
+use crate::who::Principal;
+
+/// Exports of one client that are noted for status.
+const MAX_NOTED_EXPORTS: usize = 64;
+
+/// One client.
+pub struct Client {
+    /// Its client ID.
+    pub id: u64,
+    /// What it calls itself; the same after it began anew.
+    pub owner: Box<[u8]>,
+    /// Changes when it begins anew.
+    pub verifier: Verifier,
+    /// Who may speak of it.
+    pub principal: Principal,
+    /// For the engine.
+    pub key: ClientKey,
+    confirmed: AtomicBool,
+    reclaimed: AtomicBool,
+    /// When it was heard last (monotonic ns).
+    heard_ns: AtomicU64,
+    ended: AtomicBool,
+    /// Delegations that were taken away and that it has not freed yet.
+    pub revoked: AtomicU64,
+    next_key: AtomicU64,
+    /// Held while connections are closed to make room.
+    making_room: Mutex<()>,
+    crowded_out: AtomicU64,
+    /// Exports that it has come to, for status.
+    used: Mutex<Vec<u32>>,
+    /// CREATE_SESSION's own slot.
+    pub creating: Mutex<Creating>,
+    holds: Mutex<Holds>,
+}
+
+/// The one slot that CREATE_SESSION has (RFC 8881 18.36.4).
+#[derive(Debug, Default)]
+pub struct Creating {
+    /// The number of the last request.
+    pub sequence: u32,
+    /// What was answered to it.
+    pub answer: Option<Result<create_session::ResOk, nfs_wire::NfsStat>>,
+}
+
+/// An owner as the client calls it, an export, a file.
+type Key = (Box<[u8]>, u32, NodeId);
+
+/// What a client had.
+pub(crate) struct Left {
+    pub sessions: Vec<Arc<Session>>,
+    /// Locks before the opens they were taken through.
+    pub states: Vec<Arc<State>>,
+    /// Exports whose engines know it.
+    pub exports: Vec<Arc<Export>>,
+}
+
+/// What a client has.
+#[derive(Default)]
+struct Holds {
+    sessions: Vec<Arc<Session>>,
+    /// By open-owner and file.
+    opens: HashMap<Key, Arc<State>>,
+    /// By lock-owner and file.
+    locks: HashMap<Key, Arc<State>>,
+    /// Delegations by export and file.
+    delegations: HashMap<(u32, NodeId), Arc<State>>,
+    /// Under which key it has files open that it has made.
+    made: HashMap<(u32, NodeId), CacheKey>,
+    /// Numbers of lock-owners for the engine.
+    owners: HashMap<Box<[u8]>, u128>,
+    /// Engines that know it.
+    engines: Vec<Arc<Export>>,
+}
+
+impl Holds {
+    /// Forgets the key of a file that the client made and has nothing of any more.
+    fn forget_key(&mut self, export: u32, node: NodeId) {
+        if !self.made.contains_key(&(export, node)) || self.delegations.contains_key(&(export, node)) {
+            return;
+        }
+        if !self.opens.keys().any(|(_, e, n)| (*e, *n) == (export, node)) {
+            self.made.remove(&(export, node));
+        }
+    }
+}
+
+/// Whose state: an owner of the client, and a file of an export.
+#[derive(Debug, Clone, Copy)]
+pub struct Of<'a> {
+    /// The owner, as the client calls it.
+    pub owner: &'a [u8],
+    /// The export.
+    pub export: u32,
+    /// The file.
+    pub node: NodeId,
+}
+
+impl Of<'_> {
+    fn key(&self) -> Key {
+        (self.owner.into(), self.export, self.node)
+    }
+}
+
+/// Hears for a client what the engine of an export asks back.
+struct Ear {
+    client: Weak<Client>,
+    export: u32,
+}
+
+impl Holder for Ear {
+    // RFC 8881 10.4.5
+    fn on_break(&self, notice: &BreakNotice) -> bool {
+        let held = self.client.upgrade().and_then(|client| client.delegation_of(self.export, notice.node));
+        let Some(state) = held else { return false };
+        let Some(delegation) = state.delegation() else { return false };
+        delegation.recalled();
+        let is_sent = back::recall(&Recall { state: Arc::clone(&state), notice: *notice });
+        if !is_sent {
+            // The engine takes it away at once.
+            delegation.revoke();
+        }
+        is_sent
+    }
+}
+
+impl Client {
+    /// A client that has introduced itself.
+    #[must_use]
+    pub fn new(
+        (id, key): (u64, ClientKey),
+        owner: &[u8],
+        verifier: Verifier,
+        principal: Principal,
+        now: Now,
+    ) -> Client {
+        Client {
+            id,
+            owner: owner.into(),
+            verifier,
+            principal,
+            key,
+            confirmed: AtomicBool::new(false),
+            reclaimed: AtomicBool::new(false),
+            heard_ns: AtomicU64::new(now.mono_ns),
+            ended: AtomicBool::new(false),
+            revoked: AtomicU64::new(0),
+            // Not a number that the same client was given before a restart.
+            next_key: AtomicU64::new(now.wall_ns.unsigned_abs()),
+            making_room: Mutex::default(),
+            crowded_out: AtomicU64::new(0),
+            used: Mutex::default(),
+            creating: Mutex::default(),
+            holds: Mutex::default(),
+        }
+    }
+
+    /// Whether it has made a session since it introduced itself.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed.load(Ordering::Acquire)
+    }
+
+    /// It has made a session.
+    pub fn confirm(&self) {
+        self.confirmed.store(true, Ordering::Release);
+    }
+
+    /// Notes that it has nothing more to reclaim. False when it had said so before.
+    pub fn complete_reclaim(&self) -> bool {
+        !self.reclaimed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether it has said that it has nothing more to reclaim.
+    #[must_use]
+    pub fn has_reclaimed(&self) -> bool {
+        self.reclaimed.load(Ordering::Acquire)
+    }
+
+    /// It was heard.
+    #[inline]
+    pub fn heard(&self, now: Now) {
+        // A plain store to a line that all its connections share costs, so only when it makes a difference.
+        if now.mono_ns.saturating_sub(self.heard_ns.load(Ordering::Relaxed)) > 100_000_000 {
+            self.heard_ns.store(now.mono_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// For how long it was not heard, in nanoseconds.
+    #[must_use]
+    pub fn silent_ns(&self, now: Now) -> u64 {
+        now.mono_ns.saturating_sub(self.heard_ns.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is gone.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Enters a session; false when it has too many, or is gone.
+    pub fn add_session(&self, session: &Arc<Session>) -> bool {
+        let mut holds = self.holds.lock();
+        let fits = holds.sessions.len() < crate::limits::MAX_SESSIONS_PER_CLIENT
+            && !self.ended.load(Ordering::Acquire);
+        if fits {
+            holds.sessions.push(Arc::clone(session));
+        }
+        fits
+    }
+
+    /// Takes a session out.
+    pub fn remove_session(&self, session: &Arc<Session>) {
+        self.holds.lock().sessions.retain(|known| !Arc::ptr_eq(known, session));
+    }
+
+    /// Its sessions.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<Arc<Session>> {
+        self.holds.lock().sessions.clone()
+    }
+
+    /// Its connections, each once.
+    #[must_use]
+    pub fn ways(&self) -> Vec<Arc<Way>> {
+        let mut ways: Vec<Arc<Way>> = Vec::new();
+        for (way, ..) in self.sessions().iter().flat_map(|session| session.ways()) {
+            if !ways.iter().any(|known| Arc::ptr_eq(known, &way)) {
+                ways.push(way);
+            }
+        }
+        ways
+    }
+
+    /// Closes connections until no more than `most` are left: first those that were silent for longest, never `new`.
+    ///
+    /// A client may lose any connection at any time, and retries on another what was under way (RFC 8881 2.9.2), so that
+    /// nothing is refused, also to one whose lost connections still count here.
+    pub fn make_room(&self, new: &Arc<Way>, most: usize) {
+        // Two that come at the same time would not see each other, or close each other.
+        let _one_by_one = self.making_room.lock();
+        let mut ways = self.ways();
+        if ways.len() <= most.max(1) {
+            return;
+        }
+        let surplus = ways.len() - most.max(1);
+        ways.retain(|way| !Arc::ptr_eq(way, new));
+        ways.sort_by_key(|way| way.heard_ns());
+        for way in &ways[..surplus.min(ways.len())] {
+            for session in self.sessions() {
+                session.unbind(way);
+            }
+            // One that is gone needs not be closed.
+            let _ = way.post(Event::Close);
+            if self.crowded_out.fetch_add(1, Ordering::Relaxed) == 0 {
+                tracing::warn!(
+                    client = format!("{:x}", self.id),
+                    address = %way.peer.remote,
+                    most,
+                    "a client opens more connections than `nfs_max_connections`; the most silent one is closed for each new one"
+                );
+            }
+        }
+    }
+
+    /// Connections that were closed to make room for others.
+    #[must_use]
+    pub fn crowded_out(&self) -> u64 {
+        self.crowded_out.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it has come to an export by its name or a handle.
+    pub fn came_to(&self, export: u32) {
+        let mut used = self.used.lock();
+        if !used.contains(&export) && used.len() < MAX_NOTED_EXPORTS {
+            used.push(export);
+        }
+    }
+
+    /// Numbers of the exports that it has come to.
+    #[must_use]
+    pub fn used_exports(&self) -> Vec<u32> {
+        self.used.lock().clone()
+    }
+
+    /// Whether any of its sessions has a back channel.
+    #[must_use]
+    pub fn has_back_channel(&self) -> bool {
+        self.holds.lock().sessions.iter().any(|session| session.has_back_channel())
+    }
+
+    /// Whether it has opened, locked or been delegated anything.
+    #[must_use]
+    pub fn has_state(&self) -> bool {
+        let holds = self.holds.lock();
+        !(holds.opens.is_empty() && holds.locks.is_empty() && holds.delegations.is_empty())
+    }
+
+    /// How many opens, lock-owners and delegations it has.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let holds = self.holds.lock();
+        (holds.opens.len(), holds.locks.len(), holds.delegations.len())
+    }
+
+    /// Whether one more state is within its bound.
+    #[must_use]
+    pub fn may_add_state(&self) -> bool {
+        let (opens, locks, delegations) = self.counts();
+        opens + locks + delegations < crate::limits::MAX_STATES_PER_CLIENT
+    }
+
+    /// Makes the client known to the engine of an export, once.
+    pub fn attach(self: &Arc<Self>, export: &Arc<Export>) {
+        let mut holds = self.holds.lock();
+        if !holds.engines.iter().any(|known| Arc::ptr_eq(&known.engine, &export.engine)) {
+            let ear = Ear { client: Arc::downgrade(self), export: export.id };
+            export.engine.attach(self.key, Arc::new(ear));
+            holds.engines.push(Arc::clone(export));
+        }
+    }
+
+    /// The key under which everything that the client does with a file counts as its own.
+    #[must_use]
+    pub fn cache_key(&self, export: u32, node: NodeId) -> CacheKey {
+        let made = self.holds.lock().made.get(&(export, node)).copied();
+        made.unwrap_or(CacheKey(u128::from(node.device) << 64 | u128::from(node.inode)))
+    }
+
+    /// A key for a file that does not exist yet.
+    pub fn new_key(&self) -> CacheKey {
+        let number = self.next_key.fetch_add(1, Ordering::Relaxed);
+        // No device has such a number.
+        CacheKey(u128::MAX << 64 | u128::from(number))
+    }
+
+    /// Remembers the key of a file that it has made.
+    pub fn remember_key(&self, export: u32, node: NodeId, key: CacheKey) {
+        self.holds.lock().made.insert((export, node), key);
+    }
+
+    /// A request for a right on a file, which may be none: it still says whose the open is.
+    #[must_use]
+    pub fn caching(&self, export: u32, node: NodeId, want: Caching) -> CachingRequest {
+        let key = self.cache_key(export, node);
+        CachingRequest { key, want, keyed: true, parent: None, epoch: None, whole: true }
+    }
+
+    /// Its delegation of a file.
+    #[must_use]
+    pub fn delegation_of(&self, export: u32, node: NodeId) -> Option<Arc<State>> {
+        self.holds.lock().delegations.get(&(export, node)).map(Arc::clone)
+    }
+
+    /// Its delegations.
+    #[must_use]
+    pub fn delegations(&self) -> Vec<Arc<State>> {
+        self.holds.lock().delegations.values().map(Arc::clone).collect()
+    }
+
+    /// Enters a delegation.
+    pub fn add_delegation(&self, state: &Arc<State>) {
+        self.holds.lock().delegations.insert((state.export.id, state.node), Arc::clone(state));
+    }
+
+    /// Takes a delegation out.
+    pub fn remove_delegation(&self, state: &Arc<State>) {
+        let mut holds = self.holds.lock();
+        holds.delegations.retain(|_, known| !Arc::ptr_eq(known, state));
+        holds.forget_key(state.export.id, state.node);
+    }
+
+    /// The open of an open-owner on a file.
+    #[must_use]
+    pub fn open_of(&self, of: Of<'_>) -> Option<Arc<State>> {
+        self.holds.lock().opens.get(&of.key()).map(Arc::clone)
+    }
+
+    /// Enters the open of an open-owner on a file.
+    pub fn add_open(&self, of: Of<'_>, state: &Arc<State>) {
+        self.holds.lock().opens.insert(of.key(), Arc::clone(state));
+    }
+
+    /// Takes an open out, with the states of its locks; gives those.
+    pub fn remove_open(&self, of: Of<'_>, state: &Arc<State>) -> Vec<Arc<State>> {
+        let mut holds = self.holds.lock();
+        holds.opens.remove(&of.key());
+        holds.forget_key(of.export, of.node);
+        if holds.locks.is_empty() {
+            return Vec::new();
+        }
+        let ends = |locks: &Arc<State>| locks.locks().is_some_and(|locks| Arc::ptr_eq(&locks.open, state));
+        holds.locks.extract_if(|_, locks| ends(locks)).map(|(_, locks)| locks).collect()
+    }
+
+    /// The locks of a lock-owner on a file.
+    #[must_use]
+    pub fn locks_of(&self, of: Of<'_>) -> Option<Arc<State>> {
+        self.holds.lock().locks.get(&of.key()).map(Arc::clone)
+    }
+
+    /// Enters the locks of a lock-owner on a file.
+    pub fn add_locks(&self, of: Of<'_>, state: &Arc<State>) {
+        self.holds.lock().locks.insert(of.key(), Arc::clone(state));
+    }
+
+    /// Takes the locks of a lock-owner on a file out.
+    pub fn remove_locks(&self, of: Of<'_>) {
+        self.holds.lock().locks.remove(&of.key());
+    }
+
+    /// Who a lock-owner is for the engine.
+    pub fn lock_owner(&self, owner: &[u8]) -> LockOwner {
+        let mut holds = self.holds.lock();
+        let number = match holds.owners.get(owner) {
+            Some(number) => *number,
+            None => *holds.owners.entry(owner.into()).or_insert_with(|| number_of(owner)),
+        };
+        LockOwner { client: self.key, owner: number }
+    }
+
+    /// The name of a lock-owner that the engine knows by its number.
+    #[must_use]
+    pub fn owner_name(&self, owner: LockOwner) -> Option<Box<[u8]>> {
+        let holds = self.holds.lock();
+        holds.owners.iter().find(|(_, number)| **number == owner.owner).map(|(name, _)| name.clone())
+    }
+
+    /// Ends it: what it had is handed out to be given back.
+    pub(crate) fn end(&self) -> Left {
+        self.ended.store(true, Ordering::Release);
+        let holds = std::mem::take(&mut *self.holds.lock());
+        let states = holds.locks.into_values().chain(holds.opens.into_values());
+        let states = states.chain(holds.delegations.into_values()).collect();
+        Left { sessions: holds.sessions, states, exports: holds.engines }
+    }
+}
+
+/// The number of a lock-owner: always the same for one name, so that after a restart its ranges are still its own.
+fn number_of(owner: &[u8]) -> u128 {
+    let mut number = [0; 16];
+    number.copy_from_slice(&auth::crypto::hmac_sha256(b"lock-owner", owner)[..16]);
+    // Zero is nobody's (`op::io::owner`).
+    u128::from_le_bytes(number) | 1
+}

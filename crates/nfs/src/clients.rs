@@ -1,0 +1,224 @@
+//! The table of clients: who is who when somebody introduces itself (RFC 8881 18.35.4).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::types::Verifier;
+use parking_lot::Mutex;
+use share::ClientKey;
+use wire::Now;
+
+use crate::client::Client;
+use crate::grace::{Came, Grace};
+use crate::limits::MAX_CLIENTS;
+use crate::who::Principal;
+
+/// Who introduces itself.
+#[derive(Debug)]
+pub struct Introduction<'a> {
+    /// What it calls itself.
+    pub owner: &'a [u8],
+    /// Changes when it begins anew.
+    pub verifier: Verifier,
+    /// Who speaks.
+    pub principal: Principal,
+    /// It means a client that is confirmed, and wants something about it changed.
+    pub update: bool,
+    /// The time.
+    pub now: Now,
+}
+
+/// Every client that is known.
+pub struct Clients {
+    instance: u64,
+    lease_ns: u64,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    by_id: HashMap<u64, Arc<Client>>,
+    by_owner: HashMap<Box<[u8]>, Records>,
+    next: u32,
+}
+
+/// What one owner has: RFC 8881 18.35.4 calls them records.
+#[derive(Default, Clone, Copy)]
+struct Records {
+    confirmed: Option<u64>,
+    unconfirmed: Option<u64>,
+}
+
+impl Known {
+    fn client(&self, id: Option<u64>) -> Option<Arc<Client>> {
+        self.by_id.get(&id?).map(Arc::clone)
+    }
+
+    fn forget(&mut self, client: &Client) {
+        self.by_id.remove(&client.id);
+        if let Some(records) = self.by_owner.get_mut(&client.owner) {
+            records.confirmed = records.confirmed.filter(|id| *id != client.id);
+            records.unconfirmed = records.unconfirmed.filter(|id| *id != client.id);
+            if records.confirmed.is_none() && records.unconfirmed.is_none() {
+                self.by_owner.remove(&client.owner);
+            }
+        }
+    }
+}
+
+impl Clients {
+    /// Nobody yet.
+    #[must_use]
+    pub fn new(instance: u64, lease_ns: u64) -> Clients {
+        Clients { instance, lease_ns, known: Mutex::default() }
+    }
+
+    /// Takes an introduction: the client it leads to, and clients that are gone because of it.
+    ///
+    /// # Errors
+    /// NFS4ERR_CLID_INUSE, NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM; NFS4ERR_DELAY when there are too many.
+    // RFC 8881 18.35.4
+    pub fn introduce(
+        &self,
+        who: &Introduction<'_>,
+        grace: &Grace,
+    ) -> Result<(Arc<Client>, Vec<Arc<Client>>), NfsStat> {
+        let mut known = self.known.lock();
+        let records = known.by_owner.get(who.owner).copied().unwrap_or_default();
+        let confirmed = known.client(records.confirmed);
+        let mut gone = Vec::new();
+        if who.update {
+            // Cases 6 to 9.
+            let confirmed = confirmed.ok_or(NfsStat::NoEnt)?;
+            return match (confirmed.verifier == who.verifier, confirmed.principal == who.principal) {
+                (true, true) => Ok((confirmed, gone)),
+                (false, _) => Err(NfsStat::NotSame),
+                (true, false) => Err(NfsStat::Perm),
+            };
+        }
+        if let Some(confirmed) = confirmed {
+            if confirmed.principal != who.principal {
+                // Case 3.
+                if confirmed.has_state() && confirmed.silent_ns(who.now) < self.lease_ns {
+                    return Err(NfsStat::ClidInUse);
+                }
+                known.forget(&confirmed);
+                gone.push(confirmed);
+            } else if confirmed.verifier == who.verifier {
+                // Case 2.
+                return Ok((confirmed, gone));
+            }
+            // Case 5 goes on: the new record stands beside the confirmed one until it is confirmed.
+        }
+        let came = grace.recognise(who.owner, who.verifier, &who.principal);
+        // Case 3, of a record from before a restart: its lease lasts as long as it may come back.
+        if came == Came::Stranger {
+            return Err(NfsStat::ClidInUse);
+        }
+        // Case 4.
+        if let Some(unconfirmed) = known.client(records.unconfirmed) {
+            known.forget(&unconfirmed);
+            gone.push(unconfirmed);
+        }
+        if known.by_id.len() >= MAX_CLIENTS {
+            let old =
+                |client: &Arc<Client>| !client.is_confirmed() && client.silent_ns(who.now) > self.lease_ns;
+            let found = known.by_id.values().find(|client| old(client)).map(Arc::clone);
+            let Some(old) = found else { return Err(NfsStat::Delay) };
+            known.forget(&old);
+            gone.push(old);
+        }
+        // Case 1.
+        known.next = known.next.wrapping_add(1);
+        let id = (self.instance & 0xffff_ffff) << 32 | u64::from(known.next);
+        // What it had before a restart is kept under the key that it had then.
+        let key = match came {
+            Came::Back(key) => key,
+            Came::New | Came::Anew(_) | Came::Stranger => {
+                ClientKey(u128::from(self.instance) << 64 | u128::from(id))
+            }
+        };
+        let client =
+            Arc::new(Client::new((id, key), who.owner, who.verifier, who.principal.clone(), who.now));
+        known.by_id.insert(id, Arc::clone(&client));
+        known.by_owner.entry(who.owner.into()).or_default().unconfirmed = Some(id);
+        Ok((client, gone))
+    }
+
+    /// A client has made its first session: an older one with the same name is gone.
+    // RFC 8881 18.36.4
+    pub fn confirm(&self, client: &Arc<Client>) -> Option<Arc<Client>> {
+        let mut known = self.known.lock();
+        client.confirm();
+        let records = known.by_owner.entry(client.owner.clone()).or_default();
+        let before = records.confirmed.filter(|id| *id != client.id);
+        records.confirmed = Some(client.id);
+        records.unconfirmed = records.unconfirmed.filter(|id| *id != client.id);
+        known.by_id.remove(&before?)
+    }
+
+    /// The client with this ID.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.known.lock().by_id.get(&id).map(Arc::clone)
+    }
+
+    /// Takes a client out; true when it was there.
+    pub fn remove(&self, client: &Client) -> bool {
+        let mut known = self.known.lock();
+        let is_there = known.by_id.contains_key(&client.id);
+        known.forget(client);
+        is_there
+    }
+
+    /// Every client.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        self.known.lock().by_id.values().map(Arc::clone).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::who::Who;
+    use nfs_wire::rpc::{AuthSys, Flavor, OpaqueAuth};
+    use nfs_wire::xdr::Encode;
+
+    fn principal(uid: u32) -> Principal {
+        let mut body = Vec::new();
+        AuthSys::new(b"host", uid, 0, &[]).encode(&mut body);
+        let credential = OpaqueAuth { flavor: Flavor::Sys, body: &body };
+        Who::read(&credential, "192.0.2.1:1".parse().unwrap()).unwrap().principal()
+    }
+
+    fn introduce(clients: &Clients, verifier: u8, uid: u32, update: bool) -> Result<(u64, usize), NfsStat> {
+        let now = Now::default();
+        let verifier = [verifier; 8];
+        let who = Introduction { owner: b"me", verifier, principal: principal(uid), update, now };
+        clients.introduce(&who, &Grace::default()).map(|(client, gone)| (client.id, gone.len()))
+    }
+
+    // RFC 8881 18.35.5, by the numbers of its cases.
+    #[test]
+    fn every_case_of_an_introduction() {
+        let clients = Clients::new(7, 1);
+        assert_eq!(introduce(&clients, 1, 0, true), Err(NfsStat::NoEnt), "7");
+        let (first, _) = introduce(&clients, 1, 0, false).unwrap();
+        let (second, gone) = introduce(&clients, 1, 0, false).unwrap();
+        assert!(second != first && gone == 1, "4");
+        let client = clients.get(second).unwrap();
+        assert!(clients.confirm(&client).is_none());
+        assert_eq!(introduce(&clients, 1, 0, false), Ok((second, 0)), "2");
+        assert_eq!(introduce(&clients, 1, 0, true), Ok((second, 0)), "6");
+        assert_eq!(introduce(&clients, 2, 0, true), Err(NfsStat::NotSame), "8");
+        assert_eq!(introduce(&clients, 1, 9, true), Err(NfsStat::Perm), "9");
+        let (third, gone) = introduce(&clients, 2, 0, false).unwrap();
+        assert!(third != second && gone == 0 && clients.get(second).is_some(), "5");
+        let before = clients.confirm(&clients.get(third).unwrap()).unwrap();
+        assert_eq!((before.id, clients.get(second).is_none()), (second, true));
+        let (fourth, gone) = introduce(&clients, 2, 9, false).unwrap();
+        assert!(fourth != third && gone == 1, "3: it has no state");
+    }
+}

@@ -1,0 +1,462 @@
+//! A COMPOUND under way: its operations one after the other (RFC 8881 2.6 and 16.2).
+//!
+//! [`Run`] owns everything that the operations need, so that the rest of a COMPOUND that would have to wait for the
+//! device can go to the blocking pool as a whole. [`Run::go`] is the loop; each operation is a file in [`crate::op`].
+
+use std::sync::Arc;
+
+use nfs_wire::compound::{Mark, Operations, ReplyWriter};
+use nfs_wire::op::{Args, OpNum, Outcome};
+use nfs_wire::types::StateId;
+use nfs_wire::{NfsStat, compound};
+use share::{Caller, Identity, Step};
+use volume::Patience;
+use wire::{Frame, Now};
+
+use crate::config::Export;
+use crate::connection::Way;
+use crate::current::Current;
+use crate::handle::Handle;
+use crate::op;
+use crate::server::Server;
+use crate::session::Session;
+use crate::who::Who;
+
+/// Bytes of a finished reply in front of what a slot keeps: record mark and RPC header.
+pub const REPLY_HEAD: usize = nfs_wire::rpc::record::MARK + nfs_wire::rpc::SUCCESS_HEADER;
+
+/// Why an operation did not end well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// With this status and nothing else.
+    Fail(NfsStat),
+    /// With this status; the result is written already.
+    Told(NfsStat),
+    /// It would have to wait for the device: to be done again where that is allowed.
+    Work,
+}
+
+/// How an operation ended; when well, its result is written.
+pub type Done = Result<(), Stop>;
+
+impl From<NfsStat> for Stop {
+    fn from(status: NfsStat) -> Stop {
+        Stop::Fail(status)
+    }
+}
+
+impl From<share::Refusal> for Stop {
+    fn from(why: share::Refusal) -> Stop {
+        if why == share::Refusal::WouldBlock { Stop::Work } else { Stop::Fail(crate::status::of(&why)) }
+    }
+}
+
+/// How far a COMPOUND came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// To its end.
+    Done,
+    /// To an operation that must wait for the device: where it begins in the operations, and how many are left with
+    /// it.
+    Work {
+        /// In bytes from where the operations began.
+        position: usize,
+        /// Operations.
+        left: u32,
+    },
+}
+
+/// A slot whose request is being done.
+#[derive(Debug, Clone, Copy)]
+pub struct Serving {
+    /// The slot.
+    pub slot: u32,
+    /// Whether the reply is kept.
+    pub cache: bool,
+}
+
+/// A COMPOUND under way.
+pub struct Run {
+    /// The server.
+    pub server: Arc<Server>,
+    /// The connection it came on.
+    pub way: Arc<Way>,
+    /// Who asks.
+    pub who: Arc<Who>,
+    /// The session; before SEQUENCE the one that the connection used last.
+    pub session: Option<Arc<Session>>,
+    /// The slot, from SEQUENCE on.
+    pub serving: Option<Serving>,
+    /// Minor version.
+    pub minor: u32,
+    /// Operations in all.
+    pub count: u32,
+    /// Bytes of the request, with the header of RPC.
+    pub request_len: usize,
+    /// Tells the request from others in its slot.
+    pub mark: u64,
+    /// The current filehandle.
+    pub current: Option<Current>,
+    /// The saved filehandle.
+    pub saved: Option<Current>,
+    /// The current stateid (RFC 8881 16.2.3.1.2).
+    pub stateid: Option<StateId>,
+    /// The stateid that was saved with the saved filehandle.
+    pub saved_stateid: Option<StateId>,
+    /// The time.
+    pub now: Now,
+    /// Whether operations may wait for the device.
+    pub patience: Patience,
+    /// The reply.
+    pub writer: ReplyWriter,
+    /// What the whole COMPOUND comes to.
+    pub status: NfsStat,
+    /// What a retry is answered with, in place of everything else.
+    pub replay: Option<Vec<u8>>,
+    /// Whether the operation that is done now is the last.
+    pub is_last: bool,
+    /// The operation behind SEQUENCE.
+    pub next_number: Option<OpNum>,
+    /// Whose connection it is found to be, where that was not known before.
+    pub placement: Option<u128>,
+    /// The operation that is done now or was begun last, and where its result begins.
+    doing: Option<(Mark, OpNum)>,
+    xid: u32,
+}
+
+/// What a COMPOUND begins with.
+pub struct Begin {
+    /// The server.
+    pub server: Arc<Server>,
+    /// The connection.
+    pub way: Arc<Way>,
+    /// Who asks.
+    pub who: Arc<Who>,
+    /// The session that the connection used last.
+    pub session: Option<Arc<Session>>,
+    /// The call's number.
+    pub xid: u32,
+    /// The time.
+    pub now: Now,
+}
+
+/// A COMPOUND that ends in its slot whatever becomes of the thread that does it, or of the connection it came on: a
+/// slot that stayed busy would be lost to its session.
+pub struct UnderWay(Option<Run>);
+
+impl UnderWay {
+    /// One that begins.
+    #[must_use]
+    pub fn new(run: Run) -> UnderWay {
+        UnderWay(Some(run))
+    }
+
+    /// What is under way; none when it is over.
+    pub fn run(&mut self) -> Option<&mut Run> {
+        self.0.as_mut()
+    }
+
+    /// The finished reply, and the session; none when it was over before.
+    #[must_use]
+    pub fn finish(mut self) -> Option<(Frame, Option<Arc<Session>>)> {
+        self.0.take().map(Run::finish)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let Some(run) = self.0.take() else { return };
+        // What was never begun, since nobody would have heard of it, can be asked for again.
+        run.abandon(if std::thread::panicking() { NfsStat::ServerFault } else { NfsStat::Delay });
+    }
+}
+
+impl Run {
+    /// Begins the reply to a call, in `frame`.
+    #[must_use]
+    pub fn new(begin: Begin, call: &compound::Call<'_>, request_len: usize, frame: Frame) -> Run {
+        let Begin { server, way, who, session, xid, now } = begin;
+        let mark = crate::slot::mark(call.argarray, who.mark());
+        Run {
+            server,
+            way,
+            who,
+            session,
+            serving: None,
+            minor: call.minorversion,
+            count: call.count,
+            request_len,
+            mark,
+            current: None,
+            saved: None,
+            stateid: None,
+            saved_stateid: None,
+            now,
+            patience: Patience::Cached,
+            writer: ReplyWriter::begin(frame, xid, call.tag),
+            status: NfsStat::Ok,
+            replay: None,
+            is_last: false,
+            next_number: None,
+            placement: None,
+            doing: None,
+            xid,
+        }
+    }
+
+    /// Does operations until they end, one fails, or one must wait for the device.
+    pub fn go<'a>(&mut self, mut operations: Operations<'a, Args<'a>>) -> Flow {
+        loop {
+            let (position, left) = (operations.position(), operations.left());
+            let args = match operations.next() {
+                None => return Flow::Done,
+                Some(Ok(Args::Illegal(_))) => {
+                    // Wherever it stands (RFC 8881 15.1.3.4).
+                    self.status = NfsStat::OpIllegal;
+                    self.writer.put_illegal();
+                    return Flow::Done;
+                }
+                Some(Ok(args)) => args,
+                Some(Err(bad)) => {
+                    tracing::debug!(%bad, "refused an operation");
+                    self.status = NfsStat::BadXdr;
+                    self.writer.put_status(bad.number, NfsStat::BadXdr);
+                    return Flow::Done;
+                }
+            };
+            self.is_last = left == 1;
+            if matches!(args, Args::Sequence(_)) {
+                self.next_number = operations.clone().next().and_then(Result::ok).map(|next| next.number());
+            }
+            let mark = self.writer.mark();
+            let number = args.number();
+            self.doing = Some((mark, number));
+            let done = self.check_place(number).map_err(Stop::Fail).and_then(|()| op::run(self, &args));
+            match done {
+                Ok(()) if self.replay.is_some() => return Flow::Done,
+                Ok(()) => {}
+                Err(Stop::Work) => {
+                    self.writer.truncate(mark);
+                    return Flow::Work { position, left };
+                }
+                Err(Stop::Told(status)) => self.status = status,
+                Err(Stop::Fail(status)) => {
+                    self.writer.truncate(mark);
+                    self.writer.put_status(number, status);
+                    self.status = status;
+                }
+            }
+            if let Some(status) = self.too_big() {
+                self.writer.truncate(mark);
+                self.writer.put_status(number, status);
+                self.status = status;
+            }
+            if !self.status.is_ok() {
+                tracing::debug!(operation = ?number, status = ?self.status, "a COMPOUND ended early");
+                return Flow::Done;
+            }
+        }
+    }
+
+    /// Whether an operation may stand where it does.
+    // RFC 8881 2.6.3.1.1.1, 18.46.3
+    fn check_place(&self, number: OpNum) -> Result<(), NfsStat> {
+        let is_first = self.writer.is_empty();
+        let stands_alone = matches!(
+            number,
+            OpNum::ExchangeId
+                | OpNum::CreateSession
+                | OpNum::DestroySession
+                | OpNum::BindConnToSession
+                | OpNum::DestroyClientId
+        );
+        match number {
+            OpNum::Sequence if is_first => Ok(()),
+            OpNum::Sequence => Err(NfsStat::SequencePos),
+            OpNum::BindConnToSession if self.count > 1 => Err(NfsStat::NotOnlyOp),
+            _ if !is_first => Ok(()),
+            _ if stands_alone && self.count > 1 => Err(NfsStat::NotOnlyOp),
+            _ if stands_alone => Ok(()),
+            _ => Err(NfsStat::OpNotInSession),
+        }
+    }
+
+    /// Why the reply is longer than the session allows, when it is.
+    fn too_big(&self) -> Option<NfsStat> {
+        let (serving, session) = (self.serving?, self.session.as_ref()?);
+        let len = self.writer.len();
+        if len > session.fore.maxresponsesize as usize {
+            Some(NfsStat::RepTooBig)
+        } else if serving.cache && len > session.fore.maxresponsesize_cached as usize {
+            Some(NfsStat::RepTooBigToCache)
+        } else {
+            None
+        }
+    }
+
+    /// Ends a COMPOUND that nothing more is done of: what it came to is kept in its slot, so that a retry is told of it
+    /// and does nothing again.
+    // RFC 8881 2.10.6.1.3
+    fn abandon(mut self, status: NfsStat) {
+        let (Some(serving), Some((mark, number))) = (&mut self.serving, self.doing) else { return };
+        self.writer.truncate(mark);
+        self.writer.put_status(number, status);
+        serving.cache |= self.writer.len() <= crate::limits::MAX_CACHED_REPLY as usize;
+        self.status = status;
+        drop(self.finish());
+    }
+
+    /// The finished reply; the slot keeps it where the client wants that.
+    #[must_use]
+    fn finish(self) -> (Frame, Option<Arc<Session>>) {
+        if let Some(replay) = self.replay {
+            let mut frame = self.writer.finish(NfsStat::Ok);
+            frame.truncate(0);
+            let out = frame.tail();
+            out.extend_from_slice(&nfs_wire::rpc::record::RecordMark::whole(replay.len() + REPLY_HEAD - 4));
+            nfs_wire::rpc::Reply::accepted(self.xid, nfs_wire::rpc::Accepted::Success(&replay)).write(out);
+            return (frame, self.session);
+        }
+        let frame = self.writer.finish(self.status);
+        if let (Some(serving), Some(session)) = (self.serving, &self.session)
+            && let Some(slot) = session.slots.get(serving.slot as usize)
+        {
+            slot.finish(serving.cache.then(|| &frame.bytes()[REPLY_HEAD..]));
+        }
+        (frame, self.session)
+    }
+
+    // What operations use ---------------------------------------------------------------------------
+
+    /// Writes the result of an operation that ended well.
+    pub fn answer<'d, T>(&mut self, number: OpNum, ok: T) -> Done
+    where
+        Result<T, NfsStat>: Outcome<'d>,
+    {
+        self.writer.put(number, &Ok::<T, NfsStat>(ok));
+        Ok(())
+    }
+
+    /// The same for one without a result.
+    pub fn plain(&mut self, number: OpNum) -> Done {
+        self.writer.put_status(number, NfsStat::Ok);
+        Ok(())
+    }
+
+    /// Binds the connection to a session. A client that has more connections than it may have loses the one that was
+    /// silent for longest.
+    // RFC 8881 2.10.3.1
+    pub fn bind(&mut self, session: &Arc<Session>, fore: bool, back: bool) {
+        let is_new = session.bind(&self.way, fore, back);
+        self.way.remember(session);
+        if is_new {
+            self.placement = Some(session.client.key.0);
+            session.client.make_room(&self.way, self.server.config().connections_per_client);
+        }
+    }
+
+    /// The session that SEQUENCE named.
+    ///
+    /// # Errors
+    /// NFS4ERR_OP_NOT_IN_SESSION without one.
+    pub fn session(&self) -> Result<&Arc<Session>, NfsStat> {
+        let session = self.session.as_ref().filter(|_| self.serving.is_some());
+        session.ok_or(NfsStat::OpNotInSession)
+    }
+
+    /// What the current filehandle leads to in its export; none for the pseudo root.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOFILEHANDLE, NFS4ERR_STALE; as the engine says.
+    pub fn found(&mut self) -> Result<Option<(Arc<Export>, share::Item)>, NfsStat> {
+        let current = self.current.as_mut().ok_or(NfsStat::NoFileHandle)?;
+        current.item(&self.server, self.now)
+    }
+
+    /// The same where the pseudo root will not do.
+    ///
+    /// # Errors
+    /// Also `on_root` for the pseudo root.
+    pub fn item(&mut self, on_root: NfsStat) -> Result<(Arc<Export>, share::Item), NfsStat> {
+        self.found()?.ok_or(on_root)
+    }
+
+    /// The current filehandle as it goes over the wire.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOFILEHANDLE; NFS4ERR_NOTSUPP for what can have none.
+    #[inline]
+    pub fn handle(&mut self) -> Result<Handle, NfsStat> {
+        self.current.as_mut().ok_or(NfsStat::NoFileHandle)?.handle(&self.server, self.now)
+    }
+
+    /// The current filehandle.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOFILEHANDLE.
+    pub fn current(&self) -> Result<&Current, NfsStat> {
+        self.current.as_ref().ok_or(NfsStat::NoFileHandle)
+    }
+
+    /// Refuses a change of an export that is only to be read.
+    ///
+    /// # Errors
+    /// NFS4ERR_ROFS.
+    pub fn check_writable(&self, export: &Export) -> Result<(), NfsStat> {
+        if export.read_only { Err(NfsStat::RoFs) } else { Ok(()) }
+    }
+
+    /// Who asks, for an export.
+    #[must_use]
+    pub fn identity(&self, export: &Arc<Export>) -> Arc<Identity> {
+        self.who.identity(export)
+    }
+
+    /// Asks the engine of an export something that may meet somebody else's right. Who would have to wait is told to
+    /// come again: the break has begun, or somebody may claim after a restart what is in the way.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY, NFS4ERR_GRACE; as the engine says.
+    pub fn ask<T>(
+        &self,
+        export: &Arc<Export>,
+        question: impl Fn(&share::Share, &Caller<'_>) -> Step<T>,
+    ) -> Result<T, Stop> {
+        let identity = self.identity(export);
+        let client = self.session()?.client.key;
+        let waiter = self.server.nobody();
+        let caller = Caller { identity: &identity, client, waiter: Some(waiter), now: self.now };
+        match question(&export.engine, &caller) {
+            Step::Done(done) => Ok(done),
+            Step::Wait(ticket) => {
+                let is_for_absent = self.server.grace.is_on() && export.engine.waits_for_absent(ticket);
+                export.engine.cancel(ticket);
+                Err(Stop::Fail(if is_for_absent { NfsStat::Grace } else { NfsStat::Delay }))
+            }
+            Step::Refused(why) => Err(why.into()),
+        }
+    }
+
+    /// Asks the engine something that never waits.
+    ///
+    /// # Errors
+    /// As the engine says.
+    pub fn tell<T>(
+        &self,
+        export: &Arc<Export>,
+        question: impl FnOnce(&share::Share, &Caller<'_>) -> Result<T, share::Refusal>,
+    ) -> Result<T, Stop> {
+        let identity = self.identity(export);
+        let client = self.session()?.client.key;
+        let caller = Caller { identity: &identity, client, waiter: None, now: self.now };
+        Ok(question(&export.engine, &caller)?)
+    }
+
+    /// Makes sure that the operation may wait for the device from here on.
+    ///
+    /// # Errors
+    /// [`Stop::Work`] when it may not: it is done again where it may.
+    pub fn may_wait(&self) -> Result<(), Stop> {
+        if self.patience == Patience::Block { Ok(()) } else { Err(Stop::Work) }
+    }
+}

@@ -1,0 +1,372 @@
+//! Connection: carries bytes, and owns nothing that outlives it (RFC 8881 2.10.3.1).
+//!
+//! A call is read here up to its COMPOUND, which then runs at once; what must wait for the device goes on on the
+//! blocking pool and comes back as [`Event::Answered`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use nfs_wire::compound::{Call as Compound, CallWriter, Operations, Target};
+use nfs_wire::op::Args;
+use nfs_wire::rpc::record::{MARK, RecordMark};
+use nfs_wire::rpc::{
+    Accepted, Call, CallError, Message, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, PROC_NULL, Rejected, Reply,
+};
+use nfs_wire::types::FileHandle;
+use nfs_wire::xdr::List;
+use nfs_wire::{NfsStat, callback, compound};
+use parking_lot::Mutex;
+use volume::Patience;
+use wire::{Frame, Mailbox, Now, Output, Peer};
+
+use crate::back;
+use crate::compound::{Begin, Flow, Run, UnderWay};
+use crate::current::Known;
+use crate::event::Event;
+use crate::limits::{MAX_REMEMBERED_CREDENTIALS, MAX_WORKING, REMEMBERED_HANDLES};
+use crate::server::Server;
+use crate::session::Session;
+use crate::who::Who;
+
+/// Room for a reply without data in bytes.
+const SMALL_REPLY: usize = 900;
+/// Room around data in bytes.
+const AROUND_DATA: usize = 400;
+/// Operations that are looked at to see how much room the reply needs.
+const LOOKED_AT: usize = 4;
+
+/// How others see a connection: sessions, status, the engine.
+pub struct Way {
+    /// Its number.
+    pub id: u64,
+    /// Both ends.
+    pub peer: Peer,
+    /// When it was accepted.
+    pub since: Now,
+    mailbox: Arc<dyn Mailbox<Event>>,
+    /// Sessions that it is bound to.
+    sessions: Mutex<Vec<Weak<Session>>>,
+    /// Handles that were checked on it.
+    handles: Mutex<[Option<Arc<Known>>; REMEMBERED_HANDLES]>,
+    /// Requests that it has carried.
+    pub requests: AtomicU64,
+    /// Bytes that it has received.
+    pub received: AtomicU64,
+    /// Bytes that it has sent.
+    pub sent: AtomicU64,
+    /// When something came on it last (monotonic ns).
+    heard_ns: AtomicU64,
+}
+
+impl Way {
+    /// When something came on it last (monotonic ns).
+    #[must_use]
+    pub fn heard_ns(&self) -> u64 {
+        self.heard_ns.load(Ordering::Relaxed)
+    }
+
+    /// Hands an event to the connection. False when it is gone.
+    pub fn post(&self, event: Event) -> bool {
+        self.mailbox.post(event)
+    }
+
+    /// Remembers that it is bound to a session.
+    pub fn remember(&self, session: &Arc<Session>) {
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|known| known.upgrade().is_some_and(|known| !Arc::ptr_eq(&known, session)));
+        if sessions.len() >= crate::limits::MAX_SESSIONS_PER_CONNECTION {
+            sessions.remove(0);
+        }
+        sessions.push(Arc::downgrade(session));
+    }
+
+    fn place_of(sent: &[u8]) -> usize {
+        sent.iter().rev().take(8).fold(0, |sum, byte| sum * 31 + usize::from(*byte)) % REMEMBERED_HANDLES
+    }
+
+    /// A handle that was checked here before.
+    #[must_use]
+    pub fn known(&self, sent: &[u8]) -> Option<Arc<Known>> {
+        let handles = self.handles.lock();
+        let known = handles[Way::place_of(sent)].as_ref()?;
+        (known.handle.bytes() == sent).then(|| Arc::clone(known))
+    }
+
+    /// Remembers a handle that was checked.
+    pub fn remember_handle(&self, known: &Arc<Known>) {
+        self.handles.lock()[Way::place_of(known.handle.bytes())] = Some(Arc::clone(known));
+    }
+
+    /// Forgets all handles, since exports have changed.
+    pub fn forget_handles(&self) {
+        *self.handles.lock() = Default::default();
+    }
+}
+
+/// One connection.
+pub struct Connection {
+    server: Arc<Server>,
+    way: Arc<Way>,
+    /// Credentials that it was used with, the last one first.
+    known: Vec<Arc<Who>>,
+    /// The session that it carried last.
+    session: Option<Arc<Session>>,
+    /// The exports' version that its handles were checked against.
+    exports: u64,
+    working: usize,
+    /// Calls that the client has not answered yet.
+    calls: HashMap<u32, back::Call>,
+    next_xid: u32,
+}
+
+impl Connection {
+    /// A connection that has just been accepted; none when there are too many.
+    pub fn new(
+        server: &Arc<Server>,
+        peer: Peer,
+        mailbox: Arc<dyn Mailbox<Event>>,
+        now: Now,
+    ) -> Option<Connection> {
+        let id = server.enter_connection()?;
+        let way = Way {
+            id,
+            peer,
+            since: now,
+            mailbox,
+            sessions: Mutex::default(),
+            handles: Mutex::default(),
+            requests: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            heard_ns: AtomicU64::new(now.mono_ns),
+        };
+        let exports = server.exports().version;
+        Some(Connection {
+            server: Arc::clone(server),
+            way: Arc::new(way),
+            known: Vec::new(),
+            session: None,
+            exports,
+            working: 0,
+            calls: HashMap::new(),
+            next_xid: 1,
+        })
+    }
+
+    /// Answers one message.
+    pub(crate) fn receive(&mut self, message: &[u8], now: Now, out: &mut Output<Event>) {
+        self.way.requests.fetch_add(1, Ordering::Relaxed);
+        self.way.received.fetch_add(message.len() as u64, Ordering::Relaxed);
+        self.way.heard_ns.store(now.mono_ns, Ordering::Relaxed);
+        match Message::parse(message) {
+            Ok(Message::Call(Ok(call))) => self.call(&call, message.len(), now, out),
+            // RFC 5531 9
+            Ok(Message::Call(Err(CallError::RpcMismatch { xid }))) => {
+                self.send_reply(&Reply::rpc_mismatch(xid), out);
+            }
+            Ok(Message::Call(Err(CallError::Garbage { xid }))) => {
+                self.send_reply(&Reply::accepted(xid, Accepted::GarbageArgs), out);
+            }
+            Ok(Message::Reply(reply)) => self.called(&reply),
+            Err(malformed) => {
+                tracing::debug!(%malformed, peer = %self.way.peer.remote, "closes a connection");
+                out.close = true;
+            }
+        }
+    }
+
+    fn call(&mut self, call: &Call<'_>, len: usize, now: Now, out: &mut Output<Event>) {
+        let answer = |accepted| Reply::accepted(call.xid, accepted);
+        let reply = match (call.program, call.version, call.procedure) {
+            (NFS_PROGRAM, NFS_V4, PROC_COMPOUND) => return self.compound(call, len, now, out),
+            (NFS_PROGRAM, NFS_V4, PROC_NULL) => answer(Accepted::Success(&[])),
+            (NFS_PROGRAM, NFS_V4, _) => answer(Accepted::ProcUnavail),
+            (NFS_PROGRAM, ..) => answer(Accepted::ProgMismatch { low: NFS_V4, high: NFS_V4 }),
+            _ => answer(Accepted::ProgUnavail),
+        };
+        self.send_reply(&reply, out);
+    }
+
+    fn compound(&mut self, call: &Call<'_>, len: usize, now: Now, out: &mut Output<Event>) {
+        let who = match self.who(call) {
+            Ok(who) => who,
+            Err(rejected) => return self.send_reply(&Reply::rejected(call.xid, rejected), out),
+        };
+        let Ok(request) = Compound::parse(call.body) else {
+            return self.send_reply(&Reply::accepted(call.xid, Accepted::GarbageArgs), out);
+        };
+        let version = self.server.exports().version;
+        if version != self.exports {
+            self.exports = version;
+            self.way.forget_handles();
+        }
+        let frame = out.pool.take(room_for(&request));
+        let begin = Begin {
+            server: Arc::clone(&self.server),
+            way: Arc::clone(&self.way),
+            who,
+            session: self.session.take(),
+            xid: call.xid,
+            now,
+        };
+        let mut under_way = UnderWay::new(Run::new(begin, &request, len, frame));
+        let Some(run) = under_way.run() else { return };
+        // RFC 8881 16.2.3
+        if !(1..=2).contains(&request.minorversion) {
+            run.status = NfsStat::MinorVersMismatch;
+            return self.finish(under_way, out);
+        }
+        let flow = run.go(request.operations());
+        if let Some(client) = run.placement.take() {
+            out.placement = Some(client);
+        }
+        match flow {
+            Flow::Done => self.finish(under_way, out),
+            Flow::Work { position, left } => {
+                let rest = request.argarray.get(position..).unwrap_or_default();
+                self.suspend(under_way, rest, left, out);
+            }
+        }
+    }
+
+    /// Who a call's credential says that makes it.
+    fn who(&mut self, call: &Call<'_>) -> Result<Arc<Who>, Rejected> {
+        if let Some(at) = self.known.iter().position(|who| who.is(&call.credential)) {
+            self.known[..=at].rotate_right(1);
+            return Ok(Arc::clone(&self.known[0]));
+        }
+        let who = Who::read(&call.credential, self.way.peer.remote).map_err(Rejected::AuthError)?;
+        let who = Arc::new(who);
+        self.known.truncate(MAX_REMEMBERED_CREDENTIALS - 1);
+        self.known.insert(0, Arc::clone(&who));
+        Ok(who)
+    }
+
+    /// Sends the rest of a COMPOUND to the blocking pool.
+    fn suspend(&mut self, mut under_way: UnderWay, rest: &[u8], left: u32, out: &mut Output<Event>) {
+        let Some(run) = under_way.run() else { return };
+        self.session.clone_from(&run.session);
+        if self.working >= MAX_WORKING {
+            // The operation is answered with "come again", as a client can bear; nothing was done by it.
+            run.status = NfsStat::Delay;
+            let number = rest.first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
+            run.writer.put_status(number, NfsStat::Delay);
+            return self.finish(under_way, out);
+        }
+        self.working += 1;
+        run.patience = Patience::Block;
+        let rest = rest.to_vec();
+        out.run(move || {
+            if let Some(run) = under_way.run() {
+                let flow = run.go(Operations::<Args<'_>>::new(&rest, run.minor, left));
+                debug_assert_eq!(flow, Flow::Done, "what may wait needs not be done again");
+            }
+            Event::Answered { frame: under_way.finish().map(|(frame, _)| frame) }
+        });
+    }
+
+    fn finish(&mut self, under_way: UnderWay, out: &mut Output<Event>) {
+        let Some((frame, session)) = under_way.finish() else { return };
+        self.session = session.filter(|session| !session.has_ended());
+        self.send(frame, out);
+    }
+
+    /// What ran on the blocking pool is answered.
+    pub(crate) fn answered(&mut self, frame: Option<Frame>, out: &mut Output<Event>) {
+        self.working = self.working.saturating_sub(1);
+        if let Some(frame) = frame {
+            self.send(frame, out);
+        }
+    }
+
+    /// Calls the client.
+    pub(crate) fn call_client(&mut self, call: back::Call, out: &mut Output<Event>) {
+        let back::Calling { program, minor, caller } = call.session.calling();
+        let xid = self.next_xid;
+        self.next_xid = self.next_xid.wrapping_add(1).max(1);
+        let target = Target::Client { program, callback_ident: 0 };
+        let frame = out.pool.take(SMALL_REPLY);
+        let mut writer = CallWriter::begin(frame, target, xid, &caller.credential(), b"", minor);
+        writer.push(&callback::Args::Sequence(callback::SequenceArgs {
+            sessionid: call.session.id,
+            sequenceid: call.sequence,
+            slotid: call.slot,
+            highest_slotid: call.slot,
+            cachethis: false,
+            referring_call_lists: List::EMPTY,
+        }));
+        let state = &call.recall.state;
+        writer.push(&callback::Args::Recall(callback::RecallArgs {
+            stateid: state.id(self.server.config().instance),
+            truncate: false,
+            fh: FileHandle(state.handle.bytes()),
+        }));
+        let frame = writer.finish();
+        self.calls.insert(xid, call);
+        self.send(frame, out);
+    }
+
+    /// The client has answered a call. What it has to give back comes by itself.
+    fn called(&mut self, reply: &Reply<'_>) {
+        let Some(call) = self.calls.remove(&reply.xid) else { return };
+        let status = match reply.outcome {
+            Ok(Accepted::Success(body)) => compound::Reply::parse(body).map(|reply| reply.status).ok(),
+            _ => None,
+        };
+        if status != Some(NfsStat::Ok) {
+            tracing::debug!(?status, peer = %self.way.peer.remote, "a client has refused a recall");
+        }
+        back::over(&call.session, call.slot, true);
+    }
+
+    /// A session is gone.
+    pub(crate) fn forget_session(&mut self, key: u64) {
+        use wire::table::Keyed;
+        self.session = self.session.take().filter(|session| session.key() != key);
+    }
+
+    /// The connection is gone: sessions go on without it.
+    pub(crate) fn closed(&mut self) {
+        let sessions = std::mem::take(&mut *self.way.sessions.lock());
+        for session in sessions.iter().filter_map(Weak::upgrade) {
+            session.unbind(&self.way);
+        }
+        // Who was called here is called elsewhere, or loses what they were to give back.
+        for (_, call) in self.calls.drain() {
+            back::over(&call.session, call.slot, false);
+            if !back::recall(&call.recall) {
+                call.recall.state.export.engine.undelivered(&call.recall.notice);
+            }
+        }
+        self.server.leave_connection();
+    }
+
+    fn send(&self, frame: Frame, out: &mut Output<Event>) {
+        self.way.sent.fetch_add(frame.len() as u64, Ordering::Relaxed);
+        out.frames.push(frame);
+    }
+
+    fn send_reply(&self, reply: &Reply<'_>, out: &mut Output<Event>) {
+        let mut frame = out.pool.take(SMALL_REPLY);
+        frame.tail().extend_from_slice(&[0; MARK]);
+        reply.write(frame.tail());
+        let mark = RecordMark::whole(frame.len() - MARK);
+        frame.bytes_mut()[..MARK].copy_from_slice(&mark);
+        self.send(frame, out);
+    }
+}
+
+/// Room that the reply is likely to need.
+fn room_for(request: &compound::Call<'_>) -> usize {
+    let data = request.operations().take(LOOKED_AT).find_map(|operation| match operation {
+        Ok(Args::Read(read)) => Some(read.count),
+        Ok(Args::ReadPlus(read)) => Some(read.count),
+        Ok(Args::ReadDir(list)) => Some(list.maxcount),
+        _ => None,
+    });
+    match data {
+        Some(bytes) => bytes.min(crate::limits::MAX_IO) as usize + AROUND_DATA,
+        None => SMALL_REPLY,
+    }
+}

@@ -1,0 +1,98 @@
+//! Current and saved filehandle (RFC 8881 16.2.3.1).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use share::Item;
+use wire::Now;
+
+use crate::config::Export;
+use crate::handle::Handle;
+use crate::server::Server;
+
+/// A handle that was checked, and the export it is of; none: the pseudo root.
+#[derive(Debug)]
+pub struct Known {
+    /// The handle.
+    pub handle: Handle,
+    /// The export.
+    pub export: Option<Arc<Export>>,
+}
+
+/// A current or saved filehandle. What it leads to is found when an operation needs it: READ and WRITE do not. What was
+/// found by its name gets its handle when somebody asks for that.
+#[derive(Debug, Clone)]
+pub struct Current {
+    handle: Option<Handle>,
+    export: Option<Arc<Export>>,
+    item: Option<Item>,
+}
+
+impl Current {
+    /// The pseudo root.
+    ///
+    /// # Errors
+    /// None in practice: a handle without an address always fits.
+    pub fn root(server: &Server) -> Result<Current, NfsStat> {
+        let handle = server.handles.make(0, &[]).ok_or(NfsStat::ServerFault)?;
+        Ok(Current { handle: Some(handle), export: None, item: None })
+    }
+
+    /// What a handle leads to that was checked.
+    #[must_use]
+    pub fn of(known: &Known) -> Current {
+        Current { handle: Some(known.handle), export: known.export.clone(), item: None }
+    }
+
+    /// Something that was found in an export.
+    #[must_use]
+    pub fn found(export: &Arc<Export>, item: Item) -> Current {
+        Current { handle: None, export: Some(Arc::clone(export)), item: Some(item) }
+    }
+
+    /// The handle.
+    ///
+    /// # Errors
+    /// When what it leads to has no address, and so no handle.
+    #[inline]
+    pub fn handle(&mut self, server: &Server, now: Now) -> Result<Handle, NfsStat> {
+        if let Some(handle) = self.handle {
+            return Ok(handle);
+        }
+        let (Some(export), Some(item)) = (&self.export, &self.item) else { return Err(NfsStat::ServerFault) };
+        let handle = handle_of(server, export, item)?;
+        server.keep_item(&handle, item, now);
+        Ok(*self.handle.insert(handle))
+    }
+
+    /// The export; none for the pseudo root.
+    #[inline]
+    #[must_use]
+    pub fn export(&self) -> Option<&Arc<Export>> {
+        self.export.as_ref()
+    }
+
+    /// What it leads to in its export; none for the pseudo root.
+    ///
+    /// # Errors
+    /// NFS4ERR_STALE; as the engine says.
+    pub fn item(&mut self, server: &Server, now: Now) -> Result<Option<(Arc<Export>, Item)>, NfsStat> {
+        let Some(export) = &self.export else { return Ok(None) };
+        export.engine.take_host_changes(now);
+        let item = match (&self.item, &self.handle) {
+            (Some(item), _) => item.clone(),
+            (None, Some(handle)) => self.item.insert(server.item(export, handle, now)?).clone(),
+            (None, None) => return Err(NfsStat::ServerFault),
+        };
+        Ok(Some((Arc::clone(export), item)))
+    }
+}
+
+/// The handle of something that was found.
+///
+/// # Errors
+/// When it has no address.
+pub fn handle_of(server: &Server, export: &Export, item: &Item) -> Result<Handle, NfsStat> {
+    let address = item.address().map_err(|why| crate::status::of(&why))?;
+    server.handles.make(export.id, &address).ok_or(NfsStat::ServerFault)
+}

@@ -1,0 +1,40 @@
+//! The named bounds of the NFS server.
+
+/// Clients that are known at one time, those that are not confirmed included.
+pub const MAX_CLIENTS: usize = 4096;
+/// Sessions of one client.
+pub const MAX_SESSIONS_PER_CLIENT: usize = 64;
+/// Sessions of all clients.
+pub const MAX_SESSIONS: usize = 16_384;
+/// Slots of a session that asks for as many as it can get.
+pub const MAX_SLOTS: u32 = 1024;
+/// Opens, owners of locks and delegations of all clients.
+pub const MAX_STATES: usize = 1 << 20;
+/// Opens, owners of locks and delegations of one client.
+pub const MAX_STATES_PER_CLIENT: usize = 1 << 18;
+/// Operations of one COMPOUND.
+pub const MAX_OPERATIONS: u32 = 128;
+/// Most data of one READ or WRITE in bytes.
+pub const MAX_IO: u32 = 1 << 20;
+/// Longest request or reply of a session in bytes: data, and room for everything around it.
+pub const MAX_CHANNEL_MESSAGE: u32 = MAX_IO + 64 * 1024;
+/// Shortest request or reply that a session may ask for in bytes.
+pub const MIN_CHANNEL_MESSAGE: u32 = 256;
+/// Longest reply that is kept for a retry in bytes.
+pub const MAX_CACHED_REPLY: u32 = 8 * 1024;
+/// Sessions that one connection carries requests of.
+pub const MAX_SESSIONS_PER_CONNECTION: usize = 64;
+/// Requests of one connection that run on the blocking pool at one time.
+pub const MAX_WORKING: usize = 1024;
+/// Identities that a connection remembers.
+pub const MAX_REMEMBERED_CREDENTIALS: usize = 32;
+/// Handles that a connection remembers to have checked.
+pub const REMEMBERED_HANDLES: usize = 32;
+/// Items that are kept from one request to the next, each of which may hold a descriptor of the host.
+pub const MAX_KEPT_ITEMS: usize = 4096;
+/// How long an item is kept that nobody asks for, in nanoseconds.
+pub const ITEM_IDLE_NS: u64 = 2_000_000_000;
+/// Longest symbolic link in bytes.
+pub const MAX_LINK_TEXT: usize = 4095;
+/// How long a client that was not heard of keeps what it has while nobody else wants it, in nanoseconds.
+pub const COURTESY_NS: u64 = 24 * 3600 * 1_000_000_000;

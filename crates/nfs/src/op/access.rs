@@ -1,0 +1,77 @@
+//! ACCESS (RFC 8881 18.1).
+
+use nfs_wire::op::OpNum;
+use nfs_wire::op::access::{AccessBits, Args, ResOk};
+use share::{Identity, Info};
+use volume::Kind;
+use volume::security::Rights;
+
+use crate::compound::{Done, Run};
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_STALE; as the engine says.
+pub fn run(run: &mut Run, args: &Args) -> Done {
+    let Some((export, item)) = run.found()? else {
+        let told = AccessBits::READ | AccessBits::LOOKUP;
+        let supported = told | AccessBits::MODIFY | AccessBits::EXTEND | AccessBits::DELETE;
+        return run
+            .answer(OpNum::Access, ResOk { supported: args.access & supported, access: args.access & told });
+    };
+    let info = export.engine.item_info(&item)?;
+    let identity = run.identity(&export);
+    let rights = run.tell(&export, |engine, caller| engine.item_rights(caller, &item))?;
+    let (_, is_stored) = export.engine.item_descriptor(&item)?;
+    let mut access = bits_of(rights, &info, &identity, is_stored);
+    if export.read_only {
+        access -= AccessBits::MODIFY | AccessBits::EXTEND | AccessBits::DELETE | AccessBits::XAWRITE;
+    }
+    let supported = supported_for(info.kind, run.minor) & args.access;
+    run.answer(OpNum::Access, ResOk { supported, access: access & supported })
+}
+
+/// What can be told of an object of this kind.
+// RFC 8276 8.5
+fn supported_for(kind: Kind, minor: u32) -> AccessBits {
+    let mut all = AccessBits::READ | AccessBits::MODIFY | AccessBits::EXTEND;
+    if minor >= 2 {
+        all |= AccessBits::XAREAD | AccessBits::XAWRITE | AccessBits::XALIST;
+    }
+    match kind {
+        Kind::Directory => all | AccessBits::LOOKUP | AccessBits::DELETE,
+        _ => all | AccessBits::EXECUTE,
+    }
+}
+
+fn bits_of(rights: Rights, info: &Info, who: &Identity, is_stored: bool) -> AccessBits {
+    let mut out = AccessBits::empty();
+    out.set(AccessBits::READ, rights.contains(Rights::READ_DATA));
+    out.set(AccessBits::MODIFY, rights.contains(Rights::WRITE_DATA));
+    out.set(AccessBits::EXTEND, rights.contains(Rights::APPEND_DATA));
+    out.set(AccessBits::XAREAD | AccessBits::XALIST, rights.contains(Rights::READ_EA));
+    out.set(AccessBits::XAWRITE, rights.contains(Rights::WRITE_EA));
+    if info.kind == Kind::Directory {
+        out.set(AccessBits::LOOKUP, rights.contains(Rights::TRAVERSE));
+        let deletes = rights.contains(Rights::DELETE_CHILD) || who.unbound;
+        out.set(AccessBits::DELETE, deletes);
+    } else {
+        let may = rights.contains(Rights::EXECUTE) && (is_stored || has_x(info, who));
+        out.set(AccessBits::EXECUTE, may);
+    }
+    out
+}
+
+/// Whether the host's permission bits let somebody run a file: the right to run says more on other systems.
+fn has_x(info: &Info, who: &Identity) -> bool {
+    let bit = if who.unbound {
+        0o111
+    } else if who.uid == info.uid {
+        0o100
+    } else if who.gid == info.gid || who.host_groups.contains(&info.gid) {
+        0o010
+    } else {
+        0o001
+    };
+    info.mode & bit != 0
+}

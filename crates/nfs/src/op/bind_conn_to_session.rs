@@ -1,0 +1,27 @@
+//! BIND_CONN_TO_SESSION (RFC 8881 18.34).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::bind_conn_to_session::{Args, FromClient, FromServer, ResOk};
+
+use crate::compound::{Done, Run};
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_BADSESSION, NFS4ERR_INVAL.
+pub fn run(run: &mut Run, args: &Args) -> Done {
+    let session = Arc::clone(&*run.server.session(&args.sessid).ok_or(NfsStat::BadSession)?);
+    // A channel of bytes turns into no other, and is both where the client leaves the choice.
+    let dir = match args.dir {
+        FromClient::Fore => FromServer::Fore,
+        FromClient::Back => FromServer::Back,
+        FromClient::ForeOrBoth | FromClient::BackOrBoth => FromServer::Both,
+        FromClient::Unknown(_) => return Err(NfsStat::Inval.into()),
+    };
+    run.bind(&session, dir != FromServer::Back, dir != FromServer::Fore);
+    session.client.heard(run.now);
+    run.answer(OpNum::BindConnToSession, ResOk { sessid: args.sessid, dir, use_conn_in_rdma_mode: false })
+}

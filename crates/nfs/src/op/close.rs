@@ -1,0 +1,47 @@
+//! CLOSE (RFC 8881 18.2).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::close::{Args, ResOk};
+use nfs_wire::op::open::ShareAccess;
+use nfs_wire::types::StateId;
+
+use super::io::meant;
+use crate::client::Of;
+use crate::compound::{Done, Run};
+
+/// How long a client may take to give its own delegation back before a CLOSE goes on without, in nanoseconds.
+const AWAITED_NS: u64 = 2_000_000_000;
+
+/// Does it. Locks that were taken through the open go with it.
+///
+/// # Errors
+/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
+pub fn run(run: &mut Run, args: &Args) -> Done {
+    let handle = run.handle()?;
+    let id = meant(run, &args.open_stateid)?;
+    let client = Arc::clone(&run.session()?.client);
+    let state = run.server.state(client.id, &id)?.share();
+    let open = state.opened().ok_or(NfsStat::BadStateId)?;
+    if state.handle != handle {
+        return Err(NfsStat::BadStateId.into());
+    }
+    // What was written is to be seen by the client's other mounts when they open the file next.
+    let is_awaited = state.holding().access.contains(ShareAccess::WRITE)
+        && client.delegation_of(state.export.id, state.node).is_some_and(|held| {
+            held.delegation().is_some_and(|d| d.was_recalled_by_own_within(AWAITED_NS, run.now.mono_ns))
+        });
+    if is_awaited {
+        return Err(NfsStat::Delay.into());
+    }
+    let of = Of { owner: &open.owner, export: state.export.id, node: state.node };
+    for locks in client.remove_open(of, &state) {
+        run.server.forget_state(&locks);
+    }
+    run.server.forget_state(&state);
+    run.server.close_open(&state, run.now);
+    run.stateid = None;
+    run.answer(OpNum::Close, ResOk { open_stateid: StateId::INVALID })
+}

@@ -1,0 +1,101 @@
+//! CREATE (RFC 8881 18.4).
+
+use nfs_wire::NfsStat;
+use nfs_wire::attr::{AttrNum, Bitmap};
+use nfs_wire::op::OpNum;
+use nfs_wire::op::create::{Args, CreateType, ResOk};
+use nfs_wire::types::SpecData;
+use share::{Disposition, Fresh, Options};
+use volume::Kind;
+use volume::security::Rights;
+
+use super::lookup::check_directory;
+use super::names::{changed, name, opening, version, with_open};
+use super::setattr;
+use crate::attributes::Wanted;
+use crate::compound::{Done, Run, Stop};
+use crate::current::Current;
+use crate::limits::MAX_LINK_TEXT;
+
+/// Permission bits of what is made when the client says nothing about them.
+const DEFAULT_MODE: u32 = 0o700;
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_BADTYPE, NFS4ERR_EXIST, NFS4ERR_NOTDIR, NFS4ERR_ACCESS, NFS4ERR_ROFS and others.
+pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+    if matches!(args.objtype, CreateType::Other(_)) {
+        run.current()?;
+        return Err(NfsStat::BadType.into());
+    }
+    let (export, above) = run.item(NfsStat::RoFs)?;
+    check_directory(above.kind())?;
+    let name = name(args.objname)?;
+    let wanted = Wanted::read(&args.createattrs, run.minor, export.engine.config().accounts.as_ref())?;
+    if wanted.size.is_some() {
+        return Err(NfsStat::Inval.into());
+    }
+    run.check_writable(&export)?;
+    let mode = wanted.mode_below(&export, &above).unwrap_or(DEFAULT_MODE);
+    let before = version(&export, &above)?;
+    let device = |data: SpecData| u64::from(data.specdata1) << 32 | u64::from(data.specdata2);
+    let fresh = match args.objtype {
+        CreateType::Dir => None,
+        CreateType::Lnk(text) => Some(Fresh::Link(link_text(text)?)),
+        CreateType::Sock => Some(Fresh::Special { kind: Kind::Socket, mode, rdev: 0 }),
+        CreateType::Fifo => Some(Fresh::Special { kind: Kind::Pipe, mode, rdev: 0 }),
+        CreateType::Blk(data) => Some(Fresh::Special { kind: Kind::BlockDevice, mode, rdev: device(data) }),
+        CreateType::Chr(data) => Some(Fresh::Special { kind: Kind::CharDevice, mode, rdev: device(data) }),
+        CreateType::Other(_) => return Err(NfsStat::BadType.into()),
+    };
+    let item = match fresh {
+        Some(fresh) => run.ask(&export, |engine, caller| engine.make_in(caller, &above, &name, &fresh))?,
+        None => {
+            let path = std::slice::from_ref(&name);
+            let mut request = opening(path, Rights::READ_ATTRIBUTES);
+            request.disposition = Disposition::Create;
+            request.options |= Options::DIRECTORY | Options::UNSHARED_METADATA;
+            request.mode = Some(mode);
+            let opened = run.ask(&export, |engine, caller| engine.create_from(caller, &above, &request))?;
+            let item = export.engine.item_of(&opened.open);
+            export.engine.close(&opened.open, run.now)?;
+            item
+        }
+    };
+    let mut set = wanted.mask;
+    let rest = Wanted { mode: None, umask: None, ..wanted };
+    if rest != (Wanted { mask: rest.mask, ..Wanted::default() }) {
+        let for_list = if rest.list.is_some() { Rights::WRITE_DAC } else { Rights::empty() };
+        let rights = Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | for_list;
+        let access = (rights, Options::UNSHARED_METADATA);
+        let done =
+            with_open(run, &export, &item, access, |open| setattr::apply_to(run, &export, open, &rest));
+        match done {
+            Ok(()) => {}
+            // It stands; the client sees what of it is as it was asked for.
+            Err(Stop::Fail(_) | Stop::Told(_)) => {
+                set = set.and(&Bitmap::of(&[AttrNum::Mode.get(), AttrNum::ModeUmask.get()]));
+            }
+            Err(Stop::Work) => return Err(Stop::Work),
+        }
+    }
+    let cinfo = changed(&export, &above, before)?;
+    run.current = Some(Current::found(&export, item));
+    run.stateid = None;
+    run.answer(OpNum::Create, ResOk { cinfo, attrset: set })
+}
+
+/// The text of a new symbolic link.
+///
+/// # Errors
+/// NFS4ERR_INVAL, NFS4ERR_NAMETOOLONG, NFS4ERR_BADCHAR.
+fn link_text(text: &[u8]) -> Result<&[u8], NfsStat> {
+    if text.is_empty() || std::str::from_utf8(text).is_err() {
+        return Err(NfsStat::Inval);
+    }
+    if text.len() > MAX_LINK_TEXT {
+        return Err(NfsStat::NameTooLong);
+    }
+    if text.contains(&0) { Err(NfsStat::BadChar) } else { Ok(text) }
+}

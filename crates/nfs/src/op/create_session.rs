@@ -1,0 +1,145 @@
+//! CREATE_SESSION (RFC 8881 18.36).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::create_session::{Args, ChannelAttrs, ResOk, SessionFlags};
+
+use crate::back::{Caller, Calling};
+use crate::client::Client;
+use crate::compound::{Done, Run};
+use crate::limits::{MAX_CACHED_REPLY, MAX_CHANNEL_MESSAGE, MAX_OPERATIONS, MAX_SLOTS, MIN_CHANNEL_MESSAGE};
+
+/// What a client may ask for.
+const TAKEN: SessionFlags =
+    SessionFlags::PERSIST.union(SessionFlags::CONN_BACK_CHAN).union(SessionFlags::CONN_RDMA);
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_SEQ_MISORDERED, NFS4ERR_INVAL, NFS4ERR_TOOSMALL, NFS4ERR_NOSPC.
+pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+    let client = run.server.clients.get(args.clientid).ok_or(NfsStat::StaleClientId)?;
+    // RFC 8881 18.35.4: one that was never confirmed within a lease is forgotten
+    if !client.is_confirmed() && client.silent_ns(run.now) > run.server.lease_ns() {
+        return Err(NfsStat::StaleClientId.into());
+    }
+    // RFC 8881 18.36.4 (exception: what cannot be granted is told before the request takes its number, as Linux does, so
+    // that the client can ask for something else with the same number)
+    let asked = check(run, args)?;
+    // It is on stable storage that a client is there before it is told so.
+    if !client.is_confirmed() && run.server.roll.is_kept() {
+        run.may_wait()?;
+    }
+    let answer = {
+        let mut creating = client.creating.lock();
+        // RFC 8881 18.36.4: its own slot, with one reply.
+        if args.sequence == creating.sequence
+            && let Some(answer) = creating.answer
+        {
+            answer
+        } else if args.sequence != creating.sequence.wrapping_add(1) {
+            return Err(NfsStat::SeqMisordered.into());
+        } else if client.principal != run.who.principal() {
+            return Err(NfsStat::ClidInUse.into());
+        } else {
+            let answer = make(run, &client, args, asked);
+            // What is only busy does not count as done.
+            if !matches!(answer, Err(NfsStat::Delay | NfsStat::NoSpc)) {
+                (creating.sequence, creating.answer) = (args.sequence, Some(answer));
+            }
+            answer
+        }
+    };
+    run.answer(OpNum::CreateSession, answer?)
+}
+
+/// What the two channels get, when it can be granted.
+fn check(run: &Run, args: &Args<'_>) -> Result<(ChannelAttrs, ChannelAttrs), NfsStat> {
+    if !TAKEN.contains(args.flags) {
+        return Err(NfsStat::Inval);
+    }
+    Ok((fore_of(run, &args.fore_chan_attrs)?, back_of(&args.back_chan_attrs)?))
+}
+
+fn make(
+    run: &mut Run,
+    client: &Arc<Client>,
+    args: &Args<'_>,
+    (fore, back): (ChannelAttrs, ChannelAttrs),
+) -> Result<ResOk, NfsStat> {
+    // Without a way to call that we know there is no back channel.
+    let caller = Caller::first_of(&args.sec_parms);
+    let has_back = args.flags.contains(SessionFlags::CONN_BACK_CHAN) && caller.is_some();
+    let caller = caller.unwrap_or(Caller::None);
+    let calling = Calling { program: args.cb_program, minor: run.minor, caller };
+    let memory = run.server.config().reply_memory.take(fore.maxrequests, fore.maxresponsesize_cached);
+    let kept = memory.ok_or(NfsStat::NoSpc)?;
+    let session = run.server.make_session(client, fore, back, calling, kept).ok_or(NfsStat::Delay)?;
+    if !client.is_confirmed() {
+        confirm(run, client);
+    }
+    client.heard(run.now);
+    run.bind(&session, true, has_back);
+    let flags = if has_back { SessionFlags::CONN_BACK_CHAN } else { SessionFlags::empty() };
+    Ok(ResOk {
+        sessionid: session.id,
+        sequence: args.sequence,
+        flags,
+        fore_chan_attrs: fore,
+        back_chan_attrs: back,
+    })
+}
+
+/// A client has made its first session. When it began anew, what it had before is gone.
+fn confirm(run: &Run, client: &Arc<Client>) {
+    let before = run.server.clients.confirm(client);
+    run.server.record_client(client);
+    if let Some(before) = before {
+        run.server.end_client(&before, run.now);
+    }
+    // The same before the server began anew.
+    if let Some(key) = run.server.grace.key_of(&client.owner).filter(|key| *key != client.key) {
+        run.server.forget_client(key, run.now);
+    }
+}
+
+/// What the fore channel gets of what was asked for.
+// RFC 8881 18.36.3
+fn fore_of(run: &Run, asked: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
+    let too_small = asked.maxrequestsize < MIN_CHANNEL_MESSAGE || asked.maxresponsesize < MIN_CHANNEL_MESSAGE;
+    if too_small || asked.maxoperations == 0 || asked.maxrequests == 0 {
+        return Err(NfsStat::TooSmall);
+    }
+    let maxresponsesize_cached = asked.maxresponsesize_cached.min(MAX_CACHED_REPLY);
+    let config = run.server.config();
+    let slots = asked.maxrequests.min(config.slots.clamp(1, MAX_SLOTS));
+    // RFC 8881 18.36.4: without room for a reply
+    let slots = config.reply_memory.slots(slots, maxresponsesize_cached).ok_or(NfsStat::NoSpc)?;
+    Ok(ChannelAttrs {
+        headerpadsize: 0,
+        maxrequestsize: asked.maxrequestsize.min(MAX_CHANNEL_MESSAGE),
+        maxresponsesize: asked.maxresponsesize.min(MAX_CHANNEL_MESSAGE),
+        maxresponsesize_cached,
+        maxoperations: asked.maxoperations.min(MAX_OPERATIONS),
+        maxrequests: slots,
+        rdma_ird: None,
+    })
+}
+
+/// What the back channel gets: a callback has few operations and little in them.
+fn back_of(asked: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
+    if asked.maxrequestsize < 256 || asked.maxresponsesize < 128 || asked.maxoperations < 2 {
+        return Err(NfsStat::TooSmall);
+    }
+    Ok(ChannelAttrs {
+        headerpadsize: 0,
+        maxrequestsize: asked.maxrequestsize.min(4096),
+        maxresponsesize: asked.maxresponsesize.min(4096),
+        maxresponsesize_cached: 0,
+        maxoperations: asked.maxoperations.min(8),
+        maxrequests: asked.maxrequests.clamp(1, 16),
+        rdma_ird: None,
+    })
+}

@@ -1,0 +1,145 @@
+//! Granting a delegation with an OPEN (RFC 8881 10.4).
+
+use std::sync::Arc;
+
+use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType};
+use nfs_wire::op::open::{
+    Delegation, DelegationType, ReadDelegation, ShareAccess, SpaceLimit, WhyNone, WriteDelegation,
+};
+use share::{Caching, Item, Options};
+
+use super::names::opening;
+use super::open::rights;
+use crate::client::Client;
+use crate::compound::{Run, Stop};
+use crate::config::Export;
+use crate::handle::Handle;
+use crate::state::{Holding, Place, State};
+
+/// The bits that say which delegation is wanted.
+const WANTED: ShareAccess = ShareAccess::from_bits_retain(nfs_wire::op::open::WANT_DELEG_MASK);
+
+/// What a client wants: nothing, or whether to write.
+fn wanted(asked: ShareAccess) -> Result<bool, WhyNone> {
+    let writes = asked.contains(ShareAccess::WRITE);
+    match asked & WANTED {
+        want if want.is_empty() => Ok(writes),
+        ShareAccess::WANT_READ_DELEG => Ok(false),
+        ShareAccess::WANT_WRITE_DELEG => Ok(true),
+        ShareAccess::WANT_ANY_DELEG => Ok(writes),
+        ShareAccess::WANT_CANCEL => Err(WhyNone::Cancelled),
+        _ => Err(WhyNone::NotWanted),
+    }
+}
+
+/// The delegation that goes with an OPEN, or why there is none.
+pub fn delegate(
+    run: &Run,
+    client: &Arc<Client>,
+    (export, item): (&Arc<Export>, &Item),
+    handle: Handle,
+    asked: ShareAccess,
+) -> Delegation<'static> {
+    let says_want = !(asked & WANTED).is_empty();
+    let none = |why| if says_want { Delegation::NoneExt(why) } else { Delegation::None };
+    let write = match wanted(asked) {
+        Ok(write) => write,
+        Err(why) => return none(why),
+    };
+    // Without being asked none is given that costs others more than it is likely to gain.
+    if !says_want && write {
+        return Delegation::None;
+    }
+    if !client.has_back_channel() || client.delegation_of(export.id, item.id()).is_some() {
+        return none(WhyNone::Resource(false));
+    }
+    match grant(run, client, (export, item), handle, write, asked) {
+        Some((state, write)) => told(run, &state, write),
+        None => none(WhyNone::Contention(false)),
+    }
+}
+
+/// The delegation that a client had before the server began anew, or why it has none now.
+///
+/// # Errors
+/// NFS4ERR_RESOURCE.
+// RFC 8881 10.2.1, 18.16.3
+pub fn delegate_again(
+    run: &Run,
+    (client, export, item, handle): (&Arc<Client>, &Arc<Export>, &Item, Handle),
+    had: DelegationType,
+    asked: ShareAccess,
+) -> Result<Delegation<'static>, Stop> {
+    let (write, want) = match had {
+        DelegationType::Write => (true, ShareAccess::WANT_WRITE_DELEG),
+        DelegationType::Read => (false, ShareAccess::WANT_READ_DELEG),
+        // One that it wants now it may get, as with any open.
+        _ if (asked & WANTED).is_empty() => return Ok(Delegation::None),
+        _ => return Ok(delegate(run, client, (export, item), handle, asked)),
+    };
+    let known = client.delegation_of(export.id, item.id());
+    let known = known.filter(|state| state.holding().access.contains(ShareAccess::WRITE) == write);
+    let taken = match known {
+        Some(state) => Some(state),
+        None => crate::reclaim::take_delegation(run, client, (export, item.id()), handle, write)?,
+    };
+    if let Some(state) = taken {
+        return Ok(told(run, &state, write));
+    }
+    // It was not recorded, or is gone.
+    Ok(delegate(run, client, (export, item), handle, (asked - WANTED) | want))
+}
+
+/// Has the engine give the right, under an open of its own that outlives the client's.
+fn grant(
+    run: &Run,
+    client: &Arc<Client>,
+    (export, item): (&Arc<Export>, &Item),
+    handle: Handle,
+    write: bool,
+    asked: ShareAccess,
+) -> Option<(Arc<State>, bool)> {
+    let wants = |write: bool| {
+        let right = Caching::READ | Caching::HANDLE;
+        if write { right | Caching::WRITE } else { right }
+    };
+    let access = if write { asked | ShareAccess::READ } else { ShareAccess::READ };
+    let mut request = opening(&[], rights(access));
+    request.options |= Options::UNSHARED_METADATA | Options::NO_WAIT_FOR_BREAK;
+    request.caching = Some(client.caching(export.id, item.id(), wants(write)));
+    let opened = run.ask(export, |engine, caller| engine.create_from(caller, item, &request)).ok()?;
+    let given = opened.granted.map_or(Caching::empty(), |grant| grant.state);
+    let has_write = given.contains(wants(true));
+    let is_enough = if write { has_write } else { given.contains(wants(false)) };
+    let key = if is_enough && client.may_add_state() { run.server.reserve_state() } else { None };
+    let Some(key) = key else {
+        // It held no name to remove.
+        let _ = export.engine.close(&opened.open, run.now);
+        return None;
+    };
+    let place = Place { key, client: client.id, export: Arc::clone(export), handle, node: item.id() };
+    let holding =
+        Holding::new(opened.open, access & ShareAccess::BOTH, nfs_wire::op::open::ShareDeny::empty());
+    let state = run.server.enter_state(State::delegated(place, client, holding));
+    client.add_delegation(&state);
+    crate::reclaim::enlist(&state);
+    Some((state, write))
+}
+
+/// What the client is told.
+fn told(run: &Run, state: &State, write: bool) -> Delegation<'static> {
+    let stateid = state.id(run.server.config().instance);
+    // Who opens is asked for each time: nobody is let in by the client alone.
+    let permissions = Ace {
+        ace_type: AceType::Denied,
+        flag: AceFlags::empty(),
+        access_mask: AceMask::empty(),
+        who: b"EVERYONE@",
+    };
+    if write {
+        let space_limit = SpaceLimit::Size(u64::MAX);
+        Delegation::Write(WriteDelegation { stateid, recall: false, space_limit, permissions })
+    } else {
+        Delegation::Read(ReadDelegation { stateid, recall: false, permissions })
+    }
+}

@@ -1,0 +1,27 @@
+//! DELEGRETURN (RFC 8881 18.6).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::delegation::ReturnArgs;
+
+use super::io::meant;
+use crate::compound::{Done, Run};
+
+/// Does it: whoever has waited for it may go on.
+///
+/// # Errors
+/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID; NFS4ERR_DELEG_REVOKED for one that was taken away.
+pub fn run(run: &mut Run, args: &ReturnArgs) -> Done {
+    let handle = run.handle()?;
+    let id = meant(run, &args.deleg_stateid)?;
+    let client = Arc::clone(&run.session()?.client);
+    let state = run.server.state(client.id, &id)?.share();
+    state.delegation().ok_or(NfsStat::BadStateId)?;
+    if state.handle != handle {
+        return Err(NfsStat::BadStateId.into());
+    }
+    run.server.end_delegation(&client, &state, run.now);
+    run.plain(OpNum::DelegReturn)
+}

@@ -1,0 +1,30 @@
+//! DESTROY_CLIENTID (RFC 8881 18.50).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::destroy::ClientIdArgs;
+
+use crate::compound::{Done, Run};
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_STALE_CLIENTID; NFS4ERR_CLIENTID_BUSY while it has sessions or state.
+pub fn run(run: &mut Run, args: &ClientIdArgs) -> Done {
+    let client = run.server.clients.get(args.clientid).ok_or(NfsStat::StaleClientId)?;
+    let is_own = run.serving.is_some()
+        && run.session.as_ref().is_some_and(|session| Arc::ptr_eq(&session.client, &client));
+    if is_own || !client.sessions().is_empty() || client.has_state() {
+        return Err(NfsStat::ClientIdBusy.into());
+    }
+    // That it is gone is on stable storage before it is told so.
+    if client.is_confirmed() && run.server.roll.is_kept() {
+        run.may_wait()?;
+    }
+    if run.server.clients.remove(&client) {
+        run.server.end_client(&client, run.now);
+    }
+    run.plain(OpNum::DestroyClientId)
+}

@@ -1,0 +1,32 @@
+//! DESTROY_SESSION (RFC 8881 18.37).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::destroy::SessionArgs;
+
+use crate::compound::{Done, Run};
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_BADSESSION; NFS4ERR_CONN_NOT_BOUND_TO_SESSION from a connection that it does not belong to;
+/// NFS4ERR_NOT_ONLY_OP when it would cut off what follows it.
+pub fn run(run: &mut Run, args: &SessionArgs) -> Done {
+    let session = Arc::clone(&*run.server.session(&args.sessionid).ok_or(NfsStat::BadSession)?);
+    let is_own = run.serving.is_some() && run.session.as_ref().is_some_and(|own| Arc::ptr_eq(own, &session));
+    if is_own && !run.is_last {
+        return Err(NfsStat::NotOnlyOp.into());
+    }
+    if run.who.principal() != session.client.principal && !session.is_bound(&run.way) {
+        return Err(NfsStat::ConnNotBoundToSession.into());
+    }
+    // Requests that others have under way end first.
+    let others = session.busy_slots() - usize::from(is_own);
+    if others > 0 {
+        return Err(NfsStat::Delay.into());
+    }
+    run.server.end_session(&session);
+    run.plain(OpNum::DestroySession)
+}

@@ -1,0 +1,65 @@
+//! EXCHANGE_ID (RFC 8881 18.35).
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::exchange_id::{Args, ExchangeFlags, ResOk, ServerOwner, StateProtectArgs, StateProtectRes};
+use nfs_wire::types::Identity;
+
+use crate::clients::Introduction;
+use crate::compound::{Done, Run};
+
+/// What a client may say.
+const TAKEN: ExchangeFlags = ExchangeFlags::SUPP_MOVED_REFER
+    .union(ExchangeFlags::SUPP_MOVED_MIGR)
+    .union(ExchangeFlags::SUPP_FENCE_OPS)
+    .union(ExchangeFlags::BIND_PRINC_STATEID)
+    .union(ExchangeFlags::USE_NON_PNFS)
+    .union(ExchangeFlags::USE_PNFS_MDS)
+    .union(ExchangeFlags::USE_PNFS_DS)
+    .union(ExchangeFlags::UPD_CONFIRMED_REC_A);
+
+/// Does it.
+///
+/// # Errors
+/// See [`crate::clients::Clients::introduce`].
+pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+    // RFC 7862 4.8: a flag that 4.1 does not have
+    let is_later = run.minor < 2 && args.flags.contains(ExchangeFlags::SUPP_FENCE_OPS);
+    if !TAKEN.contains(args.flags) || is_later {
+        return Err(NfsStat::Inval.into());
+    }
+    match args.state_protect {
+        StateProtectArgs::None => {}
+        // RFC 8881 18.35.3: it needs a machine credential of RPCSEC_GSS.
+        StateProtectArgs::MachCred(_) => return Err(NfsStat::Inval.into()),
+        StateProtectArgs::Ssv(_) => return Err(NfsStat::EncrAlgUnsupp.into()),
+    }
+    let introduction = Introduction {
+        owner: args.clientowner.ownerid.0,
+        verifier: args.clientowner.verifier,
+        principal: run.who.principal(),
+        update: args.flags.contains(ExchangeFlags::UPD_CONFIRMED_REC_A),
+        now: run.now,
+    };
+    let (client, gone) = run.server.clients.introduce(&introduction, &run.server.grace)?;
+    for client in gone {
+        run.server.end_client(&client, run.now);
+    }
+    let mut flags = ExchangeFlags::USE_NON_PNFS;
+    flags.set(ExchangeFlags::CONFIRMED_R, client.is_confirmed());
+    let sequenceid = client.creating.lock().sequence.wrapping_add(1);
+    let server = std::sync::Arc::clone(&run.server);
+    let name = Identity(&server.config().name);
+    run.answer(
+        OpNum::ExchangeId,
+        ResOk {
+            clientid: client.id,
+            sequenceid,
+            flags,
+            state_protect: StateProtectRes::None,
+            server_owner: ServerOwner { minor_id: 0, major_id: name },
+            server_scope: name,
+            server_impl_id: None,
+        },
+    )
+}

@@ -1,0 +1,16 @@
+//! GETFH (RFC 8881 18.8).
+
+use nfs_wire::op::OpNum;
+use nfs_wire::op::filehandle::GetResOk;
+use nfs_wire::types::FileHandle;
+
+use crate::compound::{Done, Run};
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_NOFILEHANDLE.
+pub fn run(run: &mut Run) -> Done {
+    let handle = run.handle()?;
+    run.answer(OpNum::GetFh, GetResOk { object: FileHandle(handle.bytes()) })
+}

@@ -1,0 +1,237 @@
+//! LOCK (RFC 8881 18.10).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::lock::{Args, Denied, Locker, OpenToLockOwner, Res, ResOk};
+use nfs_wire::op::open::ShareAccess;
+use nfs_wire::types::{Identity, LockType, Owner};
+use share::{LockOwner, LockRule, RangeKind, RangeRequest, Refusal};
+use volume::NodeId;
+
+use super::io::meant;
+use crate::client::{Client, Of};
+use crate::compound::{Done, Run, Stop};
+use crate::config::Export;
+use crate::handle::Handle;
+use crate::reclaim;
+use crate::state::{LockState, Place, State};
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_DENIED with the lock that is in the way; NFS4ERR_OPENMODE, NFS4ERR_INVAL, NFS4ERR_GRACE, NFS4ERR_NO_GRACE,
+/// NFS4ERR_RECLAIM_CONFLICT,
+/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
+pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+    let handle = run.handle()?;
+    let range = range_of(args.locktype, args.offset, args.length)?;
+    let client = Arc::clone(&run.session()?.client);
+    // RFC 8881 8.4.2.1, 18.51.3
+    if args.reclaim {
+        reclaim::check(run)?;
+    } else if !client.has_reclaimed() {
+        return Err(NfsStat::Grace.into());
+    }
+    let (state, is_new, taken) = match &args.locker {
+        Locker::Existing(known) => {
+            let id = meant(run, &known.lock_stateid)?;
+            let state = run.server.state(client.id, &id)?.share();
+            let taken =
+                take_or_expire(run, &client, (&state, false), handle, &range)?.ok_or(NfsStat::BadStateId)?;
+            (state, false, taken)
+        }
+        // A client frees the stateid of an owner that holds nothing any more, and may lock under that owner again
+        // before the answer has come: what was freed meanwhile is made anew.
+        Locker::New(new) => loop {
+            let (state, is_new) = of_new(run, &client, new)?;
+            if let Some(taken) = take_or_expire(run, &client, (&state, is_new), handle, &range)? {
+                break (state, is_new, taken);
+            }
+        },
+    };
+    let locks = state.locks().ok_or(NfsStat::ServerFault)?;
+    match taken {
+        Ok(()) if args.reclaim => {
+            run.server.grace.changed_range(client.key, &locks.open, (locks.number, range, true));
+        }
+        Ok(()) => {}
+        Err(stop) if args.reclaim => return Err(reclaim::conflict(stop)),
+        Err(Stop::Fail(NfsStat::Denied | NfsStat::Delay)) if may_be_claimed(run, &state, locks, &range) => {
+            return Err(NfsStat::Grace.into());
+        }
+        Err(Stop::Fail(NfsStat::Denied)) => {
+            return denied(run, OpNum::Lock, &state.export, state.node, locks.number, &range);
+        }
+        Err(stop) => return Err(stop),
+    }
+    let instance = run.server.config().instance;
+    let lock_stateid = if is_new { state.id(instance) } else { state.next_id(instance) };
+    run.stateid = Some(lock_stateid);
+    run.writer.put(OpNum::Lock, &Res::Ok(ResOk { lock_stateid }));
+    Ok(())
+}
+
+/// Takes the range, once more when whoever was in the way had been gone for long; none when the state was freed
+/// meanwhile. What holds nothing in the end and is new is forgotten.
+///
+/// # Errors
+/// NFS4ERR_BAD_STATEID for what is no lock, or not of the current file.
+fn take_or_expire(
+    run: &Run,
+    client: &Client,
+    (state, is_new): (&State, bool),
+    handle: Handle,
+    range: &RangeRequest,
+) -> Result<Option<Result<(), Stop>>, Stop> {
+    let locks = state.locks().ok_or(NfsStat::BadStateId)?;
+    if state.handle != handle {
+        return Err(NfsStat::BadStateId.into());
+    }
+    let mut freed = locks.freed.lock();
+    if *freed {
+        return Ok(None);
+    }
+    let taken = match take(run, state, locks, range) {
+        Err(Stop::Fail(NfsStat::Denied)) if run.server.end_expired(run.now) => take(run, state, locks, range),
+        other => other,
+    };
+    if taken.is_err() && is_new {
+        *freed = true;
+        client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node });
+        run.server.forget_state(state);
+    }
+    Ok(Some(taken))
+}
+
+/// Whether what is in the way of a range is of a client that is not back yet.
+// RFC 8881 8.4.2.1
+fn may_be_claimed(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> bool {
+    if !run.server.grace.covers(state.node) {
+        return false;
+    }
+    let engine = &state.export.engine;
+    let held = engine.range_in_the_way(state.node, locks.number, LockRule::Merging, range);
+    held.is_none_or(|(owner, _)| run.server.grace.may_claim(owner.client))
+}
+
+/// The locks of an owner that comes with an open; they may be there already.
+fn of_new(run: &Run, client: &Arc<Client>, new: &OpenToLockOwner<'_>) -> Result<(Arc<State>, bool), Stop> {
+    let id = meant(run, &new.open_stateid)?;
+    let open = run.server.state(client.id, &id)?.share();
+    open.opened().ok_or(NfsStat::BadStateId)?;
+    let owner = new.lock_owner.owner.0;
+    let of = Of { owner, export: open.export.id, node: open.node };
+    if let Some(known) = client.locks_of(of) {
+        return Ok((known, false));
+    }
+    let key = run.server.reserve_state().filter(|_| client.may_add_state()).ok_or(NfsStat::Resource)?;
+    let place = Place {
+        key,
+        client: client.id,
+        export: Arc::clone(&open.export),
+        handle: open.handle,
+        node: open.node,
+    };
+    let number = client.lock_owner(owner);
+    let Some(state) = State::first_lock(place, owner, number, open) else {
+        run.server.forget_key(key);
+        return Err(NfsStat::BadStateId.into());
+    };
+    let state = run.server.enter_state(state);
+    client.add_locks(of, &state);
+    Ok((state, true))
+}
+
+fn take(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> Result<(), Stop> {
+    let holding = state.holding();
+    let needs = if range.kind == RangeKind::Exclusive { ShareAccess::WRITE } else { ShareAccess::READ };
+    if !holding.access.contains(needs) {
+        return Err(NfsStat::OpenMode.into());
+    }
+    // It does not wait for the range, but has to know that a caching right is being broken.
+    run.tell(&state.export, |engine, caller| {
+        let ranges = std::slice::from_ref(range);
+        match engine.lock(caller, &holding.open, locks.number, LockRule::Merging, ranges) {
+            share::Step::Done(()) => Ok(()),
+            share::Step::Wait(_) | share::Step::Refused(Refusal::SharingConflict) => Err(Refusal::Busy),
+            share::Step::Refused(why) => Err(why),
+        }
+    })
+}
+
+/// The range that is meant.
+///
+/// # Errors
+/// NFS4ERR_INVAL for an empty one, or one that runs over the end of the numbers.
+// RFC 8881 18.10.3
+pub fn range_of(kind: LockType, offset: u64, length: u64) -> Result<RangeRequest, NfsStat> {
+    let kind = match kind {
+        LockType::Read | LockType::ReadW => RangeKind::Shared,
+        LockType::Write | LockType::WriteW => RangeKind::Exclusive,
+        LockType::Unknown(_) => return Err(NfsStat::Inval),
+    };
+    let len = match length {
+        0 => return Err(NfsStat::Inval),
+        u64::MAX => (u64::MAX - offset).saturating_add(1),
+        _ if offset.checked_add(length).is_none() => return Err(NfsStat::Inval),
+        _ => length,
+    };
+    Ok(RangeRequest { start: offset, len, kind })
+}
+
+/// Answers with the lock that is in the way.
+///
+/// # Errors
+/// Always: the operation did not end well.
+pub fn denied(
+    run: &mut Run,
+    number: OpNum,
+    export: &Export,
+    node: NodeId,
+    owner: LockOwner,
+    range: &RangeRequest,
+) -> Done {
+    // Who was in the way may be gone by now; then the range itself is named.
+    let found = export.engine.range_in_the_way(node, owner, LockRule::Merging, range);
+    let (holder, held) = found.unwrap_or((owner, *range));
+    let client = run.server.clients.all().into_iter().find(|client| client.key == holder.client);
+    let name = client.as_ref().and_then(|client| client.owner_name(holder)).unwrap_or_default();
+    let is_to_the_end = held.start.checked_add(held.len).is_none_or(|end| end == u64::MAX);
+    let denied = Denied {
+        offset: held.start,
+        length: if is_to_the_end { u64::MAX } else { held.len },
+        locktype: if held.kind == RangeKind::Shared { LockType::Read } else { LockType::Write },
+        owner: Owner { clientid: client.map_or(0, |client| client.id), owner: Identity(&name) },
+    };
+    if number == OpNum::Lock {
+        run.writer.put(number, &Res::<ResOk>::Denied(denied));
+    } else {
+        run.writer.put(number, &Res::<()>::Denied(denied));
+    }
+    Err(Stop::Told(NfsStat::Denied))
+}
+
+/// Whether an owner holds any range of its file.
+#[must_use]
+pub fn holds_any(state: &State, locks: &LockState) -> bool {
+    state.export.engine.holds_ranges(state.node, locks.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_bytes_and_an_end() {
+        let range = |offset, length| range_of(LockType::Write, offset, length);
+        assert_eq!(range(5, 0), Err(NfsStat::Inval));
+        assert_eq!(range(5, u64::MAX - 4), Err(NfsStat::Inval));
+        let to_the_end = range(5, u64::MAX).unwrap();
+        assert!(to_the_end.is_valid() && to_the_end.len == u64::MAX - 4);
+        assert!(range(0, u64::MAX).unwrap().is_valid());
+        assert_eq!(range(5, 7).unwrap(), RangeRequest { start: 5, len: 7, kind: RangeKind::Exclusive });
+        assert_eq!(range_of(LockType::Unknown(9), 0, 1), Err(NfsStat::Inval));
+    }
+}

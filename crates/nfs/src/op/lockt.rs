@@ -1,0 +1,31 @@
+//! LOCKT (RFC 8881 18.11).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::lock::{Res, TestArgs};
+use share::LockRule;
+
+use super::io::check_data;
+use super::lock::{denied, range_of};
+use crate::compound::{Done, Run};
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_DENIED with the lock that is in the way; NFS4ERR_INVAL, NFS4ERR_ISDIR.
+pub fn run(run: &mut Run, args: &TestArgs<'_>) -> Done {
+    run.current()?;
+    let range = range_of(args.locktype, args.offset, args.length)?;
+    let (export, item) = run.item(NfsStat::IsDir)?;
+    check_data(item.kind())?;
+    let client = Arc::clone(&run.session()?.client);
+    let owner = client.lock_owner(args.owner.owner.0);
+    let stands = || export.engine.range_in_the_way(item.id(), owner, LockRule::Merging, &range).is_some();
+    if stands() && (!run.server.end_expired(run.now) || stands()) {
+        return denied(run, OpNum::LockT, &export, item.id(), owner, &range);
+    }
+    run.writer.put(OpNum::LockT, &Res::Ok(()));
+    Ok(())
+}

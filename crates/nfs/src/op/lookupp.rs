@@ -1,0 +1,27 @@
+//! LOOKUPP (RFC 8881 18.14).
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+
+use super::lookup::check_directory;
+use crate::compound::{Done, Run};
+use crate::current::Current;
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_NOENT above the pseudo root; NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, NFS4ERR_ACCESS.
+pub fn run(run: &mut Run) -> Done {
+    let Some((export, item)) = run.found()? else {
+        return Err(NfsStat::NoEnt.into());
+    };
+    check_directory(item.kind())?;
+    let above = run.tell(&export, |engine, caller| engine.item_above(caller, &item))?;
+    run.current = Some(match above {
+        Some(above) => Current::found(&export, above),
+        // The root of an export stands in the pseudo root.
+        None => Current::root(&run.server)?,
+    });
+    run.stateid = None;
+    run.plain(OpNum::LookupP)
+}

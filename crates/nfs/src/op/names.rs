@@ -1,0 +1,122 @@
+//! What operations on names have in common.
+
+use nfs_wire::NfsStat;
+use nfs_wire::types::ChangeInfo;
+use share::{Attributes, Caching, Deny, Disposition, Item, OpenRequest, Options};
+use volume::security::Rights;
+use volume::{BadName, Name, NodeId};
+
+use crate::compound::{Run, Stop};
+use crate::config::Export;
+
+/// A name that a client sent.
+///
+/// # Errors
+/// NFS4ERR_INVAL for an empty one and for one that is not UTF-8, NFS4ERR_BADNAME for `.` and `..`, NFS4ERR_BADCHAR,
+/// NFS4ERR_NAMETOOLONG.
+// RFC 8881 14.5
+pub fn name(sent: &[u8]) -> Result<Name, NfsStat> {
+    if sent.is_empty() || std::str::from_utf8(sent).is_err() {
+        return Err(NfsStat::Inval);
+    }
+    if sent.iter().any(|byte| matches!(byte, b'/' | 0)) {
+        return Err(NfsStat::BadChar);
+    }
+    Name::new(sent).map_err(|why| match why {
+        BadName::TooLong => NfsStat::NameTooLong,
+        BadName::Invalid => NfsStat::BadName,
+    })
+}
+
+/// A request to open something for these rights, in no way of anybody else's.
+#[must_use]
+pub fn opening(path: &[Name], access: Rights) -> OpenRequest<'_> {
+    OpenRequest {
+        path,
+        stream: None,
+        access,
+        deny: Deny::empty(),
+        disposition: Disposition::Open,
+        options: Options::OPEN_LINK | Options::EXACT_CASE | Options::MERGING_RANGES,
+        attributes: Attributes::empty(),
+        mode: None,
+        descriptor: None,
+        extended: &[],
+        allocation: 0,
+        caching: None,
+    }
+}
+
+/// The same for an item, so that it does not meet what the client itself holds on it.
+///
+/// # Errors
+/// NFS4ERR_OP_NOT_IN_SESSION, which SEQUENCE rules out.
+pub fn opening_own<'a>(
+    run: &Run,
+    export: &Export,
+    node: NodeId,
+    path: &'a [Name],
+    access: Rights,
+) -> Result<OpenRequest<'a>, NfsStat> {
+    let mut request = opening(path, access);
+    request.caching = Some(run.session()?.client.caching(export.id, node, Caching::empty()));
+    Ok(request)
+}
+
+/// The version of a directory, for change_info4.
+///
+/// # Errors
+/// As the engine says.
+pub fn version(export: &Export, directory: &Item) -> Result<u64, Stop> {
+    Ok(export.engine.item_version(directory)?)
+}
+
+/// A directory around a change. Others may have changed it meanwhile, so that it is not atomic.
+///
+/// # Errors
+/// As the engine says.
+pub fn changed(export: &Export, directory: &Item, before: u64) -> Result<ChangeInfo, Stop> {
+    Ok(ChangeInfo { atomic: false, before, after: version(export, directory)? })
+}
+
+/// Opens an item for these rights, does something with it, and closes it.
+///
+/// # Errors
+/// As the engine and `act` say.
+pub fn with_open<T>(
+    run: &Run,
+    export: &std::sync::Arc<Export>,
+    item: &Item,
+    (access, options): (Rights, Options),
+    act: impl FnOnce(&std::sync::Arc<share::Open>) -> Result<T, Stop>,
+) -> Result<T, Stop> {
+    let mut request = opening_own(run, export, item.id(), &[], access)?;
+    request.options |= options;
+    let opened = run.ask(export, |engine, caller| engine.create_from(caller, item, &request))?;
+    let done = act(&opened.open);
+    let closed = export.engine.close(&opened.open, run.now);
+    let done = done?;
+    closed?;
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_refused_with_the_status_that_says_why() {
+        for (sent, status) in [
+            (&b""[..], NfsStat::Inval),
+            (b"\xff", NfsStat::Inval),
+            (b".", NfsStat::BadName),
+            (b"..", NfsStat::BadName),
+            (b"a/b", NfsStat::BadChar),
+            (b"a\0b", NfsStat::BadChar),
+            (&[b'x'; 256], NfsStat::NameTooLong),
+        ] {
+            assert_eq!(name(sent).err(), Some(status), "{sent:?}");
+        }
+        assert_eq!(name("ä b".as_bytes()).unwrap().as_bytes(), "ä b".as_bytes());
+    }
+}

@@ -1,0 +1,488 @@
+//! OPEN (RFC 8881 18.16).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::attr::{AttrNum, Bitmap};
+use nfs_wire::op::OpNum;
+use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, ShareAccess, ShareDeny};
+use nfs_wire::types::{ChangeInfo, StateId, Verifier};
+use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, Opened, TimeSet};
+use volume::security::Rights;
+use volume::{Kind, Name, Time};
+
+use super::delegate::{delegate, delegate_again};
+use super::names::{changed, name, opening, opening_own, version, with_open};
+use super::setattr;
+use crate::attributes::Wanted;
+use crate::back;
+use crate::client::{Client, Of};
+use crate::compound::{Done, Run, Stop};
+use crate::config::Export;
+use crate::current::Current;
+use crate::handle::Handle;
+use crate::reclaim;
+use crate::state::{Holding, Place, State};
+
+/// Permission bits of a file whose maker says nothing about them.
+const DEFAULT_MODE: u32 = 0o600;
+/// Wishes for delegations.
+const WANTS: ShareAccess = ShareAccess::from_bits_retain(0x0003_ff00);
+
+/// What is to be opened for.
+#[derive(Clone, Copy)]
+struct Ask {
+    access: ShareAccess,
+    deny: ShareDeny,
+}
+
+/// How a file is made that is not there.
+struct Making {
+    wanted: Wanted,
+    /// It may be there already.
+    unchecked: bool,
+    /// Tells a retry from another request.
+    verifier: Option<Verifier>,
+}
+
+/// What has come of it so far.
+struct Found {
+    export: Arc<Export>,
+    item: Item,
+    /// The engine's open, when the file was made with this very request.
+    made: Option<Opened>,
+    /// It was looked up by this request.
+    just_found: bool,
+    cinfo: ChangeInfo,
+    attrset: Bitmap,
+}
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_INVAL, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_SHARE_DENIED, NFS4ERR_ACCESS,
+/// NFS4ERR_DELAY, NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT and others.
+pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+    run.current()?;
+    let ask = Ask { access: args.share_access & ShareAccess::BOTH, deny: args.share_deny };
+    check(args, ask)?;
+    // RFC 8881 18.51.3
+    let reclaims = matches!(args.claim, Claim::Previous(_));
+    if !reclaims && !run.session()?.client.has_reclaimed() {
+        return Err(NfsStat::Grace.into());
+    }
+    let found = match args.claim {
+        Claim::Null(file) => by_name(run, args, ask, file)?,
+        Claim::Fh => by_handle(run, args)?,
+        Claim::Previous(_) => by_claim(run, args)?,
+        Claim::DelegateCur(under) => {
+            check_delegation(run, &under.delegate_stateid)?;
+            by_name(run, args, ask, under.file)?
+        }
+        Claim::DelegCurFh(under) => {
+            check_delegation(run, &under)?;
+            by_handle(run, args)?
+        }
+        Claim::DelegatePrev(_) | Claim::DelegPrevFh => return Err(NfsStat::NotSupp.into()),
+    };
+    let (cinfo, attrset) = (found.cinfo, found.attrset);
+    let mut current = match args.claim {
+        Claim::Null(_) | Claim::DelegateCur(_) => Current::found(&found.export, found.item.clone()),
+        _ => run.current()?.clone(),
+    };
+    let handle = current.handle(&run.server, run.now)?;
+    let (export, item) = (Arc::clone(&found.export), found.item.clone());
+    let stateid = match hold(run, args, ask, handle, found) {
+        Err(stop) if reclaims => return Err(reclaim::conflict(stop)),
+        held => held?,
+    };
+    run.current = Some(current);
+    run.stateid = Some(stateid);
+    let client = Arc::clone(&run.session()?.client);
+    let is_under_delegation = matches!(args.claim, Claim::DelegateCur(_) | Claim::DelegCurFh(_));
+    if ask.access.contains(ShareAccess::WRITE) && !is_under_delegation {
+        recall_own(&client, (&export, &item), run.now);
+    }
+    let place = (&client, &export, &item, handle);
+    let delegation = match args.claim {
+        Claim::Previous(kind) => delegate_again(run, place, kind, args.share_access)?,
+        _ => delegate(run, &client, (&export, &item), handle, args.share_access),
+    };
+    // What the client is told it has it can come back for after a restart.
+    export.engine.write_changes();
+    let rflags = ResultFlags::LOCKTYPE_POSIX | ResultFlags::PRESERVE_UNLINKED;
+    run.answer(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
+}
+
+/// A client that opens a file for writing past its own READ delegation may have it open through another mount, whose
+/// copy does not know of that: it is asked to give the delegation back. Nobody waits for it here.
+fn recall_own(client: &Client, (export, item): (&Export, &Item), now: wire::Now) {
+    let Some(state) = client.delegation_of(export.id, item.id()) else { return };
+    let Some(delegation) = state.delegation() else { return };
+    let holds = state.holding();
+    if holds.access.contains(ShareAccess::WRITE) || !delegation.recalled_by_own(now.mono_ns) {
+        return;
+    }
+    let notice = share::BreakNotice {
+        node: item.id(),
+        client: client.key,
+        key: client.cache_key(export.id, item.id()),
+        keyed: true,
+        from: Caching::READ | Caching::HANDLE,
+        to: Caching::empty(),
+        epoch: 0,
+        answer: false,
+        entries: false,
+        by_keyed: false,
+    };
+    drop(holds);
+    // Without a back channel the delegation goes when the engine next needs it.
+    back::recall(&back::Recall { state, notice });
+}
+
+/// Whether a delegation that something is opened under is the client's.
+fn check_delegation(run: &Run, id: &StateId) -> Result<(), NfsStat> {
+    let state = run.server.state(run.session()?.client.id, id)?;
+    if state.delegation().is_some() { Ok(()) } else { Err(NfsStat::BadStateId) }
+}
+
+fn check(args: &Args<'_>, ask: Ask) -> Result<(), NfsStat> {
+    let known = ShareAccess::BOTH | WANTS;
+    if ask.access.is_empty() || !known.contains(args.share_access) {
+        return Err(NfsStat::Inval);
+    }
+    denial(ask.deny)?;
+    let creates = matches!(args.openhow, OpenHow::Create(_));
+    if creates && !matches!(args.claim, Claim::Null(_)) {
+        return Err(NfsStat::Inval);
+    }
+    Ok(())
+}
+
+/// The rights of the engine that an open for this has.
+#[must_use]
+pub fn rights(access: ShareAccess) -> Rights {
+    let mut out = Rights::empty();
+    if access.contains(ShareAccess::READ) {
+        out |= Rights::READ_DATA;
+    }
+    if access.contains(ShareAccess::WRITE) {
+        out |= Rights::WRITE_DATA | Rights::APPEND_DATA;
+    }
+    out
+}
+
+/// What an open that denies this denies in the engine.
+///
+/// # Errors
+/// NFS4ERR_INVAL for anything else.
+pub fn denial(deny: ShareDeny) -> Result<Deny, NfsStat> {
+    if !ShareDeny::BOTH.contains(deny) {
+        return Err(NfsStat::Inval);
+    }
+    let mut out = Deny::empty();
+    out.set(Deny::READ, deny.contains(ShareDeny::READ));
+    out.set(Deny::WRITE, deny.contains(ShareDeny::WRITE));
+    Ok(out)
+}
+
+/// Whether an item can be opened.
+// RFC 8881 18.16.4
+fn check_kind(item: &Item) -> Result<(), NfsStat> {
+    match item.kind() {
+        Kind::File => Ok(()),
+        Kind::Directory => Err(NfsStat::IsDir),
+        Kind::Link => Err(NfsStat::Symlink),
+        _ => Err(NfsStat::WrongType),
+    }
+}
+
+fn making(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<Making>, NfsStat> {
+    let config = export.engine.config();
+    let read = |given| Wanted::read(given, run.minor, config.accounts.as_ref());
+    let OpenHow::Create(how) = &args.openhow else { return Ok(None) };
+    let made = match how {
+        CreateHow::Unchecked(attributes) => {
+            Making { wanted: read(attributes)?, unchecked: true, verifier: None }
+        }
+        CreateHow::Guarded(attributes) => {
+            Making { wanted: read(attributes)?, unchecked: false, verifier: None }
+        }
+        CreateHow::Exclusive(verifier) => {
+            Making { wanted: Wanted::default(), unchecked: false, verifier: Some(*verifier) }
+        }
+        CreateHow::Exclusive41(given) => {
+            let wanted = read(&given.attrs)?;
+            // The times hold the verifier (RFC 8881 18.16.3).
+            if wanted.accessed.is_some() || wanted.modified.is_some() {
+                return Err(NfsStat::Inval);
+            }
+            Making { wanted, unchecked: false, verifier: Some(given.verf) }
+        }
+    };
+    Ok(Some(made))
+}
+
+fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
+    debug_assert!(matches!(args.openhow, OpenHow::NoCreate), "looked at before");
+    let (export, item) = run.item(NfsStat::IsDir)?;
+    check_kind(&item)?;
+    if matches!(args.claim, Claim::Fh) {
+        check_grace(run, &item)?;
+    }
+    let cinfo = ChangeInfo::default();
+    Ok(Found { export, item, made: None, just_found: false, cinfo, attrset: Bitmap::EMPTY })
+}
+
+/// A file that the client says it had open before the server began anew.
+fn by_claim(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
+    reclaim::check(run)?;
+    by_handle(run, args)
+}
+
+/// Whether others may come back for a file, so that nothing new is opened on it.
+// RFC 8881 8.4.2.1
+fn check_grace(run: &Run, item: &Item) -> Result<(), NfsStat> {
+    if run.server.grace.covers(item.id()) { Err(NfsStat::Grace) } else { Ok(()) }
+}
+
+fn by_name(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result<Found, Stop> {
+    let found = run.found()?;
+    let file = name(file)?;
+    let Some((export, above)) = found else {
+        return Err(if run.server.exports().named(file.as_bytes()).is_some() {
+            NfsStat::IsDir.into()
+        } else if matches!(args.openhow, OpenHow::NoCreate) {
+            NfsStat::NoEnt.into()
+        } else {
+            NfsStat::RoFs.into()
+        });
+    };
+    super::lookup::check_directory(above.kind())?;
+    let making = making(run, args, &export)?;
+    let before = version(&export, &above)?;
+    // What must not be there is only looked at.
+    let access = match &making {
+        Some(making) if !making.unchecked => Rights::empty(),
+        _ => rights(ask.access),
+    };
+    let there = run.tell(&export, |engine, caller| engine.item_in_for(caller, &above, &file, access));
+    let is_new = matches!(args.claim, Claim::Null(_));
+    match &there {
+        Ok(item) if is_new => check_grace(run, item)?,
+        // What the end of the record was of is not known.
+        Err(_) if run.server.grace.covers_all() => return Err(NfsStat::Grace.into()),
+        _ => {}
+    }
+    let (item, made, attrset) = match (there, making) {
+        (Ok(item), None) => (item, None, Bitmap::EMPTY),
+        (Ok(item), Some(making)) => {
+            let attrset = take_existing(run, &export, &item, &making)?;
+            (item, None, attrset)
+        }
+        (Err(Stop::Fail(NfsStat::NoEnt)), Some(making)) => {
+            let (opened, attrset) = make(run, &export, &above, ask, &file, &making)?;
+            (export.engine.item_of(&opened.open), Some(opened), attrset)
+        }
+        (Err(stop), _) => return Err(stop),
+    };
+    if made.is_none() {
+        check_kind(&item)?;
+    }
+    // The directory is as it was where nothing was made.
+    let cinfo = match &made {
+        Some(_) => changed(&export, &above, before)?,
+        None => ChangeInfo { atomic: false, before, after: before },
+    };
+    Ok(Found { export, item, made, just_found: true, cinfo, attrset })
+}
+
+/// Whether a request to make a file may have one that is there.
+fn take_existing(run: &Run, export: &Arc<Export>, item: &Item, making: &Making) -> Result<Bitmap, Stop> {
+    if let Some(verifier) = &making.verifier {
+        let info = export.engine.item_info(item)?;
+        let is_retry = item.kind() == Kind::File && (info.accessed, info.modified) == times_of(verifier);
+        return if is_retry { Ok(set_by(making)) } else { Err(NfsStat::Exist.into()) };
+    }
+    if !making.unchecked {
+        return Err(NfsStat::Exist.into());
+    }
+    check_kind(item)?;
+    // RFC 8881 18.16.3: of the attributes only a size of zero counts.
+    if making.wanted.size != Some(0) {
+        return Ok(Bitmap::EMPTY);
+    }
+    run.check_writable(export)?;
+    let access = (Rights::WRITE_DATA, share::Options::empty());
+    with_open(run, export, item, access, |open| {
+        run.ask(export, |engine, caller| engine.set_size(caller, open, 0))
+    })?;
+    Ok(Bitmap::of(&[AttrNum::Size.get()]))
+}
+
+/// Makes the file and opens it.
+fn make(
+    run: &Run,
+    export: &Arc<Export>,
+    above: &Item,
+    ask: Ask,
+    file: &Name,
+    making: &Making,
+) -> Result<(Opened, Bitmap), Stop> {
+    run.check_writable(export)?;
+    let path = std::slice::from_ref(file);
+    let for_list = if making.wanted.list.is_some() { Rights::WRITE_DAC } else { Rights::empty() };
+    let mut request = opening(path, rights(ask.access) | Rights::WRITE_ATTRIBUTES | for_list);
+    request.deny = denial(ask.deny)?;
+    request.disposition = Disposition::Create;
+    request.mode = Some(making.wanted.mode_below(export, above).unwrap_or(DEFAULT_MODE));
+    let client = Arc::clone(&run.session()?.client);
+    let key = client.new_key();
+    let want = Caching::empty();
+    request.caching = Some(CachingRequest { key, want, keyed: true, parent: None, epoch: None, whole: true });
+    client.attach(export);
+    let opened = run.ask(export, |engine, caller| engine.create_from(caller, above, &request))?;
+    client.remember_key(export.id, opened.open.node_id(), key);
+    let size = making.wanted.size.filter(|size| *size > 0);
+    let rest = Wanted { mode: None, umask: None, size, ..making.wanted.clone() };
+    let furnished =
+        setattr::apply_to(run, export, &opened.open, &rest).and_then(|()| match &making.verifier {
+            Some(verifier) => keep_verifier(run, export, &opened, verifier),
+            None => Ok(()),
+        });
+    if let Err(stop) = furnished {
+        let _ = export.engine.close(&opened.open, run.now);
+        return Err(stop);
+    }
+    Ok((opened, set_by(making)))
+}
+
+/// Which attributes a request has set, and for an exclusive one those that the client should set itself now.
+// RFC 8881 18.16.3
+fn set_by(making: &Making) -> Bitmap {
+    let mut set = making.wanted.mask;
+    if making.verifier.is_some() {
+        set.insert(AttrNum::TimeAccess.get());
+        set.insert(AttrNum::TimeModify.get());
+    }
+    set
+}
+
+/// The times that hold a verifier.
+fn times_of(verifier: &Verifier) -> (Time, Time) {
+    let (low, high) = verifier.split_at(4);
+    let seconds =
+        |half: &[u8]| half.iter().fold(0, |sum, byte| sum << 8 | i64::from(*byte) & 0xff) & 0x7fff_ffff;
+    (Time { secs: seconds(low), nanos: 0 }, Time { secs: seconds(high), nanos: 0 })
+}
+
+fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Verifier) -> Result<(), Stop> {
+    let (accessed, modified) = times_of(verifier);
+    let basic = Basic {
+        accessed: Some(TimeSet::Set(accessed)),
+        modified: Some(TimeSet::Set(modified)),
+        ..Basic::default()
+    };
+    run.tell(export, |engine, caller| engine.set_basic(caller, &opened.open, basic))?;
+    // What is written through the open moves the times again.
+    let thaw = Basic { accessed: Some(TimeSet::Thaw), modified: Some(TimeSet::Thaw), ..Basic::default() };
+    run.tell(export, |engine, caller| engine.set_basic(caller, &opened.open, thaw))
+}
+
+/// Opens what was found for the open-owner, or amends what it has.
+fn hold(run: &Run, args: &Args<'_>, ask: Ask, handle: Handle, found: Found) -> Result<StateId, Stop> {
+    let client = Arc::clone(&run.session()?.client);
+    let owner = args.owner.owner.0;
+    let of = Of { owner, export: found.export.id, node: found.item.id() };
+    if let Some(state) = client.open_of(of) {
+        if let Some(made) = &found.made {
+            // The owner's old open is of a file that had the same number.
+            let _ = found.export.engine.close(&made.open, run.now);
+        }
+        return amend(run, ask, &state);
+    }
+    let reclaims = matches!(args.claim, Claim::Previous(_));
+    if reclaims {
+        let holds = (ask.access, ask.deny);
+        if let Some(state) = reclaim::take_open(run, (&client, of), &found.export, handle, holds)? {
+            return Ok(state.id(run.server.config().instance));
+        }
+    }
+    client.attach(&found.export);
+    let Some(key) = run.server.reserve_state().filter(|_| client.may_add_state()) else {
+        return Err(NfsStat::Resource.into());
+    };
+    let opened = match found.made {
+        Some(made) => Ok(made),
+        None => open_existing(run, &found, ask),
+    };
+    let opened = opened.inspect_err(|_| run.server.forget_key(key))?;
+    let place = Place {
+        key,
+        client: client.id,
+        export: Arc::clone(&found.export),
+        handle,
+        node: opened.open.node_id(),
+    };
+    let holding = Holding::new(opened.open, ask.access, ask.deny);
+    let state = run.server.enter_state(State::open(place, owner, holding));
+    client.add_open(of, &state);
+    reclaim::enlist(&state);
+    if reclaims {
+        run.server.grace.claimed(client.key, &state, run.now);
+    }
+    Ok(state.id(run.server.config().instance))
+}
+
+fn open_existing(run: &Run, found: &Found, ask: Ask) -> Result<Opened, Stop> {
+    let (export, item) = (&found.export, &found.item);
+    if ask.access.contains(ShareAccess::WRITE) {
+        run.check_writable(export)?;
+    }
+    let mut request = opening_own(run, export, item.id(), &[], rights(ask.access))?;
+    request.deny = denial(ask.deny)?;
+    let open = || {
+        run.ask(export, |engine, caller| match found.just_found {
+            true => engine.create_found(caller, item, &request),
+            false => engine.create_from(caller, item, &request),
+        })
+    };
+    match open() {
+        // Whoever is in the way may have been gone for long.
+        Err(Stop::Fail(NfsStat::ShareDenied)) if run.server.end_expired(run.now) => open(),
+        other => other,
+    }
+}
+
+/// Widens what an open-owner has.
+fn amend(run: &Run, ask: Ask, state: &Arc<State>) -> Result<StateId, Stop> {
+    let open = state.opened().ok_or(NfsStat::ServerFault)?;
+    let mut modes = open.changing.lock();
+    let holding = state.holding();
+    let (access, deny) = (holding.access | ask.access, holding.deny | ask.deny);
+    if (access, deny) != (holding.access, holding.deny) {
+        if access.contains(ShareAccess::WRITE) {
+            run.check_writable(&state.export)?;
+        }
+        let denied = denial(deny)?;
+        let amended = run.ask(&state.export, |engine, caller| {
+            engine.amend(caller, &holding.open, rights(access) | holding.open.granted(), denied)
+        })?;
+        open.hold(Holding::new(amended, access, deny));
+        reclaim::enlist(state);
+    }
+    modes.add(ask.access, ask.deny);
+    Ok(state.next_id(run.server.config().instance))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verifier_is_kept_in_two_times_that_every_file_system_holds() {
+        let (first, second) = times_of(&[0x12, 0x34, 0x56, 0x78, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!((first.secs, second.secs), (0x1234_5678, 0x7fff_ffff));
+        assert_eq!((first.nanos, second.nanos), (0, 0));
+    }
+}

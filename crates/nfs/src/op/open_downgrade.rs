@@ -1,0 +1,43 @@
+//! OPEN_DOWNGRADE (RFC 8881 18.18).
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::open::{DowngradeArgs, DowngradeResOk, ShareAccess};
+
+use super::io::meant;
+use super::open::{denial, rights};
+use crate::compound::{Done, Run};
+use crate::state::Holding;
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_INVAL for what was never opened so; NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
+pub fn run(run: &mut Run, args: &DowngradeArgs) -> Done {
+    let handle = run.handle()?;
+    let id = meant(run, &args.open_stateid)?;
+    let client = run.session()?.client.id;
+    let state = run.server.state(client, &id)?.share();
+    let open = state.opened().ok_or(NfsStat::BadStateId)?;
+    if state.handle != handle {
+        return Err(NfsStat::BadStateId.into());
+    }
+    let access = args.share_access & ShareAccess::BOTH;
+    let deny = denial(args.share_deny)?;
+    let mut modes = open.changing.lock();
+    let holding = state.holding();
+    let is_within = holding.access.contains(access) && holding.deny.contains(args.share_deny);
+    if access.is_empty() || !is_within || !modes.allows(access, args.share_deny) {
+        return Err(NfsStat::Inval.into());
+    }
+    let amended =
+        run.ask(&state.export, |engine, caller| engine.amend(caller, &holding.open, rights(access), deny))?;
+    open.hold(Holding::new(amended, access, args.share_deny));
+    modes.keep(access, args.share_deny);
+    drop(modes);
+    crate::reclaim::enlist(&state);
+    state.export.engine.write_changes();
+    let id = state.next_id(run.server.config().instance);
+    run.stateid = Some(id);
+    run.answer(OpNum::OpenDowngrade, DowngradeResOk { open_stateid: id })
+}

@@ -1,0 +1,45 @@
+//! PUTFH (RFC 8881 18.19).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::filehandle::PutArgs;
+
+use crate::compound::{Done, Run};
+use crate::current::{Current, Known};
+
+/// Does it. What the handle leads to is looked for when an operation needs it.
+///
+/// # Errors
+/// NFS4ERR_BADHANDLE for what is no handle of ours; NFS4ERR_STALE for an export that is gone or not for this client.
+pub fn run(run: &mut Run, args: &PutArgs<'_>) -> Done {
+    let known = match run.way.known(args.object.0) {
+        Some(known) => known,
+        None => check(run, args.object.0)?,
+    };
+    if known.export.as_ref().is_some_and(|export| !run.who.may_use(export)) {
+        return Err(NfsStat::Stale.into());
+    }
+    run.current = Some(Current::of(&known));
+    run.stateid = None;
+    run.plain(OpNum::PutFh)
+}
+
+fn check(run: &Run, sent: &[u8]) -> Result<Arc<Known>, NfsStat> {
+    let handle = run.server.handles.check(sent)?;
+    let export = match handle.export() {
+        0 => None,
+        id => Some(Arc::clone(run.server.exports().get(id).ok_or(NfsStat::Stale)?)),
+    };
+    // A handle that nothing has any more is told of here, as clients expect.
+    if let Some(export) = &export {
+        run.server.item(export, &handle, run.now)?;
+        if let Ok(session) = run.session() {
+            session.client.came_to(export.id);
+        }
+    }
+    let known = Arc::new(Known { handle, export });
+    run.way.remember_handle(&known);
+    Ok(known)
+}

@@ -1,0 +1,16 @@
+//! PUTROOTFH and PUTPUBFH: the pseudo root, which holds every export (RFC 8881 18.21 and 18.20).
+
+use nfs_wire::op::OpNum;
+
+use crate::compound::{Done, Run};
+use crate::current::Current;
+
+/// Does it.
+///
+/// # Errors
+/// None in practice.
+pub fn run(run: &mut Run, number: OpNum) -> Done {
+    run.current = Some(Current::root(&run.server)?);
+    run.stateid = None;
+    run.plain(number)
+}

@@ -1,0 +1,87 @@
+//! READ_PLUS (RFC 7862 15.10).
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::open::ShareAccess;
+use nfs_wire::op::read_plus::Args;
+use nfs_wire::xdr::{Encode, pad};
+use volume::Patience;
+
+use super::io::{Through, owner, through};
+use super::read::room_left;
+use crate::compound::{Done, Run, Stop};
+use crate::limits::MAX_IO;
+
+const CONTENT_DATA: u32 = 0;
+const CONTENT_HOLE: u32 = 1;
+/// Bytes of the words around a piece, and of its padding.
+const AROUND: usize = 24;
+/// Holes below this are sent as the zeros they are: a piece of its own would cost more.
+const SMALL_HOLE: u64 = 4096;
+
+/// Does it.
+///
+/// # Errors
+/// As READ.
+pub fn run(run: &mut Run, args: &Args) -> Done {
+    run.current()?;
+    run.may_wait()?;
+    let from = through(run, &args.stateid, ShareAccess::READ)?;
+    let done = read(run, args, &from);
+    from.end(run);
+    done
+}
+
+fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
+    let size = from.export().engine.info(from.open())?.size;
+    let out = run.writer.begin_result(OpNum::ReadPlus, NfsStat::Ok);
+    false.encode(out);
+    0u32.encode(out);
+    // Where the word stands that says whether this is the end, and behind it the number of pieces.
+    let head = run.writer.tail().len() - 8;
+    let end = args.offset.saturating_add(u64::from(args.count.min(MAX_IO))).min(size);
+    let (mut at, mut pieces) = (args.offset, 0u32);
+    while at < end {
+        let room = room_left(run).saturating_sub(AROUND) as u64;
+        if room == 0 {
+            break;
+        }
+        let next = from.export().engine.next_data(from.open(), at)?.filter(|data| data.start < end);
+        at = match next {
+            Some(data) if data.start < at + SMALL_HOLE => {
+                let to = data.end.min(end).max(at + 1).min(at + room);
+                put_data(run, from, at, (to - at) as usize)?
+            }
+            _ => put_hole(run, at, next.map_or(end, |data| data.start)),
+        };
+        pieces += 1;
+    }
+    let place = &mut run.writer.tail()[head..head + 8];
+    place[..4].copy_from_slice(&u32::from(at >= size).to_be_bytes());
+    place[4..].copy_from_slice(&pieces.to_be_bytes());
+    Ok(())
+}
+
+/// Appends a hole and says where it ends.
+fn put_hole(run: &mut Run, at: u64, end: u64) -> u64 {
+    let out = run.writer.tail();
+    CONTENT_HOLE.encode(out);
+    at.encode(out);
+    (end - at).encode(out);
+    end
+}
+
+/// Appends data and says where it ends.
+fn put_data(run: &mut Run, from: &Through, at: u64, len: usize) -> Result<u64, Stop> {
+    let owner = owner(run);
+    let out = run.writer.tail();
+    CONTENT_DATA.encode(out);
+    at.encode(out);
+    0u32.encode(out);
+    let len_at = out.len() - 4;
+    let got = from.export().engine.read(from.open(), owner, at, len, out, Patience::Block)?;
+    out[len_at..len_at + 4].copy_from_slice(&(got as u32).to_be_bytes());
+    pad(got, out);
+    // A file that was cut meanwhile ends here.
+    Ok(if got == 0 { u64::MAX } else { at + got as u64 })
+}

@@ -1,0 +1,158 @@
+//! READDIR (RFC 8881 18.23).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::attr::{Attr, AttrNum, Bitmap};
+use nfs_wire::op::OpNum;
+use nfs_wire::op::readdir::{Args, EntriesWriter};
+use share::{Item, Options};
+use volume::Kind;
+use volume::security::Rights;
+
+use super::names::with_open;
+use crate::attributes::{self, Subject};
+use crate::compound::{Done, Run, Stop};
+use crate::config::Export;
+use crate::current::handle_of;
+use crate::server::Server;
+
+/// Cookies do not depend on anything that the server could forget.
+const VERIFIER: [u8; 8] = [0; 8];
+/// Cookies below this are the protocol's own.
+const FIRST_COOKIE: u64 = 3;
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_NOTDIR, NFS4ERR_TOOSMALL, NFS4ERR_BAD_COOKIE, NFS4ERR_NOT_SAME, NFS4ERR_ACCESS.
+pub fn run(run: &mut Run, args: &Args) -> Done {
+    run.current()?;
+    if args.cookie == 1 || args.cookie == 2 {
+        return Err(NfsStat::BadCookie.into());
+    }
+    if args.cookie != 0 && args.cookieverf != VERIFIER {
+        return Err(NfsStat::NotSame.into());
+    }
+    if attributes::names_write_only(&args.attr_request) {
+        return Err(NfsStat::Inval.into());
+    }
+    let wanted = attributes::readable(&args.attr_request, run.minor);
+    let found = run.found()?;
+    let (server, minor) = (Arc::clone(&run.server), run.minor);
+    let mut room = Vec::new();
+    let max = (args.maxcount as usize).min(room_left(run));
+    let mut list = List { server: &server, minor, wanted, args, room: &mut room, max };
+    let whole = match found {
+        None => list.exports(run)?,
+        Some((_, item)) if item.kind() != Kind::Directory => return Err(NfsStat::NotDir.into()),
+        Some((export, item)) => {
+            let access = (Rights::LIST_DIRECTORY, Options::UNSHARED_METADATA);
+            with_open(run, &export, &item, access, |open| {
+                let identity = run.identity(&export);
+                let client = run.session()?.client.key;
+                let caller = share::Caller { identity: &identity, client, waiter: None, now: run.now };
+                list.entries(&caller, &export, open)
+            })?
+        }
+    };
+    debug_assert!(whole, "a list that does not fit is an error");
+    let out = run.writer.begin_result(OpNum::ReadDir, NfsStat::Ok);
+    out.extend_from_slice(&room);
+    Ok(())
+}
+
+/// What the session leaves for the list.
+fn room_left(run: &Run) -> usize {
+    let most = run.session.as_ref().map_or(0, |session| session.fore.maxresponsesize as usize);
+    most.saturating_sub(run.writer.len() + 16)
+}
+
+/// A list under way.
+struct List<'a> {
+    server: &'a Server,
+    minor: u32,
+    wanted: Bitmap,
+    args: &'a Args,
+    room: &'a mut Vec<u8>,
+    max: usize,
+}
+
+impl List<'_> {
+    /// Lists the exports that the client may use.
+    fn exports(&mut self, run: &Run) -> Result<bool, Stop> {
+        let mut writer = EntriesWriter::begin(self.room, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
+        let exports = self.server.exports();
+        let mut is_whole = true;
+        for (at, export) in exports.list().iter().enumerate() {
+            let cookie = at as u64 + FIRST_COOKIE;
+            if cookie <= self.args.cookie || !run.who.may_use(export) {
+                continue;
+            }
+            let root = export.engine.root_item();
+            let (server, minor, wanted) = (self.server, self.minor, self.wanted);
+            let name = export.name.as_bytes();
+            if !entry(&mut writer, (cookie, name), (server, minor, wanted), export, &root) {
+                is_whole = false;
+                break;
+            }
+        }
+        if !is_whole && writer.count() == 0 {
+            return Err(NfsStat::TooSmall.into());
+        }
+        writer.finish(is_whole);
+        Ok(true)
+    }
+
+    /// Lists a directory.
+    fn entries(
+        &mut self,
+        caller: &share::Caller<'_>,
+        export: &Export,
+        open: &Arc<share::Open>,
+    ) -> Result<bool, Stop> {
+        let mut writer = EntriesWriter::begin(self.room, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
+        let mut is_whole = true;
+        let (server, minor, wanted) = (self.server, self.minor, self.wanted);
+        export.engine.scan(caller, open, self.args.cookie, &mut |_| true, &mut |found| {
+            // What has vanished since is not shown.
+            let Ok(item) = found.item() else { return ControlFlow::Continue(()) };
+            let at = (found.cookie(), found.name().as_bytes());
+            is_whole = entry(&mut writer, at, (server, minor, wanted), export, &item);
+            if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        if !is_whole && writer.count() == 0 {
+            return Err(NfsStat::TooSmall.into());
+        }
+        writer.finish(is_whole);
+        Ok(true)
+    }
+}
+
+/// Writes one entry; false when it does not fit.
+fn entry(
+    writer: &mut EntriesWriter<'_>,
+    (cookie, name): (u64, &[u8]),
+    (server, minor, wanted): (&Server, u32, Bitmap),
+    export: &Export,
+    item: &Item,
+) -> bool {
+    let wants_handle = wanted.has(AttrNum::Filehandle.get());
+    let handle = if wants_handle { handle_of(server, export, item) } else { Err(NfsStat::Ok) };
+    let what = match (attributes::of_item(export, item, &wanted), wants_handle, &handle) {
+        (Ok(_), true, Err(why)) => Err(*why),
+        (what, ..) => what,
+    };
+    let error = AttrNum::RdattrError.get();
+    match what {
+        Ok(what) => writer.entry(cookie, name, wanted, |attributes| {
+            let subject = Subject { server, minor, handle: handle.as_ref().ok(), what };
+            attributes::write(attributes, &subject);
+        }),
+        // RFC 8881 18.23.3: where the client has asked for it, the error stands for the attributes.
+        Err(why) if wanted.has(error) => writer
+            .entry(cookie, name, Bitmap::of(&[error]), |attributes| attributes.put(&Attr::RdattrError(why))),
+        Err(_) => writer.entry(cookie, name, Bitmap::EMPTY, |_| {}),
+    }
+}

@@ -1,0 +1,25 @@
+//! RECLAIM_COMPLETE (RFC 8881 18.51).
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::destroy::ReclaimCompleteArgs;
+
+use crate::compound::{Done, Run};
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_COMPLETE_ALREADY, NFS4ERR_NOFILEHANDLE.
+pub fn run(run: &mut Run, args: &ReclaimCompleteArgs) -> Done {
+    if args.one_fs {
+        // Nothing is reclaimed for one file system alone.
+        run.current()?;
+        return run.plain(OpNum::ReclaimComplete);
+    }
+    let client = std::sync::Arc::clone(&run.session()?.client);
+    if !client.complete_reclaim() {
+        return Err(NfsStat::CompleteAlready.into());
+    }
+    run.server.complete_reclaim(&client, run.now);
+    run.plain(OpNum::ReclaimComplete)
+}

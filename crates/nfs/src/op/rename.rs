@@ -1,0 +1,96 @@
+//! RENAME (RFC 8881 18.26).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::names::{RenameArgs, RenameResOk};
+use share::Item;
+use volume::security::Rights;
+use volume::{Kind, Name};
+
+use super::lookup::check_directory;
+use super::names::{changed, name, opening_own, version};
+use crate::compound::{Done, Run, Stop};
+use crate::config::Export;
+use crate::current::handle_of;
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_XDEV, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_INVAL, NFS4ERR_FILE_OPEN, NFS4ERR_ACCESS, NFS4ERR_DELAY.
+pub fn run(run: &mut Run, args: &RenameArgs<'_>) -> Done {
+    let saved = run.saved.as_mut().ok_or(NfsStat::NoFileHandle)?;
+    let from = saved.item(&run.server, run.now)?;
+    let to = run.found()?;
+    let (Some((export, from)), Some((to_export, to))) = (from, to) else {
+        return Err(NfsStat::RoFs.into());
+    };
+    if !Arc::ptr_eq(&export, &to_export) {
+        return Err(NfsStat::XDev.into());
+    }
+    check_directory(from.kind())?;
+    check_directory(to.kind())?;
+    let (old, new) = (name(args.oldname)?, name(args.newname)?);
+    run.check_writable(&export)?;
+    let (before_from, before_to) = (version(&export, &from)?, version(&export, &to)?);
+    if !is_one_file(run, &export, (&from, &old), (&to, &new))? {
+        move_it(run, &export, (&from, &old), (&to, &new))?;
+    }
+    let source_cinfo = changed(&export, &from, before_from)?;
+    let target_cinfo = changed(&export, &to, before_to)?;
+    run.answer(OpNum::Rename, RenameResOk { source_cinfo, target_cinfo })
+}
+
+/// Whether both names lead to one file, so that nothing is done; refuses to replace what cannot be.
+// RFC 8881 18.26.3
+fn is_one_file(
+    run: &Run,
+    export: &Arc<Export>,
+    (from, old): (&Item, &Name),
+    (to, new): (&Item, &Name),
+) -> Result<bool, Stop> {
+    let moved = run.tell(export, |engine, caller| engine.item_in(caller, from, old))?;
+    if let Ok(handle) = handle_of(&run.server, export, &moved) {
+        run.server.forget_item(&handle);
+    }
+    let there = match run.tell(export, |engine, caller| engine.item_in(caller, to, new)) {
+        Ok(there) => there,
+        Err(Stop::Fail(NfsStat::NoEnt)) => return Ok(false),
+        Err(stop) => return Err(stop),
+    };
+    if there.id() == moved.id() {
+        return Ok(true);
+    }
+    if (there.kind() == Kind::Directory) != (moved.kind() == Kind::Directory) {
+        return Err(NfsStat::Exist.into());
+    }
+    if let Ok(handle) = handle_of(&run.server, export, &there) {
+        run.server.forget_item(&handle);
+    }
+    Ok(false)
+}
+
+fn move_it(
+    run: &Run,
+    export: &Arc<Export>,
+    (from, old): (&Item, &Name),
+    (to, new): (&Item, &Name),
+) -> Result<(), Stop> {
+    let path = std::slice::from_ref(old);
+    let moved = run.tell(export, |engine, caller| engine.item_in(caller, from, old))?;
+    let request = opening_own(run, export, moved.id(), path, Rights::DELETE)?;
+    drop(moved);
+    let held = |stop| match stop {
+        Stop::Fail(NfsStat::ShareDenied) => Stop::Fail(NfsStat::FileOpen),
+        // A directory that holds something is in the way like any other name.
+        Stop::Fail(NfsStat::NotEmpty) => Stop::Fail(NfsStat::Exist),
+        other => other,
+    };
+    let opened =
+        run.ask(export, |engine, caller| engine.create_from(caller, from, &request)).map_err(held)?;
+    let moved = run.ask(export, |engine, caller| engine.rename_into(caller, &opened.open, to, new));
+    let closed = export.engine.close(&opened.open, run.now);
+    moved.map_err(held)?;
+    Ok(closed?)
+}

@@ -1,0 +1,16 @@
+//! RESTOREFH (RFC 8881 18.27).
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+
+use crate::compound::{Done, Run};
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_NOFILEHANDLE when nothing was saved.
+pub fn run(run: &mut Run) -> Done {
+    run.current = Some(run.saved.clone().ok_or(NfsStat::NoFileHandle)?);
+    run.stateid = run.saved_stateid;
+    run.plain(OpNum::RestoreFh)
+}

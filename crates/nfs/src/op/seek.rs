@@ -1,0 +1,56 @@
+//! SEEK (RFC 7862 15.11).
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::open::ShareAccess;
+use nfs_wire::op::seek::{Args, ContentType, ResOk};
+
+use super::io::{Through, through};
+use crate::compound::{Done, Run, Stop};
+
+/// Finds the next data or hole at or behind an offset. Behind the last byte there is a hole, which nobody sees.
+///
+/// # Errors
+/// As [`through`]; NFS4ERR_NXIO behind the end, NFS4ERR_UNION_NOTSUPP for anything but data and holes.
+pub fn run(run: &mut Run, args: &Args) -> Done {
+    run.current()?;
+    run.may_wait()?;
+    let from = through(run, &args.stateid, ShareAccess::READ)?;
+    let found = seek(args, &from);
+    from.end(run);
+    run.answer(OpNum::Seek, found?)
+}
+
+fn seek(args: &Args, from: &Through) -> Result<ResOk, Stop> {
+    let (engine, open) = (&from.export().engine, from.open());
+    let size = engine.info(open)?.size;
+    if args.offset >= size {
+        return Err(NfsStat::NxIo.into());
+    }
+    let data = engine.next_data(open, args.offset)?.filter(|data| data.start < size);
+    match args.what {
+        ContentType::Data => Ok(match data {
+            Some(data) => ResOk { eof: false, offset: data.start.max(args.offset) },
+            None => ResOk { eof: true, offset: size },
+        }),
+        ContentType::Hole => {
+            let hole = match data {
+                Some(data) if data.start <= args.offset => end_of_data(from, data.end, size)?,
+                _ => args.offset,
+            };
+            Ok(ResOk { eof: hole >= size, offset: hole.min(size) })
+        }
+        ContentType::Unknown(_) => Err(NfsStat::UnionNotSupp.into()),
+    }
+}
+
+/// Where data that reaches `end` really ends: what the host tells in pieces may be one.
+fn end_of_data(from: &Through, mut end: u64, size: u64) -> Result<u64, Stop> {
+    while end < size {
+        match from.export().engine.next_data(from.open(), end)? {
+            Some(more) if more.start <= end && more.end > end => end = more.end,
+            _ => break,
+        }
+    }
+    Ok(end)
+}

@@ -1,0 +1,99 @@
+//! SEQUENCE (RFC 8881 18.46).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::sequence::{Args, ResOk, StatusFlags};
+
+use crate::compound::{Done, Run, Serving, Stop};
+use crate::session::Session;
+use crate::slot::Admitted;
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_BADSESSION, NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG, and what the
+/// slot says.
+pub fn run(run: &mut Run, args: &Args) -> Done {
+    let session = find(run, args)?;
+    // RFC 8881 18.46.3
+    if args.slotid >= session.fore.maxrequests {
+        return Err(NfsStat::BadSlot.into());
+    }
+    if args.highest_slotid < args.slotid || args.highest_slotid >= session.fore.maxrequests {
+        return Err(NfsStat::BadHighSlot.into());
+    }
+    let slot = session.slots.get(args.slotid as usize).ok_or(NfsStat::BadSlot)?;
+    if run.count > session.fore.maxoperations {
+        return Err(NfsStat::TooManyOps.into());
+    }
+    if run.request_len > session.fore.maxrequestsize as usize {
+        return Err(NfsStat::ReqTooBig.into());
+    }
+    session.client.heard(run.now);
+    let admitted = slot.admit(args.sequenceid, run.mark)?;
+    let result = ResOk {
+        sessionid: args.sessionid,
+        sequenceid: args.sequenceid,
+        slotid: args.slotid,
+        highest_slotid: session.fore.maxrequests - 1,
+        target_highest_slotid: session.fore.maxrequests - 1,
+        status_flags: flags_of(run, &session),
+    };
+    let client_ended = session.client.has_ended();
+    run.session = Some(session);
+    match admitted {
+        Admitted::New => {
+            run.serving = Some(Serving { slot: args.slotid, cache: args.cachethis });
+            if client_ended {
+                return Err(NfsStat::DeadSession.into());
+            }
+            run.answer(OpNum::Sequence, result)
+        }
+        Admitted::Retry(reply) => {
+            run.replay = Some(reply);
+            run.plain(OpNum::Sequence)
+        }
+        Admitted::Uncached => {
+            run.answer(OpNum::Sequence, result)?;
+            if run.is_last {
+                return Ok(());
+            }
+            // RFC 8881 2.10.6.1.3: the operation behind it is answered so.
+            let next = run.next_number.unwrap_or(OpNum::Unknown(0));
+            run.writer.put_status(next, NfsStat::RetryUncachedRep);
+            Err(Stop::Told(NfsStat::RetryUncachedRep))
+        }
+    }
+}
+
+/// The session; a connection that carries it for the first time is bound to its fore channel.
+// RFC 8881 2.10.3.1
+fn find(run: &mut Run, args: &Args) -> Result<Arc<Session>, NfsStat> {
+    if let Some(session) = run.session.as_ref().filter(|session| session.id == args.sessionid)
+        && !session.has_ended()
+    {
+        return Ok(Arc::clone(session));
+    }
+    let session = Arc::clone(&*run.server.session(&args.sessionid).ok_or(NfsStat::BadSession)?);
+    run.bind(&session, true, false);
+    Ok(session)
+}
+
+/// What the client should know.
+fn flags_of(run: &Run, session: &Session) -> StatusFlags {
+    let mut flags = StatusFlags::empty();
+    if !session.has_back_channel() {
+        flags |= StatusFlags::CB_PATH_DOWN_SESSION;
+        flags.set(StatusFlags::CB_PATH_DOWN, !session.client.has_back_channel());
+    }
+    let has_revoked = session.client.revoked.load(std::sync::atomic::Ordering::Relaxed) > 0;
+    flags.set(StatusFlags::RECALLABLE_STATE_REVOKED, has_revoked);
+    // RFC 8881 18.46.3: until it says that it has claimed everything
+    if run.server.grace.is_on() {
+        let may_claim = run.server.grace.may_claim(session.client.key);
+        flags.set(StatusFlags::RESTART_RECLAIM_NEEDED, may_claim);
+    }
+    flags
+}

@@ -1,0 +1,119 @@
+//! SETATTR (RFC 8881 18.30).
+
+use std::sync::Arc;
+
+use nfs_wire::NfsStat;
+use nfs_wire::attr::{AttrNum, Bitmap};
+use nfs_wire::op::OpNum;
+use nfs_wire::op::open::ShareAccess;
+use nfs_wire::op::setattr::{Args, Res};
+use share::{Basic, Info, Open, Options, TimeSet};
+use volume::Time;
+use volume::security::Rights;
+
+use super::io::{check_data, through};
+use super::names::with_open;
+use crate::attributes::{Wanted, When};
+use crate::compound::{Done, Run, Stop};
+use crate::config::Export;
+
+/// Does it.
+///
+/// # Errors
+/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER, NFS4ERR_PERM, NFS4ERR_ACCESS, NFS4ERR_ROFS; for the size as
+/// WRITE.
+pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+    run.current()?;
+    let mut set = Bitmap::EMPTY;
+    let status = match apply(run, args, &mut set) {
+        Ok(()) => NfsStat::Ok,
+        Err(Stop::Work) => return Err(Stop::Work),
+        Err(Stop::Fail(status) | Stop::Told(status)) => status,
+    };
+    run.writer.put(OpNum::SetAttr, &Res { status, attrsset: set });
+    if status.is_ok() { Ok(()) } else { Err(Stop::Told(status)) }
+}
+
+fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
+    let (export, item) = run.item(NfsStat::RoFs)?;
+    let wanted = Wanted::read(&args.obj_attributes, run.minor, export.engine.config().accounts.as_ref())?;
+    // RFC 8275 4.2: it is for what is made.
+    if wanted.umask.is_some() {
+        return Err(NfsStat::Inval.into());
+    }
+    run.check_writable(&export)?;
+    if let Some(size) = wanted.size {
+        check_data(item.kind()).map_err(|why| if why == NfsStat::Symlink { NfsStat::Inval } else { why })?;
+        let to = through(run, &args.stateid, ShareAccess::WRITE)?;
+        let done = run.ask(&export, |engine, caller| engine.set_size(caller, to.open(), size));
+        to.end(run);
+        done?;
+        set.insert(AttrNum::Size.get());
+    }
+    let rest = Wanted { size: None, ..wanted };
+    if rest == (Wanted { mask: rest.mask, ..Wanted::default() }) {
+        return Ok(());
+    }
+    let info = export.engine.item_info(&item)?;
+    check_times(run, &export, &info, &rest)?;
+    let sets_times = rest.accessed.is_some() || rest.modified.is_some();
+    let for_times = if sets_times { Rights::WRITE_ATTRIBUTES } else { Rights::empty() };
+    let for_list = if rest.list.is_some() { Rights::WRITE_DAC } else { Rights::empty() };
+    let access = Rights::READ_ATTRIBUTES | for_times | for_list;
+    with_open(run, &export, &item, (access, Options::UNSHARED_METADATA), |open| {
+        apply_to(run, &export, open, &rest)
+    })?;
+    *set = set.or(&rest.mask);
+    Ok(())
+}
+
+/// Only its owner says at which time a file was used; whoever may write it may say that it is now.
+fn check_times(run: &Run, export: &Arc<Export>, info: &Info, wanted: &Wanted) -> Result<(), NfsStat> {
+    let identity = run.identity(export);
+    let says_when = [wanted.accessed, wanted.modified].iter().any(|when| matches!(when, Some(When::At(_))));
+    if says_when && identity.uid != info.uid && !identity.unbound {
+        return Err(NfsStat::Perm);
+    }
+    Ok(())
+}
+
+/// Sets everything through an open that has the right to; for the size one of a file's data.
+///
+/// # Errors
+/// As the engine says; NFS4ERR_PERM where only the owner may.
+pub fn apply_to(run: &Run, export: &Arc<Export>, open: &Arc<Open>, wanted: &Wanted) -> Result<(), Stop> {
+    let owners = |stop| match stop {
+        Stop::Fail(NfsStat::Access) => Stop::Fail(NfsStat::Perm),
+        other => other,
+    };
+    if let Some(size) = wanted.size {
+        run.ask(export, |engine, caller| engine.set_size(caller, open, size))?;
+    }
+    if wanted.uid.is_some() || wanted.gid.is_some() {
+        run.tell(export, |engine, caller| engine.set_owner(caller, open, wanted.uid, wanted.gid))
+            .map_err(owners)?;
+    }
+    if let Some(mode) = wanted.mode {
+        run.tell(export, |engine, caller| engine.set_mode(caller, open, mode)).map_err(owners)?;
+    }
+    // RFC 8881 6.4.1.3: the mode comes first.
+    if let Some(list) = &wanted.list {
+        let now = export.engine.descriptor(open)?;
+        let accounts = Arc::clone(&export.engine.config().accounts);
+        let (given, parts) = list.descriptor(&now, open.is_directory(), accounts.as_ref())?;
+        run.ask(export, |engine, caller| engine.set_descriptor(caller, open, parts, &given))
+            .map_err(owners)?;
+    }
+    if wanted.accessed.is_some() || wanted.modified.is_some() {
+        let time = |when: Option<When>| {
+            when.map(|when| match when {
+                When::At(time) => TimeSet::Set(time),
+                When::Now => TimeSet::Set(Time::from_wall_ns(run.now.wall_ns)),
+            })
+        };
+        let basic =
+            Basic { accessed: time(wanted.accessed), modified: time(wanted.modified), ..Basic::default() };
+        run.tell(export, |engine, caller| engine.set_basic(caller, open, basic))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! VERIFY and NVERIFY: attributes compared (RFC 8881 18.31 and 18.15).
+
+use nfs_wire::NfsStat;
+use nfs_wire::attr::{AttrNum, AttrWriter, Fattr};
+use nfs_wire::op::OpNum;
+use nfs_wire::op::getattr::VerifyArgs;
+use nfs_wire::xdr::Decode;
+use wire::Cursor;
+
+use crate::attributes::{self, Subject, What};
+use crate::compound::{Done, Run, Stop};
+
+/// Goes on when all are the same.
+///
+/// # Errors
+/// NFS4ERR_NOT_SAME; as [`is_same`].
+pub fn run(run: &mut Run, args: &VerifyArgs<'_>) -> Done {
+    if !is_same(run, args)? {
+        return Err(NfsStat::NotSame.into());
+    }
+    run.plain(OpNum::Verify)
+}
+
+/// Goes on when one differs.
+///
+/// # Errors
+/// NFS4ERR_SAME; as [`is_same`].
+pub fn run_nverify(run: &mut Run, args: &VerifyArgs<'_>) -> Done {
+    if is_same(run, args)? {
+        return Err(NfsStat::Same.into());
+    }
+    run.plain(OpNum::NVerify)
+}
+
+/// Whether the current object has these attributes.
+///
+/// # Errors
+/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that cannot be compared, NFS4ERR_BADXDR; as the engine says.
+fn is_same(run: &mut Run, args: &VerifyArgs<'_>) -> Result<bool, Stop> {
+    let given = &args.obj_attributes;
+    let found = run.found()?;
+    if given.mask.has(AttrNum::RdattrError.get()) || attributes::names_write_only(&given.mask) {
+        return Err(NfsStat::Inval.into());
+    }
+    if given.mask.beyond() || !given.mask.without(&attributes::supported(run.minor)).is_empty() {
+        return Err(NfsStat::AttrNotSupp.into());
+    }
+    if given.iter().any(|attribute| attribute.is_err()) {
+        return Err(NfsStat::BadXdr.into());
+    }
+    let what = match &found {
+        Some((export, item)) => attributes::of_item(export, item, &given.mask)?,
+        None => What::Root,
+    };
+    let handle = run.handle()?;
+    let mut own = Vec::new();
+    let mut writer = AttrWriter::begin(&mut own, given.mask);
+    let subject = Subject { server: &run.server, minor: run.minor, handle: Some(&handle), what };
+    attributes::write(&mut writer, &subject);
+    writer.finish();
+    let own = Fattr::decode(&mut Cursor::new(&own)).map_err(|_| NfsStat::ServerFault)?;
+    Ok(own.mask == given.mask && own.iter().eq(given.iter()))
+}

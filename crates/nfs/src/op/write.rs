@@ -1,0 +1,43 @@
+//! WRITE (RFC 8881 18.32).
+
+use nfs_wire::NfsStat;
+use nfs_wire::op::OpNum;
+use nfs_wire::op::open::ShareAccess;
+use nfs_wire::op::write::{Args, ResOk};
+use nfs_wire::types::StableHow;
+use share::WriteAt;
+
+use super::io::{owner, through};
+use crate::compound::{Done, Run};
+
+/// Does it.
+///
+/// # Errors
+/// As [`through`]; NFS4ERR_LOCKED, NFS4ERR_DELAY, NFS4ERR_FBIG, NFS4ERR_NOSPC, NFS4ERR_ROFS.
+pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+    run.current()?;
+    if args.offset.checked_add(args.data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+        return Err(NfsStat::FBig.into());
+    }
+    let through_disk = match args.stable {
+        StableHow::Unstable => false,
+        StableHow::DataSync | StableHow::FileSync => {
+            run.may_wait()?;
+            true
+        }
+        StableHow::Unknown(_) => return Err(NfsStat::Inval.into()),
+    };
+    let to = through(run, &args.stateid, ShareAccess::WRITE)?;
+    let owner = owner(run);
+    let written = run.check_writable(to.export()).map_err(Into::into).and_then(|()| {
+        run.ask(to.export(), |engine, caller| {
+            engine.write(caller, to.open(), owner, WriteAt::Offset(args.offset), args.data, through_disk)
+        })
+    });
+    to.end(run);
+    written?;
+    let count = u32::try_from(args.data.len()).unwrap_or(u32::MAX);
+    let committed = if through_disk { StableHow::FileSync } else { StableHow::Unstable };
+    let writeverf = run.server.config().instance.to_be_bytes();
+    run.answer(OpNum::Write, ResOk { count, committed, writeverf })
+}

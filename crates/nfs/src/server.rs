@@ -1,0 +1,417 @@
+//! What all connections share: exports, clients, sessions, states.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use nfs_wire::NfsStat;
+use nfs_wire::op::create_session::ChannelAttrs;
+use nfs_wire::types::{SessionId, StateId};
+use parking_lot::Mutex;
+use share::{Item, Waiter};
+use wire::Now;
+use wire::table::{Held, Table};
+
+use crate::back::Calling;
+use crate::client::{Client, Left};
+use crate::clients::Clients;
+use crate::config::{Export, ServerConfig};
+use crate::grace::Grace;
+use crate::handle::{Handle, HandleKey};
+use crate::items::Items;
+use crate::limits::{COURTESY_NS, ITEM_IDLE_NS, MAX_SESSIONS, MAX_STATES};
+use crate::memory::Part;
+use crate::roll::Roll;
+use crate::session::{Session, id_of, key_of};
+use crate::state::{self, State};
+
+/// The exports that are served now.
+#[derive(Debug, Default)]
+pub struct Exports {
+    by_id: HashMap<u32, Arc<Export>>,
+    /// In the order of the configuration.
+    list: Vec<Arc<Export>>,
+    /// Counted up with each change: the change attribute of the pseudo root.
+    pub version: u64,
+}
+
+impl Exports {
+    /// The export with this number.
+    #[must_use]
+    pub fn get(&self, id: u32) -> Option<&Arc<Export>> {
+        self.by_id.get(&id)
+    }
+
+    /// The export with this name.
+    #[must_use]
+    pub fn named(&self, name: &[u8]) -> Option<&Arc<Export>> {
+        self.list.iter().find(|export| export.name.as_bytes() == name)
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn list(&self) -> &[Arc<Export>] {
+        &self.list
+    }
+}
+
+/// The server.
+pub struct Server {
+    config: ServerConfig,
+    /// Makes handles and knows them again.
+    pub handles: HandleKey,
+    exports: ArcSwap<Exports>,
+    /// Who is known.
+    pub clients: Clients,
+    /// Who is known over a restart.
+    pub roll: Roll,
+    /// What clients may come back for.
+    pub grace: Grace,
+    sessions: Table<Session>,
+    states: Table<State>,
+    items: Mutex<Items>,
+    opened: Mutex<HashMap<Handle, Opened>>,
+    connections: AtomicUsize,
+    next_connection: AtomicU64,
+    nobody: Waiter,
+}
+
+/// Something that is open. It may have lost its last name, and its handle then leads nowhere else.
+struct Opened {
+    item: Item,
+    /// How often.
+    count: usize,
+    /// Whether a name of it was removed or replaced meanwhile.
+    is_lost: bool,
+}
+
+/// Wakes nobody: who cannot wait has been told to come again.
+struct Nobody;
+
+impl share::Wake for Nobody {
+    fn wake(&self, _: u64) {}
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("exports", &self.exports.load().list).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server without exports.
+    #[must_use]
+    pub fn new(config: ServerConfig) -> Arc<Server> {
+        let lease_ns = u64::from(config.lease_time_s) * 1_000_000_000;
+        Arc::new(Server {
+            handles: HandleKey::new(config.handle_key),
+            exports: ArcSwap::default(),
+            clients: Clients::new(config.instance, lease_ns),
+            roll: Roll::default(),
+            grace: Grace::default(),
+            sessions: Table::new(MAX_SESSIONS),
+            states: Table::new(MAX_STATES),
+            items: Mutex::default(),
+            opened: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            next_connection: AtomicU64::new(1),
+            nobody: Waiter { wake: Arc::new(Nobody), token: 0 },
+            config,
+        })
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &ServerConfig {
+        &self.config
+    }
+
+    /// The lease time in nanoseconds.
+    #[must_use]
+    pub fn lease_ns(&self) -> u64 {
+        u64::from(self.config.lease_time_s) * 1_000_000_000
+    }
+
+    /// What is served.
+    pub fn exports(&self) -> arc_swap::Guard<Arc<Exports>> {
+        self.exports.load()
+    }
+
+    /// Serves these from now on. What is open on others stays as it is, but is not reached any more.
+    pub fn set_exports(&self, exports: impl IntoIterator<Item = Export>) {
+        let list: Vec<_> = exports.into_iter().map(Arc::new).collect();
+        let by_id = list.iter().map(|export| (export.id, Arc::clone(export))).collect();
+        let version = self.exports.load().version + 1;
+        self.exports.store(Arc::new(Exports { by_id, list, version }));
+        let dropped = std::mem::take(&mut *self.items.lock());
+        drop(dropped);
+    }
+
+    /// For requests that do not wait, but must know that they would have to.
+    pub fn nobody(&self) -> &Waiter {
+        &self.nobody
+    }
+
+    /// A number for a new connection; none when there are too many.
+    pub fn enter_connection(&self) -> Option<u64> {
+        if self.connections.fetch_add(1, Ordering::Relaxed) >= self.config.max_connections {
+            self.leave_connection();
+            return None;
+        }
+        Some(self.next_connection.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A connection is gone.
+    pub fn leave_connection(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    // Sessions -------------------------------------------------------------------------------------
+
+    /// Makes a session; none when there are too many.
+    pub fn make_session(
+        &self,
+        client: &Arc<Client>,
+        fore: ChannelAttrs,
+        back: ChannelAttrs,
+        calling: Calling,
+        kept: Part,
+    ) -> Option<Arc<Session>> {
+        let key = self.sessions.reserve()?;
+        let id = id_of(self.config.instance, key);
+        let session = Arc::new(Session::new(id, Arc::clone(client), fore, back, calling, kept));
+        if !client.add_session(&session) {
+            self.sessions.forget(key);
+            return None;
+        }
+        self.sessions.fill(Arc::clone(&session));
+        Some(session)
+    }
+
+    /// The session with this id.
+    #[must_use]
+    pub fn session(&self, id: &SessionId) -> Option<Held<Session>> {
+        self.sessions.get(key_of(id)).filter(|session| session.id == *id && !session.has_ended())
+    }
+
+    /// Ends a session.
+    pub fn end_session(&self, session: &Arc<Session>) {
+        self.sessions.remove(key_of(&session.id));
+        session.client.remove_session(session);
+        session.end();
+    }
+
+    /// Ends a client that is not in the table any more: its sessions, locks, opens.
+    pub fn end_client(&self, client: &Arc<Client>, now: Now) {
+        let Left { sessions, states, exports } = client.end();
+        for session in sessions {
+            self.sessions.remove(key_of(&session.id));
+            session.end();
+        }
+        for state in states {
+            self.forget_state(&state);
+            if state.locks().is_none() {
+                self.close_open(&state, now);
+            }
+        }
+        for export in exports {
+            export.engine.detach(client.key);
+        }
+        // One that never made a session may be the shadow of one that did.
+        if client.is_confirmed() {
+            self.forget_client(client.key, now);
+        }
+    }
+
+    /// Closes the engine's open behind a state.
+    pub fn close_open(&self, state: &State, now: Now) {
+        let mut opened = self.opened.lock();
+        let last = match opened.get_mut(&state.handle) {
+            Some(opened) if opened.count > 1 => {
+                opened.count -= 1;
+                None
+            }
+            _ => opened.remove(&state.handle),
+        };
+        drop(opened);
+        // A file without a name goes with its last descriptor: none is kept for who might ask again.
+        if last.is_some_and(|last| last.is_lost) {
+            self.forget_item(&state.handle);
+        }
+        if let Err(why) = state.export.engine.close(&state.holding().open, now) {
+            tracing::debug!(%why, export = %state.export.name, "a name could not be removed with its last open");
+        }
+    }
+
+    // States ---------------------------------------------------------------------------------------
+
+    /// A key for a new state; none when there are too many.
+    pub fn reserve_state(&self) -> Option<u64> {
+        self.states.reserve()
+    }
+
+    /// Gives a key back that was not used.
+    pub fn forget_key(&self, key: u64) {
+        self.states.forget(key);
+    }
+
+    /// Enters a new state.
+    pub fn enter_state(&self, state: State) -> Arc<State> {
+        let state = Arc::new(state);
+        if state.locks().is_none() {
+            let item = state.export.engine.item_of(&state.holding().open);
+            let mut opened = self.opened.lock();
+            let opened = opened.entry(state.handle).or_insert(Opened { item, count: 0, is_lost: false });
+            opened.count += 1;
+        }
+        self.states.fill(Arc::clone(&state));
+        state
+    }
+
+    /// Takes a state out.
+    pub fn forget_state(&self, state: &State) {
+        use wire::table::Keyed;
+        self.states.remove(state.key());
+    }
+
+    /// The same for one that was revoked, to be forgotten.
+    #[must_use]
+    pub fn revoked(&self, client: u64, id: &StateId) -> Option<Arc<State>> {
+        let key = state::key_of(self.config.instance, &id.other)?;
+        let state = self.states.get(key).filter(|state| state.client == client)?;
+        state.delegation().is_some_and(|delegation| delegation.is_revoked()).then(|| state.share())
+    }
+
+    /// The state of a client that a stateid stands for.
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
+    #[inline]
+    pub fn state(&self, client: u64, id: &StateId) -> Result<Held<State>, NfsStat> {
+        let key = state::key_of(self.config.instance, &id.other).ok_or(NfsStat::BadStateId)?;
+        let state = self.states.get(key).filter(|state| state.client == client).ok_or(NfsStat::BadStateId)?;
+        state.check_seqid(id.seqid)?;
+        if state.delegation().is_some_and(|delegation| delegation.is_revoked()) {
+            return Err(NfsStat::DelegRevoked);
+        }
+        Ok(state)
+    }
+
+    /// Ends a delegation: whoever has waited for it may go on.
+    pub fn end_delegation(&self, client: &Client, state: &Arc<State>, now: Now) {
+        // Opens of the client that are under the same key keep the right otherwise.
+        let key = client.cache_key(state.export.id, state.node);
+        state.export.engine.give_up(client.key, key, true);
+        client.remove_delegation(state);
+        self.forget_state(state);
+        self.close_open(state, now);
+    }
+
+    /// Finds delegations that the engine has taken away because they were not given back in time.
+    fn find_revoked(&self) {
+        for client in self.clients.all() {
+            for state in client.delegations() {
+                let Some(delegation) = state.delegation() else { continue };
+                if delegation.is_recalled()
+                    && state.holding().open.caching().is_none_or(|grant| grant.state.is_empty())
+                {
+                    delegation.revoke();
+                }
+            }
+        }
+    }
+
+    /// Every state, for status.
+    #[must_use]
+    pub fn all_states(&self) -> Vec<Arc<State>> {
+        self.states.all()
+    }
+
+    /// How many states there are.
+    #[must_use]
+    pub fn state_count(&self) -> usize {
+        self.states.len()
+    }
+
+    // Items ----------------------------------------------------------------------------------------
+
+    /// What a handle leads to.
+    ///
+    /// # Errors
+    /// NFS4ERR_STALE; as the engine says.
+    pub fn item(&self, export: &Export, handle: &Handle, now: Now) -> Result<Item, NfsStat> {
+        let kept = self.items.lock().get(handle, now.mono_ns);
+        if let Some(item) = kept {
+            return Ok(item);
+        }
+        // What is open may have lost its last name, so that its address leads nowhere.
+        let opened = self.opened.lock().get(handle).map(|opened| opened.item.clone());
+        if let Some(item) = opened {
+            return Ok(item);
+        }
+        let item = export.engine.item(handle.address()).map_err(|why| crate::status::of(&why))?;
+        self.keep_item(handle, &item, now);
+        Ok(item)
+    }
+
+    /// Keeps an item that is likely to be asked for again, unless it holds its file open for writing: the host would
+    /// not run such a file.
+    pub fn keep_item(&self, handle: &Handle, item: &Item, now: Now) {
+        if item.is_open_to_write() {
+            return;
+        }
+        let dropped = self.items.lock().put(handle, item, now.mono_ns);
+        // Closing a descriptor takes time.
+        drop(dropped);
+    }
+
+    /// Forgets an item that has changed its place or is gone.
+    pub fn forget_item(&self, handle: &Handle) {
+        if let Some(opened) = self.opened.lock().get_mut(handle) {
+            opened.is_lost = true;
+        }
+        let dropped = self.items.lock().remove(handle);
+        drop(dropped);
+    }
+
+    // Time -----------------------------------------------------------------------------------------
+
+    /// Does what time brings: items that nobody asks for are let go of, and clients that nobody has heard of for
+    /// very long are ended.
+    pub fn tick(&self, now: Now) {
+        let limit = now.mono_ns.saturating_sub(ITEM_IDLE_NS);
+        let dropped = self.items.lock().remove_idle(limit);
+        drop(dropped);
+        self.find_revoked();
+        self.end_grace(now);
+        // RFC 8881 18.35.4: who has not come back within a lease is not expected any more.
+        for client in self.clients.all() {
+            let is_late = !client.is_confirmed() && client.silent_ns(now) > self.lease_ns();
+            if is_late && self.clients.remove(&client) {
+                self.end_client(&client, now);
+            }
+        }
+        self.end_silent(COURTESY_NS, now);
+    }
+
+    /// Ends clients whose lease is over, because what they have is in somebody's way. True when there was one.
+    // RFC 8881 8.4.2.3
+    pub fn end_expired(&self, now: Now) -> bool {
+        self.end_silent(self.lease_ns(), now)
+    }
+
+    fn end_silent(&self, ns: u64, now: Now) -> bool {
+        let mut any = false;
+        for client in self.clients.all().into_iter().filter(|client| client.silent_ns(now) > ns) {
+            // A request that runs holds the lease.
+            let is_busy = client.sessions().iter().any(|session| session.busy_slots() > 0);
+            if !is_busy && self.clients.remove(&client) {
+                any |= client.has_state();
+                tracing::info!(client = format!("{:x}", client.id), "ends a client whose lease is over");
+                self.end_client(&client, now);
+            }
+        }
+        any
+    }
+}

@@ -1,0 +1,175 @@
+//! Session: slots, and the connections that carry it (RFC 8881 2.10).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nfs_wire::op::create_session::ChannelAttrs;
+use nfs_wire::types::SessionId;
+use parking_lot::Mutex;
+use wire::table::Keyed;
+
+use crate::back::{Back, Caller, Calling};
+use crate::client::Client;
+use crate::connection::Way;
+use crate::event::Event;
+use crate::memory::Part;
+use crate::slot::Slot;
+
+/// One session.
+pub struct Session {
+    /// What the client calls it.
+    pub id: SessionId,
+    /// Whose it is.
+    pub client: Arc<Client>,
+    /// Its slots.
+    pub slots: Box<[Slot]>,
+    /// Bounds of the fore channel.
+    pub fore: ChannelAttrs,
+    /// Bounds of the back channel.
+    pub back: ChannelAttrs,
+    /// Calls on the back channel.
+    pub calls: Back,
+    calling: Mutex<Calling>,
+    ended: AtomicBool,
+    bound: Mutex<Vec<Bound>>,
+    /// What its slots' replies may take.
+    _kept: Part,
+}
+
+/// A connection that is bound to a session.
+pub struct Bound {
+    /// The connection.
+    pub way: Arc<Way>,
+    /// Whether it carries requests of the client.
+    pub fore: bool,
+    /// Whether it carries callbacks.
+    pub back: bool,
+}
+
+impl Keyed for Session {
+    fn key(&self) -> u64 {
+        key_of(&self.id)
+    }
+}
+
+/// The place in the table that a session's id names.
+#[must_use]
+pub fn key_of(id: &SessionId) -> u64 {
+    let mut key = [0; 8];
+    key.copy_from_slice(&id[8..]);
+    u64::from_be_bytes(key)
+}
+
+/// The id of the session at a place in the table, of this run of the server.
+#[must_use]
+pub fn id_of(instance: u64, key: u64) -> SessionId {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&instance.to_be_bytes());
+    id[8..].copy_from_slice(&key.to_be_bytes());
+    id
+}
+
+impl Session {
+    /// A new session.
+    #[must_use]
+    pub fn new(
+        id: SessionId,
+        client: Arc<Client>,
+        fore: ChannelAttrs,
+        back: ChannelAttrs,
+        calling: Calling,
+        kept: Part,
+    ) -> Session {
+        Session {
+            id,
+            client,
+            slots: (0..fore.maxrequests).map(|_| Slot::default()).collect(),
+            fore,
+            back,
+            calls: Back::new(back.maxrequests),
+            calling: Mutex::new(calling),
+            ended: AtomicBool::new(false),
+            bound: Mutex::default(),
+            _kept: kept,
+        }
+    }
+
+    /// How the client is called.
+    #[must_use]
+    pub fn calling(&self) -> Calling {
+        self.calling.lock().clone()
+    }
+
+    /// Calls so from now on.
+    pub fn call_as(&self, program: u32, caller: Caller) {
+        let mut calling = self.calling.lock();
+        (calling.program, calling.caller) = (program, caller);
+    }
+
+    /// Whether it was destroyed.
+    #[inline]
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Ends it: its connections forget it.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        for bound in self.bound.lock().drain(..) {
+            bound.way.post(Event::SessionGone { session: self.key() });
+        }
+    }
+
+    /// Binds a connection, or widens what it is bound for. True when it was not bound before.
+    // RFC 8881 2.10.3.1
+    pub fn bind(&self, way: &Arc<Way>, fore: bool, back: bool) -> bool {
+        let mut bound = self.bound.lock();
+        match bound.iter_mut().find(|known| Arc::ptr_eq(&known.way, way)) {
+            Some(known) => {
+                known.fore |= fore;
+                known.back |= back;
+                false
+            }
+            None => {
+                bound.push(Bound { way: Arc::clone(way), fore, back });
+                true
+            }
+        }
+    }
+
+    /// A connection is gone, or carries something else.
+    pub fn unbind(&self, way: &Arc<Way>) {
+        self.bound.lock().retain(|known| !Arc::ptr_eq(&known.way, way));
+    }
+
+    /// Whether a connection carries it at all.
+    #[must_use]
+    pub fn is_bound(&self, way: &Arc<Way>) -> bool {
+        self.bound.lock().iter().any(|known| Arc::ptr_eq(&known.way, way))
+    }
+
+    /// The connections that carry callbacks.
+    #[must_use]
+    pub fn back_ways(&self) -> Vec<Arc<Way>> {
+        self.bound.lock().iter().filter(|bound| bound.back).map(|bound| Arc::clone(&bound.way)).collect()
+    }
+
+    /// Whether a callback can be sent.
+    #[must_use]
+    pub fn has_back_channel(&self) -> bool {
+        self.bound.lock().iter().any(|bound| bound.back)
+    }
+
+    /// Its connections and what each is bound for, for status.
+    #[must_use]
+    pub fn ways(&self) -> Vec<(Arc<Way>, bool, bool)> {
+        self.bound.lock().iter().map(|bound| (Arc::clone(&bound.way), bound.fore, bound.back)).collect()
+    }
+
+    /// Slots in which a request is being done.
+    #[must_use]
+    pub fn busy_slots(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.is_busy()).count()
+    }
+}

@@ -1,0 +1,168 @@
+//! A slot of a session: the place where each request is done exactly once (RFC 8881 2.10.6).
+//!
+//! The number of a request says whether it is new, a retry of the last one, or neither. A retry is answered with what
+//! was answered before, on whatever connection it comes, and never done again.
+
+use parking_lot::Mutex;
+
+use nfs_wire::NfsStat;
+
+/// Bytes at the beginning of a request that tell it from another one.
+const MARKED: usize = 512;
+/// Where SEQUENCE, in front of everything, says which slots are used just now. Linux says what is so when it sends a
+/// request again, not what it said before.
+const HIGHEST_SLOT: std::ops::Range<usize> = 28..32;
+/// Replies from this size on are not kept in the slot's own buffer for the next one.
+const KEPT_CAPACITY: usize = 4096;
+
+/// What was answered to the last request of a slot.
+#[derive(Debug, Default)]
+enum Answer {
+    /// There was none yet.
+    #[default]
+    Nothing,
+    /// It is kept: everything behind the RPC header.
+    Kept,
+    /// The client did not want it kept, or it was SEQUENCE alone.
+    NotKept,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sequence: u32,
+    busy: bool,
+    answer: Answer,
+    reply: Vec<u8>,
+    mark: u64,
+}
+
+/// One slot.
+#[derive(Debug, Default)]
+pub struct Slot(Mutex<State>);
+
+/// What to do with a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// It is new: do it, then [`Slot::finish`].
+    New,
+    /// It was done: answer with this.
+    Retry(Vec<u8>),
+    /// It was done, and the answer was not to be kept.
+    Uncached,
+}
+
+impl Slot {
+    /// Looks at a request.
+    ///
+    /// # Errors
+    /// NFS4ERR_SEQ_MISORDERED, NFS4ERR_SEQ_FALSE_RETRY; NFS4ERR_DELAY for a retry of what is being done.
+    // RFC 8881 2.10.6.1
+    pub fn admit(&self, sequence: u32, mark: u64) -> Result<Admitted, NfsStat> {
+        let mut state = self.0.lock();
+        if sequence == state.sequence.wrapping_add(1) && !state.busy {
+            (state.sequence, state.busy, state.mark) = (sequence, true, mark);
+            return Ok(Admitted::New);
+        }
+        if sequence != state.sequence || (matches!(state.answer, Answer::Nothing) && !state.busy) {
+            return Err(NfsStat::SeqMisordered);
+        }
+        // RFC 8881 2.10.6.1.3.1
+        if state.mark != mark {
+            return Err(NfsStat::SeqFalseRetry);
+        }
+        match state.answer {
+            _ if state.busy => Err(NfsStat::Delay),
+            Answer::Kept => Ok(Admitted::Retry(state.reply.clone())),
+            Answer::NotKept | Answer::Nothing => Ok(Admitted::Uncached),
+        }
+    }
+
+    /// A new request is done; `reply` is kept when there is one.
+    pub fn finish(&self, reply: Option<&[u8]>) {
+        let mut state = self.0.lock();
+        state.busy = false;
+        state.reply.clear();
+        if state.reply.capacity() > KEPT_CAPACITY {
+            state.reply = Vec::new();
+        }
+        state.answer = match reply {
+            Some(reply) => {
+                state.reply.extend_from_slice(reply);
+                Answer::Kept
+            }
+            None => Answer::NotKept,
+        };
+    }
+
+    /// Whether a request is being done.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.0.lock().busy
+    }
+
+    /// Whether it was ever used.
+    #[must_use]
+    pub fn was_used(&self) -> bool {
+        let state = self.0.lock();
+        state.busy || !matches!(state.answer, Answer::Nothing)
+    }
+}
+
+/// A number that differs, most likely, between two requests that are not the same.
+// RFC 8881 2.10.6.1.3.1
+#[must_use]
+pub fn mark(request: &[u8], who: u64) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut mark = who ^ (request.len() as u64).wrapping_mul(FACTOR);
+    for (at, chunk) in request[..request.len().min(MARKED)].chunks(8).enumerate() {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        if at == HIGHEST_SLOT.start / 8 {
+            word[HIGHEST_SLOT.start % 8..].fill(0);
+        }
+        mark = (mark ^ u64::from_le_bytes(word)).wrapping_mul(FACTOR).rotate_left(29);
+    }
+    mark
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_request_is_done_once_and_its_retry_gets_the_same_answer() {
+        let slot = Slot::default();
+        assert_eq!(slot.admit(0, 1), Err(NfsStat::SeqMisordered));
+        assert_eq!(slot.admit(2, 1), Err(NfsStat::SeqMisordered));
+        assert_eq!(slot.admit(1, 1), Ok(Admitted::New));
+        assert_eq!(slot.admit(1, 1), Err(NfsStat::Delay));
+        assert_eq!(slot.admit(2, 1), Err(NfsStat::SeqMisordered));
+        slot.finish(Some(b"answer"));
+        assert_eq!(slot.admit(1, 1), Ok(Admitted::Retry(b"answer".to_vec())));
+        assert_eq!(slot.admit(1, 2), Err(NfsStat::SeqFalseRetry));
+        assert_eq!(slot.admit(0, 1), Err(NfsStat::SeqMisordered));
+        assert_eq!(slot.admit(2, 5), Ok(Admitted::New));
+        slot.finish(None);
+        assert_eq!(slot.admit(2, 5), Ok(Admitted::Uncached));
+    }
+
+    #[test]
+    fn numbers_go_round() {
+        let slot =
+            Slot(Mutex::new(State { sequence: u32::MAX, answer: Answer::NotKept, ..State::default() }));
+        assert_eq!(slot.admit(0, 1), Ok(Admitted::New));
+    }
+
+    #[test]
+    fn requests_that_differ_anywhere_at_their_beginning_or_in_length_have_other_marks() {
+        let request = [5; 600];
+        let first = mark(&request, 1);
+        assert_ne!(mark(&request, 2), first);
+        assert_ne!(mark(&request[..599], 1), first);
+        for at in 0..MARKED {
+            let mut other = request;
+            other[at] = 6;
+            assert_eq!(mark(&other, 1) == first, HIGHEST_SLOT.contains(&at), "{at}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What an export says about who may use it and who they are, seen from the client.
+
+mod common;
+
+use common::*;
+use nfs::{Export, Network, Squash};
+use nfs_wire::NfsStat;
+use nfs_wire::attr::{Attr, AttrNum, Bitmap};
+use nfs_wire::op::{Args, Res, getattr, readdir};
+
+/// Lets the export be as `change` makes it.
+fn change(world: &World, change: impl Fn(&mut Export)) {
+    let exports = world.server.exports();
+    let mut export = Export::clone(&exports.list()[0]);
+    change(&mut export);
+    world.server.set_exports([export]);
+}
+
+/// The names that the pseudo root shows.
+fn listed(client: &mut Client, wire: &mut Wire) -> usize {
+    let list = Args::ReadDir(readdir::Args {
+        cookie: 0,
+        cookieverf: [0; 8],
+        dircount: 4096,
+        maxcount: 4096,
+        attr_request: Bitmap::EMPTY,
+    });
+    let answer = client.run(wire, &[Args::PutRootFh, list]).ok();
+    let Res::ReadDir(Ok(found)) = answer.last() else { panic!("{answer:?}") };
+    found.entries.iter().count()
+}
+
+#[test]
+fn who_may_not_use_an_export_neither_sees_it_nor_enters_it_nor_uses_its_handles() {
+    let world = World::new();
+    let mut near = world.connect_from("198.51.100.7:700");
+    let mut client = Client::new(&mut near, b"near", 1);
+    let (file, _) = client.create(&mut near, b"file");
+    change(&world, |export| {
+        export.clients = vec![Network { address: "198.51.100.0".parse().expect("an address"), bits: 24 }];
+        export.secure = true;
+    });
+    client.run(&mut near, &[Args::PutRootFh, lookup(EXPORT)]).ok();
+    client.on(&mut near, &file, &[Args::GetFh]).ok();
+    assert_eq!(listed(&mut client, &mut near), 1);
+    // From another network, from a port that everybody may use, and over IPv6.
+    for remote in
+        ["192.0.2.2:700", "198.51.101.7:700", "198.51.100.7:1024", "198.51.100.7:50000", "[2001:db8::1]:700"]
+    {
+        let mut far = world.connect_from(remote);
+        let mut client = Client::new(&mut far, remote.as_bytes(), 1);
+        let entered = client.run(&mut far, &[Args::PutRootFh, lookup(EXPORT)]);
+        assert_eq!(entered.status(), NfsStat::Access, "{remote}");
+        assert_eq!(client.on(&mut far, &file, &[Args::GetFh]).status(), NfsStat::Stale, "{remote}");
+        assert_eq!(listed(&mut client, &mut far), 0, "{remote}");
+    }
+    // The same client written as an address of IPv6.
+    let mut mapped = world.connect_from("[::ffff:198.51.100.8]:700");
+    let mut client = Client::new(&mut mapped, b"mapped", 1);
+    client.on(&mut mapped, &file, &[Args::GetFh]).ok();
+}
+
+#[test]
+fn what_a_squashed_client_makes_belongs_to_the_anonymous_user() {
+    for (squash, wanted) in
+        [(Squash::None, (0, 0)), (Squash::Root, (1234, 4321)), (Squash::All, (1234, 4321))]
+    {
+        let world = World::new();
+        change(&world, |export| (export.squash, export.anonymous) = (squash, (1234, 4321)));
+        let mut wire = world.connect();
+        let mut client = Client::new(&mut wire, b"client", 1);
+        let (file, _) = client.create(&mut wire, b"file");
+        let attr_request = Bitmap::of(&[AttrNum::Owner.get(), AttrNum::OwnerGroup.get()]);
+        let answer = client.on(&mut wire, &file, &[Args::GetAttr(getattr::Args { attr_request })]).ok();
+        let Res::GetAttr(Ok(found)) = answer.last() else { panic!("{answer:?}") };
+        let found: Vec<_> = found.obj_attributes.iter().map(|attr| attr.expect("an attribute")).collect();
+        let (uid, gid) = (wanted.0.to_string(), wanted.1.to_string());
+        assert_eq!(found, [Attr::Owner(uid.as_bytes()), Attr::OwnerGroup(gid.as_bytes())], "{squash:?}");
+    }
+}

@@ -1,0 +1,82 @@
+//! Locks of a lock-owner whose stateid comes and goes.
+
+mod common;
+
+use std::sync::mpsc;
+
+use common::*;
+use nfs_wire::NfsStat;
+use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner, Res as LockRes, UnlockArgs};
+use nfs_wire::op::{Args, Res, stateid};
+use nfs_wire::types::{Identity, LockType, Owner, StateId};
+
+/// LOCK of the first ten bytes under an owner that comes with an open.
+fn locking(open_stateid: StateId) -> Args<'static> {
+    let lock_owner = Owner { clientid: 0, owner: Identity(b"owner") };
+    let new = OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
+    let locker = Locker::New(new);
+    Args::Lock(LockArgs { locktype: LockType::Write, reclaim: false, offset: 0, length: 10, locker })
+}
+
+fn unlocking(lock_stateid: StateId) -> Args<'static> {
+    Args::LockU(UnlockArgs { locktype: LockType::Write, seqid: 0, lock_stateid, offset: 0, length: 10 })
+}
+
+fn taken(answer: &Answer) -> StateId {
+    match answer.last() {
+        Res::Lock(LockRes::Ok(taken)) => taken.lock_stateid,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_owner_whose_stateid_was_freed_locks_again() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let (handle, open) = client.create(&mut wire, b"file");
+    let first = taken(&client.on(&mut wire, &handle, &[locking(open)]).ok());
+    let free = |stateid| Args::FreeStateId(stateid::FreeArgs { stateid });
+    assert_eq!(client.run(&mut wire, &[free(first)]).status(), NfsStat::LocksHeld);
+    let answer = client.on(&mut wire, &handle, &[unlocking(first)]).ok();
+    let Res::LockU(Ok(unlocked)) = answer.last() else { panic!("{answer:?}") };
+    client.run(&mut wire, &[free(unlocked.lock_stateid)]).ok();
+    assert_eq!(client.run(&mut wire, &[free(unlocked.lock_stateid)]).status(), NfsStat::BadStateId);
+    let again = taken(&client.on(&mut wire, &handle, &[locking(open)]).ok());
+    assert_ne!(first.other, again.other);
+    client.on(&mut wire, &handle, &[writing(again, 0, b"x")]).ok();
+}
+
+// Linux frees the stateid of an owner that holds nothing while the same owner may already lock again over another
+// connection (found by proving/kernel-client/mixed.py: the client had a lock of which the server knew nothing).
+#[test]
+fn a_lock_that_is_taken_while_its_owners_stateid_is_being_freed_stays() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let (handle, open) = client.create(&mut wire, b"file");
+    let mut other = Client { sequences: client.sequences.clone(), ..client };
+    let (say, hear) = mpsc::channel::<StateId>();
+    std::thread::scope(|scope| {
+        let world = &world;
+        scope.spawn(move || {
+            let mut wire = world.connect();
+            while let Ok(stateid) = hear.recv() {
+                let free = Args::FreeStateId(stateid::FreeArgs { stateid: StateId { seqid: 0, ..stateid } });
+                for _ in 0..4 {
+                    let all = [other.sequence(1, false), free];
+                    let freed = wire.call(1, &all).status();
+                    let known = [NfsStat::Ok, NfsStat::LocksHeld, NfsStat::BadStateId];
+                    assert!(known.contains(&freed), "{freed:?}");
+                }
+            }
+        });
+        for _ in 0..500 {
+            let lock = taken(&client.on(&mut wire, &handle, &[locking(open)]).ok());
+            client.on(&mut wire, &handle, &[writing(lock, 0, b"x")]).ok();
+            client.on(&mut wire, &handle, &[unlocking(lock)]).ok();
+            say.send(lock).expect("somebody hears");
+        }
+        drop(say);
+    });
+}

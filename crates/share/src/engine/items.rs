@@ -1,0 +1,437 @@
+//! What somebody has found and does not have open: looked at, looked into, and opened.
+//!
+//! A path is one way to a file; the other is from something that was found before, by name or by the
+//! address that the volume gave it ([`Share::item`]). An [`Item`] is where that begins.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use volume::security::{Descriptor, Rights};
+use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
+
+use super::Share;
+use super::create::how_for_rights;
+use super::directory::Directory;
+use super::file::File;
+use super::info::info_from;
+use super::waits::Effects;
+use super::walk::Search;
+use crate::CacheKey;
+use crate::caching::grants::{Asker, Need};
+use crate::{
+    Caller, ChangeFilter, ChangeKind, Info, LockOwner, LockRule, Open, OpenRequest, Opened, Options,
+    RangeRequest, Refusal, Step,
+};
+
+/// Most directories between one found by its address and the root.
+const MAX_DEPTH: usize = 1024;
+
+/// Something of a share that somebody has found. It holds no right, and nobody else is hindered by it.
+#[derive(Clone)]
+pub struct Item {
+    pub(super) node: Arc<dyn Node>,
+    /// When it is a directory.
+    pub(super) directory: Option<Arc<Directory>>,
+    /// The name it was found by; none for the root, and for what was found by its address.
+    pub(super) place: Option<(Arc<Directory>, Name)>,
+}
+
+/// When an item was looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Some time before: its name may lead to something else by now.
+    Before,
+    /// By the request that it is opened for.
+    JustNow,
+}
+
+/// What [`Share::make_in`] makes.
+#[derive(Debug, Clone, Copy)]
+pub enum Fresh<'a> {
+    /// A symbolic link with this text.
+    Link(&'a [u8]),
+    /// A named pipe, a socket or a device node.
+    Special {
+        /// Which.
+        kind: Kind,
+        /// Permission bits.
+        mode: u32,
+        /// Number of a device (major << 32 | minor).
+        rdev: u64,
+    },
+}
+
+impl std::fmt::Debug for Item {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Item").field("node", &self.id()).finish_non_exhaustive()
+    }
+}
+
+impl Item {
+    fn of_directory(directory: Arc<Directory>) -> Item {
+        Item { node: Arc::clone(&directory.node), place: directory.place(), directory: Some(directory) }
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> NodeId {
+        self.node.id()
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.node.kind()
+    }
+
+    /// Whether it holds a descriptor of the host that can write.
+    pub fn is_open_to_write(&self) -> bool {
+        self.node.how() == OpenHow::ReadWrite
+    }
+
+    /// By which [`Share::item`] finds it again.
+    ///
+    /// # Errors
+    /// [`Refusal::NotSupported`] when it has none.
+    pub fn address(&self) -> Result<Vec<u8>, Refusal> {
+        Ok(self.node.address()?)
+    }
+
+    /// The text of a symbolic link.
+    ///
+    /// # Errors
+    /// [`Refusal::Invalid`] when it is none; as the volume says.
+    pub fn link_text(&self) -> Result<Vec<u8>, Refusal> {
+        Ok(self.node.link_text()?)
+    }
+
+    fn directory(&self) -> Result<&Arc<Directory>, Refusal> {
+        self.directory.as_ref().ok_or(Refusal::NotADirectory)
+    }
+
+    /// The name it was found by, if it still stands there.
+    fn known_place(&self) -> Option<(Arc<Directory>, Name)> {
+        self.place_if(Seen::Before)
+    }
+
+    fn place_if(&self, seen: Seen) -> Option<(Arc<Directory>, Name)> {
+        if let Some(directory) = &self.directory {
+            return directory.place();
+        }
+        let (parent, name) = self.place.as_ref()?;
+        if seen == Seen::JustNow {
+            return Some((Arc::clone(parent), name.clone()));
+        }
+        let is_there = parent.node.stat_name(name).is_ok_and(|stat| stat.id == self.id());
+        is_there.then(|| (Arc::clone(parent), name.clone()))
+    }
+}
+
+impl Share {
+    /// The root.
+    pub fn root_item(&self) -> Item {
+        Item::of_directory(Arc::clone(&self.root))
+    }
+
+    /// What has this address.
+    ///
+    /// # Errors
+    /// [`Refusal::Gone`] when nothing has it any more, or it stands outside of the share.
+    pub fn item(&self, address: &[u8]) -> Result<Item, Refusal> {
+        let node = self.volume.find(address)?;
+        if node.kind() != Kind::Directory {
+            return Ok(Item { node, directory: None, place: None });
+        }
+        Ok(Item::of_directory(self.enter_found(node)?))
+    }
+
+    /// The directory behind a node that was not reached from the root: those above it are entered first.
+    fn enter_found(&self, node: Arc<dyn Node>) -> Result<Arc<Directory>, Refusal> {
+        let mut below = Vec::new();
+        let mut at = node;
+        let mut known = loop {
+            if at.id() == self.root.id {
+                break Arc::clone(&self.root);
+            }
+            if let Some(known) = self.directories.get(at.id()).filter(|known| known.is_told()) {
+                break known;
+            }
+            let (above, name) = at.place()?.ok_or(Refusal::Gone)?;
+            below.push((name, at));
+            if below.len() > MAX_DEPTH {
+                return Err(Refusal::Gone);
+            }
+            at = above;
+        };
+        for (name, node) in below.into_iter().rev() {
+            known = self.directories.enter(&self.volume, &known, &name, &name, node);
+        }
+        Ok(known)
+    }
+
+    /// What a name in a directory leads to; a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// [`Refusal::NotFound`], [`Refusal::NotADirectory`], [`Refusal::AccessDenied`]; as the volume says.
+    pub fn item_in(&self, caller: &Caller<'_>, above: &Item, name: &Name) -> Result<Item, Refusal> {
+        self.item_in_for(caller, above, name, Rights::empty())
+    }
+
+    /// The same for what is to be opened for these rights next, so that the host is asked to open it once. The caller's
+    /// rights are looked at when it is.
+    ///
+    /// # Errors
+    /// As [`Share::item_in`].
+    pub fn item_in_for(
+        &self,
+        caller: &Caller<'_>,
+        above: &Item,
+        name: &Name,
+        access: Rights,
+    ) -> Result<Item, Refusal> {
+        self.directories.set_time(caller.now);
+        let parent = above.directory()?;
+        self.check_traverse(caller, parent)?;
+        if let Some(child) = self.known_child(parent, name, true) {
+            self.directories.touch(&child);
+            return Ok(Item::of_directory(child));
+        }
+        let search = Search { exact: true, how: how_for_rights(access), rather_missing: false };
+        let (name, node) = self.look_up(parent, name, search)?.ok_or(Refusal::NotFound)?;
+        Ok(self.item_at(parent, &name, node))
+    }
+
+    /// What was found under a name.
+    pub(super) fn item_at(&self, parent: &Arc<Directory>, name: &Name, node: Arc<dyn Node>) -> Item {
+        if node.kind() == Kind::Directory {
+            return Item::of_directory(self.directories.enter(&self.volume, parent, name, name, node));
+        }
+        Item { node, directory: None, place: Some((Arc::clone(parent), name.clone())) }
+    }
+
+    /// The directory that a directory is in; none above the root.
+    ///
+    /// # Errors
+    /// [`Refusal::NotADirectory`], [`Refusal::AccessDenied`].
+    pub fn item_above(&self, caller: &Caller<'_>, item: &Item) -> Result<Option<Item>, Refusal> {
+        let directory = item.directory()?;
+        self.check_traverse(caller, directory)?;
+        Ok(directory.place().map(|(parent, _)| Item::of_directory(parent)))
+    }
+
+    /// What an open is of.
+    pub fn item_of(&self, open: &Open) -> Item {
+        let place = open.link.as_ref().map(|link| link.place());
+        match place {
+            Some((parent, name)) => self.item_at(&parent, &name, Arc::clone(&open.node)),
+            None if open.file.id == self.root.id => self.root_item(),
+            None => Item { node: Arc::clone(&open.node), directory: None, place: None },
+        }
+    }
+
+    /// The directory that is open.
+    pub(super) fn directory_here(&self, open: &Open) -> Arc<Directory> {
+        match (self.directories.get(open.file.id), &open.link) {
+            (Some(known), _) => known,
+            (None, None) => Arc::clone(&self.root),
+            (None, Some(link)) => {
+                let (parent, own) = link.place();
+                self.directories.enter(&self.volume, &parent, &own, &own, Arc::clone(&open.node))
+            }
+        }
+    }
+
+    /// What is known of it now.
+    ///
+    /// # Errors
+    /// [`Refusal::Gone`] when it has no name left and nobody has it open; as the volume says.
+    pub fn item_info(&self, item: &Item) -> Result<Info, Refusal> {
+        let node = item.node.as_ref();
+        let stat = node.stat()?;
+        let file = self.files.get(stat.id);
+        if stat.links == 0 && file.is_none() {
+            return Err(Refusal::Gone);
+        }
+        let version = self.version_of(&stat, file.as_deref());
+        let known =
+            file.filter(|_| self.volume.facts().tells_changes).and_then(|file| file.state.lock().record);
+        let record = match known {
+            Some(record) => record,
+            None => self.load_record(node, &stat)?,
+        };
+        Ok(Info { version, ..info_from(&stat, &record, false) })
+    }
+
+    /// The version of an item alone, as [`Share::item_info`] tells it.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn item_version(&self, item: &Item) -> Result<u64, Refusal> {
+        let stat = item.node.stat()?;
+        Ok(self.version_of(&stat, self.files.get(stat.id).as_deref()))
+    }
+
+    fn version_of(&self, stat: &Stat, file: Option<&File>) -> u64 {
+        let changes = file.map_or(0, |file| file.changes.load(Ordering::Relaxed));
+        self.tell_version(stat.id, stat.changed, changes)
+    }
+
+    /// Everything that the caller may do with it; perhaps nothing.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn item_rights(&self, caller: &Caller<'_>, item: &Item) -> Result<Rights, Refusal> {
+        let security = self.item_security(item)?;
+        let parent = item.known_place().map(|(parent, _)| parent);
+        match self.rights_on(caller, &security, parent.as_ref(), Rights::MAXIMUM_ALLOWED, Options::empty()) {
+            Err(Refusal::AccessDenied) => Ok(Rights::empty()),
+            other => other,
+        }
+    }
+
+    /// Its descriptor, and whether that is stored (else it says what the host's permission bits say).
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn item_descriptor(&self, item: &Item) -> Result<(Descriptor, bool), Refusal> {
+        let security = self.item_security(item)?;
+        Ok((security.descriptor.clone(), security.is_stored))
+    }
+
+    fn item_security(&self, item: &Item) -> Result<Arc<super::access::Security>, Refusal> {
+        if let Some(directory) = &item.directory {
+            return self.directory_security(directory);
+        }
+        let node = item.node.as_ref();
+        let stat = node.stat()?;
+        let record = self.load_record(node, &stat)?;
+        Ok(Arc::new(self.load_security(node, &stat, &record)?))
+    }
+
+    /// Opens, replaces or makes: with an empty path the item itself, else what the path leads to from it.
+    pub fn create_from(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> Step<Opened> {
+        self.create_at(caller, Some((item, Seen::Before)), request)
+    }
+
+    /// The same for an item that this very request has looked up by its name: the name is not asked for again.
+    pub fn create_found(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> Step<Opened> {
+        self.create_at(caller, Some((item, Seen::JustNow)), request)
+    }
+
+    /// The directory that a walk from `item` begins in.
+    pub(super) fn start(&self, caller: &Caller<'_>, item: &Item) -> Result<Arc<Directory>, Refusal> {
+        let directory = item.directory()?;
+        self.check_traverse(caller, directory)?;
+        Ok(Arc::clone(directory))
+    }
+
+    /// What is opened when the item itself is.
+    pub(super) fn target_of(
+        &self,
+        item: &Item,
+        seen: Seen,
+        how: OpenHow,
+    ) -> Result<super::create::Target, Refusal> {
+        let node = if item.node.how() >= how { Arc::clone(&item.node) } else { item.node.open_again(how)? };
+        Ok(super::create::Target { place: item.place_if(seen), node, may_be_gone: true })
+    }
+
+    /// Whether an owner holds byte ranges of a file.
+    pub fn holds_ranges(&self, node: NodeId, owner: LockOwner) -> bool {
+        self.files.get(node).is_some_and(|file| {
+            let state = file.state.lock();
+            state.streams.iter().flat_map(|stream| stream.ranges.held()).any(|held| held.owner == owner)
+        })
+    }
+
+    /// Returns once everything that anybody has written to a file is on stable storage.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn item_sync(&self, item: &Item) -> Result<(), Refusal> {
+        let kept = self.files.get(item.id()).and_then(|file| file.state.lock().node_for(OpenHow::Read));
+        let node = match kept {
+            Some(node) => node,
+            None if item.node.how() >= OpenHow::Read => Arc::clone(&item.node),
+            None => item.node.open_again(OpenHow::Read)?,
+        };
+        Ok(node.sync(false)?)
+    }
+
+    /// Makes a symbolic link or a special file.
+    pub fn make_in(&self, caller: &Caller<'_>, above: &Item, name: &Name, what: &Fresh<'_>) -> Step<Item> {
+        self.directories.set_time(caller.now);
+        self.make_fresh(caller, above, name, what).into()
+    }
+
+    fn make_fresh(
+        &self,
+        caller: &Caller<'_>,
+        above: &Item,
+        name: &Name,
+        what: &Fresh<'_>,
+    ) -> Result<Item, Refusal> {
+        self.check_writable()?;
+        let parent = self.start(caller, above)?;
+        let security = self.directory_security(&parent)?;
+        if !self.may(caller, &security, Rights::ADD_FILE) {
+            return Err(Refusal::AccessDenied);
+        }
+        if self.is_going(&parent) {
+            return Err(Refusal::DeletePending);
+        }
+        let actor = caller.identity.actor.as_ref();
+        let changing = parent.changing.lock();
+        let made = match *what {
+            Fresh::Link(text) => parent.node.create_link(name, text, actor),
+            Fresh::Special { kind, mode, rdev } => {
+                parent.node.create_special(name, kind, mode & 0o7777, rdev, actor)
+            }
+        };
+        let node = match made {
+            Err(volume::Failure::NotFound | volume::Failure::Stale) => return Err(Refusal::Gone),
+            other => other?,
+        };
+        parent.added(name);
+        drop(changing);
+        let asker = Asker { client: Some(caller.client), key: None, parent: None };
+        self.entries_changed(&parent, &asker, caller.now);
+        self.tell_at(&parent, name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
+        Ok(self.item_at(&parent, name, node))
+    }
+
+    /// Has those give back their right to write later who give it back as a whole, so that what is known of a file
+    /// is what it is.
+    pub fn settle_item(&self, caller: &Caller<'_>, item: &Item, key: Option<CacheKey>) -> Step<()> {
+        let Some(file) = self.files.get(item.id()) else { return Step::Done(()) };
+        let asker = Asker { client: Some(caller.client), key: key.map(|key| (key, true)), parent: None };
+        let mut effects = Effects::default();
+        let mut state = file.state.lock();
+        let mut waits = false;
+        for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
+            if stream.grants.writes_as_a_whole() {
+                waits |= self.require(&file, stream, &asker, Need::Open, caller.now, &mut effects);
+            }
+        }
+        let step = if waits {
+            self.park(caller, &file, &mut state, Refusal::SharingConflict)
+        } else {
+            Step::Done(())
+        };
+        drop(state);
+        self.settle(effects);
+        step
+    }
+
+    /// A range that keeps `owner` from taking this one, and whose it is.
+    pub fn range_in_the_way(
+        &self,
+        node: NodeId,
+        owner: LockOwner,
+        rule: LockRule,
+        range: &RangeRequest,
+    ) -> Option<(LockOwner, RangeRequest)> {
+        let file = self.files.get(node)?;
+        let state = file.state.lock();
+        let stream = state.streams.iter().find(|stream| !stream.stream.is_named)?;
+        stream.ranges.in_the_way(range, owner, rule).map(|held| (held.owner, held.range))
+    }
+}

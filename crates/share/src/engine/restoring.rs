@@ -1,0 +1,259 @@
+//! Making opens again that were recorded before a restart.
+//!
+//! Each is made as it was, under the id it had: the file is found by its path and must be the same one,
+//! since a path may lead to another file by now. Nobody is asked for anything meanwhile, since nobody else
+//! is there yet.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use volume::journal::Journal;
+use volume::security::Rights;
+use volume::{Kind, Name, Node, OpenHow};
+use wire::Now;
+
+use super::Share;
+use super::create::how_for_rights;
+use super::directory::Directory;
+use super::file::{Deletion, File, Link, Member, State, Stream, counted};
+use super::lasting::Keeping;
+use super::walk::Search;
+use crate::caching::grants::{Asker, Grant};
+use crate::lasting::ledger::{Entry, Ledger};
+use crate::lasting::record::{Goes, Made, Right};
+use crate::open::Party;
+use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, WhoIs};
+
+/// The host's user and group that own nothing.
+const NOBODY: u32 = 65_534;
+
+/// The file of an open, found again.
+struct Found {
+    place: Option<(Arc<Directory>, Name)>,
+    node: Arc<dyn Node>,
+}
+
+impl Share {
+    /// Records opens in `journal` from `now` on, which has `records`, and makes the opens again of which they
+    /// tell. To be called once, before anybody uses the share; what comes back is to be left
+    /// ([`Share::leave`]) or closed. An open whose file is gone or another one, or whose user is gone, is
+    /// dropped with a line in the log.
+    ///
+    /// # Errors
+    /// [`Unreadable`]; nothing was changed.
+    pub fn keep_opens(
+        &self,
+        journal: Arc<dyn Journal>,
+        records: &[Vec<u8>],
+        who: WhoIs<'_>,
+        now: Now,
+    ) -> Result<Vec<Restored>, Unreadable> {
+        let mut ledger = Ledger::read(records)?;
+        self.versions.begin(&mut ledger, now);
+        let next = ledger.live.last_key_value().map_or(1, |(id, _)| id + 1);
+        self.next_open.fetch_max(next, Ordering::Relaxed);
+        let mut restored = Vec::new();
+        let mut dropped = Vec::new();
+        for (id, entry) in &ledger.live {
+            let right = entry.holder().and_then(|holder| ledger.rights.get(&holder)).copied();
+            match self.restore(entry, right, who) {
+                Ok(open) => {
+                    let Made { keep_ns, note, address, .. } = &entry.made;
+                    let (note, address) = (note.clone(), address.clone());
+                    restored.push(Restored { open, keep_ns: *keep_ns, note, address });
+                }
+                Err(why) => {
+                    let path = shown(&entry.made);
+                    tracing::warn!(share = %self.name(), %path, why, "an open from before the restart is gone");
+                    dropped.push(*id);
+                }
+            }
+        }
+        for id in dropped {
+            ledger.apply(crate::lasting::record::Record::Closed { id });
+        }
+        let keeping = Keeping::new(journal, ledger)?;
+        let _ = self.keeping.set(keeping);
+        Ok(restored)
+    }
+
+    fn restore(
+        &self,
+        entry: &Entry,
+        right: Option<Right>,
+        who: WhoIs<'_>,
+    ) -> Result<Arc<Open>, &'static str> {
+        let made = &entry.made;
+        // Who claims it will say who they are.
+        let identity = if made.address.is_empty() { who(&made.user) } else { Some(nobody(made.user)) };
+        let identity = identity.ok_or("there is no such user any more")?;
+        let found = self.find_again(made)?;
+        let cannot = |_: volume::Failure| "its file cannot be opened";
+        let granted = Rights::from_bits_retain(made.granted);
+        let file = self.files.enter(found.node.id(), found.node.kind());
+        let nodes = (|| {
+            let how = if made.stream.is_some() { OpenHow::Attributes } else { how_for_rights(granted) };
+            let node = self.shared_node(&file, &found.node, how).map_err(|_| "its file cannot be opened")?;
+            let data = match &made.stream {
+                None => Arc::clone(&node),
+                Some(name) => node.open_stream(name, false, false).map_err(cannot)?,
+            };
+            Ok((node, data))
+        })();
+        let nodes = match nodes {
+            Ok(nodes) => nodes,
+            Err(why) => {
+                self.files.leave(&file);
+                return Err(why);
+            }
+        };
+        Ok(self.enter_again(&file, (entry, right), found.place.as_ref(), nodes, identity))
+    }
+
+    /// Enters the open among the others of its file.
+    fn enter_again(
+        &self,
+        file: &Arc<File>,
+        (entry, right): (&Entry, Option<Right>),
+        place: Option<&(Arc<Directory>, Name)>,
+        (node, data): (Arc<dyn Node>, Arc<dyn Node>),
+        identity: Arc<Identity>,
+    ) -> Arc<Open> {
+        let made = &entry.made;
+        let asker = Asker { client: Some(made.client), key: made.key, parent: made.parent };
+        let options = Options::from_bits_retain(made.options);
+        let (granted, deny) = (Rights::from_bits_retain(made.granted), Deny::from_bits_truncate(made.deny));
+        let mut state = file.state.lock();
+        let link = place.map(|(parent, name)| state.enter_link(parent, name));
+        let stream = state.enter_stream(made.stream.as_ref());
+        let open = Arc::new(Open {
+            id: made.id,
+            file: Arc::clone(file),
+            stream: Arc::clone(&stream),
+            node,
+            data,
+            link: link.clone(),
+            granted,
+            deny,
+            options,
+            party: ArcSwap::from_pointee(Party { client: made.client, identity, asker }),
+            opened_at: made.opened_at,
+            closed: AtomicBool::new(false),
+            detached: AtomicBool::new(false),
+            lasting: AtomicBool::new(true),
+            claimed: AtomicBool::new(!made.address.is_empty()),
+            note_with_ranges: Mutex::default(),
+            own_times: AtomicU8::new(0),
+            untold: AtomicU32::new(0),
+            watch: Mutex::new(None),
+        });
+        state.members.push(Member {
+            id: made.id,
+            stream: Arc::clone(&stream),
+            link: link.clone(),
+            access: counted(granted, options),
+            deny,
+            asker,
+            delete_on_close: Deletion::on_close(made.id, options),
+            open: Arc::downgrade(&open),
+        });
+        mark(&mut state, made, link.as_ref(), &stream, asker);
+        let entered = state.stream(&stream);
+        entered.ranges.restore(entry.ranges.held());
+        if let (Some(holder), Some(right)) = (entry.holder(), right) {
+            let Right { state, epoch, counts, parent } = right;
+            let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None };
+            entered.grants.restore(holder, grant, !made.address.is_empty());
+            self.keys.enter(holder, file, &stream);
+            self.note_goes(&asker, &stream, options);
+            if made.goes.is_some() {
+                self.keys.set_goes(&asker, &stream, true);
+            }
+        }
+        entered.publish();
+        drop(state);
+        self.open_count.fetch_add(1, Ordering::Relaxed);
+        open
+    }
+
+    /// The file of an open, at one of the places where it was, if it is still the same.
+    fn find_again(&self, made: &Made) -> Result<Found, &'static str> {
+        if !made.address.is_empty() {
+            let node = self.volume.find(&made.address).map_err(|_| "its file is gone")?;
+            let is_same = node.kind() != Kind::Directory && node.id().inode == made.inode;
+            if !is_same {
+                return Err("another file has its address");
+            }
+            let named = made.paths.iter().filter_map(|path| self.find_path(path).ok().flatten());
+            let place = named.filter(|found| found.node.id() == node.id()).find_map(|found| found.place);
+            return Ok(Found { place, node });
+        }
+        let mut why = "its file is gone";
+        for path in &made.paths {
+            let Ok(Some(found)) = self.find_path(path) else { continue };
+            let Ok(stat) = found.node.stat() else { continue };
+            if stat.kind != Kind::Directory && stat.id.inode == made.inode && stat.born == made.born {
+                return Ok(found);
+            }
+            why = "another file has its name";
+        }
+        Err(why)
+    }
+
+    /// What an exact path leads to, without following links.
+    fn find_path(&self, path: &[Name]) -> Result<Option<Found>, Refusal> {
+        let search = Search { exact: true, how: OpenHow::Attributes, rather_missing: false };
+        let Some((last, above)) = path.split_last() else { return Ok(None) };
+        let mut here = Arc::clone(&self.root);
+        for name in above {
+            let Some((real, node)) = self.look_up(&here, name, search)? else { return Ok(None) };
+            if node.kind() != Kind::Directory {
+                return Ok(None);
+            }
+            here = self.directories.enter(&self.volume, &here, name, &real, node);
+        }
+        let found = self.look_up(&here, last, search)?;
+        Ok(found.map(|(name, node)| Found { place: Some((here, name)), node }))
+    }
+}
+
+/// Marks again what was marked to go.
+fn mark(state: &mut State, made: &Made, link: Option<&Arc<Link>>, stream: &Arc<Stream>, asker: Asker) {
+    let Some(goes) = made.goes else { return };
+    if stream.is_named {
+        state.stream(stream).delete = true;
+    } else if let Some(entry) = link.and_then(|link| state.link(link)) {
+        let how = match goes {
+            Goes::WithLast => Deletion::WithLast,
+            Goes::WithOpen => Deletion::WithOpen(made.id),
+        };
+        (entry.delete, entry.deleter) = (Some(how), asker);
+    }
+}
+
+/// Somebody who may do nothing: whose an open is until it is claimed.
+fn nobody(sid: volume::security::Sid) -> Arc<Identity> {
+    Arc::new(Identity {
+        name: String::new(),
+        sid,
+        groups: Vec::new(),
+        uid: NOBODY,
+        gid: NOBODY,
+        host_groups: Vec::new(),
+        actor: None,
+        administrator: false,
+        unbound: false,
+        limit: Rights::empty(),
+    })
+}
+
+/// A path for people.
+fn shown(made: &Made) -> String {
+    if !made.address.is_empty() {
+        return format!("inode {}", made.inode);
+    }
+    let names = made.paths.last().map_or(&[][..], |path| path);
+    names.iter().map(|name| name.display().into_owned()).collect::<Vec<_>>().join("/")
+}

@@ -1,0 +1,151 @@
+//! The table of opens that outlive the process, as a journal's records make it.
+//!
+//! It is pure: [`Ledger::apply`] takes a record, whether it was just made or read after a restart, so that
+//! what is read back is what was there. [`Ledger::snapshot`] says the same in the fewest records.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Unreadable;
+use super::record::{Ahead, Bad, Holder, Made, OLDEST, Record, Right, VERSION};
+use crate::ranges::table::{Held, Ranges};
+use crate::{ClientKey, LockOwner, LockRule, RangeRequest};
+
+/// Most ranges in one record of a snapshot.
+const RANGES_IN_RECORD: usize = 1024;
+
+/// One open.
+#[derive(Debug)]
+pub struct Entry {
+    /// What was recorded last of everything but its ranges and its right.
+    pub made: Made,
+    pub ranges: Ranges,
+}
+
+/// What is recorded of all opens.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    pub live: BTreeMap<u64, Entry>,
+    pub rights: HashMap<Holder, Right>,
+    pub ahead: Option<Ahead>,
+}
+
+impl Entry {
+    pub fn holder(&self) -> Option<Holder> {
+        self.made.key.map(|(key, keyed)| (self.made.client, key, keyed))
+    }
+}
+
+impl Ledger {
+    /// Reads all records of a journal.
+    ///
+    /// # Errors
+    /// [`Unreadable`], naming the record.
+    pub fn read(records: &[Vec<u8>]) -> Result<Ledger, Unreadable> {
+        let mut ledger = Ledger::default();
+        for (at, bytes) in records.iter().enumerate() {
+            let records = Record::decode_all(bytes).map_err(|bad| match bad {
+                Bad::Kind(kind) => Unreadable::Kind(at, kind),
+                Bad::Content => Unreadable::Broken(at),
+            })?;
+            for record in records {
+                match (at, record) {
+                    (0, Record::Version(OLDEST..=VERSION)) => {}
+                    (_, Record::Version(other)) => return Err(Unreadable::Version(other)),
+                    (0, _) => return Err(Unreadable::Broken(0)),
+                    (_, record) => ledger.apply(record),
+                }
+            }
+        }
+        Ok(ledger)
+    }
+
+    /// Takes a change in. One of an open that is not there changes nothing.
+    pub fn apply(&mut self, record: Record) {
+        match record {
+            Record::Version(_) => {}
+            Record::Made(made) => {
+                let made = *made;
+                let holder = made.key.map(|(key, keyed)| (made.client, key, keyed));
+                if let Some((holder, right)) = holder.zip(made.right) {
+                    self.rights.insert(holder, right);
+                }
+                self.live.insert(made.id, Entry { made, ranges: Ranges::default() });
+            }
+            Record::Taken { id, owner, rule, ranges } => self.taken(id, owner, rule, &ranges),
+            Record::Released { id, owner, rule, range } => {
+                if let Some(entry) = self.live.get_mut(&id) {
+                    // It was held, or there would be no such record.
+                    let _ = entry.ranges.unlock(owner, rule, &[range]);
+                }
+            }
+            Record::Right { holder, right } => {
+                if let Some(known) = self.rights.get_mut(&holder) {
+                    *known = right;
+                }
+            }
+            Record::Moved { id, client } => self.moved(id, client),
+            Record::Note { id, note } => self.change(id, |made| made.note = note),
+            Record::Paths { id, paths } => self.change(id, |made| made.paths = paths),
+            Record::Goes { id, goes } => self.change(id, |made| made.goes = goes),
+            Record::Closed { id } => self.closed(id),
+            Record::Address { id, address } => self.change(id, |made| made.address = address),
+            Record::Ahead(ahead) => self.ahead = Some(ahead),
+        }
+    }
+
+    fn change(&mut self, id: u64, how: impl FnOnce(&mut Made)) {
+        if let Some(entry) = self.live.get_mut(&id) {
+            how(&mut entry.made);
+        }
+    }
+
+    fn taken(&mut self, id: u64, owner: LockOwner, rule: LockRule, ranges: &[RangeRequest]) {
+        if let Some(entry) = self.live.get_mut(&id) {
+            // It was granted, and what stood against it is no longer so.
+            let _ = entry.ranges.lock(owner, id, rule, ranges);
+        }
+    }
+
+    fn moved(&mut self, id: u64, client: ClientKey) {
+        let Some(entry) = self.live.get_mut(&id) else { return };
+        let was = entry.holder();
+        entry.made.client = client;
+        let now = entry.holder();
+        if let (Some(was), Some(now)) = (was, now)
+            && let Some(right) = self.rights.remove(&was)
+        {
+            self.rights.insert(now, right);
+        }
+    }
+
+    fn closed(&mut self, id: u64) {
+        let Some(holder) = self.live.remove(&id).and_then(|entry| entry.holder()) else { return };
+        if !self.live.values().any(|entry| entry.holder() == Some(holder)) {
+            self.rights.remove(&holder);
+        }
+    }
+
+    /// Records from which [`Ledger::read`] makes this table.
+    pub fn snapshot(&self) -> Vec<Vec<u8>> {
+        let mut records = vec![Record::Version(VERSION).encode()];
+        records.extend(self.ahead.map(|ahead| Record::Ahead(ahead).encode()));
+        for entry in self.live.values() {
+            let right = entry.holder().and_then(|holder| self.rights.get(&holder)).copied();
+            let made = Made { right, ..entry.made.clone() };
+            let id = made.id;
+            let address = made.address.clone();
+            let mut bytes = Record::Made(Box::new(made)).encode();
+            if !address.is_empty() {
+                bytes.extend_from_slice(&Record::Address { id, address }.encode());
+            }
+            records.push(bytes);
+            let same = |a: &Held, b: &Held| (a.owner, a.rule) == (b.owner, b.rule);
+            for held in entry.ranges.held().chunk_by(same).flat_map(|group| group.chunks(RANGES_IN_RECORD)) {
+                let Held { owner, rule, .. } = held[0];
+                let ranges = held.iter().map(|held| held.range).collect();
+                records.push(Record::Taken { id, owner, rule, ranges }.encode());
+            }
+        }
+        records
+    }
+}

@@ -1,0 +1,206 @@
+//! Caching rights on directories: what changes under them takes them away, and whose change does not.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use share::{Basic, Caching, Disposition, Open, Options, TimeSet};
+use volume::security::Rights;
+use volume::{HostChange, HostEvent, OpenHow, Time, Volume};
+
+const R: Caching = Caching::READ;
+const RH: Caching = Caching::READ.union(Caching::HANDLE);
+const NONE: Caching = Caching::empty();
+
+/// Everything on the directory goes, and its holder is asked for an answer that nobody waits for.
+const LOST: (Caching, Caching, bool) = (RH, NONE, true);
+
+/// A holder of a directory's right, under key 1, and what it has open.
+struct Watched<'a> {
+    holder: &'a Client,
+    _open: Arc<Open>,
+}
+
+impl<'a> Watched<'a> {
+    fn new(holder: &'a Client, at: &str) -> Watched<'a> {
+        Watched { holder, _open: holder.open(at).access(READ).keyed(1, RH).open() }
+    }
+
+    /// What was lost since the last call; the right is answered for and taken anew.
+    fn lost(&self, at: &str) -> Vec<(Caching, Caching, bool)> {
+        let lost = self.holder.breaks();
+        if !lost.is_empty() {
+            self.holder.acknowledge(1, true, NONE).unwrap();
+            let again = self.holder.open(at).access(READ).keyed(1, RH).result().unwrap();
+            assert_eq!(again.granted.unwrap().state, RH);
+            self.holder.close(&again.open);
+        }
+        lost
+    }
+}
+
+fn set(client: &Client, open: &Arc<Open>, basic: Basic) {
+    client.caller(false, now(), |c| client.share.set_basic(c, open, basic)).unwrap();
+}
+
+#[test]
+fn what_a_directory_shows_of_a_file_is_lost_with_each_change_of_it() {
+    let world = World::new();
+    let (one, two) = (world.client(1), world.client(2));
+    one.make_directory("d");
+    let watched = Watched::new(&one, "d");
+    let file = two.make("d/f");
+    assert_eq!(watched.lost("d"), [LOST]);
+    let time = Some(TimeSet::Set(Time { secs: 1, nanos: 0 }));
+    for basic in [
+        Basic { created: time, ..Basic::default() },
+        Basic { accessed: time, ..Basic::default() },
+        Basic { modified: time, ..Basic::default() },
+        Basic { changed: time, ..Basic::default() },
+        Basic { attributes: Some(share::Attributes::OFFLINE), ..Basic::default() },
+    ] {
+        set(&two, &file, basic);
+        assert_eq!(watched.lost("d"), [LOST], "{basic:?}");
+    }
+    set(&two, &file, Basic::default());
+    set(&two, &file, Basic { modified: Some(TimeSet::Freeze), ..Basic::default() });
+    assert_eq!(watched.lost("d"), []);
+    two.call(|c| world.share.set_size(c, &file, 7)).unwrap();
+    assert_eq!(watched.lost("d"), [LOST]);
+    two.call(|c| world.share.set_allocation(c, &file, 1 << 16)).unwrap();
+    assert_eq!(watched.lost("d"), [LOST]);
+    two.close(&two.open("d/f").disposition(Disposition::Overwrite).open());
+    assert_eq!(watched.lost("d"), [LOST]);
+    // All of that was told; the close has nothing to add.
+    two.close(&file);
+    assert_eq!(watched.lost("d"), []);
+}
+
+#[test]
+fn what_was_written_is_told_with_the_flush_or_the_close() {
+    let world = World::new();
+    let (one, two) = (world.client(1), world.client(2));
+    one.make_directory("d");
+    two.make_with("d/f", "text");
+    let watched = Watched::new(&one, "d");
+    let file = two.open("d/f").open();
+    two.write(&file, 0, "x").unwrap();
+    two.write(&file, 1, "y").unwrap();
+    assert_eq!(watched.lost("d"), []);
+    world.share.flush(&file, false, now()).unwrap();
+    assert_eq!(watched.lost("d"), [LOST]);
+    world.share.flush(&file, false, now()).unwrap();
+    assert_eq!(watched.lost("d"), []);
+    two.write(&file, 0, "z").unwrap();
+    two.close(&file);
+    assert_eq!(watched.lost("d"), [LOST]);
+}
+
+#[test]
+fn who_names_the_directorys_key_breaks_nothing_whoever_they_are() {
+    let world = World::new();
+    let (one, two) = (world.client(1), world.client(2));
+    one.make_directory("d");
+    let watched = Watched::new(&one, "d");
+    for (client, parent, lost) in [(&one, 1, vec![]), (&two, 1, vec![]), (&one, 9, vec![LOST])] {
+        let file =
+            client.open("d/f").disposition(Disposition::OpenOrCreate).keyed(2, R).parent(parent).open();
+        watched.lost("d");
+        client.write(&file, 0, "x").unwrap();
+        set(client, &file, Basic { created: Some(TimeSet::Set(Time::default())), ..Basic::default() });
+        assert_eq!(watched.lost("d"), lost, "{parent}");
+        client.close(&file);
+        assert_eq!(watched.lost("d"), lost, "{parent}");
+    }
+}
+
+#[test]
+fn who_closes_last_spares_its_own_key_only_when_it_also_deletes() {
+    for by_open in [false, true] {
+        let world = World::new();
+        let (one, two) = (world.client(1), world.client(2));
+        one.make_directory("d");
+        let keep = |client: &Client, key| client.open("d").access(READ).keyed(key, RH).open();
+        let (_first, _second) = (keep(&one, 1), keep(&two, 2));
+        let pair = |options: Options| {
+            let deletes = one.open("d/f").disposition(Disposition::OpenOrCreate).keyed(11, R).parent(1);
+            let deletes = deletes.options(options).open();
+            (deletes, two.open("d/f").keyed(12, R).parent(2).open())
+        };
+        let options = if by_open { Options::DELETE_ON_CLOSE } else { Options::empty() };
+        let mark = |open: &Arc<Open>| {
+            if !by_open {
+                one.set_delete(open, true).unwrap();
+            }
+        };
+        let lost = || {
+            let lost = [(&one, 1), (&two, 2)].map(|(client, key)| {
+                let lost = client.breaks().contains(&LOST);
+                if lost {
+                    client.acknowledge(key, true, NONE).unwrap();
+                    client.close(&keep(client, key));
+                }
+                lost
+            });
+            (lost[0], lost[1])
+        };
+        let (deletes, other) = pair(options);
+        assert_eq!(lost(), (false, true), "made");
+        mark(&deletes);
+        two.close(&other);
+        assert_eq!(lost(), (false, false));
+        one.close(&deletes);
+        assert_eq!(lost(), (false, true), "deleted by who closed last");
+        let (deletes, other) = pair(options);
+        lost();
+        mark(&deletes);
+        one.close(&deletes);
+        assert_eq!(lost(), (false, false));
+        two.close(&other);
+        assert_eq!(lost(), (true, true), "deleted by another than who closed last");
+    }
+}
+
+#[test]
+fn a_rename_asks_who_only_keeps_the_new_directory_open_to_delete_it() {
+    let world = World::new();
+    let (one, two) = (world.client(1), world.client(2));
+    one.make_directory("from");
+    one.make_directory("to");
+    let file = two.make("from/f");
+    let kept = one.open("to").access(Rights::DELETE).keyed(1, RH).open();
+    waits(two.rename(&file, "to/f", false));
+    assert_eq!(one.breaks(), [(RH, R, true)]);
+    one.acknowledge(1, true, R).unwrap();
+    assert_eq!(two.woken(), 1);
+    assert_eq!(done(two.rename(&file, "to/f", false)), Err(share::Refusal::SharingConflict));
+    one.close(&kept);
+    done(two.rename(&file, "to/f", false)).unwrap();
+}
+
+#[test]
+fn changes_and_losses_of_the_host_take_rights_away() {
+    let world = World::new();
+    let one = world.client(1);
+    one.make_directory("d");
+    one.make_with("d/f", "text");
+    let watched = Watched::new(&one, "d");
+    let _file = one.open("d/f").access(READ).keyed(2, R).open();
+    let directory = world.memory.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap().id();
+    for change in [HostChange::Modified, HostChange::Attributes, HostChange::Created] {
+        let named = Some(name("f"));
+        world.memory.tell(HostEvent::Changed { directory, name: named, is_directory: false, change });
+        world.share.before_batch(now());
+        let told = one.ears.notices.lock().unwrap().iter().filter(|notice| notice.key.0 == 2).count();
+        assert_eq!(told, usize::from(change == HostChange::Modified));
+        one.ears.notices.lock().unwrap().retain(|notice| notice.key.0 == 1);
+        assert_eq!(watched.lost("d"), [LOST], "{change:?}");
+    }
+    let _again = one.open("d/f").access(READ).keyed(2, R).open();
+    world.memory.tell(HostEvent::Overflow);
+    world.share.before_batch(now());
+    let mut lost = one.breaks();
+    lost.sort_by_key(|(from, ..)| from.bits());
+    assert_eq!(lost, [(R, NONE, false), LOST]);
+}

@@ -1,0 +1,131 @@
+//! The durable contexts of CREATE: which of them may stand together, and what is granted
+//! (MS-SMB2 3.3.5.9.6, 3.3.5.9.7, 3.3.5.9.10, 3.3.5.9.12).
+
+use share::{Caching, Grant};
+use smb_wire::create::OplockLevel;
+use smb_wire::create_context::{DurableFlags, LeaseState, RequestContext, ResponseContext};
+use smb_wire::{FileId, Guid, NtStatus};
+
+use super::contexts::Asked;
+use crate::durable::{Durable, Version};
+use crate::limits::{DURABLE_TIME_MS, DURABLE_V2_TIME_MS, MAX_DURABLE_TIME_MS};
+use crate::suspend::Stop;
+
+/// SMB2_CREATE_DURABLE_HANDLE_REQUEST_V2.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestV2 {
+    pub timeout_ms: u32,
+    pub create_guid: Guid,
+    /// The Open is to outlive the server.
+    pub persistent: bool,
+}
+
+/// A client comes back for an Open.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reconnect {
+    pub file_id: FileId,
+    /// What only the second version says.
+    pub v2: Option<ReconnectV2>,
+}
+
+/// What SMB2_CREATE_DURABLE_HANDLE_RECONNECT_V2 says beside the FileId.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReconnectV2 {
+    pub create_guid: Guid,
+    pub persistent: bool,
+}
+
+/// The durable contexts of one request.
+#[derive(Debug, Default)]
+pub(crate) struct Durability {
+    pub request: bool,
+    pub request_v2: Option<RequestV2>,
+    reconnect: Option<FileId>,
+    reconnect_v2: Option<(FileId, ReconnectV2)>,
+}
+
+impl Durability {
+    /// Takes a context if it is one of these. A dialect before 3.0 knows no second version.
+    pub fn take(&mut self, context: &RequestContext<'_>, is_smb3: bool) {
+        match *context {
+            RequestContext::DurableHandleRequest => self.request = true,
+            RequestContext::DurableHandleReconnect(file_id) => self.reconnect = Some(file_id),
+            RequestContext::DurableHandleRequestV2 { timeout, create_guid, flags } if is_smb3 => {
+                let persistent = flags.contains(DurableFlags::PERSISTENT);
+                self.request_v2 = Some(RequestV2 { timeout_ms: timeout, create_guid, persistent });
+            }
+            RequestContext::DurableHandleReconnectV2 { file_id, create_guid, flags } if is_smb3 => {
+                let persistent = flags.contains(DurableFlags::PERSISTENT);
+                self.reconnect_v2 = Some((file_id, ReconnectV2 { create_guid, persistent }));
+            }
+            _ => {}
+        }
+    }
+
+    /// Refuses contexts that may not stand together.
+    // MS-SMB2 3.3.5.9.6
+    // MS-SMB2 3.3.5.9.7
+    // MS-SMB2 3.3.5.9.10
+    // MS-SMB2 3.3.5.9.12
+    pub fn check(&self) -> Result<(), Stop> {
+        let v1 = self.request || self.reconnect.is_some();
+        let v2 = [self.request_v2.is_some(), self.reconnect_v2.is_some()];
+        if (v1 && v2.contains(&true)) || v2 == [true, true] {
+            return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+        }
+        Ok(())
+    }
+
+    /// The Open that the client comes back for. A request to make one durable beside it means nothing.
+    // MS-SMB2 3.3.5.9.7
+    pub fn reconnect(&self) -> Option<Reconnect> {
+        match (self.reconnect, self.reconnect_v2) {
+            (_, Some((file_id, v2))) => Some(Reconnect { file_id, v2: Some(v2) }),
+            (Some(file_id), None) => Some(Reconnect { file_id, v2: None }),
+            (None, None) => None,
+        }
+    }
+
+    /// What is granted to a new Open. `lasts`: the share can make it outlive the server.
+    // MS-SMB2 3.3.5.9.6
+    // MS-SMB2 3.3.5.9.10
+    pub fn grant(
+        &self,
+        asked: &Asked,
+        oplock: OplockLevel,
+        granted: Option<Grant>,
+        (is_directory, lasts): (bool, bool),
+    ) -> Option<Durable> {
+        let wants = match &asked.lease {
+            Some(lease) => lease.state.contains(LeaseState::HANDLE_CACHING),
+            None => oplock == OplockLevel::Batch,
+        };
+        let has = granted.is_some_and(|grant| grant.state.contains(Caching::HANDLE));
+        let persistent = lasts && self.request_v2.is_some_and(|v2| v2.persistent);
+        // A persistent Open needs no right to be kept open, since nothing makes it give way.
+        if is_directory || !(persistent || wants && has) {
+            return None;
+        }
+        if let Some(v2) = self.request_v2 {
+            let timeout_ms = match v2.timeout_ms {
+                0 => DURABLE_V2_TIME_MS,
+                wanted => wanted.min(MAX_DURABLE_TIME_MS),
+            };
+            return Some(Durable { version: Version::Two, timeout_ms, persistent });
+        }
+        let timeout_ms = DURABLE_TIME_MS;
+        self.request.then_some(Durable { version: Version::One, timeout_ms, persistent: false })
+    }
+}
+
+/// What a client is told of an Open that was made durable.
+pub(crate) fn answer(durable: Durable) -> ResponseContext<'static> {
+    match durable.version {
+        Version::One => ResponseContext::DurableHandle,
+        Version::Two => {
+            let mut flags = DurableFlags::empty();
+            flags.set(DurableFlags::PERSISTENT, durable.persistent);
+            ResponseContext::DurableHandleV2 { timeout: durable.timeout_ms, flags }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The instances of an application: a newer one on another machine takes the place of an older one, whose
+//! Open of the same file is closed (MS-SMB2 3.3.5.9.13).
+
+use std::sync::Arc;
+
+use share::Caller;
+use smb_wire::NtStatus;
+use volume::security::Rights;
+
+use super::contexts::Asked;
+use crate::connection::Connection;
+use crate::dispatch::Request;
+use crate::open::Open;
+use crate::path::Target;
+use crate::suspend::Stop;
+use crate::tree::Tree;
+
+/// Closes what an earlier instance has open, or refuses when it is not the earlier one.
+// MS-SMB2 3.3.5.9.13
+pub(super) fn take_over(
+    connection: &Connection,
+    request: &Request<'_>,
+    tree: &Tree,
+    target: &Target,
+    contexts: &Asked,
+) -> Result<(), Stop> {
+    let Some(instance) = contexts.instance else { return Ok(()) };
+    let session = connection.session(request)?;
+    let server = &connection.server;
+    let forced = Err(Stop::Fail(NtStatus::FILE_FORCED_CLOSED));
+    for volatile in server.index.by_application(instance.id) {
+        let Some(open) = server.opens.get(volatile).map(|open| open.share()) else { continue };
+        let (Some((engine, file)), Some(made)) = (open.file(), open.made.get()) else { continue };
+        if made.client == session.client || !tree.leads_to(engine) || !target.is_path_of(engine, file) {
+            continue;
+        }
+        match (made.instance.and_then(|made| made.version), instance.version) {
+            (Some(older), Some(newer)) if older >= newer => return forced,
+            (Some(_), None) => return forced,
+            _ => {}
+        }
+        let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
+        let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
+        // GENERIC_READ
+        if engine.maximal_for(&caller, file).is_ok_and(|rights| rights.contains(Rights::FOR_READ)) {
+            close(connection, request, &open);
+        }
+    }
+    Ok(())
+}
+
+// MS-SMB2 3.3.4.17
+fn close(connection: &Connection, request: &Request<'_>, open: &Arc<Open>) {
+    let server = &connection.server;
+    tracing::info!(
+        open = open.id.persistent,
+        "an open was closed: another instance of its application takes its place"
+    );
+    if let Some(Err(why)) = server.force_close(open, request.now) {
+        tracing::warn!(%why, "an open of an earlier instance was closed with an error");
+    }
+}

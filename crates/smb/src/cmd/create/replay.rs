@@ -1,0 +1,179 @@
+//! CREATE that is sent again, since its answer may have been lost with a channel (MS-SMB2 3.3.5.9,
+//! 3.3.5.9.10).
+//!
+//! A CREATE is known by its client and its CreateGuid: while it is under way, and as long as the Open it
+//! made has not been used. Sent again as a replay it is answered from that Open, and changes nothing.
+
+use std::sync::Arc;
+
+use share::Caller;
+use smb_wire::create::OplockLevel;
+use smb_wire::header::Flags;
+use smb_wire::{Guid, NtStatus, create};
+
+use super::contexts::{self, Asked};
+use super::{Response, write_response};
+use crate::connection::Connection;
+use crate::dispatch::Request;
+use crate::durable::{Durable, Version};
+use crate::index::{Claim, Known};
+use crate::open::{NO_SESSION, Open};
+use crate::session::Session;
+use crate::suspend::{Handled, Stop};
+use crate::tree::Tree;
+
+/// How a CREATE goes on.
+pub(super) enum Begun {
+    /// It is carried out; the claim keeps its name until it is done.
+    New(Option<Claim>),
+    /// It was carried out before and made this.
+    Replay(Arc<Open>),
+}
+
+/// Looks a CREATE up by its name. `lasts`: it is to make a persistent Open, and can.
+pub(super) fn begin(
+    connection: &Connection,
+    request: &mut Request<'_>,
+    tree: &Arc<Tree>,
+    (asked, contexts, lasts): (&create::Request<'_>, &Asked, bool),
+    session: &Arc<Session>,
+) -> Result<Begun, Stop> {
+    if let Some(claim) = request.claim.take() {
+        return Ok(Begun::New(Some(claim)));
+    }
+    let Some(v2) = contexts.durability.request_v2 else { return Ok(Begun::New(None)) };
+    let server = &connection.server;
+    let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
+    if is_replay
+        && lasts
+        && let Some(open) = take_up(connection, request, tree, (asked, v2.create_guid), session)?
+    {
+        return Ok(Begun::Replay(open));
+    }
+    let find = |volatile| server.opens.get(volatile).filter(|open| open.is_replayable());
+    let sent = (is_replay, request.header.channel_sequence());
+    match server.index.claim((session.client, v2.create_guid), sent, find) {
+        Known::Claimed(claim) => Ok(Begun::New(Some(claim))),
+        // MS-SMB2 3.3.5.9.10
+        Known::Made(_) | Known::UnderWay if !is_replay => Err(Stop::Fail(NtStatus::DUPLICATE_OBJECTID)),
+        // A replay of it was quicker. No section knows that; it is a late request of a lost channel like those of
+        // MS-SMB2 3.3.5.2.10, and would be done twice.
+        Known::Late => {
+            tracing::info!(user = session.user_name(), "refused a CREATE that came after a replay of it");
+            Err(Stop::Fail(NtStatus::DUPLICATE_OBJECTID))
+        }
+        // No section knows a CREATE that is under way; the client is told, as for other replays that come
+        // too early (MS-SMB2 3.3.5.2.10), to try again.
+        Known::UnderWay => Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE)),
+        Known::Made(open) => {
+            check(&open, contexts, session)?;
+            if open.survival.lock().is_persistent() && !v2.persistent {
+                return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+            }
+            Ok(Begun::Replay(open.share()))
+        }
+    }
+}
+
+/// The persistent Open that this CREATE made before its session ended or the server was started anew: it is
+/// taken up again.
+// MS-SMB2 3.3.5.9 (exception: looked for before the Opens of this client, since it would be refused there)
+fn take_up(
+    connection: &Connection,
+    request: &Request<'_>,
+    tree: &Arc<Tree>,
+    (asked, create_guid): (&create::Request<'_>, Guid),
+    session: &Arc<Session>,
+) -> Result<Option<Arc<Open>>, Stop> {
+    let server = &connection.server;
+    let find = || server.index.by_create_guid(create_guid).and_then(|id| server.opens.get(id));
+    let Some(found) = find().map(|open| open.share()) else { return Ok(None) };
+    let survival = found.survival.lock();
+    // Another request may have been quicker.
+    let Some(found) = find().map(|open| open.share()) else { return Ok(None) };
+    if found.session_id == session.id {
+        return Ok(None);
+    }
+    let not_available = Stop::Fail(NtStatus::FILE_NOT_AVAILABLE);
+    let (Some(made), Some((engine, _))) = (found.made.get(), found.file()) else {
+        return Err(not_available);
+    };
+    if found.session_id != NO_SESSION || !tree.leads_to(engine) {
+        return Err(not_available);
+    }
+    if !survival.is_owned_by(session) {
+        tracing::info!(user = session.user_name(), "refused to take up another user's open");
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    if made.asked_for != super::asked_for(asked) {
+        return Err(Stop::Fail(NtStatus::CONTEXT_MISMATCH));
+    }
+    let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
+    let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
+    let open = super::reconnect::take_up(server, session, tree, (&found, &survival), &caller)?;
+    open.order.channel.start(request.header.channel_sequence());
+    Ok(Some(open))
+}
+
+// MS-SMB2 3.3.5.9
+fn check(open: &Open, asked: &Asked, session: &Session) -> Result<(), Stop> {
+    let made = open.made.get().ok_or(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))?;
+    // An Open without a lease is not taken for one with a lease either, as Windows has it.
+    let same_lease = made.lease.map(|lease| lease.key) == asked.lease.map(|lease| lease.key);
+    if !open.survival.lock().is_owned_by(session) || !same_lease {
+        tracing::info!(user = session.user_name(), "refused a replayed CREATE that differs from its first");
+        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    if open.session_id != session.id {
+        return Err(Stop::Fail(NtStatus::DUPLICATE_OBJECTID));
+    }
+    Ok(())
+}
+
+/// Answers from the Open that was made.
+pub(super) fn answer(
+    connection: &Connection,
+    request: &mut Request<'_>,
+    open: &Open,
+    (asked, contexts): (&create::Request<'_>, &Asked),
+    body: &mut Vec<u8>,
+) -> Handled {
+    let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::FILE_CLOSED))?;
+    let made = open.made.get().ok_or(Stop::Fail(NtStatus::FILE_CLOSED))?;
+    let granted = file.caching();
+    let held = contexts::level(made.lease, granted);
+    let oplock_level = match asked.requested_oplock_level {
+        _ if made.lease.is_some() => held,
+        // Who asks for less this time is answered so, and keeps what they have, as with Windows.
+        less if rank(less) < rank(held) => less,
+        _ => held,
+    };
+    let response = Response {
+        info: engine.info(file)?,
+        action: made.action,
+        oplock_level,
+        lease: made.lease,
+        granted,
+        durable: durable(open, oplock_level, granted),
+    };
+    request.related.file_id = Some(open.id);
+    write_response(open, contexts, &response, connection.negotiated()?.posix, body)
+}
+
+/// What is said of the Open being durable: only that it is so by what is answered beside it.
+// MS-SMB2 3.3.5.9.10
+fn durable(open: &Open, level: OplockLevel, granted: Option<share::Grant>) -> Option<Durable> {
+    let keeps = granted.is_some_and(|grant| grant.state.contains(share::Caching::HANDLE));
+    let durable = open.survival.lock().durable?;
+    let says = matches!(level, OplockLevel::Batch | OplockLevel::Lease) && keeps;
+    ((says || durable.persistent) && durable.version == Version::Two).then_some(durable)
+}
+
+fn rank(level: OplockLevel) -> u8 {
+    match level {
+        OplockLevel::None | OplockLevel::Unknown(_) => 0,
+        OplockLevel::LevelII => 1,
+        OplockLevel::Exclusive => 2,
+        OplockLevel::Batch | OplockLevel::Lease => 3,
+    }
+}

@@ -1,0 +1,33 @@
+//! FSCTL_LMR_REQUEST_RESILIENCY: makes an Open outlive its session whatever others need
+//! (MS-SMB2 3.3.5.15.9).
+
+use smb_wire::NtStatus;
+use smb_wire::ioctl::body::NetworkResiliencyRequest;
+use smb_wire::negotiate::Dialect;
+
+use super::{Answered, Context};
+use crate::dispatch::Request;
+use crate::limits::{MAX_RESILIENT_TIME_MS, RESILIENT_TIME_MS};
+use crate::suspend::Stop;
+
+/// Makes the Open resilient, for the time asked for.
+// MS-SMB2 3.3.5.15.9
+pub(super) fn request(cx: &Context<'_>, request: &Request<'_>) -> Answered {
+    if cx.connection.negotiated()?.protection.dialect == Dialect::Smb202 {
+        return Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST));
+    }
+    let asked = NetworkResiliencyRequest::parse(cx.input)?;
+    let ms = match asked.timeout {
+        0 => RESILIENT_TIME_MS,
+        ms if ms <= MAX_RESILIENT_TIME_MS => ms,
+        _ => return Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
+    };
+    let user = cx.connection.session(request)?.proved().map(|proved| proved.identity.sid);
+    let mut survival = cx.open.survival.lock();
+    // What outlives the server goes on to, since nothing else would be known of it then.
+    survival.durable = survival.durable.filter(|durable| durable.persistent);
+    (survival.resilient_ms, survival.owner) = (Some(ms), user);
+    drop(survival);
+    cx.connection.server.enter_index(&cx.open);
+    Ok(NtStatus::SUCCESS)
+}

@@ -1,0 +1,189 @@
+//! Binding: whether a session may take a further connection as a channel (MS-SMB2 3.3.5.5).
+//!
+//! [`session_to_bind`] holds a request with the binding flag against everything that can be known before its
+//! token is looked at, [`take_channel`] makes the channel once its user is proved. A refusal changes nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use auth::crypto::SigningAlgorithm;
+use smb_wire::NtStatus;
+
+use crate::account::ChannelRule;
+use crate::config::ServerConfig;
+use crate::connection::{Channel, Connection, Negotiated};
+use crate::dispatch::Request;
+use crate::event::Event;
+use crate::keys;
+use crate::session::{Full, Session, State};
+use crate::suspend::Stop;
+
+/// A refusal with the line that tells an administrator about it.
+type Refused = (NtStatus, &'static str);
+
+const TOO_MANY: Refused =
+    (NtStatus::INSUFFICIENT_RESOURCES, "the session has as many channels as max_channels lets it have");
+
+const ENDED: Refused = (NtStatus::USER_SESSION_DELETED, "there is no session of this id; it may have ended");
+
+/// The session that a binding request is for, if it may be bound to this connection as far as can be told
+/// before its user is proved.
+///
+/// # Errors
+/// The status that MS-SMB2 3.3.5.5 has for what is wrong.
+pub(super) fn session_to_bind(
+    connection: &Connection,
+    request: &Request<'_>,
+    config: &ServerConfig,
+) -> Result<Arc<Session>, Stop> {
+    let session = connection.server.session(request.session_id);
+    check(connection, request, session.as_ref(), config)
+        .and_then(|()| session.ok_or(ENDED))
+        .map_err(|refused| refuse(connection, request.session_id, refused))
+}
+
+fn check(
+    connection: &Connection,
+    request: &Request<'_>,
+    session: Option<&Arc<Session>>,
+    config: &ServerConfig,
+) -> Result<(), Refused> {
+    let here = connection.negotiated.ok_or((NtStatus::INVALID_PARAMETER, "nothing was negotiated"))?;
+    if let Some(session) = session.filter(|session| is_named(session) && request.header.is_signed()) {
+        // MS-SMB2 3.3.5.2.4
+        if !request.signed {
+            return Err((NtStatus::ACCESS_DENIED, "the request is not signed with the session's key"));
+        }
+        can_sign(session, &here)?;
+    }
+    // MS-SMB2 3.3.5.5
+    if !here.protection.dialect.is_smb3() {
+        return Err((NtStatus::REQUEST_NOT_ACCEPTED, "dialects before 3.0 have no channels"));
+    }
+    if !rule_of(connection, session, config).multichannel {
+        return Err((
+            NtStatus::REQUEST_NOT_ACCEPTED,
+            "Multichannel is switched off for its account or the server",
+        ));
+    }
+    let session = session.ok_or(ENDED)?;
+    if session.protection.dialect != here.protection.dialect {
+        return Err((NtStatus::INVALID_PARAMETER, "the session was made with another dialect"));
+    }
+    if !request.header.is_signed() {
+        return Err((NtStatus::INVALID_PARAMETER, "the request is not signed"));
+    }
+    // MS-SMB2 3.3.5.5 (exception: the ClientGuid is not compared, which is left to the server; as with Windows,
+    // the session's key is what tells its client)
+    let Some(proved) = session.proved().filter(|_| session.state() == State::Valid) else {
+        return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the session's own log-on is not done yet"));
+    };
+    if proved.anonymous {
+        return Err((NtStatus::NOT_SUPPORTED, "the session is anonymous"));
+    }
+    if request.channel.is_some() {
+        return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the connection carries the session already"));
+    }
+    // MS-SMB2 3.3.5.5 (exception: no word on ciphers there; since the sealing keys are the session's, a
+    // connection with another cipher could not use them)
+    if session.protection.cipher != here.protection.cipher {
+        return Err((NtStatus::INVALID_PARAMETER, "the session was made with another cipher"));
+    }
+    let most = rule_of(connection, Some(session), config).most();
+    if session.channel_count() < most || makes_room(session, request) { Ok(()) } else { Err(TOO_MANY) }
+}
+
+/// Whether a silent channel has given its place up for one that its client asks for (`room.rs`).
+fn makes_room(session: &Session, request: &Request<'_>) -> bool {
+    let Some(silent) = session.make_room(request.now) else { return false };
+    let silent_ms = request.now.mono_ns.saturating_sub(silent.way.heard_ns()) / 1_000_000;
+    tracing::info!(
+        peer = %silent.peer.remote,
+        session = session.id,
+        silent_ms,
+        "channel closed: it is silent, and its client asks for one in its place"
+    );
+    session.failures.fetch_add(1, Ordering::Relaxed);
+    silent.post(Event::Close);
+    true
+}
+
+/// What the account of a session says. Where there is no session, or nobody knows yet whose it is, what
+/// NEGOTIATE went by counts.
+fn rule_of(connection: &Connection, session: Option<&Arc<Session>>, config: &ServerConfig) -> ChannelRule {
+    let known = session.and_then(|session| session.channel_rule().cloned());
+    known.unwrap_or_else(|| ChannelRule {
+        accounts: Vec::new(),
+        multichannel: config.offers_multichannel(connection.account.as_deref()),
+        max_channels: config.max_channels,
+    })
+}
+
+/// Whether the session is one of a user who is proved and has a name.
+fn is_named(session: &Session) -> bool {
+    session.proved().is_some_and(|proved| !proved.anonymous)
+}
+
+/// Whether a session that was made with one signing algorithm can be bound to a connection with another.
+///
+/// GMAC and the two algorithms before it do not mix, as Windows Server has it; MS-SMB2 has no word on this.
+fn can_sign(session: &Session, here: &Negotiated) -> Result<(), Refused> {
+    let is_gmac = |algorithm| algorithm == SigningAlgorithm::AesGmac;
+    match (is_gmac(session.protection.signing), is_gmac(here.protection.signing)) {
+        (false, true) => {
+            Err((NtStatus::NOT_SUPPORTED, "the connection signs with GMAC, the session does not"))
+        }
+        (true, false) => {
+            Err((NtStatus::REQUEST_OUT_OF_SEQUENCE, "the session signs with GMAC, the connection does not"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The user is proved: the connection becomes a channel of the session, with a signing key of its own.
+///
+/// # Errors
+/// The status when another channel was faster, or the session has ended meanwhile.
+pub(super) fn take_channel(
+    connection: &mut Connection,
+    session: &Arc<Session>,
+    session_key: &[u8; 16],
+    preauth: &[u8; 64],
+    config: &ServerConfig,
+) -> Result<(), Stop> {
+    let protection = connection.negotiated()?.protection;
+    let most = rule_of(connection, Some(session), config).most();
+    if let Err(full) = session.add_channel(&connection.handle, most) {
+        let refused = match full {
+            Full::Channels => TOO_MANY,
+            Full::Ended => ENDED,
+        };
+        return Err(refuse(connection, session.id, refused));
+    }
+    // MS-SMB2 3.3.5.5.3: Channel.SigningKey
+    let signer = keys::signer(protection, session_key, preauth);
+    connection.channels.push(Channel { session: Arc::clone(session), signer });
+    connection.join(session.client);
+    tracing::info!(
+        peer = %connection.handle.peer.remote,
+        user = session.user_name(),
+        session = session.id,
+        channels = session.channel_count(),
+        "channel added"
+    );
+    Ok(())
+}
+
+/// Another user wants to bind the session.
+pub(super) fn other_user(connection: &Connection, session: &Session, user: &str) -> Stop {
+    let peer = connection.handle.peer.remote;
+    let (session, of) = (session.id, session.user_name());
+    tracing::info!(%peer, session, of, user, "channel refused: the session belongs to another user");
+    // MS-SMB2 3.3.5.5 (exception: STATUS_ACCESS_DENIED as Windows Server answers, not STATUS_NOT_SUPPORTED)
+    Stop::Fail(NtStatus::ACCESS_DENIED)
+}
+
+fn refuse(connection: &Connection, session: u64, (status, why): Refused) -> Stop {
+    tracing::info!(peer = %connection.handle.peer.remote, session, %status, "channel refused: {why}");
+    Stop::Fail(status)
+}

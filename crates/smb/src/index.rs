@@ -1,0 +1,204 @@
+//! Opens by other names than their volatile id: those by which clients come back for them or repeat
+//! their CREATE (MS-SMB2 3.3.1.10 DurableFileId, CreateGuid, AppInstanceId).
+//!
+//! Only Opens that need it are here, so these tables are bounded by the table of Opens and the requests
+//! that wait; what is remembered beyond that has a bound of its own.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use share::ClientKey;
+use smb_wire::{Guid, LeaseKey};
+
+use crate::limits::MAX_REPLAYED;
+use crate::open::Open;
+use crate::sequence::is_before;
+
+/// A CREATE among all that one client sends.
+pub type CreateKey = (ClientKey, Guid);
+
+/// Volatile ids of Opens by other names.
+#[derive(Default)]
+pub struct Index(Mutex<Names>);
+
+#[derive(Default)]
+struct Names {
+    by_durable_id: HashMap<u64, u64>,
+    by_create: HashMap<CreateKey, u64>,
+    /// Of persistent Opens, whichever client made them.
+    by_create_guid: HashMap<Guid, u64>,
+    /// CREATEs that are under way.
+    under_way: HashSet<CreateKey>,
+    replayed: Replayed,
+    /// Of those that a CREATE may be replayed for, by the lease they were opened with.
+    by_lease: HashMap<(ClientKey, LeaseKey), Vec<u64>>,
+    by_application: HashMap<Guid, Vec<u64>>,
+}
+
+/// The latest CREATEs that came as a replay, in order, with the ChannelSequence of that: what comes under such a
+/// name without being a replay, or with an earlier sequence, is an earlier one, late.
+#[derive(Default)]
+struct Replayed {
+    known: HashMap<CreateKey, u16>,
+    order: VecDeque<CreateKey>,
+}
+
+impl Replayed {
+    fn is_late(&self, key: CreateKey, is_replay: bool, sequence: u16) -> bool {
+        self.known.get(&key).is_some_and(|&known| !is_replay || is_before(sequence, known))
+    }
+
+    fn remember(&mut self, key: CreateKey, sequence: u16) {
+        if self.known.insert(key, sequence).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > MAX_REPLAYED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+/// A CREATE that is under way: until this is dropped no other of the same client may have its name.
+pub struct Claim {
+    index: Arc<Index>,
+    key: CreateKey,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.index.0.lock().under_way.remove(&self.key);
+    }
+}
+
+impl std::fmt::Debug for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Claim").field(&self.key.1).finish()
+    }
+}
+
+/// What is known of a CREATE by its name.
+#[derive(Debug)]
+pub enum Known<T> {
+    /// Nothing until now.
+    Claimed(Claim),
+    /// It is under way.
+    UnderWay,
+    /// It has made this.
+    Made(T),
+    /// It is the first one, and was carried out as a replay before it came. What that made may be gone.
+    Late,
+}
+
+impl Index {
+    /// An Open that outlives its session, or that is looked for by another name, has been made or has got
+    /// another volatile id.
+    pub fn enter(&self, open: &Open, is_persistent: bool) {
+        let mut names = self.0.lock();
+        let volatile = open.id.volatile;
+        names.by_durable_id.insert(open.id.persistent, volatile);
+        let Some(made) = open.made.get() else { return };
+        if let Some(create) = made.create_guid {
+            names.by_create.insert((made.client, create), volatile);
+            if is_persistent {
+                names.by_create_guid.insert(create, volatile);
+            }
+            if let Some(lease) = made.lease {
+                enter_among(names.by_lease.entry((made.client, lease.key)).or_default(), volatile);
+            }
+        }
+        if let Some(instance) = made.instance {
+            enter_among(names.by_application.entry(instance.id).or_default(), volatile);
+        }
+    }
+
+    /// An Open is gone, or is reached under another volatile id.
+    pub fn remove(&self, open: &Open) {
+        let mut names = self.0.lock();
+        let volatile = open.id.volatile;
+        if names.by_durable_id.get(&open.id.persistent) == Some(&volatile) {
+            names.by_durable_id.remove(&open.id.persistent);
+        }
+        let Some(made) = open.made.get() else { return };
+        if let Some(create) = made.create_guid {
+            if names.by_create.get(&(made.client, create)) == Some(&volatile) {
+                names.by_create.remove(&(made.client, create));
+            }
+            if names.by_create_guid.get(&create) == Some(&volatile) {
+                names.by_create_guid.remove(&create);
+            }
+            if let Some(lease) = made.lease {
+                remove_among(&mut names.by_lease, (made.client, lease.key), volatile);
+            }
+        }
+        if let Some(instance) = made.instance {
+            remove_among(&mut names.by_application, instance.id, volatile);
+        }
+    }
+
+    /// The volatile id that belongs to a persistent one.
+    pub fn by_durable_id(&self, persistent: u64) -> Option<u64> {
+        self.0.lock().by_durable_id.get(&persistent).copied()
+    }
+
+    /// The volatile id of the persistent Open that a CREATE has made.
+    pub fn by_create_guid(&self, create: Guid) -> Option<u64> {
+        self.0.lock().by_create_guid.get(&create).copied()
+    }
+
+    /// Volatile ids of the Opens under a lease that a CREATE may have been answered with more than once.
+    pub fn by_lease(&self, client: ClientKey, key: LeaseKey) -> Vec<u64> {
+        self.0.lock().by_lease.get(&(client, key)).cloned().unwrap_or_default()
+    }
+
+    /// Volatile ids of the Opens of an application's instance.
+    pub fn by_application(&self, instance: Guid) -> Vec<u64> {
+        self.0.lock().by_application.get(&instance).cloned().unwrap_or_default()
+    }
+
+    /// Begins a CREATE, unless one of this name is under way or has made something that `is_live` finds, or this one
+    /// comes after a replay of it.
+    pub fn claim<T>(
+        self: &Arc<Self>,
+        key: CreateKey,
+        (is_replay, sequence): (bool, u16),
+        is_live: impl FnOnce(u64) -> Option<T>,
+    ) -> Known<T> {
+        let mut names = self.0.lock();
+        if let Some(made) = names.by_create.get(&key).and_then(|&volatile| is_live(volatile)) {
+            if is_replay {
+                names.replayed.remember(key, sequence);
+            }
+            return Known::Made(made);
+        }
+        if names.replayed.is_late(key, is_replay, sequence) {
+            return Known::Late;
+        }
+        if names.under_way.insert(key) {
+            if is_replay {
+                names.replayed.remember(key, sequence);
+            }
+            Known::Claimed(Claim { index: Arc::clone(self), key })
+        } else {
+            Known::UnderWay
+        }
+    }
+}
+
+fn enter_among(opens: &mut Vec<u64>, volatile: u64) {
+    if !opens.contains(&volatile) {
+        opens.push(volatile);
+    }
+}
+
+fn remove_among<K: Eq + Hash>(all: &mut HashMap<K, Vec<u64>>, key: K, volatile: u64) {
+    if let Some(opens) = all.get_mut(&key) {
+        opens.retain(|&known| known != volatile);
+        if opens.is_empty() {
+            all.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What tells a request that was sent again from one that comes late: the ChannelSequence of an Open
+//! (MS-SMB2 3.3.5.2.10), and the sequence numbers of its locks (MS-SMB2 3.3.5.14).
+//!
+//! A client counts its ChannelSequence up when it loses a channel, and then sends again what was not
+//! answered. Anything of the old sequence that still comes must change nothing any more, and nothing may be
+//! changed again while something of the old sequence is under way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use crate::open::Open;
+
+/// Places for the sequence numbers of locks.
+pub const LOCKS: usize = 64;
+
+/// The order of the requests on one Open.
+#[derive(Debug, Default)]
+pub struct Order {
+    /// Of all requests.
+    pub channel: ChannelSequence,
+    /// Of LOCK requests.
+    pub locks: LockSequences,
+}
+
+/// Open.ChannelSequence, and how many requests of it and of those before it are under way.
+///
+/// One word, since every request on an Open changes it, from any channel's thread.
+#[derive(Debug, Default)]
+pub struct ChannelSequence(AtomicU64);
+
+/// The same, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    sequence: u16,
+    /// OutstandingRequestCount. Credits keep it far from its 24 bits.
+    current: u32,
+    /// OutstandingPreRequestCount.
+    earlier: u32,
+}
+
+const COUNT: u64 = 0xff_ffff;
+
+/// Whether a ChannelSequence is an earlier one than another.
+// MS-SMB2 3.3.5.2.10
+pub fn is_before(sequence: u16, other: u16) -> bool {
+    sequence.wrapping_sub(other) > 0x7fff
+}
+
+impl State {
+    fn unpack(word: u64) -> State {
+        let count = |shift: u32| ((word >> shift) & COUNT) as u32;
+        State { sequence: word as u16, current: count(16), earlier: count(40) }
+    }
+
+    fn pack(self) -> u64 {
+        let count = |value: u32| u64::from(value).min(COUNT);
+        u64::from(self.sequence) | count(self.current) << 16 | count(self.earlier) << 40
+    }
+
+    // MS-SMB2 3.3.5.2.10
+    fn begin(mut self, sequence: u16, is_replay: bool) -> (State, bool) {
+        if is_before(sequence, self.sequence) {
+            return (self, false);
+        }
+        if sequence != self.sequence {
+            self.earlier += self.current;
+            (self.sequence, self.current) = (sequence, 0);
+        }
+        let is_counted = !is_replay || self.earlier == 0;
+        self.current += u32::from(is_counted);
+        (self, is_counted)
+    }
+
+    // MS-SMB2 3.3.4.1
+    fn end(mut self, sequence: u16) -> State {
+        let count = if sequence == self.sequence { &mut self.current } else { &mut self.earlier };
+        *count = count.saturating_sub(1);
+        self
+    }
+}
+
+impl ChannelSequence {
+    /// The sequence of the CREATE that made the Open.
+    pub fn start(&self, sequence: u16) {
+        self.0.store(State { sequence, current: 0, earlier: 0 }.pack(), Ordering::Relaxed);
+    }
+
+    /// A request begins. True when it counts until its [`end`](Self::end). False when it is late, or is sent
+    /// again while one of an earlier sequence is under way: then it may change nothing.
+    pub fn begin(&self, sequence: u16, is_replay: bool) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let (state, is_counted) = State::unpack(word).begin(sequence, is_replay);
+            // Release and acquire: who counts up sees what those that were counted down have done.
+            match self.0.compare_exchange_weak(word, state.pack(), Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return is_counted,
+                Err(other) => word = other,
+            }
+        }
+    }
+
+    /// A request that was counted under `sequence` is answered, or never will be.
+    pub fn end(&self, sequence: u16) {
+        let end = |word| Some(State::unpack(word).end(sequence).pack());
+        // It cannot fail, since `end` always gives a value.
+        let _always = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, end);
+    }
+}
+
+/// A request that waits, or whose work runs elsewhere, and counts until this is dropped.
+pub struct Outstanding {
+    /// Its Open.
+    pub open: Arc<Open>,
+    /// The sequence it is counted under.
+    pub sequence: u16,
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        self.open.order.channel.end(self.sequence);
+    }
+}
+
+impl std::fmt::Debug for Outstanding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outstanding").field("sequence", &self.sequence).finish_non_exhaustive()
+    }
+}
+
+/// Open.LockSequenceArray: which LOCK was the last to succeed in each place. Zero is none, else the number
+/// and one.
+pub struct LockSequences([AtomicU8; LOCKS]);
+
+impl Default for LockSequences {
+    fn default() -> Self {
+        LockSequences([const { AtomicU8::new(0) }; LOCKS])
+    }
+}
+
+impl std::fmt::Debug for LockSequences {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LockSequences")
+    }
+}
+
+impl LockSequences {
+    /// The place of an index; the first index is 1, and one beyond the last is of no place.
+    fn place(&self, index: u32) -> Option<&AtomicU8> {
+        self.0.get(usize::try_from(index).ok()?.checked_sub(1)?)
+    }
+
+    /// Whether the LOCK with this number was done before. Another number empties the place.
+    // MS-SMB2 3.3.5.14
+    pub fn is_done(&self, index: u32, number: u8) -> bool {
+        let Some(place) = self.place(index) else { return false };
+        let is_same = place.load(Ordering::Acquire) == number + 1;
+        if !is_same {
+            place.store(0, Ordering::Release);
+        }
+        is_same
+    }
+
+    /// What is in all places.
+    pub fn all(&self) -> [u8; LOCKS] {
+        std::array::from_fn(|at| self.0[at].load(Ordering::Acquire))
+    }
+
+    /// What will be in all places when the LOCK with this number is done.
+    pub fn all_with(&self, index: u32, number: u8) -> [u8; LOCKS] {
+        let after = LockSequences(self.all().map(AtomicU8::new));
+        after.done(index, number);
+        after.all()
+    }
+
+    /// Puts back what [`LockSequences::all`] has said.
+    pub fn set_all(&self, all: [u8; LOCKS]) {
+        for (place, was) in self.0.iter().zip(all) {
+            place.store(was, Ordering::Release);
+        }
+    }
+
+    /// The LOCK with this number is done.
+    // MS-SMB2 3.3.5.14.1
+    // MS-SMB2 3.3.5.14.2
+    pub fn done(&self, index: u32, number: u8) {
+        if let Some(place) = self.place(index) {
+            place.store(number + 1, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_threads_count_up_and_down_to_nothing() {
+        const THREADS: u16 = 4;
+        const REQUESTS: u16 = 20_000;
+        let sequence = ChannelSequence::default();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let sequence = &sequence;
+                scope.spawn(move || {
+                    for request in 0..REQUESTS {
+                        // A sequence that goes on now and then, on one thread sooner than on another.
+                        let number = request / (100 + thread);
+                        if sequence.begin(number, request % 3 == 0) {
+                            sequence.end(number);
+                        }
+                    }
+                });
+            }
+        });
+        let left = State::unpack(sequence.0.load(Ordering::Relaxed));
+        let last = (REQUESTS - 1) / 100;
+        assert_eq!(left, State { sequence: last, current: 0, earlier: 0 });
+    }
+}

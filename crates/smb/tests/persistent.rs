@@ -1,0 +1,272 @@
+//! Handles that outlive the server: how they are granted, what is there again after a restart, and who may
+//! take it up (MS-SMB2 3.3.5.7, 3.3.5.9, 3.3.5.9.10, 3.3.5.9.12, 3.3.7.1).
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::client::OpenFile;
+use common::peer::Answer;
+use common::{Dial, Peer, World};
+use smb_wire::create::{self, CreateAction, CreateOptions, OplockLevel, ShareAccess};
+use smb_wire::create_context::{
+    Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext,
+};
+use smb_wire::header::Flags as HeaderFlags;
+use smb_wire::lock::{self, Flags, LockElement};
+use smb_wire::negotiate::Dialect;
+use smb_wire::tree_connect::{self, ShareCapabilities};
+use smb_wire::{Command, FileId, Guid, LeaseKey, List, NtStatus};
+use volume::journal::{Journal, MemoryJournal};
+use volume::memory::MemoryVolume;
+
+const SECOND: Duration = Duration::from_secs(1);
+const KEY: LeaseKey = LeaseKey(*b"the client's key");
+const CREATE: Guid = Guid(*b"first of creates");
+const ALL: LeaseState =
+    LeaseState::READ_CACHING.union(LeaseState::WRITE_CACHING).union(LeaseState::HANDLE_CACHING);
+const NOT_FOUND: NtStatus = NtStatus::OBJECT_NAME_NOT_FOUND;
+const PERSISTENT: DurableFlags = DurableFlags::PERSISTENT;
+
+type Context = RequestContext<'static>;
+
+fn persistent(create_guid: Guid) -> Context {
+    RequestContext::DurableHandleRequestV2 { timeout: 0, flags: PERSISTENT, create_guid }
+}
+
+fn back(file_id: FileId, flags: DurableFlags) -> Context {
+    RequestContext::DurableHandleReconnectV2 { file_id, create_guid: CREATE, flags }
+}
+
+fn lease(state: LeaseState) -> Context {
+    let v2 = Some(LeaseV2 { parent_key: LeaseKey([0; 16]), epoch: 0 });
+    RequestContext::Lease(Lease { key: KEY, state, flags: LeaseFlags::empty(), v2 })
+}
+
+/// The volume and the journal of a share, which are there whatever becomes of the server.
+struct Store {
+    memory: MemoryVolume,
+    journal: Arc<MemoryJournal>,
+}
+
+impl Store {
+    fn new() -> Store {
+        Store { memory: MemoryVolume::new(1), journal: Arc::default() }
+    }
+
+    /// A server on it. What an earlier one writes from now on is as if it had never been.
+    fn serve(&mut self) -> World {
+        let journal = Arc::new(MemoryJournal::default());
+        journal.replace(&mut self.journal.records().into_iter()).unwrap();
+        self.journal = journal;
+        World::lasting(&self.memory, &self.journal)
+    }
+}
+
+fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[Context]) -> Answer {
+    let contexts = Contexts::Requests(asked);
+    client.create(&OpenFile { share: ShareAccess::empty(), oplock, contexts, ..OpenFile::named(name) })
+}
+
+/// The milliseconds that were granted, and whether the server's end counts.
+fn granted(answer: &Answer) -> Option<(u32, bool)> {
+    let response = create::Response::parse(&answer.message).expect("a CREATE response");
+    response.contexts.responses().find_map(|context| match context.expect("a context") {
+        ResponseContext::DurableHandleV2 { timeout, flags } => Some((timeout, flags == PERSISTENT)),
+        _ => None,
+    })
+}
+
+fn held(answer: &Answer) -> Option<LeaseState> {
+    let response = create::Response::parse(&answer.message).expect("a CREATE response");
+    response.contexts.responses().find_map(|context| match context.expect("a context") {
+        ResponseContext::Lease(lease) => Some(lease.state),
+        _ => None,
+    })
+}
+
+fn lock(client: &mut Peer, file_id: FileId, offset: u64, flags: Flags, sequence: u8) -> NtStatus {
+    let elements = [LockElement { offset, length: 5, flags }];
+    client.status(Command::Lock, |out| {
+        let locks = List::Values(&elements);
+        let (lock_sequence_number, lock_sequence_index) = (sequence, 1);
+        lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks }.write(out);
+    })
+}
+
+const EXCLUSIVE: Flags = Flags::EXCLUSIVE_LOCK.union(Flags::FAIL_IMMEDIATELY);
+
+// MS-SMB2 3.3.5.4
+// MS-SMB2 3.3.5.7
+// MS-SMB2 3.3.5.9.10
+#[test]
+fn a_share_that_is_continuously_available_says_so_and_grants_whatever_is_cached() {
+    let world = Store::new().serve();
+    let mut client = world.client();
+    let tree = client.try_tree(common::SHARE);
+    let tree = tree_connect::Response::parse(&tree.message).unwrap();
+    assert!(tree.capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY));
+    for (at, oplock) in [OplockLevel::None, OplockLevel::LevelII, OplockLevel::Batch].into_iter().enumerate()
+    {
+        let guid = Guid([at as u8 + 1; 16]);
+        let answer = create(&mut client, "f", oplock, &[persistent(guid)]);
+        assert_eq!(granted(&answer), Some((60_000, true)), "{oplock:?}");
+        assert_eq!(client.close(answer.file_id()), NtStatus::SUCCESS);
+    }
+    // What is not asked for is not granted, and a directory never.
+    let plain = RequestContext::DurableHandleRequestV2 {
+        timeout: 0,
+        flags: DurableFlags::empty(),
+        create_guid: CREATE,
+    };
+    let answer = create(&mut client, "f", OplockLevel::Batch, &[plain]);
+    assert_eq!(granted(&answer), Some((60_000, false)));
+    let contexts = [persistent(Guid([9; 16]))];
+    let directory = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::directory("d") };
+    assert_eq!(granted(&client.create(&directory)), None);
+    // An older dialect knows nothing of it.
+    let old = Dial::with(Dialect::Smb210);
+    let mut client = world.dial(&old);
+    let tree = client.try_tree(common::SHARE);
+    assert!(tree_connect::Response::parse(&tree.message).unwrap().capabilities.is_empty());
+    // And a client that does not know it gets a handle that is only durable.
+    let mut client = world.dial(&Dial { knows_persistent: false, ..Dial::elsewhere() });
+    let answer = create(&mut client, "g", OplockLevel::Batch, &[persistent(CREATE)]);
+    assert_eq!(granted(&answer), Some((60_000, false)));
+}
+
+#[test]
+fn any_other_share_grants_a_durable_handle_at_most() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let tree = client.try_tree(common::SHARE);
+    assert!(tree_connect::Response::parse(&tree.message).unwrap().capabilities.is_empty());
+    let answer = create(&mut client, "f", OplockLevel::Batch, &[persistent(CREATE)]);
+    assert_eq!(granted(&answer), Some((60_000, false)));
+    let answer = create(&mut client, "g", OplockLevel::None, &[persistent(Guid([7; 16]))]);
+    assert_eq!(granted(&answer), None);
+}
+
+// MS-SMB2 3.3.5.9.12
+// MS-SMB2 3.3.5.14
+#[test]
+fn a_handle_goes_on_after_a_restart_with_its_lease_its_locks_and_their_sequence() {
+    let mut store = Store::new();
+    let world = store.serve();
+    let mut client = world.client();
+    let answer = create(&mut client, "f", OplockLevel::Lease, &[persistent(CREATE), lease(ALL)]);
+    let id = answer.file_id();
+    assert_eq!(client.write(id, 0, b"before"), NtStatus::SUCCESS);
+    assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 3), NtStatus::SUCCESS);
+    let world = store.serve();
+    let mut client = world.client();
+    let asked = [back(id, PERSISTENT), lease(ALL)];
+    let answer = create(&mut client, "f", OplockLevel::Lease, &asked);
+    assert_eq!((answer.status(), held(&answer)), (NtStatus::SUCCESS, Some(ALL)));
+    assert_eq!(answer.file_id().persistent, id.persistent);
+    let id = answer.file_id();
+    assert_eq!(client.read(id, 0, 100).data(), b"before");
+    assert_eq!(client.write(id, 6, b" and after"), NtStatus::SUCCESS);
+    // The LOCK whose answer was lost is known; the range is held once.
+    assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 3), NtStatus::SUCCESS);
+    assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 4), NtStatus::LOCK_NOT_GRANTED);
+    assert_eq!(lock(&mut client, id, 0, Flags::UNLOCK, 5), NtStatus::SUCCESS);
+    assert_eq!(lock(&mut client, id, 0, Flags::UNLOCK, 6), NtStatus::RANGE_NOT_LOCKED);
+    // Another new handle never has the number of one that was kept.
+    let other = client.open("other");
+    assert!(other.persistent > id.persistent);
+    assert_eq!(client.close(id), NtStatus::SUCCESS);
+    let world = store.serve();
+    assert_eq!((world.server.opens.len(), world.engine.open_count()), (0, 0));
+}
+
+// MS-SMB2 3.3.5.9.12
+#[test]
+fn only_its_user_with_its_create_and_its_flag_takes_it_up_and_only_for_its_time() {
+    let mut store = Store::new();
+    let world = store.serve();
+    let mut client = world.client();
+    let id = create(&mut client, "f", OplockLevel::Batch, &[persistent(CREATE)]).file_id();
+    let world = store.serve();
+    let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::default() });
+    let status =
+        |client: &mut Peer, asked: Context| create(client, "f", OplockLevel::None, &[asked]).status();
+    assert_eq!(status(&mut bert, back(id, PERSISTENT)), NtStatus::ACCESS_DENIED);
+    let mut client = world.client();
+    assert_eq!(status(&mut client, back(id, DurableFlags::empty())), NOT_FOUND);
+    let guid = Guid([7; 16]);
+    let other =
+        RequestContext::DurableHandleReconnectV2 { file_id: id, create_guid: guid, flags: PERSISTENT };
+    assert_eq!(status(&mut client, other), NOT_FOUND);
+    // Nobody else gets it meanwhile, and it does not give way.
+    let mut second = world.dial(&Dial::elsewhere());
+    let mine = second.start(Command::Create, |out| {
+        OpenFile { share: ShareAccess::empty(), ..OpenFile::named("f") }.write(out);
+    });
+    assert_eq!(second.answer(mine).map(|answer| answer.status()), Some(NtStatus::PENDING));
+    // The number of an Open is not needed where its CREATE is known.
+    let unknown = FileId { persistent: 5, volatile: 6 };
+    assert_eq!(status(&mut client, back(unknown, PERSISTENT)), NtStatus::SUCCESS);
+    client.hang_up();
+    let world = store.serve();
+    world.advance(59 * SECOND);
+    assert_eq!(world.server.opens.len(), 1);
+    world.advance(2 * SECOND);
+    assert_eq!((world.server.opens.len(), world.engine.open_count()), (0, 0));
+    assert_eq!(status(&mut world.client(), back(id, PERSISTENT)), NOT_FOUND);
+    let world = store.serve();
+    assert_eq!(world.engine.open_count(), 0);
+}
+
+// MS-SMB2 3.3.5.9
+#[test]
+fn a_create_that_is_sent_again_after_a_restart_gets_what_it_made() {
+    let mut store = Store::new();
+    let world = store.serve();
+    let mut client = world.client();
+    let asked = [persistent(CREATE), lease(ALL)];
+    let first = create(&mut client, "f", OplockLevel::Lease, &asked).file_id();
+    let world = store.serve();
+    let mut client = world.client();
+    let again = |client: &mut Peer, access: ShareAccess| {
+        let mut header = client.header(Command::Create);
+        header.set_flags(header.flags() | HeaderFlags::REPLAY_OPERATION);
+        let message = common::peer::whole(&header, |out| {
+            let contexts = Contexts::Requests(&asked);
+            let oplock = OplockLevel::Lease;
+            OpenFile { share: access, oplock, contexts, ..OpenFile::named("f") }.write(out);
+        });
+        let id = client.send(message);
+        client.answer(id).expect("an answer")
+    };
+    assert_eq!(again(&mut client, ShareAccess::READ).status(), NtStatus::CONTEXT_MISMATCH);
+    let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::default() });
+    assert_eq!(again(&mut bert, ShareAccess::empty()).status(), NtStatus::ACCESS_DENIED);
+    let answer = again(&mut client, ShareAccess::empty());
+    let response = create::Response::parse(&answer.message).unwrap();
+    assert_eq!(response.create_action, CreateAction::Created);
+    assert_eq!((granted(&answer), held(&answer)), (Some((60_000, true)), Some(ALL)));
+    assert_eq!(answer.file_id().persistent, first.persistent);
+    assert_eq!(client.write(answer.file_id(), 0, b"text"), NtStatus::SUCCESS);
+    // It is in use now.
+    assert_eq!(again(&mut world.client(), ShareAccess::empty()).status(), NtStatus::FILE_NOT_AVAILABLE);
+}
+
+#[test]
+fn a_file_that_goes_with_its_handle_goes_when_nobody_comes_back() {
+    let mut store = Store::new();
+    let world = store.serve();
+    let mut client = world.client();
+    let contexts = [persistent(CREATE)];
+    let options = CreateOptions::DELETE_ON_CLOSE;
+    let contexts = Contexts::Requests(&contexts);
+    let answer = client.create(&OpenFile { options, contexts, ..OpenFile::named("f") });
+    assert_eq!(answer.status(), NtStatus::SUCCESS);
+    client.hang_up();
+    let world = store.serve();
+    world.advance(61 * SECOND);
+    let mut client = world.client();
+    let open = OpenFile { disposition: create::Disposition::Open, ..OpenFile::named("f") };
+    assert_eq!(client.create(&open).status(), NOT_FOUND);
+}

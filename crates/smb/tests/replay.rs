@@ -1,0 +1,384 @@
+//! CREATE sent again, and applications that move to another machine (MS-SMB2 3.3.5.9, 3.3.5.9.10,
+//! 3.3.5.9.13).
+
+mod common;
+
+use common::client::OpenFile;
+use common::peer::{Answer, whole};
+use common::{Dial, Peer, World};
+use smb_wire::create::{self, Access, CreateAction, CreateOptions, Disposition, OplockLevel, ShareAccess};
+use smb_wire::create_context::{
+    Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext,
+};
+use smb_wire::header::Flags;
+use smb_wire::negotiate::Dialect;
+use smb_wire::oplock_break;
+use smb_wire::{Command, Guid, LeaseKey, NtStatus};
+
+const CREATE: Guid = Guid(*b"first of creates");
+const OTHER_CREATE: Guid = Guid(*b"second of create");
+const APPLICATION: Guid = Guid(*b"some application");
+const KEY: LeaseKey = LeaseKey(*b"the client's key");
+
+type Context = RequestContext<'static>;
+
+fn v2(create_guid: Guid) -> Context {
+    RequestContext::DurableHandleRequestV2 { timeout: 90_000, flags: DurableFlags::empty(), create_guid }
+}
+
+fn lease(key: LeaseKey) -> Context {
+    let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
+    RequestContext::Lease(Lease { key, state, flags: LeaseFlags::empty(), v2: None })
+}
+
+/// A CREATE for one alone that makes the file, so that carrying it out twice shows.
+fn makes<'a>(name: &'a str, oplock: OplockLevel, contexts: &'a [Context]) -> OpenFile<'a> {
+    OpenFile {
+        share: ShareAccess::empty(),
+        disposition: Disposition::Create,
+        oplock,
+        contexts: Contexts::Requests(contexts),
+        ..OpenFile::named(name)
+    }
+}
+
+/// Sends a CREATE again and says its message id.
+fn send_again(client: &mut Peer, open: &OpenFile<'_>) -> u64 {
+    let mut header = client.header(Command::Create);
+    header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
+    client.send(whole(&header, |out| open.write(out)))
+}
+
+fn again(client: &mut Peer, open: &OpenFile<'_>) -> Answer {
+    let id = send_again(client, open);
+    client.answer(id).expect("an answer to CREATE")
+}
+
+/// What a CREATE answers beside times.
+fn said(answer: &Answer) -> (u64, u64, OplockLevel, CreateAction, Option<u32>) {
+    assert_eq!(answer.status(), NtStatus::SUCCESS);
+    let response = create::Response::parse(&answer.message).expect("a CREATE response");
+    let timeout = response.contexts.responses().find_map(|context| match context.expect("a context") {
+        ResponseContext::DurableHandleV2 { timeout, .. } => Some(timeout),
+        _ => None,
+    });
+    let id = response.file_id;
+    (id.persistent, id.volatile, response.oplock_level, response.create_action, timeout)
+}
+
+// MS-SMB2 3.3.5.9
+#[test]
+fn a_replayed_create_is_answered_from_its_open_with_or_without_durability() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    for (name, oplock, guid, durable) in [
+        ("plain", OplockLevel::None, CREATE, None),
+        ("batch", OplockLevel::Batch, OTHER_CREATE, Some(90_000)),
+    ] {
+        let asked = [v2(guid)];
+        let open = makes(name, oplock, &asked);
+        let first = said(&client.create(&open));
+        assert_eq!((first.2, first.3, first.4), (oplock, CreateAction::Created, durable));
+        assert_eq!(said(&again(&mut client, &open)), first);
+        assert_eq!(said(&again(&mut client, &open)), first);
+    }
+    assert_eq!(world.server.opens.len(), 2);
+    assert!(client.notice().is_none());
+}
+
+// MS-SMB2 3.3.5.9.10
+#[test]
+fn a_name_is_not_given_to_two_creates() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let asked = [v2(CREATE)];
+    let open = makes("f", OplockLevel::Batch, &asked);
+    let first = client.create(&open).file_id();
+    let other = makes("g", OplockLevel::Batch, &asked);
+    assert_eq!(client.create(&other).status(), NtStatus::DUPLICATE_OBJECTID);
+    // Another client's is its own.
+    let mut elsewhere = world.dial(&Dial::elsewhere());
+    assert_eq!(elsewhere.create(&other).status(), NtStatus::SUCCESS);
+    // Once it is closed, the name is free.
+    assert_eq!(client.close(first), NtStatus::SUCCESS);
+    assert_eq!(client.create(&makes("h", OplockLevel::Batch, &asked)).status(), NtStatus::SUCCESS);
+}
+
+// MS-SMB2 3.3.5.11 to 3.3.5.22
+#[test]
+fn a_create_whose_open_was_used_is_no_longer_replayed() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let asked = [v2(CREATE)];
+    let open = makes("f", OplockLevel::None, &asked);
+    let id = client.create(&open).file_id();
+    assert_eq!(client.write(id, 0, b"used"), NtStatus::SUCCESS);
+    assert_eq!(again(&mut client, &open).status(), NtStatus::OBJECT_NAME_COLLISION);
+    assert_eq!(client.read(id, 0, 4).data(), b"used");
+}
+
+// MS-SMB2 3.3.5.2.10
+// MS-SMB2 3.3.5.22.2
+#[test]
+fn a_create_whose_lease_was_given_back_is_no_longer_replayed() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let asked = [v2(CREATE), lease(KEY)];
+    let open = OpenFile {
+        disposition: Disposition::OpenIf,
+        share: OpenFile::named("f").share,
+        ..makes("f", OplockLevel::Lease, &asked)
+    };
+    let first = said(&client.create(&open));
+    assert_eq!(said(&again(&mut client, &open)).0, first.0);
+    // Another client writes, and takes the right to read away with it.
+    let mut other = world.dial(&Dial::elsewhere());
+    let file = other.open("f");
+    assert_eq!(other.write(file, 0, b"new"), NtStatus::SUCCESS);
+    assert!(client.notice().is_some());
+    assert_eq!(said(&again(&mut client, &open)).0, first.0);
+    let given = oplock_break::Lease { key: KEY, state: LeaseState::empty() };
+    let answer = |out: &mut Vec<u8>| oplock_break::Request::Lease(given).write(out);
+    assert_eq!(client.status(Command::OplockBreak, answer), NtStatus::SUCCESS);
+    let next = said(&again(&mut client, &open));
+    assert_ne!(next.0, first.0);
+    // Nobody asks for it once more; whoever answers shows all the same that the CREATE was answered.
+    assert_eq!(client.status(Command::OplockBreak, answer), NtStatus::UNSUCCESSFUL);
+    assert_ne!(said(&again(&mut client, &open)).0, next.0);
+}
+
+#[test]
+fn a_create_that_comes_after_its_replay_does_nothing() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let asked = [v2(CREATE)];
+    let open = makes("once", OplockLevel::None, &asked);
+    // The first one is still on its way on a channel that is lost.
+    let replayed = again(&mut client, &open);
+    let made = said(&replayed);
+    assert_eq!(made.3, CreateAction::Created);
+    assert_eq!(client.create(&open).status(), NtStatus::DUPLICATE_OBJECTID);
+    // Not even when what it made is gone.
+    client.close(replayed.file_id());
+    let deletes = OpenFile {
+        options: CreateOptions::DELETE_ON_CLOSE,
+        access: Access::DELETE,
+        ..OpenFile::named("once")
+    };
+    let deleted = client.create(&deletes);
+    client.close(deleted.file_id());
+    assert_eq!(client.create(&open).status(), NtStatus::DUPLICATE_OBJECTID);
+    let looked = client.create(&OpenFile { disposition: Disposition::Open, ..OpenFile::named("once") });
+    assert_eq!(looked.status(), NtStatus::OBJECT_NAME_NOT_FOUND);
+    // Another client's names are its own.
+    let mut other = world.dial(&Dial::elsewhere());
+    assert_eq!(other.create(&open).status(), NtStatus::SUCCESS);
+}
+
+// MS-SMB2 3.3.5.9
+#[test]
+fn a_replay_that_differs_has_its_own_status_and_changes_nothing() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let asked = [v2(CREATE), lease(KEY)];
+    let open = makes("f", OplockLevel::Lease, &asked);
+    let first = said(&client.create(&open));
+    // By its lease, in either way.
+    let other_key = [v2(CREATE), lease(LeaseKey(*b"another of its's"))];
+    let differs = makes("f", OplockLevel::Lease, &other_key);
+    assert_eq!(again(&mut client, &differs).status(), NtStatus::ACCESS_DENIED);
+    let none = [v2(CREATE)];
+    assert_eq!(again(&mut client, &makes("f", OplockLevel::Batch, &none)).status(), NtStatus::ACCESS_DENIED);
+    // By its user, and by its session.
+    let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::default() });
+    assert_eq!(again(&mut bert, &open).status(), NtStatus::ACCESS_DENIED);
+    assert_eq!(again(&mut world.client(), &open).status(), NtStatus::DUPLICATE_OBJECTID);
+    // What else it says does not count: it is answered as the first was.
+    let elsewhere = OpenFile { share: ShareAccess::READ, ..makes("g", OplockLevel::Lease, &asked) };
+    assert_eq!(said(&again(&mut client, &elsewhere)), first);
+    assert_eq!(said(&again(&mut client, &open)), first);
+    assert_eq!(world.server.opens.len(), 1);
+    let missing = OpenFile { disposition: Disposition::Open, ..OpenFile::named("g") };
+    assert_eq!(client.create(&missing).status(), NtStatus::OBJECT_NAME_NOT_FOUND);
+}
+
+// MS-SMB2 3.3.5.9.10
+#[test]
+fn a_replay_that_asks_for_less_is_answered_so_and_takes_nothing_away() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let asked = [v2(CREATE)];
+    let batch = makes("f", OplockLevel::Batch, &asked);
+    let first = said(&client.create(&batch));
+    let less = said(&again(&mut client, &makes("f", OplockLevel::None, &asked)));
+    assert_eq!((less.0, less.2, less.4), (first.0, OplockLevel::None, None));
+    assert_eq!(said(&again(&mut client, &batch)), first);
+    // Nor is more answered than there is.
+    let asked = [v2(OTHER_CREATE)];
+    let none = makes("g", OplockLevel::None, &asked);
+    let first = said(&client.create(&none));
+    assert_eq!(said(&again(&mut client, &makes("g", OplockLevel::Batch, &asked))), first);
+}
+
+// MS-SMB2 3.3.5.9.10
+#[test]
+fn a_create_under_way_has_its_name_until_it_is_done_or_taken_back() {
+    let world = World::in_memory();
+    let mut holder = world.dial(&Dial::elsewhere());
+    let held = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("f") }).file_id();
+    let mut client = world.client();
+    let asked = [v2(CREATE)];
+    let open = OpenFile { contexts: Contexts::Requests(&asked), ..OpenFile::named("f") };
+    let waits = client.start(Command::Create, |out| open.write(out));
+    assert_eq!(client.answer(waits).unwrap().status(), NtStatus::PENDING);
+    assert_eq!(again(&mut client, &open).status(), NtStatus::FILE_NOT_AVAILABLE);
+    assert_eq!(client.create(&open).status(), NtStatus::DUPLICATE_OBJECTID);
+    // It is taken back, and the next of this name begins anew.
+    let mut header = client.header(Command::Cancel);
+    header.set_message_id(waits);
+    client.deliver(signed(&client, whole(&header, |out| smb_wire::cancel::Request.write(out))));
+    assert_eq!(client.answer(waits).unwrap().status(), NtStatus::CANCELLED);
+    let waits = send_again(&mut client, &open);
+    assert_eq!(client.answer(waits).unwrap().status(), NtStatus::PENDING);
+    assert_eq!(holder.close(held), NtStatus::SUCCESS);
+    let first = said(&client.answer(waits).unwrap());
+    assert_eq!(said(&again(&mut client, &open)), first);
+}
+
+fn signed(client: &Peer, mut message: Vec<u8>) -> Vec<u8> {
+    client.sign(&mut message);
+    message
+}
+
+// MS-SMB2 3.3.7.1
+#[test]
+fn a_create_under_way_goes_with_its_connection() {
+    let world = World::in_memory();
+    let mut holder = world.dial(&Dial::elsewhere());
+    let held = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("f") }).file_id();
+    let mut client = world.client();
+    let asked = [v2(CREATE)];
+    let open = OpenFile { contexts: Contexts::Requests(&asked), ..OpenFile::named("f") };
+    let waits = client.start(Command::Create, |out| open.write(out));
+    assert_eq!(client.answer(waits).unwrap().status(), NtStatus::PENDING);
+    client.hang_up();
+    let mut client = world.client();
+    let waits = send_again(&mut client, &open);
+    assert_eq!(client.answer(waits).unwrap().status(), NtStatus::PENDING);
+    assert_eq!(holder.close(held), NtStatus::SUCCESS);
+    assert_eq!(client.answer(waits).unwrap().status(), NtStatus::SUCCESS);
+    assert_eq!(world.server.opens.len(), 1);
+}
+
+// MS-SMB2 3.3.5.9.13
+#[test]
+fn the_next_instance_of_an_application_takes_the_place_of_the_one_before() {
+    let world = World::in_memory();
+    let mut old = world.client();
+    let asked = [v2(CREATE), RequestContext::AppInstanceId(APPLICATION)];
+    let open = OpenFile { disposition: Disposition::OpenIf, ..makes("f", OplockLevel::Batch, &asked) };
+    let id = old.create(&open).file_id();
+    // The same client's is no other instance.
+    let other = [v2(OTHER_CREATE), RequestContext::AppInstanceId(APPLICATION)];
+    let same = OpenFile { contexts: Contexts::Requests(&other), oplock: OplockLevel::None, ..open };
+    old.start(Command::Create, |out| same.write(out));
+    assert!(old.notice().is_some());
+    assert_eq!(old.read(id, 0, 1).status(), NtStatus::END_OF_FILE);
+    // Nor is one of another file.
+    let mut new = world.dial(&Dial::elsewhere());
+    assert_eq!(new.create(&OpenFile { name: "g", ..open }).status(), NtStatus::SUCCESS);
+    assert_eq!(old.read(id, 0, 1).status(), NtStatus::END_OF_FILE);
+    let own = [v2(OTHER_CREATE), RequestContext::AppInstanceId(APPLICATION)];
+    let takes = OpenFile { contexts: Contexts::Requests(&own), ..open };
+    assert_eq!(said(&new.create(&takes)).2, OplockLevel::Batch);
+    assert_eq!(old.read(id, 0, 1).status(), NtStatus::FILE_CLOSED);
+    assert!(old.notice().is_none());
+}
+
+// MS-SMB2 3.3.5.9.13
+#[test]
+fn an_older_instance_does_not_take_the_place_of_a_newer_one() {
+    let world = World::in_memory();
+    let asked = |version: Option<(u64, u64)>| {
+        let version = version.map(|(high, low)| RequestContext::AppInstanceVersion { high, low });
+        let mut asked = vec![RequestContext::AppInstanceId(APPLICATION)];
+        asked.extend(version);
+        asked
+    };
+    let open = |client: &mut Peer, version| {
+        let asked = asked(version);
+        let open = OpenFile { disposition: Disposition::OpenIf, ..makes("f", OplockLevel::None, &asked) };
+        client.create(&open).status()
+    };
+    let (mut one, mut two) = (world.client(), world.dial(&Dial::elsewhere()));
+    assert_eq!(open(&mut one, Some((5, 5))), NtStatus::SUCCESS);
+    for older in [Some((4, 9)), Some((5, 4)), Some((5, 5)), None] {
+        assert_eq!(open(&mut two, older), NtStatus::FILE_FORCED_CLOSED);
+    }
+    assert_eq!(world.server.opens.len(), 1);
+    assert_eq!(open(&mut two, Some((5, 6))), NtStatus::SUCCESS);
+    assert_eq!(open(&mut one, Some((6, 0))), NtStatus::SUCCESS);
+    assert_eq!(world.server.opens.len(), 1);
+    // A dialect that does not order them does not say which is newer, and one that knows none takes no place.
+    let mut three = world.dial(&Dial::with(Dialect::Smb302));
+    assert_eq!(open(&mut three, Some((7, 0))), NtStatus::FILE_FORCED_CLOSED);
+    let mut four = world.dial(&Dial::with(Dialect::Smb210));
+    assert_eq!(open(&mut four, Some((7, 0))), NtStatus::SHARING_VIOLATION);
+}
+
+// MS-SMB2 3.3.5.9.13
+#[test]
+fn a_detached_open_of_an_earlier_instance_is_closed_too() {
+    let world = World::in_memory();
+    let mut old = world.client();
+    let asked = [v2(CREATE), RequestContext::AppInstanceId(APPLICATION), lease(KEY)];
+    let open = OpenFile { disposition: Disposition::OpenIf, ..makes("f", OplockLevel::Lease, &asked) };
+    assert_eq!(old.create(&open).status(), NtStatus::SUCCESS);
+    old.hang_up();
+    let mut new = world.dial(&Dial::elsewhere());
+    assert_eq!(new.create(&open).status(), NtStatus::SUCCESS);
+    assert_eq!((world.server.opens.len(), world.engine.open_count()), (1, 1));
+}
+
+// MS-SMB2 3.3.5.9
+#[test]
+fn a_create_whose_channel_is_lost_is_replayed_on_another() {
+    let world = World::in_memory();
+    let mut main = world.client();
+    let mut second = world.bind(&Dial::default(), &main);
+    let asked = [v2(CREATE), lease(KEY)];
+    let open = makes("f", OplockLevel::Lease, &asked);
+    // As if its answer had been lost with the channel.
+    let first = said(&main.create(&open));
+    main.hang_up();
+    assert_eq!(said(&again(&mut second, &open)), first);
+    // Changed contents are refused, and change nothing.
+    let other_key = [v2(CREATE), lease(LeaseKey(*b"another of its's"))];
+    let differs = makes("f", OplockLevel::Lease, &other_key);
+    assert_eq!(again(&mut second, &differs).status(), NtStatus::ACCESS_DENIED);
+    assert_eq!(said(&again(&mut second, &open)), first);
+    assert_eq!(world.server.opens.len(), 1);
+    let id = smb_wire::FileId { persistent: first.0, volatile: first.1 };
+    assert_eq!(second.write(id, 0, b"goes on"), NtStatus::SUCCESS);
+    assert_eq!(second.close(id), NtStatus::SUCCESS);
+}
+
+// MS-SMB2 3.3.7.1
+#[test]
+fn a_create_under_way_on_a_lost_channel_keeps_its_name_while_it_would_wait() {
+    let world = World::in_memory();
+    let mut holder = world.dial(&Dial::elsewhere());
+    let held = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("f") }).file_id();
+    let mut main = world.client();
+    let mut second = world.bind(&Dial::default(), &main);
+    let asked = [v2(CREATE)];
+    let open = OpenFile { contexts: Contexts::Requests(&asked), ..OpenFile::named("f") };
+    let waits = main.start(Command::Create, |out| open.write(out));
+    assert_eq!(main.answer(waits).unwrap().status(), NtStatus::PENDING);
+    main.hang_up();
+    assert_eq!(again(&mut second, &open).status(), NtStatus::FILE_NOT_AVAILABLE);
+    assert_eq!(holder.close(held), NtStatus::SUCCESS);
+    let first = said(&again(&mut second, &open));
+    assert_eq!(said(&again(&mut second, &open)), first);
+    assert_eq!(world.server.opens.len(), 1);
+}

@@ -1,0 +1,327 @@
+//! Requests that come late or are sent again: which of them change something, by the channel sequence of an
+//! Open and the sequence numbers of its locks.
+
+mod common;
+
+use common::peer::whole;
+use common::{Dial, Peer, World};
+use smb_wire::fscc::FileInfoClass;
+use smb_wire::header::Flags;
+use smb_wire::ioctl::{self, CtlCode};
+use smb_wire::lock::{self, LockElement};
+use smb_wire::negotiate::Dialect;
+use smb_wire::query_info::{self, InfoType};
+use smb_wire::{Command, FileId, NtStatus, cancel, read, set_info, write};
+
+/// A request with its place in the order of the client's channels.
+#[derive(Clone, Copy)]
+struct Sent {
+    sequence: u16,
+    is_replay: bool,
+}
+
+const fn first(sequence: u16) -> Sent {
+    Sent { sequence, is_replay: false }
+}
+
+const fn again(sequence: u16) -> Sent {
+    Sent { sequence, is_replay: true }
+}
+
+impl Sent {
+    fn start(self, peer: &mut Peer, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let mut header = peer.header(command);
+        header.set_channel_sequence(self.sequence);
+        if self.is_replay {
+            header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
+        }
+        peer.send(whole(&header, body))
+    }
+
+    fn status(self, peer: &mut Peer, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> NtStatus {
+        let id = self.start(peer, command, body);
+        peer.answer(id).expect("an answer").status()
+    }
+
+    fn write(self, peer: &mut Peer, file: FileId, data: &[u8]) -> NtStatus {
+        self.status(peer, Command::Write, |out| write::Request::new(file, 0, data).write(out))
+    }
+
+    fn truncate(self, peer: &mut Peer, file: FileId) -> NtStatus {
+        self.status(peer, Command::SetInfo, |out| {
+            set_info::Request {
+                info_type: InfoType::File,
+                file_info_class: FileInfoClass::END_OF_FILE.0,
+                additional_information: 0,
+                file_id: file,
+                buffer: &[0; 8],
+            }
+            .write(out);
+        })
+    }
+
+    fn punch(self, peer: &mut Peer, file: FileId) -> NtStatus {
+        let hole: Vec<u8> = [0_u64, 8].iter().flat_map(|at| at.to_le_bytes()).collect();
+        self.status(peer, Command::Ioctl, |out| {
+            ioctl::Request::fsctl(CtlCode::SetZeroData, file, &hole, 0).write(out)
+        })
+    }
+
+    fn read(self, peer: &mut Peer, file: FileId) -> Vec<u8> {
+        let id = self.start(peer, Command::Read, |out| read::Request::new(file, 0, 100).write(out));
+        peer.answer(id).expect("an answer").data().to_vec()
+    }
+
+    fn lock(self, peer: &mut Peer, file: FileId, flags: lock::Flags) -> u64 {
+        self.start(peer, Command::Lock, |out| locking(file, 0, 0, flags).write(out))
+    }
+}
+
+/// The first ten bytes.
+fn locking(file: FileId, index: u32, number: u8, flags: lock::Flags) -> lock::Request<'static> {
+    const WAIT: [LockElement; 1] =
+        [LockElement { offset: 0, length: 10, flags: lock::Flags::EXCLUSIVE_LOCK }];
+    const NOW: [LockElement; 1] =
+        [LockElement { flags: lock::Flags::EXCLUSIVE_LOCK.union(lock::Flags::FAIL_IMMEDIATELY), ..WAIT[0] }];
+    const OFF: [LockElement; 1] = [LockElement { flags: lock::Flags::UNLOCK, ..WAIT[0] }];
+    let locks = [&WAIT, &NOW, &OFF].into_iter().find(|elements| elements[0].flags == flags);
+    lock::Request {
+        lock_sequence_number: number,
+        lock_sequence_index: index,
+        file_id: file,
+        locks: smb_wire::List::Values(locks.expect("one of these")),
+    }
+}
+
+/// Every way of changing a file is refused, and looking at it is not.
+fn is_held_off(peer: &mut Peer, file: FileId, sent: Sent, content: &[u8]) {
+    let refused = NtStatus::FILE_NOT_AVAILABLE;
+    assert_eq!(sent.write(peer, file, b"changed!"), refused);
+    assert_eq!(sent.truncate(peer, file), refused);
+    assert_eq!(sent.punch(peer, file), refused);
+    assert_eq!(sent.read(peer, file), content);
+    let looked = sent.status(peer, Command::QueryInfo, |out| {
+        query_info::Request {
+            info_type: InfoType::File,
+            file_info_class: FileInfoClass::STANDARD.0,
+            output_buffer_length: 24,
+            additional_information: 0,
+            flags: query_info::Flags::empty(),
+            file_id: file,
+            input_buffer: &[],
+        }
+        .write(out);
+    });
+    assert_eq!(looked, NtStatus::SUCCESS);
+}
+
+// MS-SMB2 3.3.5.2.10
+#[test]
+fn what_comes_late_changes_nothing() {
+    for dial in [Dial::default(), Dial::with(Dialect::Smb300), Dial { seals: true, ..Dial::default() }] {
+        let world = World::in_memory();
+        let mut client = world.dial(&dial);
+        let file = client.open("file");
+        // From the sequence of the CREATE on, half the circle is ahead and the other half behind.
+        let mut now = 0_u16;
+        for (step, content) in
+            [(0, b"round 00"), (1, b"round 01"), (0x7fff, b"round 02"), (0x7fff, b"round 03")]
+        {
+            now = now.wrapping_add(step);
+            for sent in [first(now), again(now)] {
+                assert_eq!(sent.write(&mut client, file, content), NtStatus::SUCCESS);
+            }
+            for behind in [1, 2, 0x4000, 0x8000] {
+                for sent in [first(now.wrapping_sub(behind)), again(now.wrapping_sub(behind))] {
+                    is_held_off(&mut client, file, sent, content);
+                }
+            }
+        }
+        // Another Open has an order of its own, which begins with its CREATE.
+        let other = client.open("another");
+        assert_eq!(first(1).write(&mut client, other, b"x"), NtStatus::SUCCESS);
+        assert_eq!(first(now).truncate(&mut client, file), NtStatus::SUCCESS);
+    }
+}
+
+// MS-SMB2 3.3.5.2.10
+#[test]
+fn a_dialect_without_channels_has_no_such_order() {
+    let world = World::in_memory();
+    let mut client = world.dial(&Dial::with(Dialect::Smb210));
+    let file = client.open("file");
+    for sequence in [5, 0, 0x9000, 1] {
+        assert_eq!(first(sequence).write(&mut client, file, b"written"), NtStatus::SUCCESS);
+    }
+}
+
+// MS-SMB2 3.3.5.2.10
+#[test]
+fn nothing_is_done_again_while_earlier_requests_are_under_way() {
+    let world = World::in_memory();
+    let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let (file, theirs) = (client.open("file"), other.open("file"));
+    assert_eq!(first(0).write(&mut client, file, b"original"), NtStatus::SUCCESS);
+    let now = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
+    let held = first(0).lock(&mut other, theirs, now);
+    assert_eq!(other.answer(held).unwrap().status(), NtStatus::SUCCESS);
+
+    // One that waits, of sequence 0; then the client has lost a channel.
+    let waits = first(0).lock(&mut client, file, lock::Flags::EXCLUSIVE_LOCK);
+    let told = client.answer(waits).expect("an interim answer");
+    assert_eq!(told.status(), NtStatus::PENDING);
+    assert_eq!(again(1).write(&mut client, file, b"replayed"), NtStatus::FILE_NOT_AVAILABLE);
+    assert_eq!(again(1).truncate(&mut client, file), NtStatus::FILE_NOT_AVAILABLE);
+    // Of another sequence since then: the counts must not have been confused by what was refused.
+    assert_eq!(again(2).punch(&mut client, file), NtStatus::FILE_NOT_AVAILABLE);
+    // What is new goes on, but the lock of the other client is in the way of that.
+    assert_eq!(first(2).write(&mut client, file, b"replayed"), NtStatus::FILE_LOCK_CONFLICT);
+    let unlock = first(0).lock(&mut other, theirs, lock::Flags::UNLOCK);
+    assert_eq!(other.answer(unlock).unwrap().status(), NtStatus::SUCCESS);
+
+    // It is answered, so that what was sent again is done.
+    assert_eq!(client.answer(waits).expect("the lock").status(), NtStatus::SUCCESS);
+    assert_eq!(again(2).write(&mut client, file, b"replayed"), NtStatus::SUCCESS);
+    assert_eq!(again(3).truncate(&mut client, file), NtStatus::SUCCESS);
+}
+
+#[test]
+fn a_request_that_is_taken_back_or_lost_counts_no_more() {
+    let world = World::in_memory();
+    let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let (file, theirs) = (client.open("file"), other.open("file"));
+    let held = first(0).lock(&mut other, theirs, lock::Flags::EXCLUSIVE_LOCK);
+    assert_eq!(other.answer(held).unwrap().status(), NtStatus::SUCCESS);
+    let waits = first(0).lock(&mut client, file, lock::Flags::EXCLUSIVE_LOCK);
+    let told = client.answer(waits).expect("an interim answer");
+    assert_eq!(again(1).truncate(&mut client, file), NtStatus::FILE_NOT_AVAILABLE);
+    let mut header = client.header(Command::Cancel);
+    header.set_async_id(told.header.async_id());
+    client.send(whole(&header, |out| cancel::Request.write(out)));
+    assert_eq!(client.answer(waits).expect("taken back").status(), NtStatus::CANCELLED);
+    assert_eq!(again(1).truncate(&mut client, file), NtStatus::SUCCESS);
+}
+
+#[test]
+fn work_counts_until_it_is_done() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    let file = client.open("file");
+    client.holds_jobs = true;
+    let flush = first(0).start(&mut client, Command::Flush, |out| {
+        smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out);
+    });
+    assert!(client.answer(flush).is_none());
+    assert_eq!(again(1).write(&mut client, file, b"replayed"), NtStatus::FILE_NOT_AVAILABLE);
+    assert_eq!(first(1).write(&mut client, file, b"new"), NtStatus::SUCCESS);
+    client.run_jobs();
+    assert_eq!(client.answer(flush).expect("flushed").status(), NtStatus::SUCCESS);
+    assert_eq!(again(1).write(&mut client, file, b"replayed"), NtStatus::SUCCESS);
+}
+
+// MS-SMB2 3.3.5.2.10
+#[test]
+fn work_of_a_lost_channel_counts_until_it_is_done() {
+    let world = World::on_disk();
+    let dial = Dial::default();
+    let mut first_channel = world.client();
+    let mut second_channel = world.bind(&dial, &first_channel);
+    let file = first_channel.open("file");
+    assert_eq!(first(0).write(&mut first_channel, file, b"original"), NtStatus::SUCCESS);
+    first_channel.holds_jobs = true;
+    first(0).start(&mut first_channel, Command::Flush, |out| {
+        smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out);
+    });
+    let work = first_channel.take_jobs();
+    first_channel.hang_up();
+    assert_eq!(again(1).write(&mut second_channel, file, b"replayed"), NtStatus::FILE_NOT_AVAILABLE);
+    assert_eq!(again(1).read(&mut second_channel, file), b"original");
+    work();
+    assert_eq!(again(1).write(&mut second_channel, file, b"replayed"), NtStatus::SUCCESS);
+    // What the lost channel sent and the network delivers only now changes nothing.
+    is_held_off(&mut second_channel, file, first(0), b"replayed");
+}
+
+// MS-SMB2 3.3.5.2.10
+#[test]
+fn a_request_that_waited_on_a_lost_channel_counts_no_more() {
+    let world = World::in_memory();
+    let dial = Dial::default();
+    let (mut first_channel, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let mut second_channel = world.bind(&dial, &first_channel);
+    let (file, theirs) = (first_channel.open("file"), other.open("file"));
+    let held = first(0).lock(&mut other, theirs, lock::Flags::EXCLUSIVE_LOCK);
+    assert_eq!(other.answer(held).unwrap().status(), NtStatus::SUCCESS);
+    first(0).lock(&mut first_channel, file, lock::Flags::EXCLUSIVE_LOCK);
+    assert_eq!(again(1).truncate(&mut second_channel, file), NtStatus::FILE_NOT_AVAILABLE);
+    first_channel.hang_up();
+    assert_eq!(again(1).truncate(&mut second_channel, file), NtStatus::SUCCESS);
+}
+
+// Locks ---------------------------------------------------------------------------------------------
+
+/// Locks the first ten bytes at once, or unlocks them.
+fn locked(client: &mut Peer, file: FileId, (index, number): (u32, u8), lock: bool) -> NtStatus {
+    let now = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
+    let flags = if lock { now } else { lock::Flags::UNLOCK };
+    client.status(Command::Lock, |out| locking(file, index, number, flags).write(out))
+}
+
+// MS-SMB2 3.3.5.14
+#[test]
+fn a_lock_that_is_sent_again_is_not_taken_again() {
+    let world = World::in_memory();
+    let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let (file, theirs) = (client.open("file"), other.open("file"));
+    let (done, refused) = (NtStatus::SUCCESS, NtStatus::LOCK_NOT_GRANTED);
+    for index in [1, 64] {
+        assert_eq!(locked(&mut client, file, (index, 3), true), done);
+        assert_eq!(locked(&mut client, file, (index, 3), true), done, "the same once more");
+        assert_eq!(locked(&mut other, theirs, (index, 3), true), refused);
+        // Another number in the same place, and the same one in another, are new requests.
+        assert_eq!(locked(&mut client, file, (index, 4), true), refused);
+        assert_eq!(locked(&mut client, file, (index % 64 + 1, 3), true), refused);
+        // The other number has emptied the place.
+        assert_eq!(locked(&mut client, file, (index, 3), true), refused);
+        assert_eq!(locked(&mut client, file, (index, 5), false), done);
+        assert_eq!(locked(&mut client, file, (index, 5), false), done, "unlocked already");
+        assert_eq!(locked(&mut client, file, (index, 6), false), NtStatus::RANGE_NOT_LOCKED);
+        assert_eq!(locked(&mut other, theirs, (0, 0), true), done);
+        assert_eq!(locked(&mut other, theirs, (0, 0), false), done);
+    }
+}
+
+// MS-SMB2 3.3.5.14
+#[test]
+fn a_lock_whose_answer_was_lost_is_known_on_the_next_channel() {
+    let world = World::in_memory();
+    let mut lost = world.client();
+    let mut next = world.bind(&Dial::default(), &lost);
+    let file = lost.open("file");
+    assert_eq!(locked(&mut lost, file, (7, 9), true), NtStatus::SUCCESS);
+    lost.hang_up();
+    assert_eq!(locked(&mut next, file, (7, 9), true), NtStatus::SUCCESS);
+    assert_eq!(locked(&mut next, file, (7, 10), false), NtStatus::SUCCESS);
+    assert_eq!(locked(&mut next, file, (7, 11), false), NtStatus::RANGE_NOT_LOCKED, "it was held once");
+}
+
+// MS-SMB2 3.3.5.14
+#[test]
+fn a_lock_outside_the_places_or_the_dialects_is_taken_each_time() {
+    let places = [(0, 3), (65, 3), (0x0fff_ffff, 3)];
+    let world = World::in_memory();
+    let mut client = world.client();
+    let file = client.open("file");
+    for place in places {
+        assert_eq!(locked(&mut client, file, place, true), NtStatus::SUCCESS);
+        assert_eq!(locked(&mut client, file, place, true), NtStatus::LOCK_NOT_GRANTED);
+        assert_eq!(locked(&mut client, file, place, false), NtStatus::SUCCESS);
+    }
+    let alone = Dial { announces_multichannel: false, ..Dial::elsewhere() };
+    for dial in [Dial::with(Dialect::Smb202), Dial::with(Dialect::Smb210), alone] {
+        let mut client = world.dial(&dial);
+        let file = client.open("file");
+        assert_eq!(locked(&mut client, file, (1, 3), true), NtStatus::SUCCESS);
+        assert_eq!(locked(&mut client, file, (1, 3), true), NtStatus::LOCK_NOT_GRANTED, "{dial:?}");
+    }
+}

@@ -1,0 +1,41 @@
+//! Chance that can be had again: all choices of a history follow from its seed.
+
+/// A generator after SplitMix64 (Steele, Lea, Flood 2014): small, and every seed is a good one.
+#[derive(Debug, Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed)
+    }
+
+    pub fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`, which is not zero.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.roll() % end as u64) as usize
+    }
+
+    /// True in `part` of `whole` cases.
+    pub fn chance(&mut self, part: usize, whole: usize) -> bool {
+        self.below(whole) < part
+    }
+
+    /// The place of one of the weights, each as likely as it is heavy; they are not all zero.
+    pub fn weighted(&mut self, weights: &[usize]) -> usize {
+        let mut left = self.below(weights.iter().sum());
+        for (place, &weight) in weights.iter().enumerate() {
+            if left < weight {
+                return place;
+            }
+            left -= weight;
+        }
+        unreachable!("a number below the sum falls into one of the weights")
+    }
+}

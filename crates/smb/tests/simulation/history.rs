@@ -1,0 +1,407 @@
+//! One history: workers over one session, lines that are cut, delay and replay at the dice's will, and the
+//! model beside them.
+//!
+//! Nothing has a time of its own: each step picks one of the things that can happen next, so that any
+//! message may be as late as it likes on its line, and overtaken on another.
+
+use std::time::Duration;
+
+use smb_wire::create::{CreateAction, OplockLevel};
+use smb_wire::create_context::ResponseContext;
+use smb_wire::{Command, FileId, Guid, NtStatus, create, read};
+
+use super::common::client::{Dial, OpenFile};
+use super::common::peer::Answer;
+use super::common::{Peer, World};
+use super::dice::Dice;
+use super::model::{Model, NAMES, Op};
+use super::requests::{self, Place, Task};
+use super::session::Session;
+
+/// A history that takes more steps than this does not end.
+const MOST_STEPS: usize = 20_000;
+
+/// What a history is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub channels: usize,
+    pub workers: usize,
+    pub operations: usize,
+    /// How often a line is cut, as a weight among all that happens.
+    pub cuts: usize,
+    /// After so many cuts the network holds.
+    pub most_cuts: u64,
+    /// The server has nothing in memory, so that READs leave the connection's thread.
+    pub is_cold: bool,
+}
+
+impl Shape {
+    fn roll(dice: &mut Dice) -> Shape {
+        Shape {
+            channels: 1 + dice.below(8),
+            workers: 1 + dice.below(6),
+            operations: 10 + dice.below(30),
+            cuts: [2, 10, 30, 60][dice.below(4)],
+            most_cuts: dice.below(30) as u64,
+            is_cold: dice.chance(1, 2),
+        }
+    }
+}
+
+/// What happened in a history, to show that the wanted things do happen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    pub operations: u64,
+    pub cuts: u64,
+    pub sessions_lost: u64,
+    pub replays: u64,
+    pub late: u64,
+    pub refused_late: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.operations += other.operations;
+        self.cuts += other.cuts;
+        self.sessions_lost += other.sessions_lost;
+        self.replays += other.replays;
+        self.late += other.late;
+        self.refused_late += other.refused_late;
+    }
+}
+
+/// A request that is not answered yet.
+struct Pending {
+    task: Task,
+    /// The line it was last sent on and its message id there; none while it waits to be sent again.
+    sent: Option<(u64, u64)>,
+    /// It was sent on a session that is lost.
+    is_orphan: bool,
+}
+
+#[derive(Default)]
+struct Worker {
+    model: Model,
+    file: Option<(FileId, Guid)>,
+    pending: Option<Pending>,
+    left: usize,
+    created: u32,
+    locks: u32,
+}
+
+pub struct History {
+    dice: Dice,
+    world: World,
+    shape: Shape,
+    session: Session,
+    workers: Vec<Worker>,
+    tally: Tally,
+}
+
+impl History {
+    /// Runs the history of a seed to its end.
+    ///
+    /// # Panics
+    /// When the server and the model differ.
+    pub fn run(seed: u64) -> Tally {
+        let mut dice = Dice::new(seed);
+        let shape = Shape::roll(&mut dice);
+        let world = if shape.is_cold { World::cold() } else { World::in_memory() };
+        world.configure_server(|config| config.max_channels = 32);
+        let mut guid = *b"a simulated mach";
+        guid[..8].copy_from_slice(&seed.to_le_bytes());
+        let session = Session::new(&world, Guid(guid));
+        let workers =
+            (0..shape.workers).map(|_| Worker { left: shape.operations, ..Worker::default() }).collect();
+        let mut history = History { dice, world, shape, session, workers, tally: Tally::default() };
+        history.play();
+        history.check_files();
+        history.tally
+    }
+
+    fn play(&mut self) {
+        for _ in 0..MOST_STEPS {
+            if self.workers.iter().all(|worker| worker.left == 0 && worker.pending.is_none()) {
+                return;
+            }
+            self.step();
+        }
+        let waiting: Vec<_> =
+            self.workers.iter().filter_map(|w| w.pending.as_ref()).map(|p| &p.task).collect();
+        panic!("the history does not end; these wait: {waiting:?}");
+    }
+
+    fn step(&mut self) {
+        if self.session.heard() == 0 {
+            return self.start_over();
+        }
+        let cuts = if self.tally.cuts < self.shape.most_cuts { self.shape.cuts } else { 0 };
+        match self.dice.weighted(&[200, 200, 350, 250, 150, cuts, 4, 20, 30]) {
+            0 => self.begin(),
+            1 => self.send_again(),
+            2 => self.arrive(),
+            3 => self.answer(),
+            4 => self.work(),
+            5 => self.cut(),
+            6 => self.notice_cut(),
+            7 if self.session.heard() < self.shape.channels => self.session.bind(&self.world),
+            8 => self.world.advance(Duration::from_millis(1 + self.dice.below(50) as u64)),
+            _ => {}
+        }
+    }
+
+    // Workers ---------------------------------------------------------------------------------------
+
+    /// A worker begins its next operation.
+    fn begin(&mut self) {
+        let at = self.dice.below(self.workers.len());
+        let worker = &mut self.workers[at];
+        if worker.pending.is_some() || worker.left == 0 {
+            return;
+        }
+        let is_last = worker.left == 1;
+        let op = match &worker.model.held {
+            Some(_) if is_last => Op::Close,
+            None if is_last => {
+                worker.left = 0;
+                return;
+            }
+            _ => worker.model.propose(&mut self.dice),
+        };
+        let task = worker.task(at, op);
+        worker.pending = Some(Pending { task, sent: None, is_orphan: false });
+        self.send(at);
+    }
+
+    /// Something that was lost or refused is sent again.
+    fn send_again(&mut self) {
+        let at = self.dice.below(self.workers.len());
+        if self.workers[at].pending.as_ref().is_some_and(|pending| pending.sent.is_none()) {
+            self.tally.replays += 1;
+            self.send(at);
+        }
+    }
+
+    fn send(&mut self, at: usize) {
+        let Some(on) = self.session.pick(&mut self.dice, |line| line.is_heard) else { return };
+        let line = &mut self.session.lines[on];
+        let worker = &mut self.workers[at];
+        let Some(pending) = &mut worker.pending else { return };
+        let place = Place {
+            worker: at,
+            file: worker.file.map(|(id, _)| id),
+            channel_sequence: self.session.channel_sequence,
+        };
+        let (frame, id) = requests::build(&mut line.peer, &pending.task, place);
+        line.requests.push_back(frame);
+        pending.sent = Some((line.number, id));
+    }
+
+    // The network -----------------------------------------------------------------------------------
+
+    fn arrive(&mut self) {
+        let Some(on) = self.session.pick(&mut self.dice, |line| !line.requests.is_empty()) else { return };
+        let line = &mut self.session.lines[on];
+        // What comes late comes late enough to be overtaken by what replaces it.
+        if !line.is_heard && !self.dice.chance(1, 10) {
+            return;
+        }
+        self.tally.late += u64::from(!line.is_heard);
+        if let Some(frame) = line.requests.pop_front() {
+            line.peer.deliver(frame);
+        }
+        assert!(!line.peer.is_closed, "the server hangs up on a client that keeps to the protocol");
+    }
+
+    fn answer(&mut self) {
+        let Some(on) = self.session.pick(&mut self.dice, |_| true) else { return };
+        let line = &mut self.session.lines[on];
+        let (number, is_heard) = (line.number, line.is_heard);
+        let Some(answer) = line.peer.next() else { return };
+        if !is_heard {
+            self.tally.refused_late += u64::from(answer.status() == NtStatus::FILE_NOT_AVAILABLE);
+        } else if answer.status() != NtStatus::PENDING {
+            self.take(number, &answer);
+        }
+    }
+
+    /// The server goes on with something that left the connection's thread.
+    fn work(&mut self) {
+        let Some(on) = self.session.pick(&mut self.dice, |line| line.peer.held_jobs() > 0) else { return };
+        let jobs = self.session.lines[on].peer.held_jobs();
+        let job = self.dice.below(jobs);
+        self.session.lines[on].peer.run_job(job);
+    }
+
+    fn cut(&mut self) {
+        let Some(on) = self.session.pick(&mut self.dice, |line| line.is_heard) else { return };
+        self.tally.cuts += 1;
+        let number = self.session.lines[on].number;
+        self.session.give_up(on);
+        // Some of what is on its way may never arrive.
+        let kept = self.dice.below(self.session.lines[on].requests.len() + 1);
+        self.session.lines[on].requests.truncate(kept);
+        if self.dice.chance(1, 4) {
+            self.session.end(on);
+        }
+        for pending in self.workers.iter_mut().filter_map(|worker| worker.pending.as_mut()) {
+            if pending.sent.is_some_and(|(line, _)| line == number) {
+                pending.sent = None;
+                pending.task.is_replay = true;
+            }
+        }
+    }
+
+    fn notice_cut(&mut self) {
+        if let Some(on) = self.session.pick(&mut self.dice, |line| !line.is_heard) {
+            self.session.end(on);
+        }
+    }
+
+    /// All channels are lost: a new session takes the Opens up again.
+    fn start_over(&mut self) {
+        self.tally.sessions_lost += 1;
+        self.session.log_on(&self.world);
+        let line = self.session.lines.last_mut().expect("the line that has just logged on");
+        line.peer.holds_jobs = false;
+        for (at, worker) in self.workers.iter_mut().enumerate() {
+            worker.take_up(at, &mut line.peer);
+        }
+        line.peer.holds_jobs = true;
+    }
+
+    // Answers ---------------------------------------------------------------------------------------
+
+    fn take(&mut self, line: u64, answer: &Answer) {
+        let id = Some((line, answer.header.message_id()));
+        let of = |worker: &&mut Worker| worker.pending.as_ref().is_some_and(|pending| pending.sent == id);
+        let Some(worker) = self.workers.iter_mut().find(of) else { return };
+        let Some(mut pending) = worker.pending.take() else { return };
+        if pending.task.is_replay && answer.status() == NtStatus::FILE_NOT_AVAILABLE {
+            // MS-SMB2 3.2.5.12: the first one is still under way.
+            pending.sent = None;
+            worker.pending = Some(pending);
+            return;
+        }
+        worker.finish(&pending, answer);
+        worker.left = worker.left.saturating_sub(1).max(usize::from(worker.model.held.is_some()));
+        self.tally.operations += 1;
+    }
+
+    /// What is left behind is what the model says.
+    fn check_files(&mut self) {
+        let mut peer = self.world.dial(&Dial::elsewhere());
+        for (at, worker) in self.workers.iter().enumerate() {
+            for name in 0..NAMES {
+                let path = requests::path(at, name);
+                let open = OpenFile { disposition: create::Disposition::Open, ..OpenFile::named(&path) };
+                let answer = peer.create(&open);
+                let Some(content) = worker.model.files.get(&name) else {
+                    assert_eq!(
+                        answer.status(),
+                        NtStatus::OBJECT_NAME_NOT_FOUND,
+                        "{path} should not be there"
+                    );
+                    continue;
+                };
+                let id = answer.file_id();
+                let response = create::Response::parse(&answer.message).expect("a CREATE response");
+                assert_eq!(response.info.end_of_file, content.len() as u64, "the size of {path}");
+                if !content.is_empty() {
+                    assert_eq!(peer.read(id, 0, 4096).data(), content, "what is in {path}");
+                }
+                peer.close(id);
+            }
+        }
+    }
+}
+
+impl Worker {
+    fn task(&mut self, number: usize, op: Op) -> Task {
+        let mut guid = [0; 16];
+        if matches!(op, Op::Make { .. } | Op::Open { .. }) {
+            self.created += 1;
+            guid[0] = 1 + number as u8;
+            guid[4..8].copy_from_slice(&self.created.to_le_bytes());
+        }
+        let mut lock_sequence = (0, 0);
+        if matches!(op, Op::Lock { .. } | Op::Unlock { .. }) {
+            lock_sequence = (1 + self.locks % 64, (self.locks / 64 % 16) as u8);
+            self.locks += 1;
+        }
+        Task { op, create_guid: Guid(guid), lock_sequence, is_replay: false }
+    }
+
+    /// An answer to what was asked; it must be the model's.
+    fn finish(&mut self, pending: &Pending, answer: &Answer) {
+        let (task, status) = (&pending.task, answer.status());
+        match &task.op {
+            Op::Make { name } if pending.is_orphan && status == NtStatus::OBJECT_NAME_COLLISION => {
+                // The lost session made it, and nobody can take that Open up.
+                self.model.files.insert(*name, Vec::new());
+                return;
+            }
+            Op::Close if task.is_replay && status == NtStatus::FILE_CLOSED => {}
+            Op::Read { offset, length } => {
+                let expected = self.model.expected(*offset, *length);
+                if expected.is_empty() {
+                    assert_eq!(status, NtStatus::END_OF_FILE, "{task:?}");
+                    return;
+                }
+                assert_eq!(status, NtStatus::SUCCESS, "{task:?}");
+                let response = read::Response::parse(&answer.message).expect("a READ response");
+                assert_eq!(response.data, expected, "{task:?}");
+            }
+            _ => assert_eq!(status, NtStatus::SUCCESS, "{task:?}"),
+        }
+        self.model.apply(&task.op);
+        match &task.op {
+            Op::Make { .. } => self.opened(task, answer, CreateAction::Created),
+            Op::Open { .. } => self.opened(task, answer, CreateAction::Opened),
+            Op::Close => self.file = None,
+            _ => {}
+        }
+    }
+
+    fn opened(&mut self, task: &Task, answer: &Answer, action: CreateAction) {
+        let response = create::Response::parse(&answer.message).expect("a CREATE response");
+        assert_eq!(response.create_action, action, "{task:?}");
+        assert_eq!(response.oplock_level, OplockLevel::Batch, "{task:?}");
+        let mut contexts = response.contexts.responses();
+        let is_durable = contexts.any(|it| matches!(it, Ok(ResponseContext::DurableHandleV2 { .. })));
+        assert!(is_durable, "{task:?} can be replayed");
+        let held = self.model.held.as_ref().expect("the model has opened it");
+        assert_eq!(response.info.end_of_file, self.model.files[&held.name].len() as u64, "{task:?}");
+        self.file = Some((response.file_id, task.create_guid));
+    }
+
+    /// Takes the Open up again on a new session.
+    fn take_up(&mut self, number: usize, peer: &mut Peer) {
+        if let Some(pending) = &mut self.pending {
+            pending.sent = None;
+            match &pending.task.op {
+                // MS-SMB2 3.3.5.9: a CREATE is replayed on its own session alone.
+                Op::Make { .. } | Op::Open { .. } => {
+                    let op = pending.task.op.clone();
+                    let task = self.task(number, op);
+                    self.pending = Some(Pending { task, sent: None, is_orphan: true });
+                }
+                _ => pending.task.is_replay = true,
+            }
+        }
+        let (Some((old, guid)), Some(held)) = (self.file, &self.model.held) else { return };
+        let answer = peer.call(Command::Create, |out| {
+            out.extend_from_slice(&requests::reconnect(number, held.name, old, guid));
+        });
+        let closes = self.pending.as_ref().is_some_and(|pending| pending.task.op == Op::Close);
+        if closes && answer.status() == NtStatus::OBJECT_NAME_NOT_FOUND {
+            self.pending = None;
+            self.file = None;
+            self.model.let_go();
+            return;
+        }
+        assert_eq!(answer.status(), NtStatus::SUCCESS, "taking {held:?} up again");
+        assert_eq!(answer.file_id().persistent, old.persistent);
+        self.file = Some((answer.file_id(), guid));
+    }
+}

@@ -1,0 +1,84 @@
+//! Sessions over many channels, against a reference model, in a network that cuts, delays and replays.
+//!
+//! Each seed is a history ([`history`]): workers open, write, read, rename and lock files over one session of one
+//! to eight channels. Channels are cut while requests and answers are under way; the server may see that at
+//! once, or after late requests have arrived on the dead line. The client replays on another channel
+//! (MS-SMB2 3.2.7.1), and logs on again when the last is gone. Every operation must be done exactly once:
+//! [`model`] says what is read, locked and left behind.
+//!
+//! `SIMULATED_HISTORIES=FIRST+COUNT` runs those seeds. A seed that once failed stays in [`REGRESSIONS`].
+
+#[path = "../common/mod.rs"]
+mod common;
+mod dice;
+mod history;
+mod model;
+mod requests;
+mod session;
+
+use std::panic::catch_unwind;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use history::{History, Tally};
+
+/// Seeds that found something, by what they found.
+const REGRESSIONS: &[(&str, u64)] = &[
+    ("a CREATE that its replay overtook made a second Open when the first was in use", 2648),
+    ("the same, when the file had another name by then", 2891),
+    ("the same, in few steps", 3212),
+    ("a replay of a CREATE that the next replay overtook did so too", 14066),
+];
+
+/// How many histories are run when nobody says otherwise.
+const USUAL: std::ops::Range<u64> = 0..300;
+
+/// So many histories show all that the network can do.
+const ENOUGH_TO_SHOW: u64 = 100;
+
+/// After so many failures the rest need not be run.
+const ENOUGH: usize = 10;
+
+fn wanted() -> std::ops::Range<u64> {
+    let Ok(text) = std::env::var("SIMULATED_HISTORIES") else { return USUAL };
+    let (first, count) = text.split_once('+').expect("SIMULATED_HISTORIES is FIRST+COUNT");
+    let first: u64 = first.parse().expect("a number");
+    first..first + count.parse::<u64>().expect("a number")
+}
+
+#[test]
+fn histories_agree_with_the_model() {
+    let (range, total) = (wanted(), Mutex::new(Tally::default()));
+    let next = AtomicU64::new(range.start);
+    let failed = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= range.end || failed.lock().expect("no panic with it held").len() >= ENOUGH {
+                        return;
+                    }
+                    match catch_unwind(|| History::run(seed)) {
+                        Ok(tally) => *total.lock().expect("no panic with it held") += tally,
+                        Err(_) => failed.lock().expect("no panic with it held").push(seed),
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("no panic with it held");
+    let total = total.into_inner().expect("no panic with it held");
+    println!("{} histories: {total:?}", range.end - range.start);
+    assert!(failed.is_empty(), "seeds that differ from the model: {failed:?}");
+    let shows = total.cuts > 0 && total.sessions_lost > 0 && total.replays > 0 && total.refused_late > 0;
+    assert!(shows || range.end - range.start < ENOUGH_TO_SHOW, "the network does what it is for");
+}
+
+#[test]
+fn what_was_found_once_stays_mended() {
+    for (what, seed) in REGRESSIONS {
+        assert!(catch_unwind(|| History::run(*seed)).is_ok(), "{what}: seed {seed}");
+    }
+}

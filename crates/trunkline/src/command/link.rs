@@ -1,0 +1,13 @@
+//! `trunkline link`: runs a command behind a long, narrow or lossy path.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitCode;
+
+use load::link::{self, LinkArgs};
+
+/// Runs it; its own exit status, or 128 and the number of the signal that ended it, as shells say it.
+pub fn run(args: &LinkArgs) -> anyhow::Result<ExitCode> {
+    let status = link::run(args)?;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    Ok(code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}

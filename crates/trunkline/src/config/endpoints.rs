@@ -1,0 +1,260 @@
+//! Where NFS clients find what: endpoints, each an address and port with a server of its own behind it.
+//!
+//! A client takes all mounts of one server together and gives them the connections of the first. An account or a share
+//! with an address or a port of its own is another server to it, whose mounts have their own.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::section::{Section, address};
+use super::{Config, ConfigError, Origin, Setting, Share};
+
+/// Connections of an NFS client unless the configuration says otherwise, and at most.
+pub const DEFAULT_CONNECTIONS: u64 = 32;
+pub const MAX_CONNECTIONS: u64 = 1024;
+/// Where clients look unless they are told a port (RFC 8881 2.9.3).
+pub const STANDARD_PORT: u16 = 2049;
+
+/// What an account or a share says of an endpoint of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnEndpoint {
+    /// Addresses to listen on; none: those of the server.
+    pub listen: Option<Setting<Vec<IpAddr>>>,
+    /// TCP port; none: that of the server.
+    pub port: Option<Setting<u64>>,
+    /// Connections of one client at one time; none: as for the server.
+    pub max_connections: Option<Setting<u64>>,
+}
+
+impl OwnEndpoint {
+    /// Reads what a table says.
+    ///
+    /// # Errors
+    /// With the line to change.
+    pub fn read(table: &Section<'_>) -> Result<OwnEndpoint, ConfigError> {
+        let own = OwnEndpoint {
+            listen: table.list("nfs_listen", address)?,
+            port: table.number("nfs_port", 0, 65_535)?,
+            max_connections: connections(table)?,
+        };
+        if own.listen.as_ref().is_some_and(|listen| listen.value.is_empty()) {
+            return Err(
+                table.error(format!("`nfs_listen` in {} must name at least one address", table.title()))
+            );
+        }
+        if own.max_connections.is_some() && !own.is_there() {
+            return Err(table.error(format!(
+                "`nfs_max_connections` in {} counts for an endpoint of its own: give it an `nfs_port` or `nfs_listen` too, \
+                 or set it in [server]",
+                table.title()
+            )));
+        }
+        Ok(own)
+    }
+
+    /// Whether it says that there is one.
+    pub fn is_there(&self) -> bool {
+        self.listen.is_some() || self.port.is_some()
+    }
+}
+
+/// Reads how many connections a client may have.
+///
+/// # Errors
+/// With the line to change.
+pub fn connections(table: &Section<'_>) -> Result<Option<Setting<u64>>, ConfigError> {
+    table.number("nfs_max_connections", 1, MAX_CONNECTIONS)
+}
+
+/// Whose an endpoint is; names are in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// Of everything that has none of its own.
+    Server,
+    /// Of the shares of this account.
+    Account(String),
+    /// Of this share.
+    Share(String),
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::Server => f.write_str("server"),
+            Owner::Account(name) => write!(f, "account {name}"),
+            Owner::Share(name) => write!(f, "share {name}"),
+        }
+    }
+}
+
+/// One endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Whose it is.
+    pub owner: Owner,
+    /// Addresses to listen on.
+    pub listen: Vec<IpAddr>,
+    /// Whether nobody asked for these addresses: then those count that the host has.
+    pub is_anywhere: bool,
+    /// The port; none: the standard one where allowed.
+    pub port: Option<u16>,
+    /// Connections of one client at one time.
+    pub max_connections: u64,
+}
+
+impl Endpoint {
+    /// Why two endpoints cannot both be, in words behind "…"; none when they can.
+    fn clashes_with(&self, other: &Endpoint) -> Option<String> {
+        let port = |endpoint: &Endpoint| endpoint.port.unwrap_or(STANDARD_PORT);
+        if port(self) != port(other) || port(self) == 0 {
+            return None;
+        }
+        let both = self.listen.iter().find(|address| other.listen.contains(address))?;
+        Some(format!("port {} of {both}", port(self)))
+    }
+}
+
+impl Share {
+    /// Whose endpoint NFS clients find it at.
+    pub fn endpoint(&self, config: &Config) -> Owner {
+        if self.nfs.endpoint.is_there() {
+            return Owner::Share(self.name.value.to_lowercase());
+        }
+        let account = self.account.as_ref().map(|account| account.value.to_lowercase());
+        match account.filter(|name| config.accounts.get(name).is_some_and(|on| on.nfs.is_there())) {
+            Some(name) => Owner::Account(name),
+            None => Owner::Server,
+        }
+    }
+}
+
+/// The setting that says where an endpoint listens, for a message.
+pub fn listen_setting(config: &Config, owner: &Owner) -> String {
+    match own(config, owner).and_then(|own| own.listen.as_ref()) {
+        Some(listen) => format!("`nfs_listen` ({})", config.place(&listen.origin)),
+        None => format!("`listen` ({})", config.place(&config.server.listen.origin)),
+    }
+}
+
+fn own<'c>(config: &'c Config, owner: &Owner) -> Option<&'c OwnEndpoint> {
+    match owner {
+        Owner::Server => None,
+        Owner::Account(name) => config.accounts.get(name).map(|account| &account.nfs),
+        Owner::Share(name) => config.shares.get(name).map(|share| &share.nfs.endpoint),
+    }
+}
+
+/// The endpoints at which there is a share for NFS clients, the server's first.
+pub fn all(config: &Config) -> Vec<Endpoint> {
+    let offered = config.shares.values().filter(|share| share.nfs.is_offered());
+    let mut owners: Vec<Owner> = offered.map(|share| share.endpoint(config)).collect();
+    owners.sort();
+    owners.dedup();
+    owners.into_iter().map(|owner| one(config, owner)).collect()
+}
+
+fn one(config: &Config, owner: Owner) -> Endpoint {
+    let server = &config.server;
+    let own = own(config, &owner);
+    let port = own.and_then(|own| own.port.as_ref()).map(|port| u16::try_from(port.value).unwrap_or(0));
+    let listen = own.and_then(|own| own.listen.as_ref()).unwrap_or(&server.listen);
+    let most = own.and_then(|own| own.max_connections.as_ref());
+    Endpoint {
+        owner,
+        listen: listen.value.clone(),
+        is_anywhere: listen.origin == Origin::Default,
+        port: port.or(server.nfs_port.value),
+        max_connections: most.unwrap_or(&server.nfs_max_connections).value,
+    }
+}
+
+/// Whether every endpoint can be told from the others.
+///
+/// # Errors
+/// With the two that cannot.
+pub fn check(config: &Config) -> Result<(), ConfigError> {
+    for share in config.shares.values() {
+        let own = &share.nfs.endpoint;
+        if own.is_there() && !share.nfs.is_offered() {
+            let origin = own.port.as_ref().map(|port| &port.origin);
+            let origin = origin.or(own.listen.as_ref().map(|listen| &listen.origin));
+            let place = origin.map_or_else(String::new, |origin| config.place(origin));
+            return Err(ConfigError(format!(
+                "{place}: share `{}` has an endpoint for NFS and is not offered there; add \"nfs\" to its `protocols`",
+                share.name.value
+            )));
+        }
+    }
+    let all = all(config);
+    for (at, endpoint) in all.iter().enumerate() {
+        for other in &all[..at] {
+            if let Some(what) = endpoint.clashes_with(other) {
+                let title = |owner: &Owner| match owner {
+                    Owner::Server => "[server]".to_owned(),
+                    Owner::Account(name) => format!("[account.{name}]"),
+                    Owner::Share(name) => format!("[share.{name}]"),
+                };
+                return Err(ConfigError(format!(
+                    "NFS clients would find {} and {} at {what}; give one of them another `nfs_port` or `nfs_listen`",
+                    title(&other.owner),
+                    title(&endpoint.owner)
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::read;
+    use std::path::Path;
+
+    fn config(text: &str) -> Result<Config, ConfigError> {
+        read::parse("t", text, Path::new("/"))
+    }
+
+    const NFS: &str = "path = \"/x\"\nprotocols = [\"nfs\"]\n";
+
+    #[test]
+    fn a_share_is_found_at_its_own_endpoint_else_its_accounts_else_the_servers() {
+        let text = format!(
+            "[server]\nnfs_port = 3000\n[account.Team]\nnfs_port = 3001\nnfs_max_connections = 5\n[account.plain]\n\
+             [share.A]\naccount = \"team\"\nnfs_listen = \"10.0.0.2\"\n{NFS}[share.b]\naccount = \"team\"\n{NFS}\
+             [share.c]\naccount = \"plain\"\n{NFS}[share.d]\n{NFS}[share.e]\npath = \"/e\"\n"
+        );
+        let config = config(&text).unwrap();
+        let all = all(&config);
+        let told: Vec<_> = all.iter().map(|it| (it.owner.to_string(), it.port, it.max_connections)).collect();
+        let wanted = [
+            ("server".to_owned(), Some(3000), DEFAULT_CONNECTIONS),
+            ("account team".to_owned(), Some(3001), 5),
+            ("share a".to_owned(), Some(3000), DEFAULT_CONNECTIONS),
+        ];
+        assert_eq!(told, wanted);
+        assert_eq!(all[2].listen, ["10.0.0.2".parse::<IpAddr>().unwrap()]);
+        assert_eq!(check(&config), Ok(()));
+    }
+
+    #[test]
+    fn endpoints_that_cannot_be_told_apart_are_refused_by_name() {
+        let text = format!("[share.a]\nnfs_port = 3000\n{NFS}[share.b]\nnfs_port = 3000\n{NFS}");
+        let why = check(&config(&text).unwrap()).unwrap_err().to_string();
+        assert_eq!(
+            why,
+            "NFS clients would find [share.a] and [share.b] at port 3000 of 0.0.0.0; give one of them another `nfs_port` or \
+             `nfs_listen`"
+        );
+        let text = format!("[share.a]\nnfs_port = 2049\n{NFS}[share.b]\n{NFS}");
+        assert!(check(&config(&text).unwrap()).is_err(), "the server's port");
+        let text = format!("[share.a]\nnfs_port = 0\n{NFS}[share.b]\nnfs_port = 0\n{NFS}");
+        assert_eq!(check(&config(&text).unwrap()), Ok(()), "any port that is free");
+        let text = "[share.a]\npath = \"/x\"\nnfs_port = 3000\n";
+        assert!(check(&config(text).unwrap()).unwrap_err().to_string().starts_with("line 3: share `a`"));
+        let text = format!("[share.a]\nnfs_max_connections = 3\n{NFS}");
+        assert!(
+            config(&text).unwrap_err().to_string().contains("in [share.a] counts for an endpoint of its own")
+        );
+    }
+}

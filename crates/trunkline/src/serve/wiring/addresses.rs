@@ -1,0 +1,242 @@
+//! The addresses at which clients can find the server: which of the host's are offered, and why the others
+//! are not.
+//!
+//! Start with [`weigh`], which decides; [`Addresses`] keeps the server's list up to date with the host and
+//! the configuration.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use net::interfaces::InterfaceAddress;
+use smb::interfaces::NetworkAddress;
+
+use super::held;
+use crate::config::{self, Advertised, Rss};
+
+/// Number of the first interface that stands for an advertised address; the kernel's are far below.
+const FIRST_ADVERTISED: u32 = 0x4000_0000;
+
+/// Why an address is not offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withheld {
+    /// It leads back to this host.
+    Loopback,
+    /// It says nothing without the name of the client's own interface.
+    LinkLocal,
+    /// Its interface is switched off or has no carrier.
+    Down,
+    /// The kernel is still looking for another host with the same address, or has found one.
+    Unsettled,
+    /// The server does not listen on it.
+    NotListened,
+}
+
+/// An address of the host, or an advertised one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// As clients are told.
+    pub told: NetworkAddress,
+    /// Leading bits of the address that are the network's; none for an advertised address, which says
+    /// nothing about networks.
+    pub prefix: Option<u8>,
+    /// Name of the interface; `advertise` for an advertised address.
+    pub interface: String,
+    /// Why it is not offered; none when it is.
+    pub withheld: Option<Withheld>,
+}
+
+/// All addresses of the host and of the configuration, the offered ones marked.
+pub fn weigh(
+    host: &[InterfaceAddress],
+    listen: &[SocketAddr],
+    rss: Rss,
+    advertise: &[Advertised],
+) -> Vec<Candidate> {
+    let mut all: Vec<Candidate> = host.iter().map(|at| candidate(at, listen, rss)).collect();
+    for (number, advertised) in (FIRST_ADVERTISED..).zip(advertise) {
+        let known = all.iter_mut().find(|candidate| candidate.told.address == advertised.address);
+        if let Some(known) = known {
+            known.withheld = None;
+            known.told.offered = true;
+            known.told.link_speed_bps = advertised.link_speed_bps.or(known.told.link_speed_bps);
+            continue;
+        }
+        all.push(Candidate {
+            told: NetworkAddress {
+                if_index: number,
+                address: advertised.address,
+                link_speed_bps: advertised.link_speed_bps,
+                // What stands behind a translated address has no queues that could be counted.
+                rss: rss == Rss::Always,
+                offered: true,
+            },
+            prefix: None,
+            interface: "advertise".to_owned(),
+            withheld: None,
+        });
+    }
+    all
+}
+
+fn candidate(at: &InterfaceAddress, listen: &[SocketAddr], rss: Rss) -> Candidate {
+    let withheld = withheld(at, listen);
+    Candidate {
+        told: NetworkAddress {
+            if_index: at.if_index,
+            address: at.address,
+            link_speed_bps: at.link_speed_bps,
+            rss: match rss {
+                Rss::Always => true,
+                Rss::Auto => at.receive_queues > 1,
+                Rss::Never => false,
+            },
+            offered: withheld.is_none(),
+        },
+        prefix: Some(at.prefix),
+        interface: at.interface.clone(),
+        withheld,
+    }
+}
+
+fn withheld(at: &InterfaceAddress, listen: &[SocketAddr]) -> Option<Withheld> {
+    let link_local = match at.address {
+        IpAddr::V4(four) => four.is_link_local(),
+        IpAddr::V6(six) => six.is_unicast_link_local(),
+    };
+    let listened = listen.iter().map(SocketAddr::ip).any(|listen| {
+        listen == at.address || listen.is_unspecified() && listen.is_ipv4() == at.address.is_ipv4()
+    });
+    let reasons = [
+        (at.loopback || at.address.is_loopback(), Withheld::Loopback),
+        (link_local, Withheld::LinkLocal),
+        (!at.up, Withheld::Down),
+        (!at.settled, Withheld::Unsettled),
+        (!listened, Withheld::NotListened),
+    ];
+    reasons.into_iter().find_map(|(applies, why)| applies.then_some(why))
+}
+
+/// Keeps the list of the server up to date.
+pub struct Addresses {
+    server: Arc<smb::Server>,
+    listen: Vec<SocketAddr>,
+    state: Mutex<State>,
+}
+
+struct State {
+    host: Vec<InterfaceAddress>,
+    rss: Rss,
+    advertise: Vec<Advertised>,
+    candidates: Vec<Candidate>,
+}
+
+impl Addresses {
+    /// For a server that listens on `listen`; nothing is known of the host yet.
+    pub fn new(server: Arc<smb::Server>, listen: Vec<SocketAddr>) -> Addresses {
+        let state =
+            State { host: Vec::new(), rss: Rss::Always, advertise: Vec::new(), candidates: Vec::new() };
+        Addresses { server, listen, state: Mutex::new(state) }
+    }
+
+    /// The host has these addresses from now on.
+    pub fn host_has(&self, host: &[InterfaceAddress]) {
+        let mut state = held(&self.state);
+        state.host = host.to_vec();
+        self.publish(&mut state);
+    }
+
+    /// The configuration says this from now on.
+    pub fn configure(&self, config: &config::Server) {
+        let mut state = held(&self.state);
+        state.rss = config.rss.value;
+        state.advertise.clone_from(&config.advertise.value);
+        self.publish(&mut state);
+    }
+
+    /// What the addresses were weighed to be.
+    pub fn candidates(&self) -> Vec<Candidate> {
+        held(&self.state).candidates.clone()
+    }
+
+    fn publish(&self, state: &mut State) {
+        let before = std::mem::take(&mut state.candidates);
+        state.candidates = weigh(&state.host, &self.listen, state.rss, &state.advertise);
+        if state.candidates != before {
+            let offered = state.candidates.iter().filter(|candidate| candidate.withheld.is_none());
+            let offered: Vec<IpAddr> = offered.map(|candidate| candidate.told.address).collect();
+            tracing::info!(?offered, "addresses that clients are told for further channels");
+        }
+        self.server.set_interfaces(state.candidates.iter().map(|candidate| candidate.told).collect());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(if_index: u32, interface: &str, address: &str) -> InterfaceAddress {
+        InterfaceAddress {
+            if_index,
+            address: address.parse().unwrap(),
+            prefix: 24,
+            interface: interface.to_owned(),
+            loopback: interface == "lo",
+            up: true,
+            settled: true,
+            link_speed_bps: None,
+            receive_queues: 1,
+        }
+    }
+
+    fn why(host: &InterfaceAddress, listen: &str) -> Option<Withheld> {
+        let listen = [listen.parse().unwrap(), "[::]:445".parse().unwrap()];
+        let weighed = weigh(std::slice::from_ref(host), &listen, Rss::Always, &[]);
+        assert_eq!(weighed[0].told.offered, weighed[0].withheld.is_none());
+        weighed[0].withheld
+    }
+
+    #[test]
+    fn an_address_is_offered_unless_there_is_a_reason_against_it() {
+        let any = "0.0.0.0:445";
+        let nic = on(2, "eth0", "192.0.2.1");
+        assert_eq!(why(&nic, any), None);
+        assert_eq!(why(&nic, "192.0.2.1:445"), None);
+        assert_eq!(why(&nic, "192.0.2.2:445"), Some(Withheld::NotListened));
+        assert_eq!(why(&InterfaceAddress { up: false, ..nic.clone() }, any), Some(Withheld::Down));
+        assert_eq!(why(&InterfaceAddress { settled: false, ..nic }, any), Some(Withheld::Unsettled));
+        assert_eq!(why(&on(1, "lo", "127.0.0.1"), any), Some(Withheld::Loopback));
+        assert_eq!(why(&on(1, "lo", "192.0.2.7"), any), Some(Withheld::Loopback));
+        assert_eq!(why(&on(2, "eth0", "169.254.7.7"), any), Some(Withheld::LinkLocal));
+        assert_eq!(why(&on(2, "eth0", "fe80::1"), any), Some(Withheld::LinkLocal));
+        assert_eq!(why(&on(2, "eth0", "2001:db8::1"), any), None);
+    }
+
+    #[test]
+    fn queues_are_told_as_the_setting_says() {
+        let any = ["0.0.0.0:445".parse().unwrap()];
+        let one = on(2, "eth0", "192.0.2.1");
+        let many = InterfaceAddress { receive_queues: 8, ..on(3, "eth1", "192.0.2.2") };
+        let outside = Advertised { address: "203.0.113.1".parse().unwrap(), link_speed_bps: None };
+        let told = |rss| {
+            let all = weigh(&[one.clone(), many.clone()], &any, rss, std::slice::from_ref(&outside));
+            all.iter().map(|candidate| candidate.told.rss).collect::<Vec<_>>()
+        };
+        assert_eq!(told(Rss::Always), [true, true, true]);
+        assert_eq!(told(Rss::Auto), [false, true, false]);
+        assert_eq!(told(Rss::Never), [false, false, false]);
+    }
+
+    #[test]
+    fn advertised_addresses_are_interfaces_of_their_own_unless_the_host_has_them() {
+        let listen = ["127.0.0.1:445".parse().unwrap()];
+        let host = [on(2, "eth0", "192.0.2.1")];
+        let advertise = [
+            Advertised { address: "192.0.2.1".parse().unwrap(), link_speed_bps: Some(5) },
+            Advertised { address: "203.0.113.1".parse().unwrap(), link_speed_bps: Some(7) },
+        ];
+        let all = weigh(&host, &listen, Rss::Always, &advertise);
+        let told: Vec<_> = all.iter().map(|one| (one.told.if_index, one.told.link_speed_bps)).collect();
+        assert_eq!(told, [(2, Some(5)), (FIRST_ADVERTISED + 1, Some(7))]);
+        assert!(all.iter().all(|one| one.told.offered && one.withheld.is_none()));
+    }
+}

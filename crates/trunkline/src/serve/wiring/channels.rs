@@ -1,0 +1,254 @@
+//! Which connections carry each session, and why no others do.
+//!
+//! Start with [`fill`]. The reasons are found in the order in which one makes the next meaningless: what the
+//! client and the settings rule out for the whole session, then what speaks against one address.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use admin::channels::{Reason, Row, SessionChannels, Use};
+use smb::account::ChannelRule;
+use smb::connection::Handle;
+use smb::interfaces::{self, NetworkAddress};
+use smb::session::Session;
+
+use super::addresses::{Candidate, Withheld};
+use super::report;
+use crate::calendar::rfc3339;
+
+/// What a server with these addresses knows of its sessions at `now_ns` (monotonic).
+pub fn fill(server: &smb::Server, addresses: &[Candidate], now_ns: u64) -> Vec<SessionChannels> {
+    let mut sessions: Vec<_> = server.sessions();
+    sessions.sort_by_key(|session| (session.created.mono_ns, session.id));
+    let proved = sessions.iter().filter(|session| session.proved().is_some());
+    proved.map(|session| one(session, addresses, now_ns)).collect()
+}
+
+fn one(session: &Session, addresses: &[Candidate], now_ns: u64) -> SessionChannels {
+    let told: Vec<NetworkAddress> = addresses.iter().map(|at| at.told).collect();
+    let channels = session.channels();
+    let facts = Facts::of(session, &channels);
+    let used: Vec<IpAddr> = channels.iter().map(|channel| channel.peer.local.ip().to_canonical()).collect();
+    let mut connections: Vec<Row> =
+        channels.iter().map(|channel| connection(channel, &told, now_ns)).collect();
+    let others = addresses.iter().filter(|at| !used.contains(&at.told.address));
+    connections.extend(others.map(|at| unused(at, facts.against(at))));
+    let reason = facts.against_more(&told, &used);
+    SessionChannels {
+        session_id: session.id.to_string(),
+        username: session.user_name().to_owned(),
+        accounts: session.channel_rule().map(|rule| rule.accounts.clone()).unwrap_or_default(),
+        dialect: report::dialect(session.protection.dialect).to_owned(),
+        max_channels: facts.most,
+        current_channels: channels.len(),
+        failure_count: session.failures.load(Relaxed),
+        reason,
+        why: reason.to_string(),
+        connections,
+    }
+}
+
+fn connection(channel: &Handle, told: &[NetworkAddress], now_ns: u64) -> Row {
+    let at = interfaces::find(told, channel.peer.local.ip());
+    let counted = channel.counters.read();
+    Row {
+        selected: true,
+        client_ip: Some(channel.peer.remote.ip().to_canonical().to_string()),
+        server_ip: at.address.to_string(),
+        server_interface_index: at.if_index,
+        server_link_speed: at.link_speed_bps,
+        server_rss_capable: at.rss,
+        channel: Some(Use {
+            channel_id: channel.id.to_string(),
+            client_port: channel.peer.remote.port(),
+            server_port: channel.peer.local.port(),
+            creation_time: rfc3339(channel.since.wall_ns),
+            age_seconds: now_ns.saturating_sub(channel.since.mono_ns) / 1_000_000_000,
+            requests: counted.requests,
+            bytes_in: counted.bytes_in,
+            bytes_out: counted.bytes_out,
+        }),
+        ..Row::default()
+    }
+}
+
+fn unused(at: &Candidate, reason: Reason) -> Row {
+    Row {
+        server_ip: at.told.address.to_string(),
+        server_interface_index: at.told.if_index,
+        server_link_speed: at.told.link_speed_bps,
+        server_rss_capable: at.told.rss,
+        reason: Some(reason),
+        why: Some(reason.to_string()),
+        ..Row::default()
+    }
+}
+
+/// What decides how many channels a session has.
+#[derive(Debug, Clone)]
+struct Facts {
+    smb3: bool,
+    allowed: bool,
+    anonymous: bool,
+    announced: bool,
+    asked: bool,
+    current: usize,
+    most: usize,
+    /// The client's own addresses, as far as its connections show them.
+    clients: Vec<IpAddr>,
+}
+
+impl Facts {
+    fn of(session: &Session, channels: &[std::sync::Arc<Handle>]) -> Facts {
+        let rule = session.channel_rule();
+        Facts {
+            smb3: session.protection.dialect.is_smb3(),
+            allowed: rule.is_none_or(|rule| rule.multichannel),
+            anonymous: session.proved().is_some_and(|proved| proved.anonymous),
+            announced: channels.iter().any(|channel| channel.announced_multichannel.load(Relaxed)),
+            asked: session.asked_interfaces.load(Relaxed),
+            current: channels.len(),
+            most: rule.map_or(1, ChannelRule::most),
+            clients: channels.iter().map(|channel| channel.peer.remote.ip().to_canonical()).collect(),
+        }
+    }
+
+    /// What rules out a second channel of any kind.
+    fn against_all(&self) -> Option<Reason> {
+        let reasons = [
+            (!self.smb3, Reason::OldDialect),
+            (!self.allowed, Reason::SwitchedOff),
+            (self.anonymous, Reason::Anonymous),
+            (!self.announced, Reason::NotAnnounced),
+        ];
+        reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
+    }
+
+    /// Why the session has no connection to an address.
+    fn against(&self, at: &Candidate) -> Reason {
+        if let Some(reason) = self.against_all() {
+            return reason;
+        }
+        if let Some(withheld) = at.withheld {
+            return match withheld {
+                Withheld::Loopback => Reason::Loopback,
+                Withheld::LinkLocal => Reason::LinkLocal,
+                Withheld::Down => Reason::Down,
+                Withheld::Unsettled => Reason::Unsettled,
+                Withheld::NotListened => Reason::NotListened,
+            };
+        }
+        let near = at.prefix.is_none_or(|prefix| {
+            self.clients.iter().any(|client| same_network(at.told.address, *client, prefix))
+        });
+        match self {
+            _ if self.current >= self.most => Reason::ChannelLimit,
+            _ if !self.asked => Reason::NotAsked,
+            _ if !near => Reason::OtherNetwork,
+            _ => Reason::NotTried,
+        }
+    }
+
+    /// Why the session has no more connections than it has, wherever they might lead.
+    fn against_more(&self, told: &[NetworkAddress], used: &[IpAddr]) -> Reason {
+        let rss = used.iter().any(|own| interfaces::find(told, *own).rss);
+        match self.against_all() {
+            Some(reason) => reason,
+            None if self.current >= self.most => Reason::ChannelLimit,
+            None if !self.asked => Reason::NotAsked,
+            None if !rss => Reason::NoRss,
+            None => Reason::NotTried,
+        }
+    }
+}
+
+/// Whether two addresses are in one network of `prefix` bits.
+fn same_network(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => {
+            let differ = one.to_bits() ^ other.to_bits();
+            differ.leading_zeros() >= u32::from(prefix.min(32))
+        }
+        (IpAddr::V6(one), IpAddr::V6(other)) => {
+            let differ = one.to_bits() ^ other.to_bits();
+            differ.leading_zeros() >= u32::from(prefix.min(128))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts {
+            smb3: true,
+            allowed: true,
+            anonymous: false,
+            announced: true,
+            asked: true,
+            current: 1,
+            most: 4,
+            clients: vec!["10.0.0.5".parse().unwrap()],
+        }
+    }
+
+    fn at(address: &str, prefix: Option<u8>, withheld: Option<Withheld>) -> Candidate {
+        let address = address.parse().unwrap();
+        let offered = withheld.is_none();
+        Candidate {
+            told: NetworkAddress { if_index: 2, address, link_speed_bps: None, rss: true, offered },
+            prefix,
+            interface: "eth0".to_owned(),
+            withheld,
+        }
+    }
+
+    #[test]
+    fn what_rules_out_a_session_comes_before_what_speaks_against_an_address() {
+        let lo = at("127.0.0.1", Some(8), Some(Withheld::Loopback));
+        assert_eq!(facts().against(&lo), Reason::Loopback);
+        assert_eq!(Facts { announced: false, ..facts() }.against(&lo), Reason::NotAnnounced);
+        assert_eq!(Facts { anonymous: true, announced: false, ..facts() }.against(&lo), Reason::Anonymous);
+        assert_eq!(Facts { allowed: false, anonymous: true, ..facts() }.against(&lo), Reason::SwitchedOff);
+        assert_eq!(Facts { smb3: false, allowed: false, ..facts() }.against(&lo), Reason::OldDialect);
+        assert_eq!(Facts { current: 4, ..facts() }.against(&lo), Reason::Loopback);
+    }
+
+    #[test]
+    fn an_offered_address_is_unused_for_the_first_reason_that_fits() {
+        let (near, far) = (at("10.0.0.1", Some(24), None), at("192.0.2.1", Some(24), None));
+        assert_eq!(facts().against(&near), Reason::NotTried);
+        assert_eq!(facts().against(&far), Reason::OtherNetwork);
+        assert_eq!(facts().against(&at("2001:db8::1", Some(64), None)), Reason::OtherNetwork);
+        // Nobody knows what is behind an advertised address.
+        assert_eq!(facts().against(&at("203.0.113.1", None, None)), Reason::NotTried);
+        assert_eq!(Facts { asked: false, ..facts() }.against(&far), Reason::NotAsked);
+        assert_eq!(Facts { current: 4, asked: false, ..facts() }.against(&far), Reason::ChannelLimit);
+    }
+
+    #[test]
+    fn a_session_stays_at_one_channel_to_each_address_without_rss() {
+        let mut only = at("10.0.0.1", Some(24), None);
+        let used = [only.told.address];
+        let more = |facts: &Facts, at: &Candidate| facts.against_more(&[at.told], &used);
+        assert_eq!(more(&facts(), &only), Reason::NotTried);
+        assert_eq!(more(&Facts { current: 4, ..facts() }, &only), Reason::ChannelLimit);
+        only.told.rss = false;
+        assert_eq!(more(&facts(), &only), Reason::NoRss);
+        assert_eq!(more(&Facts { asked: false, ..facts() }, &only), Reason::NotAsked);
+        assert_eq!(more(&Facts { smb3: false, ..facts() }, &only), Reason::OldDialect);
+    }
+
+    #[test]
+    fn networks_are_told_by_their_leading_bits() {
+        let same = |one: &str, other: &str, prefix| {
+            same_network(one.parse().unwrap(), other.parse().unwrap(), prefix)
+        };
+        assert!(same("10.0.0.1", "10.0.0.254", 24) && !same("10.0.0.1", "10.0.1.1", 24));
+        assert!(same("10.0.0.1", "10.0.0.1", 32) && !same("10.0.0.1", "10.0.0.2", 32));
+        assert!(same("10.0.0.1", "192.0.2.1", 0) && same("2001:db8::1", "2001:db8::2", 64));
+        assert!(!same("2001:db8::1", "2001:db8:1::1", 64) && !same("10.0.0.1", "::ffff:10.0.0.1", 0));
+    }
+}

@@ -1,0 +1,170 @@
+//! NFS: a server for each endpoint, and what it is told of shares.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::config::Share;
+use crate::config::endpoints::Owner;
+use crate::config::nfs::{Network, RootSquash, ShareNfs};
+use crate::serve::listen::BoundEndpoint;
+use crate::serve::plan::Plan;
+use crate::state::StateDir;
+
+/// The file with the key that filehandles are signed with.
+const HANDLE_KEY: &str = "handle-key";
+
+/// Replies that NFS sessions keep may take this part of the host's memory, and always so many bytes.
+const REPLY_PART: u64 = 32;
+const REPLY_LEAST: u64 = 16 << 20;
+
+/// A server for each endpoint; none where nobody serves NFS.
+pub struct Servers {
+    list: Vec<(BoundEndpoint, Arc<nfs::Server>)>,
+}
+
+impl Servers {
+    /// For a plan; they serve nothing yet.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub fn new(plan: &Plan, state: &StateDir, endpoints: Vec<BoundEndpoint>) -> anyhow::Result<Servers> {
+        let settings = &plan.config.server;
+        let guid = plan.identity.guid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let reply_memory = nfs::memory::ReplyMemory::new(reply_bytes());
+        let instance = net::now().wall_ns.unsigned_abs();
+        let mut list = Vec::new();
+        for (number, endpoint) in (0..).zip(endpoints) {
+            // Another owner and scope is another server to clients (RFC 8881 2.10.5.1), so that they take nothing of one
+            // for something of the other.
+            let name = match &endpoint.owner {
+                Owner::Server => format!("trunkline-{guid}"),
+                Owner::Account(name) => format!("trunkline-{guid}/account/{name}"),
+                Owner::Share(name) => format!("trunkline-{guid}/share/{name}"),
+            };
+            let server = nfs::Server::new(nfs::ServerConfig {
+                name: name.into_bytes(),
+                handle_key: state.secret(HANDLE_KEY)?,
+                // Client IDs and session ids begin with it: each server's are its own.
+                instance: instance.wrapping_add(number),
+                lease_time_s: u32::try_from(settings.nfs_lease_time_s.value)?,
+                slots: u32::try_from(settings.nfs_slots.value)?,
+                max_connections: usize::try_from(settings.max_connections.value)?,
+                connections_per_client: usize::try_from(endpoint.max_connections)?,
+                reply_memory: Arc::clone(&reply_memory),
+            });
+            list.push((endpoint, server));
+        }
+        Ok(Servers { list })
+    }
+
+    /// With their endpoints, the server's own first.
+    pub fn list(&self) -> &[(BoundEndpoint, Arc<nfs::Server>)] {
+        &self.list
+    }
+
+    /// All of them behind one transport.
+    pub fn service(&self) -> nfs::service::Endpoints {
+        let routes = self.list.iter().flat_map(|(endpoint, server)| {
+            endpoint.addresses.iter().map(|address| (*address, nfs::service::Nfs(Arc::clone(server))))
+        });
+        nfs::service::Endpoints::new(routes.collect())
+    }
+
+    /// Serves these from now on, each at its endpoint.
+    pub fn set_exports(&self, exports: Vec<(Owner, nfs::Export)>) {
+        for (owner, export) in &exports {
+            if !self.list.iter().any(|(endpoint, _)| endpoint.owner == *owner) {
+                tracing::warn!(share = %export.name, endpoint = %owner, "NFS clients find the share after the next start: nothing listens there yet");
+            }
+        }
+        for (endpoint, server) in &self.list {
+            let here = exports.iter().filter(|(owner, _)| *owner == endpoint.owner);
+            server.set_exports(here.map(|(_, export)| export.clone()));
+        }
+    }
+
+    /// Has each keep its clients, and lets those come back that were there before.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub fn keep_clients(&self, state: &StateDir) -> Result<(), String> {
+        for (endpoint, server) in &self.list {
+            let path = state.clients_path(&endpoint.owner.to_string()).map_err(|e| e.to_string())?;
+            super::lasting::keep_clients(&path, server)?;
+        }
+        Ok(())
+    }
+
+    /// Hands what a share has restored to the servers whose clients had it. To be called after the exports are set.
+    pub fn restore(&self, engine: &Arc<share::Share>, restored: Vec<share::Restored>) {
+        let now = net::now();
+        let mut rest = restored;
+        for (_, server) in &self.list {
+            let is_here = |open: &share::Restored| {
+                let note = nfs::record::Note::decode(&open.note);
+                note.is_ok_and(|note| server.exports().get(note.export).is_some())
+            };
+            let (here, others) = rest.into_iter().partition(is_here);
+            server.restore(engine, here, now);
+            rest = others;
+        }
+        for share::Restored { open, .. } in rest {
+            tracing::info!(share = %engine.name(), "an open from before the restart is closed: its export is not served any more");
+            if let Err(why) = engine.close(&open, now) {
+                tracing::warn!(share = %engine.name(), %why, "it was closed with an error");
+            }
+        }
+    }
+
+    /// Does what time brings.
+    pub fn tick(&self) {
+        let now = net::now();
+        for (_, server) in &self.list {
+            server.tick(now);
+        }
+    }
+}
+
+/// What kept replies may take, in bytes.
+fn reply_bytes() -> usize {
+    let host = rustix::system::sysinfo();
+    let total = u64::from(host.mem_unit).saturating_mul(host.totalram as u64);
+    usize::try_from((total / REPLY_PART).max(REPLY_LEAST)).unwrap_or(usize::MAX)
+}
+
+/// A share as NFS clients see it; none when they do not.
+///
+/// # Errors
+/// One line for the user.
+pub fn export(
+    share: &Share,
+    path: &Path,
+    engine: &Arc<share::Share>,
+    state: &StateDir,
+) -> Result<Option<nfs::Export>, String> {
+    let ShareNfs { root_squash, anonymous_uid, anonymous_gid, clients, secure_port, .. } = &share.nfs;
+    if !share.nfs.is_offered() {
+        return Ok(None);
+    }
+    // A number of its own for each name: what one share allows another of the same directory may not.
+    let id = state.number(&path.join(":nfs").join(&share.name.value)).map_err(|e| e.to_string())?;
+    let number = |setting: u64| u32::try_from(setting).unwrap_or(u32::MAX);
+    Ok(Some(nfs::Export {
+        name: share.name.value.clone(),
+        id,
+        engine: Arc::clone(engine),
+        read_only: share.read_only.value,
+        squash: match root_squash.value {
+            RootSquash::None => nfs::Squash::None,
+            RootSquash::Root => nfs::Squash::Root,
+            RootSquash::All => nfs::Squash::All,
+        },
+        anonymous: (number(anonymous_uid.value), number(anonymous_gid.value)),
+        clients: clients.value.iter().map(network).collect(),
+        secure: secure_port.value,
+    }))
+}
+
+fn network(network: &Network) -> nfs::Network {
+    nfs::Network { address: network.address, bits: network.bits }
+}

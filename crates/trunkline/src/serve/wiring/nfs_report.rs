@@ -1,0 +1,242 @@
+//! Reads the NFS servers' tables for status: endpoints, clients, sessions, connections, and what is open.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use admin::Status;
+use admin::nfs::{Client, Connection, Delegation, Endpoint, Reason, Session};
+use admin::status::{FileId, Mask, Open, OpenFile};
+use nfs::state::State;
+use nfs_wire::op::open::{ShareAccess, ShareDeny};
+use wire::Now;
+
+use super::exports::Servers;
+use super::report::{caching_mask, own, shown, time};
+use crate::calendar::rfc3339;
+use crate::serve::listen::BoundEndpoint;
+
+/// Engines with the directories they serve.
+type Engines = [(PathBuf, Arc<share::Share>)];
+
+/// Fills in what `servers` know.
+pub fn fill(servers: &Servers, engines: &Engines, now: Now, status: &mut Status) {
+    for (endpoint, server) in servers.list() {
+        status.nfs.endpoints.push(one_endpoint(endpoint, server));
+        let mut clients = server.clients.all();
+        clients.sort_by_key(|client| client.id);
+        for client in clients {
+            let view = View { endpoint, server, now };
+            status.nfs.clients.push(view.client(&client));
+        }
+        for state in server.all_states() {
+            if state.opened().is_some() {
+                one_open(server, engines, &state, status);
+            }
+        }
+    }
+}
+
+/// Who holds a lock, in words, when an NFS client does.
+pub fn lock_owner(servers: &Servers, owner: share::LockOwner) -> Option<String> {
+    let all = servers.list().iter().flat_map(|(_, server)| server.clients.all());
+    let client = all.into_iter().find(|client| client.key == owner.client)?;
+    let name = client.owner_name(owner).unwrap_or_default();
+    Some(format!("nfs {:016x} {}", client.id, readable(&name)))
+}
+
+fn one_endpoint(endpoint: &BoundEndpoint, server: &nfs::Server) -> Endpoint {
+    Endpoint {
+        name: endpoint.owner.to_string(),
+        listen: endpoint.addresses.iter().map(ToString::to_string).collect(),
+        shares: server.exports().list().iter().map(|export| export.name.clone()).collect(),
+        max_connections: server.config().connections_per_client,
+    }
+}
+
+/// A server and the time at which it is looked at.
+struct View<'a> {
+    endpoint: &'a BoundEndpoint,
+    server: &'a nfs::Server,
+    now: Now,
+}
+
+impl View<'_> {
+    fn client(&self, client: &nfs::client::Client) -> Client {
+        let ways = client.ways();
+        let mut sessions = client.sessions();
+        sessions.sort_by_key(|session| session.id);
+        let (opens, lock_owners, _) = client.counts();
+        let lease_seconds = u64::from(self.server.config().lease_time_s);
+        let lease_age_seconds = client.silent_ns(self.now) / 1_000_000_000;
+        let exports = self.server.exports();
+        let used = client.used_exports();
+        let shares: Vec<_> =
+            used.iter().filter_map(|id| exports.get(*id).map(|export| export.name.clone())).collect();
+        let most = self.server.config().connections_per_client;
+        let reason = why(ways.len(), most, shares.len());
+        let mut minor_versions: Vec<u32> = sessions.iter().map(|session| session.calling().minor).collect();
+        minor_versions.sort_unstable();
+        minor_versions.dedup();
+        Client {
+            client_id: format!("{:016x}", client.id),
+            owner: readable(&client.owner),
+            endpoint: self.endpoint.owner.to_string(),
+            address: ways
+                .first()
+                .map(|way| way.peer.remote.ip().to_canonical().to_string())
+                .unwrap_or_default(),
+            principal: client.principal.to_string(),
+            minor_versions,
+            confirmed: client.is_confirmed(),
+            lease_age_seconds,
+            lease_seconds,
+            courtesy: client.is_confirmed() && lease_age_seconds >= lease_seconds,
+            reclaimed: client.has_reclaimed(),
+            opens,
+            lock_owners,
+            delegations: client.delegations().iter().map(|state| self.delegation(state)).collect(),
+            shares,
+            max_connections: most,
+            current_connections: ways.len(),
+            crowded_out: client.crowded_out(),
+            reason,
+            why: reason.to_string(),
+            sessions: sessions.iter().map(|session| self.session(session)).collect(),
+        }
+    }
+
+    fn session(&self, session: &nfs::session::Session) -> Session {
+        let mut ways = session.ways();
+        ways.sort_by_key(|(way, ..)| way.id);
+        Session {
+            session_id: hex(&session.id),
+            minor_version: session.calling().minor,
+            slots: session.slots.len(),
+            busy_slots: session.busy_slots(),
+            back_channel: session.has_back_channel(),
+            connections: ways.iter().map(|(way, fore, back)| self.connection(way, *fore, *back)).collect(),
+        }
+    }
+
+    fn connection(&self, way: &nfs::connection::Way, fore: bool, back: bool) -> Connection {
+        let seconds_since = |ns| self.now.mono_ns.saturating_sub(ns) / 1_000_000_000;
+        Connection {
+            remote_address: way.peer.remote.to_string(),
+            local_address: way.peer.local.to_string(),
+            connected_at: rfc3339(way.since.wall_ns),
+            age_seconds: seconds_since(way.since.mono_ns),
+            silent_seconds: seconds_since(way.heard_ns()),
+            fore,
+            back,
+            requests: way.requests.load(Relaxed),
+            bytes_in: way.received.load(Relaxed),
+            bytes_out: way.sent.load(Relaxed),
+        }
+    }
+
+    fn delegation(&self, state: &State) -> Delegation {
+        let holding = state.holding();
+        let told = state.delegation();
+        Delegation {
+            state_id: hex(&state.id(self.server.config().instance).other),
+            kind: if holding.access.contains(ShareAccess::WRITE) { "write" } else { "read" }.to_owned(),
+            share: state.export.name.clone(),
+            filename: shown(&state.export.engine.path_of(&holding.open), None),
+            recalled: told.is_some_and(nfs::state::DelegationState::is_recalled),
+            revoked: told.is_some_and(nfs::state::DelegationState::is_revoked),
+        }
+    }
+}
+
+/// Why a client with so many connections, of as many as it may have, has no more; it has come to so many shares.
+fn why(connections: usize, most: usize, shares: usize) -> Reason {
+    match connections {
+        0 => Reason::Gone,
+        _ if connections >= most => Reason::Limit,
+        _ if shares > 1 => Reason::SharedMounts,
+        1 => Reason::OpensNone,
+        _ => Reason::Several,
+    }
+}
+
+const ACCESS: [(ShareAccess, u32, &str); 2] = [(ShareAccess::READ, 1, "R"), (ShareAccess::WRITE, 2, "W")];
+/// What others may do, in the bits that SMB's opens have.
+const SHARING: [(ShareDeny, u32, &str); 2] = [(ShareDeny::READ, 1, "R"), (ShareDeny::WRITE, 2, "W")];
+
+fn one_open(server: &nfs::Server, engines: &Engines, state: &State, status: &mut Status) {
+    let holding = state.holding();
+    let engine = &state.export.engine;
+    let root = engines.iter().find(|(_, known)| Arc::ptr_eq(known, engine)).map(|(path, _)| path.clone());
+    let root = root.unwrap_or_default();
+    let file = &holding.open;
+    let name = shown(&engine.path_of(file), None);
+    let id = hex(&state.id(server.config().instance).other);
+    let access =
+        ACCESS.iter().filter(|(access, ..)| holding.access.contains(*access)).map(|(_, bit, _)| bit).sum();
+    let sharing = SHARING.iter().filter(|(deny, ..)| !holding.deny.contains(*deny)).map(|(_, bit, _)| bit);
+    // Deleting is never denied to others.
+    let sharing = sharing.sum::<u32>() | 4;
+    let caching = file.caching().map_or(share::Caching::empty(), |grant| grant.state);
+    let client = server.clients.get(state.client).map(|client| format!("{:016x}", client.id));
+    let entry = Open {
+        share_file_id: id.clone(),
+        session_id: String::new(),
+        client_id: client.unwrap_or_default(),
+        protocol: "nfs".to_owned(),
+        server_id: own(),
+        uid: file.identity().uid,
+        username: file.identity().name.clone(),
+        sharemode: Mask::new(sharing, &[(1, "R"), (2, "W"), (4, "D")]),
+        access_mask: Mask::new(access, &ACCESS.map(|(_, bit, letter)| (bit, letter))),
+        caching: caching_mask(caching),
+        oplock: if caching.is_empty() { "none" } else { "delegation" }.to_owned(),
+        lease: None,
+        persistence: "none".to_owned(),
+        detached: file.is_detached(),
+        opened_at: time(file.opened_at()),
+    };
+    let node = file.node_id();
+    let of_file =
+        status.open_files.entry(root.join(&name).display().to_string()).or_insert_with(|| OpenFile {
+            service_path: root.display().to_string(),
+            filename: name,
+            fileid: FileId { devid: node.device, inode: node.inode, extid: 0 },
+            ..OpenFile::default()
+        });
+    of_file.opens.insert(format!("nfs/{id}"), entry);
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a client calls something, as text where it is that.
+fn readable(name: &[u8]) -> String {
+    let name = name.strip_suffix(&[0]).unwrap_or(name);
+    match std::str::from_utf8(name) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => hex(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_client_has_no_more_connections() {
+        assert_eq!(why(0, 32, 1), Reason::Gone);
+        assert_eq!(why(1, 32, 1), Reason::OpensNone);
+        assert_eq!(why(1, 32, 2), Reason::SharedMounts);
+        assert_eq!(why(4, 32, 1), Reason::Several);
+        assert_eq!(why(32, 32, 2), Reason::Limit);
+        assert_eq!(why(1, 1, 1), Reason::Limit);
+    }
+
+    #[test]
+    fn names_of_clients_are_text_where_they_are_that() {
+        assert_eq!(readable(b"Linux NFSv4.2 host"), "Linux NFSv4.2 host");
+        assert_eq!(readable(b"open id:\0\0"), "6f70656e2069643a00");
+    }
+}

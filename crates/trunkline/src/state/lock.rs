@@ -1,0 +1,274 @@
+//! The lock of a state directory: one server at a time, and the next one as soon as a killed one has let go.
+//!
+//! A process that is killed keeps what it holds until the last of its threads has come back from the disk. Who starts
+//! a server again at once must not hear of another one. So the lock's file names the process that took it, and
+//! [`take`] waits for one that has ended or is about to; one that lives is told of at once.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// How long a process that has ended is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A process that will not be mistaken for a later one with its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Process {
+    pid: u32,
+    /// When it began, in the host's ticks since its start.
+    since: u64,
+}
+
+/// How far a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Lives,
+    /// It was killed, or has begun to end; it still holds its files.
+    Ends,
+    /// It holds nothing any more.
+    Gone,
+}
+
+/// Takes the lock `path`, which is made when it is missing. None when a process holds it that lives, or does not come
+/// to its end within `patience`.
+///
+/// # Errors
+/// What the host says.
+pub fn take(path: &Path, patience: Duration) -> io::Result<Option<File>> {
+    let file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let until = Instant::now() + patience;
+    loop {
+        let before = recorded(&file)?;
+        let stage = before.map(|process| process.stage());
+        let is_free = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => true,
+            Err(rustix::io::Errno::WOULDBLOCK) => false,
+            Err(e) => return Err(e.into()),
+        };
+        // Its other files, and its ports, go after the lock.
+        if is_free && (stage != Some(Stage::Ends) || Instant::now() >= until) {
+            record(&file)?;
+            return Ok(Some(file));
+        }
+        if !is_free && (matches!(stage, None | Some(Stage::Lives)) || Instant::now() >= until) {
+            return Ok(None);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The process that last took the lock.
+fn recorded(file: &File) -> io::Result<Option<Process>> {
+    let mut text = [0; 64];
+    let length = file.read_at(&mut text, 0)?;
+    let text = String::from_utf8_lossy(&text[..length]);
+    let mut words = text.split_whitespace().map(str::parse::<u64>);
+    let (Some(Ok(pid)), Some(Ok(since))) = (words.next(), words.next()) else { return Ok(None) };
+    Ok(u32::try_from(pid).ok().map(|pid| Process { pid, since }))
+}
+
+/// Names this process in the lock's file.
+fn record(file: &File) -> io::Result<()> {
+    let pid = std::process::id();
+    let Some(thread) = Thread::read(Path::new("/proc/self/stat")) else { return file.set_len(0) };
+    let text = format!("{pid} {}\n", thread.since);
+    file.set_len(0)?;
+    file.write_all_at(text.as_bytes(), 0)
+}
+
+/// What the host says of a thread.
+struct Thread {
+    state: char,
+    flags: u32,
+    since: u64,
+}
+
+/// The kernel's marks on a thread that is on its way out, or has taken a signal that ends it.
+const EXITING: u32 = 0x4;
+const SIGNALED: u32 = 0x400;
+const SIGKILL: u32 = 9;
+
+impl Thread {
+    /// From its `stat` in /proc; none when there is no such thread.
+    fn read(stat: &Path) -> Option<Thread> {
+        let text = fs::read_to_string(stat).ok()?;
+        // The name, in brackets, may hold anything.
+        let mut words = text.rsplit_once(')')?.1.split_whitespace();
+        let state = words.next()?.chars().next()?;
+        let flags = words.nth(5)?.parse().ok()?;
+        let since = words.nth(12)?.parse().ok()?;
+        Some(Thread { state, flags, since })
+    }
+
+    /// Whether nothing is left of it but its status.
+    fn is_over(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// Whether SIGKILL waits for the thread whose `status` in /proc this is.
+fn is_killed(status: &Path) -> bool {
+    let text = fs::read_to_string(status).unwrap_or_default();
+    let masks = text.lines().filter_map(|line| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")));
+    let mut masks = masks.filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    masks.any(|mask| mask & 1 << (SIGKILL - 1) != 0)
+}
+
+impl Process {
+    fn stage(self) -> Stage {
+        self.stage_in(&Path::new("/proc").join(self.pid.to_string()))
+    }
+
+    /// By the host's directory about it.
+    fn stage_in(self, dir: &Path) -> Stage {
+        match Thread::read(&dir.join("stat")) {
+            Some(first) if first.since == self.since => {}
+            _ => return Stage::Gone,
+        }
+        let Ok(threads) = fs::read_dir(dir.join("task")) else { return Stage::Gone };
+        let mut stage = Stage::Gone;
+        let mut is_ending = false;
+        for thread in threads.flatten().map(|entry| entry.path()) {
+            let Some(seen) = Thread::read(&thread.join("stat")) else { continue };
+            if seen.is_over() {
+                continue;
+            }
+            stage = Stage::Lives;
+            is_ending |= seen.flags & (EXITING | SIGNALED) != 0 || is_killed(&thread.join("status"));
+        }
+        if stage == Stage::Lives && is_ending { Stage::Ends } else { stage }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// Far longer than anything here takes.
+    const LONG: Duration = Duration::from_secs(60);
+
+    struct Place(tempfile::TempDir);
+
+    impl Place {
+        fn new() -> Place {
+            Place(tempfile::tempdir().unwrap())
+        }
+
+        fn take(&self, patience: Duration) -> Option<File> {
+            take(&self.0.path().join("lock"), patience).unwrap()
+        }
+
+        fn content(&self) -> String {
+            fs::read_to_string(self.0.path().join("lock")).unwrap()
+        }
+
+        /// Names another process as the holder.
+        fn name(&self, pid: u32, since: u64) {
+            fs::write(self.0.path().join("lock"), format!("{pid} {since}\n")).unwrap();
+        }
+    }
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap()
+    }
+
+    fn of(pid: u32) -> Process {
+        let since = Thread::read(&Path::new("/proc").join(pid.to_string()).join("stat")).unwrap().since;
+        Process { pid, since }
+    }
+
+    #[test]
+    fn a_process_lives_until_it_is_killed_and_is_not_mistaken_for_a_later_one() {
+        let mut child = sleeper();
+        let process = of(child.id());
+        assert_eq!(process.stage(), Stage::Lives);
+        assert_eq!(Process { since: process.since + 1, ..process }.stage(), Stage::Gone);
+        child.kill().unwrap();
+        // Nobody has collected it: it stays in the list of processes.
+        let until = Instant::now() + LONG;
+        while process.stage() != Stage::Gone {
+            assert!(Instant::now() < until);
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert_eq!(process.stage(), Stage::Gone);
+    }
+
+    /// What /proc says of a thread of a process that began at 77.
+    fn thread(dir: &Path, tid: u32, state: char, flags: u32, pending: u64) {
+        let dir = dir.join("task").join(tid.to_string());
+        fs::create_dir_all(&dir).unwrap();
+        let stat = format!("{tid} (a) b) S) {state} 1 7 7 0 -1 {flags} 1 0 0 0 5 5 0 0 20 0 3 0 77 1000 20");
+        fs::write(dir.join("stat"), stat).unwrap();
+        fs::write(dir.join("status"), format!("SigPnd:\t{pending:016x}\nShdPnd:\t{:016x}\n", 0)).unwrap();
+    }
+
+    #[test]
+    fn a_process_ends_from_its_death_to_that_of_its_last_thread() {
+        let dir = tempfile::tempdir().unwrap();
+        let (dir, process) = (dir.path(), Process { pid: 7, since: 77 });
+        let stage = || {
+            fs::copy(dir.join("task/7/stat"), dir.join("stat")).unwrap();
+            process.stage_in(dir)
+        };
+        // As a process looks that nothing happens to.
+        const USUAL: u32 = 0x0040_0000;
+        thread(dir, 7, 'S', USUAL, 0);
+        thread(dir, 8, 'D', USUAL, 1 << 14);
+        assert_eq!(stage(), Stage::Lives);
+        thread(dir, 8, 'D', USUAL, 1 << 8);
+        assert_eq!(stage(), Stage::Ends);
+        thread(dir, 8, 'D', USUAL, 0);
+        thread(dir, 7, 'R', USUAL | 0x404, 0);
+        assert_eq!(stage(), Stage::Ends);
+        // The first thread is over and another waits for the disk.
+        thread(dir, 7, 'Z', USUAL | 0x40c, 0);
+        thread(dir, 8, 'D', USUAL, 1 << 8);
+        assert_eq!(stage(), Stage::Ends);
+        thread(dir, 8, 'X', USUAL | 0x404, 0);
+        assert_eq!(stage(), Stage::Gone);
+    }
+
+    #[test]
+    fn one_that_lives_is_told_of_at_once() {
+        let place = Place::new();
+        let held = place.take(LONG).unwrap();
+        assert_eq!(place.content().split_whitespace().next().unwrap(), std::process::id().to_string());
+        let began = Instant::now();
+        assert!(place.take(LONG).is_none());
+        // Who holds it without having named itself is about to.
+        held.set_len(0).unwrap();
+        assert!(place.take(LONG).is_none());
+        assert!(began.elapsed() < LONG / 2);
+    }
+
+    #[test]
+    fn one_that_has_ended_is_waited_for_and_not_for_ever() {
+        let place = Place::new();
+        let held = place.take(LONG).unwrap();
+        let mut child = sleeper();
+        let process = of(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        place.name(process.pid, process.since);
+        assert!(place.take(PAUSE).is_none());
+        // What it held is let go of while the next one waits.
+        let waits = std::thread::scope(|scope| {
+            let next = scope.spawn(|| place.take(LONG));
+            drop(held);
+            next.join().unwrap()
+        });
+        assert!(waits.is_some());
+        assert_eq!(place.content().split_whitespace().next().unwrap(), std::process::id().to_string());
+    }
+}

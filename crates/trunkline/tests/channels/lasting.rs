@@ -1,0 +1,92 @@
+//! The server is killed while a client writes, and started again: the client goes on with the file it had.
+
+use std::time::Duration;
+
+use client::{Error, File, Lasting, OpenOptions, Options, Tree};
+use smb_wire::NtStatus;
+use smb_wire::create::{Disposition, ShareAccess};
+
+use crate::Running;
+use crate::support::channels::log_on;
+
+/// How often the server is killed.
+const KILLS: u64 = 3;
+/// Bytes in one WRITE.
+const BLOCK: u64 = 4096;
+/// How long one step may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn block(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(BLOCK as usize / 8)
+}
+
+/// Writes one block after the other until the connection is lost; how many were answered.
+async fn write_until_lost(file: &File, from: u64) -> u64 {
+    let mut number = from;
+    loop {
+        match file.write(number * BLOCK, &block(number)).await {
+            Ok(_) => number += 1,
+            Err(error) => {
+                assert!(error.status().is_none(), "{error}");
+                return number;
+            }
+        }
+    }
+}
+
+/// The file is there as it was left: taken up once, with its range, and nobody else can have either.
+async fn go_on(server: &Running, lasting: &Lasting) -> (Tree, File) {
+    let (_, tree) = log_on(server.address, &Options::default(), false).await;
+    let file = tokio::time::timeout(PATIENCE, tree.take_up(lasting)).await.expect("in time").expect("kept");
+    let (_, other) = log_on(server.address, &Options::default(), false).await;
+    let beside = other.open("kept", &OpenOptions::file(Disposition::Open)).await.unwrap();
+    let refused = |result: Result<(), Error>| result.unwrap_err().status();
+    assert_eq!(refused(beside.lock(0, 10).await), Some(NtStatus::LOCK_NOT_GRANTED));
+    assert_eq!(refused(other.take_up(lasting).await.map(drop)), Some(NtStatus::OBJECT_NAME_NOT_FOUND));
+    beside.close().await.unwrap();
+    (tree, file)
+}
+
+#[tokio::test]
+async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
+    let mut server = Running::start_with("", "continuously_available = true");
+    let (_, tree) = log_on(server.address, &Options::default(), false).await;
+    let how = OpenOptions {
+        share: ShareAccess::READ | ShareAccess::WRITE,
+        ..OpenOptions::file(Disposition::Create)
+    };
+    let (mut file, lasting) = tree.open_lasting("kept", &how).await.unwrap();
+    assert_eq!(lasting.timeout_ms, 60_000);
+    file.lock(0, 10).await.unwrap();
+    file.lock(20, 10).await.unwrap();
+    file.unlock(20, 10).await.unwrap();
+    let mut written = 0;
+    let mut kept = tree;
+    for end in 0..=KILLS {
+        let path = server.files().join("kept");
+        let before = written;
+        let writing = tokio::spawn(async move { write_until_lost(&file, before).await });
+        // In the middle of it.
+        let begun = std::time::Instant::now();
+        while std::fs::metadata(&path).unwrap().len() < (before + 20) * BLOCK {
+            assert!(begun.elapsed() < PATIENCE, "nothing is written");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // The last time it ends in order.
+        server.restart(end == KILLS);
+        written = writing.await.unwrap();
+        assert!(written >= before + 19);
+        (kept, file) = go_on(&server, &lasting).await;
+    }
+    let content = std::fs::read(server.files().join("kept")).unwrap();
+    let expected: Vec<u8> = (0..written).flat_map(block).collect();
+    assert!(content.starts_with(&expected), "an answered WRITE is gone");
+    file.unlock(0, 10).await.unwrap();
+    file.close().await.unwrap();
+    // What was closed does not come back.
+    drop(kept);
+    server.restart(false);
+    let (_, tree) = log_on(server.address, &Options::default(), false).await;
+    let gone = tree.take_up(&lasting).await.unwrap_err();
+    assert_eq!(gone.status(), Some(NtStatus::OBJECT_NAME_NOT_FOUND));
+}

@@ -1,0 +1,154 @@
+//! Several channels to a running server, and what is left of the work when they are lost; and what is left when
+//! the server itself is killed ([`lasting`]).
+
+// Of what the tests of the command line share, these need the directory and the program.
+#[allow(dead_code)]
+#[path = "../cli/common.rs"]
+mod common;
+mod lasting;
+#[path = "../../../client/tests/support/mod.rs"]
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use client::{ChannelOptions, Error, Options};
+use common::Place;
+use smb_wire::NtStatus;
+use smb_wire::negotiate::Dialect;
+use support::{USER, channels};
+
+/// How long the server may take to start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server with the share `files`; killed when dropped.
+struct Running {
+    place: Place,
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// Starts one, with `settings` for the server as a whole.
+    fn start(settings: &str) -> Running {
+        Running::start_with(settings, "")
+    }
+
+    /// Starts one, with `of_share` for the share.
+    fn start_with(settings: &str, of_share: &str) -> Running {
+        let place = Place::new();
+        let password = place.write("password", USER.1);
+        std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::create_dir(place.path().join("files")).unwrap();
+        let config = format!(
+            "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\ndiscovery = false\n{settings}\n\
+             [[user]]\nname = \"{}\"\npassword_file = \"password\"\n\
+             [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\n{of_share}\n",
+            USER.0
+        );
+        place.write("trunkline.toml", &config);
+        let child = launch(&place);
+        let mut running = Running { place, child, address: (Ipv4Addr::LOCALHOST, 0).into() };
+        running.address.set_port(running.port());
+        running
+    }
+
+    /// Ends it, in order or where it stands, and starts it again.
+    fn restart(&mut self, in_order: bool) {
+        let signal = if in_order { "-TERM" } else { "-KILL" };
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        self.child.wait().unwrap();
+        self.child = launch(&self.place);
+        self.address.set_port(self.port());
+    }
+
+    /// The port, from the line that says how to connect.
+    fn port(&self) -> u16 {
+        let text = std::fs::read_to_string(self.place.path().join("output")).unwrap();
+        let port = text.split(" -p ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        port.unwrap_or_else(|| panic!("no port in: {text}"))
+    }
+
+    fn files(&self) -> PathBuf {
+        self.place.path().join("files")
+    }
+}
+
+/// Starts the program and waits until it serves.
+fn launch(place: &Place) -> Child {
+    let notify = place.path().join("notify");
+    // There is one only when it was started before.
+    let _ = std::fs::remove_file(&notify);
+    let notices = UnixDatagram::bind(&notify).unwrap();
+    notices.set_read_timeout(Some(PATIENCE)).unwrap();
+    let output = std::fs::File::create(place.path().join("output")).unwrap();
+    let mut command = place.trunkline("serve --config trunkline.toml");
+    let child = command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(output);
+    let child = child.spawn().unwrap();
+    wait_until_ready(&notices);
+    child
+}
+
+fn wait_until_ready(notices: &UnixDatagram) {
+    let mut notice = [0; 512];
+    loop {
+        let length = notices.recv(&mut notice).expect("the server is ready in time");
+        if String::from_utf8_lossy(&notice[..length]).lines().any(|line| line == "READY=1") {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_uses_four_channels_signed_and_sealed_in_every_dialect_that_has_them() {
+    let server = Running::start("");
+    for dialect in [Dialect::Smb300, Dialect::Smb302, Dialect::Smb311] {
+        for encrypt in [false, true] {
+            let options = Options { dialects: vec![dialect], ..Options::default() };
+            let name = format!("{dialect:?}-{encrypt}");
+            channels::spread_over_four(server.address, &server.files(), &options, encrypt, &name).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_byte_is_lost_with_a_channel() {
+    let server = Running::start("");
+    channels::no_byte_is_lost(server.address, &server.files(), 24).await;
+}
+
+#[tokio::test]
+async fn no_name_is_done_twice_when_a_channel_is_lost() {
+    let server = Running::start("");
+    channels::no_name_is_done_twice(server.address, &server.files(), 48).await;
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_more_channels_leaves_the_session_with_what_it_has() {
+    let server = Running::start("max_channels = 2");
+    let (session, tree) = channels::log_on(server.address, &Options::default(), false).await;
+    let opened = session.open_channels(&ChannelOptions::default()).await.unwrap();
+    assert_eq!(opened.channels, 2);
+    let status = opened.failure.and_then(|error| error.status());
+    assert_eq!(status, Some(NtStatus::INSUFFICIENT_RESOURCES));
+    assert!(tree.stat("").await.is_ok());
+
+    let server = Running::start("multichannel = false");
+    let (session, tree) = channels::log_on(server.address, &Options::default(), false).await;
+    let refused = session.open_channels(&ChannelOptions::default()).await.unwrap_err();
+    assert!(matches!(refused, Error::NotOffered(_)), "{refused}");
+    assert!(tree.stat("").await.is_ok());
+}

@@ -1,0 +1,589 @@
+//! The node table: how a file is found again by its address where the host opens nothing by handle (that takes
+//! CAP_DAC_READ_SEARCH, and a file system with handles).
+//!
+//! For each node whose address was given away the table keeps the directory it stands in and its name there. Nodes are
+//! known by inode number and birth time. What is found is held against the address, so that a record that is no longer
+//! true leads to a search and never to another file:
+//!
+//! 1. Names that move or go through the volume are noted at once.
+//! 2. A name that the host moved within its directory is found by reading that directory.
+//! 3. Else the whole volume is searched ([`search`]), in steps; a node that a whole search does not find is gone.
+//!
+//! Records are appended to one file with a plain write, so that they outlive the process, and nobody waits for the
+//! disk. What the loss of the host's power may have taken is in doubt: a node that the table does not know is searched
+//! for then, and else gone. The index in memory takes some 50 bytes for a node.
+//!
+//! ```text
+//! "TLNODES1" | boot 36 | doubt 1       the boot of the host that it was written in; whether records may be missing
+//! length 2 | checksum 4 | 1 | inode 8 | birth 8 + 4 | directory's inode 8 | name
+//! length 2 | checksum 4 | 2 | inode 8                                             the node is gone
+//! ```
+
+mod search;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use parking_lot::{Mutex, RwLock};
+use volume::{Failure, Name, NodeId, Result, Stat, Time};
+use wire::Cursor;
+
+use crate::node::PosixNode;
+use search::Search;
+
+/// What the file begins with; the number is the format's version.
+const MAGIC: &[u8; 8] = b"TLNODES1";
+/// Bytes of the host's boot id.
+const BOOT: usize = 36;
+/// Bytes in front of the first record.
+const HEAD: usize = MAGIC.len() + BOOT + 1;
+/// Length and checksum in front of each record.
+const PREFIX: usize = 6;
+/// The longest record with its prefix.
+const LONGEST: usize = PREFIX + 1 + 8 + 12 + 8 + 255;
+/// A node's place.
+const PUT: u8 = 1;
+/// A node is gone.
+const GONE: u8 = 2;
+/// Most nodes that are kept; others are found by searching.
+const MAX_NODES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
+/// Most nodes that are remembered to be gone.
+const MAX_GONE: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
+/// Records that are no longer true before the file is written anew.
+const MANY_DEAD: u64 = 1 << 14;
+/// Most directories between a node and the root.
+const MAX_DEPTH: usize = 1024;
+
+/// A node's inode number and birth time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) inode: u64,
+    pub(crate) born: Time,
+}
+
+impl Key {
+    pub(crate) fn of(stat: &Stat) -> Key {
+        Key { inode: stat.id.inode, born: stat.born.unwrap_or_default() }
+    }
+}
+
+/// Where a node was last seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    born: Time,
+    parent: u64,
+    name: Name,
+}
+
+/// A record's place in the file, and the birth of its node.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    born: Time,
+    offset: u64,
+}
+
+/// The table of a volume.
+#[derive(Debug)]
+pub(crate) struct Table {
+    path: PathBuf,
+    /// The root, where every way begins.
+    root: OwnedFd,
+    root_id: NodeId,
+    /// The host's boot.
+    boot: [u8; BOOT],
+    records: RwLock<Records>,
+    search: Mutex<Search>,
+    /// Where [`Table::collect`] stands.
+    collected: Mutex<u64>,
+}
+
+/// The file and its index.
+#[derive(Debug, Default)]
+struct Records {
+    /// None until there is something to write.
+    file: Option<File>,
+    /// Where the next record goes.
+    end: u64,
+    /// By inode number: of two nodes with one number the first is gone.
+    index: BTreeMap<u64, Entry>,
+    /// How many records in the file no longer count.
+    dead: u64,
+    /// Whether nodes may exist whose address was given away and whose record is missing.
+    is_in_doubt: bool,
+    /// Nodes that are gone for certain.
+    gone: HashSet<Key>,
+    /// Whether the log has been told that nothing can be written.
+    has_complained: bool,
+}
+
+impl Table {
+    /// Reads the table in the directory `store`; without one it is empty, and made when it is needed.
+    pub(crate) fn open(store: &Path, root: OwnedFd, root_id: NodeId) -> Table {
+        let path = store.join("nodes");
+        let (boot, knows_boot) = boot();
+        let mut records = match OpenOptions::new().read(true).write(true).open(&path) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Records::default(),
+            Err(why) => Records::unusable(&path, &why),
+            Ok(file) => Records::read(file, &boot).unwrap_or_else(|why| Records::unusable(&path, &why)),
+        };
+        if !knows_boot {
+            records.doubt();
+        }
+        let table = Table {
+            path,
+            root,
+            root_id,
+            boot,
+            records: RwLock::new(records),
+            search: Mutex::default(),
+            collected: Mutex::default(),
+        };
+        table.rewrite_if_long();
+        table
+    }
+
+    /// The root of the volume.
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// Whether a node has a record, true or not.
+    pub(crate) fn knows(&self, key: Key) -> bool {
+        self.records.read().index.get(&key.inode).is_some_and(|entry| entry.born == key.born)
+    }
+
+    /// Notes where a node stands.
+    pub(crate) fn put(&self, key: Key, parent: u64, name: &Name) {
+        let mut records = self.records.write();
+        records.gone.remove(&key);
+        if records.index.len() >= MAX_NODES && !records.index.contains_key(&key.inode) {
+            return records.doubt();
+        }
+        let mut record = Vec::with_capacity(LONGEST);
+        record.extend_from_slice(&[0; PREFIX]);
+        record.push(PUT);
+        record.extend_from_slice(&key.inode.to_le_bytes());
+        record.extend_from_slice(&key.born.secs.to_le_bytes());
+        record.extend_from_slice(&key.born.nanos.to_le_bytes());
+        record.extend_from_slice(&parent.to_le_bytes());
+        record.extend_from_slice(name.as_bytes());
+        let Some(offset) = self.append(&mut records, record) else { return };
+        if records.index.insert(key.inode, Entry { born: key.born, offset }).is_some() {
+            records.dead += 1;
+        }
+    }
+
+    /// Notes where a node stands now that a name was moved, if its address was given away.
+    pub(crate) fn moved(&self, stat: &Stat, parent: u64, name: &Name) {
+        let key = Key::of(stat);
+        if self.knows(key) {
+            self.put(key, parent, name);
+        }
+        if stat.kind == volume::Kind::Directory {
+            self.moved_directory();
+        }
+    }
+
+    /// Notes that a node is gone.
+    pub(crate) fn gone(&self, key: Key) {
+        let mut records = self.records.write();
+        if records.gone.len() >= MAX_GONE {
+            // Where in doubt, those are searched for once more, should anybody ask for them.
+            records.gone.clear();
+        }
+        records.gone.insert(key);
+        if records.index.get(&key.inode).is_some_and(|entry| entry.born == key.born) {
+            records.index.remove(&key.inode);
+            let mut record = vec![0; PREFIX];
+            record.push(GONE);
+            record.extend_from_slice(&key.inode.to_le_bytes());
+            records.dead += 2;
+            self.append(&mut records, record);
+        }
+    }
+
+    /// Whether no node has a record.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.read().index.is_empty()
+    }
+
+    /// From now on nodes without a record are searched for.
+    pub(crate) fn doubt(&self) {
+        self.records.write().doubt();
+    }
+
+    /// What `open` makes of the directory and the name of the node with this key, which is found by its record, else
+    /// by a search.
+    ///
+    /// # Errors
+    /// [`Failure::Stale`] when it is gone; [`Failure::Busy`] while it is searched for; as the host says.
+    pub(crate) fn find<T>(&self, key: Key, open: &dyn Fn(BorrowedFd<'_>, &Name) -> Result<T>) -> Result<T> {
+        // A search may have put the record right just as somebody moved the node again.
+        for _ in 0..2 {
+            match self.at_its_place(key, open)? {
+                Some(found) => return Ok(found),
+                None => self.search_for(key)?,
+            }
+        }
+        Err(Failure::Busy)
+    }
+
+    /// The node where its record says, if it is there.
+    fn at_its_place<T>(
+        &self,
+        key: Key,
+        open: &dyn Fn(BorrowedFd<'_>, &Name) -> Result<T>,
+    ) -> Result<Option<T>> {
+        {
+            let records = self.records.read();
+            match records.index.get(&key.inode) {
+                _ if records.gone.contains(&key) => return Err(Failure::Stale),
+                Some(entry) if entry.born == key.born => {}
+                // Another node has its number, so it is gone.
+                Some(_) if key.born != Time::default() => return Err(Failure::Stale),
+                None if !records.is_in_doubt => return Err(Failure::Stale),
+                _ => return Ok(None),
+            }
+        }
+        search::at_its_place(self, key, open)
+    }
+
+    fn place(&self, inode: u64) -> Result<Option<Place>> {
+        let records = self.records.read();
+        let (Some(entry), Some(file)) = (records.index.get(&inode), &records.file) else {
+            return Ok(None);
+        };
+        read_place(file, entry.offset, inode).map_err(|why| crate::errno::failure_of(&why))
+    }
+
+    /// Writes a record and says where; none when that is not possible.
+    fn append(&self, records: &mut Records, mut record: Vec<u8>) -> Option<u64> {
+        let body = (record.len() - PREFIX) as u16;
+        record[..2].copy_from_slice(&body.to_le_bytes());
+        let sum = crc32fast::hash(&record[PREFIX..]);
+        record[2..PREFIX].copy_from_slice(&sum.to_le_bytes());
+        let written = self.file(records).and_then(|(file, end)| {
+            file.write_all_at(&record, *end)?;
+            *end += record.len() as u64;
+            Ok(*end - record.len() as u64)
+        });
+        match written {
+            Ok(offset) => Some(offset),
+            Err(error) => {
+                records.doubt();
+                if !std::mem::replace(&mut records.has_complained, true) {
+                    let path = self.path.display();
+                    tracing::warn!(%path, %error, "cannot note where files stand: filehandles are found by searching");
+                }
+                None
+            }
+        }
+    }
+
+    /// The file, made when it is missing, and where the next record goes.
+    fn file<'a>(&self, records: &'a mut Records) -> io::Result<(&'a File, &'a mut u64)> {
+        if records.file.is_none() {
+            let file = new_file(&self.path)?;
+            file.write_all_at(&head(&self.boot, records.is_in_doubt), 0)?;
+            records.end = HEAD as u64;
+            records.file = Some(file);
+        }
+        let file = records.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok((file, &mut records.end))
+    }
+
+    /// Writes the file anew when most of it no longer counts.
+    fn rewrite_if_long(&self) {
+        let mut records = self.records.write();
+        if records.dead < MANY_DEAD || records.dead < records.index.len() as u64 {
+            return;
+        }
+        if let Err(error) = self.rewrite(&mut records) {
+            tracing::warn!(path = %self.path.display(), %error, "the table of files stays as long as it is");
+            // Tried again when it has become longer still.
+            records.dead = 0;
+        }
+    }
+
+    fn rewrite(&self, records: &mut Records) -> io::Result<()> {
+        let Some(old) = &records.file else { return Ok(()) };
+        let beside = self.path.with_extension("new");
+        let new = new_file(&beside)?;
+        let mut bytes = head(&self.boot, records.is_in_doubt);
+        let (mut index, mut written) = (BTreeMap::new(), 0);
+        for (inode, entry) in &records.index {
+            let mut record = [0; LONGEST];
+            let len = read_some(old, entry.offset, &mut record)?;
+            let body = usize::from(u16::from_le_bytes([record[0], record[1]]));
+            let record = record[..len].get(..PREFIX + body).ok_or(io::ErrorKind::UnexpectedEof)?;
+            index.insert(*inode, Entry { offset: written + bytes.len() as u64, ..*entry });
+            bytes.extend_from_slice(record);
+            if bytes.len() >= 1 << 20 {
+                new.write_all_at(&bytes, written)?;
+                written += bytes.len() as u64;
+                bytes.clear();
+            }
+        }
+        new.write_all_at(&bytes, written)?;
+        // After a loss of power it is either file, whole.
+        new.sync_all()?;
+        std::fs::rename(&beside, &self.path)?;
+        (records.file, records.end) = (Some(new), written + bytes.len() as u64);
+        (records.index, records.dead) = (index, 0);
+        Ok(())
+    }
+
+    /// Looks after up to `at_most` nodes, beginning behind those of the last call: those that the host moved are found
+    /// before anybody asks for them, and those that it removed are forgotten.
+    pub(crate) fn collect(&self, at_most: usize) {
+        let from = *self.collected.lock();
+        let keys: Vec<Key> = {
+            let records = self.records.read();
+            let next = records.index.range(from..).take(at_most);
+            next.map(|(inode, entry)| Key { inode: *inode, born: entry.born }).collect()
+        };
+        *self.collected.lock() =
+            if keys.len() < at_most { 0 } else { keys.last().map_or(0, |key| key.inode.saturating_add(1)) };
+        for key in keys {
+            if let Ok(None) = self.at_its_place(key, &|_, _| Ok(())) {
+                self.want(key);
+            }
+        }
+        if let Err(error) = self.search_on() {
+            tracing::debug!(%error, "the search for files goes on later");
+        }
+        self.rewrite_if_long();
+    }
+}
+
+impl Records {
+    /// Reads a file that may have been cut short.
+    fn read(file: File, boot: &[u8; BOOT]) -> io::Result<Records> {
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut &file, &mut bytes)?;
+        if bytes.len() < HEAD || !bytes.starts_with(MAGIC) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a table of this version"));
+        }
+        let is_same_boot = &bytes[MAGIC.len()..HEAD - 1] == boot;
+        let mut records = Records { is_in_doubt: bytes[HEAD - 1] != 0, ..Records::default() };
+        let mut at = HEAD;
+        while let Some((len, record)) = whole_record(&bytes[at..]) {
+            records.take(record, at as u64);
+            at += len;
+        }
+        records.end = at as u64;
+        let was_cut = at != bytes.len();
+        file.set_len(records.end)?;
+        records.file = Some(file);
+        if !is_same_boot || was_cut {
+            records.doubt();
+            let file = records.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
+            file.write_all_at(&head(boot, true), 0)?;
+        }
+        Ok(records)
+    }
+
+    /// What is known when the file cannot be used: nothing. It is not written over.
+    fn unusable(path: &Path, why: &io::Error) -> Records {
+        tracing::warn!(path = %path.display(), error = %why, "the table of files is not usable: filehandles are found by searching");
+        let beside = path.with_extension("unusable");
+        if let Err(error) = std::fs::rename(path, &beside) {
+            tracing::warn!(%error, "and it cannot be put aside");
+        }
+        Records { is_in_doubt: true, ..Records::default() }
+    }
+
+    /// Counts a record of the file.
+    fn take(&mut self, record: &[u8], offset: u64) {
+        let mut cursor = Cursor::new(record);
+        let (Ok(kind), Ok(inode)) = (cursor.u8(), cursor.array()) else { return };
+        let inode = u64::from_le_bytes(inode);
+        let had = match (kind, born_of(&mut cursor)) {
+            (PUT, Some(born)) => self.index.insert(inode, Entry { born, offset }).is_some(),
+            (GONE, _) => {
+                self.dead += 1;
+                self.index.remove(&inode).is_some()
+            }
+            _ => true,
+        };
+        self.dead += u64::from(had);
+    }
+
+    fn doubt(&mut self) {
+        if !std::mem::replace(&mut self.is_in_doubt, true)
+            && let Some(file) = &self.file
+        {
+            // When not even this can be written, the next start finds what was written before.
+            let _ = file.write_all_at(&[1], HEAD as u64 - 1);
+        }
+    }
+}
+
+/// The host's boot, and whether it is known.
+fn boot() -> ([u8; BOOT], bool) {
+    let told = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = told.get(..BOOT).and_then(|boot| boot.try_into().ok());
+    (boot.unwrap_or([b'?'; BOOT]), boot.is_some())
+}
+
+fn head(boot: &[u8; BOOT], is_in_doubt: bool) -> Vec<u8> {
+    [MAGIC.as_slice(), boot, &[u8::from(is_in_doubt)]].concat()
+}
+
+fn new_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// The record at the start of `bytes` and its length with the prefix; none when there is no whole one.
+fn whole_record(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let mut cursor = Cursor::new(bytes);
+    let len = usize::from(u16::from_le_bytes(cursor.array().ok()?));
+    let sum = u32::from_le_bytes(cursor.array().ok()?);
+    let record = cursor.bytes(len).ok()?;
+    (len > 0 && PREFIX + len <= LONGEST && crc32fast::hash(record) == sum).then_some((PREFIX + len, record))
+}
+
+fn born_of(cursor: &mut Cursor<'_>) -> Option<Time> {
+    let secs = i64::from_le_bytes(cursor.array().ok()?);
+    Some(Time { secs, nanos: u32::from_le_bytes(cursor.array().ok()?) })
+}
+
+/// Reads up to a whole buffer and says how much there was.
+fn read_some(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    while len < buffer.len() {
+        match file.read_at(&mut buffer[len..], offset + len as u64) {
+            Ok(0) => break,
+            Ok(more) => len += more,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(len)
+}
+
+/// The place that a record says; none when it is damaged.
+fn read_place(file: &File, offset: u64, inode: u64) -> io::Result<Option<Place>> {
+    let mut buffer = [0; LONGEST];
+    let len = read_some(file, offset, &mut buffer)?;
+    let Some((_, record)) = whole_record(&buffer[..len]) else { return Ok(None) };
+    let mut cursor = Cursor::new(record);
+    let place = (|| {
+        let (kind, own) = (cursor.u8().ok()?, u64::from_le_bytes(cursor.array().ok()?));
+        let born = born_of(&mut cursor)?;
+        let parent = u64::from_le_bytes(cursor.array().ok()?);
+        let name = Name::new(cursor.rest()).ok()?;
+        (kind == PUT && own == inode).then_some(Place { born, parent, name })
+    })();
+    Ok(place)
+}
+
+impl PosixNode {
+    /// What the node table knows this node by.
+    pub(crate) fn key(&self) -> Key {
+        Key { inode: self.id.inode, born: self.born }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(place: &Path) -> Table {
+        let root = std::fs::File::open(place).unwrap();
+        Table::open(place, root.into(), NodeId { device: 1, inode: 2 })
+    }
+
+    fn key(inode: u64) -> Key {
+        Key { inode, born: Time { secs: inode as i64 * 7, nanos: 5 } }
+    }
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn the_last_record_of_a_node_counts_also_in_a_new_process() {
+        let place = tempfile::tempdir().unwrap();
+        let first = table(place.path());
+        assert!(!place.path().join("nodes").exists());
+        first.put(key(10), 2, &name("a"));
+        first.put(key(11), 10, &name(&"b".repeat(255)));
+        first.put(key(10), 2, &name("c"));
+        first.put(key(12), 2, &name("d"));
+        first.gone(key(12));
+        for table in [first, table(place.path())] {
+            assert_eq!(table.place(10).unwrap().unwrap().name, name("c"));
+            let place = table.place(11).unwrap().unwrap();
+            assert_eq!((place.parent, place.born, place.name.as_bytes().len()), (10, key(11).born, 255));
+            assert!(table.place(12).unwrap().is_none() && !table.knows(key(12)));
+            assert!(!table.knows(Key { born: Time::default(), ..key(10) }));
+            assert!(!table.records.read().is_in_doubt);
+        }
+    }
+
+    #[test]
+    fn more_nodes_than_are_kept_leave_a_doubt_and_no_more_memory() {
+        let place = tempfile::tempdir().unwrap();
+        let first = table(place.path());
+        for inode in 0..MAX_NODES as u64 + 100 {
+            first.put(key(inode), 2, &name("a"));
+        }
+        for inode in 0..MAX_NODES as u64 {
+            first.gone(key(inode + 1_000_000));
+        }
+        for table in [first, table(place.path())] {
+            let records = table.records.read();
+            assert!(records.index.len() <= MAX_NODES && records.gone.len() <= MAX_GONE);
+            assert!(records.is_in_doubt);
+        }
+    }
+
+    #[test]
+    fn a_file_that_says_the_same_again_and_again_is_written_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let first = table(place.path());
+        for round in 0..MANY_DEAD * 3 {
+            first.put(key(round % 3), 2, &name(&format!("{round}")));
+        }
+        let long = std::fs::metadata(place.path().join("nodes")).unwrap().len();
+        first.rewrite_if_long();
+        let short = std::fs::metadata(place.path().join("nodes")).unwrap().len();
+        assert!(short < 1000 && long > 1_000_000, "{long} {short}");
+        first.put(key(7), 2, &name("after"));
+        for table in [first, table(place.path())] {
+            assert_eq!(table.place(2).unwrap().unwrap().name, name(&format!("{}", MANY_DEAD * 3 - 1)));
+            assert_eq!(table.place(7).unwrap().unwrap().name, name("after"));
+            assert!(!table.records.read().is_in_doubt);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm() {
+        let place = tempfile::tempdir().unwrap();
+        let first = table(place.path());
+        for inode in 3..9 {
+            first.put(key(inode), 2, &name("some name"));
+        }
+        drop(first);
+        let path = place.path().join("nodes");
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x55;
+            std::fs::write(&path, &bytes).unwrap();
+            let table = table(place.path());
+            // What is not known any more is in doubt, and nothing is known wrongly.
+            let records = table.records.read();
+            assert!(records.is_in_doubt, "{at}");
+            for inode in records.index.keys() {
+                let entry = records.index[inode];
+                assert_eq!(entry.born, key(*inode).born);
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A table whose entries are found without a lock.
+//!
+//! What reads and writes find what they work on here on every message, from any connection's thread, so a look-up
+//! is one atomic load. Opening and closing change the table and take a lock for the list of free places.
+
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::{ArcSwapOption, Guard};
+use parking_lot::Mutex;
+
+/// Entries know the id under which they are kept, so that a reused place is told from the old one.
+pub trait Keyed {
+    /// The id that [`Table::reserve`] gave.
+    fn key(&self) -> u64;
+}
+
+/// Places in the first chunk; each further chunk doubles the table.
+const FIRST: usize = 8;
+/// Chunks in all: room for 8 · 2^20 entries.
+const CHUNKS: usize = 21;
+
+/// A growing table of shared entries.
+pub struct Table<T> {
+    chunks: [OnceLock<Box<[ArcSwapOption<T>]>>; CHUNKS],
+    places: Mutex<Places>,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Places {
+    /// Places that were used and are free again.
+    free: Vec<u32>,
+    /// Places that were ever used.
+    used: u32,
+    /// Counted up with each reservation, so that an id is never given twice.
+    generation: u32,
+    live: usize,
+}
+
+/// An entry found in a table, held without counting references.
+pub struct Held<T>(Guard<Option<Arc<T>>>);
+
+impl<T> Held<T> {
+    /// The entry, to keep.
+    pub fn share(&self) -> Arc<T> {
+        Arc::clone(self)
+    }
+}
+
+impl<T> std::ops::Deref for Held<T> {
+    type Target = Arc<T>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<T> {
+        // `Table::get` makes a `Held` only of a place that is filled.
+        self.0.as_ref().expect("held entries are there")
+    }
+}
+
+impl<T: Keyed> Table<T> {
+    /// An empty table for at most `most` entries.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Table { chunks: [const { OnceLock::new() }; CHUNKS], places: Mutex::default(), most }
+    }
+
+    /// The chunk and the place in it of an index.
+    #[inline]
+    fn locate(index: usize) -> (usize, usize) {
+        let scaled = index / FIRST + 1;
+        let chunk = scaled.ilog2() as usize;
+        let start = FIRST * ((1 << chunk) - 1);
+        (chunk, index - start)
+    }
+
+    /// Takes a place; none when the table is full. The id is not found until [`Table::fill`].
+    pub fn reserve(&self) -> Option<u64> {
+        let mut places = self.places.lock();
+        if places.live >= self.most {
+            return None;
+        }
+        let index = match places.free.pop() {
+            Some(index) => index,
+            None => {
+                places.used += 1;
+                places.used - 1
+            }
+        };
+        places.live += 1;
+        places.generation = places.generation.wrapping_add(1).max(1);
+        let (chunk, _) = Self::locate(index as usize);
+        self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| ArcSwapOption::empty()).collect());
+        Some((u64::from(places.generation) << 32) | u64::from(index))
+    }
+
+    /// Puts an entry into its reserved place.
+    pub fn fill(&self, entry: Arc<T>) {
+        if let Some(place) = self.place(entry.key()) {
+            place.store(Some(entry));
+        }
+    }
+
+    /// Puts an entry into the place of the one with its key; false when that is gone.
+    pub fn replace(&self, entry: Arc<T>) -> bool {
+        let _places = self.places.lock();
+        let Some(place) = self.place(entry.key()) else { return false };
+        let is_there = place.load().as_ref().is_some_and(|old| old.key() == entry.key());
+        if is_there {
+            place.store(Some(entry));
+        }
+        is_there
+    }
+
+    /// The entry under `key`.
+    #[inline]
+    pub fn get(&self, key: u64) -> Option<Held<T>> {
+        let guard = self.place(key)?.load();
+        guard.as_ref().is_some_and(|entry| entry.key() == key).then_some(Held(guard))
+    }
+
+    /// Takes an entry out, or gives a reserved place back. Only the first caller gets the entry.
+    pub fn remove(&self, key: u64) -> Option<Arc<T>> {
+        let mut places = self.places.lock();
+        let place = self.place(key)?;
+        let found = place.load_full();
+        if found.as_ref().is_some_and(|entry| entry.key() != key) {
+            return None;
+        }
+        found.as_ref()?;
+        place.store(None);
+        places.free.push(key as u32);
+        places.live -= 1;
+        found
+    }
+
+    /// Gives a reserved place back that was never filled.
+    pub fn forget(&self, key: u64) {
+        let mut places = self.places.lock();
+        places.free.push(key as u32);
+        places.live -= 1;
+    }
+
+    /// How many places are taken.
+    pub fn len(&self) -> usize {
+        self.places.lock().live
+    }
+
+    /// Whether no place is taken.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All entries at one moment, for status and shutdown.
+    pub fn all(&self) -> Vec<Arc<T>> {
+        let chunks = self.chunks.iter().filter_map(OnceLock::get);
+        chunks.flat_map(|chunk| chunk.iter()).filter_map(ArcSwapOption::load_full).collect()
+    }
+
+    #[inline]
+    fn place(&self, key: u64) -> Option<&ArcSwapOption<T>> {
+        let (chunk, at) = Self::locate(key as u32 as usize);
+        self.chunks.get(chunk)?.get()?.get(at)
+    }
+}
+
+impl<T> std::fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("live", &self.places.lock().live).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Entry(u64);
+    impl Keyed for Entry {
+        fn key(&self) -> u64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_reused_place_does_not_answer_to_its_old_id() {
+        let table = Table::new(100);
+        let first = table.reserve().unwrap();
+        assert!(table.get(first).is_none());
+        table.fill(Arc::new(Entry(first)));
+        assert_eq!(table.get(first).unwrap().key(), first);
+        assert!(table.remove(first).is_some());
+        assert!(table.remove(first).is_none());
+        let second = table.reserve().unwrap();
+        assert_eq!(second as u32, first as u32);
+        table.fill(Arc::new(Entry(second)));
+        assert!(table.get(first).is_none());
+        assert!(table.get(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn a_table_grows_to_its_bound_and_no_further() {
+        let table = Table::new(1000);
+        let ids: Vec<_> = (0..1000).map(|_| table.reserve().unwrap()).collect();
+        assert!(table.reserve().is_none());
+        for &id in &ids {
+            table.fill(Arc::new(Entry(id)));
+        }
+        assert!(ids.iter().all(|&id| table.get(id).is_some()));
+        table.remove(ids[500]);
+        assert!(table.reserve().is_some());
+    }
+
+    #[test]
+    fn an_entry_is_replaced_while_it_is_there() {
+        let table = Table::new(10);
+        let id = table.reserve().unwrap();
+        assert!(!table.replace(Arc::new(Entry(id))));
+        table.fill(Arc::new(Entry(id)));
+        assert!(table.replace(Arc::new(Entry(id))));
+        table.remove(id);
+        assert!(!table.replace(Arc::new(Entry(id))));
+        assert!(table.get(id).is_none());
+    }
+}

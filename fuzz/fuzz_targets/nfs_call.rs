@@ -1,0 +1,5 @@
+//! Fuzzes the target of this name; see `trunkline_fuzz::TARGETS`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| trunkline_fuzz::run("nfs_call", data));

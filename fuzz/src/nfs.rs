@@ -1,0 +1,101 @@
+//! Messages of NFS in both directions, and attributes.
+
+use nfs_wire::attr::{Attr, AttrWriter, Fattr};
+use nfs_wire::callback;
+use nfs_wire::compound::{Call, Reply};
+use nfs_wire::op::{Args, Res};
+use nfs_wire::rpc::record::Assembler;
+use nfs_wire::rpc::{self, Accepted, AuthSys, Message};
+use nfs_wire::xdr::{Decode, Encode};
+use wire::Cursor;
+
+/// Writes a value that was read, and holds what that reads as against it. Numbers that are too high for a bitmap
+/// are told of (by a plus sign where it is printed) and not written again.
+macro_rules! again {
+    ($type:ty, $value:expr) => {
+        let told = format!("{:?}", $value);
+        if !told.contains('+') {
+            let mut out = Vec::new();
+            $value.encode(&mut out);
+            let read = <$type>::decode(&mut Cursor::new(&out));
+            assert_eq!(read.as_ref(), Ok(&$value), "written as {out:02x?}");
+        }
+    };
+}
+
+/// A stream with calls from a client, callbacks among them.
+pub fn call(data: &[u8]) {
+    each_message(data, |message| {
+        let Ok(Message::Call(Ok(call))) = Message::parse(message) else { return };
+        let _ = AuthSys::parse(call.credential.body);
+        if let Ok(compound) = Call::parse(call.body) {
+            for operation in compound.operations().flatten() {
+                match operation {
+                    // Also one that only a later minor version has.
+                    Args::Illegal(_) => continue,
+                    Args::SetAttr(setattr) => attributes_of(&setattr.obj_attributes),
+                    _ => {}
+                }
+                again!(Args<'_>, operation);
+            }
+        }
+        if let Ok(compound) = callback::Call::parse(call.body) {
+            for operation in compound.operations().flatten() {
+                if !matches!(operation, callback::Args::Illegal(_)) {
+                    again!(callback::Args<'_>, operation);
+                }
+            }
+        }
+    });
+}
+
+/// A stream with replies from a server, and those of a client to callbacks.
+pub fn reply(data: &[u8]) {
+    each_message(data, |message| {
+        let Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) =
+            Message::parse(message)
+        else {
+            return;
+        };
+        if let Ok(compound) = Reply::parse(body) {
+            for result in compound.results().flatten() {
+                again!(Res<'_>, result);
+            }
+            for result in compound.callback_results().flatten() {
+                again!(callback::Res<'_>, result);
+            }
+        }
+    });
+}
+
+/// Attributes as they stand in a message.
+pub fn attributes(data: &[u8]) {
+    if let Ok(fattr) = Fattr::decode(&mut Cursor::new(data)) {
+        attributes_of(&fattr);
+    }
+}
+
+/// What can be read of attributes is written as it was.
+fn attributes_of(fattr: &Fattr<'_>) {
+    let read: Vec<Attr<'_>> = fattr.iter().map_while(Result::ok).collect();
+    let mut out = Vec::new();
+    let mut writer = AttrWriter::begin(&mut out, fattr.mask);
+    read.iter().for_each(|attribute| writer.put(attribute));
+    writer.finish();
+    let again = Fattr::decode(&mut Cursor::new(&out)).expect("attributes that were written");
+    assert_eq!(again.mask.iter().count(), read.len());
+    // As text, since a bitmap among them may have lost numbers that are too high.
+    if !format!("{read:?}").contains('+') {
+        let found: Vec<_> = again.iter().map(|attribute| attribute.expect("an attribute")).collect();
+        assert_eq!(found, read);
+    }
+}
+
+/// The messages of a stream with record marks, however they are cut.
+fn each_message(data: &[u8], mut each: impl FnMut(&[u8])) {
+    let mut assembler = Assembler::new(1 << 20);
+    let mut stream = data.to_vec();
+    while let Ok(Some(message)) = assembler.take(&mut stream) {
+        each(&message);
+    }
+}

@@ -1,0 +1,252 @@
+"""NFSv4.1: what our server costs beside Debian's Ganesha, and what nconnect brings where each connection is slow.
+
+Both servers run at the same time and are loaded in turn by our own generator; ratios are taken of the medians. The second part
+is the list of fio runs that users measure nconnect with, on our own server, each connection held to a quarter of what one
+uncapped connection reaches in the same round. Start reading at `run`.
+"""
+
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from cases import DIRECTORY, FILE_BYTES, NAMES, OPERATIONS, SHARE, binary
+from harness import server as servers
+
+MIB = 1 << 20
+CONNECTIONS = (1, 4)
+# Names in each new directory before more are made in it.
+NAMES_BEFORE = 1_000
+KINDS = servers.NFS_KINDS
+# The list: block sizes, in both directions, at this depth, over so many connections.
+BLOCKS = (4096, 8192, 65536, MIB)
+NCONNECT = (1, 2, 4, 8)
+DEPTH = 64
+# How many of the capped connections must carry what one uncapped connection carries, and how much of it is enough.
+CAPPED, ENOUGH = 4, 0.9
+
+
+@dataclass(frozen=True)
+class Case:
+    """`workload` is --rw or --metadata of the load command; `cpu_ratio` is how many times Ganesha's operations for a
+    CPU-second of the server are wanted."""
+
+    name: str
+    workload: str
+    block: int = 0
+    depth: int = 32
+    cpu_ratio: float | None = None
+
+
+CASES = [
+    Case("random read 4 KiB, depth 64", "randread", 4096, 64, 4.0),
+    Case("read 64 KiB, depth 16", "read", 65536, 16),
+    Case("write 64 KiB, depth 16", "write", 65536, 16),
+    Case("read 1 MiB, depth 8", "read", MIB, 8, 1.5),
+    Case("write 1 MiB, depth 8", "write", MIB, 8, 1.5),
+    Case("create, write 4 KiB, close, depth 32", "create", cpu_ratio=3.0),
+    Case("open, close, depth 32", "open", cpu_ratio=3.0),
+    Case("stat, depth 32", "stat", cpu_ratio=3.0),
+    Case("remove, depth 32", "unlink", cpu_ratio=3.0),
+]
+
+
+@dataclass(frozen=True)
+class Fio:
+    """One line of the list."""
+
+    workload: str
+    block: int
+
+    @property
+    def name(self):
+        return f"{self.workload} {self.block >> 10} KiB, depth {DEPTH}, capped"
+
+
+LIST = [Fio(workload, block) for workload in ("randread", "randwrite") for block in BLOCKS]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One load: operations and bytes for a second, and µs of the server's processor for an operation."""
+
+    ops: float
+    rate: float
+    cpu: float
+
+
+def _load(server, channels, *options, below=""):
+    """Loads with each of `channels` connections in turn, in a directory below ours; gives connections -> Sample."""
+    target = f"nfs://127.0.0.1:{server.port}/{SHARE}/{DIRECTORY}{below}"
+    command = [binary(), "load", target, "--json", "--server-pid", str(server.pid), "--channels", ",".join(map(str, channels)), *options]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=True)
+    return {int(job["job options"]["channels"]): _sample(job) for job in json.loads(done.stdout)["jobs"]}
+
+
+def _sample(job):
+    own = job["trunkline"]
+    part = next(part for part in (job["read"], job["write"], own["metadata"]) if part["total_ios"])
+    seconds = part["runtime"] / 1000
+    return Sample(part["total_ios"] / seconds, part["io_bytes"] / seconds, own["server_cpu_ns"] / 1000 / part["total_ios"])
+
+
+def _data(workload, block, depth, options):
+    return ["--rw", workload, "--bs", str(block), "--iodepth", str(depth), "--runtime", f"{options.seconds * 1000:.0f}ms",
+            "--ramp_time", "1", "--filesize", str(FILE_BYTES)]
+
+
+def _options(case, options):
+    if case.block:
+        return _data(case.workload, case.block, case.depth, options)
+    return ["--metadata", case.workload, "--files", str(NAMES), "--number-ios", str(OPERATIONS[case.workload]), "--iodepth", str(case.depth),
+            "--bs", "4096"]
+
+
+def _measure_once(case, server, number, options):
+    """Pairs of connections and Sample. Names are made in a new directory each time, and none is deleted before the end:
+    ext4 without a journal does not use a deleted file's inode again for a minute to six, and passes over each such inode at
+    every file it makes, which would cost more than either server, and most for whoever comes last."""
+    if case.workload != "create":
+        return list(_load(server, CONNECTIONS, *_options(case, options)).items())
+    order = CONNECTIONS if number % 2 == 0 else reversed(CONNECTIONS)
+    made = ["--metadata", "create", "--keep", "--files", str(NAMES_BEFORE), "--number-ios", str(OPERATIONS["create"]), "--iodepth",
+            str(case.depth), "--bs", "4096"]
+    return [(connections, _load(server, [connections], *made, below=f"/create-{number}-{connections}")[connections]) for connections in order]
+
+
+def measure(case, running, options):
+    """One case on every server in turn, `rounds` times; gives kind -> connections -> list of samples."""
+    samples = {server.kind: {connections: [] for connections in CONNECTIONS} for server in running}
+    for number in range(options.rounds):
+        # Whoever goes first in one round goes last in the next.
+        for server in running if number % 2 == 0 else reversed(running):
+            for connections, sample in _measure_once(case, server, number, options):
+                samples[server.kind][connections].append(sample)
+    return samples
+
+
+def measure_list(fio, server, options):
+    """One line of the list, `rounds` times; gives for each round connections or `uncapped` -> Sample."""
+    rounds, load = [], _data(fio.workload, fio.block, DEPTH, options)
+    for number in range(options.rounds):
+        first = number % len(NCONNECT)
+        uncapped = _load(server, [1], *load)[1]
+        cap = ["--channel-rate", str(int(uncapped.rate / CAPPED))]
+        rounds.append({"uncapped": uncapped, **_load(server, NCONNECT[first:] + NCONNECT[:first], *load, *cap)})
+    return rounds
+
+
+def _median(samples, of):
+    return statistics.median(of(sample) for sample in samples)
+
+
+def _ratio(case, result, connections):
+    """Ganesha's processor time for an operation over ours; nothing without both."""
+    if set(result) != set(KINDS):
+        return None
+    ours, theirs = (_median(result[kind][connections], lambda it: it.cpu) for kind in KINDS)
+    return theirs / ours if ours else None
+
+
+def _verdict(case, result, connections):
+    ratio = _ratio(case, result, connections)
+    if ratio is None:
+        return "–"
+    if case.cpu_ratio is None:
+        return f"{ratio:.1f}"
+    return f"{ratio:.1f}, wanted ≥ {case.cpu_ratio:g}: {'met' if ratio >= case.cpu_ratio else '**not met**'}"
+
+
+def _columns(case, result, connections):
+    shown = []
+    for kind in KINDS:
+        if kind not in result:
+            shown.append("–")
+            continue
+        samples = result[kind][connections]
+        shown.append(f"{_median(samples, lambda it: it.cpu):,.1f} µs, {_median(samples, lambda it: it.ops):,.0f}/s")
+    return shown
+
+
+def _share_of(rounds, connections):
+    """What so many capped connections carry of one uncapped connection's rate, as the median over the rounds."""
+    return statistics.median(it[connections].rate / it["uncapped"].rate for it in rounds)
+
+
+def _list_verdict(rounds):
+    share = _share_of(rounds, CAPPED)
+    return f"{share:.2f}, wanted ≥ {ENOUGH:g}: {'met' if share >= ENOUGH else '**not met**'}"
+
+
+def run(options, is_chosen):
+    """Measures what is chosen and says it line by line; gives the part of the page and whether nothing is missing."""
+    cases = [case for case in CASES if is_chosen(case, "nfs, ", options)]
+    lines = [fio for fio in LIST if is_chosen(fio, "nfs, ", options)]
+    results, listed = {}, {}
+    if not cases and not lines:
+        return section(results, listed), True
+    with contextlib.ExitStack() as stack:
+        running = []
+        for kind in KINDS:
+            try:
+                running.append(stack.enter_context(servers.Server(kind, "nfs")))
+            except servers.CannotStart as reason:
+                print(f"bench: nfs: {reason}", file=sys.stderr)
+        for server in running:
+            directory = server.share_directory(SHARE) / DIRECTORY
+            directory.mkdir()
+            directory.chmod(0o777)
+        for case in cases:
+            with _told(case):
+                results[case.name] = measure(case, running, options)
+                for connections in CONNECTIONS:
+                    shown = "; ".join(f"{kind} {text}" for kind, text in zip(KINDS, _columns(case, results[case.name], connections)))
+                    print(f"nfs, {case.name}, {connections} connections: {shown}; {_verdict(case, results[case.name], connections)}", flush=True)
+        ours = next((server for server in running if server.kind == KINDS[0]), None)
+        for fio in lines if ours else []:
+            with _told(fio):
+                listed[fio.name] = measure_list(fio, ours, options)
+                print(f"nfs, {fio.name}: {'; '.join(_row(fio, listed[fio.name]))}", flush=True)
+    return section(results, listed), len(running) == len(KINDS) and len(results) == len(cases) and len(listed) == len(lines)
+
+
+@contextlib.contextmanager
+def _told(case):
+    """Says what could not be measured, and goes on."""
+    try:
+        yield
+    except (subprocess.CalledProcessError, OSError, ValueError, KeyError, StopIteration) as reason:
+        print(f"nfs, {case.name}: not measured: {reason}", file=sys.stderr)
+
+
+def _row(fio, rounds):
+    """One line of the list, as the columns of its table behind the name."""
+    rate = [f"{statistics.median(it[key].rate for it in rounds) / MIB:,.0f} MiB/s" for key in ("uncapped", *NCONNECT)]
+    return [*rate, _list_verdict(rounds)]
+
+
+def section(results, listed):
+    """The part of the page."""
+    rows = []
+    for case in CASES:
+        for connections in CONNECTIONS:
+            if case.name in results:
+                shown = [*_columns(case, results[case.name], connections), _verdict(case, results[case.name], connections)]
+            else:
+                shown = ["–", "–", "not measured"]
+            rows.append(f"| {case.name} | {connections} | {' | '.join(shown)} |")
+    lines = [f"| {fio.workload} {fio.block >> 10} KiB | {' | '.join(_row(fio, listed[fio.name]) if fio.name in listed else ['–'] * 5 + ['not measured'])} |"
+             for fio in LIST]
+    return (
+        "\n## NFSv4.1\n\nOne client process with one session over 1 or 4 connections, to Trunkline and to Ganesha in turns within each round. A cell is\n"
+        "processor time of the server for an operation, and operations for a second; the last column is Ganesha's processor time over ours.\n"
+        "Creating sends an OPEN, an unstable WRITE and a CLOSE, opening an OPEN and a CLOSE, one after the other as Linux does.\n\n"
+        "| case | connections | Trunkline | Ganesha | Ganesha / Trunkline |\n" + "|---" * 5 + "|\n" + "\n".join(rows)
+        + f"\n\nnconnect on Trunkline, {DEPTH} requests under way, each connection held to a quarter of what one uncapped connection reaches in the\n"
+        "same round: the client itself reads and writes no faster, and the server knows nothing of it. This stands for a path whose single\n"
+        "connection is slow; it is not such a path. The last column is what four connections carry of the uncapped rate.\n\n"
+        "| load | one, uncapped | " + " | ".join(f"nconnect={count}" for count in NCONNECT) + " | four against uncapped |\n" + "|---" * (len(NCONNECT) + 3) + "|\n"
+        + "\n".join(lines) + "\n"
+    )

@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Debian's libnfs as a client: PORT EXPORT VERSION WORD, the last two as every NFS peer is given them (run.py) and not looked at.
+
+libnfs speaks NFSv3 and 4.0 and nothing newer. To a server of 4.1 its place is to be told so, and to go away.
+"""
+
+import subprocess
+import sys
+
+from cases import Report, same
+
+
+def ask(port, export, version):
+    url = f"nfs://127.0.0.1/{export}?version={version}&nfsport={port}&mountport={port}"
+    done = subprocess.run(["nfs-ls", url], capture_output=True, text=True, timeout=30)
+    return done.returncode, done.stdout + done.stderr
+
+
+def minor_version_0(port, export):
+    status, said = ask(port, export, 4)
+    same((status != 0, "NFS4ERR_MINOR_VERS_MISMATCH" in said), (True, True), f"what nfs-ls said: {said.strip()}")
+
+
+def version_3(port, export):
+    status, said = ask(port, export, 3)
+    same((status != 0, "Failed to mount" in said), (True, True), f"what nfs-ls said: {said.strip()}")
+
+
+def main():
+    port, export = sys.argv[1:3]
+    report = Report()
+    report.case("minor version 0 is refused as such", minor_version_0, port, export)
+    report.case("version 3 is refused", version_3, port, export)
+    report.close()
+
+
+if __name__ == "__main__":
+    main()

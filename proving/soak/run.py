@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""The long counts: how often what must never fail is tried, and how far that has come.
+
+    run.py                    go on where the last call ended, until every count is full
+    run.py --only cuts        one count; may be repeated
+    run.py --minutes 30       begin nothing new after that time
+    run.py --twentieth        a twentieth of each count, without a record: what `make test` runs
+    run.py --fresh            forget what was done before; with --only, of that count
+
+A count is a number of runs and a command that does a slice of them (`COUNTS`). The record lies below cargo's target directory,
+one line of JSON for what each slice did, so that a call can be ended at any point and loses one slice at most. After each
+slice `tallies.toml` beside this file is written anew from the record; it is what is committed.
+
+A slice's command gets {count}, {seed}, {out} and {profile}, cargo's profile for what it builds. It appends lines to {out} (`server`, `done`, `failures`, and numbers of its
+own); one that appends nothing did its whole slice when its status is 0.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROVING = HERE.parent
+ROOT = PROVING.parent
+sys.path[:0] = [str(PROVING), str(PROVING / "kernel-client")]
+
+import cuts  # noqa: E402
+from harness import server as servers  # noqa: E402
+from harness.tally import Tally  # noqa: E402
+
+TALLIES = HERE / "tallies.toml"
+
+
+class Count:
+    """A number of runs of one thing, done in slices."""
+
+    def __init__(self, name, wanted, unit, slice_size, command, slice_limit_s, passes=True):
+        self.name, self.wanted, self.unit, self.slice_size = name, wanted, unit, slice_size
+        self.command, self.slice_limit_s = command, slice_limit_s
+        # Whether it has passed yet: what has not is not among the twentieths.
+        self.passes = passes
+
+
+KERNEL = str(PROVING / "kernel-client")
+COUNTS = [
+    Count("cuts", 200, "cuts of one to three of four channels under Linux's client", 10,
+          [sys.executable, f"{KERNEL}/cuts.py", "--cuts", "{count}", "--per-mount", "10", "--seed", "{seed}", "--out", "{out}"], 1800),
+    Count("nfs-cuts", 200, "cuts of one to all of four connections under Linux's NFS client, none of which an application sees", 10,
+          [sys.executable, f"{KERNEL}/nfs_cuts.py", "--cuts", "{count}", "--per-mount", "10", "--seed", "{seed}", "--out", "{out}"], 1800),
+    Count("kills", 50, "kills of the server under Linux's client, each with a restart within 10 s", 5,
+          [sys.executable, f"{KERNEL}/kills.py", "--kills", "{count}", "--per-mount", "5", "--seed", "{seed}", "--handles", "persistent",
+           "--out", "{out}"], 900),
+    Count("mixed", 20, "rounds of 30 s in which Linux's SMB and NFS clients work on the same files of one share", 5,
+          [sys.executable, f"{KERNEL}/mixed.py", "--rounds", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"], 1200,
+          # A read over SMB is stale now and then: docs/proving.md.
+          passes=False),
+    Count("nfs-kills", 50, "kills of the server under Linux's NFS client, each with a restart within 10 s", 5,
+          [sys.executable, f"{KERNEL}/nfs_kills.py", "--kills", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"],
+          1200),
+    Count("histories", 100_000, "seeded histories of cuts, delays and replays over one to eight channels, beside a model", 5_000,
+          ["env", "SIMULATED_HISTORIES={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb",
+           "--test", "simulation"], 3600),
+]
+
+
+def record_directory():
+    return Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "soak"
+
+
+class Record:
+    """What was done for one count, as lines of JSON."""
+
+    def __init__(self, count):
+        self._count = count
+        self.path = record_directory() / f"{count.name}.jsonl"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+
+    def lines(self, server=None):
+        """All lines, or those of one server."""
+        if not self.path.exists():
+            return []
+        found = [json.loads(line) for line in self.path.read_text().splitlines()]
+        return [line for line in found if server is None or line["server"] == server]
+
+    def done(self):
+        return sum(line["done"] for line in self.lines("trunkline"))
+
+    def add(self, lines):
+        stamp = {"at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit()}
+        with open(self.path, "a", encoding="utf-8") as out:
+            for line in lines:
+                out.write(json.dumps(dict(line, **stamp)) + "\n")
+
+
+def commit():
+    """The commit of the tree that the record is about."""
+    git = ["git", "-C", str(ROOT)]
+    name = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
+    # The tallies themselves change on the way.
+    others = [".", f":(exclude){TALLIES.relative_to(ROOT)}"]
+    changed = subprocess.run([*git, "status", "--porcelain", "-uno", "--", *others], capture_output=True, text=True).stdout
+    return f"{name or 'unknown'}{'-dirty' if changed else ''}"
+
+
+def run_slice(count, size, seed, out, profile="quick"):
+    """Run one slice; gives (status, the lines it left). `profile` is cargo's, for what it builds."""
+    out.unlink(missing_ok=True)
+    command = [word.format(count=size, seed=seed, out=out, profile=profile) for word in count.command]
+    print(f"--- {count.name}: {size} from seed {seed}", flush=True)
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL)
+    try:
+        status = process.wait(timeout=count.slice_limit_s)
+    except subprocess.TimeoutExpired:
+        status = 124
+    finally:
+        end(process)
+    lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    out.unlink(missing_ok=True)
+    if not any(line["server"] == "trunkline" for line in lines):
+        failures = [] if status == 0 else [f"the slice from seed {seed} ended with status {status}"]
+        lines.append({"server": "trunkline", "done": size if status == 0 else 0, "failures": failures})
+    return status, lines
+
+
+def end(process):
+    """Let a slice that still runs clean up after itself, and make sure that it is over."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def go_on(count, deadline):
+    """Do slices until the count is full or the time is over; gives whether all went well."""
+    record = Record(count)
+    scratch = record_directory() / f"{count.name}.slice"
+    while record.done() < count.wanted and datetime.datetime.now() < deadline:
+        before = record.done()
+        _, lines = run_slice(count, min(count.slice_size, count.wanted - before), 1000 + before, scratch)
+        record.add(lines)
+        write_tallies()
+        if record.done() == before:
+            print(f"--- {count.name}: the slice did nothing; what it needs is missing here, or it fails at once", flush=True)
+            return False
+    return not any(line["failures"] for line in record.lines("trunkline"))
+
+
+def write_tallies():
+    """Write down what the record says. A count that has no record here stays as it was written down."""
+    text = ["# Written by proving/soak/run.py (make soak): what the long counts have come to. Not to be edited.", ""]
+    for count in COUNTS:
+        record = Record(count)
+        text += describe(count, record) if record.lines() else as_written(count)
+    TALLIES.write_text("\n".join(text))
+
+
+def as_written(count):
+    """The tables of a count as they stand in the tallies."""
+    found, ours = [], False
+    for line in TALLIES.read_text().splitlines() if TALLIES.exists() else ():
+        if line.startswith("["):
+            ours = line.strip("[]").split(".")[0] == count.name
+        found += [line] if ours else []
+    return found + [""] if found and found[-1] else found
+
+
+def describe(count, record):
+    """The table of one count."""
+    ours = record.lines("trunkline")
+    text = [
+        f"[{count.name}]",
+        f"what = {json.dumps(count.unit)}",
+        f"wanted = {count.wanted}",
+        f"done = {record.done()}",
+        f"first = {ours[0]['at'] if ours else ''}",
+        f"last = {ours[-1]['at'] if ours else ''}",
+        f"commits = {json.dumps(list(dict.fromkeys(line['commit'] for line in ours)))}",
+        f"machine = {json.dumps(machine())}",
+        "",
+    ]
+    for kind in servers.KINDS:
+        lines = record.lines(kind)
+        if not lines:
+            continue
+        text += [f"[{count.name}.{kind}]", f"done = {sum(line['done'] for line in lines)}"]
+        text += [f"failures = {json.dumps([failure for line in lines for failure in line['failures']], indent=2)}"]
+        for key in sorted({key for line in lines for key in line} - {"server", "done", "failures", "mount", "at", "commit"}):
+            text.append(f"{key} = {total([line[key] for line in lines if key in line], key)}")
+        text.append("")
+    return text
+
+
+def total(values, key):
+    """Sum up one number of all lines; what begins with `slowest` is a maximum."""
+    if isinstance(values[0], dict):
+        whole = sum((Counter(value) for value in values), Counter())
+        return "{ " + ", ".join(f"{json.dumps(name)} = {number}" for name, number in sorted(whole.items())) + " }"
+    return max(values) if key.startswith("slowest") else sum(values)
+
+
+def machine():
+    """The machine in one line."""
+    return f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, {platform.machine()}"
+
+
+def passing_errors_are_few():
+    """Whether Trunkline's clients saw no more passing errors for a cut than Samba's; chance gets its part."""
+    record = Record(COUNTS[0])
+    sums = [(sum(line["done"] for line in lines), sum(sum(line["passing_errors"].values()) for line in lines if "passing_errors" in line))
+            for lines in (record.lines("trunkline"), record.lines("samba"))]
+    (ours, our_errors), (theirs, their_errors) = sums
+    if not ours or not theirs:
+        return True
+    print(f"passing errors: {our_errors} in {ours} cuts, with Samba {their_errors} in {theirs}")
+    return cuts.within_chance(our_errors, ours, their_errors, theirs)
+
+
+def twentieth(counts):
+    """A twentieth of each count; the commands that keep a tally of their own (TALLY_FILE) keep it here too."""
+    scratch = record_directory() / "twentieth"
+    scratch.parent.mkdir(parents=True, exist_ok=True)
+    tally = Tally("soak")
+    for count in counts:
+        if not count.passes:
+            continue
+        size = -(-count.wanted // 20)
+        status, lines = run_slice(count, size, 1, scratch, profile="dev")
+        failures = [failure for line in lines if line["server"] == "trunkline" for failure in line["failures"]]
+        if status == 0 and not failures:
+            done = sum(line["done"] for line in lines if line["server"] == "trunkline")
+            tally.add("pass", f"{count.name}: {done} of {count.wanted}")
+        else:
+            tally.add("fail", count.name, "; ".join(failures) or f"status {status}")
+    return tally.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", action="append", choices=[count.name for count in COUNTS])
+    parser.add_argument("--minutes", type=float, default=24 * 60)
+    parser.add_argument("--twentieth", action="store_true")
+    parser.add_argument("--fresh", action="store_true")
+    options = parser.parse_args()
+    servers.clean_up_when_told_to_end()
+    counts = [count for count in COUNTS if not options.only or count.name in options.only]
+    if options.twentieth:
+        sys.exit(twentieth(counts))
+    if options.fresh:
+        for count in counts:
+            Record(count).path.unlink(missing_ok=True)
+    deadline = datetime.datetime.now() + datetime.timedelta(minutes=options.minutes)
+    results = [go_on(count, deadline) for count in counts]
+    write_tallies()
+    for count in counts:
+        print(f"{count.name}: {Record(count).done()} of {count.wanted}")
+    sys.exit(0 if all(results) and passing_errors_are_few() else 1)
+
+
+if __name__ == "__main__":
+    main()

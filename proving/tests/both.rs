@@ -1,0 +1,661 @@
+//! One share, an SMB client and an NFS client at it in this process: who wins when they meet. Each test stands for a
+//! row of the chapter on both protocols in SEMANTICS.md.
+
+#[path = "../../crates/nfs/tests/common/mod.rs"]
+mod nfs_side;
+#[path = "../../crates/smb/tests/common/mod.rs"]
+mod smb_side;
+
+use nfs_side::{Client, EXPORT, Wire, closing, lookup, opening, reading, writing};
+use nfs_wire::NfsStat;
+use nfs_wire::attr::{self, Attr, AttrNum, Bitmap, Fattr};
+use nfs_wire::op::lock::{self as nfs_lock, Denied, Locker, OpenToLockOwner};
+use nfs_wire::op::names::{RemoveArgs, RenameArgs};
+use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, getattr, open, setattr};
+use nfs_wire::types::{Identity, LockType, Owner, StateId};
+use nfs_wire::xdr::List;
+use smb_side::client::OpenFile;
+use smb_side::{Dial, Peer};
+use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
+use smb_wire::fscc::FileInfoClass;
+use smb_wire::query_info::InfoType;
+use smb_wire::{Command, FileId, NtStatus, lock, oplock_break, query_info, set_info, utf16};
+use volume::security::{Ace, AceFlags, AceKind, Acl, Descriptor, Rights, Sid, well_known};
+
+/// Owner, group and list (MS-DTYP 2.4.7).
+const WHO_MAY: u32 = 7;
+
+/// Both clients and what they speak to.
+struct Both {
+    // Ended before the server.
+    smb: Peer,
+    world: smb_side::World,
+    wire: Wire,
+    nfs: Client,
+}
+
+impl Both {
+    fn new() -> Both {
+        let world = smb_side::World::in_memory();
+        let config = nfs::ServerConfig {
+            name: b"server".to_vec(),
+            handle_key: [7; 32],
+            instance: 77,
+            lease_time_s: 90,
+            slots: 16,
+            max_connections: 10,
+            connections_per_client: 4,
+            reply_memory: nfs::memory::ReplyMemory::new(1 << 24),
+        };
+        let server = nfs::Server::new(config);
+        server.set_exports([nfs::Export {
+            name: "share".into(),
+            id: 1,
+            engine: std::sync::Arc::clone(&world.engine),
+            read_only: false,
+            squash: nfs::Squash::None,
+            anonymous: (65_534, 65_534),
+            clients: Vec::new(),
+            secure: false,
+        }]);
+        let now = world.clock.read();
+        let nfs_world = nfs_side::World::around(server, std::sync::Arc::clone(&world.engine), now);
+        let mut wire = nfs_world.connect();
+        let nfs = Client::new(&mut wire, b"client", 2);
+        Both { smb: world.client(), world, wire, nfs }
+    }
+
+    /// Lets the NFS client be called, so that it gets delegations.
+    fn callable(mut self) -> Both {
+        let bind = bind_conn_to_session::Args {
+            sessid: self.nfs.session,
+            dir: bind_conn_to_session::FromClient::BackOrBoth,
+            use_conn_in_rdma_mode: false,
+        };
+        self.wire.call(2, &[Args::BindConnToSession(bind)]).ok();
+        self
+    }
+
+    /// OPEN over NFS of something that is there.
+    fn try_open(&mut self, name: &str, access: open::ShareAccess, deny: open::ShareDeny) -> NfsStat {
+        let asked = nfs_open(name, access, deny);
+        self.nfs.run(&mut self.wire, &[Args::PutRootFh, lookup(EXPORT), asked]).status()
+    }
+
+    /// The same, with the handle, the open's stateid and what was delegated.
+    fn open(
+        &mut self,
+        name: &str,
+        access: open::ShareAccess,
+        deny: open::ShareDeny,
+    ) -> (Vec<u8>, StateId, Option<StateId>) {
+        let asked = nfs_open(name, access, deny);
+        let done = self.nfs.run(&mut self.wire, &[Args::PutRootFh, lookup(EXPORT), asked, Args::GetFh]).ok();
+        let results = done.results();
+        let (Res::Open(Ok(opened)), Res::GetFh(Ok(handle))) = (results[3], results[4]) else {
+            panic!("{results:?}")
+        };
+        let given = match opened.delegation {
+            open::Delegation::Read(read) => Some(read.stateid),
+            open::Delegation::Write(write) => Some(write.stateid),
+            _ => None,
+        };
+        (handle.object.0.to_vec(), opened.stateid, given)
+    }
+
+    fn on(&mut self, handle: &[u8], operation: Args<'_>) -> NfsStat {
+        self.nfs.on(&mut self.wire, handle, &[operation]).status()
+    }
+
+    fn in_root(&mut self, operations: &[Args<'_>]) -> NfsStat {
+        let all = [&[Args::PutRootFh, lookup(EXPORT)][..], operations].concat();
+        self.nfs.run(&mut self.wire, &all).status()
+    }
+
+    fn remove(&mut self, name: &str) -> NfsStat {
+        self.in_root(&[Args::Remove(RemoveArgs { target: name.as_bytes() })])
+    }
+
+    fn rename(&mut self, old: &str, new: &str) -> NfsStat {
+        let (oldname, newname) = (old.as_bytes(), new.as_bytes());
+        self.in_root(&[Args::SaveFh, Args::Rename(RenameArgs { oldname, newname })])
+    }
+
+    /// Attributes over NFS, handed to `look`.
+    fn attributes<T>(&mut self, name: &str, wanted: &[AttrNum], look: impl FnOnce(&[Attr<'_>]) -> T) -> T {
+        let numbers: Vec<_> = wanted.iter().map(|one| one.get()).collect();
+        let attr_request = Bitmap::of(&numbers);
+        let ask = Args::GetAttr(getattr::Args { attr_request });
+        let all = [Args::PutRootFh, lookup(EXPORT), lookup(name.as_bytes()), ask];
+        let done = self.nfs.run(&mut self.wire, &all).ok();
+        let Res::GetAttr(Ok(got)) = done.last() else { panic!("{done:?}") };
+        let all: Vec<_> = got.obj_attributes.iter().map(|one| one.expect("an attribute")).collect();
+        look(&all)
+    }
+
+    fn change(&mut self, name: &str) -> u64 {
+        self.attributes(name, &[AttrNum::Change], |all| match all {
+            [Attr::Change(number)] => *number,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn set(&mut self, name: &str, attributes: &[Attr<'_>]) -> NfsStat {
+        let mut room = Vec::new();
+        let obj_attributes = Fattr::of(attributes, &mut room);
+        let set = Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
+        self.in_root(&[lookup(name.as_bytes()), set])
+    }
+
+    fn smb_open(&mut self, name: &str, access: Access, share: ShareAccess) -> smb_side::peer::Answer {
+        self.smb.create(&OpenFile { access, share, disposition: Disposition::Open, ..OpenFile::named(name) })
+    }
+}
+
+fn nfs_open(name: &str, share_access: open::ShareAccess, share_deny: open::ShareDeny) -> Args<'_> {
+    let Args::Open(asked) = opening(open::OpenHow::NoCreate, name.as_bytes()) else { unreachable!() };
+    Args::Open(open::Args { share_access, share_deny, ..asked })
+}
+
+const READ: open::ShareAccess = open::ShareAccess::READ;
+const WRITE: open::ShareAccess = open::ShareAccess::WRITE;
+const BOTH: open::ShareAccess = open::ShareAccess::BOTH;
+const NONE: open::ShareDeny = open::ShareDeny::empty();
+
+fn shares(what: &[ShareAccess]) -> ShareAccess {
+    what.iter().fold(ShareAccess::empty(), |all, one| all | *one)
+}
+
+fn set_information(client: &mut Peer, id: FileId, class: FileInfoClass, buffer: &[u8]) -> NtStatus {
+    client.status(Command::SetInfo, |out| {
+        let (info_type, additional_information) = (InfoType::File, 0);
+        set_info::Request {
+            info_type,
+            file_info_class: class.0,
+            additional_information,
+            file_id: id,
+            buffer,
+        }
+        .write(out);
+    })
+}
+
+fn smb_lock(client: &mut Peer, file_id: FileId, offset: u64, length: u64, exclusive: bool) -> NtStatus {
+    let kind = if exclusive { lock::Flags::EXCLUSIVE_LOCK } else { lock::Flags::SHARED_LOCK };
+    let element = lock::LockElement { offset, length, flags: kind | lock::Flags::FAIL_IMMEDIATELY };
+    client.status(Command::Lock, |out| {
+        lock::Request {
+            lock_sequence_number: 0,
+            lock_sequence_index: 0,
+            file_id,
+            locks: smb_wire::List::Values(&[element]),
+        }
+        .write(out);
+    })
+}
+
+fn nfs_lock(open_stateid: StateId, kind: LockType, offset: u64, length: u64) -> Args<'static> {
+    let lock_owner = Owner { clientid: 0, owner: Identity(b"locker") };
+    let new = OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
+    Args::Lock(nfs_lock::Args { locktype: kind, reclaim: false, offset, length, locker: Locker::New(new) })
+}
+
+#[test]
+fn what_an_smb_client_denies_is_denied_to_nfs_opens_and_to_io_without_one() {
+    let mut both = Both::new();
+    both.smb.make("file", b"text");
+    let (handle, stateid, _) = both.open("file", READ, NONE);
+    assert_eq!(both.on(&handle, closing(stateid)), NfsStat::Ok);
+    let held = both.smb_open("file", Access::READ_DATA, ShareAccess::READ).file_id();
+    assert_eq!(both.try_open("file", WRITE, NONE), NfsStat::ShareDenied);
+    assert_eq!(both.on(&handle, writing(StateId::ANONYMOUS, 0, b"x")), NfsStat::Locked);
+    assert_eq!(both.on(&handle, reading(StateId::ANONYMOUS, 0, 4)), NfsStat::Ok);
+    // Who has everything open stands in the way of an OPEN that denies.
+    assert_eq!(both.try_open("file", READ, open::ShareDeny::READ), NfsStat::ShareDenied);
+    assert_eq!(both.smb.close(held), NtStatus::SUCCESS);
+    assert_eq!(both.try_open("file", WRITE, NONE), NfsStat::Ok);
+}
+
+#[test]
+fn what_an_nfs_client_denies_is_a_sharing_violation_until_it_denies_less() {
+    let mut both = Both::new();
+    both.smb.make("file", b"text");
+    let everything = shares(&[ShareAccess::READ, ShareAccess::WRITE, ShareAccess::DELETE]);
+    let (handle, first, _) = both.open("file", READ, NONE);
+    let (_, stateid, _) = both.open("file", READ, open::ShareDeny::WRITE);
+    assert_eq!(first.other, stateid.other, "one open of one owner");
+    let denied = both.smb_open("file", Access::WRITE_DATA, everything).status();
+    assert_eq!(denied, NtStatus::SHARING_VIOLATION);
+    let id = both.smb_open("file", Access::READ_DATA, everything).file_id();
+    both.smb.close(id);
+    let narrow =
+        open::DowngradeArgs { open_stateid: stateid, seqid: 0, share_access: READ, share_deny: NONE };
+    assert_eq!(both.on(&handle, Args::OpenDowngrade(narrow)), NfsStat::Ok);
+    assert_eq!(both.smb_open("file", Access::WRITE_DATA, everything).status(), NtStatus::SUCCESS);
+}
+
+#[test]
+fn ranges_locked_over_smb_keep_nfs_from_locking_reading_and_writing() {
+    let mut both = Both::new();
+    both.smb.make("file", b"0123456789");
+    let id = both.smb.open("file");
+    let (handle, stateid, _) = both.open("file", BOTH, NONE);
+    assert_eq!(smb_lock(&mut both.smb, id, 2, 4, true), NtStatus::SUCCESS);
+    assert_eq!(both.on(&handle, reading(stateid, 0, 4)), NfsStat::Locked);
+    assert_eq!(both.on(&handle, writing(stateid, 5, b"x")), NfsStat::Locked);
+    assert_eq!(both.on(&handle, reading(StateId::ANONYMOUS, 0, 10)), NfsStat::Locked);
+    assert_eq!(both.on(&handle, reading(stateid, 6, 4)), NfsStat::Ok);
+    let done = both.nfs.on(&mut both.wire, &handle, &[nfs_lock(stateid, LockType::Read, 0, 100)]);
+    let Res::Lock(nfs_lock::Res::Denied(Denied { offset, length, locktype, .. })) = done.last() else {
+        panic!("{done:?}")
+    };
+    assert_eq!((offset, length, locktype), (2, 4, LockType::Write));
+    assert_eq!(both.smb.close(id), NtStatus::SUCCESS);
+    assert_eq!(both.on(&handle, nfs_lock(stateid, LockType::Write, 0, 100)), NfsStat::Ok);
+}
+
+#[test]
+fn ranges_locked_over_nfs_keep_smb_from_locking_reading_and_writing_and_nfs_from_locking_alone() {
+    let mut both = Both::new();
+    both.smb.make("file", b"0123456789");
+    let id = both.smb.open("file");
+    let (handle, stateid, _) = both.open("file", BOTH, NONE);
+    assert_eq!(both.on(&handle, nfs_lock(stateid, LockType::Write, 2, 4)), NfsStat::Ok);
+    assert_eq!(both.smb.read(id, 0, 4).status(), NtStatus::FILE_LOCK_CONFLICT);
+    assert_eq!(both.smb.write(id, 5, b"x"), NtStatus::FILE_LOCK_CONFLICT);
+    assert_eq!(both.smb.read(id, 6, 4).status(), NtStatus::SUCCESS);
+    assert_eq!(smb_lock(&mut both.smb, id, 0, 3, false), NtStatus::LOCK_NOT_GRANTED);
+    // Among NFS clients locks are a convention: who does not ask reads and writes.
+    assert_eq!(both.on(&handle, writing(StateId::ANONYMOUS, 3, b"x")), NfsStat::Ok);
+    // Of a lock that is split, what was given back is free.
+    let held = both.nfs.on(&mut both.wire, &handle, &[nfs_lock(stateid, LockType::Write, 8, 1)]).ok();
+    let Res::Lock(nfs_lock::Res::Ok(taken)) = held.last() else { panic!("{held:?}") };
+    let part = nfs_lock::UnlockArgs {
+        locktype: LockType::Write,
+        seqid: 0,
+        lock_stateid: taken.lock_stateid,
+        offset: 3,
+        length: 1,
+    };
+    assert_eq!(both.on(&handle, Args::LockU(part)), NfsStat::Ok);
+    assert_eq!(smb_lock(&mut both.smb, id, 3, 1, true), NtStatus::SUCCESS);
+    assert_eq!(smb_lock(&mut both.smb, id, 4, 1, true), NtStatus::LOCK_NOT_GRANTED);
+    assert_eq!(both.on(&handle, closing(stateid)), NfsStat::Ok);
+    assert_eq!(smb_lock(&mut both.smb, id, 4, 1, true), NtStatus::SUCCESS);
+}
+
+#[test]
+fn an_nfs_open_waits_until_an_smb_client_has_written_back_what_it_kept() {
+    let mut both = Both::new();
+    both.smb.make("file", b"old");
+    let kept = OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("file") };
+    let id = both.smb.create(&kept).file_id();
+    assert_eq!(both.try_open("file", READ, NONE), NfsStat::Delay);
+    let notice = both.smb.notice().expect("a notice");
+    assert_eq!(notice.header.command(), Command::OplockBreak);
+    assert_eq!(both.try_open("file", READ, NONE), NfsStat::Delay, "asked once is enough");
+    assert!(both.smb.notice().is_none());
+    assert_eq!(both.smb.write(id, 0, b"new"), NtStatus::SUCCESS);
+    let answered = both.smb.status(Command::OplockBreak, |out| {
+        let level = oplock_break::Oplock { file_id: id, oplock_level: OplockLevel::LevelII };
+        oplock_break::Request::Oplock(level).write(out);
+    });
+    assert_eq!(answered, NtStatus::SUCCESS);
+    let (handle, stateid, _) = both.open("file", READ, NONE);
+    let read = both.nfs.on(&mut both.wire, &handle, &[reading(stateid, 0, 9)]).ok();
+    let Res::Read(Ok(got)) = read.last() else { panic!("{read:?}") };
+    assert_eq!(got.data, b"new");
+    // What it may still keep to read goes with the first change.
+    let (handle, writer, _) = both.open("file", WRITE, NONE);
+    assert_eq!(both.on(&handle, writing(writer, 0, b"two")), NfsStat::Ok);
+    assert!(both.smb.notice().is_some());
+}
+
+#[test]
+fn an_smb_open_for_writing_waits_until_a_delegation_is_given_back() {
+    let mut both = Both::new().callable();
+    both.smb.make("file", b"text");
+    let wanting = READ | open::ShareAccess::WANT_READ_DELEG;
+    let (handle, _, given) = both.open("file", wanting, NONE);
+    let given = given.expect("a delegation");
+    let everything = shares(&[ShareAccess::READ, ShareAccess::WRITE, ShareAccess::DELETE]);
+    // Reading is in nobody's way.
+    let reader = both.smb_open("file", Access::READ_DATA, everything).file_id();
+    assert!(both.wire.called().is_empty());
+    let asked = OpenFile { access: Access::WRITE_DATA, share: everything, ..OpenFile::named("file") };
+    let id = both.smb.start(Command::Create, |out| asked.write(out));
+    assert_eq!(both.smb.answer(id).map(|told| told.status()), Some(NtStatus::PENDING));
+    assert_eq!(both.wire.called().len(), 1, "it is recalled");
+    assert!(both.smb.answer(id).is_none());
+    let back = Args::DelegReturn(delegation::ReturnArgs { deleg_stateid: given });
+    assert_eq!(both.on(&handle, back), NfsStat::Ok);
+    let opened = both.smb.answer(id).expect("an answer");
+    assert_eq!(opened.status(), NtStatus::SUCCESS);
+    // Beside a writer none is given.
+    let (_, _, given) = both.open("file", wanting, NONE);
+    assert_eq!(given, None);
+    both.smb.close(reader);
+}
+
+#[test]
+fn a_name_removed_over_nfs_goes_at_once_and_whoever_has_the_file_open_over_smb_keeps_it() {
+    let mut both = Both::new();
+    both.smb.make("file", b"text");
+    let id = both.smb.open("file");
+    assert_eq!(both.remove("file"), NfsStat::Ok);
+    assert_eq!(both.smb.read(id, 0, 4).data(), b"text");
+    let all = shares(&[ShareAccess::READ, ShareAccess::WRITE, ShareAccess::DELETE]);
+    assert_eq!(both.smb_open("file", Access::READ_DATA, all).status(), NtStatus::OBJECT_NAME_NOT_FOUND);
+    both.smb.make("file", b"another");
+    assert_eq!(both.smb.read(id, 0, 4).data(), b"text");
+    both.smb.close(id);
+    // Unless they said that nobody may.
+    let id = both.smb_open("file", Access::READ_DATA, shares(&[ShareAccess::READ, ShareAccess::WRITE]));
+    assert_eq!(both.remove("file"), NfsStat::FileOpen);
+    let id = id.file_id();
+    both.smb.close(id);
+    assert_eq!(both.remove("file"), NfsStat::Ok);
+}
+
+#[test]
+fn a_name_removed_over_smb_goes_with_the_last_open_also_when_that_is_an_nfs_clients() {
+    let mut both = Both::new();
+    both.smb.make("file", b"text");
+    let (handle, stateid, _) = both.open("file", READ, NONE);
+    let doomed = OpenFile { options: CreateOptions::DELETE_ON_CLOSE, ..OpenFile::named("file") };
+    let id = both.smb.create(&doomed).file_id();
+    assert_eq!(both.smb.close(id), NtStatus::SUCCESS);
+    assert_eq!(both.smb.create(&OpenFile::named("file")).status(), NtStatus::DELETE_PENDING);
+    assert_eq!(both.try_open("file", WRITE, NONE), NfsStat::FileOpen);
+    assert_eq!(both.on(&handle, reading(stateid, 0, 4)), NfsStat::Ok);
+    assert_eq!(both.on(&handle, closing(stateid)), NfsStat::Ok);
+    assert_eq!(both.try_open("file", READ, NONE), NfsStat::NoEnt);
+}
+
+#[test]
+fn a_rename_on_either_side_moves_what_is_open_on_the_other() {
+    let mut both = Both::new();
+    both.smb.make("one", b"1");
+    both.smb.make("two", b"2");
+    let id = both.smb.open("one");
+    assert_eq!(both.rename("one", "uno"), NfsStat::Ok);
+    assert_eq!(both.smb.write(id, 0, b"i"), NtStatus::SUCCESS);
+    // A name that is taken is replaced over NFS, and who has that file open keeps it without a name.
+    let held = both.smb.open("two");
+    assert_eq!(both.rename("uno", "two"), NfsStat::Ok);
+    assert_eq!(both.smb.read(held, 0, 1).data(), b"2");
+    both.smb.close(held);
+    let (handle, stateid, _) = both.open("two", READ, NONE);
+    let name = utf16::encode("three");
+    let mut buffer = vec![0; 16];
+    buffer.extend((name.len() as u32).to_le_bytes());
+    buffer.extend(&name);
+    assert_eq!(set_information(&mut both.smb, id, FileInfoClass::RENAME, &buffer), NtStatus::SUCCESS);
+    let read = both.nfs.on(&mut both.wire, &handle, &[reading(stateid, 0, 9)]).ok();
+    let Res::Read(Ok(got)) = read.last() else { panic!("{read:?}") };
+    assert_eq!(got.data, b"i");
+    assert_eq!(both.try_open("three", READ, NONE), NfsStat::Ok);
+    // Over SMB a file that an NFS client has open is not replaced.
+    both.smb.make("four", b"4");
+    let id = both.smb.open("four");
+    buffer[0] = 1;
+    assert_eq!(set_information(&mut both.smb, id, FileInfoClass::RENAME, &buffer), NtStatus::ACCESS_DENIED);
+}
+
+#[test]
+fn changes_over_smb_move_the_change_attribute_and_names_are_told_apart_by_case_over_nfs_alone() {
+    let mut both = Both::new();
+    both.smb.make("File", b"text");
+    let before = both.change("File");
+    let id = both.smb.open("file");
+    assert_eq!(both.smb.write(id, 0, b"t"), NtStatus::SUCCESS);
+    let written = both.change("File");
+    assert!(written > before);
+    assert_eq!(both.smb.write(id, 0, b"t"), NtStatus::SUCCESS);
+    assert!(both.change("File") > written, "also within one tick of the clock");
+    assert_eq!(both.try_open("file", READ, NONE), NfsStat::NoEnt);
+    let how = open::OpenHow::Create(open::CreateHow::Guarded(Fattr::default()));
+    assert_eq!(both.in_root(&[opening(how, b"file")]), NfsStat::Ok);
+    // Each is reached over SMB by its own spelling.
+    assert_eq!(both.smb.write(id, 0, b"T"), NtStatus::SUCCESS);
+    let other = both.smb.open("file");
+    assert!(both.smb.read(other, 0, 4).status() == NtStatus::END_OF_FILE, "the new one is empty");
+    let first = both.smb.open("File");
+    assert_eq!(both.smb.read(first, 0, 4).data(), b"Text");
+}
+
+#[test]
+fn a_name_that_windows_cannot_say_is_shown_and_reached_in_another_spelling() {
+    let mut both = Both::new();
+    let how = open::OpenHow::Create(open::CreateHow::Guarded(Fattr::default()));
+    assert_eq!(both.in_root(&[opening(how, b"a:b?")]), NfsStat::Ok);
+    let mapped = "a\u{f03a}b\u{f03f}";
+    let all = shares(&[ShareAccess::READ, ShareAccess::WRITE, ShareAccess::DELETE]);
+    let found = [mapped, "a\u{f022}b\u{f025}"]
+        .into_iter()
+        .filter(|name| both.smb_open(name, Access::READ_DATA, all).status() == NtStatus::SUCCESS)
+        .count();
+    assert_eq!(found, 1, "one of the ways in which such names are spelt");
+}
+
+fn descriptor_of(client: &mut Peer, name: &str) -> Descriptor {
+    let id = client.open(name);
+    let answer = client.call(Command::QueryInfo, |out| {
+        query_info::Request {
+            info_type: InfoType::Security,
+            file_info_class: 0,
+            output_buffer_length: 4096,
+            additional_information: WHO_MAY,
+            flags: query_info::Flags::empty(),
+            file_id: id,
+            input_buffer: &[],
+        }
+        .write(out);
+    });
+    assert_eq!(answer.status(), NtStatus::SUCCESS);
+    let told = query_info::Response::parse(&answer.message).expect("a response");
+    let descriptor = Descriptor::parse(told.output_buffer).expect("a descriptor");
+    assert_eq!(client.close(id), NtStatus::SUCCESS);
+    descriptor
+}
+
+fn ace(who: &[u8], mask: attr::AceMask, flag: attr::AceFlags) -> attr::Ace<'_> {
+    attr::Ace { ace_type: attr::AceType::Allowed, flag, access_mask: mask, who }
+}
+
+// RFC 8881 6.2, 6.4
+#[test]
+fn a_list_set_over_nfs_is_the_descriptor_that_smb_shows_and_the_mode_follows() {
+    let mut both = Both::new();
+    both.smb.make("file", b"text");
+    let (reads, all) =
+        (attr::AceMask::READ_DATA | attr::AceMask::READ_ACL, attr::AceMask::from_bits_retain(0x1f_01ff));
+    let none = attr::AceFlags::empty();
+    let deny = attr::Ace { ace_type: attr::AceType::Denied, ..ace(b"1003", attr::AceMask::WRITE_DATA, none) };
+    let aces = [
+        deny,
+        ace(b"OWNER@", all, none),
+        ace(b"1002", reads, none),
+        ace(b"55", reads, attr::AceFlags::IDENTIFIER_GROUP),
+        ace(b"EVERYONE@", attr::AceMask::READ_ATTRIBUTES, none),
+    ];
+    assert_eq!(both.set("file", &[Attr::Acl(List::of(&aces))]), NfsStat::Ok);
+    let shown = descriptor_of(&mut both.smb, "file");
+    let owner = shown.owner.expect("an owner");
+    let reading = Rights::READ_DATA | Rights::READ_CONTROL;
+    let wanted = [
+        Ace::deny(Sid::unix_user(1003), Rights::WRITE_DATA, AceFlags::empty()),
+        Ace::allow(owner, Rights::ALL, AceFlags::empty()),
+        Ace::allow(Sid::unix_user(1002), reading, AceFlags::empty()),
+        Ace::allow(Sid::unix_group(55), reading, AceFlags::empty()),
+        Ace::allow(well_known::EVERYONE, Rights::READ_ATTRIBUTES, AceFlags::empty()),
+    ];
+    assert_eq!(shown.dacl.expect("a list").aces, wanted);
+    // As it was set it is read, and the mode says what of it a mode can say.
+    both.attributes("file", &[AttrNum::Acl, AttrNum::Aclsupport, AttrNum::Mode], |told| {
+        let [Attr::Acl(list), Attr::Aclsupport(support), Attr::Mode(mode)] = told else { panic!("{told:?}") };
+        assert_eq!(list.iter().collect::<Vec<_>>(), aces);
+        assert_eq!((*support, *mode), (3, 0o600));
+    });
+    // A mode takes the place of the list.
+    assert_eq!(both.set("file", &[Attr::Mode(0o640)]), NfsStat::Ok);
+    let shown = descriptor_of(&mut both.smb, "file").dacl.expect("a list");
+    assert!(shown.aces.iter().all(|ace| ace.sid() != Some(&Sid::unix_user(1002))));
+}
+
+#[test]
+fn a_list_that_cannot_be_kept_is_refused_and_changes_nothing() {
+    let mut both = Both::new();
+    both.smb.make("file", b"text");
+    let before = descriptor_of(&mut both.smb, "file");
+    let one = ace(b"OWNER@", attr::AceMask::READ_DATA, attr::AceFlags::empty());
+    for (entry, status) in [
+        (attr::Ace { ace_type: attr::AceType::Audit, ..one }, NfsStat::AttrNotSupp),
+        (attr::Ace { ace_type: attr::AceType::Alarm, ..one }, NfsStat::AttrNotSupp),
+        (attr::Ace { ace_type: attr::AceType::Unknown(9), ..one }, NfsStat::Inval),
+        (attr::Ace { who: b"somebody@elsewhere", ..one }, NfsStat::BadOwner),
+        (attr::Ace { who: b"", ..one }, NfsStat::BadOwner),
+        (attr::Ace { who: b"S-1-x", ..one }, NfsStat::BadOwner),
+        (attr::Ace { access_mask: attr::AceMask::WRITE_RETENTION, ..one }, NfsStat::AttrNotSupp),
+        (attr::Ace { access_mask: attr::AceMask::from_bits_retain(1 << 30), ..one }, NfsStat::Inval),
+    ] {
+        assert_eq!(both.set("file", &[Attr::Acl(List::of(&[entry]))]), status, "{entry:?}");
+    }
+    let many = vec![one; 513];
+    assert_eq!(both.set("file", &[Attr::Acl(List::of(&many))]), NfsStat::FBig);
+    let audit = attr::Acl41 { flag: attr::AclFlags::empty(), aces: List::EMPTY };
+    assert_eq!(both.set("file", &[Attr::Sacl(audit)]), NfsStat::AttrNotSupp);
+    assert_eq!(descriptor_of(&mut both.smb, "file"), before);
+}
+
+#[test]
+fn what_a_directory_hands_down_is_the_same_over_nfs() {
+    let mut both = Both::new();
+    let id = both.smb.create(&OpenFile::directory("d")).file_id();
+    both.smb.close(id);
+    let flags = attr::AceFlags::FILE_INHERIT | attr::AceFlags::DIRECTORY_INHERIT;
+    let all = attr::AceMask::from_bits_retain(0x1f_01ff);
+    let aces = [ace(b"OWNER@", all, flags), ace(b"1002", attr::AceMask::READ_DATA, flags)];
+    let list = attr::Acl41 { flag: attr::AclFlags::PROTECTED, aces: List::of(&aces) };
+    assert_eq!(both.set("d", &[Attr::Dacl(list)]), NfsStat::Ok);
+    let shown = descriptor_of(&mut both.smb, "d");
+    assert!(shown.control.contains(volume::security::Control::DACL_PROTECTED));
+    let kinds: Vec<_> =
+        shown.dacl.expect("a list").aces.into_iter().map(|ace| (ace.kind, ace.flags)).collect();
+    let both_kinds = AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT;
+    let owner = shown.owner.expect("an owner");
+    assert_eq!(
+        kinds,
+        [
+            (AceKind::Allow(Rights::ALL, owner), AceFlags::empty()),
+            (AceKind::Allow(Rights::ALL, well_known::CREATOR_OWNER), both_kinds | AceFlags::INHERIT_ONLY),
+            (AceKind::Allow(Rights::READ_DATA, Sid::unix_user(1002)), both_kinds),
+        ]
+    );
+    both.attributes("d", &[AttrNum::Dacl], |told| {
+        let [Attr::Dacl(list)] = told else { panic!("{told:?}") };
+        assert_eq!(list.flag, attr::AclFlags::PROTECTED);
+        assert!(list.aces.iter().all(|ace| matches!(ace.who, b"OWNER@" | b"1002")));
+    });
+}
+
+#[test]
+fn a_descriptor_set_over_smb_is_the_list_that_nfs_shows() {
+    let mut both = Both::new();
+    both.smb.make("file", b"text");
+    let id = both.smb.open("file");
+    let stranger: Sid = "S-1-5-21-9-9-9-1234".parse().expect("an identifier");
+    let list = Acl::new(vec![
+        Ace::deny(stranger, Rights::DELETE, AceFlags::empty()),
+        Ace::allow(Sid::unix_user(1002), Rights::GENERIC_READ, AceFlags::empty()),
+        Ace::allow(well_known::EVERYONE, Rights::READ_DATA, AceFlags::INHERITED),
+    ]);
+    let mut given = Descriptor::new(well_known::NULL, well_known::NULL, list);
+    (given.owner, given.group) = (None, None);
+    let bytes = given.encode().expect("a descriptor");
+    let before = both.change("file");
+    let done = both.smb.status(Command::SetInfo, |out| {
+        set_info::Request {
+            info_type: InfoType::Security,
+            file_info_class: 0,
+            additional_information: 4,
+            file_id: id,
+            buffer: &bytes,
+        }
+        .write(out);
+    });
+    assert_eq!(done, NtStatus::SUCCESS);
+    assert!(both.change("file") > before);
+    both.attributes("file", &[AttrNum::Acl], |told| {
+        let [Attr::Acl(list)] = told else { panic!("{told:?}") };
+        let all: Vec<_> =
+            list.iter().map(|ace| (ace.who.to_vec(), ace.access_mask.bits(), ace.flag)).collect();
+        assert_eq!(
+            all,
+            [
+                (stranger.to_string().into_bytes(), Rights::DELETE.bits(), attr::AceFlags::empty()),
+                (b"1002".to_vec(), Rights::FOR_READ.bits(), attr::AceFlags::empty()),
+                (b"EVERYONE@".to_vec(), Rights::READ_DATA.bits(), attr::AceFlags::INHERITED),
+            ]
+        );
+    });
+    // What was read can be set again, somebody whom nobody knows included.
+    let again = [
+        attr::Ace {
+            ace_type: attr::AceType::Denied,
+            ..ace(b"S-1-5-21-9-9-9-1234", attr::AceMask::DELETE, attr::AceFlags::empty())
+        },
+        ace(b"1002", attr::AceMask::READ_DATA, attr::AceFlags::empty()),
+    ];
+    assert_eq!(both.set("file", &[Attr::Acl(List::of(&again))]), NfsStat::Ok);
+    let first = descriptor_of(&mut both.smb, "file").dacl.expect("a list").aces[0].clone();
+    assert_eq!(first, Ace::deny(stranger, Rights::DELETE, AceFlags::empty()));
+}
+
+// RFC 8275 4.2
+#[test]
+fn the_makers_mask_counts_where_no_list_is_handed_down() {
+    let mut both = Both::new();
+    let masked = [Attr::ModeUmask(attr::ModeUmask { mode: 0o666, umask: 0o027 })];
+    let make = |both: &mut Both, name: &[u8], within: Option<&[u8]>| {
+        let mut room = Vec::new();
+        let how = open::OpenHow::Create(open::CreateHow::Guarded(Fattr::of(&masked, &mut room)));
+        let way: Vec<_> = within.into_iter().map(lookup).chain([opening(how, name)]).collect();
+        both.in_root(&way)
+    };
+    assert_eq!(make(&mut both, b"plain", None), NfsStat::Ok);
+    let mode = |both: &mut Both, name: &str| {
+        both.attributes(name, &[AttrNum::Mode], |told| match told {
+            [Attr::Mode(mode)] => *mode,
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(mode(&mut both, "plain"), 0o640);
+    assert_eq!(both.set("plain", &masked), NfsStat::Inval);
+    let asked = Args::GetAttr(getattr::Args { attr_request: Bitmap::of(&[AttrNum::ModeUmask.get()]) });
+    assert_eq!(both.in_root(&[asked]), NfsStat::Inval);
+}
+
+#[test]
+fn two_smb_machines_and_an_nfs_client_have_one_truth() {
+    let mut both = Both::new();
+    both.smb.make("file", b"0123456789");
+    let mut third = both.world.dial(&Dial::elsewhere());
+    let (mine, theirs) = (both.smb.open("file"), third.open("file"));
+    let (handle, stateid, _) = both.open("file", BOTH, NONE);
+    assert_eq!(smb_lock(&mut both.smb, mine, 0, 2, false), NtStatus::SUCCESS);
+    assert_eq!(both.on(&handle, nfs_lock(stateid, LockType::Read, 0, 2)), NfsStat::Ok);
+    assert_eq!(smb_lock(&mut third, theirs, 0, 2, false), NtStatus::SUCCESS);
+    assert_eq!(smb_lock(&mut third, theirs, 1, 2, true), NtStatus::LOCK_NOT_GRANTED);
+    for end in [mine, theirs] {
+        let client = if end == mine { &mut both.smb } else { &mut third };
+        assert_eq!(client.close(end), NtStatus::SUCCESS);
+    }
+    let again = third.open("file");
+    assert_eq!(
+        smb_lock(&mut third, again, 1, 2, true),
+        NtStatus::LOCK_NOT_GRANTED,
+        "the NFS client's is left"
+    );
+    assert_eq!(third.write(again, 5, b"x"), NtStatus::SUCCESS);
+}

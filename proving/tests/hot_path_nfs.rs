@@ -1,0 +1,307 @@
+//! Cached 4 KiB READs and unstable WRITEs over NFSv4.1, many under way on one connection: what one costs in allocations,
+//! copies and system calls, as `hot_path.rs` counts it for SMB.
+//!
+//! It is alone in its program since the counters replace functions of the whole process.
+
+mod counting;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use counting::{ALLOCATIONS, COPIED, HostCounts, server_threads, the_counters_count};
+use nfs_wire::NfsStat;
+use nfs_wire::compound::{CallWriter, Reply, Target};
+use nfs_wire::op::{
+    Args, Res, create_session, destroy, exchange_id, filehandle, names, open, read, sequence, write,
+};
+use nfs_wire::rpc::record::MARK;
+use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
+use nfs_wire::types::{ClientId, FileHandle, Identity, Owner, SessionId, StableHow, StateId};
+use nfs_wire::xdr::List;
+use wire::Frame;
+
+/// Requests on their way at once, each in a slot of its own. All of a batch of WRITEs fit into what is received at once.
+const DEPTH: usize = 16;
+/// Bytes of one READ or WRITE.
+const LENGTH: usize = 4096;
+const ROUNDS: usize = 300;
+const WARM: usize = 30;
+
+/// A share on `directory`, served by one worker on a port of the host's choice.
+fn serve(directory: &Path) -> (net::Handle<nfs::service::Nfs>, SocketAddr) {
+    let (root, beside) = (directory.join("share"), directory.join("beside"));
+    std::fs::create_dir(&root).expect("the share's root");
+    std::fs::write(root.join("file"), vec![0x5a; 2 * DEPTH * LENGTH]).expect("a file");
+    let volume = volume_posix::PosixVolume::open(&root, &beside).expect("the directory can be served");
+    let engine = share::Share::open(Arc::new(volume), share::Config::default()).expect("the share opens");
+    let server = nfs::Server::new(nfs::ServerConfig {
+        name: b"server".to_vec(),
+        handle_key: [7; 32],
+        instance: 0x0123_4567_89ab_cdef,
+        lease_time_s: 90,
+        slots: DEPTH as u32,
+        max_connections: 4,
+        connections_per_client: 4,
+        reply_memory: nfs::memory::ReplyMemory::new(1 << 24),
+    });
+    // Whoever runs the test is let at the file as who owns it.
+    let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    server.set_exports([nfs::Export {
+        name: "share".into(),
+        id: 1,
+        engine,
+        read_only: false,
+        squash: nfs::Squash::All,
+        anonymous: own,
+        clients: Vec::new(),
+        secure: false,
+    }]);
+    let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");
+    let config = net::Config { workers: 1, ..net::Config::default() };
+    let handle = net::serve(listeners, Arc::new(nfs::service::Nfs(server)), config).expect("it serves");
+    let address = handle.local_addresses()[0];
+    (handle, address)
+}
+
+/// A client that has the file open.
+struct Client {
+    socket: TcpStream,
+    session: SessionId,
+    /// The last number of every slot, which are used alike.
+    sequence: u32,
+    handle: Vec<u8>,
+    stateid: StateId,
+}
+
+/// A call with its record mark.
+fn call(operations: &[Args<'_>]) -> Vec<u8> {
+    let credential = Credential::Sys(AuthSys::new(b"host", 0, 0, &[]));
+    let mut writer = CallWriter::begin(Frame::default(), Target::Server, 1, &credential, b"", 1);
+    for operation in operations {
+        writer.push(operation);
+    }
+    writer.finish().bytes().to_vec()
+}
+
+/// The body of the answer that comes next.
+fn answer(socket: &mut TcpStream) -> Vec<u8> {
+    let mut mark = [0; MARK];
+    socket.read_exact(&mut mark).expect("an answer");
+    let mut message = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
+    socket.read_exact(&mut message).expect("a whole answer");
+    match Message::parse(&message) {
+        Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) => body.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Asks, and hands the results of what went well to `take`.
+fn ask<T>(socket: &mut TcpStream, operations: &[Args<'_>], take: impl FnOnce(&[Res<'_>]) -> T) -> T {
+    socket.write_all(&call(operations)).expect("the server takes a call");
+    let body = answer(socket);
+    let reply = Reply::parse(&body).expect("COMPOUND4res");
+    assert_eq!(reply.status, NfsStat::Ok);
+    take(&reply.results().map(|result| result.expect("a result")).collect::<Vec<_>>())
+}
+
+fn begin_session(clientid: ClientId, sequence: u32) -> Args<'static> {
+    let attrs = create_session::ChannelAttrs {
+        headerpadsize: 0,
+        maxrequestsize: 1 << 20,
+        maxresponsesize: 1 << 20,
+        maxresponsesize_cached: 4096,
+        maxoperations: 8,
+        maxrequests: DEPTH as u32,
+        rdma_ird: None,
+    };
+    Args::CreateSession(create_session::Args {
+        clientid,
+        sequence,
+        flags: create_session::SessionFlags::empty(),
+        fore_chan_attrs: attrs,
+        back_chan_attrs: attrs,
+        cb_program: 0x4000_0000,
+        sec_parms: List::EMPTY,
+    })
+}
+
+impl Client {
+    fn log_on(address: SocketAddr) -> Client {
+        let mut socket = TcpStream::connect(address).expect("a connection");
+        socket.set_nodelay(true).expect("no delay");
+        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a bound");
+        let introduce = Args::ExchangeId(exchange_id::Args {
+            clientowner: exchange_id::ClientOwner { verifier: [1; 8], ownerid: Identity(b"counting") },
+            flags: exchange_id::ExchangeFlags::empty(),
+            state_protect: exchange_id::StateProtectArgs::None,
+            client_impl_id: None,
+        });
+        let (clientid, number) = ask(&mut socket, &[introduce], |results| match results {
+            [Res::ExchangeId(Ok(known))] => (known.clientid, known.sequenceid),
+            other => panic!("{other:?}"),
+        });
+        let session = ask(&mut socket, &[begin_session(clientid, number)], |results| match results {
+            [Res::CreateSession(Ok(session))] => {
+                assert_eq!(session.fore_chan_attrs.maxrequests as usize, DEPTH);
+                session.sessionid
+            }
+            other => panic!("{other:?}"),
+        });
+        let stateid = StateId::ANONYMOUS;
+        let mut client = Client { socket, session, sequence: 0, handle: Vec::new(), stateid };
+        let complete = Args::ReclaimComplete(destroy::ReclaimCompleteArgs { one_fs: false });
+        client.in_all_slots(&complete);
+        client.open();
+        client
+    }
+
+    fn slot(&self, slot: u32) -> Args<'static> {
+        Args::Sequence(sequence::Args {
+            sessionid: self.session,
+            sequenceid: self.sequence,
+            slotid: slot,
+            highest_slotid: slot,
+            cachethis: false,
+        })
+    }
+
+    /// Uses every slot once: the first for `first`, the others for nothing.
+    fn in_all_slots(&mut self, first: &Args<'_>) {
+        self.sequence += 1;
+        for slot in 0..DEPTH as u32 {
+            let sequence = self.slot(slot);
+            let both = [sequence, *first];
+            ask(&mut self.socket, if slot == 0 { &both[..] } else { &both[..1] }, |_| ());
+        }
+    }
+
+    fn open(&mut self) {
+        let opening = Args::Open(open::Args {
+            seqid: 0,
+            share_access: open::ShareAccess::BOTH | open::ShareAccess::WANT_NO_DELEG,
+            share_deny: open::ShareDeny::empty(),
+            owner: Owner { clientid: 0, owner: Identity(b"owner") },
+            openhow: open::OpenHow::NoCreate,
+            claim: open::Claim::Null(b"file"),
+        });
+        self.sequence += 1;
+        let lookup = Args::Lookup(names::LookupArgs { objname: b"share" });
+        let operations = [self.slot(0), Args::PutRootFh, lookup, opening, Args::GetFh];
+        (self.stateid, self.handle) = ask(&mut self.socket, &operations, |results| match results[3..] {
+            [Res::Open(Ok(ref open)), Res::GetFh(Ok(ref handle))] => (open.stateid, handle.object.0.to_vec()),
+            ref other => panic!("{other:?}"),
+        });
+        let sequences: Vec<_> = (1..DEPTH as u32).map(|slot| self.slot(slot)).collect();
+        for sequence in sequences {
+            ask(&mut self.socket, &[sequence], |_| ());
+        }
+    }
+
+    /// One request in every slot.
+    fn batch(&mut self, operation: impl Fn(StateId, u64) -> Args<'static>) -> Vec<u8> {
+        self.sequence += 1;
+        let here = Args::PutFh(filehandle::PutArgs { object: FileHandle(&self.handle) });
+        let calls = (0..DEPTH).map(|slot| {
+            call(&[self.slot(slot as u32), here, operation(self.stateid, (slot * LENGTH) as u64)])
+        });
+        calls.collect::<Vec<_>>().concat()
+    }
+
+    /// Sends a batch and waits for the answers, `len` bytes each.
+    fn exchange(&mut self, batch: &[u8], answers: &mut [u8]) {
+        self.socket.write_all(batch).expect("the server takes a batch");
+        self.socket.read_exact(answers).expect("the answers");
+    }
+}
+
+fn reading(stateid: StateId, offset: u64) -> Args<'static> {
+    Args::Read(read::Args { stateid, offset, count: LENGTH as u32 })
+}
+
+fn writing(stateid: StateId, offset: u64) -> Args<'static> {
+    static DATA: [u8; LENGTH] = [0x5a; LENGTH];
+    Args::Write(write::Args { stateid, offset, stable: StableHow::Unstable, data: &DATA })
+}
+
+/// Does the same again and again, and says what one of it costs; `from_file` is how many bytes it reads there, `most`
+/// how many system calls it may make.
+fn measure(
+    server: &net::Handle<nfs::service::Nfs>,
+    client: &mut Client,
+    name: &str,
+    operation: fn(StateId, u64) -> Args<'static>,
+    (from_file, most): (u64, f64),
+) {
+    // What one answer is like.
+    let one = client.batch(operation);
+    client.socket.write_all(&one).expect("the server takes a batch");
+    let len = MARK + rpc::SUCCESS_HEADER + check(&answer(&mut client.socket));
+    for _ in 1..DEPTH {
+        check(&answer(&mut client.socket));
+    }
+    let batches: Vec<_> = (0..WARM + ROUNDS).map(|_| client.batch(operation)).collect();
+    let mut answers = vec![0; DEPTH * len];
+    let (warm, measured) = batches.split_at(WARM);
+    warm.iter().for_each(|batch| client.exchange(batch, &mut answers));
+
+    let [thread] = server_threads()[..] else { panic!("one worker") };
+    let (before, host_before) = (server.totals(), HostCounts::of(thread));
+    let (allocations, copied) = (ALLOCATIONS.load(Relaxed), COPIED.load(Relaxed));
+    measured.iter().for_each(|batch| client.exchange(batch, &mut answers));
+    let (allocations, copied) = (ALLOCATIONS.load(Relaxed) - allocations, COPIED.load(Relaxed) - copied);
+    let (after, host_after) = (server.totals(), HostCounts::of(thread));
+    for answer in answers.chunks_exact(len) {
+        check(&answer[MARK + rpc::SUCCESS_HEADER..]);
+    }
+
+    let count = (ROUNDS * DEPTH) as u64;
+    assert_eq!(allocations, 0, "allocations for {count} {name}s");
+    assert_eq!(copied, 0, "bytes copied in user space for {count} {name}s");
+    assert_eq!(after.jobs, before.jobs, "no {name} left its thread");
+    assert_eq!(after.records - before.records, count);
+    let received = after.recv_calls - before.recv_calls;
+    let others = (after.writev_calls - before.writev_calls) + (after.wait_calls - before.wait_calls);
+    // The transport receives with readv(2), so the host counts that along; without its counts, one for each.
+    let requests = after.bytes_received - before.bytes_received;
+    let on_files = host_before.zip(host_after).map_or(count, |(before, after)| {
+        // The one copy of what is read is the host's, from the page cache into the reply.
+        assert_eq!(after.bytes_read - before.bytes_read - requests, count * from_file, "{name}");
+        after.read_calls - before.read_calls - received + after.write_calls - before.write_calls
+    });
+    let each = (received + others + on_files) as f64 / count as f64;
+    println!("{name}: {each:.3} system calls for each, of which {on_files} of {count} on files");
+    assert!(
+        each <= most,
+        "{each} system calls for each {name}: {received} + {others} + {on_files} for {count}"
+    );
+}
+
+/// The length of the body of an answer in which all went well.
+fn check(body: &[u8]) -> usize {
+    let reply = Reply::parse(body).expect("COMPOUND4res");
+    assert_eq!(reply.status, NfsStat::Ok);
+    match reply.results().last() {
+        Some(Ok(Res::Read(Ok(read)))) => {
+            assert!(read.data.len() == LENGTH && read.data.iter().all(|byte| *byte == 0x5a));
+        }
+        Some(Ok(Res::Write(Ok(written)))) => assert_eq!(written.count as usize, LENGTH),
+        other => panic!("{other:?}"),
+    }
+    body.len()
+}
+
+/// One test, so that nothing else runs meanwhile.
+#[test]
+fn a_cached_read_and_a_write_cost_one_call_on_the_file_and_no_allocation() {
+    the_counters_count();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (server, address) = serve(directory.path());
+    let mut client = Client::log_on(address);
+    measure(&server, &mut client, "READ", reading, (LENGTH as u64, 1.4));
+    measure(&server, &mut client, "WRITE", writing, (0, 1.6));
+    server.shutdown(Duration::from_secs(5));
+}
