@@ -16,12 +16,11 @@ mod counting;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use counting::{ALLOCATIONS, COPIED, HostCounts, server_threads, the_counters_count};
+use counting::{Expected, Run, the_counters_count, undisturbed};
 use proving::raw::{RawClient, Who};
-use smb_wire::{Guid, NtStatus, read};
+use smb_wire::{FileId, Guid, NtStatus, read};
 use volume::security::{Rights, Sid, well_known};
 
 /// Requests on their way at once.
@@ -29,6 +28,7 @@ const DEPTH: usize = 32;
 /// Bytes of one READ.
 const LENGTH: u32 = 4096;
 const ROUNDS: usize = 300;
+const WARM: usize = 30;
 /// What comes back for one READ: prefix, header, fixed fields, data.
 const ANSWER: usize = 4 + 64 + read::RESPONSE_FIXED + LENGTH as usize;
 
@@ -102,6 +102,15 @@ fn share_config(engine: Arc<share::Share>) -> smb::ShareConfig {
     }
 }
 
+/// A READ of each block.
+fn batch(client: &mut RawClient, file: FileId) -> Vec<u8> {
+    let mut batch = Vec::new();
+    for block in 0..DEPTH as u64 {
+        client.push_read(&mut batch, file, block * u64::from(LENGTH), LENGTH);
+    }
+    batch
+}
+
 /// Sends `batch` and waits for the answers to it.
 fn exchange(client: &mut RawClient, batch: &[u8], answers: &mut [u8]) {
     client.send_batch(batch).expect("the server takes a batch");
@@ -114,54 +123,20 @@ fn measure(server: &net::Handle<smb::service::Smb>, address: SocketAddr, signs: 
     let who = Who { user: "anna", password: "s3cret", guid, signs };
     let mut client = RawClient::log_on(address, &who, "files").expect("the client logs on");
     let file = client.open("file").expect("the file opens");
-    let mut batches = Vec::new();
-    for _ in 0..ROUNDS + 30 {
-        let mut batch = Vec::new();
-        for block in 0..DEPTH as u64 {
-            client.push_read(&mut batch, file, block * u64::from(LENGTH), LENGTH);
-        }
-        batches.push(batch);
-    }
     let mut answers = vec![0; DEPTH * ANSWER];
-    let (warm, measured) = batches.split_at(30);
-    warm.iter().for_each(|batch| exchange(&mut client, batch, &mut answers));
-    check(&client, &mut answers, signs);
-
-    let [thread] = server_threads()[..] else { panic!("one worker") };
-    let (before, host_before) = (server.totals(), HostCounts::of(thread));
-    let (allocations, copied) = (ALLOCATIONS.load(Relaxed), COPIED.load(Relaxed));
-    measured.iter().for_each(|batch| exchange(&mut client, batch, &mut answers));
-    let (allocations, copied) = (ALLOCATIONS.load(Relaxed) - allocations, COPIED.load(Relaxed) - copied);
-    let (after, host_after) = (server.totals(), HostCounts::of(thread));
-    check(&client, &mut answers, signs);
-
-    let reads = (ROUNDS * DEPTH) as u64;
-    assert_eq!(allocations, 0, "allocations for {reads} READs");
-    assert_eq!(copied, 0, "bytes copied in user space for {reads} READs");
-    assert_eq!(after.bytes_copied, before.bytes_copied, "requests are handed out in place");
-    assert_eq!(after.jobs, before.jobs, "no READ left its thread");
-    assert_eq!(after.records - before.records, reads);
-    let received = after.recv_calls - before.recv_calls;
-    let others = (after.writev_calls - before.writev_calls) + (after.wait_calls - before.wait_calls);
-    let on_files = match host_before.zip(host_after) {
-        Some((before_host, after_host)) => {
-            // The transport receives with read(2), so the host counts that along.
-            let bytes = after_host.bytes_read - before_host.bytes_read;
-            // The one copy is the host's, from the page cache into the reply.
-            let requests = after.bytes_received - before.bytes_received;
-            assert_eq!(bytes - requests, reads * u64::from(LENGTH));
-            after_host.read_calls - before_host.read_calls - received + after_host.write_calls
-                - before_host.write_calls
-        }
-        // One for each is what the engine promises, and what hosts that count confirm.
-        None => reads,
-    };
-    let transport = received + others;
-    let each = (transport + on_files) as f64 / reads as f64;
-    println!(
-        "signed: {signs}; {each:.3} system calls for each READ, of which {on_files} of {reads} on files"
-    );
-    assert!(each <= 1.2, "{each} system calls for each READ: {transport} + {on_files} for {reads}");
+    let run = undisturbed(|| {
+        let batches: Vec<_> = (0..WARM + ROUNDS).map(|_| batch(&mut client, file)).collect();
+        let (warm, measured) = batches.split_at(WARM);
+        warm.iter().for_each(|batch| exchange(&mut client, batch, &mut answers));
+        check(&client, &mut answers, signs);
+        let run =
+            Run::of(server, || measured.iter().for_each(|batch| exchange(&mut client, batch, &mut answers)));
+        check(&client, &mut answers, signs);
+        run
+    });
+    let name = if signs { "signed READ" } else { "READ" };
+    let count = (ROUNDS * DEPTH) as u64;
+    run.costs(&Expected { name, count, from_file: u64::from(LENGTH), most: 1.2 });
 }
 
 /// The answers are what was asked for, in whatever order.

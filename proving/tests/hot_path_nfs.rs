@@ -9,10 +9,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use counting::{ALLOCATIONS, COPIED, HostCounts, server_threads, the_counters_count};
+use counting::{Expected, Run, the_counters_count, undisturbed};
 use nfs_wire::NfsStat;
 use nfs_wire::compound::{CallWriter, Reply, Target};
 use nfs_wire::op::{
@@ -243,41 +242,17 @@ fn measure(
     for _ in 1..DEPTH {
         check(&answer(&mut client.socket));
     }
-    let batches: Vec<_> = (0..WARM + ROUNDS).map(|_| client.batch(operation)).collect();
     let mut answers = vec![0; DEPTH * len];
-    let (warm, measured) = batches.split_at(WARM);
-    warm.iter().for_each(|batch| client.exchange(batch, &mut answers));
-
-    let [thread] = server_threads()[..] else { panic!("one worker") };
-    let (before, host_before) = (server.totals(), HostCounts::of(thread));
-    let (allocations, copied) = (ALLOCATIONS.load(Relaxed), COPIED.load(Relaxed));
-    measured.iter().for_each(|batch| client.exchange(batch, &mut answers));
-    let (allocations, copied) = (ALLOCATIONS.load(Relaxed) - allocations, COPIED.load(Relaxed) - copied);
-    let (after, host_after) = (server.totals(), HostCounts::of(thread));
+    let run = undisturbed(|| {
+        let batches: Vec<_> = (0..WARM + ROUNDS).map(|_| client.batch(operation)).collect();
+        let (warm, measured) = batches.split_at(WARM);
+        warm.iter().for_each(|batch| client.exchange(batch, &mut answers));
+        Run::of(server, || measured.iter().for_each(|batch| client.exchange(batch, &mut answers)))
+    });
     for answer in answers.chunks_exact(len) {
         check(&answer[MARK + rpc::SUCCESS_HEADER..]);
     }
-
-    let count = (ROUNDS * DEPTH) as u64;
-    assert_eq!(allocations, 0, "allocations for {count} {name}s");
-    assert_eq!(copied, 0, "bytes copied in user space for {count} {name}s");
-    assert_eq!(after.jobs, before.jobs, "no {name} left its thread");
-    assert_eq!(after.records - before.records, count);
-    let received = after.recv_calls - before.recv_calls;
-    let others = (after.writev_calls - before.writev_calls) + (after.wait_calls - before.wait_calls);
-    // The transport receives with readv(2), so the host counts that along; without its counts, one for each.
-    let requests = after.bytes_received - before.bytes_received;
-    let on_files = host_before.zip(host_after).map_or(count, |(before, after)| {
-        // The one copy of what is read is the host's, from the page cache into the reply.
-        assert_eq!(after.bytes_read - before.bytes_read - requests, count * from_file, "{name}");
-        after.read_calls - before.read_calls - received + after.write_calls - before.write_calls
-    });
-    let each = (received + others + on_files) as f64 / count as f64;
-    println!("{name}: {each:.3} system calls for each, of which {on_files} of {count} on files");
-    assert!(
-        each <= most,
-        "{each} system calls for each {name}: {received} + {others} + {on_files} for {count}"
-    );
+    run.costs(&Expected { name, count: (ROUNDS * DEPTH) as u64, from_file, most });
 }
 
 /// The length of the body of an answer in which all went well.

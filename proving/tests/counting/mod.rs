@@ -1,7 +1,7 @@
 //! What the server's threads in this process do, counted: allocations, by the global allocator of the program; bytes that
 //! its own code copies in pieces of 2 KiB and more, by its `memcpy` and `memmove`; calls on files, by the host.
 //!
-//! For programs of one test: it replaces these functions for the whole process.
+//! For programs of one test: it replaces these functions for the whole process. Begin with [`undisturbed`] and [`Run`].
 
 #![allow(unsafe_code)]
 
@@ -11,9 +11,9 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Allocations of the server's threads.
-pub static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 /// Bytes that they copied.
-pub static COPIED: AtomicU64 = AtomicU64::new(0);
+static COPIED: AtomicU64 = AtomicU64::new(0);
 
 /// Pieces from this size on are counted as copies of data: half of a reply's data. Smaller ones are headers,
 /// and lists of buffers that are moved.
@@ -122,8 +122,82 @@ pub unsafe extern "C" fn memmove(to: *mut c_void, from: *const c_void, len: usiz
     to
 }
 
+/// Runs of a measurement of which one has to be undisturbed.
+const RUNS: usize = 8;
+
+/// What the server did for a run of requests.
+pub struct Run {
+    allocations: u64,
+    copied: u64,
+    /// What the transport had counted before it and after it.
+    totals: (net::Totals, net::Totals),
+    /// The same of the host, for the only worker.
+    host: Option<(HostCounts, HostCounts)>,
+}
+
+/// What requests of one kind may cost.
+pub struct Expected<'a> {
+    pub name: &'a str,
+    /// How many of them a run has.
+    pub count: u64,
+    /// Bytes that each reads from a file.
+    pub from_file: u64,
+    /// System calls for each at most.
+    pub most: f64,
+}
+
+/// The first run that shows what the requests cost, and nothing that the host did meanwhile: none of them came in two
+/// pieces, of which the first is kept aside, and the worker was not put aside for so long that it sent its turns away
+/// as slow ones.
+pub fn undisturbed(run: impl FnMut() -> Run) -> Run {
+    let quiet = |run: &Run| run.grown(|totals| totals.bytes_copied + totals.hops) == 0;
+    let found = std::iter::repeat_with(run).take(RUNS).find(quiet);
+    found.unwrap_or_else(|| panic!("in each of {RUNS} runs a request came in pieces, or left its thread"))
+}
+
+impl Run {
+    /// Counts what a server of one worker does while `work` sends requests and takes the answers.
+    pub fn of<S: wire::endpoint::Service>(server: &net::Handle<S>, work: impl FnOnce()) -> Run {
+        let [thread] = server_threads()[..] else { panic!("one worker") };
+        let (before, host) = (server.totals(), HostCounts::of(thread));
+        let (allocations, copied) = (ALLOCATIONS.load(Relaxed), COPIED.load(Relaxed));
+        work();
+        Run {
+            allocations: ALLOCATIONS.load(Relaxed) - allocations,
+            copied: COPIED.load(Relaxed) - copied,
+            totals: (before, server.totals()),
+            host: host.zip(HostCounts::of(thread)),
+        }
+    }
+
+    /// By how much one of the transport's counts has grown.
+    fn grown(&self, count: impl Fn(&net::Totals) -> u64) -> u64 {
+        count(&self.totals.1) - count(&self.totals.0)
+    }
+
+    /// No allocation, no copy but the host's, no request that left its thread, and few system calls.
+    pub fn costs(&self, Expected { name, count, from_file, most }: &Expected<'_>) {
+        assert_eq!(self.allocations, 0, "allocations for {count} {name}s");
+        assert_eq!(self.copied, 0, "bytes copied in user space for {count} {name}s");
+        assert_eq!(self.grown(|totals| totals.jobs), 0, "no {name} left its thread");
+        assert_eq!(self.grown(|totals| totals.records), *count);
+        let received = self.grown(|totals| totals.recv_calls);
+        let others = self.grown(|totals| totals.writev_calls + totals.wait_calls);
+        let requests = self.grown(|totals| totals.bytes_received);
+        // One call for each is what the engine promises, and what hosts that count confirm. The transport receives with
+        // readv(2), so they count that along.
+        let on_files = self.host.map_or(*count, |(before, after)| {
+            assert_eq!(after.bytes_read - before.bytes_read - requests, count * from_file, "{name}");
+            after.read_calls - before.read_calls - received + after.write_calls - before.write_calls
+        });
+        let each = (received + others + on_files) as f64 / *count as f64;
+        println!("{name}: {each:.3} system calls for each, of which {on_files} of {count} on files");
+        assert!(each <= *most, "{each} for each {name}: {received} + {others} + {on_files} for {count}");
+    }
+}
+
 /// The server's threads by their host ids.
-pub fn server_threads() -> Vec<u32> {
+fn server_threads() -> Vec<u32> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
     let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
     ids.filter(|id: &u32| {
@@ -135,15 +209,15 @@ pub fn server_threads() -> Vec<u32> {
 
 /// What the host counts for a thread: calls that read and write files and bytes that they read.
 #[derive(Debug, Clone, Copy)]
-pub struct HostCounts {
-    pub read_calls: u64,
-    pub write_calls: u64,
-    pub bytes_read: u64,
+struct HostCounts {
+    read_calls: u64,
+    write_calls: u64,
+    bytes_read: u64,
 }
 
 impl HostCounts {
     /// None on a host that does not count.
-    pub fn of(thread: u32) -> Option<HostCounts> {
+    fn of(thread: u32) -> Option<HostCounts> {
         let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/io")).ok()?;
         let field = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
