@@ -6,6 +6,8 @@ It has cifs.ko and nfs.ko of its own kernel (6.1), so what it does to a server i
 Debian packages user-mode-linux, kmod and iproute2, and cifs-utils and keyutils or nfs-common.
 """
 
+import atexit
+import functools
 import itertools
 import json
 import os
@@ -127,9 +129,24 @@ def _boot(network, job, work, memory_mib, console, stdin):
         f"uml_dir={work}", "con=null", console, "quiet", "loglevel=0",
     ]
     # A process namespace of its own: when its first process goes, all of the guest's processes go with it.
-    command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *kernel])
+    command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *_wide_registers(), *kernel])
     return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                             env=dict(os.environ, PATH=_PATH, TMPDIR=_memory_directory(work, memory_mib)))
+
+
+@functools.cache
+def _wide_registers():
+    """What stands before the kernel's command where the processor has registers that it does not know (wide_registers.c)."""
+    if "amx_tile" not in Path("/proc/cpuinfo").read_text().split():
+        return []
+    if shutil.which("cc", path=_PATH) is None:
+        raise OSError("this processor has AMX, for which a C compiler (cc) is needed to build wide_registers.c")
+    directory = tempfile.mkdtemp(prefix="proof-registers-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    library = Path(directory) / "wide_registers.so"
+    subprocess.run(["cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, HERE / "wide_registers.c"], check=True,
+                   timeout=60, env=dict(os.environ, PATH=_PATH))
+    return ["env", f"LD_PRELOAD={library}"]
 
 
 class Ended(Exception):
