@@ -1,4 +1,5 @@
-//! The options of `trunkline load`, with the names that fio gives them.
+//! The options of `trunkline load`, with the names that fio gives them; those of diskspd are taken apart in
+//! [`crate::diskspd`].
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,9 +12,15 @@ use crate::units::{size, time};
 /// What to load, and how.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// What to load: smb://USER@HOST[:PORT]/SHARE[/DIR] or nfs://HOST[:PORT]/EXPORT[/DIR]
-    #[arg(value_name = "TARGET")]
-    pub target: Target,
+    /// What to load: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path of a mounted
+    /// directory. Several targets, or one with diskspd's flags, are files
+    #[arg(value_name = "TARGET", required = true)]
+    pub targets: Vec<Target>,
+    /// One of diskspd's flags, as `diskspd::spell_out` hands it on
+    #[arg(long = "diskspd", value_name = "FLAG", hide = true, allow_hyphen_values = true, conflicts_with_all = [
+        "rw", "metadata", "bs", "iodepth", "numjobs", "nrfiles", "filesize", "runtime", "ramp_time", "direct", "sync", "time_based",
+    ])]
+    pub diskspd: Vec<String>,
     /// File whose first line is the password [default: the variable TRUNKLINE_PASSWORD, else ask]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
@@ -23,33 +30,49 @@ pub struct Args {
     /// With nfs://: group of every call [default: our own]
     #[arg(long, value_name = "N")]
     pub gid: Option<u32>,
-    /// How to read and write
-    #[arg(long, value_enum, default_value = "read", conflicts_with = "metadata")]
-    pub rw: Pattern,
+    /// How to read and write; of this and of --bs, --iodepth and --channels a list is measured one after the other
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "read", conflicts_with = "metadata")]
+    pub rw: Vec<Pattern>,
     /// What to do with names instead of reading and writing
     #[arg(long, value_enum)]
     pub metadata: Option<Metadata>,
     /// Bytes of one read or write
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4k")]
-    pub bs: u64,
+    #[arg(long, value_name = "SIZE", value_parser = size, value_delimiter = ',', default_value = "4k")]
+    pub bs: Vec<u64>,
     /// Operations that each job keeps under way
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub iodepth: u32,
-    /// Jobs, each with files of its own
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub iodepth: Vec<u32>,
+    /// Jobs, each with files of its own; where the targets are files, jobs for each of them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub numjobs: u32,
     /// Files of each job
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub nrfiles: u32,
-    /// Bytes of each file
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64m")]
-    pub filesize: u64,
+    /// Bytes of each file [default: 64m; of files that are targets what they have; with --metadata one block]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub filesize: Option<u64>,
+    /// Read and write past the caches: O_DIRECT of this host, unbuffered opens over SMB
+    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub direct: Option<u8>,
+    /// Let each write wait for the store: O_SYNC, write-through opens over SMB, FILE_SYNC over NFS
+    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub sync: Option<u8>,
+    /// Work for the whole --runtime, as is always done here
+    #[arg(long = "time_based", alias = "time-based")]
+    pub time_based: bool,
+    /// Report all jobs as one, as is always done here
+    #[arg(long = "group_reporting", alias = "group-reporting")]
+    pub group_reporting: bool,
     /// How long to measure [default: 10 unless there is --number-ios]
     #[arg(long, value_name = "SECONDS", value_parser = time)]
     pub runtime: Option<Duration>,
     /// How long to run before anything is counted
     #[arg(long = "ramp_time", alias = "ramp-time", value_name = "SECONDS", value_parser = time, default_value = "0")]
     pub ramp_time: Duration,
+    /// Begin so many operations in a second in each job, whether or not earlier ones are done; latencies count from when each
+    /// was to begin
+    #[arg(long = "rate_iops", alias = "rate-iops", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub rate_iops: Option<u32>,
     /// Do exactly so many operations in all
     #[arg(long = "number-ios", alias = "number_ios", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub number_ios: Option<u64>,
@@ -91,6 +114,9 @@ pub struct Args {
     /// Report in fio's JSON form
     #[arg(long)]
     pub json: bool,
+    /// Write one page with plots of what was measured
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// How to read and write.
@@ -116,8 +142,13 @@ impl Pattern {
         matches!(self, Pattern::RandRead | Pattern::RandWrite | Pattern::RandRw)
     }
 
-    pub(crate) fn writes(self) -> bool {
-        !matches!(self, Pattern::Read | Pattern::RandRead)
+    /// How many of a hundred operations write.
+    pub(crate) fn write_percent(self) -> u32 {
+        match self {
+            Pattern::Read | Pattern::RandRead => 0,
+            Pattern::Rw | Pattern::RandRw => 50,
+            Pattern::Write | Pattern::RandWrite => 100,
+        }
     }
 }
 
@@ -128,9 +159,12 @@ pub enum Metadata {
     Create,
     /// Open a file at random and close it
     Open,
+    /// Close a file that was opened for it, which is not counted
+    Close,
     /// Ask for the attributes of a file at random: open, query and close in one compound, or a lookup
     Stat,
     /// Open a file to be deleted when it is closed, and close it
+    #[value(alias = "delete")]
     Unlink,
     /// List the whole directory
     List,
@@ -185,13 +219,19 @@ pub enum Version {
 }
 
 impl Args {
+    /// Whom a password is asked for.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        self.targets.first().map_or("", |target| &target.user)
+    }
+
     /// The password from `--password-file` or the environment; none when it must be asked for, and an empty one where
     /// none is needed.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn password(&self) -> Result<Option<String>, crate::Error> {
-        if !self.target.needs_password() {
+        if !self.targets.iter().any(Target::needs_password) {
             return Ok(Some(String::new()));
         }
         let Some(file) = &self.password_file else {

@@ -66,6 +66,39 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// What each processor of this host has done, in clock ticks: as a user, in the kernel, in all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Usage(pub(crate) Vec<[u64; 3]>);
+
+impl Usage {
+    /// Up to now; nothing where the host does not tell.
+    pub(crate) fn read() -> Usage {
+        Usage::parse(&fs::read_to_string("/proc/stat").unwrap_or_default())
+    }
+
+    /// The lines `cpuN` (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
+    fn parse(stat: &str) -> Usage {
+        let processor = |line: &str| {
+            let fields =
+                line.strip_prefix("cpu")?.split_once(' ').filter(|(number, _)| !number.is_empty())?.1;
+            let ticks: Vec<u64> =
+                fields.split_whitespace().take(8).filter_map(|it| it.parse().ok()).collect();
+            let user = ticks.first()? + ticks.get(1)?;
+            let idle = ticks.get(3)? + ticks.get(4)?;
+            let all: u64 = ticks.iter().sum();
+            Some([user, all - user - idle, all])
+        };
+        Usage(stat.lines().filter_map(processor).collect())
+    }
+
+    pub(crate) fn since(&self, before: &Usage) -> Usage {
+        let less = |(after, before): (&[u64; 3], &[u64; 3])| {
+            std::array::from_fn(|at| after[at].saturating_sub(before[at]))
+        };
+        Usage(self.0.iter().zip(&before.0).map(less).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +114,14 @@ mod tests {
         });
         assert!(shows, "{sum}");
         assert!(Account::of_tree(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn processors_are_told_apart() {
+        let usage =
+            Usage::parse("cpu  9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 0 0 0 7 0 0 0 0\nintr 5\n");
+        assert_eq!(usage, Usage(vec![[3, 24, 36], [0, 0, 7]]));
+        assert_eq!(usage.since(&usage), Usage(vec![[0; 3]; 2]));
     }
 
     #[test]

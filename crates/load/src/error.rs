@@ -1,5 +1,7 @@
 //! Why there is no report.
 
+use crate::peer::Failure;
+
 /// One line for the user.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -42,5 +44,14 @@ pub(crate) trait Doing<T> {
 impl<T> Doing<T> for client::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
         self.map_err(|why| Error::Server { doing: what(), why })
+    }
+}
+
+impl<T> Doing<T> for Result<T, Failure> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|why| match why {
+            Failure::Server(why) => Error::Server { doing: what(), why },
+            Failure::Host(why) => Error::host(what(), why),
+        })
     }
 }

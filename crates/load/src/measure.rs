@@ -16,26 +16,62 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
     /// Nanoseconds, to three digits.
     pub(crate) latency: Histogram<u64>,
+    /// Operations and bytes that were done in each [`SLICE`] of the measured time.
+    pub(crate) slices: Vec<(u64, u64)>,
 }
+
+/// What rates are taken of, to tell how even they were; fio's own.
+pub(crate) const SLICE: Duration = Duration::from_millis(500);
+
+/// Slices kept at most, some days of them. What comes later counts, but not to a slice.
+const MAX_SLICES: usize = 1 << 20;
 
 impl Default for Tally {
     fn default() -> Tally {
-        let latency = Histogram::new_with_bounds(1, MAX_LATENCY_NS, 3).expect("the bounds are in order");
-        Tally { operations: 0, bytes: 0, latency }
+        // It begins small and grows with what it must hold: there may be many.
+        let latency = Histogram::new(3).expect("three digits can be had");
+        Tally { operations: 0, bytes: 0, latency, slices: Vec::new() }
     }
 }
 
 impl Tally {
-    pub(crate) fn add(&mut self, bytes: u64, took: Duration) {
+    /// An operation that took so long and was done `at` after the begin of the measured time.
+    pub(crate) fn add(&mut self, bytes: u64, took: Duration, at: Duration) {
         self.operations += 1;
         self.bytes += bytes;
-        self.latency.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.latency.record(took.clamp(1, MAX_LATENCY_NS)).expect("it grows as far as this");
+        let slice = (at.as_nanos() / SLICE.as_nanos()) as usize;
+        if slice < MAX_SLICES {
+            if self.slices.len() <= slice {
+                self.slices.resize(slice + 1, (0, 0));
+            }
+            self.slices[slice].0 += 1;
+            self.slices[slice].1 += bytes;
+        }
     }
 
     pub(crate) fn merge(&mut self, other: &Tally) {
         self.operations += other.operations;
         self.bytes += other.bytes;
-        self.latency.add(&other.latency).expect("all histograms have the same bounds");
+        self.latency.add(&other.latency).expect("all histograms have three digits and grow");
+        if self.slices.len() < other.slices.len() {
+            self.slices.resize(other.slices.len(), (0, 0));
+        }
+        for (own, other) in self.slices.iter_mut().zip(&other.slices) {
+            *own = (own.0 + other.0, own.1 + other.1);
+        }
+    }
+
+    /// Operations and bytes for a second in each slice that lies whole in the measured time.
+    pub(crate) fn rates(&self, lasted: Duration) -> Vec<(f64, f64)> {
+        let whole = (lasted.as_nanos() / SLICE.as_nanos()) as usize;
+        let rate = |count: u64| count as f64 / SLICE.as_secs_f64();
+        let slices = self.slices.iter().copied().chain(std::iter::repeat((0, 0)));
+        slices
+            .take(whole.min(MAX_SLICES))
+            .map(|(operations, bytes)| (rate(operations), rate(bytes)))
+            .collect()
     }
 }
 
@@ -47,7 +83,7 @@ pub(crate) enum Kind {
     Metadata,
 }
 
-/// What one connection has done in the measured time.
+/// What one job has done in the measured time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Record {
     pub(crate) read: Tally,
@@ -76,13 +112,25 @@ impl Record {
     pub(crate) fn operations(&self) -> u64 {
         self.read.operations + self.write.operations + self.metadata.operations
     }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.read.bytes + self.write.bytes + self.metadata.bytes
+    }
+
+    /// All kinds as one.
+    pub(crate) fn total(&self) -> Tally {
+        let mut total = self.read.clone();
+        total.merge(&self.write);
+        total.merge(&self.metadata);
+        total
+    }
 }
 
 /// Whether an operation that begins now counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It warms up.
-    Ramp,
+    /// It warms up, or cools down.
+    Aside,
     /// It counts; the number is its own among all that count.
     Counts(u64),
     /// There is nothing more to do.
@@ -95,6 +143,7 @@ pub(crate) struct Course {
     start: OnceLock<Instant>,
     ramp: Duration,
     runtime: Option<Duration>,
+    cool_down: Duration,
     operations: Option<u64>,
     given: AtomicU64,
     stopped: AtomicBool,
@@ -103,7 +152,20 @@ pub(crate) struct Course {
 impl Course {
     pub(crate) fn new(ramp: Duration, runtime: Option<Duration>, operations: Option<u64>) -> Course {
         let (given, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
-        Course { start: OnceLock::new(), ramp, runtime, operations, given, stopped }
+        Course {
+            start: OnceLock::new(),
+            ramp,
+            runtime,
+            cool_down: Duration::ZERO,
+            operations,
+            given,
+            stopped,
+        }
+    }
+
+    /// The same, after which work goes on for a while and does not count.
+    pub(crate) fn and_cool_down(self, cool_down: Duration) -> Course {
+        Course { cool_down, ..self }
     }
 
     /// Starts it.
@@ -120,22 +182,32 @@ impl Course {
         self.stopped.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn start(&self) -> Instant {
+        *self.start.get().expect("nobody asks before it has begun")
+    }
+
     /// When the measured time begins.
     pub(crate) fn measured_from(&self) -> Instant {
-        *self.start.get().expect("nobody asks before it has begun") + self.ramp
+        self.start() + self.ramp
+    }
+
+    /// When the measured time ends, if the time ends it.
+    pub(crate) fn measured_to(&self) -> Option<Instant> {
+        self.runtime.map(|runtime| self.measured_from() + runtime)
+    }
+
+    /// Whether it is too late to begin anything.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.is_stopped() || self.measured_to().is_some_and(|end| now >= end + self.cool_down)
     }
 
     /// What an operation is that begins at `now`.
     pub(crate) fn turn(&self, now: Instant) -> Turn {
-        if self.is_stopped() {
+        if self.is_over(now) {
             return Turn::Over;
         }
-        let from = self.measured_from();
-        if now < from {
-            return Turn::Ramp;
-        }
-        if self.runtime.is_some_and(|runtime| now - from >= runtime) {
-            return Turn::Over;
+        if now < self.measured_from() || self.measured_to().is_some_and(|end| now >= end) {
+            return Turn::Aside;
         }
         let number = self.given.fetch_add(1, Ordering::Relaxed);
         match self.operations {
@@ -155,7 +227,7 @@ mod tests {
         let start = Instant::now();
         course.begin(start);
         let at = |ms| course.turn(start + Duration::from_millis(ms));
-        assert_eq!([at(0), at(999)], [Turn::Ramp, Turn::Ramp]);
+        assert_eq!([at(0), at(999)], [Turn::Aside, Turn::Aside]);
         let turns = [at(1000), at(1001), at(9000), at(9001)];
         assert_eq!(turns, [Turn::Counts(0), Turn::Counts(1), Turn::Counts(2), Turn::Over]);
     }
@@ -173,15 +245,39 @@ mod tests {
     }
 
     #[test]
+    fn what_begins_while_it_cools_down_does_not_count() {
+        let seconds = Duration::from_secs;
+        let course = Course::new(seconds(1), Some(seconds(2)), None).and_cool_down(seconds(3));
+        let start = Instant::now();
+        course.begin(start);
+        let turns = [0, 1, 2, 3, 5, 6].map(|second| course.turn(start + seconds(second)));
+        assert_eq!(
+            turns,
+            [Turn::Aside, Turn::Counts(0), Turn::Counts(1), Turn::Aside, Turn::Aside, Turn::Over]
+        );
+    }
+
+    #[test]
+    fn rates_are_those_of_whole_slices() {
+        let mut tally = Tally::default();
+        for at in [0, 100, 499, 1200, 1600] {
+            tally.add(10, Duration::from_millis(1), Duration::from_millis(at));
+        }
+        assert_eq!(tally.rates(Duration::from_millis(1600)), [(6.0, 60.0), (0.0, 0.0), (2.0, 20.0)]);
+        assert_eq!(tally.rates(Duration::from_millis(400)), []);
+    }
+
+    #[test]
     fn records_of_connections_add_up() {
         let (mut a, mut b) = (Record::default(), Record::default());
-        a.tally(Kind::Read).add(4096, Duration::from_micros(10));
-        b.tally(Kind::Read).add(100, Duration::from_micros(30));
-        b.tally(Kind::Write).add(7, Duration::from_secs(7200));
+        a.tally(Kind::Read).add(4096, Duration::from_micros(10), Duration::ZERO);
+        b.tally(Kind::Read).add(100, Duration::from_micros(30), SLICE);
+        b.tally(Kind::Write).add(7, Duration::from_secs(7200), SLICE);
         b.lasted = Duration::from_secs(3);
         a.merge(&b);
         assert_eq!((a.read.operations, a.read.bytes, a.operations()), (2, 4196, 3));
-        assert_eq!(a.read.latency.len(), 2);
+        assert_eq!((a.read.latency.len(), a.total().latency.len()), (2, 3));
+        assert_eq!(a.read.slices, [(1, 4096), (1, 100)]);
         assert!(a.write.latency.max() <= MAX_LATENCY_NS + MAX_LATENCY_NS / 1000);
         assert_eq!(a.lasted, Duration::from_secs(3));
     }

@@ -1,15 +1,38 @@
 //! What a load is done to: a directory of a share or export, whichever protocol leads there, with just the
 //! operations that the workloads need.
 
+mod local;
 mod nfs;
 mod smb;
 
 use client::{Bytes, Data, nfs as nfs_client};
+pub(crate) use local::ALIGNMENT;
 
 use crate::error::Doing;
 use crate::plan::Protocol;
 use crate::report::{Channel, Security};
 use crate::{Error, Plan};
+
+/// What went wrong with one operation.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Server(client::Error),
+    Host(std::io::Error),
+}
+
+impl From<client::Error> for Failure {
+    fn from(why: client::Error) -> Failure {
+        Failure::Server(why)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(why: std::io::Error) -> Failure {
+        Failure::Host(why)
+    }
+}
+
+type Result<T> = std::result::Result<T, Failure>;
 
 /// A session with a server, and the share in it.
 #[derive(Debug)]
@@ -22,6 +45,7 @@ pub(crate) struct Line {
 enum Session {
     Smb(smb::Line),
     Nfs(client::nfs::Client),
+    Local,
 }
 
 /// A share or export. Copies share it.
@@ -29,13 +53,16 @@ enum Session {
 pub(crate) enum Share {
     Smb(smb::Share),
     Nfs(nfs::Share),
+    Local(local::Share),
 }
 
 /// An open file.
 #[derive(Debug)]
 pub(crate) enum File {
     Smb(client::File),
-    Nfs(nfs_client::File),
+    /// The flag is how each write waits.
+    Nfs(nfs_client::File, nfs_client::StableHow),
+    Local(local::File),
 }
 
 /// How a file is opened.
@@ -58,6 +85,8 @@ pub(crate) enum How {
 pub(crate) enum Block {
     Smb(Data),
     Nfs(nfs_client::Data),
+    /// So many bytes; they lie in the thread's own buffer.
+    Local(usize),
 }
 
 impl Block {
@@ -65,13 +94,14 @@ impl Block {
         match self {
             Block::Smb(data) => data.len(),
             Block::Nfs(data) => data.len(),
+            Block::Local(length) => *length,
         }
     }
 }
 
 impl Line {
     /// Connects as the plan says, and checks that what was asked for is what came of it.
-    pub(crate) async fn open(plan: &Plan) -> Result<Line, Error> {
+    pub(crate) async fn open(plan: &Plan) -> std::result::Result<Line, Error> {
         match &plan.protocol {
             Protocol::Smb(wanted) => {
                 let (line, share) = smb::Line::open(plan, wanted).await?;
@@ -81,14 +111,18 @@ impl Line {
                 let (client, share) = nfs::open(plan, options).await?;
                 Ok(Line { session: Session::Nfs(client), share: Share::Nfs(share) })
             }
+            Protocol::Local => {
+                Ok(Line { session: Session::Local, share: Share::Local(local::Share::new(plan)) })
+            }
         }
     }
 
     /// Ends the session.
-    pub(crate) async fn close(self) -> Result<(), Error> {
+    pub(crate) async fn close(self) -> std::result::Result<(), Error> {
         match self.session {
             Session::Smb(line) => line.close().await,
             Session::Nfs(client) => client.close().await.doing(|| "ending the session".to_owned()),
+            Session::Local => Ok(()),
         }
     }
 
@@ -97,6 +131,7 @@ impl Line {
         match &self.session {
             Session::Smb(line) => line.channels(),
             Session::Nfs(client) => client.connections().into_iter().map(nfs::channel).collect(),
+            Session::Local => Vec::new(),
         }
     }
 
@@ -105,71 +140,80 @@ impl Line {
         match &self.session {
             Session::Smb(line) => line.security(),
             Session::Nfs(_) => nfs::security(),
+            Session::Local => local::security(),
         }
     }
 }
 
 impl Share {
     /// Makes the directory `path`, unless it is there. The one above it is there.
-    pub(crate) async fn make_directory(&self, path: &str) -> client::Result<()> {
+    pub(crate) async fn make_directory(&self, path: &str) -> Result<()> {
         match self {
-            Share::Smb(share) => share.make_directory(path).await,
-            Share::Nfs(share) => share.make_directory(path).await,
+            Share::Smb(share) => Ok(share.make_directory(path).await?),
+            Share::Nfs(share) => Ok(share.make_directory(path).await?),
+            Share::Local(share) => Ok(share.make_directory(path)?),
         }
     }
 
     /// The directory `path`, in which names are to be worked on.
-    pub(crate) async fn directory(&self, path: &str) -> client::Result<Share> {
+    pub(crate) async fn directory(&self, path: &str) -> Result<Share> {
         match self {
             Share::Smb(share) => Ok(Share::Smb(share.directory(path))),
-            Share::Nfs(share) => share.directory(path).await.map(Share::Nfs),
+            Share::Nfs(share) => Ok(Share::Nfs(share.directory(path).await?)),
+            Share::Local(share) => Ok(Share::Local(share.directory(path)?)),
         }
     }
 
-    pub(crate) async fn open(&self, name: &str, how: How) -> client::Result<File> {
+    pub(crate) async fn open(&self, name: &str, how: How) -> Result<File> {
         match self {
-            Share::Smb(share) => share.open(name, how).await.map(File::Smb),
-            Share::Nfs(share) => share.open(name, how).await.map(File::Nfs),
+            Share::Smb(share) => Ok(File::Smb(share.open(name, how).await?)),
+            Share::Nfs(share) => Ok(File::Nfs(share.open(name, how).await?, share.stable())),
+            Share::Local(share) => Ok(File::Local(share.open(name, how)?)),
         }
     }
 
     /// Opens a file and closes it, in one compound.
-    pub(crate) async fn touch(&self, name: &str, how: How) -> client::Result<()> {
+    pub(crate) async fn touch(&self, name: &str, how: How) -> Result<()> {
         match self {
-            Share::Smb(share) => share.touch(name, how).await,
-            Share::Nfs(share) => share.touch(name, how).await,
+            Share::Smb(share) => Ok(share.touch(name, how).await?),
+            Share::Nfs(share) => Ok(share.touch(name, how).await?),
+            Share::Local(share) => Ok(share.touch(name, how)?),
         }
     }
 
     /// Opens a file, writes `content` and closes it, in one compound.
-    pub(crate) async fn put(&self, name: &str, how: How, content: &Bytes) -> client::Result<()> {
+    pub(crate) async fn put(&self, name: &str, how: How, content: &Bytes) -> Result<()> {
         match self {
-            Share::Smb(share) => share.put(name, how, content).await,
-            Share::Nfs(share) => share.put(name, how, content).await,
+            Share::Smb(share) => Ok(share.put(name, how, content).await?),
+            Share::Nfs(share) => Ok(share.put(name, how, content).await?),
+            Share::Local(share) => Ok(share.put(name, how, content)?),
         }
     }
 
     /// Takes a name away; `compound` where the protocol has a choice.
-    pub(crate) async fn delete(&self, name: &str, compound: bool) -> client::Result<()> {
+    pub(crate) async fn delete(&self, name: &str, compound: bool) -> Result<()> {
         match self {
-            Share::Smb(share) => share.delete(name, compound).await,
-            Share::Nfs(share) => share.delete(name).await,
+            Share::Smb(share) => Ok(share.delete(name, compound).await?),
+            Share::Nfs(share) => Ok(share.delete(name).await?),
+            Share::Local(share) => Ok(share.delete(name)?),
         }
     }
 
     /// Bytes of a file, by its name.
-    pub(crate) async fn size_of(&self, name: &str) -> client::Result<u64> {
+    pub(crate) async fn size_of(&self, name: &str) -> Result<u64> {
         match self {
-            Share::Smb(share) => share.size_of(name).await,
-            Share::Nfs(share) => share.size_of(name).await,
+            Share::Smb(share) => Ok(share.size_of(name).await?),
+            Share::Nfs(share) => Ok(share.size_of(name).await?),
+            Share::Local(share) => Ok(share.size_of(name)?),
         }
     }
 
     /// The names in the directory, with the bytes of each.
-    pub(crate) async fn list(&self) -> client::Result<Vec<(String, u64)>> {
+    pub(crate) async fn list(&self) -> Result<Vec<(String, u64)>> {
         match self {
-            Share::Smb(share) => share.list().await,
-            Share::Nfs(share) => share.list().await,
+            Share::Smb(share) => Ok(share.list().await?),
+            Share::Nfs(share) => Ok(share.list().await?),
+            Share::Local(share) => Ok(share.list()?),
         }
     }
 }
@@ -179,32 +223,36 @@ impl File {
     pub(crate) fn size(&self) -> u64 {
         match self {
             File::Smb(file) => file.info().end_of_file,
-            File::Nfs(file) => file.attributes().size,
+            File::Nfs(file, _) => file.attributes().size,
+            File::Local(file) => file.size(),
         }
     }
 
-    pub(crate) async fn read(&self, offset: u64, length: u32) -> client::Result<Block> {
+    pub(crate) async fn read(&self, offset: u64, length: u32) -> Result<Block> {
         match self {
-            File::Smb(file) => file.read(offset, length).await.map(Block::Smb),
-            File::Nfs(file) => file.read(offset, length).await.map(Block::Nfs),
+            File::Smb(file) => Ok(Block::Smb(file.read(offset, length).await?)),
+            File::Nfs(file, _) => Ok(Block::Nfs(file.read(offset, length).await?)),
+            File::Local(file) => Ok(Block::Local(file.read(offset, length)?)),
         }
     }
 
-    /// Writes without waiting for the store; answers how many bytes.
-    pub(crate) async fn write(&self, offset: u64, content: &Bytes) -> client::Result<u32> {
+    /// Writes, and waits for the store where the plan says so; answers how many bytes.
+    pub(crate) async fn write(&self, offset: u64, content: &Bytes) -> Result<u32> {
         match self {
-            File::Smb(file) => file.write(offset, content).await,
-            File::Nfs(file) => {
-                let stable = nfs_client::StableHow::Unstable;
-                file.write(offset, content, stable).await.map(|written| written.count)
+            File::Smb(file) => Ok(file.write(offset, content).await?),
+            File::Nfs(file, stable) => Ok(file.write(offset, content, *stable).await?.count),
+            File::Local(file) => Ok(file.write(offset, content)?),
+        }
+    }
+
+    pub(crate) async fn close(self) -> Result<()> {
+        match self {
+            File::Smb(file) => Ok(file.close().await?),
+            File::Nfs(file, _) => Ok(file.close().await?),
+            File::Local(file) => {
+                drop(file);
+                Ok(())
             }
-        }
-    }
-
-    pub(crate) async fn close(self) -> client::Result<()> {
-        match self {
-            File::Smb(file) => file.close().await,
-            File::Nfs(file) => file.close().await,
         }
     }
 }

@@ -1,18 +1,22 @@
-//! What has been checked and will be done.
+//! What has been checked and will be done. fio's options and diskspd's flags come to the same [`Plan`].
 
+mod servers;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use auth::{Cipher, NtHash, SigningAlgorithm};
+use auth::SigningAlgorithm;
 use client::{Credentials, Options};
-use smb_wire::negotiate::Dialect;
 
-use crate::args::{Args, Encryption, Metadata, Pattern, Signing, Version};
+use crate::args::{Args, Metadata, Pattern};
+use crate::diskspd::Flags;
 use crate::target::Scheme;
 use crate::{Error, Target};
 
 /// One load, ready to run.
 #[derive(Debug, Clone)]
 pub struct Plan {
+    /// The directory to work in; where files are named, the root of their share.
     pub(crate) target: Target,
     pub(crate) protocol: Protocol,
     pub(crate) work: Work,
@@ -27,7 +31,15 @@ pub struct Plan {
     pub(crate) ramp: Duration,
     /// How long is measured; without end when the number of operations ends it.
     pub(crate) runtime: Option<Duration>,
+    /// How long work goes on after that.
+    pub(crate) cool_down: Duration,
     pub(crate) operations: Option<u64>,
+    /// Operations that each job begins in a second.
+    pub(crate) rate: Option<u32>,
+    /// Past the caches.
+    pub(crate) direct: bool,
+    /// Each write waits for the store.
+    pub(crate) sync: bool,
     pub(crate) server_pid: Option<u32>,
     /// What create has made is left.
     pub keep: bool,
@@ -38,6 +50,8 @@ pub struct Plan {
 pub(crate) enum Protocol {
     Smb(Smb),
     Nfs(client::nfs::Options),
+    /// By system calls; what is mounted there is the host's affair.
+    Local,
 }
 
 /// How an SMB server is spoken to.
@@ -56,6 +70,7 @@ impl Protocol {
         match self {
             Protocol::Smb(_) => "smb",
             Protocol::Nfs(_) => "nfs",
+            Protocol::Local => "local",
         }
     }
 
@@ -64,6 +79,7 @@ impl Protocol {
         match self {
             Protocol::Smb(smb) => smb.options.pace,
             Protocol::Nfs(options) => options.pace,
+            Protocol::Local => None,
         }
     }
 
@@ -71,33 +87,106 @@ impl Protocol {
         match &mut self {
             Protocol::Smb(smb) => smb.options.pace = None,
             Protocol::Nfs(options) => options.pace = None,
+            Protocol::Local => {}
         }
         self
     }
 }
 
 /// What the operations are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Work {
-    Data { pattern: Pattern, files: u32, file_size: u64 },
-    Metadata { kind: Metadata, files: u64, compound: bool },
+    Data(Shape),
+    Metadata { kind: Metadata, files: u64, size: u32, compound: bool },
+}
+
+/// How blocks of files are read and written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) random: bool,
+    /// How many of a hundred operations write.
+    pub(crate) write_percent: u32,
+    /// What offsets are multiples of.
+    pub(crate) step: u64,
+    /// The jobs of a file share one position.
+    pub(crate) interlocked: bool,
+    pub(crate) files: Files,
+    pub(crate) content: Content,
+}
+
+/// Which files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Files {
+    /// So many for each job, in the target's directory, made so large.
+    Own { count: u32, size: u64 },
+    /// These, each for so many jobs; made so large, or there already.
+    Named { paths: Arc<[String]>, jobs: u32, size: Option<u64> },
+}
+
+/// What writes carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// The same block that does not compress.
+    Block,
+    /// Nothing but zeros.
+    Zeros,
+    /// Pieces of so many bytes that do not compress.
+    Pieces(u64),
+}
+
+impl Shape {
+    /// fio's name for it.
+    pub(crate) fn name(&self) -> &'static str {
+        match (self.random, self.write_percent) {
+            (false, 0) => "read",
+            (false, 100) => "write",
+            (false, _) => "rw",
+            (true, 0) => "randread",
+            (true, 100) => "randwrite",
+            (true, _) => "randrw",
+        }
+    }
+}
+
+/// What each connection has under way at once.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    block: u32,
+    depth: u64,
 }
 
 impl Plan {
-    /// Checks what was asked for; answers the loads to run one after the other, which is one for each number of
-    /// channels.
+    /// Checks what was asked for; answers the loads to run one after the other: each pattern with each block size, each
+    /// depth and each number of channels.
     ///
     /// # Errors
     /// [`Error::Usage`] with the option to change.
     pub fn all(args: &Args, password: &str) -> Result<Vec<Plan>, Error> {
-        let first = Plan::new(args, password)?;
-        Ok(args.channels.iter().map(|channels| Plan { channels: *channels, ..first.clone() }).collect())
+        let target = place(args)?;
+        let mut plans = Vec::new();
+        if !args.diskspd.is_empty() {
+            let flags = Flags::read(&args.diskspd)?;
+            plans.push(Plan::of_flags(args, &flags, target, password)?);
+        } else {
+            for pattern in &args.rw {
+                for block in &args.bs {
+                    for depth in &args.iodepth {
+                        plans.push(Plan::of_options(args, *pattern, *block, *depth, &target, password)?);
+                    }
+                }
+            }
+        }
+        let over = |plan: &Plan| {
+            let each = |channels: &u32| Plan { channels: *channels, ..plan.clone() };
+            args.channels.iter().map(each).collect::<Vec<_>>()
+        };
+        Ok(plans.iter().flat_map(over).collect())
     }
 
-    /// The same over one channel that carries what it can: for what is not measured.
+    /// The same over one channel that carries what it can, by way of the caches: for what is not measured.
     pub(crate) fn unhindered(&self) -> Plan {
         let protocol = self.protocol.clone().unpaced();
-        Plan { channels: 1, slow_channel: None, protocol, ..self.clone() }
+        Plan { channels: 1, slow_channel: None, direct: false, sync: false, protocol, ..self.clone() }
     }
 
     /// What the last channel may carry in a second, where it is slower than the others.
@@ -106,148 +195,216 @@ impl Plan {
         Some((rate / u64::from(factor)).max(1))
     }
 
-    fn new(args: &Args, password: &str) -> Result<Plan, Error> {
-        let usage = |text: String| Error::Usage(text);
-        let block = u32::try_from(args.bs).ok().filter(|bs| *bs <= MAX_BLOCK);
-        let block = block.ok_or_else(|| usage(format!("--bs is at most {MAX_BLOCK} bytes")))?;
-        if args.metadata.is_none() && args.filesize < args.bs {
-            return Err(usage(format!("--filesize {} is less than --bs {}", args.filesize, args.bs)));
+    /// Operations under way at once.
+    pub(crate) fn workers(&self) -> u32 {
+        self.jobs * self.depth
+    }
+
+    fn of_flags(args: &Args, flags: &Flags, target: Target, password: &str) -> Result<Plan, Error> {
+        let block = block_of("-b", flags.block)?;
+        if flags.source.is_some_and(|source| source < flags.block) {
+            return Err(usage("-Z: the data to write is smaller than one write (-b)"));
         }
-        let workers = args.numjobs * args.iodepth;
-        if args.connections > workers {
-            let text =
-                "--connections is more than --numjobs times --iodepth, so that some would have no work";
-            return Err(usage(text.to_owned()));
-        }
+        let paths = paths(args);
+        let shape = Shape {
+            random: flags.random,
+            write_percent: flags.write_percent,
+            step: flags.step.unwrap_or(flags.block),
+            interlocked: flags.interlocked,
+            content: match flags.source {
+                Some(source) => Content::Pieces(source),
+                None if flags.zeros => Content::Zeros,
+                None => Content::Block,
+            },
+            files: Files::Named { paths: Arc::clone(&paths), jobs: flags.threads, size: flags.create },
+        };
+        let jobs = flags.threads * paths.len() as u32;
+        let plan = Plan {
+            ramp: flags.warm_up,
+            runtime: Some(flags.duration),
+            cool_down: flags.cool_down,
+            direct: flags.direct,
+            sync: flags.sync,
+            ..Plan::with(args, target, Work::Data(shape), block, jobs, flags.depth, password)?
+        };
+        plan.checked()
+    }
+
+    fn of_options(
+        args: &Args,
+        pattern: Pattern,
+        block: u64,
+        depth: u32,
+        target: &Target,
+        password: &str,
+    ) -> Result<Plan, Error> {
+        let block = block_of("--bs", block)?;
+        let mut jobs = args.numjobs;
+        let work = match args.metadata {
+            Some(kind) => metadata(args, kind, block)?,
+            None => {
+                let files = if are_files(args) {
+                    let paths = paths(args);
+                    jobs *= paths.len() as u32;
+                    Files::Named { paths, jobs: args.numjobs, size: args.filesize }
+                } else {
+                    let size = args.filesize.unwrap_or(FILE_SIZE.max(block.into()));
+                    Files::Own { count: args.nrfiles, size }
+                };
+                Work::Data(Shape {
+                    random: pattern.is_random(),
+                    write_percent: pattern.write_percent(),
+                    step: block.into(),
+                    interlocked: false,
+                    files,
+                    content: Content::Block,
+                })
+            }
+        };
+        Plan::with(args, target.clone(), work, block, jobs, depth, password)?.checked()
+    }
+
+    /// What flags and options have in common.
+    fn with(
+        args: &Args,
+        target: Target,
+        work: Work,
+        block: u32,
+        jobs: u32,
+        depth: u32,
+        password: &str,
+    ) -> Result<Plan, Error> {
         let ends = args.runtime.is_some() || args.number_ios.is_some();
-        let runtime = if ends { args.runtime } else { Some(Duration::from_secs(10)) };
         let mut operations = args.number_ios;
-        if args.metadata == Some(Metadata::Unlink) {
+        if matches!(work, Work::Metadata { kind: Metadata::Unlink, .. }) {
             // Only what has been made before can be deleted.
             operations = operations.or(Some(args.files));
-            if !args.ramp_time.is_zero() {
-                return Err(usage("--ramp_time does not go with --metadata unlink".to_owned()));
-            }
         }
-        if args.compound && matches!(args.metadata, None | Some(Metadata::List)) {
-            return Err(usage("--compound goes with --metadata create, open and unlink".to_owned()));
+        let workers = u64::from(jobs) * u64::from(depth);
+        let load = Load { block, depth: workers.div_ceil(u64::from(args.connections)) };
+        let protocol = servers::protocol(args, password, load)?;
+        if workers > MAX_WORKERS {
+            let text = format!(
+                "{jobs} jobs of depth {depth} are {workers} operations at once; at most {MAX_WORKERS} can be"
+            );
+            return Err(Error::Usage(text));
         }
-        let target = args.target.clone();
-        let protocol = match target.scheme {
-            Scheme::Smb => Protocol::Smb(smb(args, password)?),
-            Scheme::Nfs => Protocol::Nfs(nfs(args)?),
-        };
-        let work = match args.metadata {
-            Some(kind) => Work::Metadata { kind, files: args.files, compound: args.compound },
-            None => Work::Data { pattern: args.rw, files: args.nrfiles, file_size: args.filesize },
-        };
+        if u64::from(args.connections) > workers {
+            return Err(usage(
+                "--connections is more than --numjobs times --iodepth, so that some would have no work",
+            ));
+        }
+        // A thread of this host has one operation under way.
+        let connections = if target.scheme == Scheme::Local { workers as u32 } else { args.connections };
         Ok(Plan {
             target,
             protocol,
             work,
             block,
-            jobs: args.numjobs,
-            depth: args.iodepth,
-            connections: args.connections,
+            jobs,
+            depth,
+            connections,
             channels: 1,
             slow_channel: args.slow_channel,
             ramp: args.ramp_time,
-            runtime,
+            runtime: if ends { args.runtime } else { Some(Duration::from_secs(10)) },
+            cool_down: Duration::ZERO,
             operations,
+            rate: args.rate_iops,
+            direct: args.direct == Some(1),
+            sync: args.sync == Some(1),
             server_pid: args.server_pid,
             keep: args.keep,
         })
     }
+
+    /// What can only be said of the whole.
+    fn checked(self) -> Result<Plan, Error> {
+        if let Work::Data(shape) = &self.work {
+            let size = match shape.files {
+                Files::Own { size, .. } => Some(size),
+                Files::Named { size, .. } => size,
+            };
+            if let Some(size) = size.filter(|size| *size < u64::from(self.block)) {
+                return Err(Error::Usage(format!("--filesize {size} is less than --bs {}", self.block)));
+            }
+            let is_whole = |bytes: u64| bytes.is_multiple_of(SECTOR);
+            if self.direct && !(is_whole(self.block.into()) && is_whole(shape.step)) {
+                let text = format!(
+                    "direct I/O takes whole sectors: sizes and offsets must be multiples of {SECTOR} bytes"
+                );
+                return Err(Error::Usage(text));
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn usage(text: &str) -> Error {
+    Error::Usage(text.to_owned())
+}
+
+fn block_of(option: &str, bytes: u64) -> Result<u32, Error> {
+    let block = u32::try_from(bytes).ok().filter(|bytes| *bytes <= MAX_BLOCK);
+    block.ok_or_else(|| Error::Usage(format!("{option} is at most {MAX_BLOCK} bytes")))
+}
+
+/// Whether the targets are files, not a directory in which each job makes its own.
+fn are_files(args: &Args) -> bool {
+    let alone = &args.targets[0];
+    let is_directory = || alone.scheme != Scheme::Local || std::path::Path::new(&alone.directory).is_dir();
+    args.metadata.is_none() && (!args.diskspd.is_empty() || args.targets.len() > 1 || !is_directory())
+}
+
+fn paths(args: &Args) -> Arc<[String]> {
+    args.targets.iter().map(|target| target.directory.clone()).collect()
+}
+
+/// Where the work is done.
+fn place(args: &Args) -> Result<Target, Error> {
+    let first = &args.targets[0];
+    if let Some(other) = args.targets.iter().find(|target| !target.is_beside(first)) {
+        let text = format!(
+            "several targets must be files of one share; {} and {} are not",
+            first.place(),
+            other.place()
+        );
+        return Err(Error::Usage(text));
+    }
+    if args.metadata.is_some() && args.targets.len() > 1 {
+        return Err(usage("--metadata takes one target, the directory to work in"));
+    }
+    if !are_files(args) {
+        return Ok(first.clone());
+    }
+    if let Some(target) = args.targets.iter().find(|target| target.directory.is_empty()) {
+        return Err(Error::Usage(format!(
+            "{} is a share, and a target of diskspd's is a file in it",
+            target.place()
+        )));
+    }
+    Ok(first.root())
+}
+
+fn metadata(args: &Args, kind: Metadata, block: u32) -> Result<Work, Error> {
+    if kind == Metadata::Unlink && !args.ramp_time.is_zero() {
+        return Err(usage("--ramp_time does not go with --metadata unlink"));
+    }
+    if args.compound && matches!(kind, Metadata::List | Metadata::Close) {
+        return Err(usage("--compound goes with --metadata create, open and unlink"));
+    }
+    let size = args.filesize.map_or(Ok(block), |size| block_of("--filesize of --metadata", size))?;
+    Ok(Work::Metadata { kind, files: args.files, size, compound: args.compound })
 }
 
 /// The largest payload of one message that servers offer.
 const MAX_BLOCK: u32 = 8 * 1024 * 1024;
 
-/// The credits that one connection keeps in stock at most, and at least.
-const CREDITS: std::ops::RangeInclusive<u64> = 128..=8192;
+/// Bytes of each file unless told otherwise.
+const FILE_SIZE: u64 = 64 * 1024 * 1024;
 
-/// Requests that each connection has under way.
-fn workers(args: &Args) -> u64 {
-    u64::from(args.numjobs * args.iodepth).div_ceil(u64::from(args.connections))
-}
+/// Operations under way at once at most, since each has a task or a thread of its own.
+const MAX_WORKERS: u64 = 16_384;
 
-/// The slots that a session asks for at least and at most.
-const SLOTS: std::ops::RangeInclusive<u64> = 64..=1024;
-
-/// What an NFS client asks for.
-fn nfs(args: &Args) -> Result<client::nfs::Options, Error> {
-    let of_smb = [
-        ("--password-file", args.password_file.is_some()),
-        ("--signing", args.signing != Signing::Off),
-        ("--encryption", args.encryption != Encryption::Off),
-        ("--dialect", args.dialect.is_some()),
-    ];
-    if let Some((option, _)) = of_smb.iter().find(|(_, given)| *given) {
-        return Err(Error::Usage(format!("{option} goes with smb:// and not with nfs://")));
-    }
-    if let Some(channels) = args.channels.iter().find(|channels| **channels > MAX_CONNECT) {
-        return Err(Error::Usage(format!("--channels {channels}: nfs:// takes at most {MAX_CONNECT}")));
-    }
-    let own = client::nfs::Options::default();
-    Ok(client::nfs::Options {
-        uid: args.uid.unwrap_or(own.uid),
-        gid: args.gid.unwrap_or(own.gid),
-        groups: if args.uid.or(args.gid).is_some() { Vec::new() } else { own.groups.clone() },
-        slots: workers(args).clamp(*SLOTS.start(), *SLOTS.end()) as u32,
-        max_io: own.max_io.max(args.bs as u32),
-        pace: args.channel_rate,
-        ..own
-    })
-}
-
-/// The most connections of one session, as with Linux' nconnect.
-const MAX_CONNECT: u32 = 16;
-
-/// How an SMB server is spoken to, and the signing algorithm that must come of it.
-fn smb(args: &Args, password: &str) -> Result<Smb, Error> {
-    if args.uid.or(args.gid).is_some() {
-        return Err(Error::Usage("--uid and --gid go with nfs:// and not with smb://".to_owned()));
-    }
-    let require_signing = args.signing != Signing::Off;
-    let mut options = Options { require_signing, pace: args.channel_rate, ..Options::default() };
-    if let Some(version) = args.dialect {
-        options.dialects = vec![match version {
-            Version::Smb202 => Dialect::Smb202,
-            Version::Smb210 => Dialect::Smb210,
-            Version::Smb300 => Dialect::Smb300,
-            Version::Smb302 => Dialect::Smb302,
-            Version::Smb311 => Dialect::Smb311,
-        }];
-    }
-    let signing = match args.signing {
-        Signing::Off => None,
-        Signing::Gmac => Some(SigningAlgorithm::AesGmac),
-        Signing::Cmac => Some(SigningAlgorithm::AesCmac),
-        Signing::Hmac => Some(SigningAlgorithm::HmacSha256),
-    };
-    if let Some(signing) = signing {
-        options.signing = vec![signing];
-    }
-    let cipher = match args.encryption {
-        Encryption::Off => None,
-        Encryption::Aes128gcm => Some(Cipher::Aes128Gcm),
-        Encryption::Aes256gcm => Some(Cipher::Aes256Gcm),
-        Encryption::Aes128ccm => Some(Cipher::Aes128Ccm),
-        Encryption::Aes256ccm => Some(Cipher::Aes256Ccm),
-    };
-    if let Some(cipher) = cipher {
-        options.ciphers = vec![cipher];
-        if args.signing != Signing::Off {
-            let text = "--signing does not go with --encryption: a sealed message is not signed";
-            return Err(Error::Usage(text.to_owned()));
-        }
-    }
-    let wanted = workers(args) * args.bs.div_ceil(65536).max(1) * 2;
-    options.credits = wanted.clamp(*CREDITS.start(), *CREDITS.end()) as u16;
-    let credentials = Credentials {
-        user: args.target.user.clone(),
-        domain: args.target.domain.clone(),
-        hash: NtHash::from_password(password),
-    };
-    Ok(Smb { credentials, options, signing, encrypt: args.encryption != Encryption::Off })
-}
+/// The least that stores read and write past the caches.
+const SECTOR: u64 = 512;

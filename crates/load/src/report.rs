@@ -1,16 +1,22 @@
-//! What came of a load. [`Report`] is shown as diskspd's tables; [`Report::json`] is fio's form.
+//! What came of a load. [`Report`] is shown as diskspd's tables; [`json()`] is fio's form, [`html()`] a page with plots.
 
+mod html;
 mod json;
+mod plots;
 mod table;
 
+pub use html::html;
 pub use json::json;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::Plan;
+use crate::cpu::Usage;
 use crate::measure::Record;
-use crate::plan::Work;
+use crate::plan::{Files, Protocol, Work};
+use crate::work::data;
+use crate::work::metadata::Names;
 
 /// What came of a load.
 #[derive(Debug)]
@@ -19,12 +25,45 @@ pub struct Report {
     title: String,
     /// Name and value of each option that matters, as fio writes them.
     options: Vec<(&'static str, String)>,
-    connections: Vec<Record>,
+    facts: Facts,
+    /// What each job has done, and to which files.
+    rows: Vec<(String, Record)>,
     all: Record,
-    processor: Processor,
-    security: Security,
+    measured: Measured,
+}
+
+/// What was measured, beside the names of things.
+#[derive(Debug, Clone)]
+pub(crate) struct Measured {
+    pub(crate) jobs: Vec<Record>,
+    /// Operations that were planned and not begun in time.
+    pub(crate) missed: u64,
+    pub(crate) processor: Processor,
+    /// All processors of this host.
+    pub(crate) usage: Usage,
+    pub(crate) security: Security,
     /// Those of all sessions.
-    channels: Vec<Channel>,
+    pub(crate) channels: Vec<Channel>,
+}
+
+/// What a report is compared by.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Facts {
+    /// What is done, in a word.
+    pub(crate) what: String,
+    /// Whether blocks are read or written, each of `block` bytes.
+    pub(crate) is_data: bool,
+    pub(crate) block: u32,
+    pub(crate) depth: u32,
+    pub(crate) channels: u32,
+    pub(crate) jobs: u32,
+    /// Operations under way at once in all.
+    pub(crate) workers: u32,
+    /// Operations in a second that all jobs were to begin.
+    pub(crate) rate: Option<u64>,
+    pub(crate) ramp: Duration,
+    pub(crate) runtime: Option<Duration>,
+    pub(crate) cool_down: Duration,
 }
 
 /// A connection and what it carried, from the beginning of its session.
@@ -53,17 +92,13 @@ pub(crate) struct Security {
 }
 
 impl Report {
-    pub(crate) fn new(
-        plan: &Plan,
-        connections: Vec<Record>,
-        processor: Processor,
-        security: Security,
-        channels: Vec<Channel>,
-    ) -> Report {
+    pub(crate) fn new(plan: &Plan, mut measured: Measured) -> Report {
+        let jobs = std::mem::take(&mut measured.jobs);
         let mut all = Record::default();
-        connections.iter().for_each(|record| all.merge(record));
+        jobs.iter().for_each(|record| all.merge(record));
+        let rows = jobs.into_iter().zip(0..).map(|(record, job)| (files_of(plan, job), record)).collect();
         let (title, options) = describe(plan);
-        Report { title, options, connections, all, processor, security, channels }
+        Report { title, options, facts: facts(plan), rows, all, measured }
     }
 
     /// How many operations counted.
@@ -75,7 +110,7 @@ impl Report {
     /// Bytes that they moved.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.all.read.bytes + self.all.write.bytes + self.all.metadata.bytes
+        self.all.bytes()
     }
 
     /// From the begin of the measured time to the end of the last operation.
@@ -84,16 +119,39 @@ impl Report {
         self.all.lasted
     }
 
+    /// Operations that were planned (`--rate_iops`) and not begun in the measured time, since earlier ones were not done.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.measured.missed
+    }
+
+    /// Whether the bytes that were counted are those that so many operations of this size must have moved; nothing where
+    /// no blocks were read or written.
+    #[must_use]
+    pub fn size_times_operations_holds(&self) -> Option<bool> {
+        let latencies = self.all.read.latency.len() + self.all.write.latency.len();
+        let expected = latencies * u64::from(self.facts.block);
+        self.facts.is_data.then_some(expected == self.bytes())
+    }
+
+    /// Operations for a second times the mean latency: how many were under way at once on average.
+    #[must_use]
+    pub fn under_way(&self) -> f64 {
+        let total = self.all.total();
+        let seconds = self.all.lasted.as_secs_f64();
+        if seconds > 0.0 { total.latency.mean() / 1e9 * total.operations as f64 / seconds } else { 0.0 }
+    }
+
     /// The server's processor time for one operation, in nanoseconds, if its process was named.
     #[must_use]
     pub fn server_ns_per_operation(&self) -> Option<f64> {
-        per_operation(self.processor.server_ns, self.operations())
+        per_operation(self.measured.processor.server_ns, self.operations())
     }
 
     /// The same of this process.
     #[must_use]
     pub fn client_ns_per_operation(&self) -> Option<f64> {
-        per_operation(self.processor.client_ns, self.operations())
+        per_operation(self.measured.processor.client_ns, self.operations())
     }
 }
 
@@ -101,8 +159,49 @@ fn per_operation(spent: Option<u64>, operations: u64) -> Option<f64> {
     spent.filter(|_| operations > 0).map(|spent| spent as f64 / operations as f64)
 }
 
+/// The standard deviation of samples.
+fn deviation(samples: &[f64]) -> f64 {
+    if samples.is_empty() {
+        return 0.0;
+    }
+    let count = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / count;
+    (samples.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / count).sqrt()
+}
+
 fn value_name(value: &impl clap::ValueEnum) -> String {
     value.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
+}
+
+/// For people: which files a job works on.
+fn files_of(plan: &Plan, job: u32) -> String {
+    let Work::Data(shape) = &plan.work else { return Names::directory(plan) };
+    let names = data::names(shape, job);
+    match names.as_slice() {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first, more @ ..] => format!("{first} and {} more", more.len()),
+    }
+}
+
+fn facts(plan: &Plan) -> Facts {
+    let (what, is_data) = match &plan.work {
+        Work::Data(shape) => (shape.name().to_owned(), true),
+        Work::Metadata { kind, .. } => (value_name(kind), false),
+    };
+    Facts {
+        what,
+        is_data,
+        block: plan.block,
+        depth: plan.depth,
+        channels: plan.channels,
+        jobs: plan.jobs,
+        workers: plan.workers(),
+        rate: plan.rate.map(|rate| u64::from(rate) * u64::from(plan.jobs)),
+        ramp: plan.ramp,
+        runtime: plan.runtime,
+        cool_down: plan.cool_down,
+    }
 }
 
 fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
@@ -114,20 +213,36 @@ fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
         ("connections", plan.connections.to_string()),
         ("channels", plan.channels.to_string()),
     ];
-    let what = match plan.work {
-        Work::Data { pattern, files, file_size } => {
-            options.push(("rw", value_name(&pattern)));
-            options.push(("nrfiles", files.to_string()));
-            options.push(("filesize", file_size.to_string()));
-            format!("{} of {} bytes", value_name(&pattern), plan.block)
+    let what = match &plan.work {
+        Work::Data(shape) => {
+            options.push(("rw", shape.name().to_owned()));
+            if !matches!(shape.write_percent, 0 | 100) {
+                options.push(("rwmixwrite", shape.write_percent.to_string()));
+            }
+            match &shape.files {
+                Files::Own { count, size } => {
+                    options.push(("nrfiles", count.to_string()));
+                    options.push(("filesize", size.to_string()));
+                }
+                Files::Named { paths, size, .. } => {
+                    options.push(("filename", paths.join(":")));
+                    options.extend(size.map(|size| ("filesize", size.to_string())));
+                }
+            }
+            options.extend(plan.direct.then(|| ("direct", "1".to_owned())));
+            options.extend(plan.sync.then(|| ("sync", "1".to_owned())));
+            format!("{} of {} bytes", shape.name(), plan.block)
         }
-        Work::Metadata { kind, files, compound } => {
-            options.push(("metadata", value_name(&kind)));
+        Work::Metadata { kind, files, size, compound } => {
+            options.push(("metadata", value_name(kind)));
             options.push(("files", files.to_string()));
-            let how = if compound { " in one compound" } else { "" };
-            format!("{}{how} among {files} names", value_name(&kind))
+            options.push(("filesize", size.to_string()));
+            let how = if *compound { " in one compound" } else { "" };
+            format!("{}{how} among {files} names", value_name(kind))
         }
     };
+    options.extend((!plan.ramp.is_zero()).then(|| ("ramp_time", plan.ramp.as_secs_f64().to_string())));
+    options.extend(plan.rate.map(|rate| ("rate_iops", rate.to_string())));
     if let Some(runtime) = plan.runtime {
         options.push(("runtime", runtime.as_secs_f64().to_string()));
     }
@@ -140,9 +255,13 @@ fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
     if let Some(operations) = plan.operations {
         options.push(("number_ios", operations.to_string()));
     }
-    let title = format!(
-        "{what}, {} jobs of depth {} over {} connections with {} channels to {}/{}",
-        plan.jobs, plan.depth, plan.connections, plan.channels, plan.target.host, plan.target.share
-    );
+    let place = plan.target.place();
+    let title = match plan.protocol {
+        Protocol::Local => format!("{what}, {} jobs of depth {} to {place}", plan.jobs, plan.depth),
+        _ => format!(
+            "{what}, {} jobs of depth {} over {} connections with {} channels to {place}",
+            plan.jobs, plan.depth, plan.connections, plan.channels
+        ),
+    };
     (title, options)
 }

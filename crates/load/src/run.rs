@@ -1,27 +1,37 @@
 //! Runs a plan: makes the files, starts a thread for each connection, measures, adds up.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::cpu::Account;
+use client::Bytes;
+
+use crate::cpu::{Account, Usage};
 use crate::error::Doing;
 use crate::measure::{Course, Kind, Record, Turn};
+use crate::pace::{Pace, Timer};
 use crate::peer::{Line, Share};
-use crate::plan::Work;
-use crate::report::{Channel, Processor, Security};
-use crate::work::data::{self, Job, Shape};
-use crate::work::metadata::Names;
+use crate::plan::{Protocol, Work};
+use crate::progress::Progress;
+use crate::report::{Channel, Measured, Processor, Security};
+use crate::work::data::{self, Job};
+use crate::work::metadata::{Done, Names};
 use crate::work::{Random, make_directories};
 use crate::{Error, Plan, Report};
 
 /// What all connections share.
-struct Shared {
-    plan: Plan,
-    course: Course,
+pub(crate) struct Shared {
+    pub(crate) plan: Plan,
+    pub(crate) course: Course,
+    pace: Option<Pace>,
     /// The positions of sequential jobs.
     positions: Vec<Arc<AtomicU64>>,
+    /// What writes take their data from.
+    content: Bytes,
+    /// What each connection has done for each job that has workers there.
+    pub(crate) records: BTreeMap<(u32, u32), Mutex<Record>>,
     /// Everybody is ready; go; what counts is done; the accounts have been read, and connections may end.
     ready: Barrier,
     go: Barrier,
@@ -29,22 +39,74 @@ struct Shared {
     read: Barrier,
 }
 
+impl Shared {
+    fn new(plan: Plan) -> Shared {
+        let parties = plan.connections as usize + 1;
+        let pairs = (0..plan.workers()).map(|worker| (worker % plan.connections, worker / plan.depth));
+        Shared {
+            course: Course::new(plan.ramp, plan.runtime, plan.operations).and_cool_down(plan.cool_down),
+            pace: plan.rate.map(|rate| Pace::new(rate, plan.jobs)),
+            positions: (0..plan.jobs).map(|_| Arc::default()).collect(),
+            content: match &plan.work {
+                Work::Data(shape) => data::content(&plan, shape),
+                Work::Metadata { .. } => Bytes::new(),
+            },
+            records: pairs.map(|pair| (pair, Mutex::default())).collect(),
+            ready: Barrier::new(parties),
+            go: Barrier::new(parties),
+            done: Barrier::new(parties),
+            read: Barrier::new(parties),
+            plan,
+        }
+    }
+
+    /// What each job has done so far.
+    pub(crate) fn by_job(&self) -> Vec<Record> {
+        let mut jobs = vec![Record::default(); self.plan.jobs as usize];
+        for ((_, job), record) in &self.records {
+            jobs[*job as usize].merge(&record.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        jobs
+    }
+
+    /// Operations and bytes of all jobs so far.
+    pub(crate) fn so_far(&self) -> (u64, u64) {
+        self.records.values().fold((0, 0), |sum, record| {
+            let record = record.lock().unwrap_or_else(PoisonError::into_inner);
+            (sum.0 + record.operations(), sum.1 + record.bytes())
+        })
+    }
+
+    /// Operations that were to begin and did not, since earlier ones were not done.
+    fn missed(&self) -> u64 {
+        let Some((pace, runtime)) = self.pace.as_ref().zip(self.plan.runtime) else { return 0 };
+        if self.plan.operations.is_some() {
+            return 0;
+        }
+        let planned = pace.planned_within(self.plan.ramp + runtime) - pace.planned_within(self.plan.ramp);
+        let begun = self.by_job().iter().map(Record::operations).sum();
+        planned.saturating_sub(begun)
+    }
+}
+
 /// Runs `plan` to its end.
 ///
 /// # Errors
 /// What went wrong first.
 pub fn run(plan: Plan) -> Result<Report, Error> {
-    runtime()?.block_on(prepare(&plan))?;
-    let parties = plan.connections as usize + 1;
-    let shared = Arc::new(Shared {
-        course: Course::new(plan.ramp, plan.runtime, plan.operations),
-        positions: (0..plan.jobs).map(|_| Arc::default()).collect(),
-        ready: Barrier::new(parties),
-        go: Barrier::new(parties),
-        done: Barrier::new(parties),
-        read: Barrier::new(parties),
-        plan,
-    });
+    run_when(plan, || Ok(()))
+}
+
+/// The same, where everything is made ready before `ready` is called, and work begins when that returns.
+///
+/// # Errors
+/// What went wrong first, in `ready` too.
+pub fn run_when(plan: Plan, ready: impl FnOnce() -> Result<(), Error>) -> Result<Report, Error> {
+    if plan.target.scheme == crate::Scheme::Local {
+        raise_limit();
+    }
+    runtime(&plan)?.block_on(prepare(&plan))?;
+    let shared = Arc::new(Shared::new(plan));
     let threads: Vec<_> = (0..shared.plan.connections)
         .map(|connection| {
             let shared = Arc::clone(&shared);
@@ -52,12 +114,18 @@ pub fn run(plan: Plan) -> Result<Report, Error> {
         })
         .collect();
     shared.ready.wait();
-    let processor = watch(&shared);
-    let mut connections = Vec::new();
-    let mut first_error = None;
+    let begun = if shared.course.is_stopped() { Ok(()) } else { ready() };
+    if begun.is_err() {
+        shared.course.stop();
+    }
+    let watched = watch(&shared);
+    let (mut security, mut channels, mut first_error) = (None, Vec::new(), begun.err());
     for thread in threads {
         match thread.join() {
-            Ok(Ok(served)) => connections.push(served),
+            Ok(Ok(served)) => {
+                security.get_or_insert(served.security);
+                channels.extend(served.channels);
+            }
             Ok(Err(error)) => first_error = first_error.or(Some(error)),
             Err(_) => first_error = Some(Error::host("a thread of the generator", "it panicked")),
         }
@@ -65,73 +133,97 @@ pub fn run(plan: Plan) -> Result<Report, Error> {
     if let Some(error) = first_error {
         return Err(error);
     }
-    let mut security = None;
-    let (mut records, mut channels) = (Vec::new(), Vec::new());
-    for served in connections {
-        security.get_or_insert(served.security);
-        records.push(served.record);
-        channels.extend(served.channels);
-    }
-    runtime()?.block_on(clear(&shared.plan))?;
+    runtime(&shared.plan)?.block_on(clear(&shared.plan))?;
+    let (processor, usage) = watched?;
     let security = security.expect("there is at least one connection");
-    Ok(Report::new(&shared.plan, records, processor?, security, channels))
+    let measured =
+        Measured { jobs: shared.by_job(), missed: shared.missed(), processor, usage, security, channels };
+    Ok(Report::new(&shared.plan, measured))
 }
 
-/// What one connection, or session of several, has done.
+/// Lets the process have as many open files as it may: each thread has its own.
+fn raise_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where that is refused, the open that is one too many says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+/// What one connection, or session of several, was.
 struct Served {
-    record: Record,
     security: Security,
     channels: Vec<Channel>,
 }
 
-/// The accounts of both sides at one moment.
+/// The accounts of both sides and of all processors at one moment.
 struct Accounts {
     server: Option<Account>,
     client: Option<Account>,
+    usage: Usage,
 }
 
 impl Accounts {
     fn read(plan: &Plan) -> Result<Accounts, Error> {
         let server = plan.server_pid.map(Account::of_tree).transpose();
         let server = server.map_err(|why| Error::host("--server-pid", why))?;
-        Ok(Accounts { server, client: Account::own().ok() })
+        Ok(Accounts { server, client: Account::own().ok(), usage: Usage::read() })
     }
 
-    fn since(&self, before: &Accounts) -> Processor {
+    fn since(&self, before: &Accounts) -> (Processor, Usage) {
         let spent =
             |after: &Option<Account>, before: &Option<Account>| Some(after.as_ref()?.since(before.as_ref()?));
-        Processor {
+        let processor = Processor {
             server_ns: spent(&self.server, &before.server),
             client_ns: spent(&self.client, &before.client),
-        }
+        };
+        (processor, self.usage.since(&before.usage))
     }
 }
 
 /// Lets everybody go, and reads the processor time at both ends of what is measured.
-fn watch(shared: &Shared) -> Result<Processor, Error> {
+fn watch(shared: &Arc<Shared>) -> Result<(Processor, Usage), Error> {
     let at_start = Accounts::read(&shared.plan);
     if at_start.is_err() {
         shared.course.stop();
     }
     shared.course.begin(Instant::now());
     shared.go.wait();
+    let progress = Progress::start(shared);
     let before = if shared.plan.ramp.is_zero() {
         at_start
     } else {
-        thread::sleep(shared.course.measured_from().saturating_duration_since(Instant::now()));
+        wait_until(shared, shared.course.measured_from());
         Accounts::read(&shared.plan)
     };
+    let at_end = shared.course.measured_to().filter(|_| !shared.plan.cool_down.is_zero()).map(|end| {
+        wait_until(shared, end);
+        Accounts::read(&shared.plan)
+    });
     shared.done.wait();
-    let after = Accounts::read(&shared.plan);
+    let after = at_end.unwrap_or_else(|| Accounts::read(&shared.plan));
+    drop(progress);
     shared.read.wait();
     Ok(after?.since(&before?))
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, Error> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|why| Error::host("starting a runtime", why))
+/// Sleeps, but not on when something went wrong.
+fn wait_until(shared: &Shared, then: Instant) {
+    while !shared.course.is_stopped() {
+        let left = then.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}
+
+/// A runtime for a connection; files of this host need no descriptors to wait for.
+fn runtime(plan: &Plan) -> Result<tokio::runtime::Runtime, Error> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    if !matches!(plan.protocol, Protocol::Local) {
+        runtime.enable_all();
+    }
+    runtime.build().map_err(|why| Error::host("starting a runtime", why))
 }
 
 /// Makes what must exist before anything is measured.
@@ -139,13 +231,11 @@ async fn prepare(plan: &Plan) -> Result<(), Error> {
     let line = Line::open(&plan.unhindered()).await?;
     make_directories(&line.share, &place(plan)).await?;
     let share = enter(&line, plan).await?;
-    match plan.work {
-        Work::Data { pattern, files, file_size } => {
-            data::lay_out(&share, plan, Shape { pattern, files, file_size }).await?;
-        }
-        Work::Metadata { kind, files, compound } => {
-            Names::new(plan, kind, files, compound).lay_out(&share).await?;
-        }
+    if let Work::Data(shape) = &plan.work {
+        data::lay_out(&share, plan, shape).await?;
+    }
+    if let Some(names) = Names::of(plan) {
+        names.lay_out(&share).await?;
     }
     line.close().await
 }
@@ -153,7 +243,7 @@ async fn prepare(plan: &Plan) -> Result<(), Error> {
 /// The directory in which the work is done.
 fn place(plan: &Plan) -> String {
     match plan.work {
-        Work::Data { .. } => plan.target.directory.clone(),
+        Work::Data(_) => plan.target.directory.clone(),
         Work::Metadata { .. } => Names::directory(plan),
     }
 }
@@ -165,11 +255,9 @@ async fn enter(line: &Line, plan: &Plan) -> Result<Share, Error> {
 
 /// Clears away what the operations have made, or left.
 async fn clear(plan: &Plan) -> Result<(), Error> {
-    if let Work::Metadata { kind, files, compound } = plan.work
-        && !plan.keep
-    {
+    if let Some(names) = Names::of(plan).filter(|_| !plan.keep) {
         let line = Line::open(&plan.unhindered()).await?;
-        let _left = Names::new(plan, kind, files, compound).sweep(&enter(&line, plan).await?).await?;
+        let _left = names.sweep(&enter(&line, plan).await?).await?;
         line.close().await?;
     }
     Ok(())
@@ -177,8 +265,7 @@ async fn clear(plan: &Plan) -> Result<(), Error> {
 
 /// One connection, from its login to its end. Meets the others at every barrier, whatever happens.
 fn serve(shared: &Arc<Shared>, connection: u32) -> Result<Served, Error> {
-    let runtime = runtime();
-    let opened = runtime.and_then(|runtime| {
+    let opened = runtime(&shared.plan).and_then(|runtime| {
         let opened = runtime.block_on(Workers::open(shared, connection))?;
         Ok((runtime, opened))
     });
@@ -188,18 +275,18 @@ fn serve(shared: &Arc<Shared>, connection: u32) -> Result<Served, Error> {
     shared.ready.wait();
     shared.go.wait();
     let measured = opened.and_then(|(runtime, workers)| {
-        let record = runtime.block_on(workers.run(shared));
-        Ok((runtime, workers, record?))
+        runtime.block_on(workers.run(shared))?;
+        Ok((runtime, workers))
     });
     if measured.is_err() {
         shared.course.stop();
     }
     shared.done.wait();
     shared.read.wait();
-    let (runtime, workers, record) = measured?;
+    let (runtime, workers) = measured?;
     let (security, channels) = (workers.line.security(), workers.line.channels());
     runtime.block_on(workers.close())?;
-    Ok(Served { record, security, channels })
+    Ok(Served { security, channels })
 }
 
 /// The workers of one connection.
@@ -210,12 +297,14 @@ struct Workers {
     work: Arc<Opened>,
     /// The job of each worker, and its number among all.
     workers: Vec<(u32, u64)>,
+    /// Which connection it is.
+    number: u32,
 }
 
 /// What the workers of one connection work with.
 enum Opened {
     /// The jobs that have workers here, by number.
-    Data(Vec<Option<Job>>),
+    Data(BTreeMap<u32, Job>),
     Metadata(Names),
 }
 
@@ -224,42 +313,44 @@ impl Workers {
         let plan = &shared.plan;
         let line = Line::open(plan).await?;
         let share = enter(&line, plan).await?;
-        let workers: Vec<(u32, u64)> = (0..plan.jobs * plan.depth)
+        let workers: Vec<(u32, u64)> = (0..plan.workers())
             .filter(|worker| worker % plan.connections == connection)
             .map(|worker| (worker / plan.depth, u64::from(worker)))
             .collect();
-        let work = match plan.work {
-            Work::Data { pattern, files, file_size } => {
-                let shape = Shape { pattern, files, file_size };
-                let mut jobs = Vec::new();
-                for job in 0..plan.jobs {
-                    let is_here = workers.iter().any(|(of, _)| *of == job);
-                    let position = Arc::clone(&shared.positions[job as usize]);
-                    jobs.push(match is_here {
-                        true => Some(Job::open(&share, plan, shape, job.into(), position).await?),
-                        false => None,
-                    });
+        let work = match (&plan.work, Names::of(plan)) {
+            (_, Some(names)) => Opened::Metadata(names),
+            (Work::Metadata { .. }, None) => return Err(Error::Usage("there are no names".to_owned())),
+            (Work::Data(shape), None) => {
+                let mut jobs = BTreeMap::new();
+                for (job, _) in &workers {
+                    if !jobs.contains_key(job) {
+                        let position = Arc::clone(&shared.positions[data::position_of(shape, *job) as usize]);
+                        let content = shared.content.clone();
+                        jobs.insert(*job, Job::open(&share, plan, shape, *job, position, content).await?);
+                    }
                 }
                 Opened::Data(jobs)
             }
-            Work::Metadata { kind, files, compound } => {
-                Opened::Metadata(Names::new(plan, kind, files, compound))
-            }
         };
-        Ok(Workers { line, share, work: Arc::new(work), workers })
+        Ok(Workers { line, share, work: Arc::new(work), workers, number: connection })
     }
 
     /// Lets all workers work until nothing is left to do.
-    async fn run(&self, shared: &Arc<Shared>) -> Result<Record, Error> {
-        let record = Arc::new(Mutex::new(Record::default()));
+    async fn run(&self, shared: &Arc<Shared>) -> Result<(), Error> {
         let mut tasks = tokio::task::JoinSet::new();
         for &(job, number) in &self.workers {
-            let (shared, work, share) = (Arc::clone(shared), Arc::clone(&self.work), self.share.clone());
-            let record = Arc::clone(&record);
+            let worker = Worker {
+                shared: Arc::clone(shared),
+                work: Arc::clone(&self.work),
+                share: self.share.clone(),
+                connection: self.number,
+                job,
+                number,
+            };
             tasks.spawn(async move {
-                let worked = work_on(&shared.course, &work, &share, job, number, &record).await;
+                let worked = worker.work().await;
                 if worked.is_err() {
-                    shared.course.stop();
+                    worker.shared.course.stop();
                 }
                 worked
             });
@@ -272,15 +363,12 @@ impl Workers {
             };
             first_error = first_error.or(error);
         }
-        match first_error {
-            Some(error) => Err(error),
-            None => Ok(std::mem::take(&mut *record.lock().unwrap_or_else(PoisonError::into_inner))),
-        }
+        first_error.map_or(Ok(()), Err)
     }
 
     async fn close(self) -> Result<(), Error> {
         if let Some(Opened::Data(jobs)) = Arc::into_inner(self.work) {
-            for job in jobs.into_iter().flatten() {
+            for job in jobs.into_values() {
                 job.close().await?;
             }
         }
@@ -288,39 +376,83 @@ impl Workers {
     }
 }
 
-/// One operation after the other.
-async fn work_on(
-    course: &Course,
-    work: &Opened,
-    share: &Share,
+/// Does one operation after the other.
+struct Worker {
+    shared: Arc<Shared>,
+    work: Arc<Opened>,
+    share: Share,
+    connection: u32,
     job: u32,
+    /// Its number among all.
     number: u64,
-    record: &Mutex<Record>,
-) -> Result<(), Error> {
-    let mut random = Random::new(number);
-    // The end of one operation is the begin of the next.
-    let mut begin = Instant::now();
-    loop {
-        let turn = course.turn(begin);
-        let (kind, bytes) = match (turn, work) {
-            (Turn::Over, _) => return Ok(()),
-            (_, Opened::Data(jobs)) => match &jobs[job as usize] {
-                Some(job) => job.step(&mut random).await?,
-                None => return Ok(()),
-            },
-            (Turn::Ramp, Opened::Metadata(names)) => {
-                (Kind::Metadata, names.warm_up(share, number, &mut random).await?)
+}
+
+impl Worker {
+    async fn work(&self) -> Result<(), Error> {
+        let course = &self.shared.course;
+        let record = &self.shared.records[&(self.connection, self.job)];
+        let timer = self.timer()?;
+        let mut random = Random::new(self.number);
+        // The end of one operation is the begin of the next, unless it was planned.
+        let mut begin = Instant::now();
+        loop {
+            if let Some(timer) = &timer {
+                let Some(planned) = self.planned(timer).await? else { return Ok(()) };
+                begin = planned;
             }
-            (Turn::Counts(at), Opened::Metadata(names)) => {
-                (Kind::Metadata, names.step(share, at, &mut random).await?)
+            let turn = course.turn(begin);
+            if turn == Turn::Over {
+                return Ok(());
             }
-        };
-        let end = Instant::now();
-        if let Turn::Counts(_) = turn {
-            let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
-            record.tally(kind).add(bytes, end - begin);
-            record.lasted = end - course.measured_from();
+            let (kind, done) = self.step(turn, &mut random).await?;
+            let end = Instant::now();
+            if let Turn::Counts(_) = turn {
+                let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
+                let at = end - course.measured_from();
+                record.tally(kind).add(done.bytes, end - done.begun.unwrap_or(begin), at);
+                record.lasted = record.lasted.max(at);
+            }
+            begin = end;
         }
-        begin = end;
+    }
+
+    async fn step(&self, turn: Turn, random: &mut Random) -> Result<(Kind, Done), Error> {
+        match (&*self.work, turn) {
+            (Opened::Data(jobs), _) => {
+                let (kind, bytes) = jobs[&self.job].step(random).await?;
+                Ok((kind, Done { bytes, begun: None }))
+            }
+            (Opened::Metadata(names), Turn::Counts(number)) => {
+                Ok((Kind::Metadata, names.step(&self.share, number, random).await?))
+            }
+            (Opened::Metadata(names), _) => {
+                Ok((Kind::Metadata, names.aside(&self.share, self.number, random).await?))
+            }
+        }
+    }
+
+    fn timer(&self) -> Result<Option<Timer>, Error> {
+        match (&self.shared.pace, &self.shared.plan.protocol) {
+            (None, _) => Ok(None),
+            (_, Protocol::Local) => Ok(Some(Timer::Thread)),
+            _ => Timer::descriptor()
+                .map(Some)
+                .map_err(|why| Error::host("making a timer for --rate_iops", why)),
+        }
+    }
+
+    /// Waits for the planned begin of the job's next operation; none when that is too late.
+    async fn planned(&self, timer: &Timer) -> Result<Option<Instant>, Error> {
+        let course = &self.shared.course;
+        let Some(pace) = &self.shared.pace else { return Ok(None) };
+        let planned = course.start() + pace.next(self.job);
+        if course.is_over(planned) {
+            return Ok(None);
+        }
+        timer
+            .until(planned, course)
+            .await
+            .map_err(|why| Error::host("waiting for the planned begin", why))?;
+        Ok(Some(planned).filter(|_| !course.is_over(Instant::now())))
     }
 }

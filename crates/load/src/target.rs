@@ -1,8 +1,9 @@
-//! What is loaded: `smb://USER@HOST[:PORT]/SHARE[/DIR]` or `nfs://HOST[:PORT]/EXPORT[/DIR]`.
+//! What is loaded: `smb://USER@HOST[:PORT]/SHARE[/DIR]`, `nfs://HOST[:PORT]/EXPORT[/DIR]`, or a path of this host,
+//! where something may be mounted.
 
 use std::str::FromStr;
 
-/// A directory of a share, and who goes there.
+/// A directory or file of a share, and who goes there; of this host it has a path alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The protocol.
@@ -17,7 +18,7 @@ pub struct Target {
     pub port: u16,
     /// The share, or the first part of the path to an export.
     pub share: String,
-    /// The directory in it, parts divided by `/`; nothing for its root.
+    /// The directory or file in it, parts divided by `/`; nothing for its root. Of this host the whole path.
     pub directory: String,
 }
 
@@ -28,6 +29,8 @@ pub enum Scheme {
     Smb,
     /// NFSv4.1.
     Nfs,
+    /// Files of this host.
+    Local,
 }
 
 impl Scheme {
@@ -36,6 +39,7 @@ impl Scheme {
         match self {
             Scheme::Smb => "write smb://USER@HOST[:PORT]/SHARE[/DIR]",
             Scheme::Nfs => "write nfs://HOST[:PORT]/EXPORT[/DIR]",
+            Scheme::Local => "write the path of a directory or file",
         }
     }
 
@@ -43,6 +47,7 @@ impl Scheme {
         match self {
             Scheme::Smb => 445,
             Scheme::Nfs => 2049,
+            Scheme::Local => 0,
         }
     }
 }
@@ -53,6 +58,31 @@ impl Target {
     pub fn needs_password(&self) -> bool {
         self.scheme == Scheme::Smb
     }
+
+    fn local(path: &str) -> Target {
+        let none = String::new;
+        let (user, domain, host, share) = (none(), none(), none(), none());
+        Target { scheme: Scheme::Local, user, domain, host, port: 0, share, directory: path.to_owned() }
+    }
+
+    /// Whether both are in the same share, reached in the same way.
+    pub(crate) fn is_beside(&self, other: &Target) -> bool {
+        *self == Target { directory: self.directory.clone(), ..other.clone() }
+    }
+
+    /// The same share, at its root.
+    pub(crate) fn root(&self) -> Target {
+        Target { directory: String::new(), ..self.clone() }
+    }
+
+    /// Where it is, for people.
+    pub(crate) fn place(&self) -> String {
+        match self.scheme {
+            Scheme::Local if self.directory.is_empty() => "this host".to_owned(),
+            Scheme::Local => self.directory.clone(),
+            Scheme::Smb | Scheme::Nfs => format!("{}/{}", self.host, self.share),
+        }
+    }
 }
 
 impl FromStr for Target {
@@ -62,9 +92,14 @@ impl FromStr for Target {
         let (scheme, rest) = match text.split_once("://") {
             Some(("smb", rest)) => (Scheme::Smb, rest),
             Some(("nfs", rest)) => (Scheme::Nfs, rest),
+            None if !text.starts_with("//") && !text.starts_with(r"\\") && !text.is_empty() => {
+                return Ok(Target::local(text));
+            }
             _ => {
                 let (smb, nfs) = (Scheme::Smb.form(), Scheme::Nfs.form());
-                return Err(format!("{text:?} does not begin with smb:// or nfs://; {smb}, or {nfs}"));
+                return Err(format!(
+                    "{text:?} is no target; {smb}, {nfs}, or the path of a mounted directory"
+                ));
             }
         };
         let form = scheme.form();
@@ -72,8 +107,8 @@ impl FromStr for Target {
         let (user, place) = match (scheme, authority.rsplit_once('@')) {
             (Scheme::Smb, Some(both)) => both,
             (Scheme::Smb, None) => return Err(format!("no user; {form}")),
-            (Scheme::Nfs, None) => ("", authority),
-            (Scheme::Nfs, Some(_)) => return Err(format!("NFS has no login; use --uid; {form}")),
+            (_, None) => ("", authority),
+            (_, Some(_)) => return Err(format!("NFS has no login; use --uid; {form}")),
         };
         if user.contains(':') {
             let secret = "a password must not stand on the command line; use --password-file";
@@ -137,6 +172,7 @@ mod tests {
         assert_eq!(parse("smb://a@[::1]/x"), owned("::1", 445, "x", ""));
         assert_eq!(parse("nfs://files/x"), owned("files", 2049, "x", ""));
         assert_eq!(parse("nfs://[::1]:20490/x/y"), owned("::1", 20490, "x", "y"));
+        assert_eq!(parse("/mnt/x y"), owned("", 0, "", "/mnt/x y"));
         let with_domain: Target = "smb://CORP;bob@h/x".parse().unwrap();
         assert_eq!((with_domain.domain.as_str(), with_domain.user.as_str()), ("CORP", "bob"));
     }
@@ -145,6 +181,9 @@ mod tests {
     fn what_is_missing_or_does_not_belong_there_is_said() {
         for (wrong, why) in [
             ("//h/x", "smb://"),
+            (r"\\h\x", "smb://"),
+            ("ftp://h/x", "nfs://"),
+            ("", "no target"),
             ("smb://h/x", "no user"),
             ("smb://a:secret@h/x", "--password-file"),
             ("nfs://a@h/x", "--uid"),

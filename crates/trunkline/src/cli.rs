@@ -49,7 +49,7 @@ pub enum Command {
     Reload(Place),
     /// End the running server; no acknowledged write is lost
     Stop(Place),
-    /// Load an SMB or NFS server and report rates and latencies
+    /// Load an SMB or NFS server, or a mounted directory, and report rates and latencies
     Load(Box<load::Args>),
     /// Run a command behind a long, narrow or lossy path to this machine (needs root)
     Link(Box<load::link::LinkArgs>),

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::parse_from(load::diskspd::spell_out(std::env::args_os()));
     match command::run(cli.command) {
         Ok(status) => status,
         Err(error) => {

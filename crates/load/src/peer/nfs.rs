@@ -1,6 +1,8 @@
 //! An export over NFSv4.1.
 
-use client::nfs::{Client, ConnectionStatus, Creation, Directory, File, NfsStat, OpenOptions, Options};
+use client::nfs::{
+    Client, ConnectionStatus, Creation, Directory, File, NfsStat, OpenOptions, Options, StableHow,
+};
 use client::{Bytes, Error as ClientError};
 
 use super::How;
@@ -10,7 +12,11 @@ use crate::{Error, Plan};
 
 /// A directory of an export.
 #[derive(Debug, Clone)]
-pub(crate) struct Share(Directory);
+pub(crate) struct Share {
+    directory: Directory,
+    /// How each write waits.
+    stable: StableHow,
+}
 
 /// Permission bits of what is made: the next user of the directory must be able to use it.
 const FILE: u32 = 0o666;
@@ -31,7 +37,8 @@ pub(super) async fn open(plan: &Plan, options: &Options) -> Result<(Client, Shar
     }
     let directory = client.directory(&target.share).await;
     let directory = directory.doing(|| format!("looking for the export /{}", target.share))?;
-    Ok((client, Share(directory)))
+    let stable = if plan.sync { StableHow::FileSync } else { StableHow::Unstable };
+    Ok((client, Share { directory, stable }))
 }
 
 pub(super) fn channel(it: ConnectionStatus) -> Channel {
@@ -45,12 +52,16 @@ pub(super) fn security() -> Security {
 
 impl Share {
     pub(super) async fn directory(&self, path: &str) -> client::Result<Share> {
-        self.0.directory(path).await.map(Share)
+        Ok(Share { directory: self.directory.directory(path).await?, stable: self.stable })
+    }
+
+    pub(super) fn stable(&self) -> StableHow {
+        self.stable
     }
 
     pub(super) async fn make_directory(&self, path: &str) -> client::Result<()> {
         let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let made = self.0.directory(above).await?.make_directory(name, DIRECTORY).await;
+        let made = self.directory.directory(above).await?.make_directory(name, DIRECTORY).await;
         match made.as_ref().err().and_then(ClientError::nfs_status) {
             Some(NfsStat::Exist) => Ok(()),
             _ => made,
@@ -58,28 +69,28 @@ impl Share {
     }
 
     pub(super) async fn open(&self, name: &str, how: How) -> client::Result<File> {
-        self.0.open(name, &options(how)).await
+        self.directory.open(name, &options(how)).await
     }
 
     pub(super) async fn touch(&self, name: &str, how: How) -> client::Result<()> {
-        self.0.touch(name, &options(how)).await
+        self.directory.touch(name, &options(how)).await
     }
 
     pub(super) async fn put(&self, name: &str, how: How, content: &Bytes) -> client::Result<()> {
-        self.0.put(name, &options(how), content).await
+        self.directory.put(name, &options(how), content).await
     }
 
     pub(super) async fn delete(&self, name: &str) -> client::Result<()> {
-        self.0.remove(name).await
+        self.directory.remove(name).await
     }
 
     pub(super) async fn size_of(&self, name: &str) -> client::Result<u64> {
-        Ok(self.0.stat(name).await?.size)
+        Ok(self.directory.stat(name).await?.size)
     }
 
     pub(super) async fn list(&self) -> client::Result<Vec<(String, u64)>> {
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        Ok(self.0.list().await?.into_iter().map(|it| (text(&it.name), it.attributes.size)).collect())
+        Ok(self.directory.list().await?.into_iter().map(|it| (text(&it.name), it.attributes.size)).collect())
     }
 }
 

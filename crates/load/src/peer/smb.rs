@@ -22,6 +22,8 @@ pub(super) struct Line {
 pub(crate) struct Share {
     tree: Tree,
     directory: String,
+    /// What opens for data say of caches.
+    caching: CreateOptions,
 }
 
 impl Line {
@@ -46,7 +48,14 @@ impl Line {
         if plan.block > most {
             return Err(Error::Wrong(format!("--bs: this server takes at most {most} bytes at once")));
         }
-        Ok((Line { connection, session }, Share { tree, directory: String::new() }))
+        let mut caching = CreateOptions::default();
+        if plan.direct {
+            caching |= CreateOptions::NO_INTERMEDIATE_BUFFERING;
+        }
+        if plan.sync {
+            caching |= CreateOptions::WRITE_THROUGH;
+        }
+        Ok((Line { connection, session }, Share { tree, directory: String::new(), caching }))
     }
 
     /// Logs off.
@@ -107,7 +116,7 @@ impl Share {
     }
 
     pub(super) fn directory(&self, path: &str) -> Share {
-        Share { tree: self.tree.clone(), directory: self.path(path) }
+        Share { directory: self.path(path), ..self.clone() }
     }
 
     pub(super) async fn make_directory(&self, path: &str) -> client::Result<()> {
@@ -116,7 +125,9 @@ impl Share {
     }
 
     pub(super) async fn open(&self, name: &str, how: How) -> client::Result<client::File> {
-        self.tree.open(&self.path(name), &options(how)).await
+        let plain = options(how);
+        let how = OpenOptions { options: plain.options | self.caching, ..plain };
+        self.tree.open(&self.path(name), &how).await
     }
 
     pub(super) async fn touch(&self, name: &str, how: How) -> client::Result<()> {

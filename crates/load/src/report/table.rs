@@ -1,15 +1,16 @@
-//! The report for people: the tables of diskspd, one row for each connection, then latencies.
+//! The report for people, as diskspd prints its own: what was asked for, processors, one row for each job, latencies;
+//! then what only we have.
 
 use std::fmt;
 
-use super::Report;
+use super::{Report, deviation};
 use crate::measure::{Record, Tally};
 
 const MIB: f64 = 1024.0 * 1024.0;
 const NS_PER_MS: f64 = 1e6;
 
 /// The rows of the latency table, as diskspd has them.
-const ROWS: [(&str, f64); 11] = [
+const ROWS: [(&str, f64); 15] = [
     ("min", 0.0),
     ("25th", 25.0),
     ("50th", 50.0),
@@ -20,36 +21,177 @@ const ROWS: [(&str, f64); 11] = [
     ("3-nines", 99.9),
     ("4-nines", 99.99),
     ("5-nines", 99.999),
+    ("6-nines", 99.9999),
+    ("7-nines", 99.999_99),
+    ("8-nines", 99.999_999),
+    ("9-nines", 99.999_999_9),
     ("max", 100.0),
 ];
 
 /// One kind of operation, out of a record.
-type Part = (&'static str, fn(&Record) -> &Tally);
+type Part = (&'static str, fn(&Record) -> Tally);
+
+const READ: Part = ("Read", |it| it.read.clone());
+const WRITE: Part = ("Write", |it| it.write.clone());
+const METADATA: Part = ("Metadata", |it| it.metadata.clone());
+const TOTAL: Part = ("Total", Record::total);
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let security = &self.security;
+        let security = &self.measured.security;
         writeln!(f, "{}", self.title)?;
         writeln!(
             f,
-            "{} {}, signing {}, encryption {}; {:.3} s measured",
-            security.protocol,
-            security.dialect,
-            security.signing,
-            security.encryption,
-            self.all.lasted.as_secs_f64()
+            "{} {}, signing {}, encryption {}",
+            security.protocol, security.dialect, security.signing, security.encryption
         )?;
-        let parts: [Part; 3] =
-            [("Read", |it| &it.read), ("Write", |it| &it.write), ("Metadata", |it| &it.metadata)];
-        let used: Vec<_> = parts.into_iter().filter(|(_, of)| of(&self.all).operations > 0).collect();
-        for (name, of) in &used {
+        self.input(f)?;
+        self.time(f)?;
+        self.processors(f)?;
+        let parts: &[Part] = if self.facts.is_data { &[TOTAL, READ, WRITE] } else { &[METADATA] };
+        for (name, of) in parts {
             self.rates(f, name, *of)?;
         }
-        if !used.is_empty() {
-            self.latencies(f, &used)?;
-        }
-        if self.channels.len() > self.connections.len() {
+        let parts: &[Part] = if self.facts.is_data { &[READ, WRITE, TOTAL] } else { &[METADATA] };
+        self.latencies(f, parts)?;
+        if self.measured.channels.len() > 1 {
             self.channels(f)?;
+        }
+        self.checks(f)
+    }
+}
+
+impl Report {
+    fn input(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facts = &self.facts;
+        writeln!(f, "\nInput parameters:\n\n\ttimespan:   1\n\t-------------")?;
+        if let Some(runtime) = facts.runtime {
+            writeln!(f, "\tduration: {}s", runtime.as_secs_f64())?;
+        }
+        writeln!(f, "\twarm up time: {}s", facts.ramp.as_secs_f64())?;
+        writeln!(f, "\tcool down time: {}s", facts.cool_down.as_secs_f64())?;
+        if facts.is_data {
+            writeln!(f, "\tblock size: {}", facts.block)?;
+        }
+        writeln!(f, "\tnumber of outstanding I/O operations per thread: {}", facts.depth)?;
+        if let Some(rate) = facts.rate {
+            writeln!(f, "\tplanned I/O operations per s: {rate}")?;
+        }
+        Ok(())
+    }
+
+    fn time(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nResults for timespan 1:\n{}\n", "*".repeat(79))?;
+        writeln!(f, "actual test time:\t{:.2}s", self.all.lasted.as_secs_f64())?;
+        writeln!(f, "thread count:\t\t{}", self.facts.jobs)?;
+        writeln!(f, "proc count:\t\t{}", self.measured.usage.0.len())
+    }
+
+    fn processors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let usage = &self.measured.usage.0;
+        if usage.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nCPU |  Usage |  User  |  Kernel |  Idle\n{}", "-".repeat(43))?;
+        let mut sum = [0; 3];
+        for (number, ticks) in usage.iter().enumerate() {
+            shares(f, &format!("{number:>4}"), ticks)?;
+            sum = std::array::from_fn(|at| sum[at] + ticks[at]);
+        }
+        writeln!(f, "{}", "-".repeat(43))?;
+        shares(f, "avg.", &sum)
+    }
+
+    fn rates(&self, f: &mut fmt::Formatter<'_>, name: &str, of: fn(&Record) -> Tally) -> fmt::Result {
+        writeln!(f, "\n{name} IO")?;
+        writeln!(
+            f,
+            "thread |       bytes     |     I/Os     |    MiB/s   |  I/O per s |  AvgLat  | IopsStdDev | LatStdDev |  file"
+        )?;
+        let line = "-".repeat(117);
+        writeln!(f, "{line}")?;
+        for (at, (file, record)) in self.rows.iter().enumerate() {
+            self.row(f, &format!("{at:>6} |"), &of(record), &format!(" | {file}"))?;
+        }
+        writeln!(f, "{line}")?;
+        self.row(f, "total:  ", &of(&self.all), "")
+    }
+
+    fn row(&self, f: &mut fmt::Formatter<'_>, name: &str, tally: &Tally, file: &str) -> fmt::Result {
+        let seconds = self.all.lasted.as_secs_f64();
+        let rate = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+        let rates: Vec<f64> =
+            tally.rates(self.all.lasted).into_iter().map(|(operations, _)| operations).collect();
+        writeln!(
+            f,
+            "{name} {:>15} | {:>12} | {:>10.2} | {:>10.2} | {:>8.3} | {:>10.2} | {:>9.3}{file}",
+            tally.bytes,
+            tally.operations,
+            rate(tally.bytes as f64 / MIB),
+            rate(tally.operations as f64),
+            tally.latency.mean() / NS_PER_MS,
+            deviation(&rates),
+            tally.latency.stdev() / NS_PER_MS
+        )
+    }
+
+    fn latencies(&self, f: &mut fmt::Formatter<'_>, parts: &[Part]) -> fmt::Result {
+        let tallies: Vec<Tally> = parts.iter().map(|(_, of)| of(&self.all)).collect();
+        write!(f, "\n\ntotal:\n  %-ile")?;
+        for (name, _) in parts {
+            write!(f, " | {:>10}", format!("{name} (ms)"))?;
+        }
+        writeln!(f, "\n{}", "-".repeat(7 + parts.len() * 14))?;
+        for (name, percent) in ROWS {
+            write!(f, "{name:>7}")?;
+            for ((part, _), tally) in parts.iter().zip(&tallies) {
+                let width = 10.max(part.len() + 5);
+                let latency = &tally.latency;
+                let value = if percent == 0.0 { latency.min() } else { latency.value_at_percentile(percent) };
+                match latency.is_empty() {
+                    true => write!(f, " | {:>width$}", "N/A")?,
+                    false => write!(f, " | {:>width$.3}", value as f64 / NS_PER_MS)?,
+                }
+            }
+            writeln!(f)?;
+        }
+        writeln!(f)
+    }
+
+    fn channels(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:>22} | {:>22} | {:>12} | {:>15}", "client", "server", "requests", "bytes")?;
+        writeln!(f, "{}", "-".repeat(80))?;
+        for it in &self.measured.channels {
+            let (local, peer) = (it.local.to_string(), it.peer.to_string());
+            writeln!(f, "{local:>22} | {peer:>22} | {:>12} | {:>15}", it.requests, it.bytes)?;
+        }
+        writeln!(f)
+    }
+
+    /// What the numbers must have to do with each other, and processor times.
+    fn checks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.all.lasted.as_secs_f64();
+        if let Some(holds) = self.size_times_operations_holds().filter(|_| seconds > 0.0) {
+            let iops = self.operations() as f64 / seconds;
+            let product = iops * f64::from(self.facts.block) / MIB;
+            let counted = self.bytes() as f64 / MIB / seconds;
+            let verdict = if holds { "holds" } else { "DOES NOT HOLD" };
+            writeln!(
+                f,
+                "I/O size x I/O per s = {} x {iops:.2} = {product:.2} MiB/s; counted {counted:.2} MiB/s: {verdict}",
+                self.facts.block
+            )?;
+        }
+        if self.facts.rate.is_none() {
+            let (under_way, workers) = (self.under_way(), self.facts.workers);
+            writeln!(f, "I/O per s x mean latency = {under_way:.1} under way, of {workers}")?;
+        }
+        if self.missed() > 0 {
+            let missed = self.missed();
+            writeln!(
+                f,
+                "{missed} planned operations were not begun in time: this is more than the server can do"
+            )?;
         }
         for (who, spent) in
             [("server", self.server_ns_per_operation()), ("client", self.client_ns_per_operation())]
@@ -62,62 +204,16 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
-    fn rates(&self, f: &mut fmt::Formatter<'_>, name: &str, of: fn(&Record) -> &Tally) -> fmt::Result {
-        writeln!(f, "\n{name} IO")?;
-        writeln!(
-            f,
-            "connection |           bytes |         I/Os |      MiB/s |   I/O per s |   AvgLat |  LatStdDev"
-        )?;
-        let line = "-".repeat(93);
-        writeln!(f, "{line}")?;
-        let seconds = self.all.lasted.as_secs_f64();
-        for (at, record) in self.connections.iter().enumerate() {
-            row(f, &at.to_string(), of(record), seconds)?;
-        }
-        writeln!(f, "{line}")?;
-        row(f, "total:", of(&self.all), seconds)
-    }
-
-    fn channels(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:>22} | {:>22} | {:>12} | {:>15}", "client", "server", "requests", "bytes")?;
-        writeln!(f, "{}", "-".repeat(80))?;
-        for it in &self.channels {
-            let (local, peer) = (it.local.to_string(), it.peer.to_string());
-            writeln!(f, "{local:>22} | {peer:>22} | {:>12} | {:>15}", it.requests, it.bytes)?;
-        }
-        writeln!(f)
-    }
-
-    fn latencies(&self, f: &mut fmt::Formatter<'_>, used: &[Part]) -> fmt::Result {
-        write!(f, "\n  %-ile")?;
-        for (name, _) in used {
-            write!(f, " | {:>13}", format!("{name} (ms)"))?;
-        }
-        writeln!(f, "\n{}", "-".repeat(7 + used.len() * 16))?;
-        for (name, percent) in ROWS {
-            write!(f, "{name:>7}")?;
-            for (_, of) in used {
-                let latency = &of(&self.all).latency;
-                let value = if percent == 0.0 { latency.min() } else { latency.value_at_percentile(percent) };
-                write!(f, " | {:>13.3}", value as f64 / NS_PER_MS)?;
-            }
-            writeln!(f)?;
-        }
-        writeln!(f)
-    }
-}
-
-fn row(f: &mut fmt::Formatter<'_>, name: &str, tally: &Tally, seconds: f64) -> fmt::Result {
-    let rate = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+/// Parts of a hundred of a processor's time.
+fn shares(f: &mut fmt::Formatter<'_>, name: &str, [user, kernel, all]: &[u64; 3]) -> fmt::Result {
+    let percent = |ticks: u64| ticks as f64 * 100.0 / (*all).max(1) as f64;
+    let used = user + kernel;
     writeln!(
         f,
-        "{name:>10} | {:>15} | {:>12} | {:>10.2} | {:>11.2} | {:>8.3} | {:>11.3}",
-        tally.bytes,
-        tally.operations,
-        rate(tally.bytes as f64 / MIB),
-        rate(tally.operations as f64),
-        tally.latency.mean() / NS_PER_MS,
-        tally.latency.stdev() / NS_PER_MS
+        "{name}| {:>5.2}% | {:>5.2}% | {:>6.2}% | {:>5.2}%",
+        percent(used),
+        percent(*user),
+        percent(*kernel),
+        percent(all.saturating_sub(used))
     )
 }

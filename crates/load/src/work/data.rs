@@ -1,7 +1,8 @@
 //! Reading and writing blocks of files.
 //!
 //! As with fio every job has files of its own, named after it, that are made before anything is measured and
-//! left there for the next run. All operations of a job that are under way at once share its position.
+//! left there for the next run; or, as with diskspd, the files are named and each has jobs of its own. All operations
+//! of a job that are under way at once share its position.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,53 +10,86 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use client::Bytes;
 
 use super::{Random, each_of};
-use crate::args::Pattern;
 use crate::error::Doing;
 use crate::measure::Kind;
-use crate::peer::{File, How, Share};
+use crate::peer::{ALIGNMENT, File, How, Share};
+use crate::plan::{Content, Files, Shape};
 use crate::{Error, Plan};
 
 /// How much is written at once while files are made.
 const LAY_OUT_STEP: u64 = 1024 * 1024;
 
-/// What all jobs of a plan do.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
-    pub(crate) pattern: Pattern,
-    pub(crate) files: u32,
-    pub(crate) file_size: u64,
+/// The names of the files that a job works on.
+pub(crate) fn names(shape: &Shape, job: u32) -> Vec<String> {
+    match &shape.files {
+        Files::Own { count, .. } => (0..*count).map(|file| format!("trunkline.{job}.{file}")).collect(),
+        Files::Named { paths, jobs, .. } => vec![paths[(job / jobs) as usize].clone()],
+    }
 }
 
-fn name(job: u64, file: u64) -> String {
-    format!("trunkline.{job}.{file}")
+/// Which of the positions a job uses.
+pub(crate) fn position_of(shape: &Shape, job: u32) -> u32 {
+    match &shape.files {
+        Files::Named { jobs, .. } if shape.interlocked => job / jobs * jobs,
+        _ => job,
+    }
 }
 
-/// Makes the files of all jobs as large as they must be.
-pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: Shape) -> Result<(), Error> {
-    let content = Bytes::from(noise(LAY_OUT_STEP as usize));
-    for job in 0..u64::from(plan.jobs) {
-        for number in 0..u64::from(shape.files) {
-            let path = name(job, number);
-            let file = Arc::new(share.open(&path, How::Make).await.doing(|| format!("opening {path}"))?);
-            if file.size() < shape.file_size {
-                let (written, content) = (Arc::clone(&file), content.clone());
-                let size = shape.file_size;
-                each_of(size.div_ceil(LAY_OUT_STEP), move |step| {
-                    let (file, content) = (Arc::clone(&written), content.clone());
-                    async move {
-                        let from = step * LAY_OUT_STEP;
-                        let length = (size - from).min(LAY_OUT_STEP) as usize;
-                        write_all(&file, from, content.slice(..length)).await
-                    }
-                })
-                .await?;
+/// Makes the files of all jobs as large as they must be, and looks whether those are there that are not made.
+pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &Shape) -> Result<(), Error> {
+    match &shape.files {
+        Files::Own { size, .. } => {
+            for job in 0..plan.jobs {
+                for path in names(shape, job) {
+                    make(share, &path, *size).await?;
+                }
             }
-            if let Some(file) = Arc::into_inner(file) {
+        }
+        Files::Named { paths, size: Some(size), .. } => {
+            for path in paths.iter() {
+                make(share, path, *size).await?;
+            }
+        }
+        Files::Named { paths, size: None, .. } => {
+            for path in paths.iter() {
+                let file = share.open(path, How::Read).await;
+                let what =
+                    || format!("opening {path}, which must be there unless -cSIZE or --filesize makes it");
+                let file = file.doing(what)?;
+                let size = file.size();
                 file.close().await.doing(|| format!("closing {path}"))?;
+                if size < u64::from(plan.block) {
+                    let text = format!(
+                        "{path} has {size} bytes, less than one operation; -cSIZE or --filesize makes it larger"
+                    );
+                    return Err(Error::Wrong(text));
+                }
             }
         }
     }
     Ok(())
+}
+
+/// Makes a file at least so large.
+async fn make(share: &Share, path: &str, size: u64) -> Result<(), Error> {
+    let content = noise(LAY_OUT_STEP as usize);
+    let file = Arc::new(share.open(path, How::Make).await.doing(|| format!("opening {path}"))?);
+    if file.size() < size {
+        let written = Arc::clone(&file);
+        each_of(size.div_ceil(LAY_OUT_STEP), move |step| {
+            let (file, content) = (Arc::clone(&written), content.clone());
+            async move {
+                let from = step * LAY_OUT_STEP;
+                let length = (size - from).min(LAY_OUT_STEP) as usize;
+                write_all(&file, from, content.slice(..length)).await
+            }
+        })
+        .await?;
+    }
+    match Arc::into_inner(file) {
+        Some(file) => file.close().await.doing(|| format!("closing {path}")),
+        None => Ok(()),
+    }
 }
 
 async fn write_all(file: &File, mut at: u64, mut data: Bytes) -> Result<(), Error> {
@@ -70,13 +104,30 @@ async fn write_all(file: &File, mut at: u64, mut data: Bytes) -> Result<(), Erro
     Ok(())
 }
 
-/// Bytes that do not compress.
-pub(crate) fn noise(length: usize) -> Vec<u8> {
+/// Bytes that do not compress, at an address that direct I/O takes.
+pub(crate) fn noise(length: usize) -> Bytes {
     let mut random = Random::new(7);
-    let mut bytes: Vec<u8> =
-        (0..length.div_ceil(8)).flat_map(|_| random.below(u64::MAX).to_le_bytes()).collect();
-    bytes.truncate(length);
-    bytes
+    let mut bytes = Vec::with_capacity(length + ALIGNMENT + 8);
+    while bytes.len() < length + ALIGNMENT {
+        bytes.extend_from_slice(&random.below(u64::MAX).to_le_bytes());
+    }
+    aligned(Bytes::from(bytes), length)
+}
+
+fn aligned(bytes: Bytes, length: usize) -> Bytes {
+    let at = bytes.as_ptr().align_offset(ALIGNMENT);
+    bytes.slice(at..at + length)
+}
+
+/// What all writes of a plan take their data from.
+pub(crate) fn content(plan: &Plan, shape: &Shape) -> Bytes {
+    let block = plan.block as usize;
+    match shape.content {
+        _ if shape.write_percent == 0 => Bytes::new(),
+        Content::Block => noise(block),
+        Content::Zeros => aligned(Bytes::from(vec![0; block + ALIGNMENT]), block),
+        Content::Pieces(bytes) => noise(bytes as usize),
+    }
 }
 
 /// The open files of one job on one connection.
@@ -85,8 +136,9 @@ pub(crate) struct Job {
     files: Vec<File>,
     shape: Shape,
     block: u32,
-    blocks_per_file: u64,
-    /// The next block of a sequential job; shared by all connections that work for it.
+    /// Places in each file at which an operation may begin.
+    places: u64,
+    /// The next place of a sequential job; shared by all connections that work for it.
     position: Arc<AtomicU64>,
     content: Bytes,
 }
@@ -95,46 +147,65 @@ impl Job {
     pub(crate) async fn open(
         share: &Share,
         plan: &Plan,
-        shape: Shape,
-        job: u64,
+        shape: &Shape,
+        job: u32,
         position: Arc<AtomicU64>,
+        content: Bytes,
     ) -> Result<Job, Error> {
+        let how = if shape.write_percent > 0 { How::Write } else { How::Read };
         let mut files = Vec::new();
-        for number in 0..u64::from(shape.files) {
-            let path = name(job, number);
-            let how = if shape.pattern.writes() { How::Write } else { How::Read };
+        for path in names(shape, job) {
             files.push(share.open(&path, how).await.doing(|| format!("opening {path}"))?);
         }
-        let blocks_per_file = shape.file_size / u64::from(plan.block);
-        let content = Bytes::from(noise(plan.block as usize));
-        Ok(Job { files, shape, block: plan.block, blocks_per_file, position, content })
+        let size = match shape.files {
+            Files::Own { size, .. } | Files::Named { size: Some(size), .. } => size,
+            Files::Named { size: None, .. } => files.first().map_or(0, File::size),
+        };
+        let room = size.checked_sub(plan.block.into());
+        let room =
+            room.ok_or_else(|| Error::Wrong("a file has become shorter than one operation".to_owned()))?;
+        Ok(Job {
+            files,
+            shape: shape.clone(),
+            block: plan.block,
+            places: room / shape.step + 1,
+            position,
+            content,
+        })
     }
 
     /// Reads or writes the next block.
     pub(crate) async fn step(&self, random: &mut Random) -> Result<(Kind, u64), Error> {
-        let blocks = self.blocks_per_file * self.files.len() as u64;
-        let block = match self.shape.pattern.is_random() {
-            true => random.below(blocks),
-            false => self.position.fetch_add(1, Ordering::Relaxed) % blocks,
+        let places = self.places * self.files.len() as u64;
+        let place = match self.shape.random {
+            true => random.below(places),
+            false => self.position.fetch_add(1, Ordering::Relaxed) % places,
         };
-        let file = &self.files[(block / self.blocks_per_file) as usize];
-        let offset = block % self.blocks_per_file * u64::from(self.block);
-        let writes = match self.shape.pattern {
-            Pattern::Read | Pattern::RandRead => false,
-            Pattern::Write | Pattern::RandWrite => true,
-            Pattern::Rw | Pattern::RandRw => random.below(2) == 1,
+        let file = &self.files[(place / self.places) as usize];
+        let offset = place % self.places * self.shape.step;
+        let writes = match self.shape.write_percent {
+            0 => false,
+            100 => true,
+            percent => random.below(100) < u64::from(percent),
         };
         let (kind, done) = if writes {
-            (Kind::Write, file.write(offset, &self.content).await.doing(|| "writing".to_owned())?)
+            (Kind::Write, file.write(offset, &self.piece(random)).await.doing(|| "writing".to_owned())?)
         } else {
             let data = file.read(offset, self.block).await.doing(|| "reading".to_owned())?;
             (Kind::Read, data.len() as u32)
         };
         if done != self.block {
-            let text = format!("the server answered {done} bytes instead of {} at {offset}", self.block);
+            let text = format!("{done} bytes were moved instead of {} at {offset}", self.block);
             return Err(Error::Wrong(text));
         }
         Ok((kind, u64::from(done)))
+    }
+
+    /// What the next write carries.
+    fn piece(&self, random: &mut Random) -> Bytes {
+        let spare = (self.content.len() - self.block as usize) / ALIGNMENT;
+        let at = if spare == 0 { 0 } else { random.below(spare as u64 + 1) as usize * ALIGNMENT };
+        self.content.slice(at..at + self.block as usize)
     }
 
     pub(crate) async fn close(self) -> Result<(), Error> {

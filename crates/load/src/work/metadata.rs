@@ -1,9 +1,10 @@
-//! Work with names: create, open, stat, unlink and list in one directory that holds many.
+//! Work with names: create, open, close, stat, unlink and list in one directory that holds many.
 //!
 //! The directory `trunkline.names` holds the names that stay (`s…`), which are left for the next run, and
 //! those of this run (`v…`): made and measured by create, made before and measured by unlink.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use client::Bytes;
 
@@ -12,6 +13,7 @@ use super::{Random, each_of, join};
 use crate::args::Metadata;
 use crate::error::Doing;
 use crate::peer::{How, Share};
+use crate::plan::Work;
 use crate::{Error, Plan};
 
 /// What is done, and to how many names.
@@ -27,10 +29,12 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn new(plan: &Plan, kind: Metadata, files: u64, compound: bool) -> Names {
+    /// What the plan says of names; nothing when it is about data.
+    pub(crate) fn of(plan: &Plan) -> Option<Names> {
+        let Work::Metadata { kind, files, size, compound } = plan.work else { return None };
         let victims = if kind == Metadata::Unlink { plan.operations.unwrap_or(files) } else { 0 };
-        let content = Bytes::from(noise(plan.block as usize));
-        Names { kind, compound, files, victims, content }
+        let content = noise(size as usize);
+        Some(Names { kind, compound, files, victims, content })
     }
 
     /// Where the names are.
@@ -87,43 +91,42 @@ impl Names {
     }
 
     /// One operation of `worker` that does not count. What it makes it deletes again.
-    pub(crate) async fn warm_up(
-        &self,
-        share: &Share,
-        worker: u64,
-        random: &mut Random,
-    ) -> Result<u64, Error> {
+    pub(crate) async fn aside(&self, share: &Share, worker: u64, random: &mut Random) -> Result<Done, Error> {
         if self.kind != Metadata::Create {
             return self.step(share, worker, random).await;
         }
         let path = format!("w{worker:08}");
-        let written = self.create(share, &path).await?;
+        let bytes = self.create(share, &path).await?;
         delete(share, &path, true).await?;
-        Ok(written)
+        Ok(Done { bytes, begun: None })
     }
 
-    /// One operation, the `number`th of the run; answers how many bytes of data it moved.
-    pub(crate) async fn step(&self, share: &Share, number: u64, random: &mut Random) -> Result<u64, Error> {
+    /// One operation, the `number`th of the run.
+    pub(crate) async fn step(&self, share: &Share, number: u64, random: &mut Random) -> Result<Done, Error> {
+        let mut done = Done { bytes: 0, begun: None };
         match self.kind {
-            Metadata::Create => self.create(share, &self.of_run(number)).await,
-            Metadata::Unlink => {
-                delete(share, &self.of_run(number), self.compound).await?;
-                Ok(0)
-            }
+            Metadata::Create => done.bytes = self.create(share, &self.of_run(number)).await?,
+            Metadata::Unlink => delete(share, &self.of_run(number), self.compound).await?,
             Metadata::Open => {
                 let path = self.staying(random.below(self.files));
-                self.open_and_close(share, &path, How::Read).await
+                self.open_and_close(share, &path, How::Read).await?;
+            }
+            Metadata::Close => {
+                let path = self.staying(random.below(self.files));
+                let file = share.open(&path, How::Read).await.doing(|| format!("opening {path}"))?;
+                done.begun = Some(Instant::now());
+                file.close().await.doing(|| format!("closing {path}"))?;
             }
             Metadata::Stat => {
                 let path = self.staying(random.below(self.files));
                 let size = share.size_of(&path).await.doing(|| format!("asking for {path}"))?;
-                match size == self.content.len() as u64 {
-                    true => Ok(0),
-                    false => Err(Error::Wrong(format!("{path} has {size} bytes"))),
+                if size != self.content.len() as u64 {
+                    return Err(Error::Wrong(format!("{path} has {size} bytes")));
                 }
             }
-            Metadata::List => self.list(share).await,
+            Metadata::List => self.list(share).await?,
         }
+        Ok(done)
     }
 
     async fn create(&self, share: &Share, path: &str) -> Result<u64, Error> {
@@ -142,23 +145,32 @@ impl Names {
         }
     }
 
-    async fn open_and_close(&self, share: &Share, path: &str, how: How) -> Result<u64, Error> {
+    async fn open_and_close(&self, share: &Share, path: &str, how: How) -> Result<(), Error> {
         if self.compound {
             share.touch(path, how).await.doing(|| format!("opening {path}"))?;
         } else {
             let file = share.open(path, how).await.doing(|| format!("opening {path}"))?;
             file.close().await.doing(|| format!("closing {path}"))?;
         }
-        Ok(0)
+        Ok(())
     }
 
-    async fn list(&self, share: &Share) -> Result<u64, Error> {
+    async fn list(&self, share: &Share) -> Result<(), Error> {
         let listed = share.list().await.doing(|| "listing".to_owned())?.len() as u64;
         if listed == self.files {
-            return Ok(0);
+            return Ok(());
         }
         Err(Error::Wrong(format!("the directory lists {listed} names instead of {}", self.files)))
     }
+}
+
+/// What came of one operation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Done {
+    /// Bytes of data that it moved.
+    pub(crate) bytes: u64,
+    /// When it began, where something that does not count had to be done before.
+    pub(crate) begun: Option<Instant>,
 }
 
 /// `compound` as [`Share::delete`] takes it.

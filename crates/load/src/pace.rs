@@ -1,0 +1,150 @@
+//! Operations that are planned ahead: each job begins so many in a second, whether or not earlier ones are done.
+//!
+//! A generator that waits for one answer before it begins the next leaves out just those operations that a slow
+//! server would have kept waiting. Here each has a planned begin that nothing moves, and its latency counts from there.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use tokio::io::unix::AsyncFd;
+
+use crate::measure::Course;
+
+const SECOND: u128 = 1_000_000_000;
+
+/// The plan of all jobs.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// Operations of a job in a second.
+    rate: u32,
+    /// How many of each job's were given away.
+    given: Vec<AtomicU64>,
+}
+
+impl Pace {
+    pub(crate) fn new(rate: u32, jobs: u32) -> Pace {
+        Pace { rate, given: (0..jobs).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// When the next operation of `job` is to begin, after the begin of everything.
+    pub(crate) fn next(&self, job: u32) -> Duration {
+        let number = self.given[job as usize].fetch_add(1, Ordering::Relaxed);
+        self.first(job) + nanoseconds(u128::from(number) * SECOND / u128::from(self.rate))
+    }
+
+    /// Jobs do not begin all at once.
+    fn first(&self, job: u32) -> Duration {
+        nanoseconds(SECOND * u128::from(job) / (u128::from(self.rate) * self.given.len() as u128))
+    }
+
+    /// How many operations of all jobs were to begin within the first `time`.
+    pub(crate) fn planned_within(&self, time: Duration) -> u64 {
+        let of_job = |job: u32| {
+            let time = time.saturating_sub(self.first(job)).as_nanos();
+            (time * u128::from(self.rate)).div_ceil(SECOND) as u64
+        };
+        (0..self.given.len() as u32).map(of_job).sum()
+    }
+}
+
+fn nanoseconds(count: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+/// How often a wait looks whether there is still something to wait for.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Waits for points in time, far more exactly than the millisecond of the runtime.
+#[derive(Debug)]
+pub(crate) enum Timer {
+    /// Where a thread does one thing at a time.
+    Thread,
+    /// Where it does many.
+    Descriptor(AsyncFd<OwnedFd>),
+}
+
+impl Timer {
+    /// One for a task of a runtime that waits for descriptors.
+    #[allow(
+        deprecated,
+        reason = "what takes its place is unsafe, and an owned descriptor keeps what that asks for"
+    )]
+    pub(crate) fn descriptor() -> io::Result<Timer> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Timer::Descriptor(AsyncFd::new(timer)?))
+    }
+
+    /// Waits until `then`, or until the course is over.
+    pub(crate) async fn until(&self, then: Instant, course: &Course) -> io::Result<()> {
+        loop {
+            let now = Instant::now();
+            let left = then.saturating_duration_since(now).min(GLANCE);
+            if left.is_zero() || course.is_over(now) {
+                return Ok(());
+            }
+            match self {
+                Timer::Thread => thread::sleep(left),
+                Timer::Descriptor(timer) => wait(timer, left).await?,
+            }
+        }
+    }
+}
+
+async fn wait(timer: &AsyncFd<OwnedFd>, time: Duration) -> io::Result<()> {
+    let it_value = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+    let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+    rustix::time::timerfd_settime(timer.get_ref(), TimerfdTimerFlags::empty(), &once)?;
+    loop {
+        let mut ready = timer.readable().await?;
+        let read = ready.try_io(|timer| Ok(rustix::io::read(timer.get_ref(), &mut [0; 8])?));
+        if let Ok(read) = read {
+            return read.map(drop);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn begins_are_even_and_jobs_take_turns() {
+        let pace = Pace::new(1000, 2);
+        let first: Vec<_> = (0..3).map(|_| pace.next(0).as_micros()).collect();
+        let second: Vec<_> = (0..3).map(|_| pace.next(1).as_micros()).collect();
+        assert_eq!((first, second), (vec![0, 1000, 2000], vec![500, 1500, 2500]));
+    }
+
+    #[test]
+    fn as_many_are_planned_as_begin() {
+        for (rate, jobs, time) in [(1000, 2, 2001), (3, 1, 10_000), (7, 3, 1234), (1, 5, 0)] {
+            let pace = Pace::new(rate, jobs);
+            let time = Duration::from_millis(time);
+            let begun = |job| std::iter::repeat_with(|| pace.next(job)).take_while(|at| *at < time).count();
+            let begun: usize = (0..jobs).map(begun).sum();
+            assert_eq!(pace.planned_within(time), begun as u64, "{rate} {jobs} {time:?}");
+        }
+    }
+
+    #[test]
+    fn a_timer_waits_as_long_as_it_must_and_not_for_what_is_over() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let course = Course::new(Duration::ZERO, None, None);
+            let begin = Instant::now();
+            course.begin(begin);
+            for timer in [Timer::Thread, Timer::descriptor().unwrap()] {
+                let then = Instant::now() + Duration::from_micros(300);
+                timer.until(then, &course).await.unwrap();
+                assert!(Instant::now() >= then);
+            }
+            course.stop();
+            Timer::Thread.until(begin + Duration::from_secs(3600), &course).await.unwrap();
+        });
+    }
+}

@@ -1,0 +1,123 @@
+//! How servers are spoken to: what the options say about protocols, signing and sealing.
+
+use auth::{Cipher, NtHash, SigningAlgorithm};
+use client::{Credentials, Options};
+use smb_wire::negotiate::Dialect;
+
+use super::{Load, Protocol, Smb};
+use crate::Error;
+use crate::args::{Args, Encryption, Signing, Version};
+use crate::target::Scheme;
+
+/// The credits that one connection keeps in stock at most, and at least.
+const CREDITS: std::ops::RangeInclusive<u64> = 128..=8192;
+
+/// Looks at the target for what to speak.
+pub(super) fn protocol(args: &Args, password: &str, load: Load) -> Result<Protocol, Error> {
+    let target = &args.targets[0];
+    match target.scheme {
+        Scheme::Smb => Ok(Protocol::Smb(smb(args, &target.user, &target.domain, password, load)?)),
+        Scheme::Nfs => Ok(Protocol::Nfs(nfs(args, load)?)),
+        Scheme::Local => local(args),
+    }
+}
+
+/// What says how a server is spoken to does not go with files of this host.
+fn local(args: &Args) -> Result<Protocol, Error> {
+    let of_servers = [
+        ("--password-file", args.password_file.is_some()),
+        ("--uid", args.uid.is_some()),
+        ("--gid", args.gid.is_some()),
+        ("--signing", args.signing != Signing::Off),
+        ("--encryption", args.encryption != Encryption::Off),
+        ("--dialect", args.dialect.is_some()),
+        ("--connections", args.connections != 1),
+        ("--channels", args.channels != [1]),
+        ("--channel-rate", args.channel_rate.is_some()),
+        ("--compound", args.compound),
+    ];
+    match of_servers.iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(Error::Usage(format!(
+            "{option} goes with smb:// and nfs:// and not with a path of this host"
+        ))),
+        None => Ok(Protocol::Local),
+    }
+}
+
+/// The slots that a session asks for at least and at most.
+const SLOTS: std::ops::RangeInclusive<u64> = 64..=1024;
+
+/// What an NFS client asks for.
+fn nfs(args: &Args, load: Load) -> Result<client::nfs::Options, Error> {
+    let of_smb = [
+        ("--password-file", args.password_file.is_some()),
+        ("--signing", args.signing != Signing::Off),
+        ("--encryption", args.encryption != Encryption::Off),
+        ("--dialect", args.dialect.is_some()),
+    ];
+    if let Some((option, _)) = of_smb.iter().find(|(_, given)| *given) {
+        return Err(Error::Usage(format!("{option} goes with smb:// and not with nfs://")));
+    }
+    if let Some(channels) = args.channels.iter().find(|channels| **channels > MAX_CONNECT) {
+        return Err(Error::Usage(format!("--channels {channels}: nfs:// takes at most {MAX_CONNECT}")));
+    }
+    let own = client::nfs::Options::default();
+    Ok(client::nfs::Options {
+        uid: args.uid.unwrap_or(own.uid),
+        gid: args.gid.unwrap_or(own.gid),
+        groups: if args.uid.or(args.gid).is_some() { Vec::new() } else { own.groups.clone() },
+        slots: load.depth.clamp(*SLOTS.start(), *SLOTS.end()) as u32,
+        max_io: own.max_io.max(load.block),
+        pace: args.channel_rate,
+        ..own
+    })
+}
+
+/// The most connections of one session, as with Linux' nconnect.
+const MAX_CONNECT: u32 = 16;
+
+/// How an SMB server is spoken to, and the signing algorithm that must come of it.
+fn smb(args: &Args, user: &str, domain: &str, password: &str, load: Load) -> Result<Smb, Error> {
+    if args.uid.or(args.gid).is_some() {
+        return Err(Error::Usage("--uid and --gid go with nfs:// and not with smb://".to_owned()));
+    }
+    let require_signing = args.signing != Signing::Off;
+    let mut options = Options { require_signing, pace: args.channel_rate, ..Options::default() };
+    if let Some(version) = args.dialect {
+        options.dialects = vec![match version {
+            Version::Smb202 => Dialect::Smb202,
+            Version::Smb210 => Dialect::Smb210,
+            Version::Smb300 => Dialect::Smb300,
+            Version::Smb302 => Dialect::Smb302,
+            Version::Smb311 => Dialect::Smb311,
+        }];
+    }
+    let signing = match args.signing {
+        Signing::Off => None,
+        Signing::Gmac => Some(SigningAlgorithm::AesGmac),
+        Signing::Cmac => Some(SigningAlgorithm::AesCmac),
+        Signing::Hmac => Some(SigningAlgorithm::HmacSha256),
+    };
+    if let Some(signing) = signing {
+        options.signing = vec![signing];
+    }
+    let cipher = match args.encryption {
+        Encryption::Off => None,
+        Encryption::Aes128gcm => Some(Cipher::Aes128Gcm),
+        Encryption::Aes256gcm => Some(Cipher::Aes256Gcm),
+        Encryption::Aes128ccm => Some(Cipher::Aes128Ccm),
+        Encryption::Aes256ccm => Some(Cipher::Aes256Ccm),
+    };
+    if let Some(cipher) = cipher {
+        options.ciphers = vec![cipher];
+        if args.signing != Signing::Off {
+            let text = "--signing does not go with --encryption: a sealed message is not signed";
+            return Err(Error::Usage(text.to_owned()));
+        }
+    }
+    let wanted = load.depth * u64::from(load.block).div_ceil(65536).max(1) * 2;
+    options.credits = wanted.clamp(*CREDITS.start(), *CREDITS.end()) as u16;
+    let hash = NtHash::from_password(password);
+    let credentials = Credentials { user: user.to_owned(), domain: domain.to_owned(), hash };
+    Ok(Smb { credentials, options, signing, encrypt: args.encryption != Encryption::Off })
+}

@@ -1,0 +1,242 @@
+//! One page that holds everything it shows: a table of what was measured, and plots of it by channels, by the size of
+//! an operation and by the depth of the queue.
+
+use super::plots::{Line, Plot, escape, short};
+use super::{Facts, Report};
+use crate::measure::SLICE;
+
+const MIB: f64 = 1024.0 * 1024.0;
+const NS_PER_MS: f64 = 1e6;
+
+const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1020px;margin:2em auto;padding:0 1em;color:#222}\
+h2{margin-top:2em}table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}\
+td:first-child,th:first-child{text-align:left}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(400px,1fr));gap:1em}\
+figure{margin:0}svg{width:100%;font:11px system-ui,sans-serif}figcaption{font-size:13px}.g{stroke:#e4e4e4}.t{font-size:14px;font-weight:600}\
+.x{text-anchor:middle}.y{text-anchor:end}code{background:#f3f3f3;padding:.1em .3em}";
+
+/// What plots go across.
+struct Axis {
+    name: &'static str,
+    option: &'static str,
+    of: fn(&Facts) -> u64,
+    /// What is the same along one line.
+    rest: fn(&Facts) -> String,
+    shown: fn(u64) -> String,
+}
+
+const AXES: [Axis; 3] = [
+    Axis {
+        name: "channels",
+        option: "--channels 1,2,4",
+        of: |it| it.channels.into(),
+        rest: |it| format!("{} {}, depth {}", it.what, bytes(it.block.into()), it.depth),
+        shown: |it| it.to_string(),
+    },
+    Axis {
+        name: "I/O size",
+        option: "--bs 4k,64k,1m",
+        of: |it| it.block.into(),
+        rest: |it| format!("{}, depth {}, {}", it.what, it.depth, channels(it)),
+        shown: bytes,
+    },
+    Axis {
+        name: "queue depth",
+        option: "--iodepth 1,8,64",
+        of: |it| it.depth.into(),
+        rest: |it| format!("{} {}, {}", it.what, bytes(it.block.into()), channels(it)),
+        shown: |it| it.to_string(),
+    },
+];
+
+/// What is plotted of a report.
+type Value = (&'static str, fn(&Report) -> f64);
+
+const VALUES: [Value; 6] = [
+    ("throughput, MiB/s", throughput),
+    ("operations for a second", iops),
+    ("latency, 50th percentile, ms", |it| latency(it, 50.0)),
+    ("latency, 95th percentile, ms", |it| latency(it, 95.0)),
+    ("latency, 99th percentile, ms", |it| latency(it, 99.0)),
+    ("latency, 99.9th percentile, ms", |it| latency(it, 99.9)),
+];
+
+/// What the latency curve goes across.
+const PERCENTILES: [(&str, f64); 9] = [
+    ("0", 0.0),
+    ("25", 25.0),
+    ("50", 50.0),
+    ("75", 75.0),
+    ("90", 90.0),
+    ("99", 99.0),
+    ("99.9", 99.9),
+    ("99.99", 99.99),
+    ("max", 100.0),
+];
+
+/// Reports as one page; `command` is what was called.
+#[must_use]
+pub fn html(reports: &[Report], command: &str) -> String {
+    let title = reports.first().map_or("", |report| &report.title);
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>trunkline load: {0}</title><style>{STYLE}</style>\n\
+         <h1>What a share gives</h1>\n<p>{0}</p>\n<p><code>{1}</code></p>\n",
+        escape(title),
+        escape(command)
+    );
+    page.push_str(&table(reports));
+    for axis in &AXES {
+        page.push_str(&section(reports, axis));
+    }
+    page.push_str("<h2>Latency by percentile</h2>\n<div class=\"plots\">\n");
+    page.push_str(&by_percentile(reports).draw());
+    page.push_str(&over_time(reports).draw());
+    page.push_str(
+        "</div>\n<h2>What the numbers mean</h2>\n<p>An operation counts when it begins in the measured time; warm-up does not count. \
+         A latency runs from the begin of an operation to its answer; with a rate, from when it was planned to begin. \
+         1 MiB is 1,048,576 bytes. Throughput is the size of an operation times operations for a second; whether the bytes \
+         that were counted agree stands in the last column.</p>\n</html>\n",
+    );
+    page
+}
+
+fn throughput(report: &Report) -> f64 {
+    per_second(report, report.bytes()) / MIB
+}
+
+fn iops(report: &Report) -> f64 {
+    per_second(report, report.operations())
+}
+
+fn per_second(report: &Report, count: u64) -> f64 {
+    let seconds = report.lasted().as_secs_f64();
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+}
+
+fn latency(report: &Report, percent: f64) -> f64 {
+    let latency = report.all.total().latency;
+    let value = if percent == 0.0 { latency.min() } else { latency.value_at_percentile(percent) };
+    value as f64 / NS_PER_MS
+}
+
+/// Bytes in the largest unit that divides them.
+fn bytes(count: u64) -> String {
+    match count {
+        0 => "0".to_owned(),
+        _ if count.is_multiple_of(1 << 20) => format!("{} MiB", count >> 20),
+        _ if count.is_multiple_of(1 << 10) => format!("{} KiB", count >> 10),
+        _ => format!("{count} B"),
+    }
+}
+
+fn channels(facts: &Facts) -> String {
+    if facts.channels == 1 { "1 channel".to_owned() } else { format!("{} channels", facts.channels) }
+}
+
+fn name(report: &Report) -> String {
+    let facts = &report.facts;
+    format!("{} {}, depth {}, {}", facts.what, bytes(facts.block.into()), facts.depth, channels(facts))
+}
+
+fn table(reports: &[Report]) -> String {
+    let mut out = "<table><tr><th>load<th>MiB/s<th>I/O per s<th>mean ms<th>50th<th>95th<th>99th<th>99.9th<th>size x I/O per s</tr>\n".to_owned();
+    for report in reports {
+        let mean = report.all.total().latency.mean() / NS_PER_MS;
+        let percentiles = [50.0, 95.0, 99.0, 99.9].map(|it| format!("<td>{}", short(latency(report, it))));
+        let holds = match report.size_times_operations_holds() {
+            None => "&ndash;",
+            Some(true) => "holds",
+            Some(false) => "DOES NOT HOLD",
+        };
+        out.push_str(&format!(
+            "<tr><td>{}<td>{}<td>{}<td>{}{}<td>{holds}</tr>\n",
+            escape(&name(report)),
+            short(throughput(report)),
+            short(iops(report)),
+            short(mean),
+            percentiles.concat()
+        ));
+    }
+    out.push_str("</table>\n");
+    out
+}
+
+/// Each value once, in order.
+fn distinct(reports: &[Report], of: fn(&Facts) -> u64) -> Vec<u64> {
+    let mut values: Vec<u64> = reports.iter().map(|report| of(&report.facts)).collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+fn section(reports: &[Report], axis: &Axis) -> String {
+    let places = distinct(reports, axis.of);
+    let mut out = format!("<h2>By {}</h2>\n", axis.name);
+    if let [only] = places.as_slice() {
+        let only = (axis.shown)(*only);
+        out.push_str(&format!("<p>Measured at {only} alone; <code>{}</code> compares.</p>\n", axis.option));
+        return out;
+    }
+    out.push_str("<div class=\"plots\">\n");
+    let mut names: Vec<String> = reports.iter().map(|report| (axis.rest)(&report.facts)).collect();
+    names.sort();
+    names.dedup();
+    for (title, value) in VALUES {
+        let at = |name: &str, place: u64| {
+            let is_it = |it: &&Report| (axis.rest)(&it.facts) == name && (axis.of)(&it.facts) == place;
+            reports.iter().find(is_it).map(value)
+        };
+        let line = |name: &String| Line {
+            name: name.clone(),
+            values: places.iter().map(|place| at(name, *place)).collect(),
+        };
+        let lines = names.iter().map(line).collect();
+        let places = places.iter().map(|place| (axis.shown)(*place)).collect();
+        out.push_str(&Plot { title, across: axis.name, places, lines, logarithmic: false }.draw());
+    }
+    out.push_str("</div>\n");
+    out
+}
+
+fn by_percentile(reports: &[Report]) -> Plot<'static> {
+    let line = |report: &Report| Line {
+        name: name(report),
+        values: PERCENTILES
+            .iter()
+            .map(|(_, percent)| Some(latency(report, *percent)).filter(|it| *it > 0.0))
+            .collect(),
+    };
+    Plot {
+        title: "latency, ms",
+        across: "percentile",
+        places: PERCENTILES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        lines: reports.iter().map(line).collect(),
+        logarithmic: true,
+    }
+}
+
+/// Points of a line over time at most; where there are more slices, several are taken together.
+const POINTS: usize = 240;
+
+fn over_time(reports: &[Report]) -> Plot<'static> {
+    let rates: Vec<Vec<f64>> = reports
+        .iter()
+        .map(|report| {
+            report.all.total().rates(report.lasted()).into_iter().map(|(operations, _)| operations).collect()
+        })
+        .collect();
+    let longest = rates.iter().map(Vec::len).max().unwrap_or(0);
+    let together = longest.div_ceil(POINTS).max(1);
+    let mean = |slices: &[f64]| Some(slices.iter().sum::<f64>() / slices.len() as f64);
+    let line = |(report, rates): (&Report, &Vec<f64>)| Line {
+        name: name(report),
+        values: rates.chunks(together).map(mean).collect(),
+    };
+    let seconds = |point: usize| format!("{:.1}", (point * together) as f64 * SLICE.as_secs_f64());
+    Plot {
+        title: "operations for a second, over time",
+        across: "s",
+        places: (0..longest.div_ceil(together)).map(seconds).collect(),
+        lines: reports.iter().zip(&rates).map(line).collect(),
+        logarithmic: false,
+    }
+}
