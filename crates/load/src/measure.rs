@@ -1,5 +1,6 @@
 //! What is counted, and when.
 
+use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use hdrhistogram::Histogram;
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
 
 /// Operations of one kind: how many, how many bytes, how long each took.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Tally {
     pub(crate) operations: u64,
     pub(crate) bytes: u64,
@@ -25,6 +26,14 @@ pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
 /// Slices kept at most, some days of them. What comes later counts, but not to a slice.
 const MAX_SLICES: usize = 1 << 20;
+
+impl fmt::Debug for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the thousands of counts of the histogram.
+        let (operations, bytes, mean) = (self.operations, self.bytes, self.latency.mean());
+        write!(f, "{operations} operations of {bytes} bytes, {mean:.0} ns each")
+    }
+}
 
 impl Default for Tally {
     fn default() -> Tally {

@@ -242,6 +242,7 @@ impl Plan {
         let mut jobs = args.numjobs;
         let work = match args.metadata {
             Some(kind) => metadata(args, kind, block)?,
+            None if args.compound => return Err(usage(ALONE)),
             None => {
                 let files = if are_files(args) {
                     let paths = paths(args);
@@ -391,11 +392,13 @@ fn metadata(args: &Args, kind: Metadata, block: u32) -> Result<Work, Error> {
         return Err(usage("--ramp_time does not go with --metadata unlink"));
     }
     if args.compound && matches!(kind, Metadata::List | Metadata::Close) {
-        return Err(usage("--compound goes with --metadata create, open and unlink"));
+        return Err(usage(ALONE));
     }
     let size = args.filesize.map_or(Ok(block), |size| block_of("--filesize of --metadata", size))?;
     Ok(Work::Metadata { kind, files: args.files, size, compound: args.compound })
 }
+
+const ALONE: &str = "--compound goes with --metadata create, open and unlink";
 
 /// The largest payload of one message that servers offer.
 const MAX_BLOCK: u32 = 8 * 1024 * 1024;
