@@ -17,9 +17,10 @@ use nfs_wire::xdr::List;
 use smb_side::client::OpenFile;
 use smb_side::{Dial, Peer};
 use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
+use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, FileId, NtStatus, lock, oplock_break, query_info, set_info, utf16};
+use smb_wire::{Command, FileId, LeaseKey, NtStatus, lock, oplock_break, query_info, set_info, utf16};
 use volume::security::{Ace, AceFlags, AceKind, Acl, Descriptor, Rights, Sid, well_known};
 
 /// Owner, group and list (MS-DTYP 2.4.7).
@@ -309,6 +310,22 @@ fn an_nfs_open_waits_until_an_smb_client_has_written_back_what_it_kept() {
     let (handle, writer, _) = both.open("file", WRITE, NONE);
     assert_eq!(both.on(&handle, writing(writer, 0, b"two")), NfsStat::Ok);
     assert!(both.smb.notice().is_some());
+}
+
+// Over another channel the notice could come before the answer that granted the lease, and Linux's client would keep what that said.
+#[test]
+fn a_lease_is_taken_back_over_the_channel_on_which_it_was_granted() {
+    let mut both = Both::new();
+    both.smb.make("file", b"old");
+    let mut second = both.world.bind(&Dial::default(), &both.smb);
+    let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
+    let lease = Lease { key: LeaseKey([7; 16]), state, flags: LeaseFlags::empty(), v2: None };
+    let asked = [RequestContext::Lease(lease)];
+    let contexts = Contexts::Requests(&asked);
+    second.create(&OpenFile { oplock: OplockLevel::Lease, contexts, ..OpenFile::named("file") });
+    let (handle, writer, _) = both.open("file", WRITE, NONE);
+    assert_eq!(both.on(&handle, writing(writer, 0, b"new")), NfsStat::Ok);
+    assert!(second.notice().is_some() && both.smb.notice().is_none());
 }
 
 #[test]

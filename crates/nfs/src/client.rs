@@ -361,7 +361,7 @@ impl Client {
     #[must_use]
     pub fn caching(&self, export: u32, node: NodeId, want: Caching) -> CachingRequest {
         let key = self.cache_key(export, node);
-        CachingRequest { key, want, keyed: true, parent: None, epoch: None, whole: true }
+        CachingRequest { key, want, keyed: true, parent: None, epoch: None, whole: true, via: 0 }
     }
 
     /// Its delegation of a file.

@@ -51,4 +51,8 @@ pub struct BreakNotice {
     pub entries: bool,
     /// Whether the open that changed it holds rights under a key itself, and could have named the directory's.
     pub by_keyed: bool,
+    /// The connection over which the holder was last told what it holds ([`crate::CachingRequest::via`]), where somebody
+    /// of another protocol takes it away, or of the host. Over another connection the notice could come before that
+    /// answer, which would then be taken for what holds.
+    pub via: Option<u64>,
 }

@@ -88,6 +88,8 @@ pub struct CachingRequest {
     /// The right is only ever given back as a whole, and before anybody else opens the file for writing; it
     /// is not given while somebody else has it open so, nor without HANDLE.
     pub whole: bool,
+    /// The connection over which the holder is answered, by a number of its protocol; [`crate::BreakNotice::via`] names it.
+    pub via: u64,
 }
 
 /// A request to open something.

@@ -73,6 +73,7 @@ fn open_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, key: u64) -> St
             parent: None,
             epoch: Some(0),
             whole: false,
+            via: 0,
         }),
     };
     share.create(caller, &request)

@@ -1,5 +1,5 @@
-//! A notice on its way to a client: over the first usable channel, and over the next one when that fails
-//! (MS-SMB2 3.3.4.1.6).
+//! A notice on its way to a client: over the first usable channel (of a lease, the one on which its holder was last told
+//! what it holds), and over the next one when that fails (MS-SMB2 3.3.4.1.6).
 //!
 //! [`Holder`] is how the engine of a share reaches a client. It makes a [`Notice`], which is posted to one
 //! connection after the other, never twice to the same one. A connection sends it with
@@ -149,19 +149,22 @@ impl Body {
         ways
     }
 
-    /// Gives it to the first connection that did not have it; of what a directory lists, to the one whose request is
-    /// being answered. One that has fallen silent comes last.
+    /// Gives it to a connection that did not have it: of what a directory lists, to the one whose request is being
+    /// answered; of a lease, to the one over which it was granted, behind that answer. One that has fallen silent
+    /// comes last.
     fn post(mut self: Box<Self>) -> Sent {
         let ways = self.ways();
         if ways.is_empty() {
             return Sent::Unreachable;
         }
         let fresh = || ways.iter().filter(|handle| !self.tried.contains(&handle.id));
-        // MS-SMB2 3.3.4.7 (exception: not the first, but the one whose request changes what its own client lists)
+        // MS-SMB2 3.3.4.7 (exception: not simply the first available one)
         let asking = answering::connection().filter(|_| self.notice.entries);
+        let loud = || fresh().filter(|handle| !handle.way.is_silent());
         let next = fresh()
             .find(|handle| asking == Some(handle.id))
-            .or_else(|| fresh().find(|handle| !handle.way.is_silent()))
+            .or_else(|| loud().find(|handle| self.notice.keyed && self.notice.via == Some(handle.id)))
+            .or_else(|| loud().next())
             .or_else(|| fresh().next());
         let Some(next) = next.map(Arc::clone) else { return Sent::Exhausted(self) };
         self.tried.push(next.id);

@@ -134,6 +134,7 @@ fn recall_own(client: &Client, (export, item): (&Export, &Item), now: wire::Now)
         answer: false,
         entries: false,
         by_keyed: false,
+        via: None,
     };
     drop(holds);
     // Without a back channel the delegation goes when the engine next needs it.
@@ -339,7 +340,8 @@ fn make(
     let client = Arc::clone(&run.session()?.client);
     let key = client.new_key();
     let want = Caching::empty();
-    request.caching = Some(CachingRequest { key, want, keyed: true, parent: None, epoch: None, whole: true });
+    request.caching =
+        Some(CachingRequest { key, want, keyed: true, parent: None, epoch: None, whole: true, via: 0 });
     client.attach(export);
     let opened = run.ask(export, |engine, caller| engine.create_from(caller, above, &request))?;
     client.remember_key(export.id, opened.open.node_id(), key);

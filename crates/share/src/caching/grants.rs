@@ -30,11 +30,13 @@ pub(crate) struct Asker {
     pub key: Option<(CacheKey, bool)>,
     /// The key of the right on the parent that it does not break.
     pub parent: Option<CacheKey>,
+    /// Its rights are given back as a whole ([`CachingRequest::whole`]): a client of NFS.
+    pub whole: bool,
 }
 
 impl Asker {
     /// Somebody who holds nothing: a program on the host.
-    pub const NOBODY: Asker = Asker { client: None, key: None, parent: None };
+    pub const NOBODY: Asker = Asker { client: None, key: None, parent: None, whole: false };
 }
 
 /// What a request needs of the others.
@@ -86,6 +88,8 @@ struct Holding {
     opens: u32,
     /// Given back as a whole, and before somebody opens for writing.
     whole: bool,
+    /// The connection over which an open was last answered.
+    via: u64,
 }
 
 /// What somebody holds now.
@@ -220,6 +224,7 @@ impl Holding {
             answer,
             entries: false,
             by_keyed: false,
+            via: Some(self.via),
         }
     }
 }
@@ -263,7 +268,13 @@ impl Grants {
                     let notice = holding.start(node, left, deadline);
                     broken.wait |= waits && notice.answer;
                     let by_keyed = asker.key.is_some_and(|(_, keyed)| keyed);
-                    broken.notices.push(BreakNotice { entries: need == Need::Entries, by_keyed, ..notice });
+                    let via = notice.via.filter(|_| asker.client.is_none() || asker.whole);
+                    broken.notices.push(BreakNotice {
+                        entries: need == Need::Entries,
+                        by_keyed,
+                        via,
+                        ..notice
+                    });
                 }
             }
         }
@@ -276,7 +287,7 @@ impl Grants {
     // MS-SMB2 3.3.5.9.8
     // MS-SMB2 3.3.5.9.11
     pub fn grant(&mut self, client: ClientKey, request: &CachingRequest, around: Surroundings) -> Grant {
-        let CachingRequest { key, want, keyed, parent, epoch: first, whole } = *request;
+        let CachingRequest { key, want, keyed, parent, epoch: first, whole, via } = *request;
         let want = if whole && around.writers { Caching::empty() } else { want };
         let possible = self.possible(client, key, keyed, want, around);
         // READ without HANDLE is lost at once, and nobody would wait until such a holder has given it back.
@@ -286,6 +297,7 @@ impl Grants {
         if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
             own.opens += 1;
             own.whole |= whole;
+            own.via = via;
             // A right is raised to just what is asked for, never lowered by opening; and not while it is
             // being broken.
             let asked = if around.directory { want - Caching::WRITE } else { want };
@@ -305,7 +317,8 @@ impl Grants {
         let epoch = first.unwrap_or(0).wrapping_add(u16::from(!possible.is_empty()));
         let (breaking, counts, opens) = (None, first.is_some(), 1);
         let held = possible;
-        let holding = Holding { client, key, keyed, held, breaking, epoch, counts, parent, opens, whole };
+        let holding =
+            Holding { client, key, keyed, held, breaking, epoch, counts, parent, opens, whole, via };
         let grant = holding.grant();
         self.list.push(holding);
         grant
@@ -438,8 +451,20 @@ impl Grants {
         let Grant { state: held, epoch, parent, .. } = was;
         let counts = epoch.is_some();
         let epoch = epoch.unwrap_or(0);
-        let (breaking, opens) = (None, 1);
-        self.list.push(Holding { client, key, keyed, held, breaking, epoch, counts, parent, opens, whole });
+        let (breaking, opens, via) = (None, 1, 0);
+        self.list.push(Holding {
+            client,
+            key,
+            keyed,
+            held,
+            breaking,
+            epoch,
+            counts,
+            parent,
+            opens,
+            whole,
+            via,
+        });
     }
 
     /// Moves the time by which a running break must be answered; the notice that tells its holder of it.
@@ -464,6 +489,7 @@ impl Grants {
             answer: true,
             entries: false,
             by_keyed: false,
+            via: None,
         })
     }
 

@@ -160,6 +160,7 @@ impl Share {
             client: Some(caller.client),
             key: request.caching.map(|c| (c.key, c.keyed)),
             parent: request.caching.and_then(|c| c.parent),
+            whole: request.caching.is_some_and(|c| c.whole),
         }
     }
 

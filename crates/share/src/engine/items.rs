@@ -392,7 +392,7 @@ impl Share {
         };
         parent.added(name);
         drop(changing);
-        let asker = Asker { client: Some(caller.client), key: None, parent: None };
+        let asker = Asker { client: Some(caller.client), key: None, parent: None, whole: true };
         self.entries_changed(&parent, &asker, caller.now);
         self.tell_at(&parent, name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
         Ok(self.item_at(&parent, name, node))
@@ -402,7 +402,8 @@ impl Share {
     /// is what it is.
     pub fn settle_item(&self, caller: &Caller<'_>, item: &Item, key: Option<CacheKey>) -> Step<()> {
         let Some(file) = self.files.get(item.id()) else { return Step::Done(()) };
-        let asker = Asker { client: Some(caller.client), key: key.map(|key| (key, true)), parent: None };
+        let asker =
+            Asker { client: Some(caller.client), key: key.map(|key| (key, true)), parent: None, whole: true };
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         let mut waits = false;

@@ -122,7 +122,8 @@ impl Share {
         identity: Arc<Identity>,
     ) -> Arc<Open> {
         let made = &entry.made;
-        let asker = Asker { client: Some(made.client), key: made.key, parent: made.parent };
+        let whole = !made.address.is_empty();
+        let asker = Asker { client: Some(made.client), key: made.key, parent: made.parent, whole };
         let options = Options::from_bits_retain(made.options);
         let (granted, deny) = (Rights::from_bits_retain(made.granted), Deny::from_bits_truncate(made.deny));
         let mut state = file.state.lock();
@@ -165,7 +166,7 @@ impl Share {
         if let (Some(holder), Some(right)) = (entry.holder(), right) {
             let Right { state, epoch, counts, parent } = right;
             let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None };
-            entered.grants.restore(holder, grant, !made.address.is_empty());
+            entered.grants.restore(holder, grant, whole);
             self.keys.enter(holder, file, &stream);
             self.note_goes(&asker, &stream, options);
             if made.goes.is_some() {

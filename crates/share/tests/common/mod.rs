@@ -297,6 +297,7 @@ impl<'a> Ask<'a> {
             parent: None,
             epoch: Some(0),
             whole: false,
+            via: 0,
         });
         self
     }

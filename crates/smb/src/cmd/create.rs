@@ -161,7 +161,7 @@ fn create_file(
     let async_id = connection.async_id(request);
     let waiter = connection.waiter(async_id);
     let caller = Caller { identity, client: session.client, waiter: Some(&waiter), now: request.now };
-    let wanted = wanted((asked, contexts), &target, options, open.id);
+    let wanted = wanted((asked, contexts), &target, options, (open.id, connection.handle.id));
     tree.take_host_changes(request.now);
     match engine.create(&caller, &wanted) {
         Step::Done(opened) => {
@@ -198,7 +198,7 @@ fn wanted<'a>(
     (asked, contexts): (&create::Request<'_>, &'a Asked),
     target: &'a path::Target,
     options: Options,
-    id: FileId,
+    (id, via): (FileId, u64),
 ) -> OpenRequest<'a> {
     OpenRequest {
         path: &target.names,
@@ -212,7 +212,7 @@ fn wanted<'a>(
         descriptor: contexts.descriptor.as_ref(),
         extended: &contexts.extended,
         allocation: contexts.allocation,
-        caching: contexts.caching(asked, id),
+        caching: contexts.caching(asked, id, via),
     }
 }
 

@@ -13,11 +13,11 @@ const ALONE: Surroundings =
 const AMONG_OTHERS: Surroundings = Surroundings { others: true, ..ALONE };
 
 fn who(n: u128, keyed: bool) -> Asker {
-    Asker { client: Some(ClientKey(n)), key: Some((CacheKey(n), keyed)), parent: None }
+    Asker { client: Some(ClientKey(n)), key: Some((CacheKey(n), keyed)), parent: None, whole: false }
 }
 
 fn asks(n: u128, keyed: bool, want: Caching) -> CachingRequest {
-    CachingRequest { key: CacheKey(n), want, keyed, parent: None, epoch: Some(0), whole: false }
+    CachingRequest { key: CacheKey(n), want, keyed, parent: None, epoch: Some(0), whole: false, via: 0 }
 }
 
 fn keyed(grants: &mut Grants, n: u128, want: Caching, around: Surroundings) -> Caching {
@@ -224,7 +224,7 @@ fn entries_spare_the_key_that_the_changer_names_for_the_parent() {
     let mut grants = Grants::default();
     let directory = Surroundings { directory: true, ..ALONE };
     keyed(&mut grants, 1, RH, directory);
-    let own = Asker { client: Some(ClientKey(1)), key: None, parent: Some(CacheKey(1)) };
+    let own = Asker { client: Some(ClientKey(1)), key: None, parent: Some(CacheKey(1)), whole: false };
     assert_eq!(require(&mut grants, own, Need::Entries), (vec![], false));
     let other_client = Asker { client: Some(ClientKey(2)), ..own };
     assert_eq!(require(&mut grants, other_client, Need::Entries), (vec![], false));
@@ -355,7 +355,7 @@ fn a_right_given_back_as_a_whole_goes_before_somebody_opens_for_writing() {
     let broken = |held: Caching, need: Need| {
         let mut grants = Grants::default();
         assert_eq!(grants.grant(ClientKey(1), &whole(1, held), ALONE).state, held);
-        let asker = Asker { client: Some(ClientKey(2)), key: None, parent: None };
+        let asker = Asker { client: Some(ClientKey(2)), key: None, parent: None, whole: false };
         let broken = grants.require(NODE, &asker, need, 1);
         (broken.wait, broken.notices.first().map(|notice| notice.to))
     };

@@ -87,8 +87,8 @@ impl Asked {
         Ok(asked)
     }
 
-    /// The caching right that is asked for, as the engine has it.
-    pub fn caching(&self, request: &create::Request<'_>, id: FileId) -> Option<CachingRequest> {
+    /// The caching right that is asked for over the connection `via`, as the engine has it.
+    pub fn caching(&self, request: &create::Request<'_>, id: FileId, via: u64) -> Option<CachingRequest> {
         if let Some(lease) = &self.lease {
             return Some(CachingRequest {
                 key: CacheKey(u128::from_le_bytes(lease.key.0)),
@@ -100,6 +100,7 @@ impl Asked {
                     .map(|v2| CacheKey(u128::from_le_bytes(v2.parent_key.0))),
                 epoch: lease.v2.map(|v2| v2.epoch),
                 whole: false,
+                via,
             });
         }
         // MS-SMB2 3.3.5.9
@@ -116,6 +117,7 @@ impl Asked {
             parent: None,
             epoch: None,
             whole: false,
+            via,
         })
     }
 
