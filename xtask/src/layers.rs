@@ -24,6 +24,7 @@ const TABLE: &[(&str, u8)] = &[
     ("net", 4),
     ("client", 4),
     ("load", 5),
+    ("copy", 5),
     ("admin", 5),
     ("trunkline", 6),
 ];

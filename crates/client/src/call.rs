@@ -44,6 +44,18 @@ impl SessionInner {
         at_least: Protection,
         parts: [Part<'_>; N],
     ) -> Result<Answer<N>> {
+        self.call_again(tree_id, at_least, parts, true).await
+    }
+
+    /// As [`SessionInner::call`]; what the server may have seen is sent a second time only with `again`, and is lost
+    /// with its channel without it.
+    pub(crate) async fn call_again<const N: usize>(
+        &self,
+        tree_id: u32,
+        at_least: Protection,
+        parts: [Part<'_>; N],
+        again: bool,
+    ) -> Result<Answer<N>> {
         let weight = parts.iter().map(|part| u64::from(part.payload) + HEADERS).sum();
         let mut replayed = false;
         let mut patience = Patience::new(PATIENCE);
@@ -52,8 +64,8 @@ impl SessionInner {
             let mut posted = false;
             let error = match self.attempt(&chosen, tree_id, at_least, parts, replayed, &mut posted).await {
                 Ok(replies) => {
-                    let again = self.channels_matter() && is_refused_for_now(&parts, &replies, replayed);
-                    let Some(pause) = again.then(|| patience.next()).flatten() else {
+                    let for_now = self.channels_matter() && is_refused_for_now(&parts, &replies, replayed);
+                    let Some(pause) = (for_now && again).then(|| patience.next()).flatten() else {
                         return Ok(Answer { replies, replayed });
                     };
                     drop((chosen, replies));
@@ -64,7 +76,8 @@ impl SessionInner {
                 }
                 Err(error) => error,
             };
-            if !error.is_loss() || !self.channels.lose(&chosen.channel, &error) {
+            let others = error.is_loss() && self.channels.lose(&chosen.channel, &error);
+            if !others || (posted && !again) {
                 return Err(error);
             }
             replayed |= posted;

@@ -74,7 +74,8 @@ pub enum Error {
 
 impl Error {
     /// Whether the connection is gone, for no fault of the request.
-    pub(crate) fn is_loss(&self) -> bool {
+    #[must_use]
+    pub fn is_loss(&self) -> bool {
         matches!(self, Error::Io(_) | Error::Closed)
     }
 

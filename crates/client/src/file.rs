@@ -22,16 +22,22 @@ use crate::{Error, Result};
 /// [`File::close`].
 #[derive(Debug)]
 pub struct File {
-    tree: Arc<TreeInner>,
-    id: FileId,
+    pub(crate) tree: Arc<TreeInner>,
+    pub(crate) id: FileId,
     info: FileInfo,
 }
 
 /// The bytes that a READ brought, in the buffer in which they came.
 #[derive(Debug)]
 pub struct Data {
-    reply: Reply,
-    range: Range<usize>,
+    pub(crate) reply: Reply,
+    pub(crate) range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Data {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
 }
 
 impl Deref for Data {

@@ -50,6 +50,7 @@ mod protection;
 mod session;
 mod transport;
 mod tree;
+mod whole;
 
 pub use buffer::Reply;
 pub use bytes::Bytes;
@@ -63,6 +64,7 @@ pub use negotiate::Negotiated;
 pub use options::{Credentials, DIALECTS, Options};
 pub use session::Session;
 pub use tree::{OpenOptions, Tree};
+pub use whole::Settings;
 
 /// What an operation of this crate leads to.
 pub type Result<T> = std::result::Result<T, Error>;

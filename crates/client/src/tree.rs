@@ -101,6 +101,11 @@ impl TreeInner {
         self.session.call(self.id, self.protection, parts).await
     }
 
+    /// Sends one frame that must not be sent twice, since nothing in it tells the server that it is the same.
+    pub(crate) async fn call_once<const N: usize>(&self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
+        self.session.call_again(self.id, self.protection, parts, false).await
+    }
+
     /// Closes an open. One that is closed already when this is repeated was closed by it.
     pub(crate) async fn close(&self, file_id: FileId) -> Result<()> {
         let request = close::Request { flags: close::Flags::empty(), file_id };
@@ -326,7 +331,7 @@ impl Tree {
 }
 
 /// Closes what the request before it opened.
-const CLOSE_RELATED: Part<'static> = Part {
+pub(crate) const CLOSE_RELATED: Part<'static> = Part {
     command: Command::Close,
     payload: 0,
     body: &|out| close::Request { flags: close::Flags::empty(), file_id: RELATED }.write(out),

@@ -51,6 +51,8 @@ pub enum Command {
     Stop(Place),
     /// Load an SMB or NFS server, or a mounted directory, and report rates and latencies
     Load(Box<load::Args>),
+    /// Copy files between this host, SMB shares and NFS exports, over several connections
+    Copy(Box<copy::Args>),
     /// Run a command behind a long, narrow or lossy path to this machine (needs root)
     Link(Box<load::link::LinkArgs>),
 }

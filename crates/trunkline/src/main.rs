@@ -4,7 +4,8 @@
 //! settings, [`state`] keeps what must survive, [`people`] joins both into the users who may log on.
 //!
 //! What is wrong with a command, a setting or the host is one line on standard error and exit status 2,
-//! and nothing has been changed then. Exit status 1 is a server that ran and failed.
+//! and nothing has been changed then. Exit status 1 is a server that ran and failed. `copy` has the exit statuses of
+//! robocopy instead.
 
 mod calendar;
 mod cli;
@@ -23,7 +24,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse_from(load::diskspd::spell_out(std::env::args_os()));
+    let cli = match cli::Cli::try_parse_from(load::diskspd::spell_out(std::env::args_os())) {
+        Ok(cli) => cli,
+        Err(error) => return refused(&error),
+    };
     match command::run(cli.command) {
         Ok(status) => status,
         Err(error) => {
@@ -33,5 +37,16 @@ fn main() -> ExitCode {
             let failed = error.downcast_ref::<serve::Failed>().is_some();
             if failed { ExitCode::FAILURE } else { ExitCode::from(2) }
         }
+    }
+}
+
+/// Prints what is wrong with the command line, or the help that was asked for.
+fn refused(error: &clap::Error) -> ExitCode {
+    // Nothing is left to do when nobody reads it.
+    let _ = error.print();
+    let is_copy = std::env::args_os().nth(1).is_some_and(|command| command == "copy");
+    match error.exit_code() {
+        2 if is_copy => ExitCode::from(copy::FATAL),
+        status => u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from),
     }
 }

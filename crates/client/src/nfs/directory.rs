@@ -26,7 +26,7 @@ use crate::{Error, Result};
 /// A directory. Copies share it.
 #[derive(Debug, Clone)]
 pub struct Directory {
-    client: Arc<Inner>,
+    pub(crate) client: Arc<Inner>,
     handle: Arc<[u8]>,
 }
 
@@ -103,17 +103,17 @@ impl Directory {
         Ok(Directory { client, handle })
     }
 
-    fn here(&self) -> Args<'_> {
+    pub(crate) fn here(&self) -> Args<'_> {
         Args::PutFh(PutArgs { object: FileHandle(&self.handle) })
     }
 
     /// Asks `more` of this directory, where each may be done twice.
-    async fn ask(&self, more: &[Args<'_>]) -> Result<Answer> {
+    pub(crate) async fn ask(&self, more: &[Args<'_>]) -> Result<Answer> {
         self.client.ask(&|writer| self.push(more, writer)).await
     }
 
     /// Has the first of `more` done in this directory, and once only.
-    async fn change(&self, more: &[Args<'_>]) -> Result<Answer> {
+    pub(crate) async fn change(&self, more: &[Args<'_>]) -> Result<Answer> {
         self.client.change(1, &|writer| self.push(more, writer)).await
     }
 
@@ -276,7 +276,7 @@ impl Directory {
         written.and(closed)
     }
 
-    fn open_args<'a>(
+    pub(crate) fn open_args<'a>(
         &self,
         name: &'a str,
         how: OpenOptions,
@@ -339,9 +339,9 @@ impl Directory {
 }
 
 /// Closes what was opened in the same COMPOUND.
-const CLOSE: Args<'static> = Args::Close(close::Args { seqid: 0, open_stateid: StateId::CURRENT });
+pub(crate) const CLOSE: Args<'static> = Args::Close(close::Args { seqid: 0, open_stateid: StateId::CURRENT });
 
-fn lookup(name: &str) -> Args<'_> {
+pub(crate) fn lookup(name: &str) -> Args<'_> {
     Args::Lookup(names::LookupArgs { objname: name.as_bytes() })
 }
 
@@ -350,7 +350,7 @@ pub(crate) fn attributes() -> Args<'static> {
 }
 
 /// The result of GETFH.
-fn handle(results: &mut Results<'_>) -> Result<Arc<[u8]>> {
+pub(crate) fn handle(results: &mut Results<'_>) -> Result<Arc<[u8]>> {
     let got: GetResOk<'_> = result_of!(results, GetFh)?;
     Ok(got.object.0.into())
 }
@@ -362,19 +362,19 @@ pub(crate) fn read_attributes(results: &mut Results<'_>) -> Result<Attributes> {
 }
 
 /// An open-owner for the time of an OPEN, given back unless the file stays open.
-struct Taken<'a> {
+pub(crate) struct Taken<'a> {
     client: &'a Inner,
     owner: Option<u32>,
-    name: [u8; 4],
+    pub(crate) name: [u8; 4],
 }
 
 impl Taken<'_> {
-    fn new(client: &Inner) -> Taken<'_> {
+    pub(crate) fn new(client: &Inner) -> Taken<'_> {
         let owner = client.owners.take();
         Taken { client, owner: Some(owner), name: owners::name(owner) }
     }
 
-    fn keep(mut self) -> u32 {
+    pub(crate) fn keep(mut self) -> u32 {
         self.owner.take().unwrap_or_default()
     }
 }

@@ -8,7 +8,7 @@ use nfs_wire::attr::{Attr, Fattr};
 use nfs_wire::compound::CallWriter;
 use nfs_wire::op::filehandle::PutArgs;
 use nfs_wire::op::{Args, Res, close, commit, read, setattr, write};
-use nfs_wire::types::{FileHandle, StableHow, StateId, Verifier};
+use nfs_wire::types::{FileHandle, NfsTime, StableHow, StateId, Verifier};
 use nfs_wire::{Malformed, op};
 
 use super::answer::result_of;
@@ -17,6 +17,7 @@ use super::call::Request;
 use super::client::Inner;
 use super::directory::{attributes, read_attributes};
 use super::link::Operations;
+use super::whole::settings;
 use crate::transport::Message;
 use crate::{Error, Result};
 
@@ -43,8 +44,8 @@ pub(crate) struct Open {
 /// The bytes that a READ brought, in the buffer in which they came.
 #[derive(Debug)]
 pub struct Data {
-    message: Message,
-    range: Range<usize>,
+    pub(crate) message: Message,
+    pub(crate) range: Range<usize>,
     /// Whether they reach the end of the file.
     pub eof: bool,
 }
@@ -54,6 +55,12 @@ impl Deref for Data {
 
     fn deref(&self) -> &[u8] {
         &self.message.bytes()[self.range.clone()]
+    }
+}
+
+impl AsRef<[u8]> for Data {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 
@@ -182,8 +189,20 @@ impl File {
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
     pub async fn set_length(&self, length: u64) -> Result<()> {
+        self.set(&[Attr::Size(length)]).await
+    }
+
+    /// Sets when its data was changed, and permission bits where there are any.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server refuses.
+    pub async fn settle(&self, modified: NfsTime, mode: Option<u32>) -> Result<()> {
+        self.set(&settings(modified, mode)).await
+    }
+
+    async fn set(&self, attributes: &[Attr<'_>]) -> Result<()> {
         let mut room = Vec::new();
-        let obj_attributes = Fattr::of(&[Attr::Size(length)], &mut room);
+        let obj_attributes = Fattr::of(attributes, &mut room);
         let args = Args::SetAttr(setattr::Args { stateid: self.open.stateid, obj_attributes });
         let push = |writer: &mut CallWriter| {
             writer.push(&self.here()).push(&args);

@@ -44,6 +44,7 @@ mod options;
 mod owners;
 mod session;
 mod slots;
+mod whole;
 
 pub use attributes::Attributes;
 pub use channels::ConnectionStatus;

@@ -3,6 +3,7 @@
 mod channels;
 mod config;
 mod control;
+mod copy;
 mod link;
 mod load;
 mod nfs;
@@ -21,6 +22,7 @@ use crate::serve;
 /// One line for the user.
 pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Copy(args) => return copy::run(&args),
         Command::Link(args) => return link::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::User { command } => user::run(command),

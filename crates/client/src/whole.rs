@@ -1,0 +1,179 @@
+//! Small files whole, in compounds: one that is read in one round trip, and one that is written under a name of its
+//! own and then gets its final name, so that nobody ever finds a part of it there.
+//!
+//! A server that follows MS-SMB2 3.3.5.2.7.2 would carry out the whole of the second in one compound, and stop where
+//! something fails. Samba goes on behind a WRITE that has failed, so the new name is asked for once the data is known
+//! to be there.
+
+use std::sync::Arc;
+
+use smb_wire::create::{self, FileInfo};
+use smb_wire::fscc::FileInfoClass;
+use smb_wire::fscc::file::{Basic, RenameFlags, RenameLayout, RenameRequest};
+use smb_wire::fscc::{FileAttributes, FileTime};
+use smb_wire::query_info::InfoType;
+use smb_wire::{Command, Malformed, NtStatus, Utf16, close, read, set_info, write};
+
+use crate::link::{Part, RELATED};
+use crate::tree::{CLOSE_RELATED, create_request, wire_path};
+use crate::{Data, Error, File, OpenOptions, Result, Tree};
+
+/// What is set with a file; what is zero stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// When its data was last written, as a FILETIME.
+    pub last_write_time: i64,
+    /// FILE_ATTRIBUTE bits.
+    pub attributes: u32,
+}
+
+impl Settings {
+    /// As FileBasicInformation.
+    fn buffer(self) -> Vec<u8> {
+        let basic = Basic {
+            last_write_time: FileTime(self.last_write_time),
+            file_attributes: FileAttributes::from_bits_retain(self.attributes),
+            ..Basic::default()
+        };
+        let mut buffer = Vec::with_capacity(40);
+        basic.write(&mut buffer);
+        buffer
+    }
+}
+
+/// FileRenameInformation for a new name that may take the place of another file.
+fn rename_buffer(path: &str) -> Vec<u8> {
+    let name = wire_path(path);
+    let name = Utf16::new(&name).unwrap_or_default();
+    let request = RenameRequest { flags: RenameFlags::REPLACE_IF_EXISTS, root_directory: 0, name };
+    let mut buffer = Vec::with_capacity(24 + name.as_bytes().len());
+    request.write(RenameLayout::Type2, &mut buffer);
+    buffer
+}
+
+fn set(class: FileInfoClass, file_id: smb_wire::FileId, buffer: &[u8]) -> set_info::Request<'_> {
+    set_info::Request {
+        info_type: InfoType::File,
+        file_info_class: class.0,
+        additional_information: 0,
+        file_id,
+        buffer,
+    }
+}
+
+impl Tree {
+    /// Reads a file of at most `length` bytes, which one READ can carry, in one round trip: CREATE, READ and CLOSE.
+    /// The second value is what is known of the file after the READ.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it.
+    pub async fn fetch(&self, path: &str, length: u32) -> Result<(Data, FileInfo)> {
+        let name = wire_path(path);
+        let how = OpenOptions::read();
+        let request = read::Request::new(RELATED, 0, length.min(self.inner.limits().0));
+        let closing = close::Request { flags: close::Flags::POSTQUERY_ATTRIB, file_id: RELATED };
+        let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
+        let read_body = |out: &mut Vec<u8>| request.write(out);
+        let close_body = |out: &mut Vec<u8>| closing.write(out);
+        let parts = [
+            Part { command: Command::Create, payload: 0, body: &create_body },
+            Part { command: Command::Read, payload: request.length, body: &read_body },
+            Part { command: Command::Close, payload: 0, body: &close_body },
+        ];
+        let [opened, got, closed] = self.inner.call(parts).await?.replies;
+        let opened = opened.success()?;
+        let opened = create::Response::parse(opened.message())?;
+        if !closed.status().is_success() {
+            // A READ that fails takes the CLOSE with it.
+            let file = File::new(Arc::clone(&self.inner), opened.file_id, opened.info);
+            file.close().await?;
+        }
+        if got.status() == NtStatus::END_OF_FILE {
+            return Ok((Data { reply: got, range: 0..0 }, opened.info));
+        }
+        let got = got.success()?;
+        let closed = closed.success()?;
+        let info = close::Response::parse(closed.message())?.info.unwrap_or(opened.info);
+        let data = read::Response::parse(got.message())?.data;
+        if data.len() > request.length as usize {
+            return Err(Malformed::new("READ response", "DataLength").into());
+        }
+        let range = got.range_of(data);
+        Ok((Data { reply: got, range }, info))
+    }
+
+    /// Makes a file with `data` in it and leaves it open, in one round trip: CREATE, WRITE and SET_INFO. `data` is at
+    /// most what one WRITE can carry. It is not repeated when a channel is lost: the file may then be there, in
+    /// whole or in part, so its name should be one that nobody looks for.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it. The file is closed then, and may be left.
+    pub async fn stage(&self, path: &str, how: &OpenOptions, data: &[u8], with: Settings) -> Result<File> {
+        let name = wire_path(path);
+        let settings = with.buffer();
+        let request = write::Request::new(RELATED, 0, data);
+        let setting = set(FileInfoClass::BASIC, RELATED, &settings);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
+        let write_body = |out: &mut Vec<u8>| request.write(out);
+        let set_body = |out: &mut Vec<u8>| setting.write(out);
+        let create = Part { command: Command::Create, payload: 0, body: &create_body };
+        let write = Part { command: Command::Write, payload: request.payload_len(), body: &write_body };
+        let set = Part { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
+        let (opened, written, set) = if data.is_empty() {
+            let [opened, set] = self.inner.call_once([create, set]).await?.replies;
+            (opened, None, set)
+        } else {
+            let [opened, written, set] = self.inner.call_once([create, write, set]).await?.replies;
+            (opened, Some(written), set)
+        };
+        let opened = opened.success()?;
+        let opened = create::Response::parse(opened.message())?;
+        let file = File::new(Arc::clone(&self.inner), opened.file_id, opened.info);
+        let done = (|| {
+            if let Some(written) = written {
+                let count = write::Response::parse(written.success()?.message())?.count;
+                if count as usize != data.len() {
+                    return Err(Error::Protocol("a WRITE was done in part"));
+                }
+            }
+            set.success().map(drop)
+        })();
+        match done {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                // What matters is why it was refused.
+                let _ = file.close().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl File {
+    /// Sets times and attributes.
+    ///
+    /// # Errors
+    /// [`Error::Status`] when the server refuses.
+    pub async fn settle(&self, with: Settings) -> Result<()> {
+        self.set(InfoType::File, FileInfoClass::BASIC.0, &with.buffer()).await
+    }
+
+    /// Gives the file the path `path`, in the place of another file there may be, and closes it: SET_INFO and CLOSE
+    /// in one round trip. It must be open with the right to delete it.
+    ///
+    /// # Errors
+    /// [`Error::Status`] when the server refuses. It is closed then, and has its old name.
+    pub async fn close_as(self, path: &str) -> Result<()> {
+        let buffer = rename_buffer(path);
+        let renaming = set(FileInfoClass::RENAME, self.id, &buffer);
+        let rename_body = |out: &mut Vec<u8>| renaming.write(out);
+        let rename =
+            Part { command: Command::SetInfo, payload: renaming.payload_len(), body: &rename_body };
+        let [renamed, closed] = self.tree.call([rename, CLOSE_RELATED]).await?.replies;
+        if !closed.status().is_success() {
+            // A refusal of the first takes the second with it.
+            let _ = self.tree.close(self.id).await;
+        }
+        renamed.success().map(drop)
+    }
+}

@@ -1,0 +1,127 @@
+//! The options of `trunkline copy`.
+
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Pattern, Place};
+
+/// What to copy, where to, and how.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// What to copy: a path, smb://USER@HOST[:PORT]/SHARE[/PATH] or nfs://HOST[:PORT]/EXPORT[/PATH]
+    #[arg(value_name = "SRC")]
+    pub source: Place,
+    /// Where to: of a directory what is in it goes into DST, which is made; a file becomes DST, or goes into it when DST
+    /// is a directory
+    #[arg(value_name = "DST")]
+    pub target: Place,
+    /// File whose first line is the password of smb:// [default: the variable TRUNKLINE_PASSWORD, else ask]
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// The same for DST, where both sides are smb:// with different passwords [default: the variable
+    /// TRUNKLINE_DST_PASSWORD, else that of SRC]
+    #[arg(long, value_name = "FILE")]
+    pub dst_password_file: Option<PathBuf>,
+    /// With nfs://: user of every call [default: our own]
+    #[arg(long, value_name = "N")]
+    pub uid: Option<u32>,
+    /// With nfs://: group of every call [default: our own]
+    #[arg(long, value_name = "N")]
+    pub gid: Option<u32>,
+    /// With smb://: encrypt everything; without it everything is signed
+    #[arg(long)]
+    pub encrypt: bool,
+    /// Delete in DST what SRC does not have
+    #[arg(long)]
+    pub mirror: bool,
+    /// Read back what was written and compare its SHA-256 before it gets its name
+    #[arg(long)]
+    pub verify: bool,
+    /// Have each file on the target's store before it gets its name
+    #[arg(long)]
+    pub sync: bool,
+    /// Copy only files that fit; may be repeated. *, ** and ?; with a / held against the path, else against the name
+    #[arg(long, value_name = "PATTERN")]
+    pub include: Vec<Pattern>,
+    /// Leave files and directories out that fit; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub exclude: Vec<Pattern>,
+    /// Say what would be copied and deleted, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Bytes to copy in a second at most, such as 20m
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub rate: Option<u64>,
+    /// How often a file is tried again when the server or the connection failed, or it was changed meanwhile
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub retries: u32,
+    /// Connections to each server
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub channels: u32,
+    /// Files under way at once
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The password of each side, where it has one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Passwords {
+    pub(crate) source: Option<String>,
+    pub(crate) target: Option<String>,
+}
+
+impl Args {
+    /// The passwords that are needed, from files and the environment; else `ask` is called with the user and the place.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or whatever `ask` says.
+    pub(crate) fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Passwords, Error> {
+        let obtain = |place: &Place, file: Option<&Path>, option: &str, variable: &str| match file {
+            _ if place.user().is_none() => Ok(None),
+            Some(file) => first_line(file, option).map(Some),
+            None => Ok(std::env::var(variable).ok()),
+        };
+        let usual = "TRUNKLINE_PASSWORD";
+        let file = self.password_file.as_deref();
+        let mut source = obtain(&self.source, file, "--password-file", usual)?;
+        let own = self.dst_password_file.as_deref();
+        let mut target = obtain(&self.target, own, "--dst-password-file", "TRUNKLINE_DST_PASSWORD")?;
+        if target.is_none() {
+            target = obtain(&self.target, file, "--password-file", usual)?;
+        }
+        for (place, password) in [(&self.source, &mut source), (&self.target, &mut target)] {
+            if let (Some(user), None) = (place.user(), &password) {
+                *password = Some(ask(user)?);
+            }
+        }
+        Ok(Passwords { source, target })
+    }
+}
+
+fn first_line(file: &Path, option: &str) -> Result<String, Error> {
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|why| Error::new(format!("{option} {}", file.display()), why))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Bytes: a number with an optional k, m or g (1024 each).
+fn size(text: &str) -> Result<u64, String> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.len() - lower.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = lower.split_at(digits);
+    let shift = match unit {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        _ => return Err(format!("{text:?} is no size; write for example 500k or 20m")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} does not begin with a number"))?;
+    match number.checked_mul(1 << shift) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        Some(_) => Err("at that rate nothing is ever copied".to_owned()),
+        None => Err(format!("{text} is too large")),
+    }
+}

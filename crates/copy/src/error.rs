@@ -1,0 +1,157 @@
+//! Why a copy did not begin, and why one of its files was not copied.
+
+use std::io;
+
+use client::nfs::NfsStat;
+use smb_wire::NtStatus;
+
+/// Why nothing was copied: one line for the user. The exit status is [`crate::FATAL`].
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{doing}: {why}")]
+pub struct Error {
+    /// What was being done.
+    doing: String,
+    /// What came of it, and what to do.
+    why: String,
+}
+
+impl Error {
+    /// `why` came of `doing`; it says what to do, where that is known.
+    pub fn new(doing: impl Into<String>, why: impl ToString) -> Error {
+        Error { doing: doing.into(), why: why.to_string() }
+    }
+}
+
+/// What came of one operation on a file or directory, of whichever side.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum Fault {
+    /// This host refuses.
+    #[error("{}", of_host(*.0, .1))]
+    Host(io::ErrorKind, String),
+    /// A server refuses, or is gone.
+    #[error("{}", of_server(.0))]
+    Server(client::Error),
+    /// The file did not keep still.
+    #[error("it was changed while it was copied; run the copy again when it is at rest")]
+    Changed,
+    /// What was read back is not what was written.
+    #[error("the target lost or changed what was written to it; what there was of it was thrown away")]
+    Differs,
+    /// Something else, in words.
+    #[error("{0}")]
+    Said(String),
+}
+
+/// A result for one file or directory.
+pub(crate) type Done<T> = Result<T, Fault>;
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Fault {
+        Fault::Host(error.kind(), error.to_string())
+    }
+}
+
+impl From<client::Error> for Fault {
+    fn from(error: client::Error) -> Fault {
+        Fault::Server(error)
+    }
+}
+
+impl Fault {
+    /// There is no such file or directory.
+    pub(crate) fn is_missing(&self) -> bool {
+        match self {
+            Fault::Host(kind, _) => *kind == io::ErrorKind::NotFound,
+            Fault::Server(error) => {
+                let missing = [
+                    NtStatus::OBJECT_NAME_NOT_FOUND,
+                    NtStatus::OBJECT_PATH_NOT_FOUND,
+                    NtStatus::NO_SUCH_FILE,
+                ];
+                error.status().is_some_and(|status| missing.contains(&status))
+                    || error.nfs_status() == Some(NfsStat::NoEnt)
+            }
+            _ => false,
+        }
+    }
+
+    /// The name is taken.
+    pub(crate) fn is_taken(&self) -> bool {
+        match self {
+            Fault::Host(kind, _) => *kind == io::ErrorKind::AlreadyExists,
+            Fault::Server(error) => {
+                error.status() == Some(NtStatus::OBJECT_NAME_COLLISION)
+                    || error.nfs_status() == Some(NfsStat::Exist)
+            }
+            _ => false,
+        }
+    }
+
+    /// The connection is gone, for no fault of the file.
+    pub(crate) fn is_loss(&self) -> bool {
+        matches!(self, Fault::Server(error) if error.is_loss())
+    }
+
+    /// Whether another attempt may fare better.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Fault::Changed | Fault::Differs => true,
+            Fault::Host(kind, _) => matches!(
+                kind,
+                io::ErrorKind::Interrupted | io::ErrorKind::TimedOut | io::ErrorKind::ResourceBusy
+            ),
+            Fault::Server(error) => {
+                let passing = [
+                    NtStatus::SHARING_VIOLATION,
+                    NtStatus::INSUFFICIENT_RESOURCES,
+                    NtStatus::FILE_NOT_AVAILABLE,
+                ];
+                error.is_loss()
+                    || error.status().is_some_and(|status| passing.contains(&status))
+                    || matches!(error.nfs_status(), Some(NfsStat::Delay | NfsStat::Grace | NfsStat::ShareDenied))
+            }
+            Fault::Said(_) => false,
+        }
+    }
+}
+
+/// What the host says, and what to do where that is known.
+fn of_host(kind: io::ErrorKind, text: &str) -> String {
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => format!("{text}; {ROOM}"),
+        _ => text.to_owned(),
+    }
+}
+
+const ROOM: &str = "make room in the target and run the same command again";
+
+/// What a server says, and what to do where that is known.
+fn of_server(error: &client::Error) -> String {
+    let advice = match (error.status(), error.nfs_status()) {
+        (Some(NtStatus::DISK_FULL | NtStatus::QUOTA_EXCEEDED), _)
+        | (_, Some(NfsStat::NoSpc | NfsStat::DQuot)) => ROOM,
+        (Some(NtStatus::ACCESS_DENIED), _) | (_, Some(NfsStat::Access | NfsStat::Perm)) => {
+            "the user may not do this there"
+        }
+        (Some(NtStatus::OBJECT_NAME_INVALID), _) | (_, Some(NfsStat::BadName | NfsStat::NameTooLong)) => {
+            "the target cannot hold this name; rename it"
+        }
+        (Some(NtStatus::LOGON_FAILURE), _) => "no such user, or a wrong password",
+        (Some(NtStatus::BAD_NETWORK_NAME), _) => "the server has no such share",
+        (Some(NtStatus::SHARING_VIOLATION), _) => "somebody has it open",
+        _ if error.is_loss() => "the server is gone; run the same command again, it goes on where it stopped",
+        _ => return error.to_string(),
+    };
+    format!("{error}; {advice}")
+}
+
+/// Says what was being done.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
+}
+
+impl<T, F: Into<Fault>> Doing<T> for Result<T, F> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|why| Error::new(what(), why.into()))
+    }
+}

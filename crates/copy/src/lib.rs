@@ -1,0 +1,28 @@
+//! Layer 5: copies trees between this host, SMB shares and NFS exports, over all channels of a session.
+//!
+//! [`Args`] says what can be asked for, [`Plan`] is what has been checked, and [`run`] does it and answers with a
+//! [`Report`], which prints as robocopy's table and as JSON, and whose [`Report::status`] has robocopy's bits.
+//!
+//! To read on: `run` hands out work; `survey` looks at one directory on both sides and decides; `file` copies one
+//! file, small ones in compounds and large ones in many pieces at once; `tree` is what both need of a side.
+
+mod args;
+mod error;
+mod file;
+mod name;
+mod pace;
+mod place;
+mod plan;
+mod progress;
+mod report;
+mod run;
+mod survey;
+mod tree;
+
+pub use args::Args;
+pub use error::Error;
+pub use name::Pattern;
+pub use place::{Place, Remote};
+pub use plan::Plan;
+pub use report::{Channel, Counts, FATAL, Report};
+pub use run::run;

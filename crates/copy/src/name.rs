@@ -1,0 +1,135 @@
+//! Names: which of them a side can hold, those of files that are being made, and patterns for them.
+
+use aws_lc_rs::digest::{SHA256, digest};
+
+/// Behind the name of a file that is being made, where nobody takes it for the whole.
+const PART: &str = ".trunkline-part";
+/// The longest name that every side holds, in bytes.
+const LONGEST: usize = 255;
+
+/// What keeps `name` from being a name here or at a server: it would lead elsewhere.
+pub(crate) fn check(name: &str) -> Result<(), String> {
+    match name {
+        "" | "." | ".." => Err(format!("{name:?} is no name of a file")),
+        _ if name.contains(['/', '\0']) => Err(format!("{name:?} has a character that no path can hold")),
+        _ => Ok(()),
+    }
+}
+
+/// What keeps `name` from being that of a file on a share, where `:` leads to a stream and `\` into a directory.
+pub(crate) fn check_for_smb(name: &str) -> Result<(), String> {
+    let wrong = |c: &char| matches!(c, '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|') || (*c as u32) < 32;
+    if let Some(c) = name.chars().find(wrong) {
+        return Err(format!("a share cannot hold a name with {c:?} in it; rename the file"));
+    }
+    if name.ends_with(['.', ' ']) {
+        return Err("a share cannot hold a name that ends with a dot or a blank; rename the file".to_owned());
+    }
+    if name.encode_utf16().count() > LONGEST {
+        return Err(format!("a share holds names of at most {LONGEST} characters; rename the file"));
+    }
+    Ok(())
+}
+
+/// The name of `name` while it is being made. The same `of` leads to the same name, so that a copy that was broken off
+/// finds what there is of a file, and nothing else.
+pub(crate) fn part(name: &str, of: &[u8]) -> String {
+    let hash = digest(&SHA256, &[name.as_bytes(), &[0], of].concat());
+    let hash: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut end = name.len().min(LONGEST - 2 - PART.len() - hash.len());
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!(".{}.{hash}{PART}", &name[..end])
+}
+
+/// Whether `name` is one that [`part`] has made.
+pub(crate) fn is_part(name: &str) -> bool {
+    let hash = name.strip_suffix(PART).and_then(|rest| rest.rsplit_once('.'));
+    name.starts_with('.')
+        && hash.is_some_and(|(_, hash)| hash.len() == 16 && hash.bytes().all(|c| c.is_ascii_hexdigit()))
+}
+
+/// A pattern: `*` stands for any characters but `/`, `**` for any at all, `?` for one. With a `/` in it, it is held
+/// against the path from the source on, without one against the name alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern(String);
+
+impl std::str::FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Pattern, String> {
+        match text.trim_end_matches('/') {
+            "" => Err("an empty pattern; write for example *.tmp, or cache/**".to_owned()),
+            text => Ok(Pattern(text.to_owned())),
+        }
+    }
+}
+
+impl Pattern {
+    /// Whether it fits the path `path`.
+    pub(crate) fn fits(&self, path: &str) -> bool {
+        match self.0.strip_prefix('/') {
+            Some(anchored) => fits(anchored.as_bytes(), path.as_bytes()),
+            None if self.0.contains('/') => fits(self.0.as_bytes(), path.as_bytes()),
+            None => fits(self.0.as_bytes(), path.rsplit('/').next().unwrap_or(path).as_bytes()),
+        }
+    }
+}
+
+/// Whether `pattern` fits all of `text`, going back to the last star of each kind only.
+fn fits(pattern: &[u8], text: &[u8]) -> bool {
+    // Which beginnings of the text are reached by the pattern so far.
+    let mut reached = vec![false; text.len() + 1];
+    reached[0] = true;
+    let mut at = 0;
+    while at < pattern.len() {
+        let any = pattern[at..].starts_with(b"**");
+        let mut next = vec![false; text.len() + 1];
+        if pattern[at] == b'*' {
+            let mut on = false;
+            for place in 0..=text.len() {
+                on = reached[place] || (on && (any || text[place - 1] != b'/'));
+                next[place] = on;
+            }
+        } else {
+            for place in 0..text.len() {
+                let one = pattern[at] == text[place] || (pattern[at] == b'?' && text[place] != b'/');
+                next[place + 1] = reached[place] && one;
+            }
+        }
+        reached = next;
+        at += if any { 2 } else { 1 };
+    }
+    reached[text.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_know_names_paths_and_trees() {
+        let fits = |pattern: &str, path: &str| pattern.parse::<Pattern>().unwrap().fits(path);
+        assert!(fits("*.tmp", "a/b/c.tmp") && !fits("*.tmp", "a/b/c.tmp2") && fits("b?", "a/b1"));
+        assert!(fits("a/*.c", "a/x.c") && !fits("a/*.c", "a/b/x.c") && fits("a/**.c", "a/b/x.c"));
+        assert!(fits("/x", "x") && !fits("/x", "a/x") && fits("x", "a/x") && fits("cache/", "a/cache"));
+        assert!("/".parse::<Pattern>().is_err());
+    }
+
+    #[test]
+    fn a_part_is_known_by_its_name_and_belongs_to_one_file() {
+        let part = super::part("film.mkv", b"17");
+        assert!(is_part(&part) && part != super::part("film.mkv", b"18") && part == super::part("film.mkv", b"17"));
+        assert!(!is_part("film.mkv") && !is_part(".x.trunkline-part"));
+        let long = super::part(&"ü".repeat(127), b"");
+        assert!(long.len() <= LONGEST && is_part(&long), "{long}");
+    }
+
+    #[test]
+    fn names_that_would_lead_elsewhere_are_refused() {
+        assert!(["", ".", "..", "a/b", "a\0"].iter().all(|name| check(name).is_err()));
+        assert!(["a\\b", "a:b", "a*", "a.", "a "].iter().all(|name| check_for_smb(name).is_err()));
+        assert!(check("a..b").is_ok() && check_for_smb("a..b").is_ok());
+    }
+}

@@ -1,0 +1,217 @@
+//! Where a copy comes from or goes to: a path of this host, `smb://USER@HOST[:PORT]/SHARE[/PATH]` or
+//! `nfs://HOST[:PORT]/EXPORT[/PATH]`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// One end of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A path of this host.
+    Local(PathBuf),
+    /// A path of a share.
+    Smb(Remote),
+    /// A path of an export.
+    Nfs(Remote),
+}
+
+/// A path at a server, and who goes there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// The user; none over NFS.
+    pub user: String,
+    /// The user's domain, or nothing.
+    pub domain: String,
+    /// Name or address of the server.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// The share, or the first part of the path to an export.
+    pub share: String,
+    /// The path in it, parts divided by `/`; nothing for its root.
+    pub path: String,
+}
+
+const SMB: &str = "write smb://USER@HOST[:PORT]/SHARE[/PATH]";
+const NFS: &str = "write nfs://HOST[:PORT]/EXPORT[/PATH]";
+
+impl Place {
+    /// The user whose password is needed.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        match self {
+            Place::Smb(remote) => Some(&remote.user),
+            _ => None,
+        }
+    }
+
+    /// Whether `self` is `other` or lies in it, by their names.
+    pub(crate) fn is_within(&self, other: &Place) -> bool {
+        let within = |a: &Remote, b: &Remote, fold: fn(&str) -> String| {
+            let same = (fold(&a.host), a.port, fold(&a.share)) == (fold(&b.host), b.port, fold(&b.share));
+            let (inner, outer) = (fold(&a.path), fold(&b.path));
+            let below = inner.strip_prefix(&outer);
+            same && (outer.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+        };
+        match (self, other) {
+            (Place::Local(a), Place::Local(b)) => real(a).starts_with(real(b)),
+            (Place::Smb(a), Place::Smb(b)) => within(a, b, str::to_lowercase),
+            (Place::Nfs(a), Place::Nfs(b)) => within(a, b, str::to_owned),
+            _ => false,
+        }
+    }
+}
+
+/// `path` without links and dots, as far as it exists.
+fn real(path: &std::path::Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for above in absolute.ancestors() {
+        if let Ok(found) = above.canonicalize() {
+            return match absolute.strip_prefix(above) {
+                Ok(rest) if !rest.as_os_str().is_empty() => found.join(rest),
+                _ => found,
+            };
+        }
+    }
+    absolute
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, remote) = match self {
+            Place::Local(path) => return path.display().fmt(f),
+            Place::Smb(remote) => ("smb", remote),
+            Place::Nfs(remote) => ("nfs", remote),
+        };
+        let Remote { user, host, port, share, path, .. } = remote;
+        let at = if user.is_empty() { "" } else { "@" };
+        let colon = if host.contains(':') { ("[", "]") } else { ("", "") };
+        let slash = if path.is_empty() { "" } else { "/" };
+        write!(f, "{scheme}://{user}{at}{}{host}{}:{port}/{share}{slash}{path}", colon.0, colon.1)
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        if let Some(rest) = text.strip_prefix("smb://") {
+            let (authority, path) = rest.split_once('/').ok_or(format!("no share; {SMB}"))?;
+            let (user, place) = authority.rsplit_once('@').ok_or(format!("no user; {SMB}"))?;
+            if user.contains(':') {
+                let secret = "a password must not stand on the command line; use --password-file";
+                return Err(format!("{secret}, or set TRUNKLINE_PASSWORD"));
+            }
+            let (domain, user) = user.split_once(';').unwrap_or(("", user));
+            if user.is_empty() {
+                return Err(format!("the user is empty; {SMB}"));
+            }
+            return Ok(Place::Smb(remote((user, domain), place, 445, path, SMB)?));
+        }
+        if let Some(rest) = text.strip_prefix("nfs://") {
+            let (authority, path) = rest.split_once('/').ok_or(format!("no export; {NFS}"))?;
+            if authority.contains('@') {
+                return Err(format!("NFS has no login; use --uid; {NFS}"));
+            }
+            return Ok(Place::Nfs(remote(("", ""), authority, 2049, path, NFS)?));
+        }
+        match text.split_once("://") {
+            Some((scheme, _)) if !scheme.contains('/') => {
+                Err(format!("{scheme}:// is not known; {SMB}, or {NFS}, or a path (./{text} for a file of that name)"))
+            }
+            _ if text.is_empty() => Err("an empty path".to_owned()),
+            _ => Ok(Place::Local(PathBuf::from(text))),
+        }
+    }
+}
+
+fn remote(
+    (user, domain): (&str, &str),
+    place: &str,
+    usual: u16,
+    path: &str,
+    form: &str,
+) -> Result<Remote, String> {
+    let (host, port) = host_and_port(place, usual)?;
+    let mut parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    let share = parts.next().unwrap_or_default().to_owned();
+    let rest: Vec<&str> = parts.collect();
+    if rest.contains(&"..") || share == ".." {
+        return Err("a path with .. in it".to_owned());
+    }
+    if host.is_empty() || share.is_empty() {
+        return Err(format!("the host or the share is empty; {form}"));
+    }
+    let (user, domain, path) = (user.to_owned(), domain.to_owned(), rest.join("/"));
+    Ok(Remote { user, domain, host, port, share, path })
+}
+
+/// Host and port; an IPv6 address stands in brackets.
+fn host_and_port(place: &str, usual: u16) -> Result<(String, u16), String> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, behind) = rest.split_once(']').ok_or("an address without its closing bracket")?;
+            let port = behind.strip_prefix(':').or(behind.is_empty().then_some(""));
+            (host, port.ok_or("something other than a port behind the address")?)
+        }
+        None => match place.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return Err("an IPv6 address stands in brackets".to_owned());
+            }
+            both => both.unwrap_or((place, "")),
+        },
+    };
+    if port.is_empty() {
+        return Ok((host.to_owned(), usual));
+    }
+    let port = port.parse().ok().filter(|port| *port != 0).ok_or(format!("{port:?} is no port"))?;
+    Ok((host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_schemes_and_paths_are_read_and_written_the_same() {
+        for (text, shown) in [
+            ("smb://ann@files/x", "smb://ann@files:445/x"),
+            ("smb://ann@[::1]:4450/x/y//z/", "smb://ann@[::1]:4450/x/y/z"),
+            ("nfs://files/x/y", "nfs://files:2049/x/y"),
+            ("a/b", "a/b"),
+            ("./odd://name", "./odd://name"),
+        ] {
+            assert_eq!(text.parse::<Place>().unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_secret() {
+        for (wrong, why) in [
+            ("smb://h/x", "no user"),
+            ("smb://a:secret@h/x", "--password-file"),
+            ("smb://a@h", "no share"),
+            ("smb://a@h/x/../y", ".."),
+            ("smb://a@h:0/x", "no port"),
+            ("nfs://a@h/x", "--uid"),
+            ("nfs://h/", "empty"),
+            ("http://h/x", "not known"),
+            ("", "empty"),
+        ] {
+            let said = wrong.parse::<Place>().unwrap_err();
+            assert!(said.contains(why) && !said.contains("secret"), "{wrong}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_place_knows_what_lies_in_it() {
+        let place = |text: &str| text.parse::<Place>().unwrap();
+        assert!(place("smb://a@h/Docs/x").is_within(&place("smb://b@H/docs")));
+        assert!(!place("smb://a@h/docs/xy").is_within(&place("smb://a@h/docs/x")));
+        assert!(!place("nfs://h/x").is_within(&place("smb://a@h/x")));
+        let dir = tempfile::tempdir().unwrap();
+        let (outer, inner) = (Place::Local(dir.path().to_owned()), Place::Local(dir.path().join("new/deep")));
+        assert!(inner.is_within(&outer) && !outer.is_within(&inner));
+    }
+}

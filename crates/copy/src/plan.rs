@@ -1,0 +1,118 @@
+//! What is to be done, checked.
+
+use client::Credentials;
+
+use crate::args::Passwords;
+use crate::{Args, Error, Pattern, Place};
+
+/// A copy that can be run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub(crate) source: Place,
+    pub(crate) target: Place,
+    pub(crate) source_access: Access,
+    pub(crate) target_access: Access,
+    pub(crate) mirror: bool,
+    pub(crate) verify: bool,
+    pub(crate) sync: bool,
+    pub(crate) include: Vec<Pattern>,
+    pub(crate) exclude: Vec<Pattern>,
+    pub(crate) dry_run: bool,
+    pub(crate) rate: Option<u64>,
+    pub(crate) retries: u32,
+    pub(crate) threads: usize,
+}
+
+/// How a server is gone to.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    pub(crate) channels: usize,
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) encrypt: bool,
+    pub(crate) smb: client::Options,
+    pub(crate) nfs: client::nfs::Options,
+}
+
+/// Credits that each connection keeps in stock: 32 pieces of 1 MiB and as many small files as are usual.
+const CREDITS: u16 = 1024;
+/// Requests under way at once over NFS.
+const SLOTS: u32 = 256;
+
+impl Plan {
+    /// Checks what was asked for. `ask` is asked for the password of a user that is given nowhere else.
+    ///
+    /// # Errors
+    /// What does not go together, or cannot be had.
+    pub fn new(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Plan, Error> {
+        let usage = |text: String| Error::new("nothing was copied", text);
+        let sides = [&args.source, &args.target];
+        let is_smb = |place: &&Place| matches!(place, Place::Smb(_));
+        let is_nfs = |place: &&Place| matches!(place, Place::Nfs(_));
+        for (option, given, fits) in [
+            ("--password-file", args.password_file.is_some(), sides.iter().any(is_smb)),
+            ("--dst-password-file", args.dst_password_file.is_some(), is_smb(&&args.target)),
+            ("--encrypt", args.encrypt, sides.iter().any(is_smb)),
+            ("--uid", args.uid.is_some(), sides.iter().any(is_nfs)),
+            ("--gid", args.gid.is_some(), sides.iter().any(is_nfs)),
+        ] {
+            if given && !fits {
+                return Err(usage(format!("{option} has no meaning for these places; leave it out")));
+            }
+        }
+        if args.target.is_within(&args.source) {
+            let text = "the target lies inside of the source, or is the source; choose another one";
+            return Err(usage(text.to_owned()));
+        }
+        if args.mirror && args.source.is_within(&args.target) {
+            let text = "--mirror would delete the source, which lies inside of the target; choose another one";
+            return Err(usage(text.to_owned()));
+        }
+        let Passwords { source, target } = args.passwords(ask)?;
+        Ok(Plan {
+            source: args.source.clone(),
+            target: args.target.clone(),
+            source_access: access(args, &args.source, source),
+            target_access: access(args, &args.target, target),
+            mirror: args.mirror,
+            verify: args.verify,
+            sync: args.sync,
+            include: args.include.clone(),
+            exclude: args.exclude.clone(),
+            dry_run: args.dry_run,
+            rate: args.rate,
+            retries: args.retries,
+            threads: args.threads as usize,
+        })
+    }
+
+    /// Whether the path, of a directory or not, is to be copied at all.
+    pub(crate) fn wants(&self, path: &str, is_directory: bool) -> bool {
+        let fits = |pattern: &Pattern| pattern.fits(path);
+        let included = is_directory || self.include.is_empty() || self.include.iter().any(fits);
+        included && !self.exclude.iter().any(fits)
+    }
+}
+
+fn access(args: &Args, place: &Place, password: Option<String>) -> Access {
+    let own = client::nfs::Options::default();
+    let credentials = match place {
+        Place::Smb(remote) => password.map(|password| {
+            let domain = remote.domain.clone();
+            Credentials { domain, ..Credentials::new(&remote.user, &password) }
+        }),
+        _ => None,
+    };
+    Access {
+        channels: args.channels as usize,
+        credentials,
+        encrypt: args.encrypt,
+        smb: client::Options { credits: CREDITS, ..client::Options::default() },
+        nfs: client::nfs::Options {
+            uid: args.uid.unwrap_or(own.uid),
+            gid: args.gid.unwrap_or(own.gid),
+            groups: if args.uid.or(args.gid).is_some() { Vec::new() } else { own.groups.clone() },
+            slots: SLOTS,
+            ..own
+        },
+    }
+}

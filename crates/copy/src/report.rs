@@ -1,0 +1,217 @@
+//! What a copy has done: robocopy's table, its exit status, and JSON.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::Plan;
+
+/// The exit status of a copy that could not begin, and the bit of one that ended early.
+pub const FATAL: u8 = 16;
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// What the source has.
+    pub total: u64,
+    /// What was copied, or made.
+    pub copied: u64,
+    /// What the target has already.
+    pub skipped: u64,
+    /// What has something of another kind in its place.
+    pub mismatch: u64,
+    /// What could not be copied.
+    pub failed: u64,
+    /// What only the target has, or had.
+    pub extras: u64,
+}
+
+/// The rows that are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tally {
+    pub(crate) directories: Counts,
+    pub(crate) files: Counts,
+    pub(crate) bytes: Counts,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, more: &Tally) {
+        for (row, more) in [
+            (&mut self.directories, &more.directories),
+            (&mut self.files, &more.files),
+            (&mut self.bytes, &more.bytes),
+        ] {
+            row.total += more.total;
+            row.copied += more.copied;
+            row.skipped += more.skipped;
+            row.mismatch += more.mismatch;
+            row.failed += more.failed;
+            row.extras += more.extras;
+        }
+    }
+}
+
+/// A connection to a server.
+#[derive(Debug, Clone)]
+pub struct Channel {
+    /// Our end.
+    pub local: SocketAddr,
+    /// The server's end.
+    pub peer: SocketAddr,
+    /// Frames that it has carried.
+    pub requests: u64,
+    /// Bytes that they have moved, in the direction that counts.
+    pub bytes: u64,
+}
+
+/// What a copy has done.
+#[derive(Debug, Clone)]
+pub struct Report {
+    source: String,
+    target: String,
+    dry_run: bool,
+    pub(crate) tally: Tally,
+    pub(crate) failures: Vec<(String, String)>,
+    pub(crate) notes: Vec<(String, String)>,
+    pub(crate) gave_up: bool,
+    pub(crate) source_channels: Vec<Channel>,
+    pub(crate) target_channels: Vec<Channel>,
+    pub(crate) elapsed: Duration,
+    /// While some file was under way.
+    pub(crate) copying: Duration,
+    /// What files took that were not copied in the end, each by itself.
+    pub(crate) failing: Duration,
+    /// What looking for extras and deleting them took, each directory by itself.
+    pub(crate) deleting: Duration,
+}
+
+impl Report {
+    pub(crate) fn new(plan: &Plan) -> Report {
+        Report {
+            source: plan.source.to_string(),
+            target: plan.target.to_string(),
+            dry_run: plan.dry_run,
+            tally: Tally::default(),
+            failures: Vec::new(),
+            notes: Vec::new(),
+            gave_up: false,
+            source_channels: Vec::new(),
+            target_channels: Vec::new(),
+            elapsed: Duration::ZERO,
+            copying: Duration::ZERO,
+            failing: Duration::ZERO,
+            deleting: Duration::ZERO,
+        }
+    }
+
+    /// robocopy's exit status: 1 when files were copied, 2 when the target has more than the source, 4 when something
+    /// of another kind is in a file's place, 8 when something could not be copied, 16 when the copy ended early.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        let any = |of: fn(&Counts) -> u64| of(&self.tally.files) + of(&self.tally.directories) > 0;
+        let failed = any(|row| row.failed) || !self.failures.is_empty();
+        let bits = [
+            (self.tally.files.copied > 0 && !self.dry_run, 1),
+            (any(|row| row.extras), 2),
+            (any(|row| row.mismatch), 4),
+            (failed, 8),
+            (self.gave_up, FATAL),
+        ];
+        bits.iter().filter(|(is_set, _)| *is_set).map(|(_, bit)| bit).sum()
+    }
+
+    /// Bytes copied in a second.
+    fn speed(&self) -> f64 {
+        self.tally.bytes.copied as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// Everything, for programs. Times are in seconds.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let row = |it: &Counts| {
+            json!({
+                "total": it.total, "copied": it.copied, "skipped": it.skipped,
+                "mismatch": it.mismatch, "failed": it.failed, "extras": it.extras,
+            })
+        };
+        let channel = |it: &Channel| {
+            json!({
+                "local": it.local.to_string(), "peer": it.peer.to_string(),
+                "requests": it.requests, "bytes": it.bytes,
+            })
+        };
+        let said = |it: &(String, String)| json!({ "path": it.0, "why": it.1 });
+        json!({
+            "source": self.source,
+            "target": self.target,
+            "dry_run": self.dry_run,
+            "exit_status": self.status(),
+            "ended_early": self.gave_up,
+            "dirs": row(&self.tally.directories),
+            "files": row(&self.tally.files),
+            "bytes": row(&self.tally.bytes),
+            "seconds": self.elapsed.as_secs_f64(),
+            "seconds_copying": self.copying.as_secs_f64(),
+            "bytes_per_second": self.speed(),
+            "failures": self.failures.iter().map(said).collect::<Vec<_>>(),
+            "notes": self.notes.iter().map(said).collect::<Vec<_>>(),
+            "channels": {
+                "source": self.source_channels.iter().map(channel).collect::<Vec<_>>(),
+                "target": self.target_channels.iter().map(channel).collect::<Vec<_>>(),
+            },
+        })
+    }
+}
+
+/// Bytes as robocopy writes them: whole below 1024, else with a unit and two places.
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 4] = ["k", "m", "g", "t"];
+    let mut value = count as f64;
+    let mut unit = None;
+    for next in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = Some(next);
+    }
+    unit.map_or_else(|| count.to_string(), |unit| format!("{value:.2} {unit}"))
+}
+
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round() as u64;
+    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = "-".repeat(78);
+        writeln!(f, "{line}\n\n  Source : {}\n    Dest : {}", self.source, self.target)?;
+        if self.dry_run {
+            writeln!(f, "    Note : a dry run: nothing was copied or deleted")?;
+        }
+        writeln!(f, "\n{line}\n")?;
+        let head = ["Total", "Copied", "Skipped", "Mismatch", "FAILED", "Extras"];
+        let row = |f: &mut fmt::Formatter<'_>, name: &str, cells: [String; 6]| {
+            write!(f, "{name:>8}{}", if name.is_empty() { "  " } else { " :" })?;
+            cells.iter().try_for_each(|cell| write!(f, "{cell:>10}"))?;
+            writeln!(f)
+        };
+        row(f, "", head.map(str::to_owned))?;
+        let cells = |it: &Counts, shown: fn(u64) -> String| {
+            [it.total, it.copied, it.skipped, it.mismatch, it.failed, it.extras].map(shown)
+        };
+        row(f, "Dirs", cells(&self.tally.directories, |count| count.to_string()))?;
+        row(f, "Files", cells(&self.tally.files, |count| count.to_string()))?;
+        row(f, "Bytes", cells(&self.tally.bytes, bytes))?;
+        let none = String::new;
+        let [total, copied, failed, extras] =
+            [self.elapsed, self.copying, self.failing, self.deleting].map(clock);
+        row(f, "Times", [total, copied, none(), none(), failed, extras])?;
+        let speed = self.speed();
+        writeln!(f, "\n   Speed : {speed:.0} Bytes/sec.")?;
+        writeln!(f, "   Speed : {:.3} MegaBytes/min.", speed * 60.0 / f64::from(1 << 20))
+    }
+}

@@ -1,0 +1,325 @@
+//! A copy from its beginning to its end: one loop that hands out directories to look at and files to copy, and counts
+//! what comes of them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use crate::error::{Doing, Done, Fault};
+use crate::file::{self, Shared};
+use crate::name;
+use crate::progress::Progress;
+use crate::report::{Channel, Report};
+use crate::survey::{self, Directory, Job, Survey};
+use crate::tree::{Facts, Kind, Tree, join};
+use crate::{Error, Place, Plan};
+
+/// Directories that are looked at at once.
+const SURVEYS: usize = 16;
+/// No further directory is looked at while so many files wait.
+const WAITING: usize = 10_000;
+/// Directories whose times are set at once.
+const SETTLING: usize = 32;
+
+/// Runs `plan` to its end. What goes wrong with single files is in the report, and a line on standard error.
+///
+/// # Errors
+/// When nothing could be begun: a server that cannot be reached, a login that is refused, a source that is not there.
+pub fn run(plan: Plan) -> Result<Report, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|why| Error::new("starting a runtime", why))?;
+    runtime.block_on(go(plan))
+}
+
+/// What is done at once, and what came of it.
+enum Event {
+    Surveyed(Box<Survey>, Directory),
+    Copied(Job, Done<u64>, Duration),
+    Settled(String, Done<()>),
+}
+
+struct Run {
+    shared: Arc<Shared>,
+    report: Report,
+    events: JoinSet<Event>,
+    directories: VecDeque<Directory>,
+    jobs: VecDeque<Job>,
+    surveys: usize,
+    copies: usize,
+    /// Since when some file has been under way.
+    copying_since: Option<Instant>,
+    /// Directories that are to have the times of the source when all is in them.
+    touched: Vec<Directory>,
+}
+
+async fn go(plan: Plan) -> Result<Report, Error> {
+    let begun = Instant::now();
+    let mut source = Tree::open(&plan.source, &plan.source_access).await?;
+    let mut target = Tree::open(&plan.target, &plan.target_access).await?;
+    let first = begin(&plan, &mut source, &mut target).await?;
+    let report = Report::new(&plan);
+    let shared = Arc::new(Shared::new(plan, source, target, Progress::new()));
+    let mut run = Run {
+        shared: Arc::clone(&shared),
+        report,
+        events: JoinSet::new(),
+        directories: VecDeque::new(),
+        jobs: VecDeque::new(),
+        surveys: 0,
+        copies: 0,
+        copying_since: None,
+        touched: Vec::new(),
+    };
+    run.begin_with(first).await;
+    run.work().await;
+    run.settle().await;
+    shared.progress.end();
+    let mut report = run.report;
+    let channels = |tree: &Tree| -> Vec<Channel> { tree.channels() };
+    report.source_channels = channels(&shared.source);
+    report.target_channels = channels(&shared.target);
+    shared.source.close().await;
+    shared.target.close().await;
+    report.elapsed = begun.elapsed();
+    Ok(report)
+}
+
+/// What the copy begins with.
+enum First {
+    Directory(Directory),
+    /// A file, the name it gets, and what the target has of that name.
+    File { job: Job, there: Option<Facts> },
+}
+
+/// Finds what there is on both sides.
+async fn begin(plan: &Plan, source: &mut Tree, target: &mut Tree) -> Result<First, Error> {
+    let looking = |place: &Place| format!("looking at {place}");
+    let facts = source.stat("").await.doing(|| looking(&plan.source))?;
+    let missing = || Error::new(looking(&plan.source), "there is no such file or directory; check the path");
+    let facts = facts.ok_or_else(missing)?;
+    let there = target.stat("").await.doing(|| looking(&plan.target))?;
+    match facts.kind {
+        Kind::Directory => {
+            if there.is_some_and(|there| there.kind != Kind::Directory) {
+                return Err(Error::new(looking(&plan.target), "it is no directory, but the source is one"));
+            }
+            if there.is_none() && !plan.dry_run {
+                target.make_root().await.doing(|| format!("making {}", plan.target))?;
+            }
+            Ok(First::Directory(Directory { path: String::new(), facts, there }))
+        }
+        Kind::File => {
+            let name = source.step_up().doing(|| looking(&plan.source))?;
+            if plan.mirror {
+                return Err(Error::new("--mirror", "the source is a file; give a directory"));
+            }
+            let into = there.is_some_and(|there| there.kind == Kind::Directory);
+            if into {
+                let there = target.stat(&name).await.doing(|| looking(&plan.target))?;
+                return Ok(First::File { job: Job { from: name.clone(), path: name, facts }, there });
+            }
+            let path = target.step_up().doing(|| looking(&plan.target))?;
+            if !plan.dry_run {
+                target.make_root().await.doing(|| format!("making the directory of {}", plan.target))?;
+            }
+            Ok(First::File { job: Job { from: name, path, facts }, there })
+        }
+        Kind::Other => Err(Error::new(looking(&plan.source), "it is neither a file nor a directory")),
+    }
+}
+
+impl Run {
+    async fn begin_with(&mut self, first: First) {
+        match first {
+            First::Directory(directory) => {
+                let counts = &mut self.report.tally.directories;
+                counts.total += 1;
+                match directory.there {
+                    Some(_) => counts.skipped += 1,
+                    None => counts.copied += 1,
+                }
+                self.directories.push_back(directory);
+            }
+            First::File { job, there } => {
+                let tally = &mut self.report.tally;
+                tally.files.total += 1;
+                tally.bytes.total += job.facts.size;
+                let refusal = match self.shared.target.is_share() {
+                    true => name::check_for_smb(&job.path).err(),
+                    false => None,
+                };
+                if let Some(why) = refusal {
+                    self.fail(&job.path, why);
+                    self.report.tally.files.failed += 1;
+                } else if there.is_some_and(|there| there.kind != Kind::File) {
+                    tally.files.mismatch += 1;
+                    tally.bytes.mismatch += job.facts.size;
+                    self.note(&job.path, "not copied: the target has something else of that name");
+                } else if there.is_some_and(|there| there.looks_like(&job.facts)) {
+                    tally.files.skipped += 1;
+                    tally.bytes.skipped += job.facts.size;
+                } else {
+                    self.shared.progress.expect(job.facts.size);
+                    self.jobs.push_back(job);
+                }
+            }
+        }
+    }
+
+    /// Hands out work as long as there is any.
+    async fn work(&mut self) {
+        loop {
+            while self.copies < self.shared.plan.threads
+                && let Some(job) = self.jobs.pop_front()
+            {
+                self.copies += 1;
+                self.copying_since.get_or_insert_with(Instant::now);
+                let shared = Arc::clone(&self.shared);
+                self.events.spawn(async move {
+                    let since = Instant::now();
+                    let copied = match shared.plan.dry_run {
+                        true => Ok(job.facts.size),
+                        false => file::copy(&shared, &job).await,
+                    };
+                    Event::Copied(job, copied, since.elapsed())
+                });
+            }
+            while self.surveys < SURVEYS
+                && self.jobs.len() < WAITING
+                && let Some(directory) = self.directories.pop_front()
+            {
+                self.surveys += 1;
+                let shared = Arc::clone(&self.shared);
+                self.events.spawn(async move {
+                    let survey = survey::survey(shared, directory.clone()).await;
+                    Event::Surveyed(Box::new(survey), directory)
+                });
+            }
+            let Some(event) = self.events.join_next().await else { return };
+            self.take(event);
+        }
+    }
+
+    /// Counts what came of something.
+    fn take(&mut self, event: Result<Event, tokio::task::JoinError>) {
+        match event {
+            Ok(Event::Surveyed(survey, directory)) => {
+                self.surveys -= 1;
+                self.surveyed(*survey, directory);
+            }
+            Ok(Event::Copied(job, copied, took)) => {
+                self.copies -= 1;
+                if self.copies == 0 {
+                    self.report.copying += self.copying_since.take().map_or(Duration::ZERO, |it| it.elapsed());
+                }
+                self.copied(&job, copied, took);
+            }
+            Ok(Event::Settled(path, settled)) => {
+                if let Err(fault) = settled {
+                    self.fail(&path, format!("its times were not set: {fault}"));
+                    self.report.tally.directories.failed += 1;
+                }
+            }
+            Err(why) => self.give_up(&Fault::Said(format!("a part of the copy ended early: {why}"))),
+        }
+        let tally = &self.report.tally;
+        self.shared.progress.files(tally.files.copied, tally.files.total - tally.files.skipped);
+    }
+
+    fn surveyed(&mut self, survey: Survey, directory: Directory) {
+        self.report.tally.add(&survey.tally);
+        self.report.deleting += survey.deleting;
+        for (path, why) in &survey.failures {
+            self.fail(path, why);
+        }
+        for (path, what) in &survey.notes {
+            self.note(path, what);
+        }
+        if let Some(fault) = &survey.lost {
+            self.give_up(fault);
+            return;
+        }
+        let differs = directory.there.is_none_or(|there| !there.looks_like(&directory.facts));
+        if (survey.changes || differs) && directory.facts.modified != 0 {
+            self.touched.push(directory);
+        }
+        self.shared.progress.expect(survey.jobs.iter().map(|job| job.facts.size).sum());
+        self.directories.extend(survey.directories);
+        self.jobs.extend(survey.jobs);
+    }
+
+    fn copied(&mut self, job: &Job, copied: Done<u64>, took: Duration) {
+        let tally = &mut self.report.tally;
+        match copied {
+            Ok(size) => {
+                tally.files.copied += 1;
+                tally.bytes.copied += size;
+                if self.shared.plan.dry_run {
+                    self.note(&job.path, "would be copied");
+                }
+            }
+            Err(fault) => {
+                tally.files.failed += 1;
+                tally.bytes.failed += job.facts.size;
+                self.report.failing += took;
+                self.fail(&job.path, fault.to_string());
+                if fault.is_loss() {
+                    self.give_up(&fault);
+                }
+            }
+        }
+    }
+
+    /// Sets the times of directories, now that nothing more is put into them.
+    async fn settle(&mut self) {
+        if self.shared.plan.dry_run || self.report.gave_up {
+            return;
+        }
+        while let Some(directory) = self.touched.pop() {
+            let shared = Arc::clone(&self.shared);
+            self.events.spawn(async move {
+                let settled = shared.target.settle_directory(&directory.path, &directory.facts).await;
+                Event::Settled(directory.path, settled)
+            });
+            if self.events.len() >= SETTLING
+                && let Some(event) = self.events.join_next().await
+            {
+                self.take(event);
+            }
+        }
+        while let Some(event) = self.events.join_next().await {
+            self.take(event);
+        }
+    }
+
+    /// Begins nothing further: it would end as badly.
+    fn give_up(&mut self, fault: &Fault) {
+        if !self.report.gave_up {
+            self.report.gave_up = true;
+            self.shared.progress.say(&format!("trunkline: the copy ends here: {fault}"));
+        }
+        self.directories.clear();
+        for job in self.jobs.drain(..) {
+            self.report.tally.files.failed += 1;
+            self.report.tally.bytes.failed += job.facts.size;
+        }
+    }
+
+    fn fail(&mut self, path: &str, why: impl ToString) {
+        let why = why.to_string();
+        self.shared.progress.say(&format!("trunkline: {}: {why}", self.shown(path)));
+        self.report.failures.push((path.to_owned(), why));
+    }
+
+    fn note(&mut self, path: &str, what: &str) {
+        self.shared.progress.say(&format!("trunkline: {}: {what}", self.shown(path)));
+        self.report.notes.push((path.to_owned(), what.to_owned()));
+    }
+
+    /// A path as the user can find it.
+    fn shown(&self, path: &str) -> String {
+        join(&self.shared.plan.source.to_string(), path)
+    }
+}

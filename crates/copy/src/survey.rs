@@ -1,0 +1,241 @@
+//! One directory on both sides: what of it is to be copied, what is there already, what does not fit, and what the
+//! target has beyond it.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::{Done, Fault};
+use crate::file::Shared;
+use crate::name;
+use crate::report::Tally;
+use crate::tree::{Entry, Facts, Kind, Listing, join};
+
+/// A directory of the source that is to be looked at.
+#[derive(Debug, Clone)]
+pub(crate) struct Directory {
+    pub(crate) path: String,
+    pub(crate) facts: Facts,
+    /// What the target has in its place, or nothing when it was just made, or would be.
+    pub(crate) there: Option<Facts>,
+}
+
+/// A file that is to be copied.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    /// Where the source has it.
+    pub(crate) from: String,
+    /// Where the target gets it: the same, unless one file alone is given another name.
+    pub(crate) path: String,
+    pub(crate) facts: Facts,
+}
+
+/// What came of looking at a directory.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) directories: Vec<Directory>,
+    pub(crate) tally: Tally,
+    /// What was not done, and why: a path each.
+    pub(crate) failures: Vec<(String, String)>,
+    /// What is only worth a line.
+    pub(crate) notes: Vec<(String, String)>,
+    /// What deleting took.
+    pub(crate) deleting: Duration,
+    /// Whether the target's directory has been changed, or will be.
+    pub(crate) changes: bool,
+    /// What was lost with the server, so that nothing further makes sense.
+    pub(crate) lost: Option<Fault>,
+}
+
+impl Survey {
+    fn fail(&mut self, path: String, fault: Fault) {
+        self.failures.push((path, fault.to_string()));
+        if fault.is_loss() {
+            self.lost = Some(fault);
+        }
+    }
+}
+
+/// How the target tells names apart.
+fn key(shared: &Shared, name: &str) -> String {
+    if shared.target.is_share() { name.to_lowercase() } else { name.to_owned() }
+}
+
+/// Looks at a directory. With a mirror, what the target has beyond it is deleted.
+pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory) -> Survey {
+    let mut survey = Survey::default();
+    let path = &directory.path;
+    let listed = shared.source.list(path).await;
+    let there = match directory.there {
+        Some(_) => shared.target.list(path).await,
+        None => Ok(Listing::default()),
+    };
+    let (listed, there) = match (listed, there) {
+        (Ok(listed), Ok(there)) => (listed, there),
+        (Err(fault), _) | (_, Err(fault)) => {
+            survey.tally.directories.failed += 1;
+            survey.fail(path.clone(), fault);
+            return survey;
+        }
+    };
+    for (name, why) in listed.unusable {
+        survey.tally.files.total += 1;
+        survey.tally.files.failed += 1;
+        survey.failures.push((join(path, &name), why));
+    }
+    let mut there: HashMap<String, Entry> =
+        there.entries.into_iter().map(|entry| (key(&shared, &entry.name), entry)).collect();
+    let mut seen: HashMap<String, String> = HashMap::new();
+    for entry in listed.entries {
+        let own = join(path, &entry.name);
+        let wanted = shared.plan.wants(&own, entry.facts.kind == Kind::Directory);
+        if name::is_part(&entry.name) || !wanted {
+            continue;
+        }
+        let target = there.remove(&key(&shared, &entry.name)).map(|entry| entry.facts);
+        if entry.facts.kind == Kind::Other {
+            survey.notes.push((own, "left out: neither a file nor a directory".to_owned()));
+            continue;
+        }
+        let other = seen.insert(key(&shared, &entry.name), entry.name.clone());
+        consider(&shared, &mut survey, own, &entry, target, other).await;
+    }
+    let since = Instant::now();
+    extras(&shared, &mut survey, path, there.into_values()).await;
+    survey.deleting = since.elapsed();
+    survey
+}
+
+/// Decides about one name.
+async fn consider(
+    shared: &Shared,
+    survey: &mut Survey,
+    path: String,
+    entry: &Entry,
+    target: Option<Facts>,
+    other: Option<String>,
+) {
+    let facts = entry.facts;
+    let is_directory = facts.kind == Kind::Directory;
+    let mut refusal = other.map(|other| format!("the target takes it for {other:?}; rename one of them"));
+    if shared.target.is_share() {
+        refusal = refusal.or(name::check_for_smb(&entry.name).err());
+    }
+    let tally = &mut survey.tally;
+    let counts = if is_directory { &mut tally.directories } else { &mut tally.files };
+    counts.total += 1;
+    tally.bytes.total += facts.size;
+    if let Some(why) = refusal {
+        counts.failed += 1;
+        tally.bytes.failed += facts.size;
+        survey.failures.push((path, why));
+        return;
+    }
+    match target {
+        Some(target) if target.kind != facts.kind => {
+            counts.mismatch += 1;
+            tally.bytes.mismatch += facts.size;
+            let what = if is_directory { "a file" } else { "a directory" };
+            let what = if target.kind == Kind::Other { "something else" } else { what };
+            survey.notes.push((path, format!("not copied: the target has {what} of that name; remove it there")));
+        }
+        Some(target) if is_directory => {
+            counts.skipped += 1;
+            survey.directories.push(Directory { path, facts, there: Some(target) });
+        }
+        Some(target) if target.looks_like(&facts) => {
+            counts.skipped += 1;
+            tally.bytes.skipped += facts.size;
+        }
+        None if is_directory => {
+            survey.changes = true;
+            let made = match shared.plan.dry_run {
+                true => Ok(()),
+                false => shared.target.make_directory(&path).await,
+            };
+            match made {
+                Ok(()) => {
+                    counts.copied += 1;
+                    survey.directories.push(Directory { path, facts, there: None });
+                }
+                Err(fault) => {
+                    counts.failed += 1;
+                    survey.fail(path, fault);
+                }
+            }
+        }
+        _ => {
+            survey.changes = true;
+            survey.jobs.push(Job { from: path.clone(), path, facts });
+        }
+    }
+}
+
+/// Counts what the target has beyond the source, and deletes it in a mirror.
+async fn extras(shared: &Shared, survey: &mut Survey, path: &str, left: impl Iterator<Item = Entry>) {
+    let plan = &shared.plan;
+    for entry in left {
+        let own = join(path, &entry.name);
+        let is_directory = entry.facts.kind == Kind::Directory;
+        let is_part = name::is_part(&entry.name);
+        if !plan.wants(&own, is_directory) {
+            continue;
+        }
+        if is_part {
+            // What a broken copy has left is gone on with when its file is copied.
+            let is_due = |job: &Job| entry.name == crate::file::part_of(&job.path, &job.facts);
+            if plan.mirror && !plan.dry_run && !survey.jobs.iter().any(is_due) {
+                // It is in nobody's way.
+                let _ = shared.target.remove(&own).await;
+            }
+            continue;
+        }
+        if plan.mirror && !plan.dry_run {
+            survey.changes = true;
+            match delete(shared, own.clone(), is_directory, &mut survey.tally).await {
+                Ok(()) => continue,
+                Err(fault) => survey.fail(own, fault),
+            }
+        }
+        count_extra(&mut survey.tally, &entry.facts);
+    }
+}
+
+fn count_extra(tally: &mut Tally, facts: &Facts) {
+    match facts.kind {
+        Kind::Directory => tally.directories.extras += 1,
+        _ => tally.files.extras += 1,
+    }
+    tally.bytes.extras += facts.size;
+}
+
+/// Deletes a file or a whole directory, and counts what is gone.
+fn delete<'a>(
+    shared: &'a Shared,
+    path: String,
+    is_directory: bool,
+    tally: &'a mut Tally,
+) -> Pin<Box<dyn Future<Output = Done<()>> + Send + 'a>> {
+    Box::pin(async move {
+        if !is_directory {
+            let size = shared.target.stat(&path).await?.map_or(0, |facts| facts.size);
+            shared.target.remove(&path).await?;
+            tally.files.extras += 1;
+            tally.bytes.extras += size;
+            return Ok(());
+        }
+        let listing = shared.target.list(&path).await?;
+        if let Some((name, why)) = listing.unusable.into_iter().next() {
+            return Err(Fault::Said(format!("{name}: {why}")));
+        }
+        for entry in listing.entries {
+            let below = join(&path, &entry.name);
+            delete(shared, below, entry.facts.kind == Kind::Directory, tally).await?;
+        }
+        shared.target.remove_directory(&path).await?;
+        tally.directories.extras += 1;
+        Ok(())
+    })
+}

@@ -1,0 +1,260 @@
+//! Files of this host. What may block runs on the runtime's threads for that.
+
+use std::fs::{FileTimes, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use std::{fs, io};
+
+use bytes::Bytes;
+
+use super::{Facts, Kind, Listing};
+use crate::Channel;
+use crate::error::{Done, Fault};
+
+/// A directory of this host, or a file while nobody has looked.
+#[derive(Debug)]
+pub(crate) struct Local {
+    root: PathBuf,
+}
+
+/// A file that is open.
+#[derive(Debug)]
+pub(crate) struct File(Arc<fs::File>);
+
+/// The permission bits that are kept: none that lend rights.
+const MODE: u32 = 0o777;
+
+/// Has `work` done where it may block.
+async fn away<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Done<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Ok(done?),
+        Err(why) => Err(Fault::Said(format!("a thread of the copy ended early: {why}"))),
+    }
+}
+
+fn facts_of(known: &fs::Metadata) -> Facts {
+    let kind = match known.file_type() {
+        kind if kind.is_file() => Kind::File,
+        kind if kind.is_dir() => Kind::Directory,
+        _ => Kind::Other,
+    };
+    Facts {
+        kind,
+        size: if kind == Kind::File { known.len() } else { 0 },
+        modified: known.mtime().saturating_mul(1_000_000_000).saturating_add(known.mtime_nsec()),
+        sparse: known.blocks() * 512 < known.len(),
+        mode: Some(known.mode() & MODE),
+        attributes: None,
+    }
+}
+
+/// A time of a file as the host's library has it.
+fn time(ns: i64) -> SystemTime {
+    let distance = Duration::from_nanos(ns.unsigned_abs());
+    if ns < 0 { SystemTime::UNIX_EPOCH - distance } else { SystemTime::UNIX_EPOCH + distance }
+}
+
+/// Opens without following a link in the last place.
+fn no_link(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+}
+
+fn settle(file: &fs::File, like: &Facts) -> io::Result<()> {
+    if let Some(mode) = like.mode {
+        file.set_permissions(fs::Permissions::from_mode(mode & MODE))?;
+    }
+    file.set_times(FileTimes::new().set_modified(time(like.modified)))
+}
+
+/// Opens `path` to be written, as it is or empty.
+fn create(path: &Path, as_it_is: bool) -> io::Result<fs::File> {
+    let mut options = OpenOptions::new();
+    no_link(options.read(true).write(true).create(true).truncate(!as_it_is)).open(path)
+}
+
+impl Local {
+    pub(super) fn new(root: &Path) -> Local {
+        Local { root: root.to_owned() }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        if path.is_empty() { self.root.clone() } else { self.root.join(path) }
+    }
+
+    pub(super) fn step_up(&mut self) -> Option<String> {
+        let name = super::last_part(&self.root)?;
+        self.root = match self.root.parent() {
+            Some(above) if above.as_os_str().is_empty() => PathBuf::from("."),
+            Some(above) => above.to_owned(),
+            None => return None,
+        };
+        Some(name)
+    }
+
+    pub(super) async fn stat(&self, path: &str) -> Done<Facts> {
+        let (at, is_root) = (self.path(path), path.is_empty());
+        // Where the copy begins a link is followed: the caller has named it.
+        away(move || {
+            let known = if is_root { fs::metadata(at) } else { fs::symlink_metadata(at) };
+            known.map(|known| facts_of(&known))
+        })
+        .await
+    }
+
+    pub(super) async fn list(&self, path: &str) -> Done<Listing> {
+        let at = self.path(path);
+        away(move || {
+            let mut listing = Listing::default();
+            for entry in fs::read_dir(at)? {
+                let entry = entry?;
+                match entry.metadata() {
+                    Ok(known) => listing.add(entry.file_name().as_bytes(), facts_of(&known)),
+                    // It was taken away since it was listed.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(listing)
+        })
+        .await
+    }
+
+    pub(super) async fn make_directory(&self, path: &str) -> Done<()> {
+        let at = self.path(path);
+        away(move || fs::create_dir(at)).await
+    }
+
+    pub(super) async fn make_root(&self) -> Done<()> {
+        let at = self.root.clone();
+        away(move || fs::create_dir_all(at)).await
+    }
+
+    pub(super) async fn settle_directory(&self, path: &str, like: &Facts) -> Done<()> {
+        let (at, like) = (self.path(path), *like);
+        away(move || settle(&fs::File::open(at)?, &like)).await
+    }
+
+    pub(super) async fn remove(&self, path: &str) -> Done<()> {
+        let at = self.path(path);
+        away(move || fs::remove_file(at)).await
+    }
+
+    pub(super) async fn remove_directory(&self, path: &str) -> Done<()> {
+        let at = self.path(path);
+        away(move || fs::remove_dir(at)).await
+    }
+
+    pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<(Bytes, Facts)> {
+        let at = self.path(path);
+        away(move || {
+            let file = no_link(OpenOptions::new().read(true)).open(at)?;
+            let content = read(&file, 0, length)?;
+            Ok((content, facts_of(&file.metadata()?)))
+        })
+        .await
+    }
+
+    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Facts) -> Done<()> {
+        let (at, part, content, like) = (self.path(path), self.path(part), content.clone(), *like);
+        away(move || {
+            let made = (|| {
+                let mut file = create(&part, false)?;
+                file.write_all(&content)?;
+                settle(&file, &like)?;
+                fs::rename(&part, at)
+            })();
+            if made.is_err() {
+                // There may be none to remove; what counts is why it was not made.
+                let _ = fs::remove_file(&part);
+            }
+            made
+        })
+        .await
+    }
+
+    pub(super) async fn open_file(&self, path: &str) -> Done<File> {
+        let at = self.path(path);
+        away(move || no_link(OpenOptions::new().read(true)).open(at).map(|file| File(Arc::new(file)))).await
+    }
+
+    pub(super) async fn create(&self, part: &str, as_it_is: bool) -> Done<File> {
+        let at = self.path(part);
+        away(move || create(&at, as_it_is).map(|file| File(Arc::new(file)))).await
+    }
+
+    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Facts) -> Done<()> {
+        let (at, part, like) = (self.path(path), self.path(part), *like);
+        away(move || {
+            settle(&file.0, &like)?;
+            fs::rename(part, at)
+        })
+        .await
+    }
+
+    pub(super) fn max_io(&self) -> u32 {
+        u32::MAX
+    }
+
+    pub(super) fn channels(&self) -> Vec<Channel> {
+        Vec::new()
+    }
+}
+
+/// Up to `length` bytes at `offset`.
+fn read(file: &fs::File, offset: u64, length: u32) -> io::Result<Bytes> {
+    let mut content = vec![0; length as usize];
+    let mut done = 0;
+    while done < content.len() {
+        match file.read_at(&mut content[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    content.truncate(done);
+    Ok(content.into())
+}
+
+impl File {
+    pub(super) async fn read(&self, offset: u64, length: u32) -> Done<Bytes> {
+        let file = Arc::clone(&self.0);
+        away(move || read(&file, offset, length)).await
+    }
+
+    pub(super) async fn write(&self, offset: u64, data: &Bytes) -> Done<u32> {
+        let (file, data) = (Arc::clone(&self.0), data.clone());
+        away(move || file.write_all_at(&data, offset).map(|()| data.len() as u32)).await
+    }
+
+    pub(super) async fn data_from(&self, offset: u64) -> Done<u64> {
+        let file = Arc::clone(&self.0);
+        away(move || match rustix::fs::seek(file.as_fd(), rustix::fs::SeekFrom::Data(offset)) {
+            Ok(at) => Ok(at),
+            // Nothing but a hole to the end.
+            Err(rustix::io::Errno::NXIO) => Ok(u64::MAX),
+            Err(_) => Ok(offset),
+        })
+        .await
+    }
+
+    pub(super) async fn facts(&self) -> Done<Facts> {
+        let file = Arc::clone(&self.0);
+        away(move || file.metadata().map(|known| facts_of(&known))).await
+    }
+
+    pub(super) async fn set_length(&self, length: u64) -> Done<()> {
+        let file = Arc::clone(&self.0);
+        away(move || file.set_len(length)).await
+    }
+
+    pub(super) async fn sync(&self) -> Done<()> {
+        let file = Arc::clone(&self.0);
+        away(move || file.sync_all()).await
+    }
+}

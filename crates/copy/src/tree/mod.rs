@@ -1,0 +1,315 @@
+//! A tree of files, wherever it is, with just the operations that a copy needs. Paths count from where the copy begins,
+//! their parts divided by `/`; nothing is that place itself.
+//!
+//! Whatever is written gets a name of its own first and its final name when it is whole: [`Tree::put`] for what fits one
+//! piece, [`Tree::create`] and [`File::finish`] for the rest.
+
+mod local;
+mod nfs;
+mod smb;
+
+use std::path::Path;
+
+use bytes::Bytes;
+
+use crate::error::{Done, Error, Fault};
+use crate::name;
+use crate::plan::Access;
+use crate::{Channel, Place};
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Directory,
+    /// A symbolic link, a device, a pipe: nothing that is copied.
+    Other,
+}
+
+/// What is known of a file or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) kind: Kind,
+    pub(crate) size: u64,
+    /// When its data was changed, in nanoseconds since 1970.
+    pub(crate) modified: i64,
+    /// Whether it may have holes.
+    pub(crate) sparse: bool,
+    /// Permission bits, where the side has them.
+    pub(crate) mode: Option<u32>,
+    /// Read-only, hidden, system and archive, where the side has them.
+    pub(crate) attributes: Option<u32>,
+}
+
+impl Facts {
+    /// Whether a file was changed between two looks, or differs from another as far as that can be seen. The coarsest
+    /// clock counts, which is that of SMB: 100 ns.
+    pub(crate) fn looks_like(&self, other: &Facts) -> bool {
+        let times = (self.modified.div_euclid(100), other.modified.div_euclid(100));
+        self.kind == other.kind && self.size == other.size && times.0 == times.1
+    }
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) facts: Facts,
+}
+
+/// What a directory holds.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) entries: Vec<Entry>,
+    /// Names that cannot be used, and why.
+    pub(crate) unusable: Vec<(String, String)>,
+}
+
+impl Listing {
+    /// Adds a name as the side has it.
+    fn add(&mut self, raw: &[u8], facts: Facts) {
+        let usable = match std::str::from_utf8(raw) {
+            Ok(name) => name::check(name).map(|()| name.to_owned()),
+            Err(_) => Err("its name is not UTF-8, which a copy needs; rename it".to_owned()),
+        };
+        match usable {
+            Ok(name) => self.entries.push(Entry { name, facts }),
+            Err(why) => self.unusable.push((String::from_utf8_lossy(raw).into_owned(), why)),
+        }
+    }
+}
+
+/// One side of a copy.
+#[derive(Debug)]
+pub(crate) enum Tree {
+    Local(local::Local),
+    Smb(smb::Smb),
+    Nfs(nfs::Nfs),
+}
+
+/// A file that is open.
+#[derive(Debug)]
+pub(crate) enum File {
+    Local(local::File),
+    Smb(smb::File),
+    Nfs(nfs::File),
+}
+
+/// Calls the same method of whichever side it is.
+macro_rules! of_side {
+    ($type:ident, $self:expr, $side:ident => $call:expr) => {
+        match $self {
+            $type::Local($side) => $call,
+            $type::Smb($side) => $call,
+            $type::Nfs($side) => $call,
+        }
+    };
+}
+
+impl Tree {
+    /// Goes to `place`; with as many channels as `access` says when that is a server.
+    pub(crate) async fn open(place: &Place, access: &Access) -> Result<Tree, Error> {
+        Ok(match place {
+            Place::Local(path) => Tree::Local(local::Local::new(path)),
+            Place::Smb(remote) => Tree::Smb(smb::Smb::open(remote, access).await?),
+            Place::Nfs(remote) => Tree::Nfs(nfs::Nfs::open(remote, access).await?),
+        })
+    }
+
+    /// Whether names are those of a share, where some characters mean something and case does not count.
+    pub(crate) fn is_share(&self) -> bool {
+        matches!(self, Tree::Smb(_))
+    }
+
+    /// Makes the directory above the place where the copy begins its beginning, and answers the name of that.
+    pub(crate) fn step_up(&mut self) -> Done<String> {
+        let none = || Fault::Said("it has no name of its own".to_owned());
+        of_side!(Tree, self, side => side.step_up()).ok_or_else(none)
+    }
+
+    /// What is known of `path`, if it is there.
+    pub(crate) async fn stat(&self, path: &str) -> Done<Option<Facts>> {
+        let known = of_side!(Tree, self, side => side.stat(path).await);
+        match known {
+            Ok(facts) => Ok(Some(facts)),
+            Err(fault) if fault.is_missing() => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// What the directory `path` holds.
+    pub(crate) async fn list(&self, path: &str) -> Done<Listing> {
+        of_side!(Tree, self, side => side.list(path).await)
+    }
+
+    /// Makes the directory `path`; one that is there is as good.
+    pub(crate) async fn make_directory(&self, path: &str) -> Done<()> {
+        match of_side!(Tree, self, side => side.make_directory(path).await) {
+            Err(fault) if fault.is_taken() => Ok(()),
+            made => made,
+        }
+    }
+
+    /// Makes the directory in which the copy begins, and those above it that are missing.
+    pub(crate) async fn make_root(&self) -> Done<()> {
+        of_side!(Tree, self, side => side.make_root().await)
+    }
+
+    /// Gives the directory `path` the times, and what else the side has of it, of `like`.
+    pub(crate) async fn settle_directory(&self, path: &str, like: &Facts) -> Done<()> {
+        of_side!(Tree, self, side => side.settle_directory(path, like).await)
+    }
+
+    /// Takes a file away.
+    pub(crate) async fn remove(&self, path: &str) -> Done<()> {
+        of_side!(Tree, self, side => side.remove(path).await)
+    }
+
+    /// Takes an empty directory away.
+    pub(crate) async fn remove_directory(&self, path: &str) -> Done<()> {
+        of_side!(Tree, self, side => side.remove_directory(path).await)
+    }
+
+    /// The whole of a file that has `size` bytes, and what is known of it afterwards. One that has grown brings a byte
+    /// more.
+    pub(crate) async fn fetch(&self, path: &str, size: u64) -> Done<(Bytes, Facts)> {
+        of_side!(Tree, self, side => side.fetch(path, size as u32 + 1).await)
+    }
+
+    /// Makes the file `path` of `content`, by way of `part` beside it, with the times and what else of `like`.
+    pub(crate) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Facts) -> Done<()> {
+        of_side!(Tree, self, side => side.put(path, part, content, like).await)
+    }
+
+    /// Opens a file to be read.
+    pub(crate) async fn open_file(&self, path: &str) -> Done<File> {
+        Ok(match self {
+            Tree::Local(side) => File::Local(side.open_file(path).await?),
+            Tree::Smb(side) => File::Smb(side.open_file(path).await?),
+            Tree::Nfs(side) => File::Nfs(side.open_file(path).await?),
+        })
+    }
+
+    /// Opens `part` to be written, as it is or empty.
+    pub(crate) async fn create(&self, part: &str, as_it_is: bool) -> Done<File> {
+        Ok(match self {
+            Tree::Local(side) => File::Local(side.create(part, as_it_is).await?),
+            Tree::Smb(side) => File::Smb(side.create(part, as_it_is).await?),
+            Tree::Nfs(side) => File::Nfs(side.create(part, as_it_is).await?),
+        })
+    }
+
+    /// Gives the open file `part` the times and what else of `like`, and the name `path`.
+    pub(crate) async fn finish(&self, file: File, part: &str, path: &str, like: &Facts) -> Done<()> {
+        match (self, file) {
+            (Tree::Local(side), File::Local(file)) => side.finish(file, part, path, like).await,
+            (Tree::Smb(side), File::Smb(file)) => side.finish(file, path, like).await,
+            (Tree::Nfs(side), File::Nfs(file)) => side.finish(file, part, path, like).await,
+            _ => Err(Fault::Said("a file of the other side".to_owned())),
+        }
+    }
+
+    /// Tries to reach a server again that may be gone.
+    pub(crate) async fn revive(&self) -> Done<()> {
+        match self {
+            Tree::Smb(side) => side.revive().await,
+            // An NFS client does so by itself, as long as it has patience.
+            Tree::Local(_) | Tree::Nfs(_) => Ok(()),
+        }
+    }
+
+    /// The most bytes of one READ or WRITE.
+    pub(crate) fn max_io(&self) -> u32 {
+        of_side!(Tree, self, side => side.max_io())
+    }
+
+    /// The connections to the server, and what they have carried.
+    pub(crate) fn channels(&self) -> Vec<Channel> {
+        of_side!(Tree, self, side => side.channels())
+    }
+
+    /// Leaves the server.
+    pub(crate) async fn close(&self) {
+        match self {
+            Tree::Local(_) => {}
+            Tree::Smb(side) => side.close().await,
+            Tree::Nfs(side) => side.close().await,
+        }
+    }
+}
+
+impl File {
+    /// Up to `length` bytes at `offset`; fewer only at the end.
+    pub(crate) async fn read(&self, offset: u64, length: u32) -> Done<Bytes> {
+        of_side!(File, self, file => file.read(offset, length).await)
+    }
+
+    /// Writes all of `data` at `offset`.
+    pub(crate) async fn write(&self, offset: u64, data: &Bytes) -> Done<()> {
+        let mut rest = data.clone();
+        let mut at = offset;
+        while !rest.is_empty() {
+            let count = of_side!(File, self, file => file.write(at, &rest).await)?;
+            if count == 0 {
+                return Err(Fault::Said("a write wrote nothing and succeeded".to_owned()));
+            }
+            rest = rest.slice(count as usize..);
+            at += u64::from(count);
+        }
+        Ok(())
+    }
+
+    /// The first byte at or behind `offset` that is not in a hole, as far as that can be known for nothing.
+    pub(crate) async fn data_from(&self, offset: u64) -> Done<u64> {
+        match self {
+            File::Local(file) => file.data_from(offset).await,
+            File::Smb(_) | File::Nfs(_) => Ok(offset),
+        }
+    }
+
+    /// What is known of it now.
+    pub(crate) async fn facts(&self) -> Done<Facts> {
+        of_side!(File, self, file => file.facts().await)
+    }
+
+    pub(crate) async fn set_length(&self, length: u64) -> Done<()> {
+        of_side!(File, self, file => file.set_length(length).await)
+    }
+
+    /// Makes sure of what was written as far as the protocol asks for it; with `sync` waits for the store.
+    pub(crate) async fn settle_data(&self, sync: bool) -> Done<()> {
+        match self {
+            File::Local(file) if sync => file.sync().await,
+            File::Smb(file) if sync => file.sync().await,
+            File::Nfs(file) => file.commit().await,
+            File::Local(_) | File::Smb(_) => Ok(()),
+        }
+    }
+
+    pub(crate) async fn close(self) -> Done<()> {
+        match self {
+            File::Local(_) => Ok(()),
+            File::Smb(file) => file.close().await,
+            File::Nfs(file) => file.close().await,
+        }
+    }
+}
+
+/// `name` in the directory `path`.
+pub(crate) fn join(path: &str, name: &str) -> String {
+    match (path.is_empty(), name.is_empty()) {
+        (true, _) => name.to_owned(),
+        (_, true) => path.to_owned(),
+        _ => format!("{path}/{name}"),
+    }
+}
+
+/// The directory that `path` is in, and its name.
+pub(crate) fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// The last part of a path of the host, as text.
+fn last_part(path: &Path) -> Option<String> {
+    path.file_name().and_then(|name| name.to_str()).map(str::to_owned)
+}

@@ -1,0 +1,268 @@
+//! Files of an export, in one session over several connections. The client itself connects again when it loses them.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::nfs::{
+    Attributes, Client, Creation, Directory, File as NfsFile, FileType, NfsTime, OpenOptions, Options, StableHow,
+};
+use nfs_wire::types::Verifier;
+
+use super::{Facts, Kind, Listing, join, split};
+use crate::Channel;
+use crate::error::{Doing, Done, Error, Fault};
+use crate::place::Remote;
+use crate::plan::Access;
+
+/// A directory of an export.
+#[derive(Debug)]
+pub(crate) struct Nfs {
+    client: Client,
+    /// That of the export itself.
+    export: Directory,
+    root: String,
+    /// Directories that were found already, by their paths in the export.
+    found: Mutex<HashMap<String, Directory>>,
+}
+
+/// A file that is open.
+#[derive(Debug)]
+pub(crate) struct File {
+    file: NfsFile,
+    /// What the first WRITE was answered with: the server has lost nothing as long as it says the same.
+    verifier: Mutex<Option<Verifier>>,
+}
+
+/// Permission bits of what is made where the source has none.
+const FILE: u32 = 0o644;
+const DIRECTORY: u32 = 0o755;
+/// How long a server may take to take leave.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn facts(known: &Attributes) -> Facts {
+    let kind = match known.kind {
+        FileType::Reg => Kind::File,
+        FileType::Dir => Kind::Directory,
+        _ => Kind::Other,
+    };
+    let NfsTime { seconds, nseconds } = known.modified;
+    Facts {
+        kind,
+        size: if kind == Kind::File { known.size } else { 0 },
+        modified: seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(nseconds)),
+        // Nobody has asked.
+        sparse: true,
+        mode: Some(known.mode & 0o777),
+        attributes: None,
+    }
+}
+
+fn time(ns: i64) -> NfsTime {
+    NfsTime { seconds: ns.div_euclid(1_000_000_000), nseconds: ns.rem_euclid(1_000_000_000) as u32 }
+}
+
+impl Nfs {
+    pub(super) async fn open(remote: &Remote, access: &Access) -> Result<Nfs, Error> {
+        let options = Options { connections: access.channels, ..access.nfs.clone() };
+        let client = Client::connect((remote.host.as_str(), remote.port), options)
+            .await
+            .doing(|| format!("connecting to {} port {}", remote.host, remote.port))?;
+        let export = client.directory(&remote.share).await;
+        let export = export.doing(|| format!("looking for the export /{} of {}", remote.share, remote.host))?;
+        Ok(Nfs { client, export, root: remote.path.clone(), found: Mutex::default() })
+    }
+
+    fn path(&self, path: &str) -> String {
+        join(&self.root, path)
+    }
+
+    /// A directory by its path from the export on.
+    async fn directory(&self, path: &str) -> Done<Directory> {
+        if path.is_empty() {
+            return Ok(self.export.clone());
+        }
+        let found = |this: &Nfs| this.found.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
+        if let Some(found) = found(self) {
+            return Ok(found);
+        }
+        let directory = self.export.directory(path).await?;
+        let mut all = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(path.to_owned(), directory.clone());
+        Ok(directory)
+    }
+
+    /// The directory of a path from the beginning of the copy on, and the name in it.
+    async fn place<'a>(&self, path: &'a str) -> Done<(Directory, &'a str)> {
+        let (above, name) = split(path);
+        Ok((self.directory(&self.path(above)).await?, name))
+    }
+
+    pub(super) fn step_up(&mut self) -> Option<String> {
+        let (above, name) = split(&self.root);
+        let (above, name) = (above.to_owned(), name.to_owned());
+        self.root = above;
+        (!name.is_empty()).then_some(name)
+    }
+
+    pub(super) async fn stat(&self, path: &str) -> Done<Facts> {
+        let whole = self.path(path);
+        if whole.is_empty() {
+            let (kind, mode) = (Kind::Directory, None);
+            return Ok(Facts { kind, size: 0, modified: 0, sparse: false, mode, attributes: None });
+        }
+        let (above, name) = split(&whole);
+        Ok(facts(&self.directory(above).await?.stat(name).await?))
+    }
+
+    pub(super) async fn list(&self, path: &str) -> Done<Listing> {
+        let mut listing = Listing::default();
+        for found in self.directory(&self.path(path)).await?.list().await? {
+            listing.add(&found.name, facts(&found.attributes));
+        }
+        Ok(listing)
+    }
+
+    pub(super) async fn make_directory(&self, path: &str) -> Done<()> {
+        let (directory, name) = self.place(path).await?;
+        Ok(directory.make_directory(name, DIRECTORY).await?)
+    }
+
+    pub(super) async fn make_root(&self) -> Done<()> {
+        let mut above = String::new();
+        for name in self.root.split('/').filter(|name| !name.is_empty()) {
+            let made = self.directory(&above).await?.make_directory(name, DIRECTORY).await;
+            match made.map_err(Fault::from) {
+                Err(fault) if !fault.is_taken() => return Err(fault),
+                _ => above = join(&above, name),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn settle_directory(&self, path: &str, like: &Facts) -> Done<()> {
+        let directory = self.directory(&self.path(path)).await?;
+        Ok(directory.settle(time(like.modified), like.mode).await?)
+    }
+
+    pub(super) async fn remove(&self, path: &str) -> Done<()> {
+        let (directory, name) = self.place(path).await?;
+        Ok(directory.remove(name).await?)
+    }
+
+    pub(super) async fn remove_directory(&self, path: &str) -> Done<()> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path(path));
+        self.remove(path).await
+    }
+
+    pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<(Bytes, Facts)> {
+        let (directory, name) = self.place(path).await?;
+        let (data, known) = directory.fetch(name, length).await?;
+        Ok((Bytes::from_owner(data), facts(&known)))
+    }
+
+    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Facts) -> Done<()> {
+        let (directory, name) = self.place(path).await?;
+        let part = split(part).1;
+        let mode = like.mode.unwrap_or(FILE);
+        let made = directory.deliver(part, name, mode, content, time(like.modified)).await;
+        if made.as_ref().is_err_and(|error| !error.is_loss()) {
+            // There may be none to remove; what counts is why it was not made.
+            let _ = directory.remove(part).await;
+        }
+        Ok(made?)
+    }
+
+    pub(super) async fn open_file(&self, path: &str) -> Done<File> {
+        let (directory, name) = self.place(path).await?;
+        Ok(File { file: directory.open(name, &OpenOptions::read()).await?, verifier: Mutex::default() })
+    }
+
+    pub(super) async fn create(&self, part: &str, as_it_is: bool) -> Done<File> {
+        let (directory, name) = self.place(part).await?;
+        let creation = if as_it_is { Creation::IfMissing(FILE) } else { Creation::Anew(FILE) };
+        let file = directory.open(name, &OpenOptions::write(creation)).await?;
+        Ok(File { file, verifier: Mutex::default() })
+    }
+
+    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Facts) -> Done<()> {
+        let settled = file.file.settle(time(like.modified), like.mode).await;
+        file.file.close().await?;
+        settled?;
+        let (directory, name) = self.place(path).await?;
+        Ok(directory.rename(split(part).1, name).await?)
+    }
+
+    pub(super) fn max_io(&self) -> u32 {
+        self.client.max_io()
+    }
+
+    pub(super) fn channels(&self) -> Vec<Channel> {
+        let channel = |it: client::nfs::ConnectionStatus| Channel {
+            local: it.local,
+            peer: it.peer,
+            requests: it.requests,
+            bytes: it.bytes,
+        };
+        self.client.connections().into_iter().map(channel).collect()
+    }
+
+    pub(super) async fn close(&self) {
+        // A server that is gone needs no farewell.
+        let _ = tokio::time::timeout(PATIENCE, self.client.clone().close()).await;
+    }
+}
+
+impl File {
+    pub(super) async fn read(&self, offset: u64, length: u32) -> Done<Bytes> {
+        let first = self.file.read(offset, length).await?;
+        if first.len() == length as usize || first.eof || first.is_empty() {
+            return Ok(Bytes::from_owner(first));
+        }
+        // A server may answer less than it was asked for.
+        let mut whole = first.to_vec();
+        while whole.len() < length as usize {
+            let done = whole.len();
+            let more = self.file.read(offset + done as u64, length - done as u32).await?;
+            whole.extend_from_slice(&more);
+            if more.eof || more.is_empty() {
+                break;
+            }
+        }
+        Ok(whole.into())
+    }
+
+    pub(super) async fn write(&self, offset: u64, data: &Bytes) -> Done<u32> {
+        let written = self.file.write(offset, data, StableHow::Unstable).await?;
+        self.hold_against(written.verifier)?;
+        Ok(written.count)
+    }
+
+    /// Whether the server still has all that was written before.
+    fn hold_against(&self, verifier: Verifier) -> Done<()> {
+        let mut first = self.verifier.lock().unwrap_or_else(PoisonError::into_inner);
+        // RFC 8881 18.32.3
+        match *first.get_or_insert(verifier) == verifier {
+            true => Ok(()),
+            false => Err(Fault::Differs),
+        }
+    }
+
+    pub(super) async fn facts(&self) -> Done<Facts> {
+        Ok(facts(&self.file.stat().await?))
+    }
+
+    pub(super) async fn set_length(&self, length: u64) -> Done<()> {
+        Ok(self.file.set_length(length).await?)
+    }
+
+    pub(super) async fn commit(&self) -> Done<()> {
+        let verifier = self.file.commit().await?;
+        self.hold_against(verifier)
+    }
+
+    pub(super) async fn close(self) -> Done<()> {
+        Ok(self.file.close().await?)
+    }
+}

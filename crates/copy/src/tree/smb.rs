@@ -1,0 +1,303 @@
+//! Files of a share, in one session over several channels. A session that is lost with its last channel is begun anew
+//! ([`Smb::revive`]).
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::{ChannelOptions, Connection, OpenOptions, Session, Settings, Tree};
+use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo};
+use smb_wire::fscc::{FileAttributes, FileTime};
+
+use super::{Facts, Kind, Listing, join, split};
+use crate::error::{Doing, Done, Error, Fault};
+use crate::place::Remote;
+use crate::plan::Access;
+use crate::Channel;
+
+/// A directory of a share.
+#[derive(Debug)]
+pub(crate) struct Smb {
+    remote: Remote,
+    access: Access,
+    root: String,
+    live: RwLock<Arc<Live>>,
+    /// Held while the session is begun anew.
+    reviving: tokio::sync::Mutex<()>,
+}
+
+/// A session as long as it lasts.
+#[derive(Debug)]
+struct Live {
+    session: Session,
+    tree: Tree,
+    max_io: u32,
+}
+
+/// A file that is open.
+#[derive(Debug)]
+pub(crate) struct File(client::File);
+
+/// How long a server may take to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The attributes that are kept.
+const KEPT: FileAttributes = FileAttributes::READONLY
+    .union(FileAttributes::HIDDEN)
+    .union(FileAttributes::SYSTEM)
+    .union(FileAttributes::ARCHIVE);
+
+fn facts_of(size: u64, allocated: u64, written: i64, attributes: u32) -> Facts {
+    let bits = FileAttributes::from_bits_retain(attributes);
+    let kind = if bits.contains(FileAttributes::REPARSE_POINT) {
+        Kind::Other
+    } else if bits.contains(FileAttributes::DIRECTORY) {
+        Kind::Directory
+    } else {
+        Kind::File
+    };
+    Facts {
+        kind,
+        size: if kind == Kind::File { size } else { 0 },
+        modified: FileTime(written).to_unix_ns(),
+        sparse: bits.contains(FileAttributes::SPARSE_FILE) || allocated < size,
+        mode: None,
+        attributes: Some((bits & KEPT).bits()),
+    }
+}
+
+fn facts(info: &FileInfo) -> Facts {
+    facts_of(info.end_of_file, info.allocation_size, info.last_write_time as i64, info.file_attributes)
+}
+
+/// What is set with a file that shall be like `like`.
+fn settings(like: &Facts) -> Settings {
+    let attributes = match like.attributes {
+        Some(0) => FileAttributes::NORMAL.bits(),
+        Some(bits) => bits,
+        None => 0,
+    };
+    Settings { last_write_time: FileTime::from_unix_ns(like.modified).0, attributes }
+}
+
+/// How a file is made.
+fn making(as_it_is: bool) -> OpenOptions {
+    let disposition = if as_it_is { Disposition::OpenIf } else { Disposition::OverwriteIf };
+    let how = OpenOptions::file(disposition);
+    OpenOptions { access: how.access | Rights::DELETE, ..how }
+}
+
+impl Live {
+    async fn begin(remote: &Remote, access: &Access) -> Result<Live, Error> {
+        let address = (remote.host.as_str(), remote.port);
+        let connection = Connection::connect(address, &remote.host, &access.smb)
+            .await
+            .doing(|| format!("connecting to {} port {}", remote.host, remote.port))?;
+        let wanted = access.credentials.as_ref();
+        let wanted = wanted.ok_or_else(|| Error::new("logging on", "there is no password"))?;
+        let session = Session::log_on(&connection, wanted, access.encrypt)
+            .await
+            .doing(|| format!("logging on to {} as {}", remote.host, remote.user))?;
+        open_channels(&session, access.channels).await;
+        let tree = session
+            .connect(&remote.share)
+            .await
+            .doing(|| format!("connecting to the share {} of {}", remote.share, remote.host))?;
+        let negotiated = connection.negotiated();
+        let max_io = negotiated.max_read_size.min(negotiated.max_write_size);
+        Ok(Live { session, tree, max_io })
+    }
+}
+
+/// Gives the session as many channels as it can have. Fewer only make the copy slower, so nothing is said; the report
+/// shows them.
+async fn open_channels(session: &Session, channels: usize) {
+    let mut options = ChannelOptions { channels, ..ChannelOptions::default() };
+    let opened = session.open_channels(&options).await.map_or(1, |opened| opened.channels);
+    if opened < channels
+        && let Some(first) = session.channels().first()
+    {
+        // An interface that says nothing of several queues takes several connections all the same.
+        options.addresses = vec![first.peer];
+        let _ = session.open_channels(&options).await;
+    }
+}
+
+impl Smb {
+    pub(super) async fn open(remote: &Remote, access: &Access) -> Result<Smb, Error> {
+        let live = RwLock::new(Arc::new(Live::begin(remote, access).await?));
+        let (remote, access, root) = (remote.clone(), access.clone(), remote.path.clone());
+        Ok(Smb { remote, access, root, live, reviving: tokio::sync::Mutex::default() })
+    }
+
+    fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn tree(&self) -> Tree {
+        self.live().tree.clone()
+    }
+
+    fn path(&self, path: &str) -> String {
+        join(&self.root, path)
+    }
+
+    pub(super) fn step_up(&mut self) -> Option<String> {
+        let (above, name) = split(&self.root);
+        let (above, name) = (above.to_owned(), name.to_owned());
+        self.root = above;
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// Begins a new session unless the one there is works.
+    pub(super) async fn revive(&self) -> Done<()> {
+        let _one = self.reviving.lock().await;
+        let tree = self.tree();
+        if let Ok(Ok(_)) = tokio::time::timeout(PATIENCE, tree.stat("")).await {
+            return Ok(());
+        }
+        let live = Live::begin(&self.remote, &self.access).await;
+        let live = live.map_err(|error| Fault::Said(error.to_string()))?;
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
+        Ok(())
+    }
+
+    pub(super) async fn stat(&self, path: &str) -> Done<Facts> {
+        Ok(facts(&self.tree().stat(&self.path(path)).await?))
+    }
+
+    pub(super) async fn list(&self, path: &str) -> Done<Listing> {
+        let how = OpenOptions::directory(Disposition::Open);
+        let directory = self.tree().open(&self.path(path), &how).await?;
+        let listed = directory.list("*").await;
+        directory.close().await?;
+        let mut listing = Listing::default();
+        for found in listed? {
+            let it = &found.entry;
+            let facts = facts_of(
+                it.end_of_file,
+                it.allocation_size,
+                it.last_write_time.0,
+                it.file_attributes.bits(),
+            );
+            listing.add(found.name.as_bytes(), facts);
+        }
+        Ok(listing)
+    }
+
+    pub(super) async fn make_directory(&self, path: &str) -> Done<()> {
+        Ok(self.tree().touch(&self.path(path), &OpenOptions::directory(Disposition::Create)).await?)
+    }
+
+    pub(super) async fn make_root(&self) -> Done<()> {
+        let how = OpenOptions::directory(Disposition::OpenIf);
+        let ends = self.root.match_indices('/').map(|(at, _)| at).chain([self.root.len()]);
+        for end in ends.filter(|end| *end > 0) {
+            self.tree().touch(&self.root[..end], &how).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn settle_directory(&self, path: &str, like: &Facts) -> Done<()> {
+        let how = OpenOptions {
+            access: Rights::WRITE_ATTRIBUTES | Rights::READ_ATTRIBUTES | Rights::SYNCHRONIZE,
+            ..OpenOptions::directory(Disposition::Open)
+        };
+        let directory = self.tree().open(&self.path(path), &how).await?;
+        let settled = directory.settle(Settings { attributes: 0, ..settings(like) }).await;
+        directory.close().await?;
+        Ok(settled?)
+    }
+
+    pub(super) async fn remove(&self, path: &str) -> Done<()> {
+        Ok(self.tree().touch(&self.path(path), &OpenOptions::delete()).await?)
+    }
+
+    pub(super) async fn remove_directory(&self, path: &str) -> Done<()> {
+        let how = OpenOptions::delete();
+        let how = OpenOptions { options: how.options | CreateOptions::DIRECTORY_FILE, ..how };
+        Ok(self.tree().touch(&self.path(path), &how).await?)
+    }
+
+    pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<(Bytes, Facts)> {
+        let (data, info) = self.tree().fetch(&self.path(path), length).await?;
+        Ok((Bytes::from_owner(data), facts(&info)))
+    }
+
+    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Facts) -> Done<()> {
+        let (tree, part) = (self.tree(), self.path(part));
+        let made = match tree.stage(&part, &making(false), content, settings(like)).await {
+            Ok(file) => file.close_as(&self.path(path)).await,
+            Err(error) => Err(error),
+        };
+        if made.as_ref().is_err_and(|error| !error.is_loss()) {
+            // There may be none to remove; what counts is why it was not made.
+            let _ = tree.touch(&part, &OpenOptions::delete()).await;
+        }
+        Ok(made?)
+    }
+
+    pub(super) async fn open_file(&self, path: &str) -> Done<File> {
+        Ok(File(self.tree().open(&self.path(path), &OpenOptions::read()).await?))
+    }
+
+    pub(super) async fn create(&self, part: &str, as_it_is: bool) -> Done<File> {
+        Ok(File(self.tree().open(&self.path(part), &making(as_it_is)).await?))
+    }
+
+    pub(super) async fn finish(&self, file: File, path: &str, like: &Facts) -> Done<()> {
+        if let Err(error) = file.0.settle(settings(like)).await {
+            // What counts is why it was not settled.
+            let _ = file.0.close().await;
+            return Err(error.into());
+        }
+        Ok(file.0.close_as(&self.path(path)).await?)
+    }
+
+    pub(super) fn max_io(&self) -> u32 {
+        self.live().max_io
+    }
+
+    pub(super) fn channels(&self) -> Vec<Channel> {
+        let channels = self.live().session.channels();
+        let channel = |it: &client::ChannelStatus| Channel {
+            local: it.local,
+            peer: it.peer,
+            requests: it.requests,
+            bytes: it.bytes,
+        };
+        channels.iter().map(channel).collect()
+    }
+
+    pub(super) async fn close(&self) {
+        // A server that is gone needs no farewell.
+        let _ = tokio::time::timeout(PATIENCE, self.live().session.clone().log_off()).await;
+    }
+}
+
+impl File {
+    pub(super) async fn read(&self, offset: u64, length: u32) -> Done<Bytes> {
+        let data = self.0.read(offset, length).await?;
+        Ok(Bytes::from_owner(data))
+    }
+
+    pub(super) async fn write(&self, offset: u64, data: &Bytes) -> Done<u32> {
+        Ok(self.0.write(offset, data).await?)
+    }
+
+    pub(super) async fn facts(&self) -> Done<Facts> {
+        Ok(facts(&self.0.stat().await?))
+    }
+
+    pub(super) async fn set_length(&self, length: u64) -> Done<()> {
+        Ok(self.0.set_length(length).await?)
+    }
+
+    pub(super) async fn sync(&self) -> Done<()> {
+        Ok(self.0.flush().await?)
+    }
+
+    pub(super) async fn close(self) -> Done<()> {
+        Ok(self.0.close().await?)
+    }
+}
