@@ -33,7 +33,7 @@ const DEPTH: usize = 32;
 /// Pieces of all files that are under way at once, which is also what they take of memory.
 const PIECES: usize = 96;
 /// How far behind the first piece that is not done others may be begun, in bytes.
-pub(crate) const WINDOW: u64 = 64 * 1024 * 1024;
+const WINDOW: u64 = 64 * 1024 * 1024;
 /// How long to wait before a file is tried again; twice as long each time.
 const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) target: Tree,
     pub(crate) progress: Progress,
     piece: u32,
+    /// [`WINDOW`], but for tests.
+    pub(crate) window: u64,
     room: Arc<Semaphore>,
     pace: Pace,
     /// Tells the parts of this copy from those of others.
@@ -66,7 +68,8 @@ impl Shared {
         let piece = PIECE.min(source.max_io()).min(target.max_io());
         let (room, pace) = (Arc::new(Semaphore::new(PIECES)), Pace::new(plan.rate));
         let (nonce, parts) = (auth::crypto::random(), AtomicU64::new(0));
-        Shared { plan, source, target, progress, piece, room, pace, nonce, parts }
+        let window = WINDOW;
+        Shared { plan, source, target, progress, piece, window, room, pace, nonce, parts }
     }
 
     /// Room for one more piece in memory.
@@ -176,7 +179,7 @@ async fn fill(shared: &Arc<Shared>, reader: &Arc<File>, writer: &Arc<File>, fact
     let piece = u64::from(shared.piece);
     let have = writer.facts().await?.size;
     let start = match have <= facts.size {
-        true => have.saturating_sub(WINDOW) / piece * piece,
+        true => have.saturating_sub(shared.window) / piece * piece,
         false => 0,
     };
     shared.progress.moved(start);
@@ -219,7 +222,7 @@ async fn pieces(
     let (mut hashes, mut next, mut moved) = (BTreeMap::new(), start, 0);
     let all = async {
         loop {
-            let in_window = |first: Option<&u64>| first.is_none_or(|first| next + piece <= first + WINDOW);
+            let in_window = |first: Option<&u64>| first.is_none_or(|first| next + piece <= first + shared.window);
             if next < facts.size && under_way.len() < DEPTH && in_window(under_way.first()) {
                 if facts.sparse {
                     let data = reader.data_from(next).await?.min(facts.size);

@@ -17,6 +17,8 @@ mod progress;
 mod report;
 mod run;
 mod survey;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use args::Args;
