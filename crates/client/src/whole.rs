@@ -167,8 +167,7 @@ impl File {
         let buffer = rename_buffer(path);
         let renaming = set(FileInfoClass::RENAME, self.id, &buffer);
         let rename_body = |out: &mut Vec<u8>| renaming.write(out);
-        let rename =
-            Part { command: Command::SetInfo, payload: renaming.payload_len(), body: &rename_body };
+        let rename = Part { command: Command::SetInfo, payload: renaming.payload_len(), body: &rename_body };
         let [renamed, closed] = self.tree.call([rename, CLOSE_RELATED]).await?.replies;
         if !closed.status().is_success() {
             // A refusal of the first takes the second with it.

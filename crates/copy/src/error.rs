@@ -108,7 +108,10 @@ impl Fault {
                 ];
                 error.is_loss()
                     || error.status().is_some_and(|status| passing.contains(&status))
-                    || matches!(error.nfs_status(), Some(NfsStat::Delay | NfsStat::Grace | NfsStat::ShareDenied))
+                    || matches!(
+                        error.nfs_status(),
+                        Some(NfsStat::Delay | NfsStat::Grace | NfsStat::ShareDenied)
+                    )
             }
             Fault::Said(_) => false,
         }

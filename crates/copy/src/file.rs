@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -50,9 +49,8 @@ pub(crate) struct Shared {
     pub(crate) window: u64,
     room: Arc<Semaphore>,
     pace: Pace,
-    /// Tells the parts of this copy from those of others.
+    /// Tells the parts of further attempts from those of others.
     nonce: [u8; 16],
-    parts: AtomicU64,
 }
 
 type Hash = [u8; 32];
@@ -67,9 +65,9 @@ impl Shared {
     pub(crate) fn new(plan: Plan, source: Tree, target: Tree, progress: Progress) -> Shared {
         let piece = PIECE.min(source.max_io()).min(target.max_io());
         let (room, pace) = (Arc::new(Semaphore::new(PIECES)), Pace::new(plan.rate));
-        let (nonce, parts) = (auth::crypto::random(), AtomicU64::new(0));
+        let nonce = auth::crypto::random();
         let window = WINDOW;
-        Shared { plan, source, target, progress, piece, window, room, pace, nonce, parts }
+        Shared { plan, source, target, progress, piece, window, room, pace, nonce }
     }
 
     /// Room for one more piece in memory.
@@ -83,8 +81,8 @@ impl Shared {
 pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
     let mut job = job.clone();
     let mut pause = PAUSE;
-    for _ in 0..shared.plan.retries {
-        let fault = match once(shared, &job).await {
+    for attempt in 0..shared.plan.retries {
+        let fault = match once(shared, &job, attempt).await {
             Ok(()) => return Ok(job.facts.size),
             Err(fault) if fault.may_pass() => fault,
             Err(fault) => return Err(fault),
@@ -101,18 +99,18 @@ pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
             return Err(Fault::Changed);
         }
     }
-    once(shared, &job).await.map(|()| job.facts.size)
+    once(shared, &job, shared.plan.retries).await.map(|()| job.facts.size)
 }
 
-async fn once(shared: &Arc<Shared>, job: &Job) -> Done<()> {
+async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
     if job.facts.size < u64::from(shared.piece) && !shared.plan.verify && !shared.plan.sync {
-        small(shared, job).await
+        small(shared, job, attempt).await
     } else {
         large(shared, job).await
     }
 }
 
-async fn small(shared: &Shared, job: &Job) -> Done<()> {
+async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<()> {
     let Job { from, path, facts } = job;
     let _permit = shared.permit().await?;
     shared.pace.take(facts.size).await;
@@ -126,15 +124,24 @@ async fn small(shared: &Shared, job: &Job) -> Done<()> {
             content
         }
     };
-    let (above, name) = split(path);
-    let number = shared.parts.fetch_add(1, Ordering::Relaxed).to_le_bytes();
-    let part = join(above, &name::part(name, &[&shared.nonce[..], &number].concat()));
-    shared.target.put(path, &part, &content, facts).await?;
+    let above = split(path).0;
+    let first = join(above, &part_of(path, facts));
+    if attempt == 0 {
+        shared.target.put(path, &first, &content, facts).await?;
+    } else {
+        // What an attempt on a lost connection has sent may still come to be done, to a name that is not this one.
+        let of = [&shared.nonce[..], &attempt.to_le_bytes()].concat();
+        let part = join(above, &name::part(split(path).1, &of));
+        shared.target.put(path, &part, &content, facts).await?;
+        // There may be none.
+        let _ = shared.target.remove(&first).await;
+    }
     shared.progress.moved(facts.size);
     Ok(())
 }
 
-/// The name that a large file has while it is made: the same in every copy of it as it is now.
+/// The name that a file has while it is made: the same in every copy of it as it is now, so that the next one finds what
+/// a broken one has left.
 pub(crate) fn part_of(path: &str, facts: &Facts) -> String {
     let of = [facts.size.to_le_bytes(), facts.modified.div_euclid(100).to_le_bytes()].concat();
     name::part(split(path).1, &of)
@@ -222,7 +229,8 @@ async fn pieces(
     let (mut hashes, mut next, mut moved) = (BTreeMap::new(), start, 0);
     let all = async {
         loop {
-            let in_window = |first: Option<&u64>| first.is_none_or(|first| next + piece <= first + shared.window);
+            let in_window =
+                |first: Option<&u64>| first.is_none_or(|first| next + piece <= first + shared.window);
             if next < facts.size && under_way.len() < DEPTH && in_window(under_way.first()) {
                 if facts.sparse {
                     let data = reader.data_from(next).await?.min(facts.size);

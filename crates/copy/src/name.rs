@@ -120,7 +120,11 @@ mod tests {
     #[test]
     fn a_part_is_known_by_its_name_and_belongs_to_one_file() {
         let part = super::part("film.mkv", b"17");
-        assert!(is_part(&part) && part != super::part("film.mkv", b"18") && part == super::part("film.mkv", b"17"));
+        assert!(
+            is_part(&part)
+                && part != super::part("film.mkv", b"18")
+                && part == super::part("film.mkv", b"17")
+        );
         assert!(!is_part("film.mkv") && !is_part(".x.trunkline-part"));
         let long = super::part(&"ü".repeat(127), b"");
         assert!(long.len() <= LONGEST && is_part(&long), "{long}");

@@ -117,9 +117,9 @@ impl FromStr for Place {
             return Ok(Place::Nfs(remote(("", ""), authority, 2049, path, NFS)?));
         }
         match text.split_once("://") {
-            Some((scheme, _)) if !scheme.contains('/') => {
-                Err(format!("{scheme}:// is not known; {SMB}, or {NFS}, or a path (./{text} for a file of that name)"))
-            }
+            Some((scheme, _)) if !scheme.contains('/') => Err(format!(
+                "{scheme}:// is not known; {SMB}, or {NFS}, or a path (./{text} for a file of that name)"
+            )),
             _ if text.is_empty() => Err("an empty path".to_owned()),
             _ => Ok(Place::Local(PathBuf::from(text))),
         }

@@ -64,7 +64,8 @@ impl Plan {
             return Err(usage(text.to_owned()));
         }
         if args.mirror && args.source.is_within(&args.target) {
-            let text = "--mirror would delete the source, which lies inside of the target; choose another one";
+            let text =
+                "--mirror would delete the source, which lies inside of the target; choose another one";
             return Err(usage(text.to_owned()));
         }
         let Passwords { source, target } = args.passwords(ask)?;

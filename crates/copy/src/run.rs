@@ -90,7 +90,10 @@ async fn go(plan: Plan) -> Result<Report, Error> {
 enum First {
     Directory(Directory),
     /// A file, the name it gets, and what the target has of that name.
-    File { job: Job, there: Option<Facts> },
+    File {
+        job: Job,
+        there: Option<Facts>,
+    },
 }
 
 /// Finds what there is on both sides.
@@ -212,7 +215,8 @@ impl Run {
             Ok(Event::Copied(job, copied, took)) => {
                 self.copies -= 1;
                 if self.copies == 0 {
-                    self.report.copying += self.copying_since.take().map_or(Duration::ZERO, |it| it.elapsed());
+                    self.report.copying +=
+                        self.copying_since.take().map_or(Duration::ZERO, |it| it.elapsed());
                 }
                 self.copied(&job, copied, took);
             }

@@ -139,7 +139,9 @@ async fn consider(
             tally.bytes.mismatch += facts.size;
             let what = if is_directory { "a file" } else { "a directory" };
             let what = if target.kind == Kind::Other { "something else" } else { what };
-            survey.notes.push((path, format!("not copied: the target has {what} of that name; remove it there")));
+            survey
+                .notes
+                .push((path, format!("not copied: the target has {what} of that name; remove it there")));
         }
         Some(target) if is_directory => {
             counts.skipped += 1;

@@ -83,7 +83,7 @@ impl Listing {
 #[derive(Debug)]
 pub(crate) enum Tree {
     Local(local::Local),
-    Smb(smb::Smb),
+    Smb(Box<smb::Smb>),
     Nfs(nfs::Nfs),
 }
 
@@ -111,7 +111,7 @@ impl Tree {
     pub(crate) async fn open(place: &Place, access: &Access) -> Result<Tree, Error> {
         Ok(match place {
             Place::Local(path) => Tree::Local(local::Local::new(path)),
-            Place::Smb(remote) => Tree::Smb(smb::Smb::open(remote, access).await?),
+            Place::Smb(remote) => Tree::Smb(Box::new(smb::Smb::open(remote, access).await?)),
             Place::Nfs(remote) => Tree::Nfs(nfs::Nfs::open(remote, access).await?),
         })
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::nfs::{
-    Attributes, Client, Creation, Directory, File as NfsFile, FileType, NfsTime, OpenOptions, Options, StableHow,
+    Attributes, Client, Creation, Directory, File as NfsFile, FileType, NfsTime, OpenOptions, Options,
+    StableHow,
 };
 use nfs_wire::types::Verifier;
 
@@ -70,7 +71,8 @@ impl Nfs {
             .await
             .doing(|| format!("connecting to {} port {}", remote.host, remote.port))?;
         let export = client.directory(&remote.share).await;
-        let export = export.doing(|| format!("looking for the export /{} of {}", remote.share, remote.host))?;
+        let export =
+            export.doing(|| format!("looking for the export /{} of {}", remote.share, remote.host))?;
         Ok(Nfs { client, export, root: remote.path.clone(), found: Mutex::default() })
     }
 

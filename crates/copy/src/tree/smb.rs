@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::{ChannelOptions, Connection, OpenOptions, Session, Settings, Tree};
-use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo};
+use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::{FileAttributes, FileTime};
 
 use super::{Facts, Kind, Listing, join, split};
+use crate::Channel;
 use crate::error::{Doing, Done, Error, Fault};
 use crate::place::Remote;
 use crate::plan::Access;
-use crate::Channel;
 
 /// A directory of a share.
 #[derive(Debug)]
@@ -80,11 +80,12 @@ fn settings(like: &Facts) -> Settings {
     Settings { last_write_time: FileTime::from_unix_ns(like.modified).0, attributes }
 }
 
-/// How a file is made.
+/// How a file is made: nobody else writes it meanwhile, another copy of the same least of all.
 fn making(as_it_is: bool) -> OpenOptions {
     let disposition = if as_it_is { Disposition::OpenIf } else { Disposition::OverwriteIf };
     let how = OpenOptions::file(disposition);
-    OpenOptions { access: how.access | Rights::DELETE, ..how }
+    let share = ShareAccess::READ | ShareAccess::DELETE;
+    OpenOptions { access: how.access | Rights::DELETE, share, ..how }
 }
 
 impl Live {
@@ -174,12 +175,8 @@ impl Smb {
         let mut listing = Listing::default();
         for found in listed? {
             let it = &found.entry;
-            let facts = facts_of(
-                it.end_of_file,
-                it.allocation_size,
-                it.last_write_time.0,
-                it.file_attributes.bits(),
-            );
+            let facts =
+                facts_of(it.end_of_file, it.allocation_size, it.last_write_time.0, it.file_attributes.bits());
             listing.add(found.name.as_bytes(), facts);
         }
         Ok(listing)
