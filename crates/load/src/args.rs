@@ -14,7 +14,7 @@ use crate::units::{size, time};
 pub struct Args {
     /// What to load: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path of a mounted
     /// directory. Several targets, or one with diskspd's flags, are files
-    #[arg(value_name = "TARGET", required = true)]
+    #[arg(value_name = "TARGET", required_unless_present = "agent")]
     pub targets: Vec<Target>,
     /// One of diskspd's flags, as `diskspd::spell_out` hands it on
     #[arg(long = "diskspd", value_name = "FLAG", hide = true, allow_hyphen_values = true, conflicts_with_all = [
@@ -111,6 +111,15 @@ pub struct Args {
     /// Process of the server on this host, whose processor time (with its children's) is reported
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
+    /// Load from these machines together, on each of which an agent waits, and merge what they measure
+    #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',')]
+    pub agents: Vec<String>,
+    /// Wait at this address for who loads from several machines; needs the same secret there and here
+    #[arg(long, value_name = "ADDRESS[:PORT]", conflicts_with_all = ["targets", "agents"])]
+    pub agent: Option<String>,
+    /// File whose first line is the secret that agents and their conductor share [default: the variable TRUNKLINE_SECRET]
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
     /// Report in fio's JSON form
     #[arg(long)]
     pub json: bool,
@@ -238,7 +247,7 @@ impl Args {
             return Ok(std::env::var("TRUNKLINE_PASSWORD").ok());
         };
         let text = std::fs::read_to_string(file)
-            .map_err(|why| crate::Error::host(format!("--password-file {}", file.display()), why))?;
+            .map_err(|why| crate::Error::Usage(format!("--password-file {}: {why}", file.display())))?;
         Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
     }
 }

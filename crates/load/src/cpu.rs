@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::fs;
 
+use serde::{Deserialize, Serialize};
+
 /// How long each process of a tree has run, in clock ticks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Account(HashMap<u32, u64>);
@@ -67,7 +69,7 @@ fn children(pid: u32) -> Vec<u32> {
 }
 
 /// What each processor of this host has done, in clock ticks: as a user, in the kernel, in all.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Usage(pub(crate) Vec<[u64; 3]>);
 
 impl Usage {

@@ -1,5 +1,7 @@
 //! Why there is no report.
 
+use smb_wire::NtStatus;
+
 use crate::peer::Failure;
 
 /// One line for the user.
@@ -9,12 +11,11 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// The server, while something was done with it.
-    #[error("{doing}: {why}")]
+    #[error("{doing}: {why}{}", remedy(why))]
     Server {
         /// What was being done.
         doing: String,
-        /// What came of it.
-        #[source]
+        /// What came of it; the text holds it, so that it is no source of its own.
         why: client::Error,
     },
     /// The server works, but not as it should.
@@ -33,6 +34,21 @@ pub enum Error {
 impl Error {
     pub(crate) fn host(doing: impl Into<String>, why: impl ToString) -> Error {
         Error::Host { doing: doing.into(), why: why.to_string() }
+    }
+}
+
+/// What to do about a server's refusal, where that can be said.
+fn remedy(why: &client::Error) -> &'static str {
+    match why {
+        client::Error::Io(_) => "; see whether host and port are right and a server listens there",
+        client::Error::Status { status, .. } => match *status {
+            NtStatus::LOGON_FAILURE => "; see the user in TARGET, and the password",
+            NtStatus::BAD_NETWORK_NAME => "; the server has no such share",
+            NtStatus::ACCESS_DENIED => "; this user may not do that there",
+            NtStatus::DISK_FULL => "; make room there, or take fewer or smaller files",
+            _ => "",
+        },
+        _ => "",
     }
 }
 

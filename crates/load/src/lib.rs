@@ -8,8 +8,11 @@
 //! but the tickets of a fixed amount of work. A path of this host has a thread for each operation under way
 //! instead. What is counted are the operations that began in the measured time, each once, when it is done.
 //!
+//! [`agents`] lets several machines load together.
+//!
 //! [`link`] puts a long, narrow or lossy path in front of any command.
 
+pub mod agents;
 mod args;
 mod cpu;
 pub mod diskspd;
@@ -30,5 +33,5 @@ pub use args::{Args, Encryption, Metadata, Pattern, Signing, Version};
 pub use error::Error;
 pub use plan::Plan;
 pub use report::{Report, html, json};
-pub use run::{run, run_when};
+pub use run::run;
 pub use target::{Scheme, Target};

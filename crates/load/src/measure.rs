@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 /// Latencies above this are counted as this.
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
 
 /// Operations of one kind: how many, how many bytes, how long each took.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) operations: u64,
     pub(crate) bytes: u64,
     /// Nanoseconds, to three digits.
+    #[serde(with = "as_pairs")]
     pub(crate) latency: Histogram<u64>,
     /// Operations and bytes that were done in each [`SLICE`] of the measured time.
     pub(crate) slices: Vec<(u64, u64)>,
@@ -84,6 +86,29 @@ impl Tally {
     }
 }
 
+/// A histogram as pairs of a value and how often it was: whoever records them again has the same histogram.
+mod as_pairs {
+    use hdrhistogram::Histogram;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    use super::{MAX_LATENCY_NS, Tally};
+
+    pub(super) fn serialize<S: Serializer>(histogram: &Histogram<u64>, to: S) -> Result<S::Ok, S::Error> {
+        let pairs = histogram.iter_recorded().map(|it| (it.value_iterated_to(), it.count_at_value()));
+        pairs.collect::<Vec<_>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Histogram<u64>, D::Error> {
+        let mut histogram = Tally::default().latency;
+        for (value, count) in Vec::<(u64, u64)>::deserialize(from)? {
+            // The highest value that counts as a given one may lie a little above it.
+            let value = value.clamp(1, MAX_LATENCY_NS);
+            histogram.record_n(value, count).map_err(D::Error::custom)?;
+        }
+        Ok(histogram)
+    }
+}
+
 /// What an operation was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -93,7 +118,7 @@ pub(crate) enum Kind {
 }
 
 /// What one job has done in the measured time.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) read: Tally,
     pub(crate) write: Tally,
@@ -274,6 +299,22 @@ mod tests {
         }
         assert_eq!(tally.rates(Duration::from_millis(1600)), [(6.0, 60.0), (0.0, 0.0), (2.0, 20.0)]);
         assert_eq!(tally.rates(Duration::from_millis(400)), []);
+    }
+
+    #[test]
+    fn a_record_comes_back_from_its_text_as_it_was() {
+        let mut record = Record { lasted: Duration::from_millis(1234), ..Record::default() };
+        for ns in [1, 999, 1_000_003, 77_777_777, 5_000_000_000_000] {
+            record.tally(Kind::Write).add(5, Duration::from_nanos(ns), SLICE);
+        }
+        let text = serde_json::to_string(&record).unwrap();
+        let back: Record = serde_json::from_str(&text).unwrap();
+        assert_eq!((back.write.operations, back.write.bytes, back.lasted), (5, 25, record.lasted));
+        assert_eq!(back.write.slices, record.write.slices);
+        for percent in [0.0, 20.0, 40.0, 60.0, 80.0, 100.0] {
+            let of = |record: &Record| record.write.latency.value_at_percentile(percent);
+            assert_eq!(of(&back), of(&record), "{percent}");
+        }
     }
 
     #[test]

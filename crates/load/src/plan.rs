@@ -195,6 +195,14 @@ impl Plan {
         Some((rate / u64::from(factor)).max(1))
     }
 
+    /// The same for one of several clients, which has files of its own unless they are named.
+    pub(crate) fn of_client(mut self, number: u32) -> Plan {
+        if !matches!(self.work, Work::Data(Shape { files: Files::Named { .. }, .. })) {
+            self.target.directory = crate::work::join(&self.target.directory, &format!("client-{number}"));
+        }
+        self
+    }
+
     /// Operations under way at once.
     pub(crate) fn workers(&self) -> u32 {
         self.jobs * self.depth

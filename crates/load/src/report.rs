@@ -11,6 +11,8 @@ pub use json::json;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Plan;
 use crate::cpu::Usage;
 use crate::measure::Record;
@@ -33,17 +35,29 @@ pub struct Report {
 }
 
 /// What was measured, beside the names of things.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) jobs: Vec<Record>,
     /// Operations that were planned and not begun in time.
     pub(crate) missed: u64,
     pub(crate) processor: Processor,
-    /// All processors of this host.
+    /// All processors of this host, or of all clients.
     pub(crate) usage: Usage,
     pub(crate) security: Security,
     /// Those of all sessions.
     pub(crate) channels: Vec<Channel>,
+}
+
+impl Measured {
+    /// Adds what another client has measured at the same time.
+    fn merge(&mut self, other: Measured) {
+        let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        self.missed += other.missed;
+        self.processor.server_ns = sum(self.processor.server_ns, other.processor.server_ns);
+        self.processor.client_ns = sum(self.processor.client_ns, other.processor.client_ns);
+        self.usage.0.extend(other.usage.0);
+        self.channels.extend(other.channels);
+    }
 }
 
 /// What a report is compared by.
@@ -67,7 +81,7 @@ pub(crate) struct Facts {
 }
 
 /// A connection and what it carried, from the beginning of its session.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Channel {
     pub(crate) local: SocketAddr,
     pub(crate) peer: SocketAddr,
@@ -76,29 +90,51 @@ pub(crate) struct Channel {
 }
 
 /// Processor time in nanoseconds, where it is known.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Processor {
     pub(crate) server_ns: Option<u64>,
     pub(crate) client_ns: Option<u64>,
 }
 
 /// What was negotiated.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Security {
-    pub(crate) protocol: &'static str,
+    pub(crate) protocol: String,
     pub(crate) dialect: String,
     pub(crate) signing: String,
     pub(crate) encryption: String,
 }
 
 impl Report {
-    pub(crate) fn new(plan: &Plan, mut measured: Measured) -> Report {
-        let jobs = std::mem::take(&mut measured.jobs);
-        let mut all = Record::default();
-        jobs.iter().for_each(|record| all.merge(record));
-        let rows = jobs.into_iter().zip(0..).map(|(record, job)| (files_of(plan, job), record)).collect();
-        let (title, options) = describe(plan);
-        Report { title, options, facts: facts(plan), rows, all, measured }
+    pub(crate) fn new(plan: &Plan, measured: Measured) -> Report {
+        Report::merged(plan, vec![(String::new(), measured)])
+    }
+
+    /// What several clients have measured together, each with its name.
+    pub(crate) fn merged(plan: &Plan, clients: Vec<(String, Measured)>) -> Report {
+        let (mut title, options) = describe(plan);
+        let mut facts = facts(plan);
+        if clients.len() > 1 {
+            let count = clients.len() as u32;
+            title = format!("{title} from each of {count} clients");
+            facts.jobs *= count;
+            facts.workers *= count;
+            facts.rate = facts.rate.map(|rate| rate * u64::from(count));
+        }
+        let (mut rows, mut all, mut whole) = (Vec::new(), Record::default(), None::<Measured>);
+        for (client, mut measured) in clients {
+            for (record, job) in std::mem::take(&mut measured.jobs).into_iter().zip(0..) {
+                let file = files_of(plan, job);
+                all.merge(&record);
+                rows.push((if client.is_empty() { file } else { format!("{client}: {file}") }, record));
+            }
+            match &mut whole {
+                Some(whole) => whole.merge(measured),
+                None => whole = Some(measured),
+            }
+        }
+        let measured = whole.unwrap_or_default();
+        Report { title, options, facts, rows, all, measured }
     }
 
     /// How many operations counted.

@@ -94,19 +94,20 @@ impl Shared {
 /// # Errors
 /// What went wrong first.
 pub fn run(plan: Plan) -> Result<Report, Error> {
-    run_when(plan, || Ok(()))
+    let measured = measure(&plan, || Ok(()))?;
+    Ok(Report::new(&plan, measured))
 }
 
-/// The same, where everything is made ready before `ready` is called, and work begins when that returns.
+/// Runs `plan`: everything is made ready before `ready` is called, and work begins when that returns.
 ///
 /// # Errors
 /// What went wrong first, in `ready` too.
-pub fn run_when(plan: Plan, ready: impl FnOnce() -> Result<(), Error>) -> Result<Report, Error> {
+pub(crate) fn measure(plan: &Plan, ready: impl FnOnce() -> Result<(), Error>) -> Result<Measured, Error> {
     if plan.target.scheme == crate::Scheme::Local {
         raise_limit();
     }
-    runtime(&plan)?.block_on(prepare(&plan))?;
-    let shared = Arc::new(Shared::new(plan));
+    runtime(plan)?.block_on(prepare(plan))?;
+    let shared = Arc::new(Shared::new(plan.clone()));
     let threads: Vec<_> = (0..shared.plan.connections)
         .map(|connection| {
             let shared = Arc::clone(&shared);
@@ -136,9 +137,7 @@ pub fn run_when(plan: Plan, ready: impl FnOnce() -> Result<(), Error>) -> Result
     runtime(&shared.plan)?.block_on(clear(&shared.plan))?;
     let (processor, usage) = watched?;
     let security = security.expect("there is at least one connection");
-    let measured =
-        Measured { jobs: shared.by_job(), missed: shared.missed(), processor, usage, security, channels };
-    Ok(Report::new(&shared.plan, measured))
+    Ok(Measured { jobs: shared.by_job(), missed: shared.missed(), processor, usage, security, channels })
 }
 
 /// Lets the process have as many open files as it may: each thread has its own.

@@ -130,7 +130,7 @@ impl FromStr for Target {
 }
 
 /// Host and port; an IPv6 address stands in brackets.
-fn place_of(place: &str, usual: u16) -> Result<(String, u16), String> {
+pub(crate) fn place_of(place: &str, usual: u16) -> Result<(String, u16), String> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
             let (host, behind) = rest.split_once(']').ok_or("an address without its closing bracket")?;

@@ -138,3 +138,33 @@ fn numbers_of_channels_are_measured_one_after_the_other_and_each_channel_keeps_t
         assert!(most < (40 << 20) / channels as u64, "{channels} channels: one carried {most} bytes");
     }
 }
+
+#[test]
+fn a_line_of_diskspd_and_a_planned_rate_do_over_smb_what_they_do_on_files() {
+    let Some(samba) = Samba::start("a_line_of_diskspd_and_a_planned_rate_do_over_smb_what_they_do_on_files")
+    else {
+        return;
+    };
+    let files = format!("smb://{}@{}/files", USER.0, samba.address);
+    let run = |line: &str| {
+        let words = ["trunkline", "load"].into_iter().chain(line.split_whitespace()).map(Into::into);
+        let words = load::diskspd::spell_out(words).into_iter().skip(1);
+        load::run(Plan::all(&Cli::parse_from(words).args, USER.1)?.remove(0))
+    };
+    let missing = run(&format!("-d1 {files}/none.dat")).unwrap_err().to_string();
+    assert!(missing.contains("OBJECT_NAME_NOT_FOUND") && missing.contains("unless -cSIZE"), "{missing}");
+    let line = format!("-c128K -b8K -t2 -o4 -r -w50 -Sh -d1 -W0 {files}/a.dat {files}/b.dat");
+    let shown = run(&line).unwrap().to_string();
+    assert!(
+        shown.contains("thread count:\t\t4\n") && shown.contains("| b.dat") && shown.contains(": holds"),
+        "{shown}"
+    );
+    assert_eq!(std::fs::metadata(samba.files().join("a.dat")).unwrap().len(), 128 << 10);
+    let line = format!("{files}/load --filesize 1m --iodepth 4 --rate_iops 200 --runtime 500ms");
+    let report = run(&line).unwrap();
+    assert_eq!(report.operations() + report.missed(), 100);
+    for kind in ["close", "delete"] {
+        let line = format!("{files}/load --metadata {kind} --files 20 --filesize 3k --number-ios 20");
+        assert_eq!(run(&line).unwrap().operations(), 20);
+    }
+}

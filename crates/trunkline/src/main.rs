@@ -4,8 +4,8 @@
 //! settings, [`state`] keeps what must survive, [`people`] joins both into the users who may log on.
 //!
 //! What is wrong with a command, a setting or the host is one line on standard error and exit status 2,
-//! and nothing has been changed then. Exit status 1 is a server that ran and failed. `copy` has the exit statuses of
-//! robocopy instead.
+//! and nothing has been changed then. Exit status 1 is a server or a load that ran and failed. `copy` has the exit
+//! statuses of robocopy instead.
 
 mod calendar;
 mod cli;
@@ -23,6 +23,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Whether something was begun and failed; all else is a mistake of whoever called.
+fn has_failed(error: &anyhow::Error) -> bool {
+    let of_load = error.downcast_ref::<load::Error>();
+    error.is::<serve::Failed>() || of_load.is_some_and(|error| !matches!(error, load::Error::Usage(_)))
+}
+
 fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse_from(load::diskspd::spell_out(std::env::args_os())) {
         Ok(cli) => cli,
@@ -34,8 +40,7 @@ fn main() -> ExitCode {
             // A chain of causes may hold line ends of its own.
             let text = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");
             eprintln!("trunkline: {text}");
-            let failed = error.downcast_ref::<serve::Failed>().is_some();
-            if failed { ExitCode::FAILURE } else { ExitCode::from(2) }
+            if has_failed(&error) { ExitCode::FAILURE } else { ExitCode::from(2) }
         }
     }
 }

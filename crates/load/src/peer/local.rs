@@ -39,7 +39,7 @@ thread_local! {
 
 pub(super) fn security() -> Security {
     let off = || "off".to_owned();
-    Security { protocol: "local", dialect: "files".to_owned(), signing: off(), encryption: off() }
+    Security { protocol: "local".to_owned(), dialect: "files".to_owned(), signing: off(), encryption: off() }
 }
 
 impl Share {

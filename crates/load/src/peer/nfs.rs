@@ -47,7 +47,7 @@ pub(super) fn channel(it: ConnectionStatus) -> Channel {
 
 pub(super) fn security() -> Security {
     let off = || "off".to_owned();
-    Security { protocol: "NFS", dialect: "4.1".to_owned(), signing: off(), encryption: off() }
+    Security { protocol: "NFS".to_owned(), dialect: "4.1".to_owned(), signing: off(), encryption: off() }
 }
 
 impl Share {

@@ -85,7 +85,7 @@ impl Line {
         let off = || "off".to_owned();
         let cipher = negotiated.cipher.filter(|_| self.session.seals());
         Security {
-            protocol: "SMB",
+            protocol: "SMB".to_owned(),
             dialect: format!("{}.{minor}{last}", dialect >> 8),
             signing: if self.session.signs() { format!("{:?}", negotiated.signing) } else { off() },
             encryption: cipher.map_or_else(off, |cipher| format!("{cipher:?}")),

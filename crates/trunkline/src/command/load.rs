@@ -1,22 +1,26 @@
 //! `trunkline load`: loads a server, this one or another, and reports what it did.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use anyhow::Context;
-use load::{Args, Plan};
+use load::agents::{self, Agent};
+use load::{Args, Plan, Report};
 
 use crate::password;
 
 /// Does what was asked.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let password = match args.password()? {
-        Some(password) => password,
-        None => password::ask_once(args.user())?,
-    };
-    let plans = Plan::all(args, &password)?;
-    let reports = plans.into_iter().map(load::run).collect::<Result<Vec<_>, _>>()?;
-    if let Some(file) = &args.html {
+    if args.agent.is_some() {
+        let agent = Agent::listen(args, agents::secret(args)?)?;
+        println!("waiting at {} for who has the secret", agent.address()?);
+        return Ok(agent.serve()?);
+    }
+    let page = args.html.as_deref().map(Page::begin).transpose()?;
+    let reports = if args.agents.is_empty() { here(args)? } else { elsewhere(args)? };
+    if let Some(page) = page {
         let command: Vec<String> = std::env::args().collect();
-        std::fs::write(file, load::html(&reports, &command.join(" ")))
-            .with_context(|| format!("--html {}: the page cannot be written", file.display()))?;
+        page.end(&load::html(&reports, &command.join(" ")))?;
     }
     if args.json {
         println!("{:#}", load::json(&reports));
@@ -24,4 +28,56 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         reports.iter().for_each(|report| print!("{report}"));
     }
     Ok(())
+}
+
+fn here(args: &Args) -> anyhow::Result<Vec<Report>> {
+    // What is wrong with the options is said before a password is asked for.
+    Plan::all(args, "")?;
+    let password = match args.password()? {
+        Some(password) => password,
+        None => password::ask_once(args.user())?,
+    };
+    Ok(Plan::all(args, &password)?.into_iter().map(load::run).collect::<Result<Vec<_>, _>>()?)
+}
+
+/// On agents, each of which knows the password itself.
+fn elsewhere(args: &Args) -> anyhow::Result<Vec<Report>> {
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    Ok(agents::conduct(args, &words, &agents::secret(args)?)?)
+}
+
+/// The page of `--html`: it has its name when it is whole, and whether it can be had is known before anything is measured.
+struct Page {
+    part: PathBuf,
+    place: PathBuf,
+}
+
+impl Page {
+    fn begin(place: &Path) -> anyhow::Result<Page> {
+        let mut part = place.as_os_str().to_owned();
+        part.push(".part");
+        let page = Page { part: part.into(), place: place.to_owned() };
+        page.write("")?;
+        Ok(page)
+    }
+
+    fn write(&self, text: &str) -> anyhow::Result<()> {
+        fs::write(&self.part, text).with_context(|| self.doing())
+    }
+
+    fn end(self, text: &str) -> anyhow::Result<()> {
+        self.write(text)?;
+        fs::rename(&self.part, &self.place).with_context(|| self.doing())
+    }
+
+    fn doing(&self) -> String {
+        format!("--html {}: the page cannot be written", self.place.display())
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // It is not there when the page is whole.
+        let _ = fs::remove_file(&self.part);
+    }
 }

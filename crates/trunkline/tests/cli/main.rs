@@ -5,5 +5,6 @@ mod channels;
 mod common;
 mod interfaces;
 mod link;
+mod load;
 mod running;
 mod users_and_config;

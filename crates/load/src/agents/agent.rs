@@ -1,0 +1,145 @@
+//! The agent: waits for who has the secret, does what they say with the load generator, and answers what it measured.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use clap::Parser;
+
+use super::channel::{Channel, Side};
+use super::{Message, place};
+use crate::args::Args;
+use crate::run::measure;
+use crate::{Error, Plan, diskspd};
+
+/// Connections that may be proving themselves, or refused, at once.
+const MAX_CONNECTIONS: usize = 16;
+
+/// How long the others may take to become ready.
+const READY_TIME: Duration = Duration::from_secs(3600);
+
+/// Listens for a conductor.
+#[derive(Debug)]
+pub struct Agent {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    secret: String,
+    /// Whose first line is the password of the servers that are loaded.
+    password_file: Option<PathBuf>,
+    /// Does something, and will not do something else at the same time.
+    busy: AtomicBool,
+    connections: AtomicUsize,
+}
+
+/// The words of a conductor.
+#[derive(Debug, Parser)]
+#[command(name = "load", no_binary_name = true)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+impl Agent {
+    /// Listens at `--agent ADDRESS`; port 0 takes any that is free.
+    ///
+    /// # Errors
+    /// Where that cannot be had.
+    pub fn listen(args: &Args, secret: String) -> Result<Agent, Error> {
+        let address = args.agent.as_deref().unwrap_or_default();
+        let is_any = address.ends_with(":0");
+        let (host, port) = place(address.strip_suffix(":0").unwrap_or(address))?;
+        let port = if is_any { 0 } else { port };
+        let listener = TcpListener::bind((host.as_str(), port));
+        let listener = listener.map_err(|why| Error::host(format!("--agent {address}: listening"), why))?;
+        let password_file = args.password_file.clone();
+        let shared =
+            Shared { secret, password_file, busy: AtomicBool::new(false), connections: AtomicUsize::new(0) };
+        Ok(Agent { listener, shared: Arc::new(shared) })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves one conductor after the other, and ends only with the process.
+    ///
+    /// # Errors
+    /// When nobody can be accepted any more.
+    pub fn serve(&self) -> Result<(), Error> {
+        for stream in self.listener.incoming() {
+            let stream = stream.map_err(|why| Error::host("accepting a connection", why))?;
+            let shared = Arc::clone(&self.shared);
+            if shared.connections.fetch_add(1, Ordering::AcqRel) >= MAX_CONNECTIONS {
+                shared.connections.fetch_sub(1, Ordering::AcqRel);
+                continue;
+            }
+            thread::spawn(move || {
+                // Who cannot prove to have the secret, or goes away, is told nothing.
+                let _ = shared.hear(stream);
+                shared.connections.fetch_sub(1, Ordering::AcqRel);
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn hear(&self, stream: TcpStream) -> io::Result<()> {
+        let mut channel = Channel::open(stream, Side::Agent, &self.secret)?;
+        let Message::Load { words, number } = channel.receive(Duration::from_secs(60))? else {
+            return channel.send(&Message::Failed("it was not told what to do".to_owned()));
+        };
+        if self.busy.swap(true, Ordering::AcqRel) {
+            return channel
+                .send(&Message::Failed("it is busy with another load; try again later".to_owned()));
+        }
+        let done = self.load(&mut channel, words, number);
+        self.busy.store(false, Ordering::Release);
+        match done {
+            Ok(()) => Ok(()),
+            Err(why) => channel.send(&Message::Failed(why.to_string())),
+        }
+    }
+
+    fn load(&self, channel: &mut Channel, words: Vec<String>, number: u32) -> Result<(), Error> {
+        for plan in self.plans(words, number)? {
+            let measured = measure(&plan, || {
+                let lost = |why: io::Error| Error::host("waiting for the other clients", why);
+                channel.send(&Message::Ready).map_err(lost)?;
+                match channel.receive(READY_TIME).map_err(lost)? {
+                    Message::Go => Ok(()),
+                    _ => Err(Error::Wrong("the load was called off".to_owned())),
+                }
+            })?;
+            let told = channel.send(&Message::Measured(Box::new(measured)));
+            told.map_err(|why| Error::host("telling what was measured", why))?;
+        }
+        Ok(())
+    }
+
+    /// What the words ask for. Each client works in a directory of its own.
+    fn plans(&self, words: Vec<String>, number: u32) -> Result<Vec<Plan>, Error> {
+        let front = ["trunkline", "load"].map(str::to_owned);
+        let words = diskspd::spell_out(front.into_iter().chain(words).map(OsString::from));
+        let line = Line::try_parse_from(words.into_iter().skip(2));
+        let mut args = line.map_err(|why| Error::Usage(why.to_string()))?.args;
+        args.password_file.clone_from(&self.password_file);
+        let none = "it has no password for the target: give it --password-file FILE, or set TRUNKLINE_PASSWORD there";
+        let password = args.password()?.ok_or_else(|| Error::Usage(none.to_owned()))?;
+        let plans = Plan::all(&args, &password)?;
+        Ok(plans.into_iter().map(|plan| plan.of_client(number)).collect())
+    }
+}

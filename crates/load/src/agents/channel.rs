@@ -1,0 +1,187 @@
+//! A connection between two who share a secret. Each proves that it has it, over fresh numbers of both; every message
+//! then carries a code over its place in the order, so that nobody else can say, change, repeat or leave out anything.
+//! What is said can be read by others: it holds no secrets.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign, verify};
+
+use super::Message;
+use crate::Error;
+
+const NONCE: usize = 32;
+const CODE: usize = 32;
+
+/// What both sides begin with, so that neither takes something else for a peer.
+const GREETING: &[u8; 16] = b"trunkline-load 1";
+
+/// Bytes of a message at most; the histograms of many jobs are the longest.
+const MAX_MESSAGE: usize = 256 * 1024 * 1024;
+
+/// How long the other side may take to prove itself.
+const PROOF_TIME: Duration = Duration::from_secs(10);
+
+/// Which side we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Conductor,
+    Agent,
+}
+
+impl Side {
+    /// What it proves to be.
+    fn word(self) -> &'static str {
+        match self {
+            Side::Conductor => "I conduct",
+            Side::Agent => "I am an agent",
+        }
+    }
+}
+
+/// A proven connection.
+pub(super) struct Channel {
+    stream: TcpStream,
+    out: (Key, u64),
+    inward: (Key, u64),
+}
+
+impl Channel {
+    /// Proves to each side that the other has the secret.
+    pub(super) fn open(mut stream: TcpStream, side: Side, secret: &str) -> io::Result<Channel> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PROOF_TIME))?;
+        stream.set_write_timeout(Some(PROOF_TIME))?;
+        let mut own = [0; NONCE];
+        aws_lc_rs::rand::fill(&mut own).map_err(|_| io::Error::other("the host has no random numbers"))?;
+        stream.write_all(&[GREETING.as_slice(), &own].concat())?;
+        let mut greeting = [0; GREETING.len() + NONCE];
+        stream.read_exact(&mut greeting)?;
+        let Some(theirs) = greeting.strip_prefix(GREETING.as_slice()) else {
+            return Err(io::Error::other("no trunkline of this kind is there"));
+        };
+        let nonces = match side {
+            Side::Conductor => [own.as_slice(), theirs].concat(),
+            Side::Agent => [theirs, &own].concat(),
+        };
+        let secret = Key::new(HMAC_SHA256, secret.as_bytes());
+        let derive = |what: &str| sign(&secret, &[what.as_bytes(), &nonces].concat());
+        // The agent proves nothing to who has not: there would be something to try guesses on.
+        if side == Side::Conductor {
+            stream.write_all(derive(Side::Conductor.word()).as_ref())?;
+        }
+        let other = if side == Side::Conductor { Side::Agent } else { Side::Conductor };
+        let mut code = [0; CODE];
+        stream.read_exact(&mut code).map_err(|_| {
+            io::Error::other("it does not take our secret (see --secret-file on both), or does not answer")
+        })?;
+        verify(&secret, &[other.word().as_bytes(), &nonces].concat(), &code)
+            .map_err(|_| io::Error::other("it has another secret; see --secret-file on both"))?;
+        if side == Side::Agent {
+            stream.write_all(derive(Side::Agent.word()).as_ref())?;
+        }
+        let key = |what: &str| (Key::new(HMAC_SHA256, derive(what).as_ref()), 0);
+        let (to_agent, to_conductor) = (key("to the agent"), key("to the conductor"));
+        let (out, inward) =
+            if side == Side::Conductor { (to_agent, to_conductor) } else { (to_conductor, to_agent) };
+        Ok(Channel { stream, out, inward })
+    }
+
+    /// Says something.
+    pub(super) fn send(&mut self, message: &Message) -> io::Result<()> {
+        let body = serde_json::to_vec(message).map_err(io::Error::other)?;
+        let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+        let code = sign(&self.out.0, &[&self.out.1.to_be_bytes(), body.as_slice()].concat());
+        self.out.1 += 1;
+        self.stream.write_all(&[&length.to_be_bytes(), code.as_ref(), &body].concat())
+    }
+
+    /// What the other side says within `time`.
+    pub(super) fn receive(&mut self, time: Duration) -> io::Result<Message> {
+        self.stream.set_read_timeout(Some(time))?;
+        let mut head = [0; 4 + CODE];
+        self.stream.read_exact(&mut head)?;
+        let (length, code) = head.split_at(4);
+        let length = length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+        if length > MAX_MESSAGE {
+            return Err(io::Error::other("a message is too long"));
+        }
+        // Grows with what comes, not with what is said to come.
+        let mut body = Vec::new();
+        (&mut self.stream).take(length as u64).read_to_end(&mut body)?;
+        if body.len() < length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        verify(&self.inward.0, &[&self.inward.1.to_be_bytes(), body.as_slice()].concat(), code)
+            .map_err(|_| io::Error::other("a message is not from who proved to be there"))?;
+        self.inward.1 += 1;
+        serde_json::from_slice(&body).map_err(io::Error::other)
+    }
+}
+
+/// What went wrong with an agent, for people.
+pub(super) fn failed(name: &str, why: &io::Error) -> Error {
+    let why = match why.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => "it is gone".to_owned(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it says nothing in time".to_owned(),
+        _ => why.to_string(),
+    };
+    Error::host(format!("agent {name}"), why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn pair(secrets: [&'static str; 2]) -> [io::Result<Channel>; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let agent =
+            thread::spawn(move || Channel::open(listener.accept().unwrap().0, Side::Agent, secrets[0]));
+        let conductor = Channel::open(TcpStream::connect(address).unwrap(), Side::Conductor, secrets[1]);
+        [agent.join().unwrap(), conductor]
+    }
+
+    #[test]
+    fn who_has_the_secret_is_heard() {
+        let [agent, conductor] = pair(["the same secret"; 2]).map(Result::unwrap);
+        let (mut agent, mut conductor) = (agent, conductor);
+        for _ in 0..2 {
+            conductor.send(&Message::Go).unwrap();
+            assert!(matches!(agent.receive(SOON).unwrap(), Message::Go));
+            agent.send(&Message::Failed("why".to_owned())).unwrap();
+            assert!(matches!(conductor.receive(SOON).unwrap(), Message::Failed(why) if why == "why"));
+        }
+    }
+
+    #[test]
+    fn who_has_another_secret_or_another_protocol_is_not() {
+        assert!(pair(["one secret", "another secret"]).iter().all(Result::is_err));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        other.write_all(&[b'x'; 256]).unwrap();
+        assert!(Channel::open(listener.accept().unwrap().0, Side::Agent, "secret").is_err());
+    }
+
+    #[test]
+    fn what_is_changed_or_repeated_on_its_way_is_not_taken() {
+        for repeated in [false, true] {
+            let [agent, conductor] = pair(["the same secret"; 2]).map(Result::unwrap);
+            let (mut agent, mut conductor) = (agent, conductor);
+            conductor.send(&Message::Ready).unwrap();
+            assert!(agent.receive(SOON).is_ok());
+            if repeated {
+                conductor.out.1 = 0;
+            } else {
+                conductor.out.0 = Key::new(HMAC_SHA256, b"another");
+            }
+            conductor.send(&Message::Ready).unwrap();
+            assert!(agent.receive(SOON).is_err());
+        }
+    }
+}
