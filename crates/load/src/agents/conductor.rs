@@ -52,7 +52,7 @@ fn behind(words: &[String]) -> Vec<String> {
         let is_own = |option: &&str| {
             word == *option || word.strip_prefix(*option).is_some_and(|rest| rest.starts_with('='))
         };
-        match OWN.iter().any(|option| is_own(option)) {
+        match OWN.iter().any(is_own) {
             true if !word.contains('=') => drop(words.next()),
             true => {}
             false => kept.push(word.clone()),
