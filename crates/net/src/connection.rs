@@ -441,7 +441,7 @@ impl<S: Service> Served<S> {
             connection.outstanding += 1;
             connection.deferred.push_back(Box::new(move || ticket.done(job.0())));
         }
-        connection.pace.note(turn.calls, turn.took_ns, turn.effort);
+        connection.pace.note(&turn);
         if let Some(core) = &mut connection.core
             && (turn.drained || !core.inbound.waiting())
         {

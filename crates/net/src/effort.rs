@@ -7,9 +7,9 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Effort {
     /// Processor time (ns).
-    cpu_ns: u64,
+    pub(crate) cpu_ns: u64,
     /// How often it gave up its processor to wait for something.
-    waits: u64,
+    pub(crate) waits: u64,
 }
 
 impl Effort {

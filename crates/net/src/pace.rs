@@ -7,7 +7,7 @@
 //! turn during which the thread neither worked nor waited for long is not a slow one. A connection that turns
 //! slow again soon after has to prove itself for longer.
 
-use crate::effort::Effort;
+use crate::turn::Turn;
 
 /// Quick turns in a row after which a connection comes back inline, at first.
 const PROBATION: u32 = 16;
@@ -21,6 +21,8 @@ const MEMORY: u32 = 16;
 const VERY_SLOW: u64 = 50;
 /// A whole turn longer than this many times the bound for one call is slow, however many calls it had.
 const TURN_CALLS: u64 = 25;
+/// Work that the data of a turn is good for: to copy it takes as long elsewhere, and longer from another processor's cache.
+const NS_FOR_A_BYTE: u64 = 1;
 
 /// The state of one connection.
 #[derive(Debug)]
@@ -52,10 +54,12 @@ impl Pace {
         self.warned > 0 || self.hops()
     }
 
-    /// Takes in how long a turn of `calls` calls took, and what the thread did meanwhile where that was looked at.
-    pub(crate) fn note(&mut self, calls: u64, took_ns: u64, effort: Option<Effort>) {
+    /// Takes in how long a turn took, and what the thread did meanwhile where that was looked at.
+    pub(crate) fn note(&mut self, turn: &Turn) {
+        let Turn { calls, bytes, took_ns, effort, .. } = *turn;
         let bound_ns = self.slow_call_ns.saturating_mul(calls.clamp(1, TURN_CALLS));
-        let is_slow = took_ns > bound_ns && effort.is_none_or(|effort| effort.exceeds(bound_ns));
+        let work_ns = bound_ns.saturating_add(bytes.saturating_mul(NS_FOR_A_BYTE));
+        let is_slow = took_ns > bound_ns && effort.is_none_or(|effort| effort.exceeds(work_ns));
         match (is_slow, self.hops()) {
             (true, false) => {
                 self.quick_turns = 0;
@@ -83,16 +87,21 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::effort::Effort;
 
     const CALL: u64 = 200_000;
 
+    fn turn(calls: u64, took_ns: u64) -> Turn {
+        Turn { calls, took_ns, ..Turn::default() }
+    }
+
     /// Two slow turns, then quick ones until it is inline again; how many those were.
     fn away(pace: &mut Pace) -> u32 {
-        pace.note(1, 10 * CALL, None);
-        pace.note(1, 10 * CALL, None);
+        pace.note(&turn(1, 10 * CALL));
+        pace.note(&turn(1, 10 * CALL));
         let mut turns = 0;
         while pace.hops() {
-            pace.note(1, 1000, None);
+            pace.note(&turn(1, 1000));
             turns += 1;
         }
         turns
@@ -101,8 +110,8 @@ mod tests {
     #[test]
     fn slow_turns_send_the_next_ones_away_and_quick_ones_bring_them_back() {
         let mut pace = Pace::new(CALL);
-        pace.note(10, 10 * CALL, None);
-        pace.note(10, 10 * CALL, None);
+        pace.note(&turn(10, 10 * CALL));
+        pace.note(&turn(10, 10 * CALL));
         assert!(!pace.hops(), "at the bound is not over it");
         assert_eq!(away(&mut pace), PROBATION);
     }
@@ -111,11 +120,11 @@ mod tests {
     fn one_slow_turn_now_and_then_proves_nothing_but_a_very_slow_one_does() {
         let mut pace = Pace::new(CALL);
         for _ in 0..100 {
-            pace.note(1, 10 * CALL, None);
+            pace.note(&turn(1, 10 * CALL));
             assert!(!pace.hops());
-            (0..MEMORY).for_each(|_| pace.note(1, 1000, None));
+            (0..MEMORY).for_each(|_| pace.note(&turn(1, 1000)));
         }
-        pace.note(1, VERY_SLOW * CALL + 1, None);
+        pace.note(&turn(1, VERY_SLOW * CALL + 1));
         assert!(pace.hops());
     }
 
@@ -124,19 +133,19 @@ mod tests {
         let mut pace = Pace::new(CALL);
         let (first, second) = (away(&mut pace), away(&mut pace));
         assert!(second > first);
-        (0..FORGIVEN_AFTER).for_each(|_| pace.note(1, 1000, None));
+        (0..FORGIVEN_AFTER).for_each(|_| pace.note(&turn(1, 1000)));
         assert_eq!(away(&mut pace), first);
     }
 
     #[test]
     fn a_slow_turn_on_the_pool_keeps_it_there() {
         let mut pace = Pace::new(CALL);
-        (0..2).for_each(|_| pace.note(1, 10 * CALL, None));
-        pace.note(1, 1000, None);
-        pace.note(1, 10 * CALL, None);
+        (0..2).for_each(|_| pace.note(&turn(1, 10 * CALL)));
+        pace.note(&turn(1, 1000));
+        pace.note(&turn(1, 10 * CALL));
         for _ in 0..PROBATION {
             assert!(pace.hops());
-            pace.note(1, 1000, None);
+            pace.note(&turn(1, 1000));
         }
         assert!(!pace.hops());
     }
@@ -144,7 +153,7 @@ mod tests {
     #[test]
     fn many_calls_do_not_excuse_a_long_turn() {
         let mut pace = Pace::new(CALL);
-        (0..2).for_each(|_| pace.note(64, 64 * CALL, None));
+        (0..2).for_each(|_| pace.note(&turn(64, 64 * CALL)));
         assert!(pace.hops());
     }
 
@@ -152,12 +161,24 @@ mod tests {
     fn who_was_only_put_aside_is_not_slow() {
         let mut pace = Pace::new(CALL);
         for _ in 0..100 {
-            pace.note(1, 10 * CALL, None);
+            pace.note(&turn(1, 10 * CALL));
             assert!(pace.looks() && !pace.hops());
-            pace.note(1, 10 * CALL, Some(Effort::default()));
+            pace.note(&Turn { effort: Some(Effort::default()), ..turn(1, 10 * CALL) });
             assert!(!pace.hops());
-            (0..MEMORY).for_each(|_| pace.note(1, 1000, None));
+            (0..MEMORY).for_each(|_| pace.note(&turn(1, 1000)));
             assert!(!pace.looks());
         }
+    }
+
+    #[test]
+    fn to_copy_much_is_not_slow_but_to_wait_meanwhile_is() {
+        let mut pace = Pace::new(CALL);
+        let took_ns = 4 * CALL;
+        let copies = |waits| Effort { cpu_ns: took_ns, waits };
+        let of_a_mib = |waits| Turn { bytes: 1 << 20, effort: Some(copies(waits)), ..turn(1, took_ns) };
+        (0..10).for_each(|_| pace.note(&of_a_mib(0)));
+        assert!(!pace.hops());
+        (0..2).for_each(|_| pace.note(&of_a_mib(1)));
+        assert!(pace.hops());
     }
 }

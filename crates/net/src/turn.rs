@@ -36,6 +36,8 @@ pub(crate) struct Turn {
     pub(crate) jobs_done: usize,
     /// Calls of the conversation.
     pub(crate) calls: u64,
+    /// Bytes of the messages it took in and of the frames it put out.
+    pub(crate) bytes: u64,
     pub(crate) took_ns: u64,
     /// What the thread did meanwhile, where that was looked at.
     pub(crate) effort: Option<Effort>,
@@ -84,6 +86,7 @@ pub(crate) fn run<S: Service>(
         tracing::error!(reason = reason(&*panic), "a conversation panicked");
         turn.panicked = true;
     }
+    turn.bytes += out.frames.iter().map(Frame::len).sum::<usize>() as u64;
     turn.ended_ns = clock::mono_ns();
     turn.took_ns = turn.ended_ns.saturating_sub(now.mono_ns);
     turn.effort = before.map(|before| Effort::now().since(before));
@@ -131,6 +134,7 @@ impl<C: Conversation> Batch<'_, C> {
                     }
                     self.turn.messages += 1;
                     self.turn.calls += 1;
+                    self.turn.bytes += message.len() as u64;
                     self.conversation.on_message(message, self.now, self.out);
                 }
                 Next::Nothing => {
