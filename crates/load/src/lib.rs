@@ -19,6 +19,7 @@ pub mod diskspd;
 mod error;
 pub mod link;
 mod measure;
+pub mod null;
 mod pace;
 mod peer;
 mod plan;

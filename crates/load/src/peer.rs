@@ -3,6 +3,7 @@
 
 mod local;
 mod nfs;
+mod null;
 mod smb;
 
 use client::{Bytes, Data, nfs as nfs_client};
@@ -46,6 +47,7 @@ enum Session {
     Smb(smb::Line),
     Nfs(client::nfs::Client),
     Local,
+    Null(null::Tasks),
 }
 
 /// A share or export. Copies share it.
@@ -54,6 +56,7 @@ pub(crate) enum Share {
     Smb(smb::Share),
     Nfs(nfs::Share),
     Local(local::Share),
+    Null(null::Share),
 }
 
 /// An open file.
@@ -63,6 +66,7 @@ pub(crate) enum File {
     /// The flag is how each write waits.
     Nfs(nfs_client::File, nfs_client::StableHow),
     Local(local::File),
+    Null(null::Share),
 }
 
 /// How a file is opened.
@@ -85,7 +89,7 @@ pub(crate) enum How {
 pub(crate) enum Block {
     Smb(Data),
     Nfs(nfs_client::Data),
-    /// So many bytes; they lie in the thread's own buffer.
+    /// So many bytes; they lie in a buffer that is not handed out.
     Local(usize),
 }
 
@@ -111,6 +115,10 @@ impl Line {
                 let (client, share) = nfs::open(plan, options).await?;
                 Ok(Line { session: Session::Nfs(client), share: Share::Nfs(share) })
             }
+            Protocol::Null => {
+                let (tasks, share) = null::open(plan).await?;
+                Ok(Line { session: Session::Null(tasks), share: Share::Null(share) })
+            }
             Protocol::Local => {
                 Ok(Line { session: Session::Local, share: Share::Local(local::Share::new(plan)) })
             }
@@ -123,6 +131,10 @@ impl Line {
             Session::Smb(line) => line.close().await,
             Session::Nfs(client) => client.close().await.doing(|| "ending the session".to_owned()),
             Session::Local => Ok(()),
+            Session::Null(tasks) => {
+                drop(tasks);
+                Ok(())
+            }
         }
     }
 
@@ -131,7 +143,7 @@ impl Line {
         match &self.session {
             Session::Smb(line) => line.channels(),
             Session::Nfs(client) => client.connections().into_iter().map(nfs::channel).collect(),
-            Session::Local => Vec::new(),
+            Session::Local | Session::Null(_) => Vec::new(),
         }
     }
 
@@ -141,6 +153,7 @@ impl Line {
             Session::Smb(line) => line.security(),
             Session::Nfs(_) => nfs::security(),
             Session::Local => local::security(),
+            Session::Null(_) => null::security(),
         }
     }
 }
@@ -152,6 +165,7 @@ impl Share {
             Share::Smb(share) => Ok(share.make_directory(path).await?),
             Share::Nfs(share) => Ok(share.make_directory(path).await?),
             Share::Local(share) => Ok(share.make_directory(path)?),
+            Share::Null(_) => Ok(()),
         }
     }
 
@@ -161,6 +175,7 @@ impl Share {
             Share::Smb(share) => Ok(Share::Smb(share.directory(path))),
             Share::Nfs(share) => Ok(Share::Nfs(share.directory(path).await?)),
             Share::Local(share) => Ok(Share::Local(share.directory(path)?)),
+            Share::Null(share) => Ok(Share::Null(share.clone())),
         }
     }
 
@@ -169,6 +184,7 @@ impl Share {
             Share::Smb(share) => Ok(File::Smb(share.open(name, how).await?)),
             Share::Nfs(share) => Ok(File::Nfs(share.open(name, how).await?, share.stable())),
             Share::Local(share) => Ok(File::Local(share.open(name, how)?)),
+            Share::Null(share) => Ok(File::Null(share.clone())),
         }
     }
 
@@ -178,6 +194,7 @@ impl Share {
             Share::Smb(share) => Ok(share.touch(name, how).await?),
             Share::Nfs(share) => Ok(share.touch(name, how).await?),
             Share::Local(share) => Ok(share.touch(name, how)?),
+            Share::Null(_) => Err(null::only_reads().into()),
         }
     }
 
@@ -187,6 +204,7 @@ impl Share {
             Share::Smb(share) => Ok(share.put(name, how, content).await?),
             Share::Nfs(share) => Ok(share.put(name, how, content).await?),
             Share::Local(share) => Ok(share.put(name, how, content)?),
+            Share::Null(_) => Err(null::only_reads().into()),
         }
     }
 
@@ -196,6 +214,7 @@ impl Share {
             Share::Smb(share) => Ok(share.delete(name, compound).await?),
             Share::Nfs(share) => Ok(share.delete(name).await?),
             Share::Local(share) => Ok(share.delete(name)?),
+            Share::Null(_) => Err(null::only_reads().into()),
         }
     }
 
@@ -205,6 +224,7 @@ impl Share {
             Share::Smb(share) => Ok(share.size_of(name).await?),
             Share::Nfs(share) => Ok(share.size_of(name).await?),
             Share::Local(share) => Ok(share.size_of(name)?),
+            Share::Null(_) => Err(null::only_reads().into()),
         }
     }
 
@@ -214,6 +234,7 @@ impl Share {
             Share::Smb(share) => Ok(share.list().await?),
             Share::Nfs(share) => Ok(share.list().await?),
             Share::Local(share) => Ok(share.list()?),
+            Share::Null(_) => Err(null::only_reads().into()),
         }
     }
 }
@@ -225,6 +246,8 @@ impl File {
             File::Smb(file) => file.info().end_of_file,
             File::Nfs(file, _) => file.attributes().size,
             File::Local(file) => file.size(),
+            // It has whatever is asked for.
+            File::Null(_) => u64::MAX,
         }
     }
 
@@ -233,6 +256,7 @@ impl File {
             File::Smb(file) => Ok(Block::Smb(file.read(offset, length).await?)),
             File::Nfs(file, _) => Ok(Block::Nfs(file.read(offset, length).await?)),
             File::Local(file) => Ok(Block::Local(file.read(offset, length)?)),
+            File::Null(share) => Ok(Block::Local(share.read(offset, length).await?)),
         }
     }
 
@@ -242,6 +266,7 @@ impl File {
             File::Smb(file) => Ok(file.write(offset, content).await?),
             File::Nfs(file, stable) => Ok(file.write(offset, content, *stable).await?.count),
             File::Local(file) => Ok(file.write(offset, content)?),
+            File::Null(_) => Err(null::only_reads().into()),
         }
     }
 
@@ -249,10 +274,7 @@ impl File {
         match self {
             File::Smb(file) => Ok(file.close().await?),
             File::Nfs(file, _) => Ok(file.close().await?),
-            File::Local(file) => {
-                drop(file);
-                Ok(())
-            }
+            File::Local(_) | File::Null(_) => Ok(()),
         }
     }
 }

@@ -52,6 +52,8 @@ pub(crate) enum Protocol {
     Nfs(client::nfs::Options),
     /// By system calls; what is mounted there is the host's affair.
     Local,
+    /// By nothing to speak of.
+    Null,
 }
 
 /// How an SMB server is spoken to.
@@ -71,6 +73,7 @@ impl Protocol {
             Protocol::Smb(_) => "smb",
             Protocol::Nfs(_) => "nfs",
             Protocol::Local => "local",
+            Protocol::Null => "null",
         }
     }
 
@@ -79,7 +82,7 @@ impl Protocol {
         match self {
             Protocol::Smb(smb) => smb.options.pace,
             Protocol::Nfs(options) => options.pace,
-            Protocol::Local => None,
+            Protocol::Local | Protocol::Null => None,
         }
     }
 
@@ -87,7 +90,7 @@ impl Protocol {
         match &mut self {
             Protocol::Smb(smb) => smb.options.pace = None,
             Protocol::Nfs(options) => options.pace = None,
-            Protocol::Local => {}
+            Protocol::Local | Protocol::Null => {}
         }
         self
     }
@@ -329,6 +332,10 @@ impl Plan {
 
     /// What can only be said of the whole.
     fn checked(self) -> Result<Plan, Error> {
+        let writes = !matches!(&self.work, Work::Data(shape) if shape.write_percent == 0);
+        if matches!(self.protocol, Protocol::Null) && (writes || self.direct || self.sync) {
+            return Err(usage("null:// goes with reads alone"));
+        }
         if let Work::Data(shape) = &self.work {
             let size = match shape.files {
                 Files::Own { size, .. } => Some(size),

@@ -31,6 +31,8 @@ pub enum Scheme {
     Nfs,
     /// Files of this host.
     Local,
+    /// The null server, for measuring the generator itself.
+    Null,
 }
 
 impl Scheme {
@@ -40,6 +42,7 @@ impl Scheme {
             Scheme::Smb => "write smb://USER@HOST[:PORT]/SHARE[/DIR]",
             Scheme::Nfs => "write nfs://HOST[:PORT]/EXPORT[/DIR]",
             Scheme::Local => "write the path of a directory or file",
+            Scheme::Null => "write null://HOST:PORT",
         }
     }
 
@@ -47,7 +50,7 @@ impl Scheme {
         match self {
             Scheme::Smb => 445,
             Scheme::Nfs => 2049,
-            Scheme::Local => 0,
+            Scheme::Local | Scheme::Null => 0,
         }
     }
 }
@@ -60,9 +63,20 @@ impl Target {
     }
 
     fn local(path: &str) -> Target {
+        Target { directory: path.to_owned(), ..Target::bare(Scheme::Local, String::new(), 0) }
+    }
+
+    fn null(place: &str) -> Result<Target, String> {
+        match place_of(place.trim_end_matches('/'), 0)? {
+            (host, port) if port > 0 && !host.is_empty() => Ok(Target::bare(Scheme::Null, host, port)),
+            _ => Err(format!("no host or no port; {}", Scheme::Null.form())),
+        }
+    }
+
+    /// One without user and share.
+    fn bare(scheme: Scheme, host: String, port: u16) -> Target {
         let none = String::new;
-        let (user, domain, host, share) = (none(), none(), none(), none());
-        Target { scheme: Scheme::Local, user, domain, host, port: 0, share, directory: path.to_owned() }
+        Target { scheme, user: none(), domain: none(), host, port, share: none(), directory: none() }
     }
 
     /// Whether both are in the same share, reached in the same way.
@@ -81,6 +95,7 @@ impl Target {
             Scheme::Local if self.directory.is_empty() => "this host".to_owned(),
             Scheme::Local => self.directory.clone(),
             Scheme::Smb | Scheme::Nfs => format!("{}/{}", self.host, self.share),
+            Scheme::Null => format!("{}:{}", self.host, self.port),
         }
     }
 }
@@ -92,6 +107,7 @@ impl FromStr for Target {
         let (scheme, rest) = match text.split_once("://") {
             Some(("smb", rest)) => (Scheme::Smb, rest),
             Some(("nfs", rest)) => (Scheme::Nfs, rest),
+            Some(("null", place)) => return Target::null(place),
             None if !text.starts_with("//") && !text.starts_with(r"\\") && !text.is_empty() => {
                 return Ok(Target::local(text));
             }
@@ -183,6 +199,7 @@ mod tests {
             ("//h/x", "smb://"),
             (r"\\h\x", "smb://"),
             ("ftp://h/x", "nfs://"),
+            ("null://h", "null://HOST:PORT"),
             ("", "no target"),
             ("smb://h/x", "no user"),
             ("smb://a:secret@h/x", "--password-file"),

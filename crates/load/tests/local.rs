@@ -195,3 +195,33 @@ fn direct_and_waiting_io_is_had_or_refused_with_what_to_do() {
         Err(why) => assert!(why.to_string().contains("leave out --direct"), "{why}"),
     }
 }
+
+#[test]
+fn the_null_server_is_asked_by_the_generator_and_by_a_plain_loop() {
+    #[derive(Debug, Parser)]
+    struct Loop {
+        #[command(flatten)]
+        args: load::null::LoopArgs,
+    }
+    let here = place();
+    let file = here.path().join("file");
+    fs::write(&file, vec![7; 4 << 20]).unwrap();
+    let args = load::null::ServerArgs { file, listen: "127.0.0.1:0".parse().unwrap() };
+    let server = load::null::Server::start(&args).unwrap();
+    let address = server.address().unwrap();
+    std::thread::spawn(move || server.serve());
+    for block in ["4k", "1m"] {
+        let line = format!(
+            "null://{address} --bs {block} --iodepth 8 --connections 2 --filesize 4m --number-ios 300"
+        );
+        let report = load_one(here.path(), &line).unwrap();
+        assert_eq!(report.operations(), 300);
+        assert_eq!(report.size_times_operations_holds(), Some(true));
+        let line =
+            format!("loop {address} --bs {block} --iodepth 8 --connections 2 --filesize 4m --runtime 100ms");
+        let done = load::null::plain(&Loop::parse_from(line.split(' ')).args).unwrap();
+        assert!(done["ops"].as_u64().unwrap() > 0, "{done}");
+    }
+    let said = load_one(here.path(), &format!("null://{address} --rw write")).unwrap_err().to_string();
+    assert!(said.contains("reads alone"), "{said}");
+}

@@ -53,6 +53,12 @@ pub enum Command {
     Load(Box<load::Args>),
     /// Copy files between this host, SMB shares and NFS exports, over several connections
     Copy(Box<copy::Args>),
+    /// Send a file to whoever asks, without a protocol: what the machine itself can do
+    #[command(hide = true)]
+    NullServer(load::null::ServerArgs),
+    /// Ask such a server as quickly as can be
+    #[command(hide = true)]
+    NullLoop(load::null::LoopArgs),
     /// Run a command behind a long, narrow or lossy path to this machine (needs root)
     Link(Box<load::link::LinkArgs>),
 }

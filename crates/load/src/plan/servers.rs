@@ -18,12 +18,13 @@ pub(super) fn protocol(args: &Args, password: &str, load: Load) -> Result<Protoc
     match target.scheme {
         Scheme::Smb => Ok(Protocol::Smb(smb(args, &target.user, &target.domain, password, load)?)),
         Scheme::Nfs => Ok(Protocol::Nfs(nfs(args, load)?)),
-        Scheme::Local => local(args),
+        Scheme::Local => alone(args, "a path of this host").map(|()| Protocol::Local),
+        Scheme::Null => alone(&Args { connections: 1, ..args.clone() }, "null://").map(|()| Protocol::Null),
     }
 }
 
-/// What says how a server is spoken to does not go with files of this host.
-fn local(args: &Args) -> Result<Protocol, Error> {
+/// What says how a server is spoken to does not go with `target`.
+fn alone(args: &Args, target: &str) -> Result<(), Error> {
     let of_servers = [
         ("--password-file", args.password_file.is_some()),
         ("--uid", args.uid.is_some()),
@@ -37,10 +38,10 @@ fn local(args: &Args) -> Result<Protocol, Error> {
         ("--compound", args.compound),
     ];
     match of_servers.iter().find(|(_, given)| *given) {
-        Some((option, _)) => Err(Error::Usage(format!(
-            "{option} goes with smb:// and nfs:// and not with a path of this host"
-        ))),
-        None => Ok(Protocol::Local),
+        Some((option, _)) => {
+            Err(Error::Usage(format!("{option} goes with smb:// and nfs:// and not with {target}")))
+        }
+        None => Ok(()),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use load::agents::{self, Agent};
+use load::null::{LoopArgs, Server, ServerArgs};
 use load::{Args, Plan, Report};
 
 use crate::password;
@@ -27,6 +28,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         reports.iter().for_each(|report| print!("{report}"));
     }
+    Ok(())
+}
+
+/// `trunkline null-server`, which prints where it listens.
+pub fn null_server(args: &ServerArgs) -> anyhow::Result<()> {
+    let server = Server::start(args)?;
+    println!("{}", server.address()?);
+    Ok(server.serve()?)
+}
+
+/// `trunkline null-loop`, which prints one line of JSON.
+pub fn null_loop(args: &LoopArgs) -> anyhow::Result<()> {
+    println!("{}", load::null::plain(args)?);
     Ok(())
 }
 

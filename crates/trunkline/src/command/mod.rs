@@ -32,6 +32,8 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Reload(place) => control::reload(&place),
         Command::Stop(place) => control::stop(&place),
         Command::Load(args) => load::run(&args),
+        Command::NullServer(args) => load::null_server(&args),
+        Command::NullLoop(args) => load::null_loop(&args),
     }?;
     Ok(ExitCode::SUCCESS)
 }
