@@ -5,7 +5,8 @@
            [--case TEXT ...]
 
 Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
-over the rounds. NFS follows, with Ganesha in Samba's place (nfs.py; `--case 'nfs, '` measures that alone). Data is in the page cache. With both servers and our own generator docs/benchmarks.md is written.
+over the rounds. NFS follows, with Ganesha in Samba's place (nfs.py; `--case 'nfs, '` measures that alone), then the machine's own
+limit (null.py; `--case 'null, '`). Data is in the page cache. With both servers and our own generator docs/benchmarks.md is written.
 Start reading at `main`; what is measured and what it must come to stands in cases.py.
 """
 
@@ -27,6 +28,7 @@ sys.path.insert(0, str(HERE.parent))
 import channels  # noqa: E402
 import cpu  # noqa: E402
 import nfs  # noqa: E402
+import null  # noqa: E402
 import report  # noqa: E402
 from cases import CASES, DIRECTORY, FILE_BYTES, GENERATORS, PEER_FILE, SHARES  # noqa: E402
 from harness import server as servers  # noqa: E402
@@ -177,10 +179,11 @@ def main():
     if chosen or of_channels:
         results, over_channels = measure_smb(kinds, chosen, of_channels, options)
     over_nfs, nfs_complete = nfs.run(options, _is_chosen) if options.generator == "trunkline" else ("", True)
+    limit, limit_complete = null.run(options, _is_chosen) if options.generator == "trunkline" else ("", True)
     machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()})"
     versions = [f"{kind}: {_version(kind)}" for kind in (*kinds, "ganesha")]
     text = report.page(CASES, results, versions, machine, " ".join(sys.argv), options)
-    text += channels.section(over_channels, os.cpu_count()) + over_nfs
+    text += channels.section(over_channels, os.cpu_count()) + over_nfs + limit
     if set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline" and not options.case:
         page = HERE.parent.parent / "docs" / "benchmarks.md"
         page.parent.mkdir(exist_ok=True)
@@ -188,7 +191,7 @@ def main():
         print(f"written: {page}")
     else:
         print(text)
-    complete = len(results) == len(chosen) and len(over_channels) == len(of_channels) and nfs_complete
+    complete = len(results) == len(chosen) and len(over_channels) == len(of_channels) and nfs_complete and limit_complete
     sys.exit(0 if complete or options.generator != "trunkline" else 1)
 
 

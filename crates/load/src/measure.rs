@@ -24,7 +24,9 @@ pub(crate) struct Tally {
 }
 
 /// What rates are taken of, to tell how even they were; fio's own.
-pub(crate) const SLICE: Duration = Duration::from_millis(500);
+pub(crate) const SLICE: Duration = Duration::from_millis(SLICE_MS);
+
+const SLICE_MS: u64 = 500;
 
 /// Slices kept at most, some days of them. What comes later counts, but not to a slice.
 const MAX_SLICES: usize = 1 << 20;
@@ -52,7 +54,8 @@ impl Tally {
         self.bytes += bytes;
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.latency.record(took.clamp(1, MAX_LATENCY_NS)).expect("it grows as far as this");
-        let slice = (at.as_nanos() / SLICE.as_nanos()) as usize;
+        let ms = at.as_secs() * 1000 + u64::from(at.subsec_millis());
+        let slice = (ms / SLICE_MS) as usize;
         if slice < MAX_SLICES {
             if self.slices.len() <= slice {
                 self.slices.resize(slice + 1, (0, 0));

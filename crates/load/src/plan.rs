@@ -295,9 +295,10 @@ impl Plan {
         let workers = u64::from(jobs) * u64::from(depth);
         let load = Load { block, depth: workers.div_ceil(u64::from(args.connections)) };
         let protocol = servers::protocol(args, password, load)?;
-        if workers > MAX_WORKERS {
+        let most = if target.scheme == Scheme::Local { MAX_THREADS } else { MAX_WORKERS };
+        if workers > most {
             let text = format!(
-                "{jobs} jobs of depth {depth} are {workers} operations at once; at most {MAX_WORKERS} can be"
+                "{jobs} jobs of depth {depth} are {workers} operations at once; at most {most} can be"
             );
             return Err(Error::Usage(text));
         }
@@ -421,8 +422,11 @@ const MAX_BLOCK: u32 = 8 * 1024 * 1024;
 /// Bytes of each file unless told otherwise.
 const FILE_SIZE: u64 = 64 * 1024 * 1024;
 
-/// Operations under way at once at most, since each has a task or a thread of its own.
+/// Operations under way at once at most, each of which has a task.
 const MAX_WORKERS: u64 = 16_384;
+
+/// The same where each has a thread.
+const MAX_THREADS: u64 = 4_096;
 
 /// The least that stores read and write past the caches.
 const SECTOR: u64 = 512;

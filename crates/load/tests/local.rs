@@ -169,7 +169,7 @@ fn what_cannot_be_done_is_said_with_what_to_do() {
         ("HERE --channels 2", "--channels goes with smb://"),
         ("HERE --signing gmac", "--signing goes with smb://"),
         ("HERE --bs 64k --filesize 4k", "--filesize"),
-        ("HERE --numjobs 1000 --iodepth 1000", "at most 16384"),
+        ("HERE --numjobs 1000 --iodepth 1000", "at most 4096"),
         ("HERE --metadata create --filesize 9m", "--filesize of --metadata"),
         ("HERE --bogus", "--bogus"),
         ("", "TARGET"),
