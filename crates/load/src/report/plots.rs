@@ -43,8 +43,10 @@ pub(super) fn short(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 1.0 || size == 0.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        0.0 => "0".to_owned(),
+        size if size >= 0.001 => format!("{value:.3}"),
+        _ => format!("{value:.5}"),
     }
 }
 
@@ -178,13 +180,13 @@ impl Scale {
     }
 }
 
-/// The next of 1, 2, 2.5, 5 and 10 times a power of ten.
+/// The next number whose fifths are easily read.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
     let power = 10f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
+    let steps = [1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0];
     power * steps.into_iter().find(|step| power * step >= value).unwrap_or(10.0)
 }
 
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn scales_hold_all_values() {
-        assert_eq!([0.0, 7.0, 21.0, 100.0, 1.7].map(round_up), [1.0, 10.0, 25.0, 100.0, 2.0]);
+        assert_eq!([0.0, 7.6, 21.0, 100.0, 1.7].map(round_up), [1.0, 10.0, 25.0, 100.0, 2.0]);
         for logarithmic in [false, true] {
             let scale = Scale::of(&[0.03, 2.0, 740.0], logarithmic);
             let heights: Vec<f64> = [0.03, 2.0, 740.0].map(|it| scale.height(it)).to_vec();
