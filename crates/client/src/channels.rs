@@ -203,6 +203,19 @@ impl Channels {
         true
     }
 
+    /// Lets go of all but the first `count`; what is under way on the others still ends there. Answers where those go
+    /// that are left.
+    pub(crate) fn narrow(&self, count: usize) -> Vec<SocketAddr> {
+        let mut state = self.write();
+        let kept = count.max(1).min(state.list.len());
+        let gone = state.list.split_off(kept);
+        self.spread.resize(state.list.len());
+        let left = state.list.iter().map(|it| it.connection.peer).collect();
+        drop(state);
+        drop(gone);
+        left
+    }
+
     /// Drops all: the session is over.
     pub(crate) fn close(&self) {
         let list = {

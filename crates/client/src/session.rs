@@ -141,6 +141,14 @@ impl Session {
         Ok(Opened { channels, failure })
     }
 
+    /// Gives up all connections but `channels`, of which at least one is left. What is under way on the others is
+    /// answered there before they are closed. [`Session::open_channels`] opens more again.
+    pub fn narrow(&self, channels: usize) {
+        self.inner.dismiss_keeper();
+        let plan = self.inner.channels.narrow(channels);
+        self.inner.hire_keeper(&self.inner, plan, &ChannelOptions::default());
+    }
+
     /// Where all channels go, the first one included.
     async fn plan(&self, options: &ChannelOptions) -> Result<Vec<SocketAddr>> {
         let peer = self.inner.channels.first()?.connection.peer;

@@ -107,3 +107,25 @@ async fn work(directory: Directory, number: u64, over: Arc<AtomicBool>) -> u64 {
     }
     rounds
 }
+
+#[tokio::test]
+async fn connections_are_added_and_given_up_while_the_others_work() {
+    let Some(ganesha) = Ganesha::start("connections added and given up") else { return };
+    let (client, root) = connected(ganesha.address, Options::default()).await;
+    assert_eq!(client.widen(4).await.unwrap(), 4);
+    let under_way: Vec<_> = (0..64)
+        .map(|_| {
+            let root = root.clone();
+            tokio::spawn(async move { root.list().await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    client.narrow(1);
+    for listed in under_way {
+        listed.await.unwrap().unwrap();
+    }
+    assert_eq!((client.connections().len(), client.losses()), (1, 0));
+    assert_eq!(client.widen(2).await.unwrap(), 2);
+    root.list().await.unwrap();
+    client.close().await.unwrap();
+}

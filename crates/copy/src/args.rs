@@ -54,9 +54,9 @@ pub struct Args {
     /// How often a file is tried again when the server or the connection failed, or it was changed meanwhile
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub retries: u32,
-    /// Connections to each server
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
-    pub channels: u32,
+    /// Connections to each server [default: doubled from one on as long as that makes the copy faster, to 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub channels: Option<u32>,
     /// Files under way at once
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,

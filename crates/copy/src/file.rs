@@ -9,7 +9,8 @@
 //! from there: nothing else has to be remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -17,13 +18,14 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::Plan;
 use crate::error::{Done, Fault};
 use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::survey::Job;
 use crate::tree::{Facts, File, Tree, join, split};
+use crate::widen::Trial;
+use crate::{Plan, widen};
 
 /// Bytes of one piece at most.
 const PIECE: u32 = 1024 * 1024;
@@ -49,6 +51,9 @@ pub(crate) struct Shared {
     pub(crate) window: u64,
     room: Arc<Semaphore>,
     pace: Pace,
+    /// What was moved so far, in bytes, with something for each file.
+    moved: AtomicU64,
+    trials: Mutex<Vec<Trial>>,
     /// Tells the parts of further attempts from those of others.
     nonce: [u8; 16],
 }
@@ -65,9 +70,34 @@ impl Shared {
     pub(crate) fn new(plan: Plan, source: Tree, target: Tree, progress: Progress) -> Shared {
         let piece = PIECE.min(source.max_io()).min(target.max_io());
         let (room, pace) = (Arc::new(Semaphore::new(PIECES)), Pace::new(plan.rate));
+        let (moved, trials) = (AtomicU64::new(0), Mutex::default());
         let nonce = auth::crypto::random();
         let window = WINDOW;
-        Shared { plan, source, target, progress, piece, window, room, pace, nonce }
+        Shared { plan, source, target, progress, piece, window, room, pace, moved, trials, nonce }
+    }
+
+    /// So much of a file has got from one side to the other.
+    fn count(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+        self.progress.moved(bytes);
+    }
+
+    /// What was moved so far; only for comparison with itself.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of one piece.
+    pub(crate) fn piece(&self) -> u64 {
+        u64::from(self.piece)
+    }
+
+    pub(crate) fn note(&self, trial: Trial) {
+        self.trials.lock().unwrap_or_else(PoisonError::into_inner).push(trial);
+    }
+
+    pub(crate) fn trials(&self) -> Vec<Trial> {
+        self.trials.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Room for one more piece in memory.
@@ -136,7 +166,8 @@ async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<()> {
         // There may be none.
         let _ = shared.target.remove(&first).await;
     }
-    shared.progress.moved(facts.size);
+    shared.moved.fetch_add(widen::FILE, Ordering::Relaxed);
+    shared.count(facts.size);
     Ok(())
 }
 
@@ -261,7 +292,7 @@ async fn pieces(
             let (at, length, hash) = done.map_err(ended)??;
             under_way.remove(&at);
             moved += u64::from(length);
-            shared.progress.moved(u64::from(length));
+            shared.count(u64::from(length));
             hashes.extend(hash.map(|hash| (at, hash)));
         }
     };

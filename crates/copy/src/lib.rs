@@ -4,7 +4,8 @@
 //! [`Report`], which prints as robocopy's table and as JSON, and whose [`Report::status`] has robocopy's bits.
 //!
 //! To read on: `run` hands out work; `survey` looks at one directory on both sides and decides; `file` copies one
-//! file, small ones in compounds and large ones in many pieces at once; `tree` is what both need of a side.
+//! file, small ones in compounds and large ones in many pieces at once; `tree` is what both need of a side, and `widen` gives the
+//! copy its connections.
 
 mod args;
 mod error;
@@ -20,6 +21,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod widen;
 
 pub use args::Args;
 pub use error::Error;

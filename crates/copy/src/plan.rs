@@ -21,12 +21,13 @@ pub struct Plan {
     pub(crate) rate: Option<u64>,
     pub(crate) retries: u32,
     pub(crate) threads: usize,
+    /// Connections to each server, unless they are chosen by what they gain.
+    pub(crate) channels: Option<usize>,
 }
 
 /// How a server is gone to.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
-    pub(crate) channels: usize,
     pub(crate) credentials: Option<Credentials>,
     pub(crate) encrypt: bool,
     pub(crate) smb: client::Options,
@@ -83,6 +84,7 @@ impl Plan {
             rate: args.rate,
             retries: args.retries,
             threads: args.threads as usize,
+            channels: args.channels.map(|channels| channels as usize),
         })
     }
 
@@ -104,7 +106,6 @@ fn access(args: &Args, place: &Place, password: Option<String>) -> Access {
         _ => None,
     };
     Access {
-        channels: args.channels as usize,
         credentials,
         encrypt: args.encrypt,
         smb: client::Options { credits: CREDITS, ..client::Options::default() },

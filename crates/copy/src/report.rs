@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::Plan;
+use crate::widen::Trial;
 
 /// The exit status of a copy that could not begin, and the bit of one that ended early.
 pub const FATAL: u8 = 16;
@@ -78,6 +79,8 @@ pub struct Report {
     pub(crate) gave_up: bool,
     pub(crate) source_channels: Vec<Channel>,
     pub(crate) target_channels: Vec<Channel>,
+    /// What each number of connections was worth.
+    pub(crate) trials: Vec<Trial>,
     pub(crate) elapsed: Duration,
     /// While some file was under way.
     pub(crate) copying: Duration,
@@ -99,6 +102,7 @@ impl Report {
             gave_up: false,
             source_channels: Vec::new(),
             target_channels: Vec::new(),
+            trials: Vec::new(),
             elapsed: Duration::ZERO,
             copying: Duration::ZERO,
             failing: Duration::ZERO,
@@ -142,6 +146,7 @@ impl Report {
                 "requests": it.requests, "bytes": it.bytes,
             })
         };
+        let trial = |it: &Trial| json!({ "channels": it.channels, "bytes_per_second": it.rate.round() });
         let said = |it: &(String, String)| json!({ "path": it.0, "why": it.1 });
         json!({
             "source": self.source,
@@ -157,6 +162,7 @@ impl Report {
             "bytes_per_second": self.speed(),
             "failures": self.failures.iter().map(said).collect::<Vec<_>>(),
             "notes": self.notes.iter().map(said).collect::<Vec<_>>(),
+            "channels_tried": self.trials.iter().map(trial).collect::<Vec<_>>(),
             "channels": {
                 "source": self.source_channels.iter().map(channel).collect::<Vec<_>>(),
                 "target": self.target_channels.iter().map(channel).collect::<Vec<_>>(),

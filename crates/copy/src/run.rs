@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use crate::report::{Channel, Report};
 use crate::survey::{self, Directory, Job, Survey};
 use crate::tree::{Facts, Kind, Tree, join};
-use crate::{Error, Place, Plan};
+use crate::{Error, Place, Plan, widen};
 
 /// Directories that are looked at at once.
 const SURVEYS: usize = 16;
@@ -72,14 +72,25 @@ async fn go(plan: Plan) -> Result<Report, Error> {
         copying_since: None,
         touched: Vec::new(),
     };
+    let widening = match shared.plan.channels {
+        Some(channels) => {
+            widen::open(&shared, channels).await;
+            None
+        }
+        None => Some(tokio::spawn(widen::run(Arc::clone(&shared)))),
+    };
     run.begin_with(first).await;
     run.work().await;
     run.settle().await;
+    if let Some(widening) = widening {
+        widening.abort();
+    }
     shared.progress.end();
     let mut report = run.report;
     let channels = |tree: &Tree| -> Vec<Channel> { tree.channels() };
     report.source_channels = channels(&shared.source);
     report.target_channels = channels(&shared.target);
+    report.trials = shared.trials();
     shared.source.close().await;
     shared.target.close().await;
     report.elapsed = begun.elapsed();

@@ -65,7 +65,7 @@ fn there_and_back(remote: &str) {
     let [here, back] = ["here", "back"].map(|name| dir.path().join(name));
     plant(&here);
     let [here, back] = [here, back].map(|path| path.to_str().unwrap().to_owned());
-    let there = copy(&here, remote, "--verify");
+    let there = copy(&here, remote, "--verify --channels 4");
     assert_eq!(there.status(), 1, "{:#}", there.json());
     assert_eq!(there.json()["channels"]["target"].as_array().unwrap().len(), 4, "{:#}", there.json());
     let again = copy(&here, remote, "");

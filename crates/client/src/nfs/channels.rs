@@ -221,6 +221,15 @@ impl Channels {
         self.write().failure = Some(error);
     }
 
+    /// Lets go of all whose place is `count` or above; what is under way on them still ends there.
+    pub(crate) fn narrow(&self, count: usize) {
+        let mut state = self.write();
+        let at = state.list.partition_point(|it| it.place < count);
+        let gone = state.list.split_off(at);
+        drop(state);
+        drop(gone);
+    }
+
     /// Drops all: the client is over.
     pub(crate) fn close(&self) {
         let list = {

@@ -1,7 +1,7 @@
 //! A client of one server: its session, its connections, and the task that looks after both.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -49,6 +49,8 @@ pub(crate) struct Inner {
     renewed: AtomicBool,
     flags: AtomicU32,
     lease_time_s: AtomicU32,
+    /// How many connections there are to be.
+    wanted: AtomicUsize,
     keeper: Mutex<Option<AbortHandle>>,
 }
 
@@ -107,6 +109,7 @@ impl Client {
             renewed: AtomicBool::new(true),
             flags: AtomicU32::new(0),
             lease_time_s: AtomicU32::new(90),
+            wanted: AtomicUsize::new(options.connections),
             keeper: Mutex::default(),
             options,
         });
@@ -146,6 +149,29 @@ impl Client {
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         self.inner.channels.status()
+    }
+
+    /// Has so many connections from now on, if that is more than before: opens those that are missing, while the others
+    /// carry what they carry. Answers how many there are.
+    ///
+    /// # Errors
+    /// What kept one from being made. There will be no more than there are then.
+    pub async fn widen(&self, connections: usize) -> Result<usize> {
+        let inner = &self.inner;
+        let before = inner.wanted.load(Ordering::Relaxed);
+        for place in inner.channels.free_places(connections).into_iter().filter(|place| *place >= before) {
+            inner.reconnect(place).await?;
+            inner.wanted.store(place + 1, Ordering::Relaxed);
+        }
+        Ok(self.connections().len())
+    }
+
+    /// Gives up all connections but `connections`, of which at least one is left. What is under way on the others is
+    /// answered there before they are closed.
+    pub fn narrow(&self, connections: usize) {
+        let wanted = connections.max(1).min(self.inner.wanted.load(Ordering::Relaxed));
+        self.inner.wanted.store(wanted, Ordering::Relaxed);
+        self.inner.channels.narrow(wanted);
     }
 
     /// Lets the connection at a place of [`Client::connections`] carry at most `rate` bytes in a second in each
@@ -221,6 +247,11 @@ impl Inner {
         }
     }
 
+    /// The places whose connections are lost.
+    fn free_places(&self) -> Vec<usize> {
+        self.channels.free_places(self.wanted.load(Ordering::Relaxed))
+    }
+
     /// Connects once more, as the connection at `place`. Its first SEQUENCE binds it to the session (RFC 8881
     /// 2.10.3.1).
     async fn reconnect(&self, place: usize) -> Result<()> {
@@ -274,7 +305,7 @@ async fn keep(client: Weak<Inner>) {
         let (is_whole, renewal) = {
             let Some(client) = client.upgrade() else { return };
             client.channels.lose_failed();
-            let is_whole = client.channels.free_places(client.options.connections).is_empty();
+            let is_whole = client.free_places().is_empty();
             (is_whole, Duration::from_secs(u64::from(client.lease_time_s.load(Ordering::Relaxed))) / 3)
         };
         if is_whole {
@@ -291,7 +322,7 @@ async fn keep(client: Weak<Inner>) {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST);
         let Some(client) = client.upgrade() else { return };
-        for place in client.channels.free_places(client.options.connections) {
+        for place in client.free_places() {
             match client.reconnect(place).await {
                 Ok(()) => pause = after,
                 Err(error) => client.channels.set_failure(error),

@@ -107,7 +107,7 @@ macro_rules! of_side {
 }
 
 impl Tree {
-    /// Goes to `place`; with as many channels as `access` says when that is a server.
+    /// Goes to `place`, over one connection when that is a server.
     pub(crate) async fn open(place: &Place, access: &Access) -> Result<Tree, Error> {
         Ok(match place {
             Place::Local(path) => Tree::Local(local::Local::new(path)),
@@ -221,6 +221,25 @@ impl Tree {
     /// The most bytes of one READ or WRITE.
     pub(crate) fn max_io(&self) -> u32 {
         of_side!(Tree, self, side => side.max_io())
+    }
+
+    /// Opens connections to the server until there are so many, or it wants no more. Answers how many there are; none is
+    /// needed for this host.
+    pub(crate) async fn widen(&self, channels: usize) -> usize {
+        match self {
+            Tree::Local(_) => 0,
+            Tree::Smb(side) => side.widen(channels).await,
+            Tree::Nfs(side) => side.widen(channels).await,
+        }
+    }
+
+    /// Gives up connections until there are so many.
+    pub(crate) fn narrow(&self, channels: usize) {
+        match self {
+            Tree::Local(_) => {}
+            Tree::Smb(side) => side.narrow(channels),
+            Tree::Nfs(side) => side.narrow(channels),
+        }
     }
 
     /// The connections to the server, and what they have carried.

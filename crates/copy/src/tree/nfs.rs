@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::nfs::{
-    Attributes, Client, Creation, Directory, File as NfsFile, FileType, NfsTime, OpenOptions, Options,
-    StableHow,
+    Attributes, Client, Creation, Directory, File as NfsFile, FileType, NfsTime, OpenOptions, StableHow,
 };
 use nfs_wire::types::Verifier;
 
@@ -66,8 +65,7 @@ fn time(ns: i64) -> NfsTime {
 
 impl Nfs {
     pub(super) async fn open(remote: &Remote, access: &Access) -> Result<Nfs, Error> {
-        let options = Options { connections: access.channels, ..access.nfs.clone() };
-        let client = Client::connect((remote.host.as_str(), remote.port), options)
+        let client = Client::connect((remote.host.as_str(), remote.port), access.nfs.clone())
             .await
             .doing(|| format!("connecting to {} port {}", remote.host, remote.port))?;
         let export = client.directory(&remote.share).await;
@@ -198,6 +196,16 @@ impl Nfs {
 
     pub(super) fn max_io(&self) -> u32 {
         self.client.max_io()
+    }
+
+    pub(super) async fn widen(&self, channels: usize) -> usize {
+        // One that cannot be had makes the copy slower, and no worse.
+        let had = self.client.connections().len();
+        self.client.widen(channels).await.unwrap_or_else(|_| self.client.connections().len().max(had))
+    }
+
+    pub(super) fn narrow(&self, channels: usize) {
+        self.client.narrow(channels);
     }
 
     pub(super) fn channels(&self) -> Vec<Channel> {

@@ -1,6 +1,7 @@
 //! Files of a share, in one session over several channels. A session that is lost with its last channel is begun anew
 //! ([`Smb::revive`]).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(crate) struct Smb {
     access: Access,
     root: String,
     live: RwLock<Arc<Live>>,
+    /// How many channels there are to be.
+    width: AtomicUsize,
     /// Held while the session is begun anew.
     reviving: tokio::sync::Mutex<()>,
 }
@@ -99,7 +102,6 @@ impl Live {
         let session = Session::log_on(&connection, wanted, access.encrypt)
             .await
             .doing(|| format!("logging on to {} as {}", remote.host, remote.user))?;
-        open_channels(&session, access.channels).await;
         let tree = session
             .connect(&remote.share)
             .await
@@ -110,25 +112,41 @@ impl Live {
     }
 }
 
-/// Gives the session as many channels as it can have. Fewer only make the copy slower, so nothing is said; the report
-/// shows them.
-async fn open_channels(session: &Session, channels: usize) {
+/// Gives the session as many channels as it can have, and answers how many there are. Fewer only make the copy slower, so
+/// nothing is said; the report shows them.
+async fn open_channels(session: &Session, channels: usize) -> usize {
+    let had = session.channels().len();
+    if channels <= had {
+        return had;
+    }
     let mut options = ChannelOptions { channels, ..ChannelOptions::default() };
-    let opened = session.open_channels(&options).await.map_or(1, |opened| opened.channels);
-    if opened < channels
-        && let Some(first) = session.channels().first()
-    {
+    let opened = session.open_channels(&options).await;
+    let is_refused = match &opened {
+        Ok(opened) => {
+            opened.channels >= channels || opened.failure.as_ref().is_some_and(|it| it.status().is_some())
+        }
+        Err(_) => false,
+    };
+    if let (false, Some(first)) = (is_refused, session.channels().first()) {
         // An interface that says nothing of several queues takes several connections all the same.
         options.addresses = vec![first.peer];
         let _ = session.open_channels(&options).await;
     }
+    session.channels().len()
 }
 
 impl Smb {
     pub(super) async fn open(remote: &Remote, access: &Access) -> Result<Smb, Error> {
         let live = RwLock::new(Arc::new(Live::begin(remote, access).await?));
         let (remote, access, root) = (remote.clone(), access.clone(), remote.path.clone());
-        Ok(Smb { remote, access, root, live, reviving: tokio::sync::Mutex::default() })
+        Ok(Smb {
+            remote,
+            access,
+            root,
+            live,
+            width: AtomicUsize::new(1),
+            reviving: tokio::sync::Mutex::default(),
+        })
     }
 
     fn live(&self) -> Arc<Live> {
@@ -159,6 +177,7 @@ impl Smb {
         }
         let live = Live::begin(&self.remote, &self.access).await;
         let live = live.map_err(|error| Fault::Said(error.to_string()))?;
+        open_channels(&live.session, self.width.load(Ordering::Relaxed)).await;
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
         Ok(())
     }
@@ -253,6 +272,16 @@ impl Smb {
 
     pub(super) fn max_io(&self) -> u32 {
         self.live().max_io
+    }
+
+    pub(super) async fn widen(&self, channels: usize) -> usize {
+        self.width.store(channels, Ordering::Relaxed);
+        open_channels(&self.live().session, channels).await
+    }
+
+    pub(super) fn narrow(&self, channels: usize) {
+        self.width.store(channels, Ordering::Relaxed);
+        self.live().session.narrow(channels);
     }
 
     pub(super) fn channels(&self) -> Vec<Channel> {

@@ -152,3 +152,25 @@ async fn a_server_that_takes_no_more_channels_leaves_the_session_with_what_it_ha
     assert!(matches!(refused, Error::NotOffered(_)), "{refused}");
     assert!(tree.stat("").await.is_ok());
 }
+
+#[tokio::test]
+async fn channels_that_are_given_up_lose_nothing_and_can_be_had_again() {
+    let server = Running::start("");
+    let (session, tree) = channels::log_on(server.address, &Options::default(), false).await;
+    let all = ChannelOptions::default();
+    assert_eq!(session.open_channels(&all).await.unwrap().channels, 4);
+    let under_way: Vec<_> = (0..64)
+        .map(|_| {
+            let tree = tree.clone();
+            tokio::spawn(async move { tree.stat("").await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    session.narrow(1);
+    for stat in under_way {
+        stat.await.unwrap().unwrap();
+    }
+    assert_eq!((session.channels().len(), session.losses()), (1, 0));
+    assert_eq!(session.open_channels(&all).await.unwrap().channels, 4);
+    assert!(tree.stat("").await.is_ok());
+}
