@@ -149,6 +149,20 @@ impl Session {
         self.inner.hire_keeper(&self.inner, plan, &ChannelOptions::default());
     }
 
+    /// Where [`Session::open_channels`] would open further connections, in turn, so that there are `channels` in all; for
+    /// [`ChannelOptions::addresses`] later on, when the question would wait behind what is under way.
+    ///
+    /// # Errors
+    /// As [`Session::open_channels`].
+    pub async fn addresses(&self, channels: usize) -> Result<Vec<SocketAddr>> {
+        if !open::is_offered(&self.inner.negotiated) {
+            return Err(Error::NotOffered("several channels for one session"));
+        }
+        let mut plan = self.plan(&ChannelOptions { channels, ..ChannelOptions::default() }).await?;
+        plan.remove(0);
+        Ok(plan)
+    }
+
     /// Where all channels go, the first one included.
     async fn plan(&self, options: &ChannelOptions) -> Result<Vec<SocketAddr>> {
         let peer = self.inner.channels.first()?.connection.peer;

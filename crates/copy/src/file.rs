@@ -9,7 +9,7 @@
 //! from there: nothing else has to be remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,8 +29,10 @@ use crate::{Plan, widen};
 
 /// Bytes of one piece at most.
 const PIECE: u32 = 1024 * 1024;
-/// Pieces of one file that are under way at once.
-const DEPTH: usize = 32;
+/// Pieces of one file that are under way at once for each connection, and in all: enough for a long path, and not so
+/// many that a connection that is added finds nothing left to do.
+const DEPTH: usize = 16;
+const DEEPEST: usize = 64;
 /// Pieces of all files that are under way at once, which is also what they take of memory.
 const PIECES: usize = 96;
 /// How far behind the first piece that is not done others may be begun, in bytes.
@@ -51,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) window: u64,
     room: Arc<Semaphore>,
     pace: Pace,
+    /// Connections to the server that has more.
+    width: AtomicUsize,
     /// What was moved so far, in bytes, with something for each file.
     moved: AtomicU64,
     trials: Mutex<Vec<Trial>>,
@@ -70,10 +74,10 @@ impl Shared {
     pub(crate) fn new(plan: Plan, source: Tree, target: Tree, progress: Progress) -> Shared {
         let piece = PIECE.min(source.max_io()).min(target.max_io());
         let (room, pace) = (Arc::new(Semaphore::new(PIECES)), Pace::new(plan.rate));
-        let (moved, trials) = (AtomicU64::new(0), Mutex::default());
+        let (width, moved, trials) = (AtomicUsize::new(1), AtomicU64::new(0), Mutex::default());
         let nonce = auth::crypto::random();
         let window = WINDOW;
-        Shared { plan, source, target, progress, piece, window, room, pace, moved, trials, nonce }
+        Shared { plan, source, target, progress, piece, window, room, pace, width, moved, trials, nonce }
     }
 
     /// So much of a file has got from one side to the other.
@@ -98,6 +102,16 @@ impl Shared {
 
     pub(crate) fn trials(&self) -> Vec<Trial> {
         self.trials.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// There are so many connections to the server that has more.
+    pub(crate) fn set_width(&self, channels: usize) {
+        self.width.store(channels, Ordering::Relaxed);
+    }
+
+    /// Pieces of one file that may be under way.
+    fn depth(&self) -> usize {
+        (self.width.load(Ordering::Relaxed).max(1) * DEPTH).min(DEEPEST)
     }
 
     /// Room for one more piece in memory.
@@ -262,7 +276,7 @@ async fn pieces(
         loop {
             let in_window =
                 |first: Option<&u64>| first.is_none_or(|first| next + piece <= first + shared.window);
-            if next < facts.size && under_way.len() < DEPTH && in_window(under_way.first()) {
+            if next < facts.size && under_way.len() < shared.depth() && in_window(under_way.first()) {
                 if facts.sparse {
                     let data = reader.data_from(next).await?.min(facts.size);
                     let skipped = data.saturating_sub(next) / piece * piece;
@@ -335,7 +349,7 @@ async fn verify(
     let mut tasks = JoinSet::new();
     let (mut at, mut done) = (0, Ok(()));
     while done.is_ok() && (at < facts.size || !tasks.is_empty()) {
-        if at < facts.size && tasks.len() < DEPTH {
+        if at < facts.size && tasks.len() < shared.depth() {
             let length = piece.min(facts.size - at) as u32;
             let permit = shared.permit().await?;
             let (reader, writer) = (Arc::clone(reader), Arc::clone(writer));

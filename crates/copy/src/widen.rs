@@ -60,6 +60,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         } else {
             shared.source.narrow(width);
             shared.target.narrow(width);
+            shared.set_width(width);
             tokio::time::sleep(again).await;
             again = (again * 2).min(LONGEST_AGAIN);
             before = measure(&shared, width).await;
@@ -70,6 +71,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 /// Opens connections to both sides; answers how many there are to that which has more.
 pub(crate) async fn open(shared: &Shared, channels: usize) -> usize {
     let (source, target) = tokio::join!(shared.source.widen(channels), shared.target.widen(channels));
+    shared.set_width(source.max(target));
     source.max(target)
 }
 

@@ -127,13 +127,14 @@ impl Tuner {
         let now = Instant::now();
         let lasted = since.map_or(Duration::ZERO, |since| now - since);
         let rested = self.rested.swap(false, Ordering::Relaxed);
-        if !rested && lasted < WINDOW {
-            self.due.store(done * 2, Ordering::Relaxed);
+        let under_way = self.under_way.load(Ordering::Relaxed).max(1);
+        // More may be under way than when it began, as when channels were added in the middle of a flow.
+        if !rested && (lasted < WINDOW || done < TURNS * under_way) {
+            self.due.store((done * 2).min(TURNS * under_way).max(done + 1), Ordering::Relaxed);
             return;
         }
         let moved = self.moved.swap(0, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
-        let under_way = self.under_way.load(Ordering::Relaxed).max(1);
         self.due.store(TURNS * under_way, Ordering::Relaxed);
         *since = Some(now);
         if !rested {

@@ -1,6 +1,7 @@
 //! Files of a share, in one session over several channels. A session that is lost with its last channel is begun anew
 //! ([`Smb::revive`]).
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -35,12 +36,16 @@ struct Live {
     session: Session,
     tree: Tree,
     max_io: u32,
+    /// Where further channels go, in turn.
+    further: Vec<SocketAddr>,
 }
 
 /// A file that is open.
 #[derive(Debug)]
 pub(crate) struct File(client::File);
 
+/// The most channels of a session.
+const MOST_CHANNELS: usize = 16;
 /// How long a server may take to say that it is there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -102,37 +107,29 @@ impl Live {
         let session = Session::log_on(&connection, wanted, access.encrypt)
             .await
             .doing(|| format!("logging on to {} as {}", remote.host, remote.user))?;
-        let tree = session
-            .connect(&remote.share)
-            .await
-            .doing(|| format!("connecting to the share {} of {}", remote.share, remote.host))?;
+        // The addresses are asked for now: later that would wait behind what is being copied.
+        let (tree, further) = tokio::join!(session.connect(&remote.share), session.addresses(MOST_CHANNELS));
+        let tree = tree.doing(|| format!("connecting to the share {} of {}", remote.share, remote.host))?;
         let negotiated = connection.negotiated();
         let max_io = negotiated.max_read_size.min(negotiated.max_write_size);
-        Ok(Live { session, tree, max_io })
+        let first = session.channels().first().map(|it| it.peer);
+        // An interface that says nothing of several queues takes several connections all the same.
+        let further = further.ok().filter(|it| !it.is_empty()).unwrap_or(first.into_iter().collect());
+        Ok(Live { session, tree, max_io, further })
     }
 }
 
-/// Gives the session as many channels as it can have, and answers how many there are. Fewer only make the copy slower, so
-/// nothing is said; the report shows them.
-async fn open_channels(session: &Session, channels: usize) -> usize {
-    let had = session.channels().len();
-    if channels <= had {
-        return had;
-    }
-    let mut options = ChannelOptions { channels, ..ChannelOptions::default() };
-    let opened = session.open_channels(&options).await;
-    let is_refused = match &opened {
-        Ok(opened) => {
-            opened.channels >= channels || opened.failure.as_ref().is_some_and(|it| it.status().is_some())
+impl Live {
+    /// Gives the session as many channels as it can have, and answers how many there are. Fewer only make the copy slower,
+    /// so nothing is said; the report shows them.
+    async fn open_channels(&self, channels: usize) -> usize {
+        if channels > self.session.channels().len() {
+            let options =
+                ChannelOptions { channels, addresses: self.further.clone(), ..ChannelOptions::default() };
+            let _ = self.session.open_channels(&options).await;
         }
-        Err(_) => false,
-    };
-    if let (false, Some(first)) = (is_refused, session.channels().first()) {
-        // An interface that says nothing of several queues takes several connections all the same.
-        options.addresses = vec![first.peer];
-        let _ = session.open_channels(&options).await;
+        self.session.channels().len()
     }
-    session.channels().len()
 }
 
 impl Smb {
@@ -177,7 +174,7 @@ impl Smb {
         }
         let live = Live::begin(&self.remote, &self.access).await;
         let live = live.map_err(|error| Fault::Said(error.to_string()))?;
-        open_channels(&live.session, self.width.load(Ordering::Relaxed)).await;
+        live.open_channels(self.width.load(Ordering::Relaxed)).await;
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
         Ok(())
     }
@@ -276,7 +273,7 @@ impl Smb {
 
     pub(super) async fn widen(&self, channels: usize) -> usize {
         self.width.store(channels, Ordering::Relaxed);
-        open_channels(&self.live().session, channels).await
+        self.live().open_channels(channels).await
     }
 
     pub(super) fn narrow(&self, channels: usize) {
