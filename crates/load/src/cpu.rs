@@ -48,15 +48,24 @@ impl Account {
     }
 }
 
-/// User and system time of a process (proc(5), fields 14 and 15 of stat).
+/// Nanoseconds that this process has run outside of the kernel.
+pub(crate) fn own_user_ns() -> Option<u64> {
+    let (user, _) = user_and_system(std::process::id()).ok()?;
+    Some(user * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
+}
+
 fn ticks(pid: u32) -> Result<u64, String> {
+    user_and_system(pid).map(|(user, system)| user + system)
+}
+
+/// User and system time of a process (proc(5), fields 14 and 15 of stat).
+fn user_and_system(pid: u32) -> Result<(u64, u64), String> {
     let stat =
         fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|why| format!("process {pid}: {why}"))?;
     // The name in field 2 may hold anything, also blanks and brackets.
     let mut fields = stat.rsplit_once(')').map_or("", |(_, behind)| behind).split_whitespace().skip(11);
     let mut next = || fields.next().and_then(|field| field.parse::<u64>().ok());
-    let sum = next().zip(next()).map(|(user, system)| user + system);
-    sum.ok_or_else(|| format!("process {pid}: its account cannot be read"))
+    next().zip(next()).ok_or_else(|| format!("process {pid}: its account cannot be read"))
 }
 
 fn children(pid: u32) -> Vec<u32> {

@@ -55,6 +55,7 @@ impl Measured {
         self.missed += other.missed;
         self.processor.server_ns = sum(self.processor.server_ns, other.processor.server_ns);
         self.processor.client_ns = sum(self.processor.client_ns, other.processor.client_ns);
+        self.processor.client_user_ns = sum(self.processor.client_user_ns, other.processor.client_user_ns);
         self.usage.0.extend(other.usage.0);
         self.channels.extend(other.channels);
     }
@@ -94,6 +95,8 @@ pub(crate) struct Channel {
 pub(crate) struct Processor {
     pub(crate) server_ns: Option<u64>,
     pub(crate) client_ns: Option<u64>,
+    /// That part of it which was spent outside of the kernel.
+    pub(crate) client_user_ns: Option<u64>,
 }
 
 /// What was negotiated.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use client::Bytes;
 
-use crate::cpu::{Account, Usage};
+use crate::cpu::{Account, Usage, own_user_ns};
 use crate::error::Doing;
 use crate::measure::{Course, Kind, Record, Turn};
 use crate::pace::{Pace, Timer};
@@ -158,6 +158,7 @@ struct Served {
 struct Accounts {
     server: Option<Account>,
     client: Option<Account>,
+    client_user_ns: Option<u64>,
     usage: Usage,
 }
 
@@ -165,7 +166,12 @@ impl Accounts {
     fn read(plan: &Plan) -> Result<Accounts, Error> {
         let server = plan.server_pid.map(Account::of_tree).transpose();
         let server = server.map_err(|why| Error::host("--server-pid", why))?;
-        Ok(Accounts { server, client: Account::own().ok(), usage: Usage::read() })
+        Ok(Accounts {
+            server,
+            client: Account::own().ok(),
+            client_user_ns: own_user_ns(),
+            usage: Usage::read(),
+        })
     }
 
     fn since(&self, before: &Accounts) -> (Processor, Usage) {
@@ -174,6 +180,10 @@ impl Accounts {
         let processor = Processor {
             server_ns: spent(&self.server, &before.server),
             client_ns: spent(&self.client, &before.client),
+            client_user_ns: self
+                .client_user_ns
+                .zip(before.client_user_ns)
+                .map(|(after, before)| after.saturating_sub(before)),
         };
         (processor, self.usage.since(&before.usage))
     }

@@ -25,6 +25,7 @@ pub fn json(reports: &[Report]) -> Value {
         "timestamp_ms": now.as_millis() as u64,
         "global options": {},
         "jobs": reports.iter().map(Report::job).collect::<Vec<_>>(),
+        "disk_util": [],
     })
 }
 
@@ -42,6 +43,10 @@ impl Report {
         let per_operation = |value: Option<f64>| value.map(|it| it.round() as u64);
         let measured = &self.measured;
         let [ns, us, ms] = classes(&self.all.total());
+        let percent =
+            |spent: Option<u64>| spent.unwrap_or(0) as f64 / lasted.as_nanos().max(1) as f64 * 100.0;
+        let user = measured.processor.client_user_ns;
+        let kernel = measured.processor.client_ns.map(|all| all.saturating_sub(user.unwrap_or(0)));
         json!({
             "jobname": "trunkline",
             "groupid": 0,
@@ -53,6 +58,8 @@ impl Report {
             "write": direction(&self.all.write, lasted),
             "trim": direction(&Tally::default(), lasted),
             "job_runtime": lasted.as_millis() as u64,
+            "usr_cpu": percent(user),
+            "sys_cpu": percent(kernel),
             "latency_ns": ns,
             "latency_us": us,
             "latency_ms": ms,
