@@ -20,7 +20,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let page = args.html.as_deref().map(Page::begin).transpose()?;
     let reports = if args.agents.is_empty() { here(args)? } else { elsewhere(args)? };
     if let Some(page) = page {
-        let command: Vec<String> = std::env::args().collect();
+        let command: Vec<String> =
+            ["trunkline".to_owned()].into_iter().chain(std::env::args().skip(1)).collect();
         page.end(&load::html(&reports, &command.join(" ")))?;
     }
     if args.json {
