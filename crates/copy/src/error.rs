@@ -92,6 +92,21 @@ impl Fault {
         matches!(self, Fault::Server(error) if error.is_loss())
     }
 
+    /// What was open is not any more, since the server or its connection was lost meanwhile: what has been written is
+    /// there all the same.
+    pub(crate) fn is_interruption(&self) -> bool {
+        let lost = [NfsStat::BadStateId, NfsStat::StaleStateId, NfsStat::Expired, NfsStat::AdminRevoked];
+        let closed = [NtStatus::FILE_CLOSED, NtStatus::USER_SESSION_DELETED, NtStatus::NETWORK_NAME_DELETED];
+        match self {
+            Fault::Server(error) => {
+                error.is_loss()
+                    || error.nfs_status().is_some_and(|status| lost.contains(&status))
+                    || error.status().is_some_and(|status| closed.contains(&status))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether another attempt may fare better.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
@@ -106,7 +121,7 @@ impl Fault {
                     NtStatus::INSUFFICIENT_RESOURCES,
                     NtStatus::FILE_NOT_AVAILABLE,
                 ];
-                error.is_loss()
+                self.is_interruption()
                     || error.status().is_some_and(|status| passing.contains(&status))
                     || matches!(
                         error.nfs_status(),

@@ -133,7 +133,7 @@ pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
         };
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
-        if fault.is_loss() {
+        if fault.is_interruption() {
             // When this is of no use, the next attempt says why.
             let _ = shared.source.revive().await;
             let _ = shared.target.revive().await;
@@ -216,7 +216,7 @@ async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
         // All that was wanted of it has been read.
         let _ = reader.close().await;
     }
-    if done.as_ref().is_err_and(|fault| !fault.is_loss()) {
+    if done.as_ref().is_err_and(|fault| !fault.is_interruption()) {
         // Only what the loss of a server has left is gone on with.
         let _ = shared.target.remove(&part).await;
     }

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 #[derive(Debug, Clone)]
 pub(crate) struct Progress(ProgressBar);
 
-const FORM: &str = "{bytes} of {total_bytes} [{bar:30}] {binary_bytes_per_sec}, {eta} left, {msg}";
+const FORM: &str = "{bytes} of {total_bytes} [{wide_bar}] {binary_bytes_per_sec}, {eta} left, {msg}";
 
 impl Progress {
     pub(crate) fn new() -> Progress {

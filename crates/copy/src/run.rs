@@ -50,6 +50,8 @@ struct Run {
     copies: usize,
     /// Since when some file has been under way.
     copying_since: Option<Instant>,
+    /// Whether the source is a file itself.
+    is_one_file: bool,
     /// Directories that are to have the times of the source when all is in them.
     touched: Vec<Directory>,
 }
@@ -70,6 +72,7 @@ async fn go(plan: Plan) -> Result<Report, Error> {
         surveys: 0,
         copies: 0,
         copying_since: None,
+        is_one_file: matches!(first, First::File { .. }),
         touched: Vec::new(),
     };
     let widening = match shared.plan.channels {
@@ -257,7 +260,7 @@ impl Run {
             return;
         }
         let differs = directory.there.is_none_or(|there| !there.looks_like(&directory.facts));
-        if (survey.changes || differs) && directory.facts.modified != 0 {
+        if survey.done && (survey.changes || differs) && directory.facts.modified != 0 {
             self.touched.push(directory);
         }
         self.shared.progress.expect(survey.jobs.iter().map(|job| job.facts.size).sum());
@@ -335,6 +338,9 @@ impl Run {
 
     /// A path as the user can find it.
     fn shown(&self, path: &str) -> String {
+        if self.is_one_file {
+            return self.shared.plan.source.to_string();
+        }
         join(&self.shared.plan.source.to_string(), path)
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Survey {
     pub(crate) deleting: Duration,
     /// Whether the target's directory has been changed, or will be.
     pub(crate) changes: bool,
+    /// Whether it could be looked at at all.
+    pub(crate) done: bool,
     /// What was lost with the server, so that nothing further makes sense.
     pub(crate) lost: Option<Fault>,
 }
@@ -105,6 +107,7 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory) -> Survey 
     let since = Instant::now();
     extras(&shared, &mut survey, path, there.into_values()).await;
     survey.deleting = since.elapsed();
+    survey.done = true;
     survey
 }
 

@@ -277,6 +277,42 @@ fn what_keeps_a_copy_from_beginning_is_one_line_that_says_what_to_do() {
     assert!(before == server.files());
 }
 
+/// Waits until the file `large` is being made in `dir`.
+fn wait_for_a_part(dir: &Path) {
+    let until = Instant::now() + PATIENCE;
+    let is_part = |name: &String| name.starts_with(".large.") && name.ends_with(".trunkline-part");
+    while !(dir.exists() && names(dir).iter().any(is_part)) {
+        assert!(Instant::now() < until, "the copy has begun in time");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_server_that_comes_back_in_time_is_gone_on_with() {
+    for protocol in ["smb", "nfs"] {
+        let mut server = Running::start();
+        server.place.write("here/large", &"0123456789abcdef".repeat(400_000));
+        let place = if protocol == "smb" { server.smb("to") } else { server.nfs("to") };
+        let line = format!("here {place} --retries 20 --rate 3m --json");
+        let copy = server.started(&line).spawn().unwrap();
+        wait_for_a_part(&server.path("files/to"));
+        server.kill();
+        fs::remove_file(server.path("notify")).unwrap();
+        // At the port where it was.
+        let port = place.split([':', '/']).find(|part| part.parse::<u16>().is_ok()).unwrap();
+        let config = fs::read_to_string(server.path("trunkline.toml")).unwrap();
+        let config = config.replace(&format!("{protocol}_port = 0"), &format!("{protocol}_port = {port}"));
+        server.place.write("trunkline.toml", &config);
+        server.child = launch(&server.place);
+        let output = copy.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{protocol}: {said}");
+        let made = server.path("files/to");
+        assert_eq!(names(&made), ["large"]);
+        assert!(fs::read(made.join("large")).unwrap() == fs::read(server.path("here/large")).unwrap());
+    }
+}
+
 #[test]
 fn a_server_that_dies_leaves_no_file_that_looks_whole_and_the_next_copy_goes_on() {
     let mut server = Running::start();
@@ -285,12 +321,7 @@ fn a_server_that_dies_leaves_no_file_that_looks_whole_and_the_next_copy_goes_on(
     let line = format!("here {} --retries 0 --rate 2m --json", server.smb("to"));
     let copy = server.started(&line).spawn().unwrap();
     let to = server.path("files/to");
-    let until = Instant::now() + PATIENCE;
-    let is_part = |name: &String| name.starts_with(".large.") && name.ends_with(".trunkline-part");
-    while !(to.exists() && names(&to).iter().any(is_part)) {
-        assert!(Instant::now() < until, "the copy has begun in time");
-        std::thread::yield_now();
-    }
+    wait_for_a_part(&to);
     server.kill();
     let output = copy.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
