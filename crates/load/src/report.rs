@@ -152,7 +152,7 @@ impl Report {
         self.all.bytes()
     }
 
-    /// From the begin of the measured time to the end of the last operation.
+    /// The measured time: from its begin to the last answer, or what was asked for where there was a warm-up.
     #[must_use]
     pub fn lasted(&self) -> Duration {
         self.all.lasted

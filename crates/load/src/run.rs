@@ -69,6 +69,18 @@ impl Shared {
         jobs
     }
 
+    /// What each job has done when all is over, and how long that took. Behind a warm-up, what is under way when the measured
+    /// time begins does not count, and what is under way at its end does: they even out, and the time is that which was
+    /// asked for. Without one nothing is under way at the begin, and the last answer ends the time.
+    fn in_the_end(&self) -> Vec<Record> {
+        let mut jobs = self.by_job();
+        let is_even = !self.plan.ramp.is_zero() && self.plan.operations.is_none();
+        if let Some(runtime) = self.plan.runtime.filter(|_| is_even) {
+            jobs.iter_mut().for_each(|job| job.lasted = runtime);
+        }
+        jobs
+    }
+
     /// Operations and bytes of all jobs so far.
     pub(crate) fn so_far(&self) -> (u64, u64) {
         self.records.values().fold((0, 0), |sum, record| {
@@ -137,7 +149,7 @@ pub(crate) fn measure(plan: &Plan, ready: impl FnOnce() -> Result<(), Error>) ->
     runtime(&shared.plan)?.block_on(clear(&shared.plan))?;
     let (processor, usage) = watched?;
     let security = security.expect("there is at least one connection");
-    Ok(Measured { jobs: shared.by_job(), missed: shared.missed(), processor, usage, security, channels })
+    Ok(Measured { jobs: shared.in_the_end(), missed: shared.missed(), processor, usage, security, channels })
 }
 
 /// Lets the process have as many open files as it may: each thread has its own.
