@@ -1,5 +1,6 @@
 //! Why there is no report.
 
+use client::nfs::NfsStat;
 use smb_wire::NtStatus;
 
 use crate::peer::Failure;
@@ -48,6 +49,9 @@ fn remedy(why: &client::Error) -> &'static str {
             NtStatus::DISK_FULL => "; make room there, or take fewer or smaller files",
             _ => "",
         },
+        client::Error::Refused { status: NfsStat::Access, .. } => {
+            "; see --uid and --gid, and whether the server wants ports below 1024"
+        }
         _ => "",
     }
 }

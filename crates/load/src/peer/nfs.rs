@@ -69,7 +69,11 @@ impl Share {
     }
 
     pub(super) async fn open(&self, name: &str, how: How) -> client::Result<File> {
-        self.directory.open(name, &options(how)).await
+        // A file that is named by its user may lie deeper.
+        match name.rsplit_once('/') {
+            None => self.directory.open(name, &options(how)).await,
+            Some((above, name)) => self.directory.directory(above).await?.open(name, &options(how)).await,
+        }
     }
 
     pub(super) async fn touch(&self, name: &str, how: How) -> client::Result<()> {
