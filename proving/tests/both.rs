@@ -16,8 +16,8 @@ use nfs_wire::types::{Identity, LockType, Owner, StateId};
 use nfs_wire::xdr::List;
 use smb_side::client::OpenFile;
 use smb_side::{Dial, Peer};
-use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
-use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext};
+use smb_wire::create::{self, Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
+use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::InfoType;
 use smb_wire::{Command, FileId, LeaseKey, NtStatus, lock, oplock_break, query_info, set_info, utf16};
@@ -312,20 +312,47 @@ fn an_nfs_open_waits_until_an_smb_client_has_written_back_what_it_kept() {
     assert!(both.smb.notice().is_some());
 }
 
+/// Opens a file over SMB with a lease; what is granted.
+fn leased(client: &mut Peer, name: &str) -> Option<LeaseState> {
+    let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
+    let lease = Lease { key: LeaseKey([7; 16]), state, flags: LeaseFlags::empty(), v2: None };
+    let asked = [RequestContext::Lease(lease)];
+    let contexts = Contexts::Requests(&asked);
+    let answer = client.create(&OpenFile { oplock: OplockLevel::Lease, contexts, ..OpenFile::named(name) });
+    let response = create::Response::parse(&answer.message).expect("a response");
+    response.contexts.responses().find_map(|context| match context.expect("a context") {
+        ResponseContext::Lease(lease) => Some(lease.state),
+        _ => None,
+    })
+}
+
 // Over another channel the notice could come before the answer that granted the lease, and Linux's client would keep what that said.
 #[test]
 fn a_lease_is_taken_back_over_the_channel_on_which_it_was_granted() {
     let mut both = Both::new();
     both.smb.make("file", b"old");
     let mut second = both.world.bind(&Dial::default(), &both.smb);
-    let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
-    let lease = Lease { key: LeaseKey([7; 16]), state, flags: LeaseFlags::empty(), v2: None };
-    let asked = [RequestContext::Lease(lease)];
-    let contexts = Contexts::Requests(&asked);
-    second.create(&OpenFile { oplock: OplockLevel::Lease, contexts, ..OpenFile::named("file") });
+    assert!(leased(&mut second, "file").is_some());
     let (handle, writer, _) = both.open("file", WRITE, NONE);
     assert_eq!(both.on(&handle, writing(writer, 0, b"new")), NfsStat::Ok);
     assert!(second.notice().is_some() && both.smb.notice().is_none());
+}
+
+// Linux's client may take what an open was granted for later than the notice that took it away at the same moment.
+#[test]
+fn a_file_that_both_sides_change_in_turn_has_no_lease_for_a_while() {
+    let mut both = Both::new();
+    both.smb.make("file", b"old");
+    assert_eq!(leased(&mut both.smb, "file"), Some(LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING));
+    let (handle, writer, _) = both.open("file", WRITE, NONE);
+    assert_eq!(both.on(&handle, writing(writer, 0, b"new")), NfsStat::Ok);
+    assert!(both.smb.notice().is_some());
+    let ack = oplock_break::Lease { key: LeaseKey([7; 16]), state: LeaseState::empty() };
+    let answered = both.smb.status(Command::OplockBreak, |out| oplock_break::Request::Lease(ack).write(out));
+    assert_eq!(answered, NtStatus::SUCCESS);
+    assert_eq!(leased(&mut both.smb, "file"), Some(LeaseState::empty()));
+    both.world.advance(std::time::Duration::from_millis(1_001));
+    assert_eq!(leased(&mut both.smb, "file"), Some(LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING));
 }
 
 #[test]

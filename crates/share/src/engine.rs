@@ -44,6 +44,7 @@ mod breaks;
 mod changes;
 mod close;
 mod config;
+mod contention;
 mod copy;
 mod create;
 mod data;
@@ -116,6 +117,7 @@ pub struct Share {
     clients: Mutex<HashMap<ClientKey, Attached>>,
     /// Where the right under a key is.
     keys: breaks::Keys,
+    contention: contention::Contention,
     next_open: AtomicU64,
     open_count: AtomicUsize,
     /// Up to when what happened on the host was taken in (monotonic ns).
@@ -150,6 +152,7 @@ impl Share {
             watching: watching::Watching::default(),
             clients: Mutex::default(),
             keys: breaks::Keys::default(),
+            contention: contention::Contention::default(),
             next_open: AtomicU64::new(1),
             open_count: AtomicUsize::new(0),
             looked_at_ns: AtomicU64::new(0),

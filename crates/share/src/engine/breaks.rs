@@ -104,9 +104,20 @@ impl Share {
             let holder = (notice.client, notice.key, notice.keyed);
             self.note_right(holder, stream.grants.of(notice.client, notice.key, notice.keyed));
         }
+        let loses_read =
+            |notice: &BreakNotice| notice.keyed && (notice.from - notice.to).contains(Caching::READ);
+        if asker.whole && broken.notices.iter().any(loses_read) {
+            self.contention.note(file.id, now.mono_ns);
+        }
         effects.notices.extend(broken.notices);
         effects.now = now;
         broken.wait
+    }
+
+    /// What is asked for, or nothing while clients of both protocols contend for the file.
+    pub(super) fn moderated(&self, asked: &CachingRequest, file: &File, now: Now) -> CachingRequest {
+        let gives = !asked.keyed || asked.whole || !self.contention.has(file.id, now.mono_ns);
+        CachingRequest { want: if gives { asked.want } else { Caching::empty() }, ..*asked }
     }
 
     /// The same for the stream of an open, without the lock held: done, or a wait.

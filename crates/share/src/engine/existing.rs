@@ -259,7 +259,10 @@ impl Share {
             delete_on_close: Deletion::on_close(id, request.options),
             open: std::sync::Weak::new(),
         });
-        let grant = caching.map(|caching| self.grant(file, state, &stream, &asker, caching, plan.extent));
+        let grant = caching.map(|caching| {
+            let caching = self.moderated(caching, file, caller.now);
+            self.grant(file, state, &stream, &asker, &caching, plan.extent)
+        });
         self.note_goes(&asker, &stream, request.options);
         let file = Arc::clone(file);
         Ok(Tried::Reserved(Reserved { id, file, stream, link, asker, granted: plan.granted, grant }))
