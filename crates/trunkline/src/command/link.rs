@@ -7,7 +7,8 @@ use load::link::{self, LinkArgs};
 
 /// Runs it; its own exit status, or 128 and the number of the signal that ended it, as shells say it.
 pub fn run(args: &LinkArgs) -> anyhow::Result<ExitCode> {
-    let status = link::run(args)?;
+    // Status 1 is what a load has for its own failures; here nothing has been run then.
+    let status = link::run(args).map_err(|why| anyhow::Error::msg(why.to_string()))?;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     Ok(code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
