@@ -22,9 +22,15 @@
 
 static unsigned char whole[64 * 1024];
 
-/* The components that lie in the first `length` bytes, as the processor says (CPUID, leaf 0xd). */
+/* The components that lie in the first `length` bytes, as the processor says (CPUID, leaf 0xd). It is asked once: on a virtual
+ * machine each question is a way out to its host. */
 static unsigned long components(size_t length) {
-  unsigned long found = LEGACY;
+  static size_t known;
+  static unsigned long found;
+  if (known == length)
+    return found;
+  known = length;
+  found = LEGACY;
   for (unsigned i = 2; i < COMPONENTS; i++) {
     unsigned size, offset, ecx, edx;
     __cpuid_count(0xd, i, size, offset, ecx, edx);
