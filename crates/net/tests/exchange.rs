@@ -119,8 +119,9 @@ fn events_from_many_threads_all_arrive_while_records_flow() {
         .collect();
     let (mut next, mut echoes) = ([0; THREADS], 0);
     client.send(b"e");
-    while next.iter().sum::<usize>() < THREADS * EVENTS {
-        let answer = client.receive().expect("no event is lost");
+    // On a busy host all may be posted before the first record is sent; its answer then comes last.
+    while next.iter().sum::<usize>() < THREADS * EVENTS || echoes == 0 {
+        let answer = client.receive().expect("no event and no answer is lost");
         if answer == b"e" {
             echoes += 1;
             client.send(b"e");
@@ -135,7 +136,6 @@ fn events_from_many_threads_all_arrive_while_records_flow() {
     for thread in posting {
         thread.join().expect("every post is taken");
     }
-    assert!(echoes > 0);
     assert_eq!(server.totals().events, (THREADS * EVENTS) as u64);
 }
 
