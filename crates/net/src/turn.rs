@@ -81,12 +81,12 @@ pub(crate) fn run<S: Service>(
             batch.answer_messages(service, inbound);
         }
         batch.answer_deadline();
+        batch.turn.bytes += batch.queued.bytes(&batch.out.frames) as u64;
     }));
     if let Err(panic) = answered {
         tracing::error!(reason = reason(&*panic), "a conversation panicked");
         turn.panicked = true;
     }
-    turn.bytes += out.frames.iter().map(Frame::len).sum::<usize>() as u64;
     turn.ended_ns = clock::mono_ns();
     turn.took_ns = turn.ended_ns.saturating_sub(now.mono_ns);
     turn.effort = before.map(|before| Effort::now().since(before));
@@ -101,11 +101,11 @@ struct Queued {
 }
 
 impl Queued {
-    fn is_full(&mut self, frames: &[Frame]) -> bool {
+    fn bytes(&mut self, frames: &[Frame]) -> usize {
         let fresh = frames.get(self.frames..).unwrap_or(&[]);
         self.bytes += fresh.iter().map(Frame::len).sum::<usize>();
         self.frames = frames.len();
-        self.bytes >= MAX_BATCH_BYTES
+        self.bytes
     }
 }
 
@@ -180,7 +180,7 @@ impl<C: Conversation> Batch<'_, C> {
 
     /// Whether the connection goes on and more answers may be queued.
     fn has_room(&mut self) -> bool {
-        !self.out.close && !self.queued.is_full(&self.out.frames)
+        !self.out.close && self.queued.bytes(&self.out.frames) < MAX_BATCH_BYTES
     }
 }
 
