@@ -1,72 +1,13 @@
 //! What must not drift: allocations and system calls for an echoed record in the steady state. Alone in
 //! its program, since it counts the allocations of all threads of the transport.
 
-#![allow(unsafe_code)]
-
 mod common;
+mod counting;
 
 use common::{Client, Tricks, echo_body, record, start, workers};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use counting::ALLOCATIONS;
 use std::io::{Read, Write};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    /// Whether this thread is known to be one of the transport's.
-    static IS_SERVER: Cell<bool> = const { Cell::new(false) };
-}
-
-impl Counting {
-    /// Counts what a thread of the transport does, by the name that the host knows for it. Others allocate when they
-    /// please: on a busy host the one that started the test still notes that it did.
-    fn count() {
-        let is_server = IS_SERVER.try_with(|known| {
-            if !known.get() {
-                let mut name = [0u8; 16];
-                // SAFETY: the host writes at most 16 bytes, its bound on names, and they are there.
-                unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-                known.set(name.starts_with(b"trunkline-"));
-            }
-            known.get()
-        });
-        if is_server.unwrap_or(false) {
-            ALLOCATIONS.fetch_add(1, SeqCst);
-        }
-    }
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Counting::count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        Counting::count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        Counting::count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(at, layout, len) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Requests on their way at once.
 const DEPTH: usize = 32;
@@ -85,15 +26,15 @@ fn the_steady_state_allocates_nothing_and_makes_few_calls() {
     let (server, address) = start(&tricks, workers(1));
     let mut client = Client::connect(address);
     client.ask(&echo_body(113, 0));
-    assert!(ALLOCATIONS.load(SeqCst) > 0, "a connection takes some, if they are counted at all");
+    assert!(ALLOCATIONS.load(Relaxed) > 0, "a connection takes some, if they are counted at all");
 
     // Small requests, 32 at once: one receiving, one sending and one waiting call for all of them.
     let batch: Vec<u8> = (0..DEPTH).flat_map(|n| record(&echo_body(113, n as u8))).collect();
     let mut answer = vec![0; batch.len()];
     (0..20).for_each(|_| exchange(&mut client, &batch, &mut answer));
-    let (allocations, before) = (ALLOCATIONS.load(SeqCst), server.totals());
+    let (allocations, before) = (ALLOCATIONS.load(Relaxed), server.totals());
     (0..ROUNDS).for_each(|_| exchange(&mut client, &batch, &mut answer));
-    let allocated = ALLOCATIONS.load(SeqCst) - allocations;
+    let allocated = ALLOCATIONS.load(Relaxed) - allocations;
     let after = server.totals();
     assert!(answer == batch);
     assert_eq!(allocated, 0, "allocations for {} records", ROUNDS * DEPTH);
@@ -112,9 +53,9 @@ fn the_steady_state_allocates_nothing_and_makes_few_calls() {
     let mut answer = vec![0; large.len()];
     (0..20).for_each(|_| exchange(&mut client, &large, &mut answer));
     let before = server.totals();
-    let allocations = ALLOCATIONS.load(SeqCst);
+    let allocations = ALLOCATIONS.load(Relaxed);
     (0..ROUNDS).for_each(|_| exchange(&mut client, &large, &mut answer));
-    let allocated = ALLOCATIONS.load(SeqCst) - allocations;
+    let allocated = ALLOCATIONS.load(Relaxed) - allocations;
     let after = server.totals();
     let copied = after.bytes_copied - before.bytes_copied;
     let calls = after.recv_calls - before.recv_calls;

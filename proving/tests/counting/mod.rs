@@ -5,78 +5,20 @@
 
 #![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../../crates/net/tests/counting/mod.rs"]
+mod allocations;
+
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Allocations of the server's threads.
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-/// Bytes that they copied.
+use allocations::{ALLOCATIONS, is_server};
+
+/// Bytes that the server's threads copied.
 static COPIED: AtomicU64 = AtomicU64::new(0);
 
 /// Pieces from this size on are counted as copies of data: half of a reply's data. Smaller ones are headers,
 /// and lists of buffers that are moved.
 const PIECE: usize = 2048;
-
-thread_local! {
-    /// Whether this thread is known to be one of the server's.
-    static IS_SERVER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether the caller runs on a worker of the transport, by the name that the host knows for the thread.
-fn is_server() -> bool {
-    IS_SERVER
-        .try_with(|known| {
-            if !known.get() {
-                let mut name = [0u8; 16];
-                // SAFETY: the host writes at most 16 bytes, its bound on names, and they are there.
-                unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-                known.set(name.starts_with(b"trunkline-net-"));
-            }
-            known.get()
-        })
-        .unwrap_or(false)
-}
-
-struct Counting;
-
-impl Counting {
-    fn count() {
-        if is_server() {
-            ALLOCATIONS.fetch_add(1, Relaxed);
-        }
-    }
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Counting::count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        Counting::count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        Counting::count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(at, layout, len) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Stands in the place of the C library's for all code of this program that is not in a shared library.
 ///
