@@ -51,6 +51,7 @@ mod session;
 mod transport;
 mod tree;
 mod whole;
+pub mod written;
 
 pub use buffer::Reply;
 pub use bytes::Bytes;

@@ -101,9 +101,8 @@ impl Args {
 }
 
 fn first_line(file: &Path, option: &str) -> Result<String, Error> {
-    let text = std::fs::read_to_string(file);
-    let text = text.map_err(|why| Error::new(format!("{option} {}", file.display()), why))?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
+    let secret = client::written::secret(file);
+    secret.map_err(|why| Error::new(format!("{option} {}", file.display()), why))
 }
 
 /// Bytes: a number with an optional k, m or g (1024 each).

@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use client::written;
+
 /// One end of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
@@ -99,11 +101,7 @@ impl FromStr for Place {
         if let Some(rest) = text.strip_prefix("smb://") {
             let (authority, path) = rest.split_once('/').ok_or(format!("no share; {SMB}"))?;
             let (user, place) = authority.rsplit_once('@').ok_or(format!("no user; {SMB}"))?;
-            if user.contains(':') {
-                let secret = "a password must not stand on the command line; use --password-file";
-                return Err(format!("{secret}, or set TRUNKLINE_PASSWORD"));
-            }
-            let (domain, user) = user.split_once(';').unwrap_or(("", user));
+            let (domain, user) = written::login(user)?;
             if user.is_empty() {
                 return Err(format!("the user is empty; {SMB}"));
             }
@@ -133,7 +131,7 @@ fn remote(
     path: &str,
     form: &str,
 ) -> Result<Remote, String> {
-    let (host, port) = host_and_port(place, usual)?;
+    let (host, port) = written::place(place, usual)?;
     let mut parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
     let share = parts.next().unwrap_or_default().to_owned();
     let rest: Vec<&str> = parts.collect();
@@ -145,28 +143,6 @@ fn remote(
     }
     let (user, domain, path) = (user.to_owned(), domain.to_owned(), rest.join("/"));
     Ok(Remote { user, domain, host, port, share, path })
-}
-
-/// Host and port; an IPv6 address stands in brackets.
-fn host_and_port(place: &str, usual: u16) -> Result<(String, u16), String> {
-    let (host, port) = match place.strip_prefix('[') {
-        Some(rest) => {
-            let (host, behind) = rest.split_once(']').ok_or("an address without its closing bracket")?;
-            let port = behind.strip_prefix(':').or(behind.is_empty().then_some(""));
-            (host, port.ok_or("something other than a port behind the address")?)
-        }
-        None => match place.split_once(':') {
-            Some((_, port)) if port.contains(':') => {
-                return Err("an IPv6 address stands in brackets".to_owned());
-            }
-            both => both.unwrap_or((place, "")),
-        },
-    };
-    if port.is_empty() {
-        return Ok((host.to_owned(), usual));
-    }
-    let port = port.parse().ok().filter(|port| *port != 0).ok_or(format!("{port:?} is no port"))?;
-    Ok((host.to_owned(), port))
 }
 
 #[cfg(test)]

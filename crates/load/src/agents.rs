@@ -48,8 +48,8 @@ pub fn secret(args: &Args) -> Result<String, Error> {
     let (secret, from) = match &args.secret_file {
         Some(file) => {
             let from = format!("--secret-file {}", file.display());
-            let text = std::fs::read_to_string(file).map_err(|why| Error::Usage(format!("{from}: {why}")))?;
-            (text.lines().next().unwrap_or_default().trim().to_owned(), from)
+            let text = client::written::secret(file).map_err(|why| Error::Usage(format!("{from}: {why}")))?;
+            (text.trim().to_owned(), from)
         }
         None => {
             let none = "agents need a shared secret: give --secret-file FILE, or set TRUNKLINE_SECRET";
@@ -69,7 +69,7 @@ fn place(text: &str) -> Result<(String, u16), Error> {
     if text.parse::<std::net::Ipv6Addr>().is_ok() {
         return Ok((text.to_owned(), PORT));
     }
-    let (host, port) = crate::target::place_of(text, PORT).map_err(wrong)?;
+    let (host, port) = client::written::place(text, PORT).map_err(wrong)?;
     if host.is_empty() {
         return Err(wrong("no host; write HOST or HOST:PORT".to_owned()));
     }

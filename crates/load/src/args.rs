@@ -246,8 +246,8 @@ impl Args {
         let Some(file) = &self.password_file else {
             return Ok(std::env::var("TRUNKLINE_PASSWORD").ok());
         };
-        let text = std::fs::read_to_string(file)
+        let password = client::written::secret(file)
             .map_err(|why| crate::Error::Usage(format!("--password-file {}: {why}", file.display())))?;
-        Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
+        Ok(Some(password))
     }
 }

@@ -3,6 +3,8 @@
 
 use std::str::FromStr;
 
+use client::written;
+
 /// A directory or file of a share, and who goes there; of this host it has a path alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
@@ -67,7 +69,7 @@ impl Target {
     }
 
     fn null(place: &str) -> Result<Target, String> {
-        match place_of(place.trim_end_matches('/'), 0)? {
+        match written::place(place.trim_end_matches('/'), 0)? {
             (host, port) if port > 0 && !host.is_empty() => Ok(Target::bare(Scheme::Null, host, port)),
             _ => Err(format!("no host or no port; {}", Scheme::Null.form())),
         }
@@ -126,12 +128,8 @@ impl FromStr for Target {
             (_, None) => ("", authority),
             (_, Some(_)) => return Err(format!("NFS has no login; use --uid; {form}")),
         };
-        if user.contains(':') {
-            let secret = "a password must not stand on the command line; use --password-file";
-            return Err(format!("{secret}, or set TRUNKLINE_PASSWORD"));
-        }
-        let (domain, user) = user.split_once(';').unwrap_or(("", user));
-        let (host, port) = place_of(place, scheme.port())?;
+        let (domain, user) = written::login(user)?;
+        let (host, port) = written::place(place, scheme.port())?;
         let (share, directory) = path.split_once('/').unwrap_or((path, ""));
         let directory = directory.trim_end_matches('/');
         if directory.split('/').any(|part| part == "..") {
@@ -143,29 +141,6 @@ impl FromStr for Target {
         let [user, domain, share, directory] = [user, domain, share, directory].map(str::to_owned);
         Ok(Target { scheme, user, domain, host, port, share, directory })
     }
-}
-
-/// Host and port; an IPv6 address stands in brackets.
-pub(crate) fn place_of(place: &str, usual: u16) -> Result<(String, u16), String> {
-    let (host, port) = match place.strip_prefix('[') {
-        Some(rest) => {
-            let (host, behind) = rest.split_once(']').ok_or("an address without its closing bracket")?;
-            (host, behind.strip_prefix(':').or(behind.is_empty().then_some("")))
-        }
-        None => match place.split_once(':') {
-            Some((_, port)) if port.contains(':') => {
-                return Err("an IPv6 address stands in brackets".to_owned());
-            }
-            Some((host, port)) => (host, Some(port)),
-            None => (place, Some("")),
-        },
-    };
-    let port = port.ok_or("something other than a port behind the address")?;
-    if port.is_empty() {
-        return Ok((host.to_owned(), usual));
-    }
-    let port = port.parse().ok().filter(|port| *port != 0).ok_or(format!("{port:?} is no port"))?;
-    Ok((host.to_owned(), port))
 }
 
 #[cfg(test)]
