@@ -13,6 +13,7 @@ pub mod engine;
 pub mod identity;
 pub mod info;
 pub mod lasting;
+pub mod limits;
 pub mod open;
 pub mod ranges;
 pub mod refusal;

@@ -1,0 +1,160 @@
+//! The gates that one request passes, from the narrowest to the widest: file, share, account.
+
+use volume::NodeId;
+
+use super::formula::{AccountProvision, Provision, Throughput};
+use super::outcome::ResponseType;
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Reads data.
+    Read {
+        /// The file.
+        node: NodeId,
+        /// How many bytes.
+        len: u64,
+    },
+    /// Writes data.
+    Write {
+        /// The file.
+        node: NodeId,
+        /// How many bytes.
+        len: u64,
+    },
+    /// Anything that works on names and opens rather than on data.
+    Metadata,
+}
+
+impl Work {
+    /// The file whose data it is about.
+    #[must_use]
+    pub fn node(self) -> Option<NodeId> {
+        match self {
+            Work::Read { node, .. } | Work::Write { node, .. } => Some(node),
+            Work::Metadata => None,
+        }
+    }
+}
+
+/// Whose gate it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Owner {
+    File(u32, NodeId),
+    Share(u32),
+    Account,
+}
+
+/// What passes there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Passing {
+    Operations,
+    Ingress,
+    Egress,
+    /// Both of them.
+    Bytes,
+    Metadata,
+}
+
+/// Names a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub owner: Owner,
+    pub passing: Passing,
+}
+
+impl Key {
+    /// Whether a share whose requests wait here is held back by something else than its operations.
+    pub fn withholds(self) -> bool {
+        match self.owner {
+            Owner::File(..) => false,
+            Owner::Share(_) => !matches!(self.passing, Passing::Operations | Passing::Metadata),
+            Owner::Account => true,
+        }
+    }
+}
+
+/// One gate on the way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub key: Key,
+    /// What is taken there.
+    pub cost: u64,
+    /// What it is called to be held there.
+    pub met: ResponseType,
+}
+
+/// The most gates: two each for file, share and account.
+const MOST: usize = 6;
+
+/// The gates that one request passes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Path {
+    steps: [Option<Step>; MOST],
+    len: usize,
+}
+
+impl Path {
+    /// Those of a request on this share.
+    pub fn of(share: u32, work: Work, provision: &Provision, account: Option<&AccountProvision>) -> Path {
+        let mut path = Path::default();
+        let (node, len, writes) = match work {
+            Work::Metadata => {
+                let key = Key { owner: Owner::Share(share), passing: Passing::Metadata };
+                path.push(Step { key, cost: 1, met: ResponseType::SuccessWithMetadataThrottling });
+                return path;
+            }
+            Work::Read { node, len } => (node, len, false),
+            Work::Write { node, len } => (node, len, true),
+        };
+        let own = if writes {
+            ResponseType::SuccessWithShareIngressThrottling
+        } else {
+            ResponseType::SuccessWithShareEgressThrottling
+        };
+        let other = ResponseType::SuccessWithThrottling;
+        let file = Owner::File(share, node);
+        path.push(Step { key: Key { owner: file, passing: Passing::Operations }, cost: 1, met: other });
+        path.push(Step { key: Key { owner: file, passing: Passing::Bytes }, cost: len, met: other });
+        let operations = ResponseType::SuccessWithShareIopsThrottling;
+        path.data(Owner::Share(share), writes, len, provision.throughput, (operations, own));
+        if let Some(account) = account {
+            path.data(Owner::Account, writes, len, account.throughput, (other, other));
+        }
+        path
+    }
+
+    fn data(
+        &mut self,
+        owner: Owner,
+        writes: bool,
+        len: u64,
+        throughput: Throughput,
+        met: (ResponseType, ResponseType),
+    ) {
+        let passing = match throughput {
+            Throughput::Together(_) => Passing::Bytes,
+            Throughput::Apart { .. } if writes => Passing::Ingress,
+            Throughput::Apart { .. } => Passing::Egress,
+        };
+        self.push(Step { key: Key { owner, passing: Passing::Operations }, cost: 1, met: met.0 });
+        self.push(Step { key: Key { owner, passing }, cost: len, met: met.1 });
+    }
+
+    fn push(&mut self, step: Step) {
+        if let Some(place) = self.steps.get_mut(self.len) {
+            *place = Some(step);
+            self.len += 1;
+        }
+    }
+
+    /// The gate at this place; none behind the last one.
+    pub fn step(&self, at: usize) -> Option<Step> {
+        self.steps.get(at).copied().flatten()
+    }
+
+    /// All of them.
+    pub fn steps(&self) -> impl Iterator<Item = Step> + '_ {
+        self.steps.iter().copied().flatten()
+    }
+}

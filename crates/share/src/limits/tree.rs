@@ -1,0 +1,564 @@
+//! The limits of one account, its shares and their files, and everything that waits there.
+//!
+//! [`ShareLimits::ask`] and [`Limits::release`] are the whole of it: what asks walks along its path
+//! ([`super::path`]) until a gate stops it; what is released walks on from there. All of an account is under one
+//! lock, which only requests to limited shares take.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use wire::Now;
+
+use super::bucket::Bursting;
+use super::formula::{AccountProvision, Provision, Throughput};
+use super::gate::{Gate, Meter};
+use super::outcome::ResponseType;
+use super::path::{Key, Owner, Passing, Path};
+use super::turns::Flow;
+use crate::{ClientKey, Waiter};
+
+pub use super::path::Work;
+
+/// Files whose gates are kept before it is looked which of them are idle.
+const KEPT_FILES: usize = 1024;
+
+/// Who calls [`Limits::release`] when its time has come.
+pub trait Alarm: Send + Sync {
+    /// To be called at this time (monotonic ns) or soon after it, if nothing earlier is set. Called with no lock held.
+    fn set(&self, at_ns: u64);
+}
+
+/// A request that is to pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// The client.
+    pub client: ClientKey,
+    /// The connection it came over.
+    pub connection: u64,
+    /// What it does.
+    pub work: Work,
+    /// How to wake it, should it be held.
+    pub waiter: &'a Waiter,
+}
+
+/// What becomes of it.
+#[derive(Debug)]
+#[must_use]
+pub enum Answer {
+    /// It goes on at once.
+    Go(ResponseType),
+    /// It is woken when it may go on.
+    Held(Hold),
+}
+
+/// A request that is held. Dropped, it gives its place up.
+pub struct Hold {
+    limits: Arc<Limits>,
+    id: u64,
+}
+
+impl std::fmt::Debug for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Hold").field(&self.id).finish()
+    }
+}
+
+impl Hold {
+    /// Which limit it has met; none while it is still held.
+    #[must_use]
+    pub fn released(&self) -> Option<ResponseType> {
+        let state = self.limits.state.lock();
+        state.held.get(&self.id).filter(|held| held.waiter.is_none()).map(|held| held.met)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let left = self.limits.state.lock().leave(self.id);
+        drop(left);
+    }
+}
+
+/// A request that waits at a gate, or has passed the last one and was woken.
+#[derive(Debug)]
+struct Held {
+    share: u32,
+    flow: Flow,
+    path: Path,
+    /// At which gate of its path.
+    at: usize,
+    since_ns: u64,
+    /// The longest that it was held at one gate, and what that is called.
+    longest_ns: u64,
+    met: ResponseType,
+    /// None when it was woken.
+    waiter: Option<Waiter>,
+}
+
+#[derive(Debug)]
+struct ShareOf {
+    provision: Provision,
+    /// Its requests that wait at gates which [`Key::withholds`].
+    withheld: usize,
+    waiting: usize,
+    counts: [u64; ResponseType::ALL.len()],
+}
+
+/// What is known of a limited share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareState {
+    /// What it may do.
+    pub provision: Provision,
+    /// Its burst credits.
+    pub burst_credits: u64,
+    /// Requests that are held now.
+    pub held: usize,
+    /// Requests until now, in the order of [`ResponseType::ALL`].
+    pub counts: [u64; ResponseType::ALL.len()],
+}
+
+#[derive(Debug, Default)]
+struct State {
+    account: Option<AccountProvision>,
+    shares: BTreeMap<u32, ShareOf>,
+    gates: HashMap<Key, Gate<u64>>,
+    /// Gates where somebody waits, by when they are looked at.
+    due: BTreeSet<(u64, Key)>,
+    held: HashMap<u64, Held>,
+    next: u64,
+    /// When the alarm rings; none when it was not set.
+    armed_ns: Option<u64>,
+    files: usize,
+    most_files: usize,
+}
+
+/// The limits of one account.
+pub struct Limits {
+    state: Mutex<State>,
+    alarm: Arc<dyn Alarm>,
+}
+
+impl std::fmt::Debug for Limits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Limits").finish_non_exhaustive()
+    }
+}
+
+impl Limits {
+    /// Of an account without shares; `account`: what those that come may do together.
+    #[must_use]
+    pub fn new(account: Option<AccountProvision>, alarm: Arc<dyn Alarm>, now: Now) -> Arc<Limits> {
+        let mut state = State { most_files: KEPT_FILES, ..State::default() };
+        state.set_account(account, now.mono_ns);
+        Arc::new(Limits { state: Mutex::new(state), alarm })
+    }
+
+    /// Changes what all shares may do together.
+    pub fn set_account(&self, account: Option<AccountProvision>, now: Now) {
+        self.state.lock().set_account(account, now.mono_ns);
+        self.rearm(now);
+    }
+
+    /// Adds a share, or changes what it may do. A new one has `burst_credits`, or all that there is room for; another
+    /// keeps what it has.
+    pub fn set_share(
+        self: &Arc<Limits>,
+        share: u32,
+        provision: Provision,
+        burst_credits: Option<u64>,
+        now: Now,
+    ) -> ShareLimits {
+        self.state.lock().set_share(share, provision, burst_credits, now.mono_ns);
+        self.rearm(now);
+        ShareLimits { limits: Arc::clone(self), share }
+    }
+
+    /// Takes a share out; whoever is held there goes on.
+    pub fn remove_share(&self, share: u32) {
+        let woken = self.state.lock().remove_share(share);
+        woken.iter().for_each(wake);
+    }
+
+    /// The shares that it has.
+    #[must_use]
+    pub fn shares(&self) -> Vec<u32> {
+        self.state.lock().shares.keys().copied().collect()
+    }
+
+    /// Wakes those whose time has come, and says when to call again; none: when the alarm is set.
+    pub fn release(&self, now: Now) -> Option<u64> {
+        let mut woken = Vec::new();
+        let next = {
+            let mut state = self.state.lock();
+            state.release(now.mono_ns, &mut woken);
+            state.armed_ns = state.due.first().map(|(at, _)| *at);
+            state.armed_ns
+        };
+        woken.iter().for_each(wake);
+        next
+    }
+
+    /// The limits have changed: what is due may be due earlier.
+    fn rearm(&self, now: Now) {
+        let at = {
+            let mut state = self.state.lock();
+            let waiting: Vec<Key> = state.due.iter().map(|(_, key)| *key).collect();
+            waiting.into_iter().for_each(|key| state.schedule(key));
+            state.arm()
+        };
+        if let Some(at) = at {
+            self.alarm.set(at.max(now.mono_ns));
+        }
+    }
+}
+
+fn wake(waiter: &Waiter) {
+    waiter.wake.wake(waiter.token);
+}
+
+/// The limits of one share.
+#[derive(Debug, Clone)]
+pub struct ShareLimits {
+    limits: Arc<Limits>,
+    share: u32,
+}
+
+impl ShareLimits {
+    /// Asks for a request to pass.
+    pub fn ask(&self, ask: &Ask<'_>, now: Now) -> Answer {
+        let (answer, at) = {
+            let mut state = self.limits.state.lock();
+            let answer = match state.ask(self.share, ask, now.mono_ns) {
+                Ok(met) => Answer::Go(met),
+                Err(id) => Answer::Held(Hold { limits: Arc::clone(&self.limits), id }),
+            };
+            (answer, state.arm())
+        };
+        if let Some(at) = at {
+            self.limits.alarm.set(at);
+        }
+        answer
+    }
+
+    /// Gives back `unused` bytes of what `work` asked for.
+    pub fn give_back(&self, work: Work, unused: u64) {
+        let at = {
+            let mut state = self.limits.state.lock();
+            state.give_back(self.share, work, unused);
+            state.arm()
+        };
+        if let Some(at) = at {
+            self.limits.alarm.set(at);
+        }
+    }
+
+    /// What is known of the share; none when it was taken out.
+    #[must_use]
+    pub fn state(&self, now: Now) -> Option<ShareState> {
+        self.limits.state.lock().share_state(self.share, now.mono_ns)
+    }
+
+    /// The account's limits.
+    #[must_use]
+    pub fn account(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    /// The share's number there.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.share
+    }
+}
+
+/// The gates of somebody's data.
+fn data_gates(owner: Owner, operations: Meter, throughput: Throughput, now_ns: u64) -> Vec<(Key, Meter)> {
+    let mut gates = vec![(Key { owner, passing: Passing::Operations }, operations)];
+    let mut add = |passing, rate| gates.push((Key { owner, passing }, Meter::plain(rate, now_ns)));
+    match throughput {
+        Throughput::Together(rate) => add(Passing::Bytes, rate),
+        Throughput::Apart { ingress, egress } => {
+            add(Passing::Ingress, ingress);
+            add(Passing::Egress, egress);
+        }
+    }
+    gates
+}
+
+impl State {
+    fn set_account(&mut self, account: Option<AccountProvision>, now_ns: u64) {
+        let gates = account.map_or_else(Vec::new, |provision| {
+            let operations = Meter::plain(provision.operations, now_ns);
+            data_gates(Owner::Account, operations, provision.throughput, now_ns)
+        });
+        self.account = account;
+        self.set_gates(gates, now_ns);
+    }
+
+    fn set_share(&mut self, share: u32, provision: Provision, burst_credits: Option<u64>, now_ns: u64) {
+        let most = provision.burst_credits;
+        let burst_credits = burst_credits.unwrap_or(most);
+        let operations = Bursting::new(provision.operations, provision.burst, burst_credits, most, now_ns);
+        let owner = Owner::Share(share);
+        let mut gates = data_gates(owner, Meter::Bursting(operations), provision.throughput, now_ns);
+        gates.push((Key { owner, passing: Passing::Metadata }, Meter::watched(provision.metadata, now_ns)));
+        for (key, gate) in &mut self.gates {
+            if let Key { owner: Owner::File(of, _), passing } = *key
+                && of == share
+            {
+                gate.meter.become_like(file_meter(&provision, passing, now_ns), now_ns);
+            }
+        }
+        match self.shares.get_mut(&share) {
+            Some(known) => known.provision = provision,
+            None => {
+                let new = ShareOf { provision, withheld: 0, waiting: 0, counts: [0; _] };
+                self.shares.insert(share, new);
+            }
+        }
+        self.set_gates(gates, now_ns);
+    }
+
+    /// Gives one owner these gates. One that is there already keeps what is in it and who waits there, also when it
+    /// is on nobody's way any more.
+    fn set_gates(&mut self, gates: Vec<(Key, Meter)>, now_ns: u64) {
+        for (key, meter) in gates {
+            match self.gates.get_mut(&key) {
+                Some(gate) => gate.meter.become_like(meter, now_ns),
+                None => {
+                    self.gates.insert(key, Gate::new(meter));
+                }
+            }
+        }
+    }
+
+    fn remove_share(&mut self, share: u32) -> Vec<Waiter> {
+        let waiting: Vec<u64> =
+            self.held.iter().filter(|(_, held)| held.share == share).map(|(id, _)| *id).collect();
+        let mut woken = Vec::new();
+        for id in waiting {
+            self.stops_waiting(id);
+            woken.extend(self.held.get_mut(&id).and_then(|held| held.waiter.take()));
+        }
+        let is_its = |key: &Key| match key.owner {
+            Owner::File(of, _) | Owner::Share(of) => of == share,
+            Owner::Account => false,
+        };
+        self.gates.retain(|key, _| !is_its(key));
+        self.due.retain(|(_, key)| !is_its(key));
+        self.files = self.gates.keys().filter(|key| matches!(key.owner, Owner::File(..))).count();
+        self.shares.remove(&share);
+        woken
+    }
+
+    fn ask(&mut self, share: u32, ask: &Ask<'_>, now_ns: u64) -> Result<ResponseType, u64> {
+        let Some(of) = self.shares.get(&share) else { return Ok(ResponseType::Success) };
+        let path = Path::of(share, ask.work, &of.provision, self.account.as_ref());
+        let flow = Flow { client: ask.client, connection: ask.connection, node: ask.work.node() };
+        let id = self.next;
+        self.next += 1;
+        let mut held = Held {
+            share,
+            flow,
+            path,
+            at: 0,
+            since_ns: now_ns,
+            longest_ns: 0,
+            met: ResponseType::Success,
+            waiter: None,
+        };
+        if self.walk(id, &mut held, now_ns) {
+            self.count(share, held.met);
+            return Ok(held.met);
+        }
+        held.waiter = Some(ask.waiter.clone());
+        self.held.insert(id, held);
+        Err(id)
+    }
+
+    /// Passes gates until one stops it; true when none does.
+    fn walk(&mut self, id: u64, held: &mut Held, now_ns: u64) -> bool {
+        while let Some(step) = held.path.step(held.at) {
+            let Some(gate) = self.gate(step.key, now_ns) else {
+                held.at += 1;
+                continue;
+            };
+            if !gate.pass(step.cost, now_ns) {
+                gate.wait(held.flow, id);
+                held.since_ns = now_ns;
+                self.waits(held.share, step.key, now_ns);
+                self.schedule(step.key);
+                return false;
+            }
+            if gate.is_near() && held.met == ResponseType::Success {
+                held.met = ResponseType::SuccessWithMetadataWarning;
+            }
+            held.at += 1;
+        }
+        true
+    }
+
+    /// The gate of this name; a file's is made when somebody comes to it.
+    fn gate(&mut self, key: Key, now_ns: u64) -> Option<&mut Gate<u64>> {
+        if let Owner::File(share, _) = key.owner
+            && !self.gates.contains_key(&key)
+        {
+            self.forget_idle_files(now_ns);
+            let provision = &self.shares.get(&share)?.provision;
+            let meter = file_meter(provision, key.passing, now_ns);
+            self.gates.insert(key, Gate::new(meter));
+            self.files += 1;
+        }
+        self.gates.get_mut(&key)
+    }
+
+    fn forget_idle_files(&mut self, now_ns: u64) {
+        if self.files < self.most_files {
+            return;
+        }
+        let is_file = |key: &Key| matches!(key.owner, Owner::File(..));
+        self.gates.retain(|key, gate| !is_file(key) || !gate.is_idle(now_ns));
+        self.files = self.gates.keys().filter(|key| is_file(key)).count();
+        self.most_files = (2 * self.files).max(KEPT_FILES);
+    }
+
+    /// Enters when a gate is to be looked at next.
+    fn schedule(&mut self, key: Key) {
+        let Some(gate) = self.gates.get_mut(&key) else { return };
+        let (before, after) = (gate.due_ns, gate.ready_at());
+        gate.due_ns = after;
+        if before != after {
+            before.map(|at| self.due.remove(&(at, key)));
+            after.map(|at| self.due.insert((at, key)));
+        }
+    }
+
+    /// When the alarm is to be set anew.
+    fn arm(&mut self) -> Option<u64> {
+        let (at, _) = *self.due.first()?;
+        if self.armed_ns.is_some_and(|armed| armed <= at) {
+            return None;
+        }
+        self.armed_ns = Some(at);
+        Some(at)
+    }
+
+    fn release(&mut self, now_ns: u64, woken: &mut Vec<Waiter>) {
+        while let Some(&(at, key)) = self.due.first()
+            && at <= now_ns
+        {
+            while let Some(id) = self.next_at(key, now_ns) {
+                let Some(mut held) = self.held.remove(&id) else { continue };
+                self.waited(&mut held, now_ns);
+                held.at += 1;
+                if self.walk(id, &mut held, now_ns) {
+                    self.count(held.share, held.met);
+                    woken.extend(held.waiter.take());
+                }
+                self.held.insert(id, held);
+            }
+            self.schedule(key);
+        }
+    }
+
+    /// Who passes this gate next. One that has left takes nothing.
+    fn next_at(&mut self, key: Key, now_ns: u64) -> Option<u64> {
+        let held = &self.held;
+        let cost = |id: &u64| {
+            let step = held.get(id).and_then(|held| held.path.step(held.at));
+            step.filter(|step| step.key == key).map_or(0, |step| step.cost)
+        };
+        self.gates.get_mut(&key)?.next(now_ns, cost)
+    }
+
+    /// A request has waited long enough where it is.
+    fn waited(&mut self, held: &mut Held, now_ns: u64) {
+        let Some(step) = held.path.step(held.at) else { return };
+        let waited_ns = now_ns.saturating_sub(held.since_ns);
+        if waited_ns >= held.longest_ns {
+            (held.longest_ns, held.met) = (waited_ns, step.met);
+        }
+        self.waits_no_more(held.share, step.key, now_ns);
+    }
+
+    fn waits(&mut self, share: u32, key: Key, now_ns: u64) {
+        let Some(of) = self.shares.get_mut(&share) else { return };
+        of.waiting += 1;
+        of.withheld += usize::from(key.withholds());
+        if key.withholds() && of.withheld == 1 {
+            self.withhold(share, true, now_ns);
+        }
+    }
+
+    fn waits_no_more(&mut self, share: u32, key: Key, now_ns: u64) {
+        let Some(of) = self.shares.get_mut(&share) else { return };
+        of.waiting = of.waiting.saturating_sub(1);
+        of.withheld = of.withheld.saturating_sub(usize::from(key.withholds()));
+        if key.withholds() && of.withheld == 0 {
+            self.withhold(share, false, now_ns);
+        }
+    }
+
+    fn withhold(&mut self, share: u32, withheld: bool, now_ns: u64) {
+        let key = Key { owner: Owner::Share(share), passing: Passing::Operations };
+        if let Some(Gate { meter: Meter::Bursting(rate), .. }) = self.gates.get_mut(&key) {
+            rate.withhold(withheld, now_ns);
+        }
+    }
+
+    /// A request does not wait any more without having passed.
+    fn stops_waiting(&mut self, id: u64) {
+        let Some(held) = self.held.get(&id).filter(|held| held.waiter.is_some()) else { return };
+        if let Some(step) = held.path.step(held.at) {
+            let (share, since_ns) = (held.share, held.since_ns);
+            self.waits_no_more(share, step.key, since_ns);
+        }
+    }
+
+    /// A request is given up, or what became of it is known. Its place in the queue is passed over.
+    fn leave(&mut self, id: u64) -> Option<Held> {
+        self.stops_waiting(id);
+        self.held.remove(&id)
+    }
+
+    fn count(&mut self, share: u32, met: ResponseType) {
+        if let Some(of) = self.shares.get_mut(&share) {
+            of.counts[met as usize] += 1;
+        }
+    }
+
+    fn give_back(&mut self, share: u32, work: Work, unused: u64) {
+        let Some(of) = self.shares.get(&share) else { return };
+        let path = Path::of(share, work, &of.provision, self.account.as_ref());
+        for step in path.steps() {
+            if matches!(step.key.passing, Passing::Bytes | Passing::Ingress | Passing::Egress)
+                && let Some(gate) = self.gates.get_mut(&step.key)
+            {
+                gate.give_back(unused);
+                self.schedule(step.key);
+            }
+        }
+    }
+
+    fn share_state(&mut self, share: u32, now_ns: u64) -> Option<ShareState> {
+        let of = self.shares.get(&share)?;
+        let key = Key { owner: Owner::Share(share), passing: Passing::Operations };
+        let burst_credits = match self.gates.get_mut(&key) {
+            Some(Gate { meter: Meter::Bursting(rate), .. }) => {
+                rate.refill(now_ns);
+                rate.burst_credits()
+            }
+            _ => 0,
+        };
+        let (provision, held, counts) = (of.provision, of.waiting, of.counts);
+        Some(ShareState { provision, burst_credits, held, counts })
+    }
+}
+
+fn file_meter(provision: &Provision, passing: Passing, now_ns: u64) -> Meter {
+    match passing {
+        Passing::Operations => Meter::plain(provision.file_operations, now_ns),
+        _ => Meter::plain(provision.file_bytes, now_ns),
+    }
+}
