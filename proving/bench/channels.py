@@ -4,6 +4,7 @@ Only our own server and generator are measured here: one client process with one
 Every number of channels is measured in every round, each round beginning with another. Start reading at `measure`.
 """
 
+import functools
 import json
 import statistics
 import subprocess
@@ -15,6 +16,8 @@ CHANNELS = (1, 2, 4)
 # How much slower the last of the channels is in the second part of a capped case.
 SLOW = 4
 MIB = 1 << 20
+# Where a fiftieth decides, channels take so many turns in each round, for half the time: the machine drifts by more than that.
+TURNS = 4
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,13 @@ class Sample:
     latency: float
 
 
-def _load(case, server, secret, user, options, channels, *more):
-    """Loads with each of `channels` in turn; gives channels -> Sample."""
+def _load(case, server, secret, user, seconds, channels, *more):
+    """Loads with each of `channels` in turn; gives pairs of channels and Sample in that order."""
     command = [*trunkline_target(server, SHARE, user, secret), "--rw", case.workload, "--bs", str(case.block), "--iodepth", str(case.depth),
-               "--runtime", f"{options.seconds * 1000:.0f}ms", "--ramp_time", "1", "--filesize", str(FILE_BYTES),
+               "--runtime", f"{seconds * 1000:.0f}ms", "--ramp_time", "1", "--filesize", str(FILE_BYTES),
                "--channels", ",".join(map(str, channels)), *more, *PROTECTION[case.protection]]
     done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=True)
-    return {int(job["job options"]["channels"]): _sample(job) for job in json.loads(done.stdout)["jobs"]}
+    return [(int(job["job options"]["channels"]), _sample(job)) for job in json.loads(done.stdout)["jobs"]]
 
 
 def _sample(job):
@@ -72,19 +75,25 @@ def _sample(job):
 
 
 def measure(case, server, secret, user, options):
-    """One case, `rounds` times; gives for each round a dictionary of samples, by channels, `uncapped` and `slow`."""
+    """One case, `rounds` times and more; gives for each time a dictionary of samples, by channels, `uncapped` and `slow`."""
     rounds = []
     for number in range(options.rounds):
         first = number % len(CHANNELS)
         order = CHANNELS[first:] + CHANNELS[:first]
-        if case.goal != "capped":
-            rounds.append(_load(case, server, secret, user, options, order))
+        load = functools.partial(_load, case, server, secret, user)
+        if case.goal == "same":
+            # To and fro, all with one file: how it lies in memory decides more than how many channels there are.
+            pairs = load(options.seconds / 2, (*order, *reversed(order)) * (TURNS // 2))
+            rounds += [dict(pairs[at:at + len(order)]) for at in range(0, len(pairs), len(order))]
             continue
-        uncapped = _load(case, server, secret, user, options, [1])[1]
+        if case.goal == "cpu":
+            rounds.append(dict(load(options.seconds, order)))
+            continue
+        [(_, uncapped)] = load(options.seconds, [1])
         cap = ["--channel-rate", str(int(uncapped.rate / max(CHANNELS)))]
-        samples = _load(case, server, secret, user, options, order, *cap)
-        slow = _load(case, server, secret, user, options, [max(CHANNELS)], *cap, "--slow-channel", str(SLOW))
-        rounds.append({**samples, "uncapped": uncapped, "slow": slow[max(CHANNELS)]})
+        samples = dict(load(options.seconds, order, *cap))
+        [(_, slow)] = load(options.seconds, [max(CHANNELS)], *cap, "--slow-channel", str(SLOW))
+        rounds.append({**samples, "uncapped": uncapped, "slow": slow})
     return rounds
 
 

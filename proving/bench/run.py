@@ -27,6 +27,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import channels  # noqa: E402
 import cpu  # noqa: E402
+import network  # noqa: E402
 import nfs  # noqa: E402
 import null  # noqa: E402
 import report  # noqa: E402
@@ -173,6 +174,7 @@ def measure_smb(kinds, chosen, of_channels, options):
 def main():
     options = arguments()
     kinds = options.servers.split(",")
+    congestion_control = network.enter()
     chosen, of_channels = ([case for case in cases if _is_chosen(case, prefix, options)] for cases, prefix in
                            ((CASES, ""), (channels.CASES, "channels, ")))
     results, over_channels = {}, {}
@@ -180,7 +182,7 @@ def main():
         results, over_channels = measure_smb(kinds, chosen, of_channels, options)
     over_nfs, nfs_complete = nfs.run(options, _is_chosen) if options.generator == "trunkline" else ("", True)
     limit, limit_complete = null.run(options, _is_chosen) if options.generator == "trunkline" else ("", True)
-    machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()})"
+    machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: {congestion_control}"
     versions = [f"{kind}: {_version(kind)}" for kind in (*kinds, "ganesha")]
     text = report.page(CASES, results, versions, machine, " ".join(sys.argv), options)
     text += channels.section(over_channels, os.cpu_count()) + over_nfs + limit

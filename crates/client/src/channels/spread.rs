@@ -22,19 +22,28 @@ const WINDOW: Duration = Duration::from_millis(20);
 /// A window lasts at least until so many times as many requests are done as were under way when it began, so that
 /// what it sees is its own.
 const TURNS: u64 = 8;
-/// More channels must move so many times as much to be worth it. A little must be held up by its path: that it goes
-/// somewhat quicker with a second core of the server is not worth the system calls.
-const GAIN: f64 = 1.15;
-const GAIN_OF_LITTLE: f64 = 1.5;
 /// With fewer channels so much of it is enough.
 const KEPT: f64 = 0.95;
 /// How often in a row a trial must win.
 const WINS: u32 = 3;
 /// For so many windows after it a change must prove itself.
 const PROBATION: u32 = 4;
-/// Windows between two trials, at first and at most: each failure doubles it.
-const SOON: u32 = 4;
+/// Windows between two trials at most.
 const SELDOM: u32 = 1024;
+
+/// What trials are made of.
+#[derive(Debug, Clone, Copy)]
+struct Manner {
+    /// More channels must move so many times as much to be worth it.
+    gain: f64,
+    /// Windows between two trials at first: each failure doubles it.
+    soon: u32,
+}
+
+const WITH_MUCH: Manner = Manner { gain: 1.15, soon: 4 };
+/// A little must be held up by its path: that it goes somewhat quicker with a second core of the server is not worth the
+/// system calls, of which a trial has its share too.
+const WITH_LITTLE: Manner = Manner { gain: 1.5, soon: 16 };
 
 /// Decides how many channels are used.
 #[derive(Debug)]
@@ -46,7 +55,7 @@ pub(super) struct Spread {
 impl Default for Spread {
     /// For a session with one channel.
     fn default() -> Spread {
-        Spread { little: Tuner::new(1, 1, GAIN_OF_LITTLE), much: Tuner::new(1, 1, GAIN) }
+        Spread { little: Tuner::new(1, 1, WITH_LITTLE), much: Tuner::new(1, 1, WITH_MUCH) }
     }
 }
 
@@ -78,7 +87,7 @@ pub(super) struct Tuner {
 }
 
 impl Tuner {
-    fn new(width: usize, channels: usize, gain: f64) -> Tuner {
+    fn new(width: usize, channels: usize, manner: Manner) -> Tuner {
         Tuner {
             width: AtomicUsize::new(width),
             under_way: AtomicU64::new(0),
@@ -86,13 +95,13 @@ impl Tuner {
             done: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             due: AtomicU64::new(1),
-            judge: Mutex::new((Judge::new(width, channels, gain), None)),
+            judge: Mutex::new((Judge::new(width, channels, manner), None)),
         }
     }
 
     fn restart(&self, width: usize, channels: usize) {
         let mut judge = self.judge.lock().unwrap_or_else(PoisonError::into_inner);
-        *judge = (Judge::new(width, channels, judge.0.gain), None);
+        *judge = (Judge::new(width, channels, judge.0.manner), None);
         self.rested.store(true, Ordering::Relaxed);
         self.width.store(width, Ordering::Relaxed);
     }
@@ -154,8 +163,7 @@ impl Tuner {
 #[derive(Debug)]
 struct Judge {
     channels: usize,
-    /// How many times as much more channels must move.
-    gain: f64,
+    manner: Manner,
     /// What is used outside of trials.
     width: usize,
     /// The rate of the last window with it.
@@ -180,14 +188,14 @@ struct Trial {
 }
 
 impl Judge {
-    fn new(width: usize, channels: usize, gain: f64) -> Judge {
+    fn new(width: usize, channels: usize, manner: Manner) -> Judge {
         Judge {
             channels,
-            gain,
+            manner,
             width,
             rate: 0.0,
-            left: SOON,
-            pause: SOON,
+            left: manner.soon,
+            pause: manner.soon,
             widen: width == 1,
             trial: None,
             before: None,
@@ -211,7 +219,7 @@ impl Judge {
                 trial.width
             }
             Some(trial) => {
-                let wanted = if trial.width > self.width { self.gain } else { KEPT };
+                let wanted = if trial.width > self.width { self.manner.gain } else { KEPT };
                 if rate < self.rate * wanted {
                     return self.end(false);
                 }
@@ -253,7 +261,7 @@ impl Judge {
         if left > 1 {
             self.before = Some((width, before, left - 1));
         } else {
-            self.pause = SOON;
+            self.pause = self.manner.soon;
         }
         false
     }
@@ -296,7 +304,7 @@ mod tests {
 
     #[test]
     fn all_channels_are_used_when_each_is_held_up_for_itself() {
-        let mut judge = Judge::new(1, 4, GAIN);
+        let mut judge = Judge::new(1, 4, WITH_MUCH);
         settle(&mut judge, 30, |width| width as f64);
         assert_eq!(judge.width, 4);
         // And trying fewer costs next to nothing.
@@ -308,11 +316,11 @@ mod tests {
     #[test]
     fn one_channel_is_enough_when_more_are_no_quicker() {
         for start in [1, 4] {
-            let mut judge = Judge::new(start, 4, GAIN);
+            let mut judge = Judge::new(start, 4, WITH_MUCH);
             settle(&mut judge, 100, |width| if width == 1 { 1.0 } else { 1.02 });
             assert_eq!(judge.width, 1);
         }
-        let mut judge = Judge::new(1, 4, GAIN);
+        let mut judge = Judge::new(1, 4, WITH_MUCH);
         let mean = settle(&mut judge, 1000, |width| if width == 1 { 1.0 } else { 0.9 });
         assert!(mean > 0.998, "{mean}");
         assert_eq!(judge.width, 1);
@@ -321,7 +329,7 @@ mod tests {
     #[test]
     fn what_was_saved_up_does_not_count() {
         // Each channel can carry more for a moment, when it has carried less before.
-        let (mut judge, mut width) = (Judge::new(4, 4, GAIN), 4);
+        let (mut judge, mut width) = (Judge::new(4, 4, WITH_MUCH), 4);
         let (mut sum, mut saved) = (0.0, 0);
         for _ in 0..1000 {
             saved = if width == 4 { 3 } else { saved - 1 };
@@ -334,7 +342,7 @@ mod tests {
 
     #[test]
     fn what_has_changed_is_noticed() {
-        let mut judge = Judge::new(1, 8, GAIN);
+        let mut judge = Judge::new(1, 8, WITH_MUCH);
         settle(&mut judge, 4000, |_| 1.0);
         assert_eq!(judge.width, 1);
         settle(&mut judge, 2 * SELDOM, |width| width.min(4) as f64);
@@ -345,7 +353,7 @@ mod tests {
 
     #[test]
     fn who_has_never_more_than_one_request_under_way_is_never_judged() {
-        let tuner = Tuner::new(1, 4, GAIN);
+        let tuner = Tuner::new(1, 4, WITH_MUCH);
         for _ in 0..10_000 {
             tuner.begin();
             tuner.end(4096);
