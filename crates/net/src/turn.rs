@@ -81,6 +81,7 @@ pub(crate) fn run<S: Service>(
             batch.answer_messages(service, inbound);
         }
         batch.answer_deadline();
+        batch.conversation.before_leaving();
         batch.turn.bytes += batch.queued.bytes(&batch.out.frames) as u64;
     }));
     if let Err(panic) = answered {

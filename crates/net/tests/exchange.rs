@@ -81,6 +81,20 @@ fn an_event_leaves_between_the_answer_to_its_message_and_the_next_one() {
 }
 
 #[test]
+fn what_answers_promise_is_kept_before_they_leave() {
+    for slow_call in [Duration::from_secs(10), Duration::ZERO] {
+        let tricks = Tricks::new();
+        let (server, address) = start(&tricks, Config { slow_call, ..workers(1) });
+        let mut client = Client::connect(address);
+        for number in 1..=100 {
+            assert_eq!(client.ask(b"e-promise"), b"e-promise");
+            assert_eq!(tricks.kept.load(SeqCst), number);
+        }
+        assert_eq!(server.totals().hops > 0, slow_call.is_zero());
+    }
+}
+
+#[test]
 fn closing_sends_what_is_queued_and_the_mailbox_says_so() {
     let tricks = Tricks::new();
     let (server, address) = start(&tricks, workers(1));

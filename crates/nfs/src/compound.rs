@@ -109,6 +109,9 @@ pub struct Run {
     pub patience: Patience,
     /// The reply.
     pub writer: ReplyWriter,
+    /// Where opens were made that its answer tells of, and that are to be recorded before it leaves: what a client is
+    /// told it has it can come back for after a restart.
+    pub promised: Option<Arc<Export>>,
     /// What the whole COMPOUND comes to.
     pub status: NfsStat,
     /// What a retry is answered with, in place of everything else.
@@ -194,6 +197,7 @@ impl Run {
             now,
             patience: Patience::Cached,
             writer: ReplyWriter::begin(frame, xid, call.tag),
+            promised: None,
             status: NfsStat::Ok,
             replay: None,
             is_last: false,
@@ -201,6 +205,21 @@ impl Run {
             placement: None,
             doing: None,
             xid,
+        }
+    }
+
+    /// Has what was opened in a share recorded before the answer leaves.
+    pub fn promise(&mut self, export: &Arc<Export>) {
+        if self.promised.as_ref().is_some_and(|promised| !Arc::ptr_eq(promised, export)) {
+            self.keep_promises();
+        }
+        self.promised = Some(Arc::clone(export));
+    }
+
+    /// Records it now.
+    pub fn keep_promises(&mut self) {
+        if let Some(export) = self.promised.take() {
+            export.engine.write_changes();
         }
     }
 

@@ -22,6 +22,7 @@ use wire::{Frame, Mailbox, Now, Output, Peer};
 
 use crate::back;
 use crate::compound::{Begin, Flow, Run, UnderWay};
+use crate::config::Export;
 use crate::current::Known;
 use crate::event::Event;
 use crate::limits::{MAX_REMEMBERED_CREDENTIALS, MAX_WORKING, REMEMBERED_HANDLES};
@@ -115,6 +116,8 @@ pub struct Connection {
     /// The exports' version that its handles were checked against.
     exports: u64,
     working: usize,
+    /// Whose opens, that answers of this batch tell of, are still to be recorded.
+    promised: Option<Arc<Export>>,
     /// Calls that the client has not answered yet.
     calls: HashMap<u32, back::Call>,
     next_xid: u32,
@@ -149,6 +152,7 @@ impl Connection {
             session: None,
             exports,
             working: 0,
+            promised: None,
             calls: HashMap::new(),
             next_xid: 1,
         })
@@ -261,15 +265,35 @@ impl Connection {
             if let Some(run) = under_way.run() {
                 let flow = run.go(Operations::<Args<'_>>::new(&rest, run.minor, left));
                 debug_assert_eq!(flow, Flow::Done, "what may wait needs not be done again");
+                run.keep_promises();
             }
             Event::Answered { frame: under_way.finish().map(|(frame, _)| frame) }
         });
     }
 
-    fn finish(&mut self, under_way: UnderWay, out: &mut Output<Event>) {
+    fn finish(&mut self, mut under_way: UnderWay, out: &mut Output<Event>) {
+        if let Some(export) = under_way.run().and_then(|run| run.promised.take()) {
+            self.promise(export);
+        }
         let Some((frame, session)) = under_way.finish() else { return };
         self.session = session.filter(|session| !session.has_ended());
         self.send(frame, out);
+    }
+
+    /// Remembers what is to be recorded before answers leave; of another share it is recorded now.
+    fn promise(&mut self, export: Arc<Export>) {
+        if self.promised.as_ref().is_some_and(|promised| !Arc::ptr_eq(promised, &export)) {
+            self.keep_promises();
+        }
+        self.promised = Some(export);
+    }
+
+    /// Records what the answers of a batch tell of. A retry on another connection may be told a moment earlier, out of
+    /// the slot; what it is told is then recorded within that moment.
+    pub(crate) fn keep_promises(&mut self) {
+        if let Some(export) = self.promised.take() {
+            export.engine.write_changes();
+        }
     }
 
     /// What ran on the blocking pool is answered.

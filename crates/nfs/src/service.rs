@@ -103,6 +103,10 @@ impl Conversation for Connection {
 
     fn on_deadline(&mut self, _now: Now, _out: &mut Output<Event>) {}
 
+    fn before_leaving(&mut self) {
+        self.keep_promises();
+    }
+
     fn on_close(&mut self, _now: Now) {
         self.closed();
     }

@@ -511,3 +511,21 @@ fn an_open_costs_one_append_and_a_close_none_before_the_next() {
     assert_eq!(appended(), before + 2);
     assert!(world.kept().roll.size() > 0);
 }
+
+#[test]
+fn opens_of_a_batch_are_recorded_at_once_before_its_answers_leave() {
+    let world = World::lasting();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let (handle, stateid) = client.create(&mut wire, b"file");
+    client.on(&mut wire, &handle, &[closing(stateid)]).ok();
+    let appended = || world.kept().opens.records().len();
+    let before = appended();
+    for slot in 0..3 {
+        let operations = [client.sequence(slot, false), put(&handle), anew(READ, NONE)];
+        wire.begin(1, &operations);
+    }
+    assert_eq!(appended(), before);
+    assert_eq!(wire.work().len(), 3);
+    assert_eq!(appended(), before + 1);
+}

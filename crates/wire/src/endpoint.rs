@@ -123,6 +123,9 @@ pub trait Conversation: Send + 'static {
     /// that ends before answers no more questions: then [`Conversation::on_close`] tells.
     fn on_receipt(&mut self, _token: u64, _arrived: bool, _now: Now, _out: &mut Output<Self::Event>) {}
 
+    /// What was queued leaves next: the place to write at once what all the answers of a batch promise.
+    fn before_leaving(&mut self) {}
+
     /// The transport connection is gone; nothing can be sent any more. Called exactly once.
     fn on_close(&mut self, now: Now);
 }

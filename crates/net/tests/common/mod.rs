@@ -130,6 +130,9 @@ pub struct Tricks {
     pub closed: AtomicUsize,
     pub receipts: AtomicUsize,
     pub batches: Arc<AtomicU64>,
+    /// Messages that were taken, and how many of them had been when answers last left.
+    pub promised: AtomicU64,
+    pub kept: AtomicU64,
     pub refuse: AtomicBool,
     pub mailboxes: Mutex<Vec<Box_>>,
     this: Mutex<Option<Arc<Tricks>>>,
@@ -202,6 +205,7 @@ impl Conversation for Talk {
 
     fn on_message(&mut self, message: &mut [u8], now: Now, out: &mut Output<Vec<u8>>) {
         let argument = message.get(1).copied().unwrap_or(0);
+        self.tricks.promised.fetch_add(1, SeqCst);
         match message.first().copied().unwrap_or(ask::ECHO) {
             ask::PRODUCE => produce(out, &message[1..]),
             ask::RECEIPT => {
@@ -269,6 +273,10 @@ impl Conversation for Talk {
     fn on_receipt(&mut self, token: u64, arrived: bool, _now: Now, out: &mut Output<Vec<u8>>) {
         self.tricks.receipts.fetch_add(1, SeqCst);
         reply(out, &[token as u8, u8::from(arrived)]);
+    }
+
+    fn before_leaving(&mut self) {
+        self.tricks.kept.store(self.tricks.promised.load(SeqCst), SeqCst);
     }
 
     fn on_close(&mut self, _now: Now) {

@@ -108,8 +108,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         Claim::Previous(kind) => delegate_again(run, place, kind, args.share_access)?,
         _ => delegate(run, &client, (&export, &item), handle, args.share_access),
     };
-    // What the client is told it has it can come back for after a restart.
-    export.engine.write_changes();
+    run.promise(&export);
     let rflags = ResultFlags::LOCKTYPE_POSIX | ResultFlags::PRESERVE_UNLINKED;
     run.answer(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
 }

@@ -247,6 +247,7 @@ impl Wire {
                 self.connection.on_event(event, self.now, &mut self.out);
             }
         }
+        self.connection.before_leaving();
         let frames = std::mem::take(&mut self.out.frames);
         let message = |frame: &Frame| {
             let mut bytes = frame.bytes()[MARK..].to_vec();
