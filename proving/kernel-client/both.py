@@ -1,14 +1,17 @@
 """What runs in the guest while one share is mounted twice, over SMB at `c` and over NFS at `n` below the base (mixed.py).
+With a server that has no NFS, `n` is a second mount over SMB.
 
 Workers as those of workload.py, which work on both mounts. What they rely on: an open sees what was flushed or closed on the other
 side before it, and over NFS also what an SMB client has only written, since its right to write back is broken by that open. Over
 SMB a right to read from memory goes with a notice that nobody waits for (MS-SMB2 3.3.4.7), so that an open that comes at the same
-moment may still be answered from memory: such a read is counted as `late`, and is a failure after `LATE_S`.
+moment may still be answered from memory: such a read is counted as `late`, and after `LATE_S` as `stale`. Whether stale ones are
+the server's doing is judged by how many there are with another server.
 """
 
 import collections
 import errno
 import fcntl
+import functools
 import mmap
 import os
 import struct
@@ -18,13 +21,19 @@ from pathlib import Path
 from workload import BLOCK, Failure, block
 
 SIDES = ("c", "n")
-NAMES = {"c": "SMB", "n": "NFS"}
 BLOCKS = 12
 # How long a client may take to hear that what it has in memory is old.
 LATE_S = 2
 # How long a lock may have to be waited for, and a call that meets somebody's caching right.
 LOCK_LIMIT_S = 60
 BUSY_LIMIT_S = 40
+
+
+@functools.cache
+def over(base, side):
+    """The protocol of one side's mount."""
+    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    return {"cifs": "SMB"}.get(next(kind for _, where, kind, *_ in mounts if where == f"{base}/{side}"), "NFS")
 
 
 def other(side):
@@ -46,6 +55,9 @@ class Shared:
     def path(self, side):
         return f"{self._worker.base}/{side}/{self._name}"
 
+    def _over(self, side):
+        return over(self._worker.base, side)
+
     def begin(self):
         """Make the file on one side, for both: over SMB it is another user's."""
         os.umask(0)
@@ -56,24 +68,24 @@ class Shared:
     def hold(self, side):
         """Keep the file open on a side, or close what is kept, so that a caching right stays or goes."""
         if side in self._held:
-            self._story.append(f"{NAMES[side]} let go")
+            self._story.append(f"{self._over(side)} let go")
             os.close(self._held.pop(side))
         else:
             # Linux' NFS client that has a file open for writing takes every change for its own (nfs_update_inode).
             flags = os.O_RDONLY if side == "n" else self._worker.random.choice((os.O_RDONLY, os.O_RDWR))
-            self._story.append(f"{NAMES[side]} hold {flags}")
+            self._story.append(f"{self._over(side)} hold {flags}")
             self._held[side] = os.open(self.path(side), flags)
 
     def write(self, side):
         """Put the next generation into some blocks from one side, so that an open on the other side must see it."""
         self._generation += 1
         chosen = self._worker.random.sample(range(BLOCKS), self._worker.random.randint(1, 4))
-        self._story.append(f"{NAMES[side]} write {chosen}")
+        self._story.append(f"{self._over(side)} write {chosen}")
         descriptor = os.open(self.path(side), os.O_RDWR)
         for index in chosen:
             whole = block(self._name, index, self._generation)
             if os.pwrite(descriptor, whole, index * BLOCK) != BLOCK:
-                raise Failure(f"a write over {NAMES[side]} was cut short")
+                raise Failure(f"a write over {self._over(side)} was cut short")
             self.generations[index] = self._generation
             self._past[index].append(self._generation)
         # What is written over SMB is seen by all who open it, flushed or not; over NFS it is when it is flushed or closed.
@@ -88,7 +100,7 @@ class Shared:
 
     def read(self, side, chosen):
         """Open the file on a side and compare blocks with what they must hold."""
-        self._story.append(f"{NAMES[side]} read")
+        self._story.append(f"{self._over(side)} read")
         descriptor = os.open(self.path(side), os.O_RDONLY)
         try:
             for index in chosen:
@@ -109,9 +121,13 @@ class Shared:
                 break
             known = self._known(index, found)
             what = f"generation {known}" if known else f"{len(found)} bytes of no generation"
-            if side == "n" or not known or time.monotonic() - began > LATE_S:
-                raise Failure(f"block {index} of {self._name} over {NAMES[side]}: {what}, and {self.generations[index]} was written; "
+            is_stale = time.monotonic() - began > LATE_S
+            if self._over(side) == "NFS" or not known or is_stale and self._at_the_server(index) != f"generation {self.generations[index]}":
+                raise Failure(f"block {index} of {self._name} over {self._over(side)}: {what}, and {self.generations[index]} was written; "
                               f"at the server is {self._at_the_server(index)}; {list(self._story)}")
+            if is_stale:
+                self._worker.say(error="stale read over SMB")
+                return
             late = True
             time.sleep(0.01)
         if late:
@@ -193,17 +209,17 @@ def _lock(worker, side):
         if not _acquire(worker, descriptor, whole):
             continue
         if had := flag.take(me):
-            raise Failure(f"the lock was granted over {NAMES[side]} while {NAMES[SIDES[had - 1]]} has it")
+            raise Failure(f"the lock was granted over {over(worker.base, side)} while {over(worker.base, SIDES[had - 1])} has it")
         try:
             count = int(os.pread(descriptor, 20, 0) or b"0")
             time.sleep(worker.random.uniform(0, 0.01))
             os.pwrite(descriptor, b"%019d\n" % (count + 1), 0)
             os.fsync(descriptor)
         except OSError as error:
-            raise Failure(f"under the lock over {NAMES[side]}: {error}") from error
+            raise Failure(f"under the lock over {over(worker.base, side)}: {error}") from error
         rounds += 1
         if took := flag.free(me):
-            raise Failure(f"process {took} took the lock while {NAMES[side]} had it")
+            raise Failure(f"process {took} took the lock while {over(worker.base, side)} had it")
         _release(descriptor, whole)
         worker.step()
     os.close(descriptor)
@@ -297,7 +313,7 @@ class Directory:
         self._do(side, f"rename {old} {new}", lambda: os.rename(self.path(side, old), self.path(side, new)))
         content = self.holds[new] = self.holds.pop(old)
         if held is not None:
-            self._story.append(f"{NAMES[other(side)]} had it open")
+            self._story.append(f"{over(self._worker.base, other(side))} had it open")
             self._still(held, other(side), content)
 
     def _hold(self, side, name):
@@ -308,7 +324,7 @@ class Directory:
         found = os.pread(held, 1000, 0).decode()
         os.close(held)
         if found != content:
-            raise Failure(f"what is open over {NAMES[side]} holds {found!r}, and {content!r} was written; {self._story[-6:]}")
+            raise Failure(f"what is open over {over(self._worker.base, side)} holds {found!r}, and {content!r} was written; {self._story[-6:]}")
 
     def _unlink(self, side):
         name = self._worker.random.choice(sorted(self.holds))
@@ -320,23 +336,23 @@ class Directory:
             self._still(held, "c", content)
 
     def _do(self, side, what, call):
-        self._story.append(f"{NAMES[side]} {what}")
+        self._story.append(f"{over(self._worker.base, side)} {what}")
         try:
             call()
         except OSError as error:
-            raise Failure(f"{NAMES[side]} {what}: {error}; before it {self._story[-8:]}; {self.holds} was there") from error
+            raise Failure(f"{over(self._worker.base, side)} {what}: {error}; before it {self._story[-8:]}; {self.holds} was there") from error
 
     def check(self):
         """Compare the directory, as both sides see it, with what it must hold."""
         end = time.monotonic() + LATE_S
         while True:
-            listed = {NAMES[side]: sorted(os.listdir(self.path(side, ""))) for side in SIDES}
+            listed = {side: sorted(os.listdir(self.path(side, ""))) for side in SIDES}
             if all(names == sorted(self.holds) for names in listed.values()):
                 break
             # What is removed over SMB goes with its last open, and Linux' NFS client closes behind its caller's back. An SMB
             # client that lists from memory is told of a change that others made, and nobody waits for that.
             late = ("unlink over SMB" if self._story[-1].startswith("SMB unlink") else
-                    "list over SMB" if listed["NFS"] == sorted(self.holds) else "")
+                    "list over SMB" if listed["n"] == sorted(self.holds) else "")
             if not late or time.monotonic() > end:
                 raise Failure(f"listed are {listed}, and {sorted(self.holds)} must be there; {self._story[-8:]}")
             self._worker.say(error=f"late {late}")
@@ -352,11 +368,11 @@ class Directory:
             try:
                 found = Path(self.path(side, name)).read_text(encoding="utf-8")
             except OSError as error:
-                raise Failure(f"{NAMES[side]} reads {name}: {error}; {self._story[-8:]}") from error
+                raise Failure(f"{over(self._worker.base, side)} reads {name}: {error}; {self._story[-8:]}") from error
             if found == wanted:
                 return
             if side == "n" or time.monotonic() > end:
-                raise Failure(f"{name} holds {found!r} over {NAMES[side]}, and {wanted!r} was written; {self._story[-8:]}")
+                raise Failure(f"{name} holds {found!r} over {over(self._worker.base, side)}, and {wanted!r} was written; {self._story[-8:]}")
             self._worker.say(error="late name over SMB")
             time.sleep(0.02)
 
