@@ -22,6 +22,10 @@ const WINDOW: Duration = Duration::from_millis(20);
 /// A window lasts at least until so many times as many requests are done as were under way when it began, so that
 /// what it sees is its own.
 const TURNS: u64 = 8;
+/// With fewer channels so many times as many are enough to see that they move far less: that they are under this part of
+/// what is moved with all. The rest of the window would only cost.
+const FEW_TURNS: u64 = 2;
+const FAR_LESS: f64 = 0.85;
 /// With fewer channels so much of it is enough.
 const KEPT: f64 = 0.95;
 /// How often in a row a trial must win.
@@ -137,19 +141,23 @@ impl Tuner {
         let lasted = since.map_or(Duration::ZERO, |since| now - since);
         let rested = self.rested.swap(false, Ordering::Relaxed);
         let under_way = self.under_way.load(Ordering::Relaxed).max(1);
+        let enough = FEW_TURNS * under_way;
+        let rate = |moved: u64| moved as f64 / lasted.as_secs_f64();
+        let is_lost =
+            lasted >= WINDOW && done >= enough && judge.is_lost(rate(self.moved.load(Ordering::Relaxed)));
         // More may be under way than when it began, as when channels were added in the middle of a flow.
-        if !rested && (lasted < WINDOW || done < TURNS * under_way) {
+        if !rested && !is_lost && (lasted < WINDOW || done < TURNS * under_way) {
             self.due.store((done * 2).min(TURNS * under_way).max(done + 1), Ordering::Relaxed);
             return;
         }
         let moved = self.moved.swap(0, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
-        self.due.store(TURNS * under_way, Ordering::Relaxed);
         *since = Some(now);
         if !rested {
-            let width = judge.next(moved as f64 / lasted.as_secs_f64());
-            self.width.store(width, Ordering::Relaxed);
+            self.width.store(judge.next(rate(moved)), Ordering::Relaxed);
         }
+        let due = if judge.tries_fewer() { enough } else { TURNS * under_way };
+        self.due.store(due, Ordering::Relaxed);
     }
 
     /// What it has come to.
@@ -228,6 +236,16 @@ impl Judge {
                 if trial.wins == WINS { self.end(true) } else { self.width }
             }
         }
+    }
+
+    /// Whether this window is one with fewer channels than are used outside of trials.
+    fn tries_fewer(&self) -> bool {
+        self.trial.as_ref().is_some_and(|trial| trial.is_on && trial.width < self.width)
+    }
+
+    /// Whether a window at this rate is a trial with fewer channels that cannot succeed.
+    fn is_lost(&self, rate: f64) -> bool {
+        self.tries_fewer() && rate < self.rate * FAR_LESS
     }
 
     /// Begins a trial, if there is anything to try.
@@ -349,6 +367,18 @@ mod tests {
         assert_eq!(judge.width, 4);
         settle(&mut judge, 4 * SELDOM, |_| 1.0);
         assert_eq!(judge.width, 1);
+    }
+
+    #[test]
+    fn a_trial_with_fewer_that_fails_clearly_is_not_waited_for() {
+        let mut judge = Judge::new(4, 4, WITH_MUCH);
+        settle(&mut judge, WITH_MUCH.soon - 1, |_| 4.0);
+        assert!(!judge.is_lost(1.0), "it is no trial");
+        assert_eq!(judge.next(4.0), 2);
+        assert!(judge.tries_fewer() && judge.is_lost(2.0) && !judge.is_lost(3.9));
+        let mut judge = Judge::new(1, 4, WITH_MUCH);
+        settle(&mut judge, WITH_MUCH.soon, |_| 1.0);
+        assert!(judge.trial.is_some() && !judge.tries_fewer() && !judge.is_lost(0.1), "it tries more");
     }
 
     #[test]

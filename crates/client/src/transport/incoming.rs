@@ -21,11 +21,9 @@ pub(crate) const PREFIX: usize = 4;
 const HELD: usize = 256 * 1024;
 /// Frames from this size on are not copied.
 const LARGE: usize = 32 * 1024;
-/// Frames from this size on are waited for in parts of [`PART`].
-const IN_PARTS: usize = 128 * 1024;
-/// How much of such a frame must have come before it is looked at again, as long as so much is missing: each
-/// wake-up costs more than the copying of many KiB, and where the server is on the same machine it is the
-/// server that pays for it.
+/// How much of such a frame must have come before it is looked at again, or all that is missing: on a slow path it comes
+/// packet by packet, each wake-up costs more than the copying of many KiB, and where the server is on the same machine it
+/// is the server that pays for it.
 const PART: usize = 256 * 1024;
 /// How much is read at once while large frames come: enough to see how long the next one is.
 const PEEK: usize = 128;
@@ -135,7 +133,7 @@ impl<P: Protocol, R: Receiver<P>> Reader<P, R> {
         self.filled = 0..0;
         let missing = length - there;
         while there < length {
-            let part = if length < IN_PARTS { 1 } else { (length - there).min(PART) };
+            let part = (length - there).min(PART);
             match self.socket.read(&mut buffer[there..length], part).await? {
                 0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 count => there += count,
