@@ -22,7 +22,7 @@ NAMES_BEFORE = 1_000
 KINDS = servers.NFS_KINDS
 # The list: block sizes, in both directions, at this depth, over so many connections.
 BLOCKS = (4096, 8192, 65536, MIB)
-NCONNECT = (1, 2, 4, 8)
+NCONNECT = (1, 2, 4, 8, 16)
 DEPTH = 64
 # How many of the capped connections must carry what one uncapped connection carries, and how much of it is enough.
 CAPPED, ENOUGH = 4, 0.9
@@ -237,7 +237,7 @@ def section(results, listed):
             else:
                 shown = ["–", "–", "not measured"]
             rows.append(f"| {case.name} | {connections} | {' | '.join(shown)} |")
-    lines = [f"| {fio.workload} {fio.block >> 10} KiB | {' | '.join(_row(fio, listed[fio.name]) if fio.name in listed else ['–'] * 5 + ['not measured'])} |"
+    lines = [f"| {fio.workload} {fio.block >> 10} KiB | {' | '.join(_row(fio, listed[fio.name]) if fio.name in listed else ['–'] * (len(NCONNECT) + 1) + ['not measured'])} |"
              for fio in LIST]
     return (
         "\n## NFSv4.1\n\nOne client process with one session over 1 or 4 connections, to Trunkline and to Ganesha in turns within each round. A cell is\n"

@@ -6,7 +6,8 @@
 
 Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
 over the rounds. NFS follows, with Ganesha in Samba's place (nfs.py; `--case 'nfs, '` measures that alone), then the machine's own
-limit (null.py; `--case 'null, '`). Data is in the page cache. With both servers and our own generator docs/benchmarks.md is written.
+limit (null.py; `--case 'null, '`), and the tables that users of several connections go by (seeds.py; `--case 'seed, '`; needs root).
+Data is in the page cache. With both servers and our own generator docs/benchmarks.md is written.
 Start reading at `main`; what is measured and what it must come to stands in cases.py.
 """
 
@@ -31,6 +32,7 @@ import network  # noqa: E402
 import nfs  # noqa: E402
 import null  # noqa: E402
 import report  # noqa: E402
+import seeds  # noqa: E402
 from cases import CASES, DIRECTORY, FILE_BYTES, GENERATORS, PEER_FILE, SHARES  # noqa: E402
 from harness import server as servers  # noqa: E402
 
@@ -182,10 +184,11 @@ def main():
         results, over_channels = measure_smb(kinds, chosen, of_channels, options)
     over_nfs, nfs_complete = nfs.run(options, _is_chosen) if options.generator == "trunkline" else ("", True)
     limit, limit_complete = null.run(options, _is_chosen) if options.generator == "trunkline" else ("", True)
+    told, told_complete = seeds.run(options, _is_chosen) if options.generator == "trunkline" else ("", True)
     machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: {congestion_control}"
     versions = [f"{kind}: {_version(kind)}" for kind in (*kinds, "ganesha")]
     text = report.page(CASES, results, versions, machine, " ".join(sys.argv), options)
-    text += channels.section(over_channels, os.cpu_count()) + over_nfs + limit
+    text += channels.section(over_channels, os.cpu_count()) + over_nfs + limit + told
     if set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline" and not options.case:
         page = HERE.parent.parent / "docs" / "benchmarks.md"
         page.parent.mkdir(exist_ok=True)
@@ -193,7 +196,7 @@ def main():
         print(f"written: {page}")
     else:
         print(text)
-    complete = len(results) == len(chosen) and len(over_channels) == len(of_channels) and nfs_complete and limit_complete
+    complete = len(results) == len(chosen) and len(over_channels) == len(of_channels) and nfs_complete and limit_complete and told_complete
     sys.exit(0 if complete or options.generator != "trunkline" else 1)
 
 

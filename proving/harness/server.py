@@ -105,16 +105,17 @@ OWN_ADDRESS = "127.4.45.1"
 class Server:
     """A running server in a directory of its own; a context manager that ends it and removes the directory.
 
-    It listens on `address`, a loopback one, or on every address of the network namespace `network` (kernel-client/guest.py).
+    It listens on `address`, a loopback one, or on every address of this machine when it is `reachable` from elsewhere, as behind an
+    emulated link, or of the network namespace `network` (kernel-client/guest.py).
     Once it is over, `complaint` says what was wrong with its end, if anything. Two profiles are set up here and not by the
     server's script: `shared-storage` lays the shares on a volume of their own, `port-445` listens on that port. With `shares_storage`
     other profiles have such a volume too. With `user`, a uid, the server runs as that user, without any privilege.
     """
 
-    def __init__(self, kind, profile="default", network=None, user=None, shares_storage=False):
+    def __init__(self, kind, profile="default", network=None, user=None, shares_storage=False, reachable=False):
         self.kind, self.profile, self.network, self.user = kind, profile, network, user
         self.shares_storage = shares_storage or profile == "shared-storage"
-        self.address = "127.0.0.1" if network is None else "0.0.0.0"
+        self.address = "127.0.0.1" if network is None and not reachable else "0.0.0.0"
         self.directory = Path(tempfile.mkdtemp(prefix=f"proof-{kind}-"))
         os.chmod(self.directory, 0o755)
         if user is not None:

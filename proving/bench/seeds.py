@@ -1,0 +1,288 @@
+"""The tables that users of a cloud's file shares go by, on an emulated path that slows each connection down for itself.
+
+They say what Multichannel and nconnect bring: many threads on many files, many threads on one file, one thread, and how
+many clients fill a share. The path is emulated packet by packet (`trunkline link`, which needs root) where a connection's
+rate matters; what must not become slower is measured without any path, where it would show most. Only our own server and
+generator are measured here. Start reading at `run`.
+"""
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+
+import network
+from cases import DIRECTORY, SHARE, binary
+from harness import server as servers
+
+KIB, MIB = 1 << 10, 1 << 20
+CHANNELS = 4
+# Files as large as the page cache of a small machine takes them; the tables' own are 2 GiB, and 128 GiB where there is one.
+FILES, FILE_BYTES = 10, 32 * MIB
+THREADS, DEPTH = 8, 8
+RTT = "1ms"
+# What four connections reach of one that nothing holds back, and several channels of one where they bring nothing. What
+# differs by less than the latter leaves differs between two runs of the same.
+ENOUGH, NO_LOSS = 0.9, 0.98
+# Clients whose connections fill the line together when each has one, and how many of them with four each are few.
+CLIENTS, FEW = 20, 7
+# From this part of the line's rate on it is full.
+FULL = 0.95
+
+
+class CannotMeasure(Exception):
+    """The load or the link failed; the message is theirs."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """An emulated path: its rate, and the bytes of a packet. What the forwarder does not keep up with is no path."""
+
+    mbit: int
+    mtu: int
+
+    def behind(self, command, flow_bits=None):
+        """The command line that runs `command` behind the path, where each connection carries so many bits in a second."""
+        flow = ["--flow-rate", f"{flow_bits:.0f}bit"] if flow_bits else []
+        return [binary(), "link", "--rtt", RTT, "--rate", f"{self.mbit}Mbit", "--mtu", str(self.mtu), *flow, "--",
+                *network.setting(command)]
+
+    def bits(self, rate):
+        """What `rate`, bytes of payload in a second, takes of the path: IP and TCP with time stamps have 52 bytes in each packet."""
+        return rate * 8 * self.mtu / (self.mtu - 52)
+
+
+ORDINARY = Line(1000, 9000)
+# 640 MiB are under way at once: on the ordinary line that is more than the time that is measured.
+WIDE = Line(4000, 65520)
+
+
+@dataclass(frozen=True)
+class Case:
+    """`files`, each with `threads` of `depth`; at random. Over a path each connection is held to a quarter; without one nothing is."""
+
+    what: str
+    block: int
+    writes: bool
+    files: int = 1
+    threads: int = THREADS
+    depth: int = DEPTH
+    line: Line | None = None
+
+    @property
+    def name(self):
+        return f"{self.what}: {'write' if self.writes else 'read'} {_size(self.block)}"
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How many clients fill a line, each with one connection and each with four."""
+
+    protocol: str
+
+    @property
+    def name(self):
+        return f"clients, {self.protocol}"
+
+
+def _size(count):
+    return f"{count // MIB} MiB" if count >= MIB else f"{count // KIB} KiB"
+
+
+def _cases(what, blocks, **more):
+    return [Case(what, block, writes, **more) for writes in (False, True) for block in blocks]
+
+
+SLOW_LINKS = [
+    *_cases("many threads, many files", (4 * KIB, 8 * KIB, 64 * KIB), files=FILES, line=ORDINARY),
+    *_cases("many threads, many files", (MIB,), files=FILES, line=WIDE),
+    *_cases("many threads, one file", (64 * KIB, MIB), line=ORDINARY),
+]
+UNHINDERED = [
+    *_cases("many threads, one file", (4 * KIB,)),
+    *_cases("one thread, one file", (4 * KIB, 64 * KIB), threads=1, depth=1),
+]
+FILLS = [Fill("NFS"), Fill("SMB")]
+
+
+def _rates(command, **more):
+    """Runs a load; gives bytes for a second of each of its numbers of channels, in the order in which they were asked for."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, **more)
+    if done.returncode != 0:
+        raise CannotMeasure(f"ended with {done.returncode}: {done.stderr.strip()[-400:]}")
+    if "did not keep up" in done.stderr:
+        print(f"bench: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+    rates = []
+    for job in json.loads(done.stdout)["jobs"]:
+        part = job["write"] if job["write"]["total_ios"] else job["read"]
+        rates.append((int(job["job options"]["channels"]), part["io_bytes"] / (part["runtime"] / 1000)))
+    return rates
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server of ours, and who loads it. Behind a path {host} stands for it."""
+
+    server: servers.Server
+    secret: str
+
+    def target(self, protocol, file, host):
+        place = f"{host}:{self.server.port}/{SHARE}/{DIRECTORY}/{file}"
+        return f"nfs://{place}" if protocol == "NFS" else f"smb://{servers.accounts()[0][0]}@{place}"
+
+    def loading(self, case, channels, seconds):
+        """The generator as diskspd's users call it."""
+        flags = ["-W1", "-C0", f"-d{max(1, round(seconds))}", "-r", f"-w{100 if case.writes else 0}", f"-b{case.block}", f"-t{case.threads}",
+                 f"-o{case.depth}", "-L"]
+        return self._command([self.target("SMB", f"write{number}.dat", "{host}") for number in range(case.files)], channels, *flags)
+
+    def unhindered(self, case, channels, seconds):
+        """The same on one file, without a path, and in short turns."""
+        return self._command([self.target("SMB", "", "127.0.0.1")], channels, "--rw", "randwrite" if case.writes else "randread", "--bs",
+                             str(case.block), "--iodepth", str(case.threads * case.depth), "--filesize", str(FILE_BYTES), "--ramp_time", "300ms",
+                             "--runtime", f"{seconds * 500:.0f}ms")
+
+    def clients(self, protocol, clients, connections, seconds):
+        """So many clients, each a session with a thread of its own; 16 reads of 64 KiB under way for each."""
+        flags = ["-W1", "-C0", f"-d{max(1, round(seconds))}", "-r", f"-b{64 * KIB}", f"-t{clients}", "-o16", "-L"]
+        return self._command([self.target(protocol, "write0.dat", "{host}")], [connections], *flags, "--connections", str(clients))
+
+    def _command(self, targets, channels, *more):
+        password = ["--password-file", self.secret] if targets[0].startswith("smb") else []
+        return [binary(), "load", *targets, *more, "--channels", ",".join(map(str, channels)), *password, "--json"]
+
+
+def _lay_out(server):
+    """The files, as the generator would make them, but not over a slow path."""
+    directory = server.share_directory(SHARE) / DIRECTORY
+    directory.mkdir()
+    directory.chmod(0o777)
+    for number in range(FILES):
+        file = directory / f"write{number}.dat"
+        file.write_bytes(os.urandom(MIB) * (FILE_BYTES // MIB))
+        file.chmod(0o666)
+
+
+def _measure_capped(case, place, number, seconds):
+    """One connection that nothing but the line holds back, then one and four held to a quarter of that."""
+    [(_, uncapped)] = _rates(case.line.behind(place.loading(case, [1], seconds)))
+    order = (1, CHANNELS) if number % 2 == 0 else (CHANNELS, 1)
+    quarter = case.line.bits(uncapped / CHANNELS)
+    return {"uncapped": uncapped, **dict(_rates(case.line.behind(place.loading(case, order, seconds), quarter)))}
+
+
+def _measure_free(case, place, number, seconds):
+    """One connection and four, forth and back, so that what drifts meets both."""
+    order = (1, CHANNELS, CHANNELS, 1) if number % 2 == 0 else (CHANNELS, 1, 1, CHANNELS)
+    rates = _rates(place.unhindered(case, order * 2, seconds))
+    return {channels: statistics.mean(rate for count, rate in rates if count == channels) for channels in (1, CHANNELS)}
+
+
+def _measure_fill(fill, place, _, seconds):
+    """The least number of clients that fill the line, by connections of each; what the line carries is measured with one client."""
+    [(_, full)] = _rates(ORDINARY.behind(place.clients(fill.protocol, 1, 1, seconds)))
+
+    def fills(clients, connections):
+        flow = ORDINARY.mbit * 1e6 / CLIENTS
+        [(_, rate)] = _rates(ORDINARY.behind(place.clients(fill.protocol, clients, connections, seconds), flow))
+        return rate >= FULL * full
+
+    return {"line": full, **{connections: _least(lambda clients: fills(clients, connections), CLIENTS // connections) for connections in (1, CHANNELS)}}
+
+
+def _least(fills, guess):
+    """The least number for which `fills` holds, which is near `guess`."""
+    if fills(guess):
+        while guess > 1 and fills(guess - 1):
+            guess -= 1
+        return guess
+    while guess < 4 * CLIENTS:
+        guess += 1
+        if fills(guess):
+            return guess
+    raise CannotMeasure(f"{guess} clients do not fill the line")
+
+
+def _median(rounds, of):
+    return statistics.median(of(it) for it in rounds)
+
+
+def _tell(text, value, met, wanted):
+    return f"{value}{text}, wanted {wanted}: {'met' if met else '**not met**'}"
+
+
+def _row(case, rounds):
+    """A case's columns behind its name."""
+    if isinstance(case, Fill):
+        counts = [_median(rounds, lambda it: it[connections]) for connections in (1, CHANNELS)]
+        return [f"{_median(rounds, lambda it: it['line']) / MIB:,.0f} MiB/s", *(f"{count:g}" for count in counts),
+                _tell(" clients instead of " + f"{counts[0]:g}", f"{counts[1]:g}", counts[1] <= FEW, f"≤ {FEW}")]
+    columns = (*(("uncapped",) if case.line else ()), 1, CHANNELS)
+    rates = [f"{_median(rounds, lambda it: it[key]) / MIB:,.{0 if case.threads > 1 else 1}f} MiB/s" for key in columns]
+    base, bound = ("uncapped", ENOUGH) if case.line else (1, NO_LOSS)
+    ratio = _median(rounds, lambda it: it[CHANNELS] / it[base])
+    gain = [f"{_median(rounds, lambda it: it[CHANNELS] / it[1]):.2f}"] if case.line else []
+    return [*rates, *gain, _tell("", f"{ratio:.2f}", ratio >= bound, f"≥ {bound:g}")]
+
+
+MEASURES = [(SLOW_LINKS, _measure_capped), (UNHINDERED, _measure_free), (FILLS, _measure_fill)]
+
+
+def run(options, is_chosen):
+    """Measures what is chosen and says it line by line; gives the part of the page and whether nothing is missing."""
+    chosen = [(case, measure) for cases, measure in MEASURES for case in cases if is_chosen(case, "seed, ", options)]
+    results = {}
+    if not chosen:
+        return section(results), True
+    with contextlib.ExitStack() as stack:
+        secret = stack.enter_context(tempfile.NamedTemporaryFile("w"))
+        secret.write(servers.accounts()[0][1])
+        secret.flush()
+        places = {}
+        for case, measure in chosen:
+            profile = "nfs" if isinstance(case, Fill) and case.protocol == "NFS" else "bench"
+            try:
+                if profile not in places:
+                    server = stack.enter_context(servers.Server("trunkline", profile, reachable=True))
+                    _lay_out(server)
+                    places[profile] = Place(server, secret.name)
+                results[case.name] = [measure(case, places[profile], number, options.seconds) for number in range(options.rounds)]
+            except (CannotMeasure, servers.CannotStart, OSError, ValueError, KeyError, ZeroDivisionError) as reason:
+                print(f"seed, {case.name}: not measured: {reason}", file=sys.stderr)
+                continue
+            print(f"seed, {case.name}: {'; '.join(_row(case, results[case.name]))}", flush=True)
+    return section(results), len(results) == len(chosen)
+
+
+def _table(head, cases, results):
+    columns = head.count("|") - 2
+    rows = []
+    for case in cases:
+        cells = _row(case, results[case.name]) if case.name in results else ["–"] * (columns - 1) + ["not measured"]
+        shown = case.protocol if isinstance(case, Fill) else case.name
+        rows.append(f"| {shown} | {' | '.join(cells)} |")
+    return f"{head}\n{'|---' * (columns + 1)}|\n" + "\n".join(rows) + "\n"
+
+
+def section(results):
+    """The part of the page."""
+    return (
+        "\n## What several connections are said to bring\n\nThe loads by which a cloud's users are told what Multichannel and nconnect bring, from one client process to Trunkline.\n"
+        f"The path is emulated packet by packet (`trunkline link`): a round trip of {RTT.removesuffix('ms')} ms, {ORDINARY.mbit / 1000:g} Gbit/s in packets of {ORDINARY.mtu:,} bytes; where\n"
+        f"640 MiB are under way at once, {WIDE.mbit / 1000:g} Gbit/s in packets of {WIDE.mtu:,}. The first column is one connection that only this line holds back; then\n"
+        "each connection is held to a quarter of that by the path. All in one round; ratios are taken within it.\n\n"
+        f"Many threads are `-r -t{THREADS} -o{DEPTH}` of diskspd, for each file: on {FILES} files {FILES * THREADS * DEPTH} operations are under way, on one {THREADS * DEPTH}. Files have {_size(FILE_BYTES)},\n"
+        "and stay in the page cache; writes do not wait for the disk (without `-Sh`), which would be all that is measured.\n\n"
+        + _table("| load | one, uncapped | 1 channel | 4 channels | 4 over 1 | 4 over uncapped |", SLOW_LINKS, results)
+        + "\nWhere there is nothing to gain, several channels are said to cost a tenth. Without any path and without caps, one channel and\n"
+        "four forth and back:\n\n"
+        + _table("| load | 1 channel | 4 channels | 4 over 1 |", UNHINDERED, results)
+        + f"\nClients that fill a share: the line is what the whole share carries, and the path holds each connection to a {CLIENTS}th of it. A client is a\n"
+        f"session with a thread of its own that reads 64 KiB at random, 16 at once. Full is {FULL:.0%} of what one connection carries that only the\n"
+        "line holds back. Told of were 20 clients with one connection, and 6 or 7 with four.\n\n"
+        + _table("| protocol | the line carries | clients, 1 connection each | clients, 4 each | |", FILLS, results)
+    )
