@@ -6,8 +6,9 @@
 //! `turn` calls the conversation, `sends` holds what is to be written, `pace` decides between inline and
 //! the blocking pool, by time and `effort`, `mailbox` brings events in, `pool` runs what would block, `census` counts and
 //! places connections, `receipts` finds out whether what was sent has arrived. Beside them, [`interfaces`]
-//! reads and watches the addresses of the host, and [`tun`] makes a device whose other end is this process.
+//! reads and watches the addresses of the host, [`Alarm`] is a thread that calls back in time, and [`tun`] makes a device whose other end is this process.
 
+mod alarm;
 mod buffers;
 mod census;
 mod clock;
@@ -30,6 +31,7 @@ pub mod tun;
 mod turn;
 mod worker;
 
+pub use alarm::Alarm;
 pub use clock::now;
 pub use config::{Config, Keepalive};
 pub use counters::Totals;

@@ -18,6 +18,7 @@ use crate::connection::Way;
 use crate::current::Current;
 use crate::handle::Handle;
 use crate::op;
+use crate::pacing::Pacing;
 use crate::server::Server;
 use crate::session::Session;
 use crate::who::Who;
@@ -34,6 +35,8 @@ pub enum Stop {
     Told(NfsStat),
     /// It would have to wait for the device: to be done again where that is allowed.
     Work,
+    /// It is held by the limits of a share, and then done again.
+    Hold,
 }
 
 /// How an operation ended; when well, its result is written.
@@ -56,6 +59,13 @@ impl From<share::Refusal> for Stop {
 pub enum Flow {
     /// To its end.
     Done,
+    /// To an operation that is held by the limits of a share: as below.
+    Hold {
+        /// In bytes from where the operations began.
+        position: usize,
+        /// Operations.
+        left: u32,
+    },
     /// To an operation that must wait for the device: where it begins in the operations, and how many are left with
     /// it.
     Work {
@@ -120,6 +130,8 @@ pub struct Run {
     pub is_last: bool,
     /// The operation behind SEQUENCE.
     pub next_number: Option<OpNum>,
+    /// How far it is with the limits of its shares.
+    pub pacing: Pacing,
     /// Whose connection it is found to be, where that was not known before.
     pub placement: Option<u128>,
     /// The operation that is done now or was begun last, and where its result begins.
@@ -202,6 +214,7 @@ impl Run {
             replay: None,
             is_last: false,
             next_number: None,
+            pacing: Pacing::default(),
             placement: None,
             doing: None,
             xid,
@@ -250,13 +263,19 @@ impl Run {
             let mark = self.writer.mark();
             let number = args.number();
             self.doing = Some((mark, number));
-            let done = self.check_place(number).map_err(Stop::Fail).and_then(|()| op::run(self, &args));
+            let done = self.check_place(number).map_err(Stop::Fail);
+            let done = done.and_then(|()| self.pace_metadata(number)).and_then(|()| op::run(self, &args));
             match done {
                 Ok(()) if self.replay.is_some() => return Flow::Done,
                 Ok(()) => {}
-                Err(Stop::Work) => {
+                Err(stop @ (Stop::Work | Stop::Hold)) => {
                     self.writer.truncate(mark);
-                    return Flow::Work { position, left };
+                    let is_work = stop == Stop::Work;
+                    return if is_work {
+                        Flow::Work { position, left }
+                    } else {
+                        Flow::Hold { position, left }
+                    };
                 }
                 Err(Stop::Told(status)) => self.status = status,
                 Err(Stop::Fail(status)) => {
@@ -273,6 +292,10 @@ impl Run {
             if !self.status.is_ok() {
                 tracing::debug!(operation = ?number, status = ?self.status, "a COMPOUND ended early");
                 return Flow::Done;
+            }
+            self.pacing.operation_done();
+            if self.pacing.is_held() {
+                return Flow::Hold { position: operations.position(), left: operations.left() };
             }
         }
     }

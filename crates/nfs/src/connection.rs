@@ -26,6 +26,7 @@ use crate::config::Export;
 use crate::current::Known;
 use crate::event::Event;
 use crate::limits::{MAX_REMEMBERED_CREDENTIALS, MAX_WORKING, REMEMBERED_HANDLES};
+use crate::pacing::Held;
 use crate::server::Server;
 use crate::session::Session;
 use crate::who::Who;
@@ -58,6 +59,8 @@ pub struct Way {
     pub sent: AtomicU64,
     /// When something came on it last (monotonic ns).
     heard_ns: AtomicU64,
+    /// Counts COMPOUNDs that ask the limits of a share.
+    next_held: AtomicU64,
 }
 
 impl Way {
@@ -65,6 +68,11 @@ impl Way {
     #[must_use]
     pub fn heard_ns(&self) -> u64 {
         self.heard_ns.load(Ordering::Relaxed)
+    }
+
+    /// A number for a COMPOUND that may be held.
+    pub fn next_held(&self) -> u64 {
+        self.next_held.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Hands an event to the connection. False when it is gone.
@@ -118,6 +126,8 @@ pub struct Connection {
     working: usize,
     /// Whose opens, that answers of this batch tell of, are still to be recorded.
     promised: Option<Arc<Export>>,
+    /// What is held by the limits of shares.
+    pub(crate) held: HashMap<u64, Held>,
     /// Calls that the client has not answered yet.
     calls: HashMap<u32, back::Call>,
     next_xid: u32,
@@ -143,6 +153,7 @@ impl Connection {
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             heard_ns: AtomicU64::new(now.mono_ns),
+            next_held: AtomicU64::new(0),
         };
         let exports = server.exports().version;
         Some(Connection {
@@ -153,6 +164,7 @@ impl Connection {
             exports,
             working: 0,
             promised: None,
+            held: HashMap::new(),
             calls: HashMap::new(),
             next_xid: 1,
         })
@@ -231,6 +243,11 @@ impl Connection {
                 let rest = request.argarray.get(position..).unwrap_or_default();
                 self.suspend(under_way, rest, left, out);
             }
+            Flow::Hold { position, left } => {
+                self.session.clone_from(&run.session);
+                let rest = request.argarray.get(position..).unwrap_or_default().to_vec();
+                self.hold(Held { under_way, rest, left }, now, out);
+            }
         }
     }
 
@@ -248,7 +265,13 @@ impl Connection {
     }
 
     /// Sends the rest of a COMPOUND to the blocking pool.
-    fn suspend(&mut self, mut under_way: UnderWay, rest: &[u8], left: u32, out: &mut Output<Event>) {
+    pub(crate) fn suspend(
+        &mut self,
+        mut under_way: UnderWay,
+        rest: &[u8],
+        left: u32,
+        out: &mut Output<Event>,
+    ) {
         let Some(run) = under_way.run() else { return };
         self.session.clone_from(&run.session);
         if self.working >= MAX_WORKING {
@@ -264,6 +287,9 @@ impl Connection {
         out.run(move || {
             if let Some(run) = under_way.run() {
                 let flow = run.go(Operations::<Args<'_>>::new(&rest, run.minor, left));
+                if let Flow::Hold { position, left: still } = flow {
+                    return Event::Held(Box::new(Held { under_way, rest, left }.cut(position, still)));
+                }
                 debug_assert_eq!(flow, Flow::Done, "what may wait needs not be done again");
                 run.keep_promises();
             }
@@ -271,7 +297,8 @@ impl Connection {
         });
     }
 
-    fn finish(&mut self, mut under_way: UnderWay, out: &mut Output<Event>) {
+    /// A COMPOUND is over: its answer leaves with the others.
+    pub(crate) fn finish(&mut self, mut under_way: UnderWay, out: &mut Output<Event>) {
         if let Some(export) = under_way.run().and_then(|run| run.promised.take()) {
             self.promise(export);
         }
@@ -302,6 +329,12 @@ impl Connection {
         if let Some(frame) = frame {
             self.send(frame, out);
         }
+    }
+
+    /// What ran on the blocking pool is held by the limits of a share.
+    pub(crate) fn held_by_a_job(&mut self, held: Held, now: Now, out: &mut Output<Event>) {
+        self.working = self.working.saturating_sub(1);
+        self.hold(held, now, out);
     }
 
     /// Calls the client.

@@ -8,6 +8,13 @@ pub enum Event {
         /// The finished reply, when there is one.
         frame: Option<wire::Frame>,
     },
+    /// A COMPOUND on the blocking pool is held by the limits of a share.
+    Held(Box<crate::pacing::Held>),
+    /// A COMPOUND that is held may go on.
+    LetGo {
+        /// Which one.
+        token: u64,
+    },
     /// Call the client.
     Call(Box<crate::back::Call>),
     /// A session has ended: forget it here.

@@ -29,6 +29,7 @@ pub mod items;
 pub mod limits;
 pub mod memory;
 pub mod op;
+pub mod pacing;
 pub mod reclaim;
 pub mod record;
 pub mod roll;

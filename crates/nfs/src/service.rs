@@ -83,9 +83,11 @@ impl Conversation for Connection {
         self.receive(message, now, out);
     }
 
-    fn on_event(&mut self, event: Event, _now: Now, out: &mut Output<Event>) {
+    fn on_event(&mut self, event: Event, now: Now, out: &mut Output<Event>) {
         match event {
             Event::Answered { frame } => self.answered(frame, out),
+            Event::Held(held) => self.held_by_a_job(*held, now, out),
+            Event::LetGo { token } => self.let_go(token, now, out),
             Event::Call(call) => self.call_client(*call, out),
             Event::SessionGone { session } => self.forget_session(session),
             Event::Close => out.close = true,
@@ -107,7 +109,8 @@ impl Conversation for Connection {
         self.keep_promises();
     }
 
-    fn on_close(&mut self, _now: Now) {
+    fn on_close(&mut self, now: Now) {
+        self.end_held(now);
         self.closed();
     }
 }

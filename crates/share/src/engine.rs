@@ -19,6 +19,7 @@
 //! | `lasting`, `restoring` | opens that outlive the process: recorded, and made again |
 //! | `waits`, `breaks` | requests that wait, and whom they wait for |
 //! | `watching`, `changes`, `host` | who hears of changes, from us and from the host |
+//! | `limiting` | what the share may do a second |
 //! | `versions` | the number that moves with each change of a file |
 //!
 //! # Locks
@@ -59,6 +60,7 @@ mod info;
 mod items;
 mod keeping;
 mod lasting;
+mod limiting;
 mod linking;
 mod locking;
 mod names;
@@ -118,6 +120,7 @@ pub struct Share {
     /// Where the right under a key is.
     keys: breaks::Keys,
     contention: contention::Contention,
+    limiting: limiting::Limiting,
     next_open: AtomicU64,
     open_count: AtomicUsize,
     /// Up to when what happened on the host was taken in (monotonic ns).
@@ -153,6 +156,7 @@ impl Share {
             clients: Mutex::default(),
             keys: breaks::Keys::default(),
             contention: contention::Contention::default(),
+            limiting: limiting::Limiting::default(),
             next_open: AtomicU64::new(1),
             open_count: AtomicUsize::new(0),
             looked_at_ns: AtomicU64::new(0),

@@ -91,6 +91,8 @@ pub struct Connection {
     parting: Vec<Channel>,
     pub(crate) setups: Vec<Setup>,
     pub(crate) suspended: HashMap<u64, Suspended>,
+    /// How many of them are held by limits.
+    pub(crate) held: usize,
     next_async: std::cell::Cell<u64>,
     pub(crate) deadline: Option<u64>,
     /// Notices whose arrival is not known.
@@ -122,6 +124,7 @@ impl Connection {
             parting: Vec::new(),
             setups: Vec::new(),
             suspended: HashMap::new(),
+            held: 0,
             next_async: std::cell::Cell::new(0),
             deadline: Some(now.mono_ns.saturating_add(LOGON_TIME_NS)),
             unproved: VecDeque::new(),
@@ -227,12 +230,13 @@ impl Connection {
             };
             let async_id = was.as_ref().map(|was| was.async_id);
             let mut request = Request::new(header, message, &mut compound, now, async_id);
+            request.has_passed = was.as_ref().is_some_and(|was| was.has_passed);
             request.signed = signed;
             request.signature = signature;
             request.bare = !signed && was.is_none() && rest.is_empty() && compound.is_bare();
             let at = compound.begin();
             let handled = dispatch::handle(self, &mut request, compound.frame.tail(), out);
-            let (related, async_id) = (request.related, request.async_id);
+            let (related, async_id, has_passed) = (request.related, request.async_id, request.has_passed);
             let (counted, attached) = (request.counted, request.attached);
             let claim = request.claim.take();
             let signed = signed || (request.sign_answer && compound.sealed_by.is_none());
@@ -241,11 +245,13 @@ impl Connection {
             match handled {
                 Err(Stop::Disconnect(why)) => return self.hang_up(why, out),
                 Err(Stop::Silent) => compound.abandon(at),
-                Err(stop @ (Stop::Wait(_) | Stop::Work(_))) => {
+                Err(stop @ (Stop::Wait(_) | Stop::Work(_) | Stop::Hold(_) | Stop::Answer(..))) => {
                     let id = async_id.unwrap_or_else(|| self.new_async_id());
                     let outstanding =
                         was.and_then(|was| was.outstanding).or_else(|| self.outstanding(counted, header));
-                    let pause = Pause { async_id: id, at, announced, signed, header: *header, outstanding };
+                    let header = *header;
+                    let pause =
+                        Pause { async_id: id, at, announced, signed, header, outstanding, has_passed };
                     let behind = Rest { messages: rest, signatures: left.as_slice() };
                     return self.suspend(compound, stop, pause, [here, behind], now, out);
                 }
@@ -297,7 +303,7 @@ impl Connection {
                 status
             }
             // The callers take these out before.
-            Err(Stop::Wait(_) | Stop::Work(_) | Stop::Silent | Stop::Disconnect(_)) => {
+            Err(_) => {
                 return compound.abandon(at);
             }
         };
@@ -338,7 +344,10 @@ impl Connection {
         now: Now,
         out: &mut Output<Event>,
     ) {
-        let Pause { async_id, at, mut announced, signed, header, mut outstanding } = pause;
+        if matches!(stop, Stop::Hold(_) | Stop::Answer(..)) {
+            return self.hold(compound, stop, pause, [here, behind], now, out);
+        }
+        let Pause { async_id, at, mut announced, signed, header, mut outstanding, has_passed } = pause;
         let keeps = here.messages.len() + compound.frame.len();
         if let Some(status) = self.must_not_wait(&stop, header.command(), behind.messages.is_empty(), keeps) {
             if let Stop::Wait(Some((engine, ticket))) = stop {
@@ -362,7 +371,7 @@ impl Connection {
                 (ticket, rest) = (how, here);
             }
             Stop::Work(what) => work = Some((what, std::mem::take(&mut compound.frame))),
-            Stop::Fail(_) | Stop::FailWith(..) | Stop::Silent | Stop::Disconnect(_) => return,
+            _ => return,
         }
         let waiting = Suspended {
             compound,
@@ -375,6 +384,8 @@ impl Connection {
             ticket,
             working: work.is_some(),
             outstanding: if work.is_some() { None } else { outstanding.take() },
+            has_passed,
+            held: None,
         };
         self.suspended.insert(async_id, waiting);
         if let Some((work, mut frame)) = work {
@@ -393,7 +404,7 @@ impl Connection {
         // MS-SMB2 3.3.4.2: within a compound only what waits for a break may wait, as Windows has it.
         let may_last = matches!(command, Command::ChangeNotify | Command::Lock);
         match stop {
-            _ if self.suspended.len() >= MAX_WAITING => Some(NtStatus::INSUFFICIENT_RESOURCES),
+            _ if self.suspended.len() - self.held >= MAX_WAITING => Some(NtStatus::INSUFFICIENT_RESOURCES),
             // Small ones are bounded by their number.
             _ if keeps > SMALL_WAITING && keeps + self.waiting_bytes() > MAX_WAITING_BYTES => {
                 Some(NtStatus::INSUFFICIENT_RESOURCES)
@@ -404,7 +415,7 @@ impl Connection {
     }
 
     /// Bytes that are kept for requests that wait.
-    fn waiting_bytes(&self) -> usize {
+    pub(crate) fn waiting_bytes(&self) -> usize {
         self.suspended.values().map(|waiting| waiting.rest.len() + waiting.compound.frame.len()).sum()
     }
 
@@ -492,13 +503,23 @@ impl Connection {
 
     /// A wake-up for a request that waits.
     pub(crate) fn wake(&mut self, async_id: u64, now: Now, out: &mut Output<Event>) {
+        if self.let_go(async_id, now, out) {
+            return;
+        }
         let waits = self.suspended.get(&async_id).is_some_and(|waiting| !waiting.working);
         if !waits {
             return;
         }
-        let Some(waiting) = self.suspended.remove(&async_id) else { return };
-        let Suspended { compound, rest, signatures, announced, signed, outstanding, .. } = waiting;
-        let resumed = Some(Resumed { async_id, announced, signed, outstanding });
+        if let Some(waiting) = self.suspended.remove(&async_id) {
+            self.resume(async_id, waiting, now, out);
+        }
+    }
+
+    /// Tries a request again that has waited.
+    pub(crate) fn resume(&mut self, async_id: u64, waiting: Suspended, now: Now, out: &mut Output<Event>) {
+        let Suspended { compound, rest, signatures, announced, signed, outstanding, has_passed, .. } =
+            waiting;
+        let resumed = Some(Resumed { async_id, announced, signed, outstanding, has_passed });
         self.run(compound, &rest, Start { resumed, signatures: &signatures }, now, out);
     }
 
@@ -526,10 +547,14 @@ impl Connection {
             Some(waiting) if waiting.working => {}
             Some(_) => {
                 let Some(waiting) = self.suspended.remove(&async_id) else { return };
+                self.held -= usize::from(waiting.held.is_some());
                 if let Some((engine, ticket)) = waiting.ticket {
                     engine.cancel(ticket);
                 }
                 let mut compound = waiting.compound;
+                if waiting.held.is_some() && compound.is_empty() {
+                    compound.frame = out.pool.take(0);
+                }
                 let told = waiting.announced.then_some(async_id);
                 let status = Err(Stop::Fail(NtStatus::CANCELLED));
                 self.answer(&mut compound, &waiting.header, status, told, waiting.signed);
@@ -607,16 +632,18 @@ pub(crate) struct Resumed {
     pub announced: bool,
     pub signed: bool,
     pub outstanding: Option<Outstanding>,
+    pub has_passed: bool,
 }
 
 /// Where answering has stopped.
-struct Pause {
-    async_id: u64,
-    at: usize,
-    announced: bool,
-    signed: bool,
-    header: Header,
-    outstanding: Option<Outstanding>,
+pub(crate) struct Pause {
+    pub async_id: u64,
+    pub at: usize,
+    pub announced: bool,
+    pub signed: bool,
+    pub header: Header,
+    pub outstanding: Option<Outstanding>,
+    pub has_passed: bool,
 }
 
 /// Where in a frame answering begins.
@@ -629,9 +656,9 @@ pub(crate) struct Start<'a> {
 
 /// What is left of a frame from one request on.
 #[derive(Clone, Copy)]
-struct Rest<'a> {
-    messages: &'a [u8],
-    signatures: &'a [[u8; 16]],
+pub(crate) struct Rest<'a> {
+    pub messages: &'a [u8],
+    pub signatures: &'a [[u8; 16]],
 }
 
 impl<'a> Rest<'a> {

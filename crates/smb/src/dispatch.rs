@@ -48,6 +48,8 @@ pub struct Request<'m> {
     pub async_id: Option<u64>,
     /// Whether it has waited before.
     pub resumed: bool,
+    /// The limits of its share have let it pass, or hold it just now.
+    pub has_passed: bool,
     /// The Open on which it counts, by its volatile id; under the request's ChannelSequence.
     pub counted: Option<u64>,
     /// The answer is signed although the request was not (a log-on's last answer).
@@ -97,6 +99,7 @@ impl<'m> Request<'m> {
             related,
             async_id,
             resumed: async_id.is_some(),
+            has_passed: false,
             counted: None,
             sign_answer: false,
             bare: false,
@@ -162,6 +165,7 @@ impl Connection {
                 self.check_sequence(request, &open)?;
                 // MS-SMB2 3.3.5.11 to 3.3.5.22
                 open.used();
+                self.pace_metadata(request, &open.tree)?;
                 Ok(open)
             }
             _ => {
@@ -223,7 +227,7 @@ pub(crate) fn handle(
         }
         handled => handled,
     };
-    if !matches!(handled, Err(Stop::Wait(_) | Stop::Work(_)))
+    if !matches!(handled, Err(Stop::Wait(_) | Stop::Work(_) | Stop::Hold(_)))
         && let Some(open) = request.counted.take().and_then(|id| connection.server.opens.get(id))
     {
         // MS-SMB2 3.3.4.1
@@ -240,7 +244,7 @@ pub(crate) fn handle(
                 request.related.failed = Some(*status);
             }
         }
-        Ok(_) => request.related.failed = None,
+        Ok(_) | Err(Stop::Answer(..)) => request.related.failed = None,
         Err(_) => {}
     }
     handled

@@ -31,6 +31,7 @@ pub mod keys;
 pub mod limits;
 pub mod notice;
 pub mod open;
+mod pacing;
 mod path;
 mod persistent;
 mod pipe;

@@ -37,6 +37,10 @@ pub const MAX_WAITING_BYTES: usize = 8 * wire::limits::MAX_MESSAGE;
 /// What a waiting request may keep without a look at [`MAX_WAITING_BYTES`].
 pub const SMALL_WAITING: usize = 64 * 1024;
 
+/// What a request that is held by its share's limits may keep without a look at [`MAX_WAITING_BYTES`]; as many as there are
+/// credits may be held.
+pub const SMALL_HELD: usize = 4 * 1024;
+
 /// Answers in one compound.
 pub const MAX_COMPOUND: usize = 128;
 

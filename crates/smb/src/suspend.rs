@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use share::limits::Hold;
 use share::{Share, Ticket};
 use smb_wire::{Header, NtStatus};
 
 use crate::compound::Compound;
 use crate::connection::Connection;
+use crate::pacing::Held;
 use crate::sequence::Outstanding;
 
 /// How work ended: with a body and this status, or without one and that status.
@@ -25,6 +27,10 @@ pub enum Stop {
     Wait(Option<(Arc<Share>, Ticket)>),
     /// It runs on the blocking pool.
     Work(Work),
+    /// It is held by the limits of its share, and then done.
+    Hold(Hold),
+    /// It is done, and its answer is held: the status that goes with the body that was written.
+    Answer(NtStatus, Hold),
     /// There is no answer at all.
     Silent,
     /// The connection must end (MS-SMB2 asks for it by name).
@@ -95,8 +101,12 @@ pub struct Suspended {
     pub signed: bool,
     /// How to take the wait back.
     pub ticket: Option<(Arc<Share>, Ticket)>,
-    /// Whether work runs, which cannot be taken back.
+    /// Whether work runs or is done, which cannot be taken back.
     pub working: bool,
     /// Counts among the requests on its Open; while work runs, the work does.
     pub outstanding: Option<Outstanding>,
+    /// Whether the limits of its share have let it pass.
+    pub has_passed: bool,
+    /// What it is held by.
+    pub held: Option<Held>,
 }

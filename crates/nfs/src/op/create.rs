@@ -77,7 +77,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
             Err(Stop::Fail(_) | Stop::Told(_)) => {
                 set = set.and(&Bitmap::of(&[AttrNum::Mode.get(), AttrNum::ModeUmask.get()]));
             }
-            Err(Stop::Work) => return Err(Stop::Work),
+            Err(stop @ (Stop::Work | Stop::Hold)) => return Err(stop),
         }
     }
     let cinfo = changed(&export, &above, before)?;

@@ -4,10 +4,12 @@ use std::sync::atomic::Ordering;
 
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::op::read::Args;
+use share::limits::Work;
 
 use super::io::{Through, owner, through};
 use crate::compound::{Done, Run, Stop};
 use crate::limits::MAX_IO;
+use crate::pacing::give_back;
 
 /// From this size on data is sent without being copied.
 const UNCOPIED: usize = 128 * 1024;
@@ -30,6 +32,8 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
         return nothing(run, args, from, len);
     }
     let (engine, open) = (&from.export().engine, from.open());
+    let work = Work::Read { node: open.node_id(), len: len as u64 };
+    run.pace(engine, work)?;
     let is_kept = run.serving.is_some_and(|serving| serving.cache);
     if len >= UNCOPIED
         && run.is_last
@@ -38,15 +42,21 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
         && let Some(range) = engine.read_range(open, owner(run), args.offset, len)?
     {
         let end = args.offset + range.len as u64;
-        let eof = is_end(engine, from, len, range.len, end)?;
+        let got = range.len;
+        let eof = is_end(engine, from, len, got, end)?;
         if run.writer.attach_read(range, eof).is_ok() {
+            give_back(engine, work, len, got);
             return Ok(());
         }
     }
     let owner = owner(run);
     let patience = run.patience;
     let place = run.writer.begin_read();
-    let got = engine.read(open, owner, args.offset, len, run.writer.tail(), patience)?;
+    let got = engine.read(open, owner, args.offset, len, run.writer.tail(), patience);
+    if got != Err(share::Refusal::WouldBlock) {
+        give_back(engine, work, len, *got.as_ref().unwrap_or(&0));
+    }
+    let got = got?;
     let eof = is_end(engine, from, len, got, args.offset + got as u64)?;
     run.writer.finish_read(place, eof);
     Ok(())

@@ -5,6 +5,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::op::read_plus::Args;
 use nfs_wire::xdr::{Encode, pad};
+use share::limits::Work;
 use volume::Patience;
 
 use super::io::{Through, owner, through};
@@ -33,6 +34,8 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
 }
 
 fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
+    let len = u64::from(args.count.min(MAX_IO)).min(room_left(run) as u64);
+    run.pace(&from.export().engine, Work::Read { node: from.open().node_id(), len })?;
     let size = from.export().engine.info(from.open())?.size;
     let out = run.writer.begin_result(OpNum::ReadPlus, NfsStat::Ok);
     false.encode(out);

@@ -27,7 +27,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     let mut set = Bitmap::EMPTY;
     let status = match apply(run, args, &mut set) {
         Ok(()) => NfsStat::Ok,
-        Err(Stop::Work) => return Err(Stop::Work),
+        Err(stop @ (Stop::Work | Stop::Hold)) => return Err(stop),
         Err(Stop::Fail(status) | Stop::Told(status)) => status,
     };
     run.writer.put(OpNum::SetAttr, &Res { status, attrsset: set });

@@ -6,6 +6,7 @@ use nfs_wire::op::open::ShareAccess;
 use nfs_wire::op::write::{Args, ResOk};
 use nfs_wire::types::StableHow;
 use share::WriteAt;
+use share::limits::Work;
 
 use super::io::{owner, through};
 use crate::compound::{Done, Run};
@@ -34,6 +35,10 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
             engine.write(caller, to.open(), owner, WriteAt::Offset(args.offset), args.data, through_disk)
         })
     });
+    if written.is_ok() {
+        let work = Work::Write { node: to.open().node_id(), len: args.data.len() as u64 };
+        run.pace_rest(&to.export().engine, work);
+    }
     to.end(run);
     written?;
     let count = u32::try_from(args.data.len()).unwrap_or(u32::MAX);

@@ -42,6 +42,27 @@ pub struct Wanted {
     pub mib_s: Option<u64>,
 }
 
+/// One of the numbers of [`Wanted`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Number {
+    /// The size.
+    Gib,
+    /// Operations a second.
+    Operations,
+    /// MiB a second.
+    MibS,
+}
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Number::Gib => "the size in GiB",
+            Number::Operations => "operations a second",
+            Number::MibS => "MiB a second",
+        })
+    }
+}
+
 /// Why that cannot be bought.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotProvided {
@@ -55,10 +76,10 @@ pub enum NotProvided {
     #[error("the size alone decides it by this formula; leave it out, or take provisioned v2")]
     BySize,
     /// A number out of range.
-    #[error("{what} must be from {least} to {most}")]
+    #[error("{number} must be from {least} to {most}")]
     OutOfRange {
-        /// Which number, with its unit.
-        what: &'static str,
+        /// Which one.
+        number: Number,
         /// The least.
         least: u64,
         /// The most.
@@ -317,7 +338,7 @@ impl BySize {
         if wanted.operations.is_some() || wanted.mib_s.is_some() {
             return Err(NotProvided::BySize);
         }
-        let gib = within("the size in GiB", wanted.gib.ok_or(NotProvided::NoSize)?, V1_SIZES)?;
+        let gib = within(Number::Gib, wanted.gib.ok_or(NotProvided::NoSize)?, V1_SIZES)?;
         let operations = self.operations.at(gib);
         let (ingress, egress) = (self.ingress.at(gib), self.egress.at(gib));
         let throughput = match self.together {
@@ -330,21 +351,21 @@ impl BySize {
 
 impl Apart {
     fn provision(&self, wanted: Wanted) -> Result<Provision, NotProvided> {
-        let gib = within("the size in GiB", wanted.gib.ok_or(NotProvided::NoSize)?, self.sizes)?;
+        let gib = within(Number::Gib, wanted.gib.ok_or(NotProvided::NoSize)?, self.sizes)?;
         let operations = wanted.operations.unwrap_or_else(|| self.advised_operations.at(gib));
-        let operations = within("operations a second", operations, self.operations)?;
+        let operations = within(Number::Operations, operations, self.operations)?;
         let mib_s = wanted.mib_s.unwrap_or_else(|| self.advised_mib_s.at(gib));
-        let mib_s = within("MiB a second", mib_s, self.mib_s)?;
+        let mib_s = within(Number::MibS, mib_s, self.mib_s)?;
         let throughput = Throughput::Together(mib_s * MIB);
         Ok(self.media.provision(operations, self.burst.at(gib, operations), throughput))
     }
 }
 
-fn within(what: &'static str, number: u64, (least, most): (u64, u64)) -> Result<u64, NotProvided> {
+fn within(which: Number, number: u64, (least, most): (u64, u64)) -> Result<u64, NotProvided> {
     if (least..=most).contains(&number) {
         Ok(number)
     } else {
-        Err(NotProvided::OutOfRange { what, least, most })
+        Err(NotProvided::OutOfRange { number: which, least, most })
     }
 }
 

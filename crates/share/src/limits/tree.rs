@@ -180,6 +180,13 @@ impl Limits {
         woken.iter().for_each(wake);
     }
 
+    /// A share that it has.
+    #[must_use]
+    pub fn share(self: &Arc<Limits>, share: u32) -> Option<ShareLimits> {
+        let is_there = self.state.lock().shares.contains_key(&share);
+        is_there.then(|| ShareLimits { limits: Arc::clone(self), share })
+    }
+
     /// The shares that it has.
     #[must_use]
     pub fn shares(&self) -> Vec<u32> {
@@ -259,16 +266,10 @@ impl ShareLimits {
         self.limits.state.lock().share_state(self.share, now.mono_ns)
     }
 
-    /// The account's limits.
+    /// The limits of the account that it is of.
     #[must_use]
     pub fn account(&self) -> &Arc<Limits> {
         &self.limits
-    }
-
-    /// The share's number there.
-    #[must_use]
-    pub fn number(&self) -> u32 {
-        self.share
     }
 }
 

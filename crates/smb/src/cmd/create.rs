@@ -56,6 +56,7 @@ const REPLAYABLE: Rights = Rights::READ_DATA
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
     let asked = create::Request::parse(request.message)?;
     let tree = connection.tree(request)?;
+    connection.pace_metadata(request, &tree)?;
     match &tree.target {
         Target::Pipes => {
             check_impersonation(&asked)?;

@@ -1,5 +1,6 @@
 //! WRITE (MS-SMB2 3.3.5.13).
 
+use share::limits::Work;
 use share::{Caller, Step};
 use smb_wire::{NtStatus, read, write};
 
@@ -44,7 +45,11 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             let waiter = connection.waiter(async_id);
             let caller = Caller { identity, client: open.client, waiter: Some(&waiter), now: request.now };
             match engine.write(&caller, file, open.lock_owner(), at, asked.data, through) {
-                Step::Done(()) => {}
+                Step::Done(()) => {
+                    write::Response { count: asked.data.len() as u32 }.write(body);
+                    let work = Work::Write { node: file.node_id(), len: asked.data.len() as u64 };
+                    return connection.pace_answer(request, engine, work);
+                }
                 Step::Wait(ticket) => return Err(Stop::Wait(Some((engine.clone(), ticket)))),
                 Step::Refused(refusal) => return Err(refusal.into()),
             }

@@ -28,6 +28,7 @@ pub fn against(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigE
         paths.push((real, share));
         readers(config, share, stored)?;
     }
+    super::limits::check(config)?;
     super::endpoints::check(config)
 }
 

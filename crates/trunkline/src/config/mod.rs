@@ -8,6 +8,7 @@
 
 pub mod check;
 pub mod endpoints;
+pub mod limits;
 pub mod nearest;
 pub mod nfs;
 pub mod read;
@@ -170,6 +171,10 @@ pub struct User {
 pub struct Account {
     /// The name as it is written.
     pub name: Setting<String>,
+    /// Whether and how its shares are provisioned.
+    pub kind: Setting<limits::Kind>,
+    /// How sizes are turned into limits; none: as they are now.
+    pub formula: Option<Setting<share::limits::Formula>>,
     /// Who may use the shares of the account.
     pub users: BTreeMap<String, Setting<Access>>,
     /// For its shares.
@@ -221,6 +226,8 @@ pub struct Share {
     pub send_file: Setting<bool>,
     /// What clients have open can outlive the server.
     pub continuously_available: Setting<bool>,
+    /// What is bought for it, in an account that is limited.
+    pub provisioned: limits::Provisioned,
     /// For NFS clients.
     pub nfs: nfs::ShareNfs,
 }
@@ -365,6 +372,7 @@ impl Share {
             change_notify: Setting::default_of(true),
             send_file: Setting::default_of(true),
             continuously_available: Setting::default_of(false),
+            provisioned: limits::Provisioned::default(),
             nfs: nfs::ShareNfs::default(),
         }
     }

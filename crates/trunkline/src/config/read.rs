@@ -14,7 +14,7 @@ use super::{
     Access, Account, Config, ConfigError, LogFormat, LogLevel, Origin, Rss, Server, Setting, Share, Signing,
     User,
 };
-use super::{Dialect, Encryption, endpoints};
+use super::{Dialect, Encryption, endpoints, limits};
 
 const TOP: &[&str] = &["server", "user", "account", "share"];
 const SERVER: &[&str] = &[
@@ -50,6 +50,8 @@ pub const MAX_CHANNELS: u64 = 32;
 const TESTING: &[&str] = &["break_timeout_ms", "smbtorture_controls"];
 const USER: &[&str] = &["name", "password_file", "sid", "uid", "gid", "groups", "admin"];
 const ACCOUNT: &[&str] = &[
+    "kind",
+    "formula",
     "users",
     "encryption",
     "signing",
@@ -76,6 +78,9 @@ const SHARE: &[&str] = &[
     "change_notify",
     "send_file",
     "continuously_available",
+    "provisioned_gib",
+    "provisioned_iops",
+    "provisioned_mib_s",
     "protocols",
     "root_squash",
     "anonymous_uid",
@@ -215,6 +220,8 @@ fn accounts(top: &Section<'_>, server: &Server) -> Result<BTreeMap<String, Accou
     let mut accounts = BTreeMap::new();
     for (name, table) in top.named("account", ACCOUNT)? {
         let account = Account {
+            kind: or_default(table.choice("kind", limits::Kind::NAMES)?, limits::Kind::Unlimited),
+            formula: table.choice("formula", share::limits::Formula::NAMES)?,
             users: access_list(&table)?,
             encryption: table.choice("encryption", Encryption::NAMES)?,
             signing: table.choice("signing", Signing::NAMES)?,
@@ -287,6 +294,7 @@ fn share(
     share.change_notify = table.boolean("change_notify")?.unwrap_or(share.change_notify);
     share.continuously_available =
         table.boolean("continuously_available")?.unwrap_or(share.continuously_available);
+    share.provisioned = limits::Provisioned::read(table)?;
     share.nfs = super::nfs::ShareNfs::read(table)?;
     Ok(share)
 }

@@ -113,6 +113,10 @@ impl Page<'_> {
     fn accounts(&mut self) {
         for account in self.config.accounts.values() {
             self.title(&format!("[account.{}]", key(&account.name.value)));
+            self.choice("kind", &account.kind);
+            if let Some(formula) = &account.formula {
+                self.choice("formula", formula);
+            }
             for (user, access) in &account.users {
                 self.choice(&format!("users.{}", key(user)), access);
             }
@@ -164,6 +168,9 @@ impl Page<'_> {
             self.plain("streams", &share.streams);
             self.plain("change_notify", &share.change_notify);
             self.plain("continuously_available", &share.continuously_available);
+            for (key, setting) in share.provisioned.set() {
+                self.plain(key, setting);
+            }
             self.list("protocols", &share.nfs.protocols);
             self.choice("root_squash", &share.nfs.root_squash);
             self.plain("anonymous_uid", &share.nfs.anonymous_uid);
@@ -204,13 +211,16 @@ mod tests {
     #[test]
     fn what_is_shown_is_a_configuration_of_the_same_values() {
         let text = "[server]\nsmb_port = 4450\nname = \"fi\\\"les\"\n[account.t]\nsigning = \"required\"\n\
-                    [share.'my docs']\npath = \"/srv\"\naccount = \"t\"\nusers = { '*' = \"read\" }\n";
+                    kind = \"premium\"\nformula = \"v2\"\n[share.'my docs']\npath = \"/srv\"\naccount = \"t\"\n\
+                    provisioned_gib = 64\nprovisioned_mib_s = 200\nusers = { '*' = \"read\" }\n";
         let mut config = read::parse("t.toml", text, Path::new("/")).unwrap();
         let shown = show(&config);
         let again = read::parse("shown", &shown, Path::new("/")).unwrap();
         assert_eq!(again.shares["my docs"].signing.value, config.shares["my docs"].signing.value);
         assert_eq!(again.shares["my docs"].users.keys().next().unwrap(), "*");
         assert_eq!(again.server.name.value, "fi\"les");
+        let limits = |config: &Config| config.shares["my docs"].limits(config).unwrap().unwrap();
+        assert_eq!(limits(&again), limits(&config));
         config.file = Some("t.toml".into());
         let shown = show(&config);
         assert!(

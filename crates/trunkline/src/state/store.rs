@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 const USERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("users");
 const RIDS: TableDefinition<'_, &str, u32> = TableDefinition::new("rids");
 const VOLUMES: TableDefinition<'_, &[u8], u32> = TableDefinition::new("volumes");
+/// By the numbers of directories: the count, and since when (ns since 1970).
+const BURST_CREDITS: TableDefinition<'_, u32, (u64, i64)> = TableDefinition::new("burst_credits");
 const IDENTITY: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("identity");
 
 /// The first RID that is not given to well-known users (MS-SAMR 2.2.1.14).
@@ -78,6 +80,15 @@ pub struct StoredUser {
     pub admin: bool,
 }
 
+/// The burst credits that a limited share had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BurstCredits {
+    /// How many.
+    pub count: u64,
+    /// When, in nanoseconds since 1970.
+    pub at_ns: i64,
+}
+
 /// The open file.
 #[derive(Debug)]
 pub struct Store {
@@ -98,6 +109,7 @@ impl Store {
         write.open_table(USERS)?;
         write.open_table(RIDS)?;
         write.open_table(VOLUMES)?;
+        write.open_table(BURST_CREDITS)?;
         let identity = {
             let mut table = write.open_table(IDENTITY)?;
             let guid = kept(&mut table, "guid", guid_of)?;
@@ -169,6 +181,34 @@ impl Store {
     /// [`StoreError`]
     pub fn volume(&self, path: &Path) -> Result<u32, StoreError> {
         self.number(VOLUMES, path.as_os_str().as_bytes(), 1)
+    }
+
+    /// The burst credits that the share of the directory `number` had when they were last kept.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn burst_credits(&self, number: u32) -> Result<Option<BurstCredits>, StoreError> {
+        let table = self.database.begin_read()?.open_table(BURST_CREDITS)?;
+        let found = table.get(number)?.map(|found| found.value());
+        Ok(found.map(|(count, at_ns)| BurstCredits { count, at_ns }))
+    }
+
+    /// Keeps the burst credits of these shares. On disk when it returns.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn keep_burst_credits(&self, shares: &[(u32, BurstCredits)]) -> Result<(), StoreError> {
+        if shares.is_empty() {
+            return Ok(());
+        }
+        let write = self.database.begin_write()?;
+        {
+            let mut table = write.open_table(BURST_CREDITS)?;
+            for (number, BurstCredits { count, at_ns }) in shares {
+                table.insert(number, (*count, *at_ns))?;
+            }
+        }
+        Ok(write.commit()?)
     }
 
     /// The number of `key`; a new one follows the highest that was ever given.
@@ -270,6 +310,20 @@ mod tests {
         assert!(store.remove_user("Ann").unwrap() && !store.remove_user("ann").unwrap());
         assert_ne!(store.rid("bob").unwrap(), ann);
         assert_eq!(store.rid("ann").unwrap(), ann);
+    }
+
+    #[test]
+    fn burst_credits_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.redb");
+        let (first, second) = (BurstCredits { count: 7, at_ns: 1 }, BurstCredits { count: 9, at_ns: -2 });
+        let store = Store::open(&path).unwrap();
+        store.keep_burst_credits(&[(1, second), (2, second)]).unwrap();
+        store.keep_burst_credits(&[(1, first)]).unwrap();
+        drop(store);
+        let store = Store::open(&path).unwrap();
+        let kept = [1, 2, 3].map(|number| store.burst_credits(number).unwrap());
+        assert_eq!(kept, [Some(first), Some(second), None]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
 //! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's network interfaces; [`lasting`] has opens kept over a
-//! restart; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status.
+//! restart; [`limits`] paces what shares do; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status.
 
 mod accounts;
 mod addresses;
@@ -10,6 +10,7 @@ mod channels;
 mod exports;
 mod identity;
 mod lasting;
+mod limits;
 mod nfs_report;
 mod report;
 
@@ -34,6 +35,7 @@ use crate::state::StateDir;
 use addresses::Addresses;
 use exports::Servers;
 use identity::People;
+use limits::Pacing;
 
 /// How often it is looked whether time has brought something: a change on the host that a watcher waits for,
 /// a caching right that was not given back.
@@ -59,6 +61,7 @@ struct Wired {
     nfs: Arc<Servers>,
     nfs_transport: Mutex<Option<net::Handle<nfs::service::Endpoints>>>,
     engines: Arc<Mutex<Engines>>,
+    pacing: Arc<Pacing>,
     state: Arc<StateDir>,
     addresses: Arc<Addresses>,
     /// Ends with the server; none where the host does not tell its addresses.
@@ -86,6 +89,7 @@ pub fn start(
     };
     let nfs = Arc::new(Servers::new(plan, state, endpoints)?);
     let engines = Arc::default();
+    let pacing = Arc::default();
     let addresses = Arc::new(Addresses::new(Arc::clone(&server), listeners.local_addresses()));
     let wired = Wired {
         server: Arc::clone(&server),
@@ -93,10 +97,11 @@ pub fn start(
         nfs: Arc::clone(&nfs),
         nfs_transport: Mutex::new(None),
         engines: Arc::clone(&engines),
+        pacing: Arc::clone(&pacing),
         state: Arc::clone(state),
         _watcher: watch(&addresses),
         addresses,
-        keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs))?)),
+        keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, Arc::clone(state))?)),
     };
     if nfs_listeners.is_some() {
         nfs.keep_clients(state).map_err(anyhow::Error::msg)?;
@@ -139,6 +144,7 @@ impl FileServer for Wired {
         let mut shares = Vec::new();
         let mut restored = Vec::new();
         let mut exported = Vec::new();
+        let mut limited = Vec::new();
         let users = people.users();
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
         for share in plan.config.shares.values() {
@@ -154,6 +160,7 @@ impl FileServer for Wired {
                     served
                 }
             };
+            limited.push(limits::Wanted::of(share, &plan.config, &path, &self.state)?);
             if share.continuously_available.value && !served.engine.keeps_opens() {
                 tracing::warn!(share = %share.name.value, "`continuously_available` counts from the next start on");
             }
@@ -162,9 +169,12 @@ impl FileServer for Wired {
             shares.push((share_config(share, plan, &served.engine), Arc::clone(&served.engine), config));
             next.insert(path, served);
         }
+        self.pacing.start_for(&limited)?;
         for (_, engine, config) in &shares {
             engine.configure(config.clone());
         }
+        let engines_of = shares.iter().map(|(_, engine, _)| engine);
+        self.pacing.apply(&self.state, engines_of.zip(limited.iter().map(Option::as_ref)));
         // An engine whose share is gone lives on as long as somebody is connected to it.
         let left = engines
             .iter()
@@ -212,6 +222,7 @@ impl FileServer for Wired {
             served.engine.end_all_detached(net::now());
             served.engine.write_noted();
         }
+        self.pacing.save(&self.state);
         let clean = [ended, nfs_ended].into_iter().flatten().all(|ended| ended.cut == 0 && ended.jobs_ended);
         tracing::info!(clean, ms = begun.elapsed().as_millis() as u64, "connections closed");
         clean
@@ -277,10 +288,15 @@ fn watch(addresses: &Arc<Addresses>) -> Option<net::interfaces::Watcher> {
 }
 
 /// Looks after the engines until its sender is dropped.
-fn keep(engines: Arc<Mutex<Engines>>, nfs: Arc<Servers>) -> std::io::Result<(Sender<()>, JoinHandle<()>)> {
+fn keep(
+    engines: Arc<Mutex<Engines>>,
+    nfs: Arc<Servers>,
+    pacing: Arc<Pacing>,
+    state: Arc<StateDir>,
+) -> std::io::Result<(Sender<()>, JoinHandle<()>)> {
     let (stop, stopped) = channel();
     let run = move || {
-        let mut swept = Instant::now();
+        let (mut swept, mut saved) = (Instant::now(), Instant::now());
         while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
             let now = net::now();
             let all: Vec<Served> = held(&engines).values().cloned().collect();
@@ -298,6 +314,10 @@ fn keep(engines: Arc<Mutex<Engines>>, nfs: Arc<Servers>) -> std::io::Result<(Sen
                 }
             }
             nfs.tick();
+            if saved.elapsed() >= limits::SAVED_EVERY {
+                pacing.save(&state);
+                saved = Instant::now();
+            }
             if sweep {
                 swept = Instant::now();
             }

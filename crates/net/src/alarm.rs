@@ -1,0 +1,132 @@
+//! A thread that calls back at a time that can be set earlier: for what must not wait for the next tick of a timer, and
+//! belongs to no connection.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use wire::Now;
+
+use crate::clock;
+
+/// How long it leaves between two calls, so that what is due by then is done together.
+const GRAIN_NS: u64 = 250_000;
+/// The longest that it sleeps; it rings for nothing then and is set again.
+const LONGEST_NS: u64 = 3600 * 1_000_000_000;
+
+#[derive(Default)]
+struct State {
+    /// When it is to ring (monotonic ns).
+    at_ns: Option<u64>,
+    ends: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The alarm; it ends when dropped.
+pub struct Alarm {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Alarm").finish_non_exhaustive()
+    }
+}
+
+impl Alarm {
+    /// Starts one that calls `ring`, which says when it is to be called again, if anything is set.
+    ///
+    /// # Errors
+    /// When the host has no thread left.
+    pub fn start(ring: impl FnMut(Now) -> Option<u64> + Send + 'static) -> std::io::Result<Alarm> {
+        let shared = Arc::new(Shared::default());
+        let own = Arc::clone(&shared);
+        let thread =
+            std::thread::Builder::new().name("trunkline-alarm".to_owned()).spawn(move || own.run(ring))?;
+        Ok(Alarm { shared, thread: Some(thread) })
+    }
+
+    /// It rings at this time (monotonic ns) or soon after, unless it is set for an earlier one.
+    pub fn set(&self, at_ns: u64) {
+        let mut state = self.shared.state.lock();
+        if state.at_ns.is_none_or(|set| at_ns < set) {
+            state.at_ns = Some(at_ns);
+            drop(state);
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.shared.state.lock().ends = true;
+        self.shared.changed.notify_one();
+        // Who drops the last hold of it may be called by it.
+        let is_elsewhere = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
+        if let Some(thread) = self.thread.take().filter(is_elsewhere) {
+            // It has nothing to give back, and nobody is left to hear of a panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self, mut ring: impl FnMut(Now) -> Option<u64>) {
+        let mut earliest_ns = 0;
+        let mut state = self.state.lock();
+        while !state.ends {
+            let now_ns = clock::mono_ns();
+            let at_ns = state.at_ns.map(|at_ns| at_ns.max(earliest_ns));
+            match at_ns {
+                None => self.changed.wait(&mut state),
+                Some(at_ns) if at_ns > now_ns => {
+                    let left = Duration::from_nanos((at_ns - now_ns).min(LONGEST_NS));
+                    self.changed.wait_for(&mut state, left);
+                }
+                Some(_) => {
+                    state.at_ns = None;
+                    drop(state);
+                    earliest_ns = now_ns + GRAIN_NS;
+                    let next = ring(clock::now());
+                    state = self.state.lock();
+                    state.at_ns = state.at_ns.into_iter().chain(next).min();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn it_rings_when_it_was_set_to_and_then_as_it_is_told() {
+        let (rang, rings) = channel();
+        let mut again = true;
+        let alarm = Alarm::start(move |now| {
+            rang.send(now.mono_ns).expect("somebody listens");
+            std::mem::take(&mut again).then_some(now.mono_ns + 2_000_000)
+        })
+        .expect("a thread");
+        let now = clock::mono_ns();
+        alarm.set(now + LONGEST_NS);
+        alarm.set(now + 3_000_000);
+        alarm.set(now + 60_000_000_000);
+        let patience = Duration::from_secs(30);
+        let first = rings.recv_timeout(patience).expect("it rings");
+        assert!(first >= now + 3_000_000);
+        let second = rings.recv_timeout(patience).expect("it rings again");
+        assert!(second >= first + 2_000_000);
+        drop(alarm);
+        assert!(rings.recv().is_err(), "no more than it was told");
+    }
+}

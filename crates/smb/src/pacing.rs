@@ -1,0 +1,177 @@
+//! Requests to a limited share: each asks its share, and is held by time when it is not its turn, never refused. Other
+//! requests of the connection are answered meanwhile.
+//!
+//! READ and what works on names and Opens waits before it is done; of a WRITE the answer waits, since its data is here
+//! already. The client is not told STATUS_PENDING: it would have to keep more of a request that is only late.
+//!
+//! What breaks, cancels, or waits itself is never held, and neither is FLUSH.
+
+use share::Share;
+use share::limits::{Answer, Ask, Hold, Work};
+use smb_wire::{Command, NtStatus};
+use wire::{Frame, Now, Output};
+
+use crate::compound::Compound;
+use crate::connection::{Connection, Pause, Rest, Resumed, Start};
+use crate::dispatch::{Request, expected_size};
+use crate::event::Event;
+use crate::limits::{MAX_WAITING_BYTES, SMALL_HELD};
+use crate::suspend::{Stop, Suspended};
+use crate::tree::{Target, Tree};
+
+/// Whether a command counts among the operations on metadata: those on names and Opens rather than on data.
+fn is_metadata(command: Command) -> bool {
+    matches!(
+        command,
+        Command::Create
+            | Command::Close
+            | Command::Lock
+            | Command::Ioctl
+            | Command::QueryDirectory
+            | Command::QueryInfo
+            | Command::SetInfo
+    )
+}
+
+impl Connection {
+    /// Lets a request pass that works on names or Opens of a tree, or has it held.
+    pub(crate) fn pace_metadata(&self, request: &mut Request<'_>, tree: &Tree) -> Result<(), Stop> {
+        match &tree.target {
+            Target::Disk { engine, .. } if is_metadata(request.header.command()) => {
+                self.pace(request, engine, Work::Metadata)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets a request pass, or has it held: it is done again when its time has come, and passes then.
+    #[inline]
+    pub(crate) fn pace(&self, request: &mut Request<'_>, engine: &Share, work: Work) -> Result<(), Stop> {
+        if engine.limits().is_none() || request.has_passed {
+            return Ok(());
+        }
+        request.has_passed = true;
+        self.ask(request, engine, work).map_or(Ok(()), |hold| Err(Stop::Hold(hold)))
+    }
+
+    /// The same for a request that is done: its answer is held.
+    #[inline]
+    pub(crate) fn pace_answer(
+        &self,
+        request: &mut Request<'_>,
+        engine: &Share,
+        work: Work,
+    ) -> Result<NtStatus, Stop> {
+        if engine.limits().is_none() {
+            return Ok(NtStatus::SUCCESS);
+        }
+        let hold = self.ask(request, engine, work);
+        hold.map_or(Ok(NtStatus::SUCCESS), |hold| Err(Stop::Answer(NtStatus::SUCCESS, hold)))
+    }
+
+    fn ask(&self, request: &mut Request<'_>, engine: &Share, work: Work) -> Option<Hold> {
+        let limits = engine.limits()?;
+        let client = self.negotiated.as_ref()?.client;
+        let waiter = self.waiter(self.async_id(request));
+        let ask = Ask { client, connection: self.handle.id, work, waiter: &waiter };
+        match limits.ask(&ask, request.now) {
+            Answer::Go(_) => None,
+            Answer::Held(hold) => Some(hold),
+        }
+    }
+
+    /// Puts a held request aside, or its answer.
+    pub(crate) fn hold(
+        &mut self,
+        mut compound: Compound,
+        stop: Stop,
+        pause: Pause,
+        [here, behind]: [Rest<'_>; 2],
+        now: Now,
+        out: &mut Output<Event>,
+    ) {
+        let Pause { async_id, at, announced, signed, header, outstanding, .. } = pause;
+        let (hold, done, rest) = match stop {
+            Stop::Hold(hold) => (hold, None, here),
+            Stop::Answer(status, hold) => (hold, Some(status), behind),
+            _ => return,
+        };
+        if done.is_none() {
+            compound.abandon(at);
+            if rest.messages.len() > SMALL_HELD
+                && rest.messages.len() + self.waiting_bytes() > MAX_WAITING_BYTES
+            {
+                // There is no room to hold more of what only a client that means harm sends so much of.
+                drop(hold);
+                let resumed = Some(Resumed { async_id, announced, signed, outstanding, has_passed: true });
+                return self.run(
+                    compound,
+                    rest.messages,
+                    Start { resumed, signatures: rest.signatures },
+                    now,
+                    out,
+                );
+            }
+            if compound.is_empty() {
+                // The room for an answer is taken when there is one.
+                out.pool.give_back(std::mem::take(&mut compound.frame));
+            }
+        }
+        let held = Suspended {
+            compound,
+            at,
+            header,
+            rest: rest.messages.to_vec(),
+            signatures: rest.signatures.to_vec(),
+            announced,
+            signed,
+            ticket: None,
+            working: done.is_some(),
+            outstanding,
+            has_passed: true,
+            held: Some(Held { hold, done }),
+        };
+        self.held += 1;
+        self.suspended.insert(async_id, held);
+    }
+
+    /// A held request may go on; false when it is not held, or its time has not come.
+    pub(crate) fn let_go(&mut self, async_id: u64, now: Now, out: &mut Output<Event>) -> bool {
+        let held = self.suspended.get(&async_id).and_then(|waiting| waiting.held.as_ref());
+        if held.is_none_or(|held| held.hold.released().is_none()) {
+            return held.is_some();
+        }
+        let Some(mut waiting) = self.suspended.remove(&async_id) else { return true };
+        self.held -= 1;
+        let done = waiting.held.take().and_then(|held| held.done);
+        if let Some(status) = done {
+            let frame = std::mem::replace(&mut waiting.compound.frame, Frame::default());
+            self.suspended.insert(async_id, waiting);
+            self.job_done(async_id, frame, Ok(status), now, out);
+            return true;
+        }
+        if waiting.compound.is_empty() {
+            waiting.compound.frame = out.pool.take(expected_size(&waiting.rest));
+        }
+        self.resume(async_id, waiting, now, out);
+        true
+    }
+}
+
+/// What a held request waits for.
+pub struct Held {
+    /// Its place; given up when dropped.
+    pub hold: Hold,
+    /// How it ended, when only its answer is held.
+    pub done: Option<NtStatus>,
+}
+
+/// Gives back of `len` bytes that were asked for those that were not there.
+#[inline]
+pub(crate) fn give_back(engine: &Share, work: Work, len: usize, used: usize) {
+    if used < len
+        && let Some(limits) = engine.limits()
+    {
+        limits.give_back(work, (len - used) as u64);
+    }
+}

@@ -1,0 +1,273 @@
+//! A share with limits: requests are held until their time has come, each is answered exactly once and never with an
+//! error, and others of the same connection are answered meanwhile.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::client::OpenFile;
+use common::peer::whole;
+use common::{Dial, Peer, World};
+use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
+use smb_wire::{Command, FileId, Header, NtStatus, cancel, close, create, read, write};
+
+/// The test itself lets time pass.
+struct Quiet;
+
+impl Alarm for Quiet {
+    fn set(&self, _at_ns: u64) {}
+}
+
+/// A world whose share does ten reads and writes a second, and so many other things.
+struct Limited {
+    world: World,
+    limits: Arc<Limits>,
+    share: ShareLimits,
+}
+
+impl Limited {
+    fn new(metadata: u64) -> Limited {
+        Limited::over(World::in_memory(), metadata)
+    }
+
+    fn over(world: World, metadata: u64) -> Limited {
+        let provision = Provision {
+            operations: 10,
+            burst: 10,
+            burst_credits: 0,
+            throughput: Throughput::Together(1 << 40),
+            metadata,
+            file_operations: 1_000_000,
+            file_bytes: 1 << 40,
+        };
+        let now = world.clock.read();
+        let limits = Limits::new(None, Arc::new(Quiet), now);
+        let share = limits.set_share(1, provision, Some(0), now);
+        Limited { world, limits, share }
+    }
+
+    fn begin(&self) {
+        self.world.engine.set_limits(Some(self.share.clone()));
+    }
+
+    /// Lets time pass, and those go on whose time has come.
+    fn pass(&self, ms: u64) {
+        self.world.clock.advance(Duration::from_millis(ms));
+        self.limits.release(self.world.clock.read());
+    }
+
+    fn held(&self) -> usize {
+        self.share.state(self.world.clock.read()).expect("the share").held
+    }
+}
+
+fn ask_read(client: &mut Peer, file: FileId) -> u64 {
+    client.start(Command::Read, |out| read::Request::new(file, 0, 4).write(out))
+}
+
+fn ask_write(client: &mut Peer, file: FileId, data: &[u8]) -> u64 {
+    client.start(Command::Write, |out| write::Request::new(file, 0, data).write(out))
+}
+
+/// The answer to a request that was held: the only one, and not to one that was told to wait.
+fn last(client: &mut Peer, id: u64) -> NtStatus {
+    let answer = client.answer(id).expect("an answer");
+    assert!(!answer.header.is_async(), "nobody was told STATUS_PENDING");
+    assert!(client.answer(id).is_none(), "only one answer");
+    answer.status()
+}
+
+#[test]
+fn a_read_waits_for_its_turn_and_nothing_else_waits_for_it() {
+    for dial in [Dial::default(), Dial { seals: true, ..Dial::default() }] {
+        let limited = Limited::new(1000);
+        let mut client = limited.world.dial(&dial);
+        client.make("file", b"data");
+        let file = client.open("file");
+        limited.begin();
+        let asked: Vec<u64> = (0..3).map(|_| ask_read(&mut client, file)).collect();
+        assert_eq!(client.answer(asked[0]).expect("the first one passes").data(), b"data");
+        assert!(asked.iter().all(|&id| client.answer(id).is_none()));
+        assert_eq!(limited.held(), 2);
+        assert_eq!(client.status(Command::Echo, |out| smb_wire::echo::Request.write(out)), NtStatus::SUCCESS);
+        let other = client.open("other");
+        assert_eq!(client.close(other), NtStatus::SUCCESS);
+        limited.pass(100);
+        assert_eq!(client.answer(asked[1]).expect("its time has come").data(), b"data");
+        assert!(client.answer(asked[2]).is_none());
+        limited.pass(100);
+        assert_eq!(last(&mut client, asked[2]), NtStatus::SUCCESS);
+        assert!(client.next().is_none());
+        // Without limits nobody waits.
+        limited.world.engine.set_limits(None);
+        for _ in 0..50 {
+            assert_eq!(client.read(file, 0, 4).data(), b"data");
+        }
+    }
+}
+
+#[test]
+fn a_cold_read_that_was_held_asks_only_once() {
+    let limited = Limited::over(World::cold(), 1000);
+    let mut client = limited.world.client();
+    client.make("file", b"data");
+    let file = client.open("file");
+    limited.begin();
+    let asked = [ask_read(&mut client, file), ask_read(&mut client, file)];
+    assert_eq!(last(&mut client, asked[0]), NtStatus::SUCCESS);
+    limited.pass(100);
+    assert_eq!(last(&mut client, asked[1]), NtStatus::SUCCESS);
+    let counts = limited.share.state(limited.world.clock.read()).expect("the share").counts;
+    assert_eq!(counts.iter().sum::<u64>(), 2);
+}
+
+#[test]
+fn a_write_is_done_at_once_and_its_answer_waits() {
+    let limited = Limited::new(1000);
+    let mut client = limited.world.client();
+    let file = client.open("file");
+    limited.begin();
+    let first = ask_write(&mut client, file, b"a");
+    let second = ask_write(&mut client, file, b"longer");
+    assert_eq!(last(&mut client, first), NtStatus::SUCCESS);
+    assert!(client.answer(second).is_none());
+    let seen = client.create(&OpenFile::named("file"));
+    let size = create::Response::parse(&seen.message).expect("a CREATE response").info.end_of_file;
+    assert_eq!(size, 6);
+    // It is done, and cannot be taken back.
+    let mut header = Header::request(Command::Cancel, second);
+    header.set_session_id(client.session_id);
+    client.send(whole(&header, |out| cancel::Request.write(out)));
+    assert!(client.next().is_none());
+    limited.pass(100);
+    assert_eq!(last(&mut client, second), NtStatus::SUCCESS);
+}
+
+#[test]
+fn a_compound_goes_on_where_it_was_held() {
+    let limited = Limited::new(1000);
+    let mut client = limited.world.client();
+    client.make("file", b"data");
+    let file = client.open("file");
+    limited.begin();
+    let passes = ask_read(&mut client, file);
+    assert_eq!(last(&mut client, passes), NtStatus::SUCCESS);
+    let related = FileId { persistent: u64::MAX, volatile: u64::MAX };
+    let messages = vec![
+        client.message(Command::Create, |out| OpenFile::named("file").write(out)),
+        client.message(Command::Read, |out| read::Request::new(related, 0, 4).write(out)),
+        client.message(Command::Write, |out| write::Request::new(related, 0, b"DATA").write(out)),
+        client.message(Command::Close, |out| {
+            close::Request { flags: close::Flags::empty(), file_id: related }.write(out)
+        }),
+    ];
+    let frame = client.compound(messages, true);
+    client.deliver(frame);
+    assert!(client.next().is_none(), "one frame is answered with one");
+    limited.pass(100);
+    assert!(client.next().is_none(), "its WRITE waits, too");
+    limited.pass(100);
+    let answers: Vec<_> = std::iter::from_fn(|| client.next()).collect();
+    assert!(
+        answers.iter().all(|answer| answer.status() == NtStatus::SUCCESS && answer.frame == answers[0].frame)
+    );
+    assert_eq!((answers.len(), answers[1].data()), (4, &b"data"[..]));
+    limited.pass(100);
+    assert_eq!(client.read(file, 0, 4).data(), b"DATA");
+}
+
+#[test]
+fn a_held_read_can_be_taken_back_and_gives_its_place_up() {
+    let limited = Limited::new(1000);
+    let mut client = limited.world.client();
+    let file = client.open("file");
+    assert_eq!(client.write(file, 0, b"data"), NtStatus::SUCCESS);
+    limited.begin();
+    let asked = [ask_read(&mut client, file), ask_read(&mut client, file), ask_read(&mut client, file)];
+    assert_eq!(last(&mut client, asked[0]), NtStatus::SUCCESS);
+    let mut header = Header::request(Command::Cancel, asked[1]);
+    header.set_session_id(client.session_id);
+    client.send(whole(&header, |out| cancel::Request.write(out)));
+    assert_eq!(last(&mut client, asked[1]), NtStatus::CANCELLED);
+    assert_eq!(limited.held(), 1);
+    limited.pass(100);
+    assert_eq!(last(&mut client, asked[2]), NtStatus::SUCCESS);
+    assert!(client.next().is_none());
+}
+
+#[test]
+fn opens_are_held_by_the_limit_for_metadata_alone() {
+    let limited = Limited::new(10);
+    let mut client = limited.world.client();
+    let file = client.open("file");
+    limited.begin();
+    let asked: Vec<u64> =
+        (0..2).map(|_| client.start(Command::Create, |out| OpenFile::named("new").write(out))).collect();
+    assert_eq!(last(&mut client, asked[0]), NtStatus::SUCCESS);
+    assert!(client.answer(asked[1]).is_none());
+    assert_eq!(client.read(file, 0, 4).status(), NtStatus::END_OF_FILE);
+    limited.pass(100);
+    assert_eq!(last(&mut client, asked[1]), NtStatus::SUCCESS);
+    // What ends a session or breaks nothing is never held.
+    assert_eq!(
+        client.status(Command::TreeDisconnect, |out| smb_wire::tree_disconnect::Request.write(out)),
+        NtStatus::SUCCESS
+    );
+}
+
+#[test]
+fn as_many_are_held_as_a_client_has_credits_for_and_none_is_refused() {
+    let limited = Limited::new(1000);
+    let mut client = limited.world.client();
+    client.make("file", b"data");
+    let file = client.open("file");
+    limited.begin();
+    let mut asked: Vec<u64> = Vec::new();
+    for n in 0..1500 {
+        asked.push(ask_read(&mut client, file));
+        if n % 16 == 0 {
+            // Its answers bring further credits.
+            assert_eq!(
+                client.status(Command::Echo, |out| smb_wire::echo::Request.write(out)),
+                NtStatus::SUCCESS
+            );
+        }
+    }
+    assert!(limited.held() > 1400);
+    for _ in 0..1600 {
+        limited.pass(100);
+        client.turn();
+    }
+    assert_eq!(limited.held(), 0);
+    for id in asked {
+        assert_eq!(last(&mut client, id), NtStatus::SUCCESS);
+    }
+}
+
+#[test]
+fn who_is_gone_is_not_waited_for() {
+    let limited = Limited::new(1000);
+    let mut client = limited.world.client();
+    let mut other = limited.world.dial(&Dial::elsewhere());
+    let (file, own) = (client.open("file"), other.open("file"));
+    assert_eq!(client.write(file, 0, b"data"), NtStatus::SUCCESS);
+    limited.begin();
+    for _ in 0..20 {
+        ask_read(&mut client, file);
+        ask_write(&mut client, file, b"x");
+    }
+    let waits = ask_read(&mut other, own);
+    client.hang_up();
+    assert_eq!(limited.held(), 1);
+    limited.pass(200);
+    assert_eq!(last(&mut other, waits), NtStatus::SUCCESS);
+    // A session that ends answers what it still owes.
+    let waits = [ask_read(&mut other, own), ask_write(&mut other, own, b"y"), ask_read(&mut other, own)];
+    assert_eq!(other.status(Command::Logoff, |out| smb_wire::logoff::Request.write(out)), NtStatus::SUCCESS);
+    limited.pass(100);
+    limited.pass(100);
+    limited.pass(100);
+    assert!(waits.iter().all(|&id| other.answer(id).is_some()));
+    assert_eq!(limited.held(), 0);
+}

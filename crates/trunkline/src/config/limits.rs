@@ -1,0 +1,343 @@
+//! What an account and its shares are provisioned with.
+//!
+//! An account's `kind` and `formula` say how a share's size is turned into operations and bytes a second
+//! (`share::limits::formula`); a share says what is bought for it. [`check`] refuses what cannot be bought.
+
+use share::limits::formula::{METADATA_CACHED, Number};
+use share::limits::{AccountProvision, Formula, NotProvided, Provision, Throughput, Wanted};
+
+use super::section::Section;
+use super::values::Choice;
+use super::{Account, Config, ConfigError, Origin, Setting, Share};
+
+/// What kind of account it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing is limited but by the host.
+    Unlimited,
+    /// Shares are provisioned.
+    Premium,
+    /// Shares have fixed limits, or are provisioned with less.
+    Standard,
+}
+
+impl Choice for Kind {
+    const NAMES: &'static [(&'static str, Kind)] =
+        &[("unlimited", Kind::Unlimited), ("premium", Kind::Premium), ("standard", Kind::Standard)];
+}
+
+impl Choice for Formula {
+    const NAMES: &'static [(&'static str, Formula)] = &[
+        ("v1", Formula::V1),
+        ("v1-2021", Formula::V1Of2021),
+        ("v1-2020", Formula::V1Of2020),
+        ("v2", Formula::V2),
+        ("large", Formula::Large),
+        ("small", Formula::Small),
+    ];
+}
+
+/// What is bought for a share.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Provisioned {
+    /// Its size in GiB.
+    pub gib: Option<Setting<u64>>,
+    /// Operations a second.
+    pub iops: Option<Setting<u64>>,
+    /// MiB a second.
+    pub mib_s: Option<Setting<u64>>,
+}
+
+impl Provisioned {
+    /// Reads what a share's table says. What the numbers may be depends on the account.
+    ///
+    /// # Errors
+    /// With the line to change.
+    pub fn read(table: &Section<'_>) -> Result<Provisioned, ConfigError> {
+        let number = |key| table.number(key, 1, 1 << 32);
+        Ok(Provisioned {
+            gib: number("provisioned_gib")?,
+            iops: number("provisioned_iops")?,
+            mib_s: number("provisioned_mib_s")?,
+        })
+    }
+
+    fn wanted(&self) -> Wanted {
+        let value = |setting: &Option<Setting<u64>>| setting.as_ref().map(|setting| setting.value);
+        Wanted { gib: value(&self.gib), operations: value(&self.iops), mib_s: value(&self.mib_s) }
+    }
+
+    /// Those that are set, by their keys.
+    pub fn set(&self) -> impl Iterator<Item = (&'static str, &Setting<u64>)> {
+        let all = [
+            ("provisioned_gib", &self.gib),
+            ("provisioned_iops", &self.iops),
+            ("provisioned_mib_s", &self.mib_s),
+        ];
+        all.into_iter().filter_map(|(key, setting)| Some((key, setting.as_ref()?)))
+    }
+}
+
+impl Account {
+    /// How sizes are turned into limits; none: nothing is limited.
+    ///
+    /// # Errors
+    /// What is wrong with `formula`, without its place.
+    pub fn formula(&self) -> Result<Option<Formula>, String> {
+        let wanted = self.formula.as_ref().map(|formula| formula.value);
+        let choose = |default, fitting: &[Formula]| match wanted {
+            None => Ok(Some(default)),
+            Some(formula) if fitting.contains(&formula) => Ok(Some(formula)),
+            Some(_) => {
+                let names: Vec<_> = fitting.iter().map(|one| format!("\"{}\"", one.name())).collect();
+                Err(format!("`kind = \"{}\"` has only {}", self.kind.value.name(), names.join(", ")))
+            }
+        };
+        match self.kind.value {
+            Kind::Unlimited if wanted.is_some() => {
+                Err("counts only with `kind = \"premium\"` or \"standard\"".to_owned())
+            }
+            Kind::Unlimited => Ok(None),
+            Kind::Premium => {
+                choose(Formula::V1, &[Formula::V1, Formula::V1Of2021, Formula::V1Of2020, Formula::V2])
+            }
+            Kind::Standard => {
+                let chosen = choose(Formula::Large, &[Formula::Large, Formula::Small, Formula::V2])?;
+                Ok(chosen.map(|formula| if formula == Formula::V2 { Formula::V2Standard } else { formula }))
+            }
+        }
+    }
+}
+
+impl Share {
+    /// The account's name in lower case and its formula, and what the share may do; none: it is not limited.
+    ///
+    /// # Errors
+    /// What cannot be bought, with its place.
+    pub fn limits(&self, config: &Config) -> Result<Option<(String, Formula, Provision)>, ConfigError> {
+        let name = self.account.as_ref().map(|account| account.value.to_lowercase());
+        let account = name.as_ref().and_then(|name| config.accounts.get(name));
+        let formula = match account {
+            Some(account) => account.formula().map_err(|why| {
+                let origin = account.formula.as_ref().map_or(&account.name.origin, |formula| &formula.origin);
+                refused(config, origin, format!("`formula` in [account.{}]: {why}", account.name.value))
+            })?,
+            None => None,
+        };
+        let Some(formula) = formula else {
+            return match self.provisioned.set().next() {
+                None => Ok(None),
+                Some((key, setting)) => Err(refused(
+                    config,
+                    &setting.origin,
+                    format!(
+                        "`{key}` in [share.{}] counts only in an account with `kind = \"premium\"` or \"standard\"; \
+                         set `account`",
+                        self.name.value
+                    ),
+                )),
+            };
+        };
+        let mut provision =
+            formula.provision(self.provisioned.wanted()).map_err(|why| self.not_provided(config, &why))?;
+        if matches!(formula, Formula::V1 | Formula::V1Of2021 | Formula::V1Of2020 | Formula::V2)
+            && self.nfs.is_offered()
+        {
+            provision.metadata = METADATA_CACHED;
+        }
+        Ok(Some((name.unwrap_or_default(), formula, provision)))
+    }
+
+    fn not_provided(&self, config: &Config, why: &NotProvided) -> ConfigError {
+        let Provisioned { gib, iops, mib_s } = &self.provisioned;
+        let key = match why {
+            NotProvided::NoSize => "provisioned_gib",
+            NotProvided::Fixed => self.provisioned.set().next().map_or("provisioned_gib", |(key, _)| key),
+            NotProvided::BySize if iops.is_some() => "provisioned_iops",
+            NotProvided::BySize => "provisioned_mib_s",
+            NotProvided::OutOfRange { number: Number::Gib, .. } => "provisioned_gib",
+            NotProvided::OutOfRange { number: Number::Operations, .. } => "provisioned_iops",
+            NotProvided::OutOfRange { number: Number::MibS, .. } => "provisioned_mib_s",
+        };
+        let setting = match key {
+            "provisioned_gib" => gib,
+            "provisioned_iops" => iops,
+            _ => mib_s,
+        };
+        let origin = setting.as_ref().map_or(&self.name.origin, |setting| &setting.origin);
+        refused(config, origin, format!("`{key}` in [share.{}]: {why}", self.name.value))
+    }
+}
+
+fn refused(config: &Config, origin: &Origin, message: String) -> ConfigError {
+    ConfigError(format!("{}: {message}", config.place(origin)))
+}
+
+/// Everything that cannot be bought.
+///
+/// # Errors
+/// The first of it, with the setting to change.
+pub fn check(config: &Config) -> Result<(), ConfigError> {
+    for account in config.accounts.values() {
+        let formula = account.formula().map_err(|why| {
+            let origin = account.formula.as_ref().map_or(&account.name.origin, |formula| &formula.origin);
+            refused(config, origin, format!("`formula` in [account.{}]: {why}", account.name.value))
+        })?;
+        if let Some(formula) = formula {
+            together(config, account, formula)?;
+        }
+    }
+    config.shares.values().try_for_each(|share| share.limits(config).map(|_| ()))
+}
+
+/// Refuses shares that may do more together than their account, where that cannot be bought.
+fn together(config: &Config, account: &Account, formula: Formula) -> Result<(), ConfigError> {
+    let AccountProvision { operations: most, throughput } = formula.account();
+    let Throughput::Together(most_bytes) = throughput else { return Ok(()) };
+    if formula.may_overprovision() {
+        return Ok(());
+    }
+    let (mut operations, mut bytes) = (0, 0);
+    for share in config.shares.values() {
+        let Some((of, _, provision)) = share.limits(config)? else { continue };
+        if of != account.name.value.to_lowercase() {
+            continue;
+        }
+        operations += provision.operations;
+        bytes += match provision.throughput {
+            Throughput::Together(rate) => rate,
+            Throughput::Apart { ingress, egress } => ingress + egress,
+        };
+    }
+    let mib = 1 << 20;
+    let too_much = if operations > most {
+        Some((operations, "operations", most))
+    } else if bytes > most_bytes {
+        Some((bytes / mib, "MiB", most_bytes / mib))
+    } else {
+        None
+    };
+    let Some((sum, unit, most)) = too_much else { return Ok(()) };
+    let text = format!(
+        "the shares of [account.{}] have {sum} {unit} a second together, of {most} that an account has; \
+         provision less, or put some into another account",
+        account.name.value
+    );
+    Err(refused(config, &account.name.origin, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::read;
+    use std::path::Path;
+
+    fn config(text: &str) -> Config {
+        let mut config = read::parse("t.toml", text, Path::new("/")).unwrap();
+        config.file = Some("t.toml".into());
+        config
+    }
+
+    fn refusal(text: &str) -> String {
+        check(&config(text)).unwrap_err().0
+    }
+
+    #[test]
+    fn a_share_has_what_its_account_and_its_size_give() {
+        let of = |text: &str| {
+            let config = config(text);
+            check(&config).unwrap();
+            config.shares["d"].limits(&config).unwrap().map(|(_, formula, provision)| (formula, provision))
+        };
+        assert_eq!(of("[share.d]\npath = \"/d\"\n"), None);
+        assert_eq!(of("[account.t]\n[share.d]\npath = \"/d\"\naccount = \"t\"\n"), None);
+        let (formula, v1) = of("[account.t]\nkind = \"premium\"\n\
+             [share.d]\npath = \"/d\"\naccount = \"T\"\nprovisioned_gib = 1024\n")
+        .unwrap();
+        assert_eq!((formula, v1.operations, v1.metadata), (Formula::V1, 4024, 12_000));
+        let (formula, v2) =
+            of("[account.t]\nkind = \"standard\"\nformula = \"v2\"\n[share.d]\npath = \"/d\"\n\
+             account = \"t\"\nprovisioned_gib = 1024\nprovisioned_iops = 700\nprotocols = [\"nfs\"]\n")
+            .unwrap();
+        assert_eq!((formula, v2.operations, v2.metadata), (Formula::V2Standard, 700, 12_000));
+        let (_, nfs) =
+            of("[account.t]\nkind = \"premium\"\nformula = \"v1-2020\"\n[share.d]\npath = \"/d\"\n\
+             account = \"t\"\nprovisioned_gib = 100\nprotocols = [\"nfs\"]\n")
+            .unwrap();
+        assert_eq!((nfs.operations, nfs.metadata), (500, 35_000));
+        let (formula, fixed) =
+            of("[account.t]\nkind = \"standard\"\n[share.d]\npath = \"/d\"\naccount = \"t\"\n").unwrap();
+        assert_eq!((formula, fixed.operations), (Formula::Large, 20_000));
+    }
+
+    #[test]
+    fn what_cannot_be_bought_is_refused_with_its_line_and_the_reason() {
+        let share = |account: &str, rest: &str| {
+            format!("[account.t]\n{account}[share.d]\npath = \"/d\"\naccount = \"t\"\n{rest}")
+        };
+        let premium = "kind = \"premium\"\n";
+        let cases = [
+            (
+                share(premium, "provisioned_gib = 99\n"),
+                "t.toml:6: `provisioned_gib` in [share.d]: the size in GiB must be from 100 to 102400",
+            ),
+            (
+                share(premium, ""),
+                "t.toml:3: `provisioned_gib` in [share.d]: the size decides what the share may do; set it",
+            ),
+            (
+                share(premium, "provisioned_gib = 100\nprovisioned_iops = 9000\n"),
+                "t.toml:7: `provisioned_iops` in [share.d]: the size alone decides it by this formula; leave it out, \
+                 or take provisioned v2",
+            ),
+            (
+                share(
+                    "kind = \"premium\"\nformula = \"v2\"\n",
+                    "provisioned_gib = 100\nprovisioned_mib_s = 99\n",
+                ),
+                "t.toml:8: `provisioned_mib_s` in [share.d]: MiB a second must be from 100 to 10340",
+            ),
+            (
+                share("kind = \"standard\"\n", "provisioned_gib = 100\n"),
+                "t.toml:6: `provisioned_gib` in [share.d]: the limits of this kind are fixed; leave it out",
+            ),
+            (
+                share("kind = \"premium\"\nformula = \"large\"\n", "provisioned_gib = 100\n"),
+                "t.toml:3: `formula` in [account.t]: `kind = \"premium\"` has only \"v1\", \"v1-2021\", \"v1-2020\", \
+                 \"v2\"",
+            ),
+            (
+                share("formula = \"v1\"\n", ""),
+                "t.toml:2: `formula` in [account.t]: counts only with `kind = \"premium\"` or \"standard\"",
+            ),
+            (
+                "[share.d]\npath = \"/d\"\nprovisioned_gib = 100\n".to_owned(),
+                "t.toml:3: `provisioned_gib` in [share.d] counts only in an account with `kind = \"premium\"` or \
+                 \"standard\"; set `account`",
+            ),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(refusal(&text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_bought_apart_may_not_have_more_than_their_account() {
+        let two = |formula: &str, gib: u64| {
+            format!(
+                "[account.t]\nkind = \"premium\"\nformula = \"{formula}\"\n\
+                 [share.a]\npath = \"/a\"\naccount = \"t\"\nprovisioned_gib = {gib}\n\
+                 [share.b]\npath = \"/b\"\naccount = \"t\"\nprovisioned_gib = {gib}\n"
+            )
+        };
+        assert_eq!(
+            refusal(&two("v2", 60_000)),
+            "t.toml:1: the shares of [account.t] have 126000 operations a second together, of 102400 that an account \
+             has; provision less, or put some into another account"
+        );
+        assert!(
+            check(&config(&two("v1", 60_000))).is_ok(),
+            "of these each may be bought, and the account holds them"
+        );
+    }
+}

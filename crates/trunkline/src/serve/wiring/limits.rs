@@ -1,0 +1,243 @@
+//! The limits of shares: an account's for all its shares, whoever is held there released by one alarm, burst credits
+//! kept over a restart.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use share::limits::{Alarm, Limits, Provision};
+
+use super::held;
+use crate::config::{Config, Share};
+use crate::state::StateDir;
+use crate::state::store::BurstCredits;
+
+/// How often burst credits are written down: what a server that is killed gives away at most.
+pub const SAVED_EVERY: Duration = Duration::from_secs(10);
+
+/// The limits of one share, to be taken into force.
+pub struct Wanted {
+    /// The account.
+    pub account: String,
+    /// The directory's number.
+    pub number: u32,
+    /// What the share may do.
+    pub provision: Provision,
+    /// What all shares of the account may do.
+    pub together: share::limits::AccountProvision,
+}
+
+impl Wanted {
+    /// Those of a share; none: it is not limited.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub fn of(
+        share: &Share,
+        config: &Config,
+        path: &Path,
+        state: &StateDir,
+    ) -> Result<Option<Wanted>, String> {
+        let Some((account, formula, provision)) = share.limits(config).map_err(|e| e.to_string())? else {
+            return Ok(None);
+        };
+        let number = state.number(path).map_err(|e| e.to_string())?;
+        Ok(Some(Wanted { account, number, provision, together: formula.account() }))
+    }
+}
+
+/// All limits of the server.
+#[derive(Default)]
+pub struct Pacing {
+    /// By the account's name in lower case.
+    accounts: Mutex<BTreeMap<String, Arc<Limits>>>,
+    alarm: Arc<Rings>,
+    /// What was written down last, by the share's number.
+    saved: Mutex<BTreeMap<u32, u64>>,
+}
+
+/// The thread that releases who is held; there when anything is limited.
+#[derive(Default)]
+struct Rings {
+    thread: OnceLock<net::Alarm>,
+}
+
+impl Alarm for Rings {
+    fn set(&self, at_ns: u64) {
+        if let Some(thread) = self.thread.get() {
+            thread.set(at_ns);
+        }
+    }
+}
+
+impl Pacing {
+    /// Makes sure that there is an alarm, if anything is limited.
+    ///
+    /// # Errors
+    /// When the host has no thread left.
+    pub fn start_for(self: &Arc<Pacing>, limited: &[Option<Wanted>]) -> Result<(), String> {
+        if self.alarm.thread.get().is_some() || limited.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let pacing: Weak<Pacing> = Arc::downgrade(self);
+        let ring = move |now| pacing.upgrade().and_then(|pacing| pacing.release(now));
+        let thread = net::Alarm::start(ring).map_err(|e| format!("no thread for limits: {e}"))?;
+        // Somebody else may have been first; then theirs is used and ours ends.
+        let _ = self.alarm.thread.set(thread);
+        Ok(())
+    }
+
+    fn release(&self, now: wire::Now) -> Option<u64> {
+        let all: Vec<_> = held(&self.accounts).values().cloned().collect();
+        all.iter().filter_map(|limits| limits.release(now)).min()
+    }
+
+    /// Takes the limits of these engines into force, and lifts those of the others.
+    pub fn apply<'e>(
+        &self,
+        state: &StateDir,
+        wanted: impl Iterator<Item = (&'e Arc<share::Share>, Option<&'e Wanted>)>,
+    ) {
+        // A share that goes to another account takes along what it has.
+        self.save(state);
+        let now = net::now();
+        let mut accounts = held(&self.accounts);
+        let mut left: BTreeMap<String, Vec<u32>> =
+            accounts.iter().map(|(name, limits)| (name.clone(), limits.shares())).collect();
+        for (engine, wanted) in wanted {
+            let Some(Wanted { account, number, provision, together }) = wanted else {
+                engine.set_limits(None);
+                continue;
+            };
+            let known = accounts.entry(account.clone());
+            let limits =
+                known.or_insert_with(|| Limits::new(Some(*together), Arc::clone(&self.alarm) as _, now));
+            limits.set_account(Some(*together), now);
+            let others = left.entry(account.clone()).or_default();
+            let is_new = !others.contains(number);
+            others.retain(|other| other != number);
+            let kept = if is_new { self.kept(state, *number, provision, now) } else { None };
+            engine.set_limits(Some(limits.set_share(*number, *provision, kept, now)));
+        }
+        for (name, numbers) in left {
+            let Some(limits) = accounts.get(&name) else { continue };
+            numbers.into_iter().for_each(|number| limits.remove_share(number));
+            if limits.shares().is_empty() {
+                accounts.remove(&name);
+            }
+        }
+    }
+
+    /// The credits that a share had when it was served last, and what it has been given since: it was idle.
+    fn kept(&self, state: &StateDir, number: u32, provision: &Provision, now: wire::Now) -> Option<u64> {
+        let kept = match state.store().burst_credits(number) {
+            Ok(kept) => kept?,
+            Err(error) => {
+                tracing::warn!(%error, "burst credits are not known: the share begins with all of them");
+                return None;
+            }
+        };
+        let idle_ns = u128::try_from(now.wall_ns.saturating_sub(kept.at_ns)).unwrap_or(0);
+        let accrued = u128::from(provision.operations) * idle_ns / 1_000_000_000;
+        Some(kept.count.saturating_add(u64::try_from(accrued).unwrap_or(u64::MAX)))
+    }
+
+    /// Writes down the burst credits of all shares that have changed.
+    pub fn save(&self, state: &StateDir) {
+        let now = net::now();
+        let mut changed = Vec::new();
+        let mut saved = held(&self.saved);
+        for limits in held(&self.accounts).values() {
+            for number in limits.shares() {
+                let Some(share) = limits.share(number).and_then(|share| share.state(now)) else { continue };
+                let is_full = share.burst_credits == share.provision.burst_credits;
+                // One that is full stays full; one that is not accrues even while nobody asks.
+                if !(is_full && saved.get(&number) == Some(&share.burst_credits)) {
+                    changed.push((number, BurstCredits { count: share.burst_credits, at_ns: now.wall_ns }));
+                    saved.insert(number, share.burst_credits);
+                }
+            }
+        }
+        if let Err(error) = state.store().keep_burst_credits(&changed) {
+            tracing::warn!(%error, "burst credits are not written down: they are full after a restart");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use share::limits::{Formula, Wanted as Bought};
+    use volume::memory::MemoryVolume;
+
+    fn engine() -> Arc<share::Share> {
+        share::Share::open(Arc::new(MemoryVolume::new(1)), share::Config::default()).unwrap()
+    }
+
+    fn wanted(account: &str, number: u32, gib: u64) -> Wanted {
+        let bought = Bought { gib: Some(gib), ..Bought::default() };
+        let provision = Formula::V1.provision(bought).unwrap();
+        Wanted { account: account.to_owned(), number, provision, together: Formula::V1.account() }
+    }
+
+    fn left(engine: &share::Share) -> u64 {
+        engine.limits().unwrap().state(net::now()).unwrap().burst_credits
+    }
+
+    #[test]
+    fn burst_credits_outlive_the_server_and_accrue_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("state")).unwrap();
+        let engine = engine();
+        let begin = |engine, wanted: &Wanted| {
+            let pacing = Pacing::default();
+            pacing.apply(&state, std::iter::once((engine, Some(wanted))));
+            pacing
+        };
+        let wanted = wanted("lab", 7, 100);
+        let most = wanted.provision.burst_credits;
+        let pacing = begin(&engine, &wanted);
+        assert_eq!(left(&engine), most, "a new share has all of them");
+        pacing.save(&state);
+        let kept = state.store().burst_credits(7).unwrap().unwrap();
+        assert_eq!(kept.count, most);
+        // As if it had spent most of them and been away for a minute.
+        let at_ns = net::now().wall_ns - 60_000_000_000;
+        state.store().keep_burst_credits(&[(7, BurstCredits { count: 1000, at_ns })]).unwrap();
+        let _again = begin(&engine, &wanted);
+        let minute = 1000 + 60 * wanted.provision.operations;
+        assert!((minute..minute + 60 * wanted.provision.operations).contains(&left(&engine)));
+        // A clock that was put back gives nothing.
+        let at_ns = net::now().wall_ns + 3600 * 1_000_000_000;
+        state.store().keep_burst_credits(&[(7, BurstCredits { count: 1000, at_ns })]).unwrap();
+        let _again = begin(&engine, &wanted);
+        assert!(left(&engine) < 1000 + 60 * wanted.provision.operations);
+    }
+
+    #[test]
+    fn a_reload_changes_moves_and_lifts_limits() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("state")).unwrap();
+        let (one, other) = (engine(), engine());
+        let pacing = Pacing::default();
+        let of =
+            |engine: &share::Share| engine.limits().map(|limits| limits.state(net::now()).unwrap().provision);
+        let (small, large) = (wanted("lab", 1, 100), wanted("lab", 1, 500));
+        let second = wanted("lab", 2, 100);
+        pacing.apply(&state, [(&one, Some(&small)), (&other, Some(&second))].into_iter());
+        assert_eq!((of(&one), of(&other)), (Some(small.provision), Some(second.provision)));
+        let account = Arc::clone(one.limits().unwrap().account());
+        assert!(
+            Arc::ptr_eq(&account, other.limits().unwrap().account()),
+            "shares of an account share its limits"
+        );
+        pacing.apply(&state, [(&one, Some(&large)), (&other, None)].into_iter());
+        assert_eq!((of(&one), of(&other)), (Some(large.provision), None));
+        assert_eq!(account.shares(), [1]);
+        let moved = wanted("home", 1, 100);
+        pacing.apply(&state, [(&one, Some(&moved)), (&other, None)].into_iter());
+        assert!(!Arc::ptr_eq(&account, one.limits().unwrap().account()) && account.shares().is_empty());
+        assert_eq!(held(&pacing.accounts).len(), 1);
+    }
+}

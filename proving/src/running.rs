@@ -1,0 +1,89 @@
+//! The program itself as a process of its own, for tests of the whole.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long the server may take to start.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program, built as the test is that asks.
+#[must_use]
+pub fn program() -> PathBuf {
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "trunkline", "--bin", "trunkline"]);
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    assert!(build.status().expect("cargo runs").success(), "the program does not build");
+    // This test is TARGET/PROFILE/deps/NAME-HASH.
+    let here = std::env::current_exe().expect("this program has a path");
+    let profile = here.parent().and_then(Path::parent).expect("a directory of a profile");
+    profile.join("trunkline")
+}
+
+/// A server that runs; killed when dropped.
+pub struct Running {
+    /// Its process.
+    pub child: Child,
+    /// Where SMB clients find it.
+    pub smb: SocketAddr,
+    /// Where NFS clients find it, if they do.
+    pub nfs: Option<SocketAddr>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// Serves what `tables` of a configuration say, on loopback, to the user anna; relative paths lie in `directory`.
+    #[must_use]
+    pub fn start(directory: &Path, tables: &str) -> Running {
+        let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).expect("a file");
+        write("password", "s3cret");
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(directory.join("password"), private).expect("its mode");
+        let server = "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\nstate_dir = \"state\"\n\
+                      discovery = false\nlog_level = \"warn\"\nmax_connections = 20000\n\
+                      [[user]]\nname = \"anna\"\npassword_file = \"password\"\n";
+        write("trunkline.toml", &format!("{server}{tables}"));
+        let notify = directory.join("notify");
+        let notices = UnixDatagram::bind(&notify).expect("a socket for notices");
+        notices.set_read_timeout(Some(PATIENCE)).expect("a bound on waiting");
+        let output = directory.join("output");
+        let child = Command::new(program())
+            .args(["serve", "--config", "trunkline.toml"])
+            .current_dir(directory)
+            .env("NOTIFY_SOCKET", notify)
+            .stdin(Stdio::null())
+            .stdout(File::create(&output).expect("a file"))
+            .spawn()
+            .expect("the program starts");
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut running = Running { child, smb: at(0), nfs: None };
+        let mut notice = [0; 512];
+        loop {
+            let length = notices.recv(&mut notice).expect("the server is ready in time");
+            if String::from_utf8_lossy(&notice[..length]).lines().any(|line| line == "READY=1") {
+                break;
+            }
+        }
+        let text = std::fs::read_to_string(&output).expect("what the server printed");
+        let port = |before: &str| {
+            let rest = text.split(before).nth(1)?;
+            rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+        };
+        running.smb = at(port(" -p ").unwrap_or_else(|| panic!("no port in: {text}")));
+        running.nfs = port("vers=4.2,port=").map(at);
+        running
+    }
+}

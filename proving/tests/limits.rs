@@ -1,0 +1,116 @@
+//! Limits on this machine: the program with a limited share, loaded by our own clients over both protocols. In virtual
+//! time the same is held exactly in `crates/share/tests/pacing_limits.rs`; here it is whether the whole keeps up.
+//!
+//! Three seconds of the most telling cases in the quick form; with `TRUNKLINE_FULL=1` ten seconds of each with 1, 4 and 16
+//! connections, within 2 %.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use proving::running::{Running, program};
+use serde_json::Value;
+
+/// What a small standard share has: operations a second, and bytes a second in both directions together.
+const OPERATIONS: f64 = 1000.0;
+const BYTES: f64 = 60.0 * 1024.0 * 1024.0;
+
+const TABLES: &str = "[account.lab]\nkind = \"standard\"\nformula = \"small\"\n\
+                      [share.files]\npath = \"files\"\naccount = \"lab\"\nusers = { anna = \"full\" }\n\
+                      protocols = [\"smb\", \"nfs\"]\nnfs_secure_port = false\nroot_squash = \"none\"\n\
+                      [share.free]\npath = \"free\"\nusers = { anna = \"full\" }\n\
+                      protocols = [\"smb\", \"nfs\"]\nnfs_secure_port = false\nroot_squash = \"none\"\n";
+
+fn is_full() -> bool {
+    std::env::var_os("TRUNKLINE_FULL").is_some_and(|value| value == "1")
+}
+
+/// Seconds that are measured, and by how much the limit may be missed.
+fn form() -> (u32, f64) {
+    if is_full() { (10, 0.02) } else { (3, 0.04) }
+}
+
+fn serve(directory: &Path) -> Running {
+    for share in ["files", "free"] {
+        std::fs::create_dir(directory.join(share)).expect("the share's root");
+    }
+    Running::start(directory, TABLES)
+}
+
+/// One load of a share.
+#[derive(Clone, Copy)]
+struct Load<'a> {
+    protocol: &'a str,
+    directory: &'a str,
+    rw: &'a str,
+    bs: &'a str,
+    connections: u32,
+}
+
+impl Load<'_> {
+    fn begin(&self, server: &Running) -> Child {
+        let Load { protocol, directory, rw, bs, connections } = self;
+        let target = match (*protocol, server.nfs) {
+            ("nfs", Some(nfs)) => format!("nfs://{nfs}/{directory}"),
+            _ => format!("smb://anna@{}/{directory}", server.smb),
+        };
+        let depth = (32 / connections).max(2);
+        let connections = connections.to_string();
+        let mut command = Command::new(program());
+        command.args(["load", &target, "--rw", rw, "--bs", bs, "--channels", &connections, "--json"]);
+        command.args(["--iodepth", &(depth * self.connections).to_string(), "--filesize", "4m"]);
+        command.args(["--runtime", &form().0.to_string(), "--ramp_time", "1"]);
+        command.env("TRUNKLINE_PASSWORD", "s3cret").stdin(Stdio::null()).stdout(Stdio::piped());
+        command.spawn().expect("the program starts")
+    }
+
+    /// Operations and bytes a second.
+    fn end(&self, child: Child) -> (f64, f64) {
+        let output = child.wait_with_output().expect("it ends");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "it never sees an error: {text}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+        let side = if self.rw.ends_with("write") { "write" } else { "read" };
+        let of =
+            |key: &str| report["jobs"][0][side][key].as_f64().unwrap_or_else(|| panic!("no {key} in {text}"));
+        (of("iops"), of("bw_bytes"))
+    }
+}
+
+fn is_near(what: &str, got: f64, wanted: f64, within: f64) {
+    println!("{what}: {got:.0} of {wanted:.0}, {:+.2} %", (got / wanted - 1.0) * 100.0);
+    assert!((got / wanted - 1.0).abs() <= within, "{what}: {got:.0} of {wanted:.0}");
+}
+
+/// One test, since its loads must not meet each other.
+#[test]
+fn a_limited_share_gives_what_it_has_and_no_more() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let server = serve(directory.path());
+    let (_, within) = form();
+    let small = [("randread", "4k"), ("randwrite", "4k")];
+    let large = [("read", "1m"), ("write", "1m")];
+    let connections: &[u32] = if is_full() { &[1, 4, 16] } else { &[4] };
+    let kinds = if is_full() { [small, large].concat() } else { vec![small[0], large[1]] };
+    let base = Load { protocol: "smb", directory: "files", rw: "", bs: "", connections: 1 };
+    for protocol in ["smb", "nfs"] {
+        for &(rw, bs) in &kinds {
+            for &connections in connections {
+                let load = Load { protocol, rw, bs, connections, ..base };
+                let (operations, bytes) = load.end(load.begin(&server));
+                let what = format!("{protocol} {rw} of {bs} over {connections}");
+                let (got, wanted) = if bs == "4k" { (operations, OPERATIONS) } else { (bytes, BYTES) };
+                is_near(&what, got, wanted, within);
+            }
+        }
+    }
+    // Two clients, one of each protocol, share it; and who is beside them is not held.
+    let smb = Load { rw: "randread", bs: "4k", connections: 4, ..base };
+    let nfs = Load { protocol: "nfs", connections: 1, ..smb };
+    let free = Load { directory: "free", connections: 1, ..smb };
+    let (first, second, third) = (smb.begin(&server), nfs.begin(&server), free.begin(&server));
+    let (first, second, third) = (smb.end(first).0, nfs.end(second).0, free.end(third).0);
+    // They do not begin in the same instant, so that one of them has all for a moment.
+    is_near("SMB of both", first, OPERATIONS / 2.0, 0.15);
+    is_near("NFS of both", second, OPERATIONS / 2.0, 0.15);
+    assert!(third > 2.0 * OPERATIONS, "a share without limits gives {third:.0} beside a limited one");
+}
