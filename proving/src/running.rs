@@ -14,16 +14,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The program, built as the test is that asks.
 #[must_use]
 pub fn program() -> PathBuf {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "trunkline", "--bin", "trunkline"]);
-    if !cfg!(debug_assertions) {
-        build.arg("--release");
-    }
-    assert!(build.status().expect("cargo runs").success(), "the program does not build");
     // This test is TARGET/PROFILE/deps/NAME-HASH.
     let here = std::env::current_exe().expect("this program has a path");
-    let profile = here.parent().and_then(Path::parent).expect("a directory of a profile");
-    profile.join("trunkline")
+    let directory = here.parent().and_then(Path::parent).expect("a directory of a profile");
+    let profile = match directory.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--profile", profile, "--package", "trunkline", "--bin", "trunkline"]);
+    assert!(build.status().expect("cargo runs").success(), "the program does not build");
+    directory.join("trunkline")
 }
 
 /// A server that runs; killed when dropped.

@@ -47,7 +47,7 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    fn begin(&self, server: &Running) -> Child {
+    fn begin(&self, program: &Path, server: &Running) -> Child {
         let Load { protocol, directory, rw, bs, connections } = self;
         let target = match (*protocol, server.nfs) {
             ("nfs", Some(nfs)) => format!("nfs://{nfs}/{directory}"),
@@ -55,7 +55,7 @@ impl Load<'_> {
         };
         let depth = (32 / connections).max(2);
         let connections = connections.to_string();
-        let mut command = Command::new(program());
+        let mut command = Command::new(program);
         command.args(["load", &target, "--rw", rw, "--bs", bs, "--channels", &connections, "--json"]);
         command.args(["--iodepth", &(depth * self.connections).to_string(), "--filesize", "4m"]);
         command.args(["--runtime", &form().0.to_string(), "--ramp_time", "1"]);
@@ -85,7 +85,7 @@ fn is_near(what: &str, got: f64, wanted: f64, within: f64) {
 #[test]
 fn a_limited_share_gives_what_it_has_and_no_more() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let server = serve(directory.path());
+    let (server, program) = (serve(directory.path()), program());
     let (_, within) = form();
     let small = [("randread", "4k"), ("randwrite", "4k")];
     let large = [("read", "1m"), ("write", "1m")];
@@ -96,7 +96,7 @@ fn a_limited_share_gives_what_it_has_and_no_more() {
         for &(rw, bs) in &kinds {
             for &connections in connections {
                 let load = Load { protocol, rw, bs, connections, ..base };
-                let (operations, bytes) = load.end(load.begin(&server));
+                let (operations, bytes) = load.end(load.begin(&program, &server));
                 let what = format!("{protocol} {rw} of {bs} over {connections}");
                 let (got, wanted) = if bs == "4k" { (operations, OPERATIONS) } else { (bytes, BYTES) };
                 is_near(&what, got, wanted, within);
@@ -107,7 +107,8 @@ fn a_limited_share_gives_what_it_has_and_no_more() {
     let smb = Load { rw: "randread", bs: "4k", connections: 4, ..base };
     let nfs = Load { protocol: "nfs", connections: 1, ..smb };
     let free = Load { directory: "free", connections: 1, ..smb };
-    let (first, second, third) = (smb.begin(&server), nfs.begin(&server), free.begin(&server));
+    let (first, second, third) =
+        (smb.begin(&program, &server), nfs.begin(&program, &server), free.begin(&program, &server));
     let (first, second, third) = (smb.end(first).0, nfs.end(second).0, free.end(third).0);
     // They do not begin in the same instant, so that one of them has all for a moment.
     is_near("SMB of both", first, OPERATIONS / 2.0, 0.15);

@@ -7,6 +7,7 @@
 
 pub mod channels;
 pub mod client;
+pub mod limits;
 pub mod nfs;
 pub mod protocol;
 pub mod server;

@@ -24,6 +24,9 @@ pub struct Status {
     pub open_files: BTreeMap<String, OpenFile>,
     /// By path on the host.
     pub byte_range_locks: BTreeMap<String, LockedFile>,
+    /// Limited shares, by name.
+    #[serde(default)]
+    pub limits: BTreeMap<String, crate::limits::LimitedShare>,
     /// NFS clients and what they hold.
     #[serde(default)]
     pub nfs: crate::nfs::Nfs,

@@ -270,11 +270,9 @@ impl Run {
                 Ok(()) => {}
                 Err(stop @ (Stop::Work | Stop::Hold)) => {
                     self.writer.truncate(mark);
-                    let is_work = stop == Stop::Work;
-                    return if is_work {
-                        Flow::Work { position, left }
-                    } else {
-                        Flow::Hold { position, left }
+                    return match stop {
+                        Stop::Hold => Flow::Hold { position, left },
+                        _ => Flow::Work { position, left },
                     };
                 }
                 Err(Stop::Told(status)) => self.status = status,

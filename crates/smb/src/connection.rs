@@ -303,9 +303,7 @@ impl Connection {
                 status
             }
             // The callers take these out before.
-            Err(_) => {
-                return compound.abandon(at);
-            }
+            Err(_) => return compound.abandon(at),
         };
         if status.is_error() {
             tracing::debug!(

@@ -4,6 +4,7 @@ mod channels;
 mod config;
 mod control;
 mod copy;
+mod limits;
 mod link;
 mod load;
 mod nfs;

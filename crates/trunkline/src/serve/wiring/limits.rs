@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use share::limits::{Alarm, Limits, Provision};
+use admin::limits::LimitedShare;
+use share::limits::{Alarm, Limits, Provision, ResponseType, ShareState, Throughput};
 
 use super::held;
 use crate::config::{Config, Share};
@@ -165,6 +166,33 @@ impl Pacing {
     }
 }
 
+/// What is known of limited shares, by name.
+pub fn report<'e>(engines: impl Iterator<Item = &'e Arc<share::Share>>) -> BTreeMap<String, LimitedShare> {
+    let now = net::now();
+    let one = |engine: &Arc<share::Share>| {
+        let ShareState { provision, burst_credits, held, counts } = engine.limits()?.state(now)?;
+        let (ingress_bytes, egress_bytes, is_together) = match provision.throughput {
+            Throughput::Together(rate) => (rate, rate, true),
+            Throughput::Apart { ingress, egress } => (ingress, egress, false),
+        };
+        let responses = ResponseType::ALL.iter().zip(counts).filter(|(_, count)| *count > 0);
+        let share = LimitedShare {
+            iops: provision.operations,
+            burst_iops: provision.burst,
+            burst_credits,
+            max_burst_credits: provision.burst_credits,
+            ingress_bytes,
+            egress_bytes,
+            is_together,
+            metadata_iops: provision.metadata,
+            held: held as u64,
+            responses: responses.map(|(kind, count)| (kind.name().to_owned(), count)).collect(),
+        };
+        Some((engine.name(), share))
+    };
+    engines.filter_map(one).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,6 +263,8 @@ mod tests {
         pacing.apply(&state, [(&one, Some(&large)), (&other, None)].into_iter());
         assert_eq!((of(&one), of(&other)), (Some(large.provision), None));
         assert_eq!(account.shares(), [1]);
+        let shown = report([&one, &other].into_iter());
+        assert_eq!((shown.len(), shown[""].iops, shown[""].is_together), (1, 3500, true));
         let moved = wanted("home", 1, 100);
         pacing.apply(&state, [(&one, Some(&moved)), (&other, None)].into_iter());
         assert!(!Arc::ptr_eq(&account, one.limits().unwrap().account()) && account.shares().is_empty());

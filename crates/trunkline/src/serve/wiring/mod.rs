@@ -129,6 +129,7 @@ impl FileServer for Wired {
             .map(|(path, served)| (path.clone(), Arc::clone(&served.engine)))
             .collect();
         report::fill(&self.server, &self.nfs, &engines, status);
+        status.limits = limits::report(engines.iter().map(|(_, engine)| engine));
         nfs_report::fill(&self.nfs, &engines, net::now(), status);
     }
 
