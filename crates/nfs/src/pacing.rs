@@ -239,6 +239,7 @@ impl Connection {
             run.pacing.is_over = true;
             run.now = now;
             if held.go() == Some(Flow::Done) {
+                held.under_way.run().map(Run::keep_promises);
                 let _nobody_hears_it = held.under_way.finish();
             }
         }
