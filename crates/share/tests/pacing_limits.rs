@@ -334,10 +334,12 @@ proptest! {
                 prop_assert!(level <= most, "{level} of {most}");
             }
         }
-        // Everything that waits ends, in the time that the limits need for all of it.
+        // Everything that waits ends, in the time that the limits need for all of it and for what the last one that passed has
+        // overdrawn.
         let waiting = world.held() as u64;
         let total: u64 = connections.iter().map(|one| one.1 * (one.3 * S / kib + S / file_operations.min(operations))).sum();
-        world.run(until_ns + total + 2 * S);
+        let owed = connections.iter().map(|one| one.3 * S / kib).max().unwrap_or(0);
+        world.run(until_ns + total + owed + 2 * S);
         prop_assert_eq!(world.held(), 0);
         prop_assert!(waiting <= waiting_most);
     }
