@@ -334,8 +334,8 @@ proptest! {
                 prop_assert!(level <= most, "{level} of {most}");
             }
         }
-        // Everything that waits ends, in the time that the limits need for all of it and for what the last one that passed has
-        // overdrawn.
+        // Everything that waits ends, in the time that the limits need for all of it, and for what the last one to pass
+        // has overdrawn.
         let waiting = world.held() as u64;
         let total: u64 = connections.iter().map(|one| one.1 * (one.3 * S / kib + S / file_operations.min(operations))).sum();
         let owed = connections.iter().map(|one| one.3 * S / kib).max().unwrap_or(0);
