@@ -9,7 +9,7 @@
 use share::Share;
 use share::limits::{Answer, Ask, Hold, Work};
 use smb_wire::{Command, NtStatus};
-use wire::{Frame, Now, Output};
+use wire::{Now, Output};
 
 use crate::compound::Compound;
 use crate::connection::{Connection, Pause, Rest, Resumed, Start};
@@ -145,7 +145,7 @@ impl Connection {
         self.held -= 1;
         let done = waiting.held.take().and_then(|held| held.done);
         if let Some(status) = done {
-            let frame = std::mem::replace(&mut waiting.compound.frame, Frame::default());
+            let frame = std::mem::take(&mut waiting.compound.frame);
             self.suspended.insert(async_id, waiting);
             self.job_done(async_id, frame, Ok(status), now, out);
             return true;
