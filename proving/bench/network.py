@@ -30,14 +30,19 @@ def enter():
     _ip("address", "add", _ANOTHER_ADDRESS, "dev", "lo")
     for route in _ROUTES:
         _ip("route", "replace", "local", route, "dev", "lo", "table", "local", "congctl", CONGESTION_CONTROL)
-    # For emulated links beside it. The file is that of the network in which the process is that writes it.
-    _HOSTS_OWN.write_text(CONGESTION_CONTROL)
+    # For emulated links beside it. The file is that of the network in which the process is that writes it, and a host that
+    # keeps CUBIC to itself (tcp_allowed_congestion_control) refuses it to any other.
+    try:
+        _HOSTS_OWN.write_text(CONGESTION_CONTROL)
+    except OSError:
+        return f"{CONGESTION_CONTROL}; over emulated links {_HOSTS_OWN.read_text().strip()}, as the host has it"
     return CONGESTION_CONTROL
 
 
 def setting(command):
-    """The command line that sets the same for `command`, in the network of an emulated link, which begins as the host is set."""
-    return ["sh", "-c", f'echo {CONGESTION_CONTROL} >{_HOSTS_OWN} && exec "$@"', "sh", *command]
+    """The command line that sets the same for `command`, in the network of an emulated link, which begins as the host is set; where
+    that is refused it stays so."""
+    return ["sh", "-c", f'{{ echo {CONGESTION_CONTROL} >{_HOSTS_OWN}; }} 2>/dev/null; exec "$@"', "sh", *command]
 
 
 def _ip(*arguments):
