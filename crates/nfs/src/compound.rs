@@ -19,6 +19,7 @@ use crate::current::Current;
 use crate::handle::Handle;
 use crate::op;
 use crate::pacing::Pacing;
+use crate::promised::Promised;
 use crate::server::Server;
 use crate::session::Session;
 use crate::who::Who;
@@ -119,9 +120,8 @@ pub struct Run {
     pub patience: Patience,
     /// The reply.
     pub writer: ReplyWriter,
-    /// Where opens were made that its answer tells of, and that are to be recorded before it leaves: what a client is
-    /// told it has it can come back for after a restart.
-    pub promised: Option<Arc<Export>>,
+    /// Opens that its answer tells of.
+    pub promised: Promised,
     /// What the whole COMPOUND comes to.
     pub status: NfsStat,
     /// What a retry is answered with, in place of everything else.
@@ -209,7 +209,7 @@ impl Run {
             now,
             patience: Patience::Cached,
             writer: ReplyWriter::begin(frame, xid, call.tag),
-            promised: None,
+            promised: Promised::default(),
             status: NfsStat::Ok,
             replay: None,
             is_last: false,
@@ -218,21 +218,6 @@ impl Run {
             placement: None,
             doing: None,
             xid,
-        }
-    }
-
-    /// Has what was opened in a share recorded before the answer leaves.
-    pub fn promise(&mut self, export: &Arc<Export>) {
-        if self.promised.as_ref().is_some_and(|promised| !Arc::ptr_eq(promised, export)) {
-            self.keep_promises();
-        }
-        self.promised = Some(Arc::clone(export));
-    }
-
-    /// Records it now.
-    pub fn keep_promises(&mut self) {
-        if let Some(export) = self.promised.take() {
-            export.engine.write_changes();
         }
     }
 

@@ -22,11 +22,11 @@ use wire::{Frame, Mailbox, Now, Output, Peer};
 
 use crate::back;
 use crate::compound::{Begin, Flow, Run, UnderWay};
-use crate::config::Export;
 use crate::current::Known;
 use crate::event::Event;
 use crate::limits::{MAX_REMEMBERED_CREDENTIALS, MAX_WORKING, REMEMBERED_HANDLES};
 use crate::pacing::Held;
+use crate::promised::Promised;
 use crate::server::Server;
 use crate::session::Session;
 use crate::who::Who;
@@ -124,8 +124,9 @@ pub struct Connection {
     /// The exports' version that its handles were checked against.
     exports: u64,
     working: usize,
-    /// Whose opens, that answers of this batch tell of, are still to be recorded.
-    promised: Option<Arc<Export>>,
+    /// Opens that answers of this batch tell of. A retry on another connection may be told a moment earlier, out of the
+    /// slot; what it is told is then recorded within that moment.
+    pub(crate) promised: Promised,
     /// What is held by the limits of shares.
     pub(crate) held: HashMap<u64, Held>,
     /// Calls that the client has not answered yet.
@@ -163,7 +164,7 @@ impl Connection {
             session: None,
             exports,
             working: 0,
-            promised: None,
+            promised: Promised::default(),
             held: HashMap::new(),
             calls: HashMap::new(),
             next_xid: 1,
@@ -291,7 +292,7 @@ impl Connection {
                     return Event::Held(Box::new(Held { under_way, rest, left }.cut(position, still)));
                 }
                 debug_assert_eq!(flow, Flow::Done, "what may wait needs not be done again");
-                run.keep_promises();
+                run.promised.keep();
             }
             Event::Answered { frame: under_way.finish().map(|(frame, _)| frame) }
         });
@@ -299,28 +300,12 @@ impl Connection {
 
     /// A COMPOUND is over: its answer leaves with the others.
     pub(crate) fn finish(&mut self, mut under_way: UnderWay, out: &mut Output<Event>) {
-        if let Some(export) = under_way.run().and_then(|run| run.promised.take()) {
-            self.promise(export);
+        if let Some(run) = under_way.run() {
+            self.promised.take_over(&mut run.promised);
         }
         let Some((frame, session)) = under_way.finish() else { return };
         self.session = session.filter(|session| !session.has_ended());
         self.send(frame, out);
-    }
-
-    /// Remembers what is to be recorded before answers leave; of another share it is recorded now.
-    fn promise(&mut self, export: Arc<Export>) {
-        if self.promised.as_ref().is_some_and(|promised| !Arc::ptr_eq(promised, &export)) {
-            self.keep_promises();
-        }
-        self.promised = Some(export);
-    }
-
-    /// Records what the answers of a batch tell of. A retry on another connection may be told a moment earlier, out of
-    /// the slot; what it is told is then recorded within that moment.
-    pub(crate) fn keep_promises(&mut self) {
-        if let Some(export) = self.promised.take() {
-            export.engine.write_changes();
-        }
     }
 
     /// What ran on the blocking pool is answered.

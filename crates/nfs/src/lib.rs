@@ -30,6 +30,7 @@ pub mod limits;
 pub mod memory;
 pub mod op;
 pub mod pacing;
+pub mod promised;
 pub mod reclaim;
 pub mod record;
 pub mod roll;

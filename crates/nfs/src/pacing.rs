@@ -144,16 +144,6 @@ impl Run {
     }
 }
 
-/// Gives back of `len` bytes that were asked for those that were not there.
-#[inline]
-pub fn give_back(engine: &Share, work: Work, len: usize, used: usize) {
-    if used < len
-        && let Some(limits) = engine.limits()
-    {
-        limits.give_back(work, (len - used) as u64);
-    }
-}
-
 impl Wake for Way {
     fn wake(&self, token: u64) {
         self.post(Event::LetGo { token });
@@ -231,7 +221,7 @@ impl Connection {
         for (_, mut held) in std::mem::take(&mut self.held) {
             let Some(run) = held.under_way.run() else { continue };
             // A retry is told of it, out of the slot.
-            run.keep_promises();
+            run.promised.keep();
             if run.pacing.has_passed {
                 continue;
             }
@@ -239,7 +229,9 @@ impl Connection {
             run.pacing.is_over = true;
             run.now = now;
             if held.go() == Some(Flow::Done) {
-                held.under_way.run().map(Run::keep_promises);
+                if let Some(run) = held.under_way.run() {
+                    run.promised.keep();
+                }
                 let _nobody_hears_it = held.under_way.finish();
             }
         }

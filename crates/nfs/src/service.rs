@@ -106,7 +106,7 @@ impl Conversation for Connection {
     fn on_deadline(&mut self, _now: Now, _out: &mut Output<Event>) {}
 
     fn before_leaving(&mut self) {
-        self.keep_promises();
+        self.promised.keep();
     }
 
     fn on_close(&mut self, now: Now) {

@@ -165,13 +165,3 @@ pub struct Held {
     /// How it ended, when only its answer is held.
     pub done: Option<NtStatus>,
 }
-
-/// Gives back of `len` bytes that were asked for those that were not there.
-#[inline]
-pub(crate) fn give_back(engine: &Share, work: Work, len: usize, used: usize) {
-    if used < len
-        && let Some(limits) = engine.limits()
-    {
-        limits.give_back(work, (len - used) as u64);
-    }
-}

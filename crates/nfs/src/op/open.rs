@@ -108,7 +108,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         Claim::Previous(kind) => delegate_again(run, place, kind, args.share_access)?,
         _ => delegate(run, &client, (&export, &item), handle, args.share_access),
     };
-    run.promise(&export);
+    run.promised.add(&export);
     let rflags = ResultFlags::LOCKTYPE_POSIX | ResultFlags::PRESERVE_UNLINKED;
     run.answer(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
 }

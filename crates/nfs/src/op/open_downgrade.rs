@@ -36,7 +36,7 @@ pub fn run(run: &mut Run, args: &DowngradeArgs) -> Done {
     modes.keep(access, args.share_deny);
     drop(modes);
     crate::reclaim::enlist(&state);
-    run.promise(&state.export);
+    run.promised.add(&state.export);
     let id = state.next_id(run.server.config().instance);
     run.stateid = Some(id);
     run.answer(OpNum::OpenDowngrade, DowngradeResOk { open_stateid: id })

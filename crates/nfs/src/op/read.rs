@@ -9,7 +9,6 @@ use share::limits::Work;
 use super::io::{Through, owner, through};
 use crate::compound::{Done, Run, Stop};
 use crate::limits::MAX_IO;
-use crate::pacing::give_back;
 
 /// From this size on data is sent without being copied.
 const UNCOPIED: usize = 128 * 1024;
@@ -45,7 +44,7 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
         let got = range.len;
         let eof = is_end(engine, from, len, got, end)?;
         if run.writer.attach_read(range, eof).is_ok() {
-            give_back(engine, work, len, got);
+            engine.give_back(work, len, got);
             return Ok(());
         }
     }
@@ -54,7 +53,7 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
     let place = run.writer.begin_read();
     let got = engine.read(open, owner, args.offset, len, run.writer.tail(), patience);
     if got != Err(share::Refusal::WouldBlock) {
-        give_back(engine, work, len, *got.as_ref().unwrap_or(&0));
+        engine.give_back(work, len, *got.as_ref().unwrap_or(&0));
     }
     let got = got?;
     let eof = is_end(engine, from, len, got, args.offset + got as u64)?;

@@ -15,7 +15,6 @@ use wire::FileRange;
 use crate::connection::Connection;
 use crate::dispatch::{Request, check_charge};
 use crate::open::{Object, Open};
-use crate::pacing::give_back;
 use crate::suspend::{Completion, Handled, Stop, Work};
 
 /// Bytes from which on data is not copied; to find out whether it is in memory costs as much as to copy a few
@@ -53,7 +52,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             let paced = Paced::Read { node: file.node_id(), len: wanted.length as u64 };
             connection.pace(request, engine, paced)?;
             if let Some(range) = uncopied(engine, file, open.lock_owner(), wanted, request.bare)? {
-                give_back(engine, paced, wanted.length, range.len);
+                engine.give_back(paced, wanted.length, range.len);
                 open.kept.set_position(wanted.offset + range.len as u64);
                 let at = begin(body);
                 let completion = end(body, at, range.len, wanted).map_err(Stop::Fail);
@@ -63,7 +62,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             let at = begin(body);
             match engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Cached) {
                 Ok(count) => {
-                    give_back(engine, paced, wanted.length, count);
+                    engine.give_back(paced, wanted.length, count);
                     open.kept.set_position(wanted.offset + count as u64);
                     end(body, at, count, wanted).map_err(Stop::Fail)
                 }
@@ -72,7 +71,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
                     Err(Stop::Work(later(open.share(), wanted)))
                 }
                 Err(refusal) => {
-                    give_back(engine, paced, wanted.length, 0);
+                    engine.give_back(paced, wanted.length, 0);
                     Err(refusal.into())
                 }
             }
@@ -123,7 +122,7 @@ fn later(open: Arc<Open>, wanted: Wanted) -> Work {
         let at = begin(body);
         let read = engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Block);
         let paced = Paced::Read { node: file.node_id(), len: wanted.length as u64 };
-        give_back(engine, paced, wanted.length, *read.as_ref().unwrap_or(&0));
+        engine.give_back(paced, wanted.length, *read.as_ref().unwrap_or(&0));
         end(body, at, read.map_err(|refusal| crate::status::of(&refusal))?, wanted)
     })
 }
