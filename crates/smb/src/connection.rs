@@ -303,7 +303,14 @@ impl Connection {
                 status
             }
             // The callers take these out before.
-            Err(_) => return compound.abandon(at),
+            Err(
+                Stop::Wait(_)
+                | Stop::Work(_)
+                | Stop::Hold(_)
+                | Stop::Answer(..)
+                | Stop::Silent
+                | Stop::Disconnect(_),
+            ) => return compound.abandon(at),
         };
         if status.is_error() {
             tracing::debug!(
@@ -369,7 +376,12 @@ impl Connection {
                 (ticket, rest) = (how, here);
             }
             Stop::Work(what) => work = Some((what, std::mem::take(&mut compound.frame))),
-            _ => return,
+            Stop::Fail(_)
+            | Stop::FailWith(..)
+            | Stop::Hold(_)
+            | Stop::Answer(..)
+            | Stop::Silent
+            | Stop::Disconnect(_) => return,
         }
         let waiting = Suspended {
             compound,
