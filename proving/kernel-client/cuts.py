@@ -125,15 +125,15 @@ def within_chance(our_errors, our_cuts, their_errors, their_cuts):
     return our_errors - their_errors * our_cuts / their_cuts <= 3 * spread
 
 
-def judge(tally, counts):
-    """Compare the passing errors for a cut with Samba's in the same run."""
+def judge(tally, counts, errors, runs_of):
+    """Compare what `counts` has of `errors` for a run with what Samba has in the same go; `runs_of` names what was run."""
     ours, theirs = counts["trunkline"], counts["samba"]
-    if not ours["cuts"] or not theirs["cuts"]:
-        tally.add("skip", "passing errors", "needs cuts of both servers in one run")
+    if not ours["done"] or not theirs["done"]:
+        tally.add("skip", errors, f"needs {runs_of} of both servers in one run")
         return
-    few = within_chance(ours["errors"], ours["cuts"], theirs["errors"], theirs["cuts"])
-    detail = f"{ours['errors']} in {ours['cuts']} cuts, with Samba {theirs['errors']} in {theirs['cuts']}"
-    tally.add("pass" if few else "fail", "passing errors", detail)
+    few = within_chance(ours["errors"], ours["done"], theirs["errors"], theirs["done"])
+    detail = f"{ours['errors']} in {ours['done']} {runs_of}, with Samba {theirs['errors']} in {theirs['done']}"
+    tally.add("pass" if few else "fail", errors, detail)
     print(f"        {detail}")
 
 
@@ -146,12 +146,12 @@ def main():
     counts = {kind: Counter() for kind in servers.KINDS}
 
     def count(run):
-        counts[run.kind]["cuts"] += run.done()
+        counts[run.kind]["done"] += run.done()
         counts[run.kind]["errors"] += sum(run.errors.values())
 
     runs.go_through(tally, options, lambda seed: [Run(kind, seed) for kind in kinds], count)
     if options.server == "both":
-        judge(tally, counts)
+        judge(tally, counts, "passing errors", "cuts")
     runs.end(tally)
 
 

@@ -158,18 +158,6 @@ class Run(runs.Run):
         return {"done": self.done, "passing_errors": self.errors, "mounts": {self.mount(): self.done}}
 
 
-def judge(tally, counts):
-    """Compare the stale reads of a round with Samba's in the same run."""
-    ours, theirs = counts["trunkline"], counts["samba"]
-    if not ours["rounds"] or not theirs["rounds"]:
-        tally.add("skip", "stale reads over SMB", "needs rounds of both servers in one run")
-        return
-    few = cuts.within_chance(ours["stale"], ours["rounds"], theirs["stale"], theirs["rounds"])
-    detail = f"{ours['stale']} in {ours['rounds']} rounds, with Samba {theirs['stale']} in {theirs['rounds']}"
-    tally.add("pass" if few else "fail", "stale reads over SMB", detail)
-    print(f"        {detail}")
-
-
 def main():
     parser = runs.parser("rounds", 1, 5, __doc__)
     parser.add_argument("--only", action="append", choices=sorted({worker[0] for worker in WORKERS}), help="these workers alone")
@@ -180,12 +168,12 @@ def main():
     counts = {kind: Counter() for kind in servers.KINDS}
 
     def count(run):
-        counts[run.kind]["rounds"] += run.done
-        counts[run.kind]["stale"] += run.errors.get(STALE, 0)
+        counts[run.kind]["done"] += run.done
+        counts[run.kind]["errors"] += run.errors.get(STALE, 0)
 
     runs.go_through(tally, options, lambda seed: [Run(kind, seed, options.only) for kind in kinds], count)
     if options.server == "both":
-        judge(tally, counts)
+        cuts.judge(tally, counts, "stale reads over SMB", "rounds")
     runs.end(tally)
 
 

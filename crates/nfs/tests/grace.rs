@@ -492,13 +492,19 @@ fn a_delegation_is_taken_up_and_recalled_as_before() {
     maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).ok();
 }
 
-#[test]
-fn an_open_costs_one_append_and_a_close_none_before_the_next() {
+/// A server that records opens, and a client that has made a file and closed it.
+fn with_a_closed_file() -> (World, Wire, Client, Vec<u8>) {
     let world = World::lasting();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (handle, stateid) = client.create(&mut wire, b"file");
     client.on(&mut wire, &handle, &[closing(stateid)]).ok();
+    (world, wire, client, handle)
+}
+
+#[test]
+fn an_open_costs_one_append_and_a_close_none_before_the_next() {
+    let (world, mut wire, mut client, handle) = with_a_closed_file();
     let appended = || world.kept().opens.records().len();
     let before = appended();
     let stateid = opened(&client.on(&mut wire, &handle, &[anew(BOTH, NONE)]).ok());
@@ -514,11 +520,7 @@ fn an_open_costs_one_append_and_a_close_none_before_the_next() {
 
 #[test]
 fn opens_of_a_batch_are_recorded_at_once_before_its_answers_leave() {
-    let world = World::lasting();
-    let mut wire = world.connect();
-    let mut client = Client::new(&mut wire, b"client", 1);
-    let (handle, stateid) = client.create(&mut wire, b"file");
-    client.on(&mut wire, &handle, &[closing(stateid)]).ok();
+    let (world, mut wire, mut client, handle) = with_a_closed_file();
     let appended = || world.kept().opens.records().len();
     let before = appended();
     for slot in 0..3 {
