@@ -520,11 +520,17 @@ fn an_open_costs_one_append_and_a_close_none_before_the_next() {
 
 #[test]
 fn opens_of_a_batch_are_recorded_at_once_before_its_answers_leave() {
-    let (world, mut wire, mut client, handle) = with_a_closed_file();
+    let (world, mut wire, mut client, first) = with_a_closed_file();
+    let others = [&b"second"[..], b"third"].map(|name| {
+        let (handle, stateid) = client.create(&mut wire, name);
+        client.on(&mut wire, &handle, &[closing(stateid)]).ok();
+        handle
+    });
+    world.engine.write_noted();
     let appended = || world.kept().opens.records().len();
     let before = appended();
-    for slot in 0..3 {
-        let operations = [client.sequence(slot, false), put(&handle), anew(READ, NONE)];
+    for (slot, handle) in (0..).zip([&first, &others[0], &others[1]]) {
+        let operations = [client.sequence(slot, false), put(handle), anew(READ, NONE)];
         wire.begin(1, &operations);
     }
     assert_eq!(appended(), before);

@@ -273,6 +273,10 @@ fn an_enlisted_open_is_found_wherever_its_file_is_and_is_anybodys_who_claims_it(
     let address = one.share.item_of(&open).address().unwrap();
     one.share.enlist(&open, &address, b"note".to_vec()).unwrap();
     let records = before.journal.records();
+    // What others do is no reason to write it, unless they go on because of it.
+    let other = one.open("other").disposition(Disposition::Create).open();
+    one.close(&other);
+    assert_eq!(before.journal.records().len(), records.len());
     one.share.write_changes();
     assert_eq!(before.journal.records().len(), records.len() + 1, "all in one");
     lock(&one, &open, 0).unwrap();

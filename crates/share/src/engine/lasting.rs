@@ -9,7 +9,7 @@
 //! of it in the place of all that the journal has.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 use volume::journal::{Journal, MAX_RECORD, Place};
@@ -34,11 +34,18 @@ const MAX_AROUND_ADDRESS: usize = 13;
 pub(crate) struct Keeping {
     journal: Arc<dyn Journal>,
     noted: Mutex<Noted>,
-    /// Says without the lock that all is written.
-    has_unwritten: AtomicBool,
+    /// Says without the lock what is still to be written.
+    unwritten: AtomicU8,
     /// Held while something is written, so that records stand in the order in which they were noted.
     writer: Mutex<Writer>,
 }
+
+/// Nothing is to be written, or nothing that anybody waits for.
+const NOTHING: u8 = 0;
+/// What is to be written before the client that asked for it is told of it, or others go on because of it.
+const BEFORE_TOLD: u8 = 1;
+/// What is to be written at once.
+const AT_ONCE: u8 = 2;
 
 /// How the file of an open is found again.
 enum FoundBy<'a> {
@@ -67,7 +74,7 @@ impl Keeping {
         journal.replace(&mut ledger.snapshot().into_iter())?;
         let writer = Mutex::new(Writer { lacks: false, live: journal.size(), at: Place::default() });
         let noted = Mutex::new(Noted { ledger, unwritten: Vec::new() });
-        Ok(Keeping { journal, noted, has_unwritten: AtomicBool::new(false), writer })
+        Ok(Keeping { journal, noted, unwritten: AtomicU8::new(NOTHING), writer })
     }
 
     /// Notes a change. Takes a leaf lock only.
@@ -76,8 +83,13 @@ impl Keeping {
     }
 
     fn note_in(&self, noted: &mut Noted, record: Record) {
+        self.note_until(AT_ONCE, noted, record);
+    }
+
+    /// The same for what has until then to be written.
+    fn note_until(&self, then: u8, noted: &mut Noted, record: Record) {
         self.note_for_later(noted, record);
-        self.has_unwritten.store(true, Ordering::Release);
+        self.unwritten.fetch_max(then, Ordering::AcqRel);
     }
 
     /// The same for what need not be written before anybody goes on.
@@ -93,7 +105,7 @@ impl Keeping {
             self.write_anew(&mut writer)?;
         }
         let mut noted = self.noted.lock();
-        self.has_unwritten.store(false, Ordering::Release);
+        self.unwritten.store(NOTHING, Ordering::Release);
         let unwritten = std::mem::take(&mut noted.unwritten);
         drop(noted);
         // Together, so that what belongs together is there or not.
@@ -224,13 +236,15 @@ impl Share {
         }
         open.claimed.store(!address.is_empty(), Ordering::Relaxed);
         open.lasting.store(true, Ordering::Release);
+        // Who enlists an open says itself when its client is told.
+        let then = if address.is_empty() { AT_ONCE } else { BEFORE_TOLD };
         let mut noted = keeping.noted.lock();
-        keeping.note_in(&mut noted, record);
+        keeping.note_until(then, &mut noted, record);
         if !address.is_empty() {
-            keeping.note_in(&mut noted, Record::Address { id: open.id, address });
+            keeping.note_until(then, &mut noted, Record::Address { id: open.id, address });
         }
         for held in held {
-            keeping.note_in(&mut noted, taken(open, held.owner, held.rule, vec![held.range]));
+            keeping.note_until(then, &mut noted, taken(open, held.owner, held.rule, vec![held.range]));
         }
         Ok(())
     }
@@ -295,8 +309,17 @@ impl Share {
 
     /// Writes what was noted and cannot wait, so that it survives the process. With no lock held.
     pub fn write_changes(&self) {
+        self.write_from(BEFORE_TOLD);
+    }
+
+    /// The same, but what only its own client waits for is left to whoever tells that client, who may enlist more before.
+    pub(super) fn write_urgent(&self) {
+        self.write_from(AT_ONCE);
+    }
+
+    fn write_from(&self, least: u8) {
         let Some(keeping) = self.keeping.get() else { return };
-        if !keeping.has_unwritten.load(Ordering::Acquire) {
+        if keeping.unwritten.load(Ordering::Acquire) < least {
             return;
         }
         if let Err(why) = keeping.write() {
@@ -307,7 +330,7 @@ impl Share {
     /// Writes everything that was noted, also what can wait. To be called now and then.
     pub fn write_noted(&self) {
         let Some(keeping) = self.keeping.get() else { return };
-        if !keeping.has_unwritten.load(Ordering::Acquire) && keeping.noted.lock().unwritten.is_empty() {
+        if keeping.noted.lock().unwritten.is_empty() {
             return;
         }
         if let Err(why) = keeping.write() {

@@ -108,7 +108,11 @@ impl Share {
     pub(super) fn settle(&self, effects: Effects) {
         let Effects { notices, mut wakes, now } = effects;
         // What others go on with must not be older than what comes back after a crash.
-        self.write_changes();
+        if notices.is_empty() && wakes.is_empty() {
+            self.write_urgent()
+        } else {
+            self.write_changes()
+        }
         for notice in notices {
             match self.absent(&notice) {
                 Absent::No => {}
