@@ -66,6 +66,7 @@ class Fio:
 
 
 LIST = [Fio(workload, block) for workload in ("randread", "randwrite") for block in BLOCKS]
+ALL = [*CASES, *LIST]
 
 
 @dataclass(frozen=True)
@@ -180,13 +181,12 @@ def _list_verdict(rounds):
     return f"{share:.2f}, wanted ≥ {ENOUGH:g}: {'met' if share >= ENOUGH else '**not met**'}"
 
 
-def run(options, is_chosen):
-    """Measures what is chosen and says it line by line; gives the part of the page and whether nothing is missing."""
-    cases = [case for case in CASES if is_chosen(case, "nfs, ", options)]
-    lines = [fio for fio in LIST if is_chosen(fio, "nfs, ", options)]
-    results, listed = {}, {}
+def run(options, is_chosen, results):
+    """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
+    cases = [case for case in CASES if is_chosen(case, results)]
+    lines = [fio for fio in LIST if is_chosen(fio, results)]
     if not cases and not lines:
-        return section(results, listed), True
+        return True
     with contextlib.ExitStack() as stack:
         running = []
         for kind in KINDS:
@@ -207,9 +207,9 @@ def run(options, is_chosen):
         ours = next((server for server in running if server.kind == KINDS[0]), None)
         for fio in lines if ours else []:
             with _told(fio):
-                listed[fio.name] = measure_list(fio, ours, options)
-                print(f"nfs, {fio.name}: {'; '.join(_row(fio, listed[fio.name]))}", flush=True)
-    return section(results, listed), len(running) == len(KINDS) and len(results) == len(cases) and len(listed) == len(lines)
+                results[fio.name] = measure_list(fio, ours, options)
+                print(f"nfs, {fio.name}: {'; '.join(_row(fio, results[fio.name]))}", flush=True)
+    return len(running) == len(KINDS) and len(results.fresh) == len(cases) + len(lines)
 
 
 @contextlib.contextmanager
@@ -227,7 +227,7 @@ def _row(fio, rounds):
     return [*rate, _list_verdict(rounds)]
 
 
-def section(results, listed):
+def section(results):
     """The part of the page."""
     rows = []
     for case in CASES:
@@ -237,7 +237,7 @@ def section(results, listed):
             else:
                 shown = ["–", "–", "not measured"]
             rows.append(f"| {case.name} | {connections} | {' | '.join(shown)} |")
-    lines = [f"| {fio.workload} {fio.block >> 10} KiB | {' | '.join(_row(fio, listed[fio.name]) if fio.name in listed else ['–'] * (len(NCONNECT) + 1) + ['not measured'])} |"
+    lines = [f"| {fio.workload} {fio.block >> 10} KiB | {' | '.join(_row(fio, results[fio.name]) if fio.name in results else ['–'] * (len(NCONNECT) + 1) + ['not measured'])} |"
              for fio in LIST]
     return (
         "\n## NFSv4.1\n\nOne client process with one session over 1 or 4 connections, to Trunkline and to Ganesha in turns within each round. A cell is\n"

@@ -120,18 +120,17 @@ def _row(case, rounds):
     return [*(f"{rate / MIB:,.0f} MiB/s" for rate in rates), verdict]
 
 
-def run(options, is_chosen):
-    """Measures what is chosen and says it line by line; gives the part of the page and whether nothing is missing."""
-    cases = [case for case in CASES if is_chosen(case, "null, ", options)]
-    results = {}
+def run(options, is_chosen, results):
+    """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
+    cases = [case for case in CASES if is_chosen(case, results)]
     if not cases:
-        return section(results), True
+        return True
     with contextlib.ExitStack() as stack:
         try:
             server = stack.enter_context(servers.Server("trunkline", "bench"))
         except servers.CannotStart as reason:
             print(f"bench: null: {reason}", file=sys.stderr)
-            return section(results), False
+            return False
         directory = Path(server.share_directory(SHARE)) / DIRECTORY
         directory.mkdir()
         directory.chmod(0o777)
@@ -146,7 +145,7 @@ def run(options, is_chosen):
                 print(f"null, {case.name}: not measured: {reason}", file=sys.stderr)
                 continue
             print(f"null, {case.name}: {'; '.join(_row(case, results[case.name]))}", flush=True)
-    return section(results), len(results) == len(cases)
+    return len(results.fresh) == len(cases)
 
 
 def section(results):

@@ -53,7 +53,7 @@ def line(case, results):
     return f"{case.name}: {'; '.join(parts)}{tail}; {_verdict(case, results)}"
 
 
-def page(cases, results, versions, machine, command, options):
+def page(cases, results, versions, machine):
     """The whole page."""
     rows = []
     for case in cases:
@@ -67,13 +67,13 @@ def page(cases, results, versions, machine, command, options):
                     f"{_number(theirs[1])} | {rate} | {_verdict(case, results)} |")
     head = "| case | CPU µs/op | Samba's | ops for a CPU-second, ×Samba | op/s | Samba's | op/s, ×Samba | |\n" + "|---" * 8 + "|\n"
     return (
-        "# Benchmarks\n\nWritten by `make bench`; do not edit. Each number is the median of "
-        f"{options.rounds} rounds of {options.seconds:g} s, in which the servers take turns. CPU is user and system time of the\n"
+        "# Benchmarks\n\nWritten by `make bench`; do not edit. Each number is the median of several rounds, in which\n"
+        "the servers take turns; how many, of how long, stands at the end. CPU is user and system time of the\n"
         "server with all its processes, from /proc. The data is in the page cache; the metadata cases work in a case-insensitive\n"
         "directory that already holds 10,000 names. One connection, the same client for both; while a reply of 32 KiB or more comes\n"
         "in, it asks the host to be woken for all of it, at most 256 KiB (SO_RCVLOWAT), since on one machine a server pays for waking its\n"
         "client. Plain reads of this size leave Trunkline uncopied (sendfile); what signing and sealing add is counted from the\n"
         "same read copied (`send_file = false`), since what they protect has to be copied first.\n\n"
         + head + "\n".join(rows) + "\n\n"
-        + "".join(f"* {version}\n" for version in versions) + f"* Machine: {machine}\n* Command: `{command}`\n"
+        + "".join(f"* {version}\n" for version in versions) + f"* Machine: {machine}\n* Command: `proving/bench/run.py`\n"
     )

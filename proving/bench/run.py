@@ -2,13 +2,14 @@
 """Measure the servers against each other: CPU of the server for an operation, and the rate, in interleaved rounds.
 
     run.py [--rounds N] [--seconds S] [--servers trunkline,samba] [--generator trunkline|smb2-crate]
-           [--case TEXT ...]
+           [--case TEXT ...] [--go-on]
 
 Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
 over the rounds. NFS follows, with Ganesha in Samba's place (nfs.py; `--case 'nfs, '` measures that alone), then the machine's own
 limit (null.py; `--case 'null, '`), and the tables that users of several connections go by (seeds.py; `--case 'seed, '`; needs root).
-Data is in the page cache. With both servers and our own generator docs/benchmarks.md is written.
-Start reading at `main`; what is measured and what it must come to stands in cases.py.
+Data is in the page cache. With both servers and our own generator each case is kept as soon as it is measured (kept.py), and
+docs/benchmarks.md is written of what is kept once no case is missing; so a run that was ended can be gone on with, and one case
+measured again. Start reading at `main`; what is measured and what it must come to stands in cases.py.
 """
 
 import argparse
@@ -28,6 +29,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import channels  # noqa: E402
 import cpu  # noqa: E402
+import kept  # noqa: E402
 import network  # noqa: E402
 import nfs  # noqa: E402
 import null  # noqa: E402
@@ -35,6 +37,9 @@ import report  # noqa: E402
 import seeds  # noqa: E402
 from cases import CASES, DIRECTORY, FILE_BYTES, GENERATORS, PEER_FILE, SHARES  # noqa: E402
 from harness import server as servers  # noqa: E402
+from harness import tree  # noqa: E402
+
+PAGE = HERE.parent.parent / "docs" / "benchmarks.md"
 
 
 class CannotMeasure(Exception):
@@ -102,12 +107,11 @@ def measure(case, running, generator, options):
     return samples
 
 
-def measure_channels(chosen, running, options):
-    """What several channels bring to our own server, loaded by our own generator; gives case -> rounds."""
+def measure_channels(chosen, running, options, results):
+    """What several channels bring to our own server, loaded by our own generator."""
     ours = [server for server in running if server.kind == "trunkline"]
     if not ours or options.generator != "trunkline":
-        return {}
-    results = {}
+        return
     user, password = servers.accounts()[0]
     with tempfile.NamedTemporaryFile("w") as secret:
         secret.write(password)
@@ -119,7 +123,6 @@ def measure_channels(chosen, running, options):
                 print(f"channels, {case.name}: not measured: {reason}", file=sys.stderr)
                 continue
             print(channels.line(case, results[case.name]), flush=True)
-    return results
 
 
 def median(samples, column):
@@ -134,11 +137,14 @@ def arguments():
     parser.add_argument("--servers", default="trunkline,samba")
     parser.add_argument("--generator", choices=list(GENERATORS), default="trunkline")
     parser.add_argument("--case", action="append", default=[], metavar="TEXT", help="only cases whose name has TEXT in it")
+    parser.add_argument("--go-on", action="store_true", help="leave out what a run just like this one has measured")
     return parser.parse_args()
 
 
-def _is_chosen(case, prefix, options):
-    return not options.case or any(text in prefix + case.name for text in options.case)
+def _stamp(options, congestion_control):
+    """How this run measures: what differs in it is not the same measurement."""
+    return (f"commit {tree.commit(PAGE)}, {options.rounds} rounds of {options.seconds:g} s, Linux {platform.release()}, "
+            f"{os.cpu_count()} CPUs ({report.processor()}), TCP's congestion control {congestion_control}")
 
 
 def _version(kind):
@@ -148,9 +154,8 @@ def _version(kind):
         return "not installed"
 
 
-def measure_smb(kinds, chosen, of_channels, options):
-    """The servers of SMB in turns, then channels on our own; gives the medians of each case, and the rounds of channels."""
-    results = {}
+def measure_smb(kinds, chosen, of_channels, options, results, over_channels):
+    """The servers of SMB in turns, the medians of each case; then channels on our own, all rounds of each."""
     with contextlib.ExitStack() as stack:
         try:
             running = [stack.enter_context(servers.Server(kind, "bench")) for kind in kinds]
@@ -170,33 +175,49 @@ def measure_smb(kinds, chosen, of_channels, options):
                 continue
             results[case.name] = {kind: [median(rows, column) for column in range(3)] for kind, rows in samples.items()}
             print(report.line(case, results), flush=True)
-        return results, measure_channels(of_channels, running, options)
+        measure_channels(of_channels, running, options, over_channels)
+
+
+def write_page(everything, sections, versions, congestion_control):
+    """The page of all that is kept, once nothing is missing."""
+    names = [results.prefix + case.name for cases, results in sections for case in cases]
+    missing = [name for name in names if name not in everything.entries]
+    if missing:
+        print(f"{PAGE.name} is not written, since {len(missing)} of {len(names)} cases were never measured here: {'; '.join(missing[:3])} ...")
+        return
+    smb, over_channels, over_nfs, limit, told = (results for _, results in sections)
+    machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: {congestion_control}"
+    text = report.page(CASES, smb, versions, machine) + channels.section(over_channels, os.cpu_count())
+    text += nfs.section(over_nfs) + null.section(limit) + seeds.section(told) + everything.told(names)
+    PAGE.write_text(text)
+    print(f"written: {PAGE}")
 
 
 def main():
     options = arguments()
     kinds = options.servers.split(",")
     congestion_control = network.enter()
-    chosen, of_channels = ([case for case in cases if _is_chosen(case, prefix, options)] for cases, prefix in
-                           ((CASES, ""), (channels.CASES, "channels, ")))
-    results, over_channels = {}, {}
+    of_page = set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline"
+    everything = kept.Kept(_stamp(options, congestion_control), kept.PATH if of_page else None)
+    smb = everything.part("smb, ")
+    over_channels, over_nfs, limit, told = (everything.part(name) for name in ("channels, ", "nfs, ", "null, ", "seed, "))
+
+    def is_chosen(case, results):
+        name = results.prefix + case.name
+        return (not options.case or any(text in name for text in options.case)) and not (options.go_on and everything.has(name))
+
+    chosen, of_channels = ([case for case in cases if is_chosen(case, results)] for cases, results in
+                           ((CASES, smb), (channels.CASES, over_channels)))
     if chosen or of_channels:
-        results, over_channels = measure_smb(kinds, chosen, of_channels, options)
-    over_nfs, nfs_complete = nfs.run(options, _is_chosen) if options.generator == "trunkline" else ("", True)
-    limit, limit_complete = null.run(options, _is_chosen) if options.generator == "trunkline" else ("", True)
-    told, told_complete = seeds.run(options, _is_chosen) if options.generator == "trunkline" else ("", True)
-    machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: {congestion_control}"
-    versions = [f"{kind}: {_version(kind)}" for kind in (*kinds, "ganesha")]
-    text = report.page(CASES, results, versions, machine, " ".join(sys.argv), options)
-    text += channels.section(over_channels, os.cpu_count()) + over_nfs + limit + told
-    if set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline" and not options.case:
-        page = HERE.parent.parent / "docs" / "benchmarks.md"
-        page.parent.mkdir(exist_ok=True)
-        page.write_text(text)
-        print(f"written: {page}")
-    else:
-        print(text)
-    complete = len(results) == len(chosen) and len(over_channels) == len(of_channels) and nfs_complete and limit_complete and told_complete
+        measure_smb(kinds, chosen, of_channels, options, smb, over_channels)
+    complete = True
+    if options.generator == "trunkline":
+        complete = len(smb.fresh) == len(chosen) and len(over_channels.fresh) == len(of_channels)
+        for section, results in ((nfs, over_nfs), (null, limit), (seeds, told)):
+            complete = section.run(options, is_chosen, results) and complete
+    sections = [(CASES, smb), (channels.CASES, over_channels), (nfs.ALL, over_nfs), (null.CASES, limit), (seeds.ALL, told)]
+    if of_page:
+        write_page(everything, sections, [f"{kind}: {_version(kind)}" for kind in (*kinds, "ganesha")], congestion_control)
     sys.exit(0 if complete or options.generator != "trunkline" else 1)
 
 

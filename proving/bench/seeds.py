@@ -230,14 +230,14 @@ def _row(case, rounds):
 
 
 MEASURES = [(SLOW_LINKS, _measure_capped), (UNHINDERED, _measure_free), (FILLS, _measure_fill)]
+ALL = [case for cases, _ in MEASURES for case in cases]
 
 
-def run(options, is_chosen):
-    """Measures what is chosen and says it line by line; gives the part of the page and whether nothing is missing."""
-    chosen = [(case, measure) for cases, measure in MEASURES for case in cases if is_chosen(case, "seed, ", options)]
-    results = {}
+def run(options, is_chosen, results):
+    """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
+    chosen = [(case, measure) for cases, measure in MEASURES for case in cases if is_chosen(case, results)]
     if not chosen:
-        return section(results), True
+        return True
     with contextlib.ExitStack() as stack:
         secret = stack.enter_context(tempfile.NamedTemporaryFile("w"))
         secret.write(servers.accounts()[0][1])
@@ -255,7 +255,7 @@ def run(options, is_chosen):
                 print(f"seed, {case.name}: not measured: {reason}", file=sys.stderr)
                 continue
             print(f"seed, {case.name}: {'; '.join(_row(case, results[case.name]))}", flush=True)
-    return section(results), len(results) == len(chosen)
+    return len(results.fresh) == len(chosen)
 
 
 def _table(head, cases, results):

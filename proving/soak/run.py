@@ -32,6 +32,7 @@ sys.path[:0] = [str(PROVING), str(PROVING / "kernel-client")]
 
 import cuts  # noqa: E402
 from harness import server as servers  # noqa: E402
+from harness import tree  # noqa: E402
 from harness.tally import Tally  # noqa: E402
 
 TALLIES = HERE / "tallies.toml"
@@ -96,20 +97,10 @@ class Record:
         return sum(line["done"] for line in self.lines("trunkline"))
 
     def add(self, lines):
-        stamp = {"at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit()}
+        stamp = {"at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": tree.commit(TALLIES)}
         with open(self.path, "a", encoding="utf-8") as out:
             for line in lines:
                 out.write(json.dumps(dict(line, **stamp)) + "\n")
-
-
-def commit():
-    """The commit of the tree that the record is about."""
-    git = ["git", "-C", str(ROOT)]
-    name = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
-    # The tallies themselves change on the way.
-    others = [".", f":(exclude){TALLIES.relative_to(ROOT)}"]
-    changed = subprocess.run([*git, "status", "--porcelain", "-uno", "--", *others], capture_output=True, text=True).stdout
-    return f"{name or 'unknown'}{'-dirty' if changed else ''}"
 
 
 def run_slice(count, size, seed, out, profile="quick"):
