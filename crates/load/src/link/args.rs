@@ -24,10 +24,13 @@ pub struct LinkArgs {
     /// Bytes of the largest packet
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(1280..=65_520))]
     pub mtu: u16,
-    /// Bytes that may wait where a rate holds; what comes then is dropped [default: what the rate carries in a round
+    /// Bytes that may wait where a rate holds; what comes then is dropped [default: what each rate carries in a round
     /// trip, at least 64 packets]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub queue: Option<u64>,
+    /// TCP's congestion control on both ends, such as cubic [default: that of this host]
+    #[arg(long, value_name = "NAME")]
+    pub congestion_control: Option<String>,
     /// Which packets are lost: the same ones for the same number and the same packets
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -40,15 +43,18 @@ pub struct LinkArgs {
 impl LinkArgs {
     /// What holds in each direction.
     pub(super) fn shape(&self) -> Shape {
-        let slowest = self.rate.into_iter().chain(self.flow_rate).min().unwrap_or(0);
-        let trip = u128::from(slowest) / 8 * self.rtt.as_nanos() / 1_000_000_000;
-        let default = u64::try_from(trip).unwrap_or(u64::MAX).max(64 * u64::from(self.mtu));
+        let queue = |rate: Option<u64>| {
+            let trip = u128::from(rate.unwrap_or(0)) / 8 * self.rtt.as_nanos() / 1_000_000_000;
+            let default = u64::try_from(trip).unwrap_or(u64::MAX).max(64 * u64::from(self.mtu));
+            self.queue.unwrap_or(default)
+        };
         Shape {
             delay_ns: u64::try_from(self.rtt.as_nanos() / 2).unwrap_or(u64::MAX),
             rate: self.rate,
             flow_rate: self.flow_rate,
             loss: self.loss,
-            queue: self.queue.unwrap_or(default),
+            queue: queue(self.rate),
+            flow_queue: queue(self.flow_rate),
         }
     }
 }

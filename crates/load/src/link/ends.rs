@@ -44,8 +44,8 @@ impl Drop for Namespace {
 }
 
 impl Ends {
-    /// Makes both, with packets of at most `mtu` bytes.
-    pub(super) fn make(mtu: u16) -> Result<Ends, Error> {
+    /// Makes both, with packets of at most `mtu` bytes, and on both ends TCP's congestion control of that name, if any.
+    pub(super) fn make(mtu: u16, congestion_control: Option<&str>) -> Result<Ends, Error> {
         let (number, namespace) = Ends::namespace()?;
         let [far_name, near_name] = [format!("tl{number}-far"), format!("tl{number}-near")];
         let make = |name: &str| {
@@ -63,6 +63,15 @@ impl Ends {
         ip(&["-n", name, "link", "set", "lo", "up"])?;
         // Other addresses of this machine are behind the path too.
         ip(&["-n", name, "route", "add", "default", "dev", &near_name])?;
+        if let Some(control) = congestion_control {
+            let net = format!("{}/30", ends.address(0));
+            let [here, there] = [ends.address(1), ends.address(2)].map(|address| address.to_string());
+            let routed = ["scope", "link", "congctl", control, "src"];
+            ip(&[&["route", "replace", &net, "dev", &far_name], &routed[..], &[&here]].concat())?;
+            let near = ["-n", name, "route", "replace"];
+            ip(&[&near[..], &[&net, "dev", &near_name], &routed, &[&there]].concat())?;
+            ip(&[&near[..], &["default", "dev", &near_name, "congctl", control]].concat())?;
+        }
         Ok(ends)
     }
 

@@ -26,7 +26,7 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
             "trunkline link makes network devices, which only root may: run it with sudo".to_owned(),
         ));
     }
-    let ends = Ends::make(args.mtu)?;
+    let ends = Ends::make(args.mtu, args.congestion_control.as_deref())?;
     let target = Target::listen(ends.host())?;
     let (until, over) = rustix::pipe::pipe().map_err(|why| Error::host("make a pipe", why))?;
     let (shape, seed) = (args.shape(), args.seed);

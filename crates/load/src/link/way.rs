@@ -26,8 +26,10 @@ pub(super) struct Shape {
     pub(super) flow_rate: Option<u64>,
     /// Part of the packets that is lost, from 0 to 1.
     pub(super) loss: f64,
-    /// Bytes that wait in one queue at most.
+    /// Bytes that wait for the line at most.
     pub(super) queue: u64,
+    /// Bytes that wait for the rate of one flow at most.
+    pub(super) flow_queue: u64,
 }
 
 /// What became of the packets.
@@ -136,7 +138,7 @@ impl Way {
         if self.flows.len() >= MANY_FLOWS && !self.flows.contains_key(&flow) {
             self.flows.retain(|_, queue| queue.busy_until_ns > now_ns);
         }
-        match self.flows.entry(flow).or_default().pass(now_ns, packet.len(), rate, self.shape.queue) {
+        match self.flows.entry(flow).or_default().pass(now_ns, packet.len(), rate, self.shape.flow_queue) {
             Some(sent_ns) => self.push(sent_ns, Next::Line, packet),
             None => self.drop_full(packet),
         }
@@ -197,7 +199,8 @@ mod tests {
     use super::super::flow::tests::tcp;
     use super::*;
 
-    const FREE: Shape = Shape { delay_ns: 0, rate: None, flow_rate: None, loss: 0.0, queue: 1 << 20 };
+    const FREE: Shape =
+        Shape { delay_ns: 0, rate: None, flow_rate: None, loss: 0.0, queue: 1 << 20, flow_queue: 1 << 20 };
     const MS: u64 = 1_000_000;
 
     /// All that arrives, with its time and the port it is from.
@@ -247,8 +250,8 @@ mod tests {
 
     #[test]
     fn flows_share_the_line() {
-        let mut way =
-            Way::new(Shape { flow_rate: Some(8_000_000), rate: Some(16_000_000), queue: 1 << 30, ..FREE }, 1);
+        let room = Shape { queue: 1 << 30, flow_queue: 1 << 30, ..FREE };
+        let mut way = Way::new(Shape { flow_rate: Some(8_000_000), rate: Some(16_000_000), ..room }, 1);
         for _ in 0..1000 {
             (1..=4).for_each(|port| way.offer(0, &tcp(port, 1000)));
         }
