@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::connection::Inner;
 use crate::protection::ChannelKeys;
-use crate::{Connection, Error, Result};
+use crate::{Connection, Error, Result, Traffic};
 use spread::{Spread, Tuner};
 
 /// How many bytes a channel may be ahead of the others before the next request goes elsewhere, when there are
@@ -62,6 +62,8 @@ pub struct ChannelStatus {
     pub requests: u64,
     /// Bytes that they have moved, in the direction that counts, with their headers estimated.
     pub bytes: u64,
+    /// Bytes that the path itself has carried.
+    pub traffic: Traffic,
 }
 
 /// The channels of one session.
@@ -265,6 +267,7 @@ impl Channels {
             peer: channel.connection.peer,
             requests: channel.requests.load(Ordering::Relaxed),
             bytes: channel.weight.load(Ordering::Relaxed),
+            traffic: channel.connection.link.traffic(),
         };
         state.list.iter().map(status).collect()
     }

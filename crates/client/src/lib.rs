@@ -64,6 +64,7 @@ pub use lasting::Lasting;
 pub use negotiate::Negotiated;
 pub use options::{Credentials, DIALECTS, Options};
 pub use session::Session;
+pub use transport::Traffic;
 pub use tree::{OpenOptions, Tree};
 pub use whole::Settings;
 

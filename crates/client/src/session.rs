@@ -7,7 +7,7 @@ use smb_wire::create_context::{DurableFlags, RequestContext};
 use smb_wire::negotiate::SecurityMode;
 use smb_wire::session_setup::SessionFlags;
 use smb_wire::{Command, Guid, NtStatus, logoff};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::channels::{Channel, ChannelStatus, Channels, keeper, open};
 use crate::link::Part;
@@ -119,18 +119,7 @@ impl Session {
         }
         let plan = self.plan(options).await?;
         inner.dismiss_keeper();
-        let mut failure = None;
-        for slot in inner.channels.free_slots(plan.len()) {
-            if let Err(error) = inner.open_channel(plan[slot], slot).await {
-                // More of the same address would fare no better.
-                let is_full = [NtStatus::INSUFFICIENT_RESOURCES, NtStatus::REQUEST_NOT_ACCEPTED];
-                let stop = error.status().is_some_and(|status| is_full.contains(&status));
-                failure = Some(error);
-                if stop {
-                    break;
-                }
-            }
-        }
+        let (plan, mut failure) = self.open_all(plan).await;
         if plan.len() < options.channels && failure.is_none() {
             failure = Some(Error::NotOffered("more addresses for channels"));
         }
@@ -139,6 +128,38 @@ impl Session {
         let plan = plan.into_iter().take(channels.max(1)).collect();
         inner.hire_keeper(&self.inner, plan, options);
         Ok(Opened { channels, failure })
+    }
+
+    /// Opens what is missing of the channels of `plan`, all at once: on a long path each takes several round trips.
+    /// Answers where each channel goes now, and what went wrong with one.
+    async fn open_all(&self, mut plan: Vec<SocketAddr>) -> (Vec<SocketAddr>, Option<Error>) {
+        let mut opening = JoinSet::new();
+        let mut free = self.inner.channels.free_slots(plan.len()).into_iter();
+        for slot in free.clone() {
+            let (session, address) = (Arc::clone(&self.inner), plan[slot]);
+            opening.spawn(async move { session.bind_at(address).await.map(|bound| (address, bound)) });
+        }
+        let mut failure: Option<Error> = None;
+        while let Some(opened) = opening.join_next().await {
+            let error = match opened {
+                Ok(Ok((address, bound))) => {
+                    // Those that came take the first places, so that none is free between two of them.
+                    let Some(slot) = free.next() else { continue };
+                    plan[slot] = address;
+                    match self.inner.add_channel(bound, slot) {
+                        Ok(()) => continue,
+                        Err(error) => error,
+                    }
+                }
+                Ok(Err(error)) => error,
+                Err(_) => Error::Closed,
+            };
+            // What a server says for itself tells more than a connection that is gone.
+            if failure.as_ref().is_none_or(|first| first.status().is_none()) {
+                failure = Some(error);
+            }
+        }
+        (plan, failure)
     }
 
     /// Gives up all connections but `channels`, of which at least one is left. What is under way on the others is

@@ -1,6 +1,7 @@
 //! More channels for a session: which addresses to go to, and the binding (MS-SMB2 3.2.5.14.11).
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
@@ -9,6 +10,7 @@ use smb_wire::negotiate::Capabilities;
 use super::Channel;
 use crate::connection::Inner;
 use crate::negotiate::Negotiated;
+use crate::protection::ChannelKeys;
 use crate::session::SessionInner;
 use crate::{Connection, Error, Result, log_on};
 
@@ -101,9 +103,20 @@ fn is_routable(address: IpAddr, peer: IpAddr) -> bool {
     !is_useless && (!address.is_loopback() || peer.is_loopback())
 }
 
+/// A connection to which the session is bound.
+pub(crate) struct Bound {
+    connection: Arc<Inner>,
+    keys: ChannelKeys,
+}
+
 impl SessionInner {
     /// Connects to `address` and binds the session to the connection, as the channel in `slot`.
     pub(crate) async fn open_channel(&self, address: SocketAddr, slot: usize) -> Result<()> {
+        self.add_channel(self.bind_at(address).await?, slot)
+    }
+
+    /// Connects to `address` and binds the session to the connection.
+    pub(crate) async fn bind_at(&self, address: SocketAddr) -> Result<Bound> {
         // MS-SMB2 3.2.4.2.3
         let connection = Connection::connect(address, &self.host, &self.options).await?.inner;
         same_server(&self.negotiated, &connection)?;
@@ -113,6 +126,11 @@ impl SessionInner {
         );
         let late = |_| Error::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
         let keys = bound.await.map_err(late)??;
+        Ok(Bound { connection, keys })
+    }
+
+    /// Makes a bound connection the channel in `slot`.
+    pub(crate) fn add_channel(&self, Bound { connection, keys }: Bound, slot: usize) -> Result<()> {
         connection.link.watch(&self.channels.lost);
         match self.channels.add(Channel::new(connection, keys, slot)) {
             true => Ok(()),

@@ -15,7 +15,7 @@ use super::Options;
 use super::callback::Responder;
 use super::link::Link;
 use crate::transport::{Tasks, Tuning, tune};
-use crate::{Error, Result};
+use crate::{Error, Result, Traffic};
 
 /// One connection.
 #[derive(Debug)]
@@ -71,6 +71,8 @@ pub struct ConnectionStatus {
     pub requests: u64,
     /// Bytes of data that they have moved.
     pub bytes: u64,
+    /// Bytes that the path itself has carried.
+    pub traffic: Traffic,
 }
 
 /// The connections of one client.
@@ -264,6 +266,7 @@ impl Channels {
             peer: channel.peer,
             requests: channel.requests.load(Ordering::Relaxed),
             bytes: channel.bytes.load(Ordering::Relaxed),
+            traffic: channel.link.traffic(),
         };
         self.read().list.iter().map(status).collect()
     }

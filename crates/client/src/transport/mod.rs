@@ -11,6 +11,7 @@ mod incoming;
 mod pace;
 mod pending;
 mod socket;
+mod traffic;
 mod tune;
 mod writer;
 
@@ -27,11 +28,13 @@ use tokio::task::AbortHandle;
 use wire::frame::{Frame, FramePool};
 
 use crate::{Error, Result};
+use traffic::Meter;
 
 pub(crate) use buffers::{Buffers, Message};
 pub(crate) use incoming::{PREFIX, Receiver};
 pub(crate) use pace::Rate;
 pub(crate) use pending::Pending;
+pub use traffic::Traffic;
 pub(crate) use tune::{Tuning, tune};
 
 /// What a protocol adds to a connection.
@@ -126,6 +129,7 @@ pub(crate) struct State<P: Protocol> {
 pub(crate) struct Transport<P: Protocol> {
     state: Mutex<State<P>>,
     written: Notify,
+    meter: Meter,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) rate: Rate,
     pub(crate) shared: P::Shared,
@@ -149,6 +153,7 @@ impl<P: Protocol> Transport<P> {
         let transport = Arc::new(Transport {
             state: Mutex::new(state),
             written: Notify::new(),
+            meter: Meter::of(&stream),
             buffers: Arc::default(),
             rate: Rate::default(),
             shared: P::Shared::default(),
@@ -172,6 +177,11 @@ impl<P: Protocol> Transport<P> {
         } else {
             state.watchers.push(Arc::clone(watcher));
         }
+    }
+
+    /// What the path has carried.
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.meter.read()
     }
 
     /// What ended the connection, if it has ended.

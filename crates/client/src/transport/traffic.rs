@@ -1,0 +1,92 @@
+//! What the path has carried, by the host's own account: what the server's host has acknowledged and what has come from
+//! it, to the byte and at every moment, whereas requests count only when they are done.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+/// What a connection has carried so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Bytes that the server's host has acknowledged.
+    pub sent: u64,
+    /// Bytes that have come from it.
+    pub received: u64,
+    /// How long a round trip takes, smoothed.
+    pub round_trip: Duration,
+}
+
+/// Where the counts of a connection are to be had.
+#[derive(Debug)]
+pub(super) struct Meter(Option<OwnedFd>);
+
+/// Bytes of `struct tcp_info` that are looked at, and where what is wanted stands in it (linux/tcp.h).
+const SIZE: usize = 136;
+const RTT_US: usize = 68;
+const BYTES_ACKED: usize = 120;
+const BYTES_RECEIVED: usize = 128;
+
+impl Meter {
+    pub(super) fn of(stream: &TcpStream) -> Meter {
+        // Without one nothing is known, which is said below.
+        Meter(stream.as_fd().try_clone_to_owned().ok())
+    }
+
+    /// What was carried; nothing where the host does not say.
+    pub(super) fn read(&self) -> Traffic {
+        let Some(info) = self.0.as_ref().and_then(tcp_info) else { return Traffic::default() };
+        let number = |at: usize| info[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        let rtt_us = info[RTT_US..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+        Traffic {
+            sent: number(BYTES_ACKED),
+            received: number(BYTES_RECEIVED),
+            round_trip: Duration::from_micros(u64::from(rtt_us)),
+        }
+    }
+}
+
+/// TCP_INFO.
+#[allow(unsafe_code)]
+fn tcp_info(socket: &OwnedFd) -> Option<[u8; SIZE]> {
+    let mut info = [0; SIZE];
+    let mut length = SIZE as libc::socklen_t;
+    // SAFETY: at most `length` bytes are written to `info`, which has as many, and both outlive the call.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    // An older kernel knows less.
+    (done == 0 && length as usize == SIZE).then_some(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn both_directions_are_counted_to_the_byte() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let mut near = TcpStream::connect(address).await.expect("it is there");
+        let (mut far, _) = listener.accept().await.expect("it came");
+        let meter = Meter::of(&near);
+        near.write_all(&[1; 3000]).await.expect("it is sent");
+        far.read_exact(&mut [0; 3000]).await.expect("it comes");
+        far.write_all(&[2; 700]).await.expect("it is sent");
+        near.read_exact(&mut [0; 700]).await.expect("it comes");
+        let traffic = meter.read();
+        // The answer acknowledges; the SYN counts as a byte on some kernels.
+        assert!((3000..=3001).contains(&traffic.sent), "{traffic:?}");
+        assert_eq!(traffic.received, 700);
+        assert!(traffic.round_trip > Duration::ZERO && traffic.round_trip < Duration::from_secs(1));
+    }
+}
