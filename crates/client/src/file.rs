@@ -145,11 +145,22 @@ impl File {
     /// # Errors
     /// [`Error::Status`] when the server refuses, or when the answer is longer than `length`.
     pub async fn query(&self, info_type: InfoType, class: u8, length: u32) -> Result<Vec<u8>> {
+        self.query_with(info_type, class, 0, length).await
+    }
+
+    /// As [`File::query`], with AdditionalInformation.
+    pub(crate) async fn query_with(
+        &self,
+        info_type: InfoType,
+        class: u8,
+        additional_information: u32,
+        length: u32,
+    ) -> Result<Vec<u8>> {
         let request = query_info::Request {
             info_type,
             file_info_class: class,
             output_buffer_length: length.min(self.tree.limits().2),
-            additional_information: 0,
+            additional_information,
             flags: query_info::Flags::empty(),
             file_id: self.id,
             input_buffer: &[],
@@ -172,10 +183,21 @@ impl File {
     /// # Errors
     /// [`Error::Status`] when the server refuses.
     pub async fn set(&self, info_type: InfoType, class: u8, buffer: &[u8]) -> Result<()> {
+        self.set_with(info_type, class, 0, buffer).await
+    }
+
+    /// As [`File::set`], with AdditionalInformation.
+    pub(crate) async fn set_with(
+        &self,
+        info_type: InfoType,
+        class: u8,
+        additional_information: u32,
+        buffer: &[u8],
+    ) -> Result<()> {
         let request = set_info::Request {
             info_type,
             file_info_class: class,
-            additional_information: 0,
+            additional_information,
             file_id: self.id,
             buffer,
         };

@@ -32,6 +32,7 @@
 //! An operation that is dropped is still done by the server: a CREATE given up half way may leave a file open
 //! until the session ends. Requests have no time limit of their own; wrap them in `tokio::time::timeout`.
 
+mod beside;
 mod buffer;
 mod call;
 mod channels;
@@ -53,6 +54,7 @@ mod tree;
 mod whole;
 pub mod written;
 
+pub use beside::{ExtendedAttribute, Stream};
 pub use buffer::Reply;
 pub use bytes::Bytes;
 pub use channels::ChannelStatus;
@@ -66,7 +68,7 @@ pub use options::{Credentials, DIALECTS, Options};
 pub use session::Session;
 pub use transport::Traffic;
 pub use tree::{OpenOptions, Tree};
-pub use whole::Settings;
+pub use whole::{Fetched, Settings};
 
 /// What an operation of this crate leads to.
 pub type Result<T> = std::result::Result<T, Error>;

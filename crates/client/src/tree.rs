@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use smb_wire::create::{self, Access, CreateOptions, Disposition, FileInfo, ShareAccess};
+use smb_wire::create::{self, Access, CreateAction, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::ioctl::body::{ValidateNegotiateInfoRequest, ValidateNegotiateInfoResponse};
@@ -230,12 +230,17 @@ impl Tree {
     /// # Errors
     /// [`Error::Status`] with what the server has against it.
     pub async fn open(&self, path: &str, how: &OpenOptions) -> Result<File> {
+        self.open_or_make(path, how).await.map(|(file, _)| file)
+    }
+
+    /// As [`Tree::open`], with what came of it.
+    pub(crate) async fn open_or_make(&self, path: &str, how: &OpenOptions) -> Result<(File, CreateAction)> {
         let (name, contexts) = (wire_path(path), self.inner.session.create_contexts());
         let body = |out: &mut Vec<u8>| create_request(&name, how, &contexts).write(out);
         let part = Part { command: Command::Create, payload: 0, body: &body };
         let [reply] = self.inner.call([part]).await?.success()?;
         let response = create::Response::parse(reply.message())?;
-        Ok(File::new(Arc::clone(&self.inner), response.file_id, response.info))
+        Ok((File::new(Arc::clone(&self.inner), response.file_id, response.info), response.create_action))
     }
 
     /// The sizes, times and attributes of `path`: CREATE, QUERY_INFO and CLOSE in one round trip.
@@ -312,7 +317,7 @@ impl Tree {
     /// Whether a CREATE that may make, empty or delete a file cannot go with what follows it. When it must be
     /// repeated, the server has to know it by its name, or may do it once more: after the other, or as a late
     /// request of the lost channel long after it. It only does so until what was opened has been used.
-    fn must_be_alone(&self, how: &OpenOptions) -> bool {
+    pub(crate) fn must_be_alone(&self, how: &OpenOptions) -> bool {
         // MS-SMB2 3.3.1.10
         let changes =
             how.disposition != Disposition::Open || how.options.contains(CreateOptions::DELETE_ON_CLOSE);

@@ -7,16 +7,17 @@
 
 use std::sync::Arc;
 
-use smb_wire::create::{self, FileInfo};
+use smb_wire::create::{self, Access, CreateAction, Disposition, FileInfo};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::{Basic, RenameFlags, RenameLayout, RenameRequest};
 use smb_wire::fscc::{FileAttributes, FileTime};
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, Malformed, NtStatus, Utf16, close, read, set_info, write};
+use smb_wire::{Command, Malformed, NtStatus, Utf16, close, query_info, read, set_info, write};
 
+use crate::beside::read_streams;
 use crate::link::{Part, RELATED};
 use crate::tree::{CLOSE_RELATED, create_request, wire_path};
-use crate::{Data, Error, File, OpenOptions, Result, Tree};
+use crate::{Data, Error, File, OpenOptions, Reply, Result, Tree};
 
 /// What is set with a file; what is zero stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +42,35 @@ impl Settings {
     }
 }
 
+/// A file that was read whole.
+#[derive(Debug)]
+pub struct Fetched {
+    /// What is in it.
+    pub data: Data,
+    /// What is known of it after it was read.
+    pub info: FileInfo,
+    /// Whether it has named streams, if it was asked.
+    pub has_streams: bool,
+}
+
+/// Whether a query found named streams, and whether it was refused.
+fn found_streams(queried: Option<&Reply>) -> Result<(bool, bool)> {
+    match queried {
+        None => Ok((false, false)),
+        // There are more of them than there is room for.
+        Some(reply) if reply.status() == NtStatus::BUFFER_OVERFLOW => Ok((true, true)),
+        // A server that knows no streams has none.
+        Some(reply) if !reply.status().is_success() => Ok((false, true)),
+        Some(reply) => {
+            let found = query_info::Response::parse(reply.message())?;
+            Ok((!read_streams(found.output_buffer)?.is_empty(), false))
+        }
+    }
+}
+
+/// Room for the names of streams when only their being there matters, in bytes.
+const STREAMS_ROOM: u32 = 4096;
+
 /// FileRenameInformation for a new name that may take the place of another file.
 fn rename_buffer(path: &str) -> Vec<u8> {
     let name = wire_path(path);
@@ -62,34 +92,57 @@ fn set(class: FileInfoClass, file_id: smb_wire::FileId, buffer: &[u8]) -> set_in
 }
 
 impl Tree {
-    /// Reads a file of at most `length` bytes, which one READ can carry, in one round trip: CREATE, READ and CLOSE.
-    /// The second value is what is known of the file after the READ.
+    /// Reads a file of at most `length` bytes, which one READ can carry, in one round trip: CREATE, READ and CLOSE; with
+    /// `streams` it is also asked for its named streams.
     ///
     /// # Errors
     /// [`Error::Status`] with what the server has against it.
-    pub async fn fetch(&self, path: &str, length: u32) -> Result<(Data, FileInfo)> {
+    pub async fn fetch(&self, path: &str, length: u32, streams: bool) -> Result<Fetched> {
         let name = wire_path(path);
         let how = OpenOptions::read();
         let request = read::Request::new(RELATED, 0, length.min(self.inner.limits().0));
+        let query = query_info::Request {
+            info_type: InfoType::File,
+            file_info_class: FileInfoClass::STREAM.0,
+            output_buffer_length: STREAMS_ROOM,
+            additional_information: 0,
+            flags: query_info::Flags::empty(),
+            file_id: RELATED,
+            input_buffer: &[],
+        };
         let closing = close::Request { flags: close::Flags::POSTQUERY_ATTRIB, file_id: RELATED };
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let read_body = |out: &mut Vec<u8>| request.write(out);
+        let query_body = |out: &mut Vec<u8>| query.write(out);
         let close_body = |out: &mut Vec<u8>| closing.write(out);
-        let parts = [
-            Part { command: Command::Create, payload: 0, body: &create_body },
-            Part { command: Command::Read, payload: request.length, body: &read_body },
-            Part { command: Command::Close, payload: 0, body: &close_body },
-        ];
-        let [opened, got, closed] = self.inner.call(parts).await?.replies;
+        let create = Part { command: Command::Create, payload: 0, body: &create_body };
+        let read = Part { command: Command::Read, payload: request.length, body: &read_body };
+        let query = Part { command: Command::QueryInfo, payload: STREAMS_ROOM, body: &query_body };
+        let close = Part { command: Command::Close, payload: 0, body: &close_body };
+        let (opened, queried, got, closed) = if streams {
+            // The READ stands behind the query: one that finds nothing ends the chain.
+            let [opened, queried, got, closed] = self.inner.call([create, query, read, close]).await?.replies;
+            (opened, Some(queried), got, closed)
+        } else {
+            let [opened, got, closed] = self.inner.call([create, read, close]).await?.replies;
+            (opened, None, got, closed)
+        };
         let opened = opened.success()?;
         let opened = create::Response::parse(opened.message())?;
         if !closed.status().is_success() {
-            // A READ that fails takes the CLOSE with it.
+            // What fails takes the CLOSE with it.
             let file = File::new(Arc::clone(&self.inner), opened.file_id, opened.info);
             file.close().await?;
         }
+        let (has_streams, refused) = found_streams(queried.as_ref())?;
+        if refused && !got.status().is_success() && got.status() != NtStatus::END_OF_FILE {
+            // It took the READ with it.
+            let plain = Box::pin(self.fetch(path, length, false)).await?;
+            return Ok(Fetched { has_streams, ..plain });
+        }
         if got.status() == NtStatus::END_OF_FILE {
-            return Ok((Data { reply: got, range: 0..0 }, opened.info));
+            let data = Data { reply: got, range: 0..0 };
+            return Ok(Fetched { data, info: opened.info, has_streams });
         }
         let got = got.success()?;
         let closed = closed.success()?;
@@ -99,7 +152,7 @@ impl Tree {
             return Err(Malformed::new("READ response", "DataLength").into());
         }
         let range = got.range_of(data);
-        Ok((Data { reply: got, range }, info))
+        Ok(Fetched { data: Data { reply: got, range }, info, has_streams })
     }
 
     /// Makes a file with `data` in it and leaves it open, in one round trip: CREATE, WRITE and SET_INFO. `data` is at
@@ -148,6 +201,56 @@ impl Tree {
         }
     }
 }
+
+impl Tree {
+    /// Sets times and attributes of the file or directory `path`: CREATE, SET_INFO and CLOSE in one round trip.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it.
+    pub async fn settle(&self, path: &str, with: Settings) -> Result<()> {
+        let name = wire_path(path);
+        let how = OpenOptions { access: SETTLING, ..OpenOptions::attributes() };
+        let buffer = with.buffer();
+        let setting = set(FileInfoClass::BASIC, RELATED, &buffer);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
+        let set_body = |out: &mut Vec<u8>| setting.write(out);
+        let create = Part { command: Command::Create, payload: 0, body: &create_body };
+        let set = Part { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
+        let [opened, set, closed] = self.inner.call([create, set, CLOSE_RELATED]).await?.replies;
+        let opened = opened.success()?;
+        if !closed.status().is_success() {
+            // A refusal of the second takes the third with it.
+            let opened = create::Response::parse(opened.message())?;
+            self.inner.close(opened.file_id).await?;
+        }
+        set.success().map(drop)
+    }
+
+    /// Makes the directory `path` unless it is there, in one round trip, or in two in a session of several channels.
+    /// Answers what was there.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it, as when a file is in its place.
+    pub async fn enter(&self, path: &str) -> Result<Option<FileInfo>> {
+        let how = OpenOptions::directory(Disposition::OpenIf);
+        let found = |action: CreateAction, info: FileInfo| (action != CreateAction::Created).then_some(info);
+        if self.must_be_alone(&how) {
+            let (file, action) = self.open_or_make(path, &how).await?;
+            let found = found(action, *file.info());
+            file.close().await?;
+            return Ok(found);
+        }
+        let name = wire_path(path);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
+        let create = Part { command: Command::Create, payload: 0, body: &create_body };
+        let [opened, _] = self.inner.call([create, CLOSE_RELATED]).await?.success()?;
+        let opened = create::Response::parse(opened.message())?;
+        Ok(found(opened.create_action, opened.info))
+    }
+}
+
+/// What setting times and attributes needs.
+const SETTLING: Access = Access::WRITE_ATTRIBUTES.union(Access::READ_ATTRIBUTES).union(Access::SYNCHRONIZE);
 
 impl File {
     /// Sets times and attributes.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Pattern, Place};
+use crate::{Error, Keep, Pattern, Place};
 
 /// What to copy, where to, and how.
 #[derive(Debug, Clone, clap::Args)]
@@ -30,6 +30,22 @@ pub struct Args {
     /// With smb://: encrypt everything; without it everything is signed
     #[arg(long)]
     pub encrypt: bool,
+    /// What of each file is kept: D data, A attributes and permission bits, T times, S access lists, O owners and groups,
+    /// E extended attributes; X leaves named streams out, which else go from share to share
+    #[arg(long, value_name = "FLAGS", default_value = "DAT")]
+    pub copy: Keep,
+    /// The same as --copy DATSOE
+    #[arg(long)]
+    pub copyall: bool,
+    /// Keep access lists too (S)
+    #[arg(short = 'A', long, visible_alias = "sec")]
+    pub acls: bool,
+    /// Keep owners and groups too (O)
+    #[arg(short, long)]
+    pub owner: bool,
+    /// Keep extended attributes too (E)
+    #[arg(short = 'X', long)]
+    pub xattrs: bool,
     /// Delete in DST what SRC does not have
     #[arg(long)]
     pub mirror: bool,
@@ -58,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub channels: Option<u32>,
     /// Files under way at once
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
     /// Report as JSON
     #[arg(long)]
@@ -73,6 +89,17 @@ pub(crate) struct Passwords {
 }
 
 impl Args {
+    /// What of each file is kept.
+    pub(crate) fn keep(&self) -> Keep {
+        let mut keep = self.copy;
+        keep.attributes |= self.copyall;
+        keep.times |= self.copyall;
+        keep.lists |= self.acls || self.copyall;
+        keep.owners |= self.owner || self.copyall;
+        keep.xattrs |= self.xattrs || self.copyall;
+        keep
+    }
+
     /// The passwords that are needed, from files and the environment; else `ask` is called with the user and the place.
     ///
     /// # Errors

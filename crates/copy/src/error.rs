@@ -58,6 +58,11 @@ impl From<client::Error> for Fault {
 }
 
 impl Fault {
+    /// Only a share has named streams.
+    pub(crate) fn no_streams() -> Fault {
+        Fault::Host(io::ErrorKind::Unsupported, "there are no named streams here".to_owned())
+    }
+
     /// There is no such file or directory.
     pub(crate) fn is_missing(&self) -> bool {
         match self {
@@ -82,6 +87,29 @@ impl Fault {
             Fault::Server(error) => {
                 error.status() == Some(NtStatus::OBJECT_NAME_COLLISION)
                     || error.nfs_status() == Some(NfsStat::Exist)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whoever was asked knows no such thing, as a file system without extended attributes.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        match self {
+            Fault::Host(kind, _) => *kind == io::ErrorKind::Unsupported,
+            Fault::Server(client::Error::NotOffered(_)) => true,
+            Fault::Server(error) => {
+                let by_status = [
+                    NtStatus::NOT_SUPPORTED,
+                    NtStatus::INVALID_DEVICE_REQUEST,
+                    NtStatus::INVALID_INFO_CLASS,
+                    NtStatus::EAS_NOT_SUPPORTED,
+                    // Of a named stream, where there are none.
+                    NtStatus::OBJECT_NAME_INVALID,
+                ];
+                let by_nfs_status =
+                    [NfsStat::NotSupp, NfsStat::AttrNotSupp, NfsStat::OpIllegal, NfsStat::Xattr2Big];
+                error.status().is_some_and(|status| by_status.contains(&status))
+                    || error.nfs_status().is_some_and(|status| by_nfs_status.contains(&status))
             }
             _ => false,
         }

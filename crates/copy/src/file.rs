@@ -9,7 +9,7 @@
 //! from there: nothing else has to be remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,14 +18,16 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
+use crate::Plan;
+use crate::beside::Lost;
+use crate::beside::carry::carry;
 use crate::error::{Done, Fault};
 use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::survey::Job;
-use crate::tree::{Facts, File, Tree, join, split};
+use crate::tree::{Carried, Facts, File, Tree, join, split};
 use crate::widen::Trial;
-use crate::{Plan, widen};
 
 /// Bytes of one piece at most.
 const PIECE: u32 = 1024 * 1024;
@@ -33,8 +35,9 @@ const PIECE: u32 = 1024 * 1024;
 /// many that a connection that is added finds nothing left to do.
 const DEPTH: usize = 16;
 const DEEPEST: usize = 64;
-/// Pieces of all files that are under way at once, which is also what they take of memory.
-const PIECES: usize = 96;
+/// What all files that are under way at once may take of memory, in bytes, and in what steps that is counted.
+const ROOM: usize = 96 * 1024 * 1024;
+const STEP: usize = 4096;
 /// How far behind the first piece that is not done others may be begun, in bytes.
 const WINDOW: u64 = 64 * 1024 * 1024;
 /// How long to wait before a file is tried again; twice as long each time.
@@ -52,12 +55,12 @@ pub(crate) struct Shared {
     /// [`WINDOW`], but for tests.
     pub(crate) window: u64,
     room: Arc<Semaphore>,
-    pace: Pace,
+    pub(crate) pace: Pace,
     /// Connections to the server that has more.
     width: AtomicUsize,
-    /// What was moved so far, in bytes, with something for each file.
-    moved: AtomicU64,
     trials: Mutex<Vec<Trial>>,
+    /// What the target could not hold, and how often.
+    lost: Mutex<BTreeMap<Lost, u64>>,
     /// Tells the parts of further attempts from those of others.
     nonce: [u8; 16],
 }
@@ -73,27 +76,46 @@ fn hash(data: &[u8]) -> Hash {
 impl Shared {
     pub(crate) fn new(plan: Plan, source: Tree, target: Tree, progress: Progress) -> Shared {
         let piece = PIECE.min(source.max_io()).min(target.max_io());
-        let (room, pace) = (Arc::new(Semaphore::new(PIECES)), Pace::new(plan.rate));
-        let (width, moved, trials) = (AtomicUsize::new(1), AtomicU64::new(0), Mutex::default());
+        let (room, pace) = (Arc::new(Semaphore::new(ROOM / STEP)), Pace::new(plan.rate));
+        let (width, trials, lost) = (AtomicUsize::new(1), Mutex::default(), Mutex::default());
         let nonce = auth::crypto::random();
         let window = WINDOW;
-        Shared { plan, source, target, progress, piece, window, room, pace, width, moved, trials, nonce }
-    }
-
-    /// So much of a file has got from one side to the other.
-    fn count(&self, bytes: u64) {
-        self.moved.fetch_add(bytes, Ordering::Relaxed);
-        self.progress.moved(bytes);
-    }
-
-    /// What was moved so far; only for comparison with itself.
-    pub(crate) fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
+        Shared { plan, source, target, progress, piece, window, room, pace, width, trials, lost, nonce }
     }
 
     /// Bytes of one piece.
     pub(crate) fn piece(&self) -> u64 {
         u64::from(self.piece)
+    }
+
+    /// Counts what the target could not hold; each kind is said once.
+    pub(crate) fn lose(&self, lost: &[Lost]) {
+        let mut counts = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        for kind in lost {
+            let count = counts.entry(*kind).or_default();
+            if *count == 0 {
+                let (name, why) = (kind.name(), kind.why());
+                self.progress
+                    .say(&format!("trunkline: {name} are not kept: {why} (said once, counted at the end)"));
+            }
+            *count += 1;
+        }
+    }
+
+    pub(crate) fn lost(&self) -> BTreeMap<Lost, u64> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether a file of so many bytes is moved in one piece.
+    pub(crate) fn is_small(&self, size: u64) -> bool {
+        size < u64::from(self.piece)
+    }
+
+    /// What the connections to both sides have carried.
+    pub(crate) fn carried(&self) -> Carried {
+        let (source, target) = (self.source.carried(), self.target.carried());
+        let bytes = source.bytes + target.bytes;
+        Carried { bytes, round_trip: source.round_trip.max(target.round_trip) }
     }
 
     pub(crate) fn note(&self, trial: Trial) {
@@ -114,10 +136,11 @@ impl Shared {
         (self.width.load(Ordering::Relaxed).max(1) * DEPTH).min(DEEPEST)
     }
 
-    /// Room for one more piece in memory.
-    async fn permit(&self) -> Done<OwnedSemaphorePermit> {
+    /// Room for so many bytes in memory.
+    pub(crate) async fn permit(&self, bytes: u64) -> Done<OwnedSemaphorePermit> {
         let closed = |_| Fault::Said("the copy is over".to_owned());
-        Arc::clone(&self.room).acquire_owned().await.map_err(closed)
+        let steps = bytes.div_ceil(STEP as u64).clamp(1, (ROOM / STEP) as u64) as u32;
+        Arc::clone(&self.room).acquire_many_owned(steps).await.map_err(closed)
     }
 }
 
@@ -147,42 +170,48 @@ pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
 }
 
 async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
-    if job.facts.size < u64::from(shared.piece) && !shared.plan.verify && !shared.plan.sync {
-        small(shared, job, attempt).await
-    } else {
-        large(shared, job).await
+    let Plan { verify, sync, keep, .. } = &shared.plan;
+    let is_plain = !verify && !sync && !keep.is_more();
+    if is_plain && shared.is_small(job.facts.size) && small(shared, job, attempt).await? {
+        return Ok(());
     }
+    large(shared, job).await
 }
 
-async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<()> {
+/// Copies a file that fits one piece. False when it has more than that takes, and nothing was done.
+async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
     let Job { from, path, facts } = job;
-    let _permit = shared.permit().await?;
+    let _permit = shared.permit(facts.size).await?;
     shared.pace.take(facts.size).await;
     let content = match facts.size {
-        0 => Bytes::new(),
+        // One that is empty may have streams.
+        0 if !shared.plan.keep.streams => Bytes::new(),
         size => {
-            let (content, now) = shared.source.fetch(from, size).await?;
-            if !now.looks_like(facts) || content.len() as u64 != size {
+            let fetched = shared.source.fetch(from, size).await?;
+            if !fetched.facts.looks_like(facts) || fetched.content.len() as u64 != size {
                 return Err(Fault::Changed);
             }
-            content
+            if fetched.has_streams {
+                return Ok(false);
+            }
+            fetched.content
         }
     };
+    let like = shared.plan.keep.like(facts);
     let above = split(path).0;
     let first = join(above, &part_of(path, facts));
     if attempt == 0 {
-        shared.target.put(path, &first, &content, facts).await?;
+        shared.target.put(path, &first, &content, &like).await?;
     } else {
         // What an attempt on a lost connection has sent may still come to be done, to a name that is not this one.
         let of = [&shared.nonce[..], &attempt.to_le_bytes()].concat();
         let part = join(above, &name::part(split(path).1, &of));
-        shared.target.put(path, &part, &content, facts).await?;
+        shared.target.put(path, &part, &content, &like).await?;
         // There may be none.
         let _ = shared.target.remove(&first).await;
     }
-    shared.moved.fetch_add(widen::FILE, Ordering::Relaxed);
-    shared.count(facts.size);
-    Ok(())
+    shared.progress.moved(facts.size);
+    Ok(true)
 }
 
 /// The name that a file has while it is made: the same in every copy of it as it is now, so that the next one finds what
@@ -202,8 +231,12 @@ async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
         let Ok(writer) = Arc::try_unwrap(writer) else {
             return Err(Fault::Said("a piece of it is still under way".to_owned()));
         };
-        match filled {
-            Ok(()) => shared.target.finish(writer, &part, path, facts).await,
+        let carried = match filled {
+            Ok(()) => carry(shared, &reader, &writer, job, &part).await,
+            Err(fault) => Err(fault),
+        };
+        match carried {
+            Ok(like) => shared.target.finish(writer, &part, path, &like).await,
             Err(fault) => {
                 // What counts is why it was not filled.
                 let _ = writer.close().await;
@@ -225,26 +258,29 @@ async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
 
 /// Fills `writer` with what `reader` has, from where an earlier copy stopped.
 async fn fill(shared: &Arc<Shared>, reader: &Arc<File>, writer: &Arc<File>, facts: &Facts) -> Done<()> {
-    if !reader.facts().await?.looks_like(facts) {
+    let (read, written) = tokio::try_join!(reader.opened(), writer.opened())?;
+    if !read.looks_like(facts) {
         return Err(Fault::Changed);
     }
     let piece = u64::from(shared.piece);
-    let have = writer.facts().await?.size;
+    let have = written.size;
     let start = match have <= facts.size {
         true => have.saturating_sub(shared.window) / piece * piece,
         false => 0,
     };
     shared.progress.moved(start);
-    let (hashes, moved) = pieces(shared, reader, writer, facts, start).await;
-    let hashes = match hashes {
-        Ok(hashes) => hashes,
+    let (done, moved) = pieces(shared, reader, writer, facts, start).await;
+    let Written { hashes, end } = match done {
+        Ok(done) => done,
         Err(fault) => {
             shared.progress.back(start + moved);
             return Err(fault);
         }
     };
     let rest = async {
-        writer.set_length(facts.size).await?;
+        if have.max(end) != facts.size {
+            writer.set_length(facts.size).await?;
+        }
         writer.settle_data(shared.plan.sync).await?;
         if shared.plan.verify {
             verify(shared, reader, writer, facts, &hashes).await?;
@@ -261,17 +297,26 @@ async fn fill(shared: &Arc<Shared>, reader: &Arc<File>, writer: &Arc<File>, fact
     done
 }
 
-/// Moves all pieces from `start` on. Answers the hash of each by where it begins, and how many bytes were moved.
+/// What was written of a file.
+#[derive(Debug, Default)]
+struct Written {
+    /// The hash of each piece by where it begins, where that is wanted.
+    hashes: BTreeMap<u64, Hash>,
+    /// Where the last piece ends that was not left out as a hole.
+    end: u64,
+}
+
+/// Moves all pieces from `start` on. Answers what was written, and how many bytes were moved.
 async fn pieces(
     shared: &Arc<Shared>,
     reader: &Arc<File>,
     writer: &Arc<File>,
     facts: &Facts,
     start: u64,
-) -> (Done<BTreeMap<u64, Hash>>, u64) {
+) -> (Done<Written>, u64) {
     let piece = u64::from(shared.piece);
     let (mut tasks, mut under_way) = (JoinSet::new(), BTreeSet::new());
-    let (mut hashes, mut next, mut moved) = (BTreeMap::new(), start, 0);
+    let (mut written, mut next, mut moved) = (Written::default(), start, 0);
     let all = async {
         loop {
             let in_window =
@@ -289,7 +334,7 @@ async fn pieces(
                     }
                 }
                 let length = piece.min(facts.size - next);
-                let permit = shared.permit().await?;
+                let permit = shared.permit(length).await?;
                 shared.pace.take(length).await;
                 let (reader, writer) = (Arc::clone(reader), Arc::clone(writer));
                 let (at, sparse, hashed) = (next, facts.sparse, shared.plan.verify);
@@ -303,19 +348,30 @@ async fn pieces(
             }
             let Some(done) = tasks.join_next().await else { return Ok(()) };
             let ended = |why| Fault::Said(format!("a piece of it ended early: {why}"));
-            let (at, length, hash) = done.map_err(ended)??;
+            let Moved { at, length, is_hole, hash } = done.map_err(ended)??;
             under_way.remove(&at);
             moved += u64::from(length);
-            shared.count(u64::from(length));
-            hashes.extend(hash.map(|hash| (at, hash)));
+            shared.progress.moved(u64::from(length));
+            written.hashes.extend(hash.map(|hash| (at, hash)));
+            if !is_hole {
+                written.end = written.end.max(at + u64::from(length));
+            }
         }
     };
     let all: Done<()> = all.await;
     tasks.shutdown().await;
-    (all.map(|()| hashes), moved)
+    (all.map(|()| written), moved)
 }
 
-/// Moves one piece. Answers where it begins, its length, and its hash where that is wanted.
+/// A piece that was moved: where it begins, its length, whether it is a hole, and its hash where that is wanted.
+struct Moved {
+    at: u64,
+    length: u32,
+    is_hole: bool,
+    hash: Option<Hash>,
+}
+
+/// Moves one piece.
 async fn move_piece(
     reader: &File,
     writer: &File,
@@ -323,17 +379,18 @@ async fn move_piece(
     length: u32,
     sparse: bool,
     hashed: bool,
-) -> Done<(u64, u32, Option<Hash>)> {
+) -> Done<Moved> {
     let data = reader.read(at, length).await?;
     if data.len() != length as usize {
         return Err(Fault::Changed);
     }
     let hash = hashed.then(|| hash(&data));
     // A hole stays one.
-    if !(sparse && data.iter().all(|byte| *byte == 0)) {
+    let is_hole = sparse && data.iter().all(|byte| *byte == 0);
+    if !is_hole {
         writer.write(at, &data).await?;
     }
-    Ok((at, length, hash))
+    Ok(Moved { at, length, is_hole, hash })
 }
 
 /// Reads back all of `writer` and holds it against `hashes`; against `reader` where there is none, since an earlier
@@ -351,7 +408,7 @@ async fn verify(
     while done.is_ok() && (at < facts.size || !tasks.is_empty()) {
         if at < facts.size && tasks.len() < shared.depth() {
             let length = piece.min(facts.size - at) as u32;
-            let permit = shared.permit().await?;
+            let permit = shared.permit(u64::from(length)).await?;
             let (reader, writer) = (Arc::clone(reader), Arc::clone(writer));
             let expected = hashes.get(&at).copied();
             tasks.spawn(async move {

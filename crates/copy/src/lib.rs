@@ -4,12 +4,15 @@
 //! [`Report`], which prints as robocopy's table and as JSON, and whose [`Report::status`] has robocopy's bits.
 //!
 //! To read on: `run` hands out work; `survey` looks at one directory on both sides and decides; `file` copies one
-//! file, small ones in compounds and large ones in many pieces at once; `tree` is what both need of a side, and `widen` gives the
+//! file, small ones in compounds and large ones in many pieces at once; `tree` is what both need of a side, `beside` what files have
+//! beside their data, and `widen` gives the
 //! copy its connections.
 
 mod args;
+mod beside;
 mod error;
 mod file;
+mod keep;
 mod name;
 mod pace;
 mod place;
@@ -25,6 +28,7 @@ mod widen;
 
 pub use args::Args;
 pub use error::Error;
+pub use keep::Keep;
 pub use name::Pattern;
 pub use place::{Place, Remote};
 pub use plan::Plan;

@@ -3,7 +3,7 @@
 use client::Credentials;
 
 use crate::args::Passwords;
-use crate::{Args, Error, Pattern, Place};
+use crate::{Args, Error, Keep, Pattern, Place};
 
 /// A copy that can be run.
 #[derive(Debug, Clone)]
@@ -20,6 +20,7 @@ pub struct Plan {
     pub(crate) dry_run: bool,
     pub(crate) rate: Option<u64>,
     pub(crate) retries: u32,
+    pub(crate) keep: Keep,
     pub(crate) threads: usize,
     /// Connections to each server, unless they are chosen by what they gain.
     pub(crate) channels: Option<usize>,
@@ -30,6 +31,8 @@ pub struct Plan {
 pub(crate) struct Access {
     pub(crate) credentials: Option<Credentials>,
     pub(crate) encrypt: bool,
+    /// What is kept of files: it takes rights of its own.
+    pub(crate) keep: Keep,
     pub(crate) smb: client::Options,
     pub(crate) nfs: client::nfs::Options,
 }
@@ -69,12 +72,15 @@ impl Plan {
                 "--mirror would delete the source, which lies inside of the target; choose another one";
             return Err(usage(text.to_owned()));
         }
+        let mut keep = args.keep();
+        // Nothing else has any.
+        keep.streams &= sides.iter().all(is_smb);
         let Passwords { source, target } = args.passwords(ask)?;
         Ok(Plan {
             source: args.source.clone(),
             target: args.target.clone(),
-            source_access: access(args, &args.source, source),
-            target_access: access(args, &args.target, target),
+            source_access: access(args, &args.source, source, keep),
+            target_access: access(args, &args.target, target, keep),
             mirror: args.mirror,
             verify: args.verify,
             sync: args.sync,
@@ -83,6 +89,7 @@ impl Plan {
             dry_run: args.dry_run,
             rate: args.rate,
             retries: args.retries,
+            keep,
             threads: args.threads as usize,
             channels: args.channels.map(|channels| channels as usize),
         })
@@ -96,7 +103,7 @@ impl Plan {
     }
 }
 
-fn access(args: &Args, place: &Place, password: Option<String>) -> Access {
+fn access(args: &Args, place: &Place, password: Option<String>, keep: Keep) -> Access {
     let own = client::nfs::Options::default();
     let credentials = match place {
         Place::Smb(remote) => password.map(|password| {
@@ -108,12 +115,15 @@ fn access(args: &Args, place: &Place, password: Option<String>) -> Access {
     Access {
         credentials,
         encrypt: args.encrypt,
+        keep,
         smb: client::Options { credits: CREDITS, ..client::Options::default() },
         nfs: client::nfs::Options {
             uid: args.uid.unwrap_or(own.uid),
             gid: args.gid.unwrap_or(own.gid),
             groups: if args.uid.or(args.gid).is_some() { Vec::new() } else { own.groups.clone() },
             slots: SLOTS,
+            // RFC 8276: extended attributes came with 4.2.
+            minor_version: if keep.xattrs { 2 } else { own.minor_version },
             ..own
         },
     }

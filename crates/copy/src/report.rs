@@ -1,5 +1,6 @@
 //! What a copy has done: robocopy's table, its exit status, and JSON.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::Plan;
+use crate::beside::Lost;
 use crate::widen::Trial;
 
 /// The exit status of a copy that could not begin, and the bit of one that ended early.
@@ -81,6 +83,8 @@ pub struct Report {
     pub(crate) target_channels: Vec<Channel>,
     /// What each number of connections was worth.
     pub(crate) trials: Vec<Trial>,
+    /// What the target could not hold, and of how many files.
+    pub(crate) lost: BTreeMap<Lost, u64>,
     pub(crate) elapsed: Duration,
     /// While some file was under way.
     pub(crate) copying: Duration,
@@ -103,6 +107,7 @@ impl Report {
             source_channels: Vec::new(),
             target_channels: Vec::new(),
             trials: Vec::new(),
+            lost: BTreeMap::new(),
             elapsed: Duration::ZERO,
             copying: Duration::ZERO,
             failing: Duration::ZERO,
@@ -162,6 +167,7 @@ impl Report {
             "bytes_per_second": self.speed(),
             "failures": self.failures.iter().map(said).collect::<Vec<_>>(),
             "notes": self.notes.iter().map(said).collect::<Vec<_>>(),
+            "not_kept": self.lost.iter().map(|(kind, count)| (kind.name(), *count)).collect::<BTreeMap<_, _>>(),
             "channels_tried": self.trials.iter().map(trial).collect::<Vec<_>>(),
             "channels": {
                 "source": self.source_channels.iter().map(channel).collect::<Vec<_>>(),
@@ -216,6 +222,9 @@ impl fmt::Display for Report {
         let [total, copied, failed, extras] =
             [self.elapsed, self.copying, self.failing, self.deleting].map(clock);
         row(f, "Times", [total, copied, none(), none(), failed, extras])?;
+        for (kind, count) in &self.lost {
+            writeln!(f, "\n    Lost : {count} {}", kind.name())?;
+        }
         let speed = self.speed();
         writeln!(f, "\n   Speed : {speed:.0} Bytes/sec.")?;
         writeln!(f, "   Speed : {:.3} MegaBytes/min.", speed * 60.0 / f64::from(1 << 20))

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
+use crate::beside::carry::carry_directory;
 use crate::error::{Doing, Done, Fault};
 use crate::file::{self, Shared};
 use crate::name;
@@ -16,10 +17,16 @@ use crate::survey::{self, Directory, Job, Survey};
 use crate::tree::{Facts, Kind, Tree, join};
 use crate::{Error, Place, Plan, widen};
 
+/// Threads that work on files of this host.
+const THREADS: usize = 64;
 /// Directories that are looked at at once.
 const SURVEYS: usize = 16;
 /// No further directory is looked at while so many files wait.
 const WAITING: usize = 10_000;
+/// From so many small files on, what makes them quicker is worth its beginning.
+const MANY: usize = 64;
+/// Files under way while that begins.
+const MEANWHILE: usize = 128;
 /// Directories whose times are set at once.
 const SETTLING: usize = 32;
 
@@ -28,7 +35,8 @@ const SETTLING: usize = 32;
 /// # Errors
 /// When nothing could be begun: a server that cannot be reached, a login that is refused, a source that is not there.
 pub fn run(plan: Plan) -> Result<Report, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(THREADS).build();
     let runtime = runtime.map_err(|why| Error::new("starting a runtime", why))?;
     runtime.block_on(go(plan))
 }
@@ -48,6 +56,11 @@ struct Run {
     jobs: VecDeque<Job>,
     surveys: usize,
     copies: usize,
+    /// Small files that were found.
+    small: usize,
+    /// Whether further sessions were begun since there are many of them, and what opens these.
+    is_split: bool,
+    splitting: Option<JoinHandle<()>>,
     /// Since when some file has been under way.
     copying_since: Option<Instant>,
     /// Whether the source is a file itself.
@@ -58,8 +71,10 @@ struct Run {
 
 async fn go(plan: Plan) -> Result<Report, Error> {
     let begun = Instant::now();
-    let mut source = Tree::open(&plan.source, &plan.source_access).await?;
-    let mut target = Tree::open(&plan.target, &plan.target_access).await?;
+    let (mut source, mut target) = tokio::try_join!(
+        Tree::open(&plan.source, &plan.source_access),
+        Tree::open(&plan.target, &plan.target_access)
+    )?;
     let first = begin(&plan, &mut source, &mut target).await?;
     let report = Report::new(&plan);
     let shared = Arc::new(Shared::new(plan, source, target, Progress::new()));
@@ -71,6 +86,9 @@ async fn go(plan: Plan) -> Result<Report, Error> {
         jobs: VecDeque::new(),
         surveys: 0,
         copies: 0,
+        small: 0,
+        is_split: false,
+        splitting: None,
         copying_since: None,
         is_one_file: matches!(first, First::File { .. }),
         touched: Vec::new(),
@@ -85,8 +103,8 @@ async fn go(plan: Plan) -> Result<Report, Error> {
     run.begin_with(first).await;
     run.work().await;
     run.settle().await;
-    if let Some(widening) = widening {
-        widening.abort();
+    for beside in widening.into_iter().chain(run.splitting.take()) {
+        beside.abort();
     }
     shared.progress.end();
     let mut report = run.report;
@@ -94,10 +112,22 @@ async fn go(plan: Plan) -> Result<Report, Error> {
     report.source_channels = channels(&shared.source);
     report.target_channels = channels(&shared.target);
     report.trials = shared.trials();
+    report.lost = shared.lost();
     shared.source.close().await;
     shared.target.close().await;
     report.elapsed = begun.elapsed();
     Ok(report)
+}
+
+/// Waits until `task` has ended; for ever when there is none.
+async fn ended(task: &mut Option<JoinHandle<()>>) {
+    match task {
+        Some(task) => {
+            // However it ended.
+            let _ = task.await;
+        }
+        None => std::future::pending().await,
+    }
 }
 
 /// What the copy begins with.
@@ -116,14 +146,14 @@ async fn begin(plan: &Plan, source: &mut Tree, target: &mut Tree) -> Result<Firs
     let facts = source.stat("").await.doing(|| looking(&plan.source))?;
     let missing = || Error::new(looking(&plan.source), "there is no such file or directory; check the path");
     let facts = facts.ok_or_else(missing)?;
-    let there = target.stat("").await.doing(|| looking(&plan.target))?;
+    let there = match facts.kind == Kind::Directory && !plan.dry_run {
+        true => target.arrive().await.doing(|| format!("making {}", plan.target))?,
+        false => target.stat("").await.doing(|| looking(&plan.target))?,
+    };
     match facts.kind {
         Kind::Directory => {
             if there.is_some_and(|there| there.kind != Kind::Directory) {
                 return Err(Error::new(looking(&plan.target), "it is no directory, but the source is one"));
-            }
-            if there.is_none() && !plan.dry_run {
-                target.make_root().await.doing(|| format!("making {}", plan.target))?;
             }
             Ok(First::Directory(Directory { path: String::new(), facts, there }))
         }
@@ -145,6 +175,12 @@ async fn begin(plan: &Plan, source: &mut Tree, target: &mut Tree) -> Result<Firs
         }
         Kind::Other => Err(Error::new(looking(&plan.source), "it is neither a file nor a directory")),
     }
+}
+
+/// Makes a directory of the target like that of the source.
+async fn settle_directory(shared: &Shared, Directory { path, facts, .. }: &Directory) -> Done<()> {
+    let like = carry_directory(shared, path, facts).await?;
+    shared.target.settle_directory(path, &like).await
 }
 
 impl Run {
@@ -188,7 +224,7 @@ impl Run {
     /// Hands out work as long as there is any.
     async fn work(&mut self) {
         loop {
-            while self.copies < self.shared.plan.threads
+            while self.copies < self.most()
                 && let Some(job) = self.jobs.pop_front()
             {
                 self.copies += 1;
@@ -214,9 +250,23 @@ impl Run {
                     Event::Surveyed(Box::new(survey), directory)
                 });
             }
-            let Some(event) = self.events.join_next().await else { return };
+            let Run { events, splitting, .. } = self;
+            let event = tokio::select! {
+                event = events.join_next() => event,
+                () = ended(splitting) => {
+                    self.splitting = None;
+                    continue;
+                }
+            };
+            let Some(event) = event else { return };
             self.take(event);
         }
+    }
+
+    /// Files that may be under way. While further sessions are opened few are: what is under way stays where it is.
+    fn most(&self) -> usize {
+        let threads = self.shared.plan.threads;
+        if self.splitting.is_some() { threads.min(MEANWHILE) } else { threads }
     }
 
     /// Counts what came of something.
@@ -236,7 +286,7 @@ impl Run {
             }
             Ok(Event::Settled(path, settled)) => {
                 if let Err(fault) = settled {
-                    self.fail(&path, format!("its times were not set: {fault}"));
+                    self.fail(&path, format!("it was not made like that of the source: {fault}"));
                     self.report.tally.directories.failed += 1;
                 }
             }
@@ -262,6 +312,16 @@ impl Run {
         let differs = directory.there.is_none_or(|there| !there.looks_like(&directory.facts));
         if survey.done && (survey.changes || differs) && directory.facts.modified != 0 {
             self.touched.push(directory);
+        }
+        let is_small = |job: &&Job| self.shared.is_small(job.facts.size);
+        self.small += survey.jobs.iter().filter(is_small).count();
+        let plan = &self.shared.plan;
+        if self.small >= MANY && plan.channels.is_none() && !plan.dry_run && !self.is_split {
+            self.is_split = true;
+            let shared = Arc::clone(&self.shared);
+            self.splitting = Some(tokio::spawn(async move {
+                tokio::join!(shared.source.split(), shared.target.split());
+            }));
         }
         self.shared.progress.expect(survey.jobs.iter().map(|job| job.facts.size).sum());
         self.directories.extend(survey.directories);
@@ -290,25 +350,28 @@ impl Run {
         }
     }
 
-    /// Sets the times of directories, now that nothing more is put into them.
+    /// Makes directories like those of the source, now that nothing more is put into them: the deepest first, since a list
+    /// may keep us from what is below.
     async fn settle(&mut self) {
         if self.shared.plan.dry_run || self.report.gave_up {
             return;
         }
-        while let Some(directory) = self.touched.pop() {
+        let mut touched = std::mem::take(&mut self.touched);
+        let depth = |it: &Directory| if it.path.is_empty() { 0 } else { it.path.split('/').count() };
+        touched.sort_by_key(depth);
+        while let Some(directory) = touched.pop() {
+            let is_last = touched.last().is_none_or(|next| depth(next) < depth(&directory));
             let shared = Arc::clone(&self.shared);
             self.events.spawn(async move {
-                let settled = shared.target.settle_directory(&directory.path, &directory.facts).await;
+                let settled = settle_directory(&shared, &directory).await;
                 Event::Settled(directory.path, settled)
             });
-            if self.events.len() >= SETTLING
+            let most = if is_last { 0 } else { SETTLING };
+            while self.events.len() > most
                 && let Some(event) = self.events.join_next().await
             {
                 self.take(event);
             }
-        }
-        while let Some(event) = self.events.join_next().await {
-            self.take(event);
         }
     }
 

@@ -1,8 +1,12 @@
 //! How many connections a copy has: as many as were asked for, or as many as pay.
 //!
-//! Where nothing was asked for, it begins with one to each server. What is moved in a second is measured, the
+//! Where nothing was asked for, it begins with one to each server. What the path carries in a second is measured, the
 //! connections are doubled, and it is measured again. As long as that gains something, they are doubled again; when it
 //! does not, those that were added are given up, and for a while nothing is tried: other files may come, or better times.
+//!
+//! It is measured in slices of two round trips. A new connection carries more from slice to slice until it is up to
+//! speed; when a slice brings hardly more than the one before it, what follows counts. On a long path that takes a
+//! quarter of a second, in which others, that wait for whole files or pieces, have not seen one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +19,19 @@ use crate::file::Shared;
 const MOST: usize = 8;
 /// How much more must be moved with twice the connections, for it to be a gain.
 const GAIN: f64 = 1.15;
-/// How long is measured: until so many pieces are done, or so long, but never less than that.
-const PIECES: u64 = 16;
-const SHORTEST: Duration = Duration::from_millis(200);
-const LONGEST: Duration = Duration::from_secs(2);
-/// How often it is looked whether enough is done.
-const STEP: Duration = Duration::from_millis(20);
-/// What new connections get to come up to speed.
-const SETTLE: Duration = Duration::from_millis(200);
+/// A slice lasts two round trips, but never less or more than this.
+const SHORTEST: Duration = Duration::from_millis(40);
+const LONGEST: Duration = Duration::from_millis(400);
+/// A slice that brings no more than so many times as much as the one before it is not on the way up.
+const STEADY: f64 = 1.1;
+/// Slices of which the mean is taken, and how many may pass before it is taken anyhow.
+const SLICES: usize = 3;
+const PATIENCE: usize = 40;
 /// When nothing was gained, how long it stays so; twice as long each time.
 const AGAIN: Duration = Duration::from_secs(10);
 const LONGEST_AGAIN: Duration = Duration::from_secs(120);
-/// What a small file counts for beyond its bytes: it takes time even when there are none.
-pub(crate) const FILE: u64 = 64 * 1024;
 
-/// One measurement: how many connections there were to each server, and the bytes that they moved in a second.
+/// One measurement: how many connections there were to each server, and the bytes that they carried in a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Trial {
     pub(crate) channels: usize,
@@ -50,7 +52,6 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if wider <= width {
             return;
         }
-        tokio::time::sleep(SETTLE).await;
         let after = measure(&shared, wider).await;
         if pays(before, after) {
             (width, before) = (wider, after);
@@ -75,21 +76,47 @@ pub(crate) async fn open(shared: &Shared, channels: usize) -> usize {
     source.max(target)
 }
 
+/// What came of looking at slices one after the other.
+#[derive(Debug, Default)]
+struct Slices {
+    /// Rates, from the first that counts on.
+    steady: Vec<f64>,
+    last: Option<f64>,
+    seen: usize,
+}
+
+impl Slices {
+    /// Takes the rate of one more slice; answers the mean when there are enough of them.
+    fn take(&mut self, rate: f64) -> Option<f64> {
+        // When nothing moves it is not the connections: a directory is looked at, or a disk is slow.
+        if rate <= 0.0 {
+            return None;
+        }
+        self.seen += 1;
+        let is_steady = self.last.is_some_and(|last| rate <= last * STEADY) || self.seen >= PATIENCE;
+        self.last = Some(rate);
+        if is_steady || !self.steady.is_empty() {
+            self.steady.push(rate);
+        }
+        let is_enough = self.steady.len() >= SLICES;
+        is_enough.then(|| self.steady.iter().sum::<f64>() / self.steady.len() as f64)
+    }
+}
+
 /// Measures while there is something to measure, and notes it.
 async fn measure(shared: &Shared, channels: usize) -> Trial {
+    let mut slices = Slices::default();
+    let (mut since, mut from) = (Instant::now(), shared.carried());
     loop {
-        let (since, from) = (Instant::now(), shared.moved());
-        let moved = loop {
-            tokio::time::sleep(STEP).await;
-            let moved = shared.moved() - from;
-            let is_enough = moved >= PIECES * shared.piece() && since.elapsed() >= SHORTEST;
-            if is_enough || since.elapsed() >= LONGEST {
-                break moved;
-            }
-        };
-        // When nothing moves it is not the connections.
-        if moved > 0 {
-            let trial = Trial { channels, rate: moved as f64 / since.elapsed().as_secs_f64() };
+        let slice = (from.round_trip * 2).clamp(SHORTEST, LONGEST);
+        tokio::time::sleep(slice).await;
+        let (now, carried) = (Instant::now(), shared.carried());
+        // Less when a connection was lost, and its count with it.
+        let moved = carried.bytes.saturating_sub(from.bytes);
+        let rate = moved as f64 / (now - since).as_secs_f64();
+        (since, from) = (now, carried);
+        if let Some(rate) = slices.take(rate) {
+            let trial = Trial { channels, rate };
             shared.note(trial);
             return trial;
         }
@@ -105,5 +132,24 @@ mod tests {
         let trial = |channels, rate| Trial { channels, rate };
         assert!(pays(trial(1, 25e6), trial(2, 48e6)) && pays(trial(4, 80e6), trial(8, 95e6)));
         assert!(!pays(trial(2, 100e6), trial(4, 104e6)) && !pays(trial(2, 100e6), trial(4, 80e6)));
+    }
+
+    /// The first answer, and after how many slices it came.
+    fn answer(rates: impl IntoIterator<Item = f64>) -> Option<(f64, usize)> {
+        let mut slices = Slices::default();
+        rates.into_iter().zip(1..).find_map(|(rate, count)| Some((slices.take(rate)?, count)))
+    }
+
+    #[test]
+    fn what_comes_while_a_connection_gets_up_to_speed_does_not_count() {
+        assert_eq!(answer([0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0, 10.0]), Some((10.0, 10)));
+        assert_eq!(answer([5.0; 9]), Some((5.0, 4)));
+        assert_eq!(answer([0.0; 1000]), None);
+    }
+
+    #[test]
+    fn what_never_gets_steady_is_measured_all_the_same() {
+        let (_, count) = answer((0..1000).map(|at| 1.2f64.powi(at))).unwrap();
+        assert_eq!(count, PATIENCE + SLICES - 1);
     }
 }

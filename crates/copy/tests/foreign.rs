@@ -11,7 +11,10 @@ use std::time::{Duration, SystemTime};
 use clap::Parser;
 use copy::{Args, Plan, Report};
 use ganesha::Ganesha;
+use smb_wire::create::{Access, CreateOptions, Disposition};
+use smb_wire::query_info::SecurityInformation;
 use support::{Samba, USER};
+use volume::security::{Ace, AceFlags, Acl, Control, Descriptor, Rights, Sid, well_known};
 
 #[derive(Debug, Parser)]
 struct Cli {
@@ -80,6 +83,89 @@ fn there_and_back(remote: &str) {
     let returned = copy(remote, &back, "--mirror");
     assert_eq!(returned.status(), 1 | 2, "{:#}", returned.json());
     assert!(grown(Path::new(&here)) == grown(Path::new(&back)));
+}
+
+/// What Samba has of a file or directory beside its data.
+async fn beside(tree: &client::Tree, path: &str) -> (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>, Vec<client::Stream>) {
+    let how = client::OpenOptions { options: CreateOptions::empty(), ..client::OpenOptions::read() };
+    let file = tree.open(path, &how).await.unwrap();
+    let parts = SecurityInformation::OWNER | SecurityInformation::GROUP | SecurityInformation::DACL;
+    let descriptor = file.security(parts).await.unwrap();
+    let attributes = file.extended_attributes().await.unwrap();
+    let mut attributes: Vec<_> = attributes.into_iter().map(|it| (it.name, it.value)).collect();
+    attributes.sort();
+    let streams = file.streams().await.unwrap();
+    file.close().await.unwrap();
+    (descriptor, attributes, streams)
+}
+
+/// Makes a file with a list, attributes and a stream of its own, and a directory with the same.
+async fn adorn(tree: &client::Tree, owner: Sid) {
+    for (path, is_directory) in [("from", true), ("from/file", false), ("from/other", false)] {
+        let how = match is_directory {
+            true => client::OpenOptions::directory(Disposition::OpenIf),
+            false => client::OpenOptions::file(Disposition::OpenIf),
+        };
+        let access = Access::FILE_GENERIC_READ | Access::FILE_GENERIC_WRITE | Access::WRITE_DAC;
+        let file = tree.open(path, &client::OpenOptions { access, ..how }).await.unwrap();
+        let aces = vec![
+            Ace::allow(owner, Rights::ALL, AceFlags::empty()),
+            Ace::deny(well_known::GUESTS, Rights::FOR_WRITE, AceFlags::empty()),
+            Ace::allow(well_known::EVERYONE, Rights::FOR_READ, AceFlags::empty()),
+        ];
+        let given = Descriptor {
+            dacl: Some(Acl::new(aces)),
+            control: Control::DACL_PRESENT,
+            ..Descriptor::default()
+        };
+        file.set_security(SecurityInformation::DACL, &given.encode().unwrap()).await.unwrap();
+        let attribute = client::ExtendedAttribute { name: b"colour".to_vec(), value: b"red".to_vec() };
+        file.set_extended_attributes(&[attribute]).await.unwrap();
+        file.close().await.unwrap();
+        let how = client::OpenOptions::file(Disposition::OverwriteIf);
+        let stream = tree.open(&format!("{path}:Zone.Identifier"), &how).await.unwrap();
+        stream.write(0, b"[ZoneTransfer]").await.unwrap();
+        stream.close().await.unwrap();
+    }
+}
+
+#[test]
+fn lists_attributes_and_streams_go_from_share_to_share() {
+    let Some(samba) = Samba::start("lists_attributes_and_streams_go_from_share_to_share") else { return };
+    std::fs::create_dir(samba.files().join("from")).unwrap();
+    std::fs::write(samba.files().join("from/file"), "data").unwrap();
+    std::fs::write(samba.files().join("from/other"), "x".repeat(3_000_000)).unwrap();
+    for name in ["from", "from/file", "from/other"] {
+        std::os::unix::fs::chown(samba.files().join(name), Some(61001), Some(61001)).unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let tree = runtime.block_on(async {
+        let options = client::Options::default();
+        let connection = client::Connection::connect(samba.address, "127.0.0.1", &options).await.unwrap();
+        let who = client::Credentials::new(USER.0, USER.1);
+        let session = client::Session::log_on(&connection, &who, false).await.unwrap();
+        let tree = session.connect("files").await.unwrap();
+        let owner = Descriptor::parse(&beside(&tree, "from").await.0).unwrap().owner.unwrap();
+        adorn(&tree, owner).await;
+        tree
+    });
+    let [from, to, usual] =
+        ["from", "to", "usual"].map(|name| format!("smb://{}@{}/files/{name}", USER.0, samba.address));
+    let copied = copy(&from, &to, "--copyall");
+    assert_eq!(copied.status(), 1, "{:#}", copied.json());
+    assert_eq!(copied.json()["not_kept"], serde_json::json!({}));
+    assert_eq!(copy(&from, &usual, "").status(), 1);
+    runtime.block_on(async {
+        for name in ["", "/file", "/other"] {
+            let [from, to, usual] = ["from", "to", "usual"].map(|root| format!("{root}{name}"));
+            let there = beside(&tree, &from).await;
+            assert!(!there.1.is_empty() && !there.2.is_empty(), "{there:?}");
+            assert_eq!(there, beside(&tree, &to).await, "{name}");
+            let usual = beside(&tree, &usual).await;
+            assert_eq!((usual.1.len(), usual.2), (0, there.2), "{name}");
+            assert_ne!(usual.0, there.0, "{name}");
+        }
+    });
 }
 
 #[test]

@@ -27,7 +27,7 @@ use crate::{Error, Result};
 #[derive(Debug, Clone)]
 pub struct Directory {
     pub(crate) client: Arc<Inner>,
-    handle: Arc<[u8]>,
+    pub(super) handle: Arc<[u8]>,
 }
 
 /// How a file is opened.

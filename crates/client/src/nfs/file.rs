@@ -27,8 +27,8 @@ use crate::{Error, Result};
 /// [`File::close`].
 #[derive(Debug)]
 pub struct File {
-    client: Arc<Inner>,
-    handle: Arc<[u8]>,
+    pub(super) client: Arc<Inner>,
+    pub(super) handle: Arc<[u8]>,
     open: Open,
     attributes: Attributes,
 }
@@ -192,11 +192,11 @@ impl File {
         self.set(&[Attr::Size(length)]).await
     }
 
-    /// Sets when its data was changed, and permission bits where there are any.
+    /// Sets when its data was changed and permission bits, each where there is something to set.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
-    pub async fn settle(&self, modified: NfsTime, mode: Option<u32>) -> Result<()> {
+    pub async fn settle(&self, modified: Option<NfsTime>, mode: Option<u32>) -> Result<()> {
         self.set(&settings(modified, mode)).await
     }
 

@@ -33,6 +33,7 @@
 
 mod answer;
 mod attributes;
+mod beside;
 mod call;
 mod callback;
 mod channels;
@@ -47,11 +48,13 @@ mod slots;
 mod whole;
 
 pub use attributes::Attributes;
+pub use beside::{AccessEntry, Security};
 pub use channels::ConnectionStatus;
 pub use client::Client;
 pub use directory::{Creation, Directory, DirectoryEntry, OpenOptions};
 pub use file::{Data, File, Written};
 pub use nfs_wire::NfsStat;
+pub use nfs_wire::attr::{AceFlags, AceMask, AceType};
 pub use nfs_wire::op::sequence::StatusFlags;
 pub use nfs_wire::types::{FileType, NfsTime, StableHow};
 pub use options::Options;

@@ -21,10 +21,10 @@ use super::{Creation, Directory, OpenOptions};
 use crate::{Error, Result};
 
 /// What is set with a file.
-pub(crate) fn settings(modified: NfsTime, mode: Option<u32>) -> Vec<Attr<'static>> {
+pub(crate) fn settings(modified: Option<NfsTime>, mode: Option<u32>) -> Vec<Attr<'static>> {
     // In the order of their numbers, as an attribute list must be.
-    let mode = mode.map(Attr::Mode);
-    mode.into_iter().chain([Attr::TimeModifySet(SetTime::Client(modified))]).collect()
+    let modified = modified.map(|time| Attr::TimeModifySet(SetTime::Client(time)));
+    mode.map(Attr::Mode).into_iter().chain(modified).collect()
 }
 
 /// The result of SETATTR.
@@ -72,7 +72,7 @@ impl Directory {
         name: &str,
         mode: u32,
         data: &Bytes,
-        modified: NfsTime,
+        modified: Option<NfsTime>,
     ) -> Result<()> {
         let taken = Taken::new(&self.client);
         let how = OpenOptions { read: false, write: true, creation: Creation::Anew(mode) };
@@ -88,8 +88,11 @@ impl Directory {
             if !data.is_empty() {
                 writer.push_write_apart(StateId::CURRENT, 0, StableHow::Unstable, data.len());
             }
-            writer.push(&verifying).push(&setting).push(&CLOSE);
-            writer.push(&Args::RestoreFh).push(&Args::Rename(renaming));
+            writer.push(&verifying);
+            if modified.is_some() {
+                writer.push(&setting);
+            }
+            writer.push(&CLOSE).push(&Args::RestoreFh).push(&Args::Rename(renaming));
         };
         let payload = (!data.is_empty()).then_some(data);
         let request = Request { operations: Operations { push: &push, payload }, once: Some(2) };
@@ -105,7 +108,9 @@ impl Directory {
                 let _: WriteResOk = result_of!(results, Write)?;
             }
             result_of!(results, Verify)?;
-            set(&mut results)?;
+            if modified.is_some() {
+                set(&mut results)?;
+            }
             result_of!(results, Close)
         })();
         if let Err(error) = rest {
@@ -138,11 +143,11 @@ impl Directory {
         result_of!(results, Rename).map(drop)
     }
 
-    /// Sets when this directory was changed, and permission bits where there are any.
+    /// Sets when this directory was changed and permission bits, each where there is something to set.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
-    pub async fn settle(&self, modified: NfsTime, mode: Option<u32>) -> Result<()> {
+    pub async fn settle(&self, modified: Option<NfsTime>, mode: Option<u32>) -> Result<()> {
         let mut room = Vec::new();
         let obj_attributes = Fattr::of(&settings(modified, mode), &mut room);
         let args = setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes };

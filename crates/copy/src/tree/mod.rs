@@ -9,13 +9,16 @@ mod nfs;
 mod smb;
 
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
+use client::Traffic;
 
+use crate::beside::{Beside, Given};
 use crate::error::{Done, Error, Fault};
 use crate::name;
 use crate::plan::Access;
-use crate::{Channel, Place};
+use crate::{Channel, Keep, Place};
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +53,32 @@ impl Facts {
     }
 }
 
+/// What a copy shall be like; what is none is left as it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Like {
+    /// When its data was changed, in nanoseconds since 1970.
+    pub(crate) modified: Option<i64>,
+    pub(crate) mode: Option<u32>,
+    pub(crate) attributes: Option<u32>,
+}
+
+impl Like {
+    /// The same for one that has been given what the other has beside its data.
+    pub(crate) fn beside(self, given: &Given) -> Like {
+        Like { mode: self.mode.filter(|_| !given.list), ..self }
+    }
+}
+
+/// A small file that was read.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) content: Bytes,
+    /// What is known of it afterwards.
+    pub(crate) facts: Facts,
+    /// Whether it has named streams, where that matters.
+    pub(crate) has_streams: bool,
+}
+
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -76,6 +105,25 @@ impl Listing {
             Ok(name) => self.entries.push(Entry { name, facts }),
             Err(why) => self.unusable.push((String::from_utf8_lossy(raw).into_owned(), why)),
         }
+    }
+}
+
+/// What the connections to a server have carried so far, in both directions, and their shortest round trip.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Carried {
+    pub(crate) bytes: u64,
+    pub(crate) round_trip: Duration,
+}
+
+impl Carried {
+    fn of(traffic: Traffic) -> Carried {
+        Carried { bytes: traffic.sent + traffic.received, round_trip: traffic.round_trip }
+    }
+
+    /// Both together.
+    fn and(self, other: Carried) -> Carried {
+        let known = [self, other].into_iter().map(|it| it.round_trip).filter(|it| !it.is_zero());
+        Carried { bytes: self.bytes + other.bytes, round_trip: known.min().unwrap_or_default() }
     }
 }
 
@@ -150,13 +198,28 @@ impl Tree {
         }
     }
 
+    /// Makes the directory in which the copy begins unless it is there. Answers what was there.
+    pub(crate) async fn arrive(&self) -> Done<Option<Facts>> {
+        if let Tree::Smb(side) = self
+            && let Ok(found) = side.enter().await
+        {
+            return Ok(found);
+        }
+        // Something is missing above it, or in its place.
+        let there = self.stat("").await?;
+        if there.is_none() {
+            self.make_root().await?;
+        }
+        Ok(there)
+    }
+
     /// Makes the directory in which the copy begins, and those above it that are missing.
     pub(crate) async fn make_root(&self) -> Done<()> {
         of_side!(Tree, self, side => side.make_root().await)
     }
 
-    /// Gives the directory `path` the times, and what else the side has of it, of `like`.
-    pub(crate) async fn settle_directory(&self, path: &str, like: &Facts) -> Done<()> {
+    /// Makes the directory `path` as `like` says.
+    pub(crate) async fn settle_directory(&self, path: &str, like: &Like) -> Done<()> {
         of_side!(Tree, self, side => side.settle_directory(path, like).await)
     }
 
@@ -170,14 +233,13 @@ impl Tree {
         of_side!(Tree, self, side => side.remove_directory(path).await)
     }
 
-    /// The whole of a file that has `size` bytes, and what is known of it afterwards. One that has grown brings a byte
-    /// more.
-    pub(crate) async fn fetch(&self, path: &str, size: u64) -> Done<(Bytes, Facts)> {
+    /// The whole of a file that has `size` bytes. One that has grown brings a byte more.
+    pub(crate) async fn fetch(&self, path: &str, size: u64) -> Done<Fetched> {
         of_side!(Tree, self, side => side.fetch(path, size as u32 + 1).await)
     }
 
-    /// Makes the file `path` of `content`, by way of `part` beside it, with the times and what else of `like`.
-    pub(crate) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Facts) -> Done<()> {
+    /// Makes the file `path` of `content`, by way of `part` beside it, as `like` says.
+    pub(crate) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<()> {
         of_side!(Tree, self, side => side.put(path, part, content, like).await)
     }
 
@@ -199,13 +261,39 @@ impl Tree {
         })
     }
 
-    /// Gives the open file `part` the times and what else of `like`, and the name `path`.
-    pub(crate) async fn finish(&self, file: File, part: &str, path: &str, like: &Facts) -> Done<()> {
+    /// Makes the open file `part` as `like` says, and gives it the name `path`.
+    pub(crate) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> Done<()> {
         match (self, file) {
             (Tree::Local(side), File::Local(file)) => side.finish(file, part, path, like).await,
             (Tree::Smb(side), File::Smb(file)) => side.finish(file, path, like).await,
             (Tree::Nfs(side), File::Nfs(file)) => side.finish(file, part, path, like).await,
             _ => Err(Fault::Said("a file of the other side".to_owned())),
+        }
+    }
+
+    /// What the directory `path` has beside what is in it.
+    pub(crate) async fn beside(&self, path: &str, keep: &Keep) -> Done<Beside> {
+        of_side!(Tree, self, side => side.beside(path, keep).await)
+    }
+
+    /// Gives that to the directory `path`.
+    pub(crate) async fn set_beside(&self, path: &str, found: &Beside, keep: &Keep) -> Done<Given> {
+        of_side!(Tree, self, side => side.set_beside(path, found, keep).await)
+    }
+
+    /// Opens the named stream `name` of a file or directory to be read.
+    pub(crate) async fn open_stream(&self, path: &str, name: &str) -> Done<File> {
+        match self {
+            Tree::Smb(side) => Ok(File::Smb(side.open_stream(path, name).await?)),
+            Tree::Local(_) | Tree::Nfs(_) => Err(Fault::no_streams()),
+        }
+    }
+
+    /// Makes the named stream `name` of a file or directory, empty.
+    pub(crate) async fn create_stream(&self, path: &str, name: &str) -> Done<File> {
+        match self {
+            Tree::Smb(side) => Ok(File::Smb(side.create_stream(path, name).await?)),
+            Tree::Local(_) | Tree::Nfs(_) => Err(Fault::no_streams()),
         }
     }
 
@@ -233,6 +321,15 @@ impl Tree {
         }
     }
 
+    /// Opens what makes many small files quicker, where there is such a thing.
+    pub(crate) async fn split(&self) {
+        match self {
+            Tree::Smb(side) => side.split().await,
+            // One NFS session is as good as several.
+            Tree::Local(_) | Tree::Nfs(_) => {}
+        }
+    }
+
     /// Gives up connections until there are so many.
     pub(crate) fn narrow(&self, channels: usize) {
         match self {
@@ -247,11 +344,20 @@ impl Tree {
         of_side!(Tree, self, side => side.channels())
     }
 
+    /// What the connections to the server have carried.
+    pub(crate) fn carried(&self) -> Carried {
+        match self {
+            Tree::Local(_) => Carried::default(),
+            Tree::Smb(side) => side.carried(),
+            Tree::Nfs(side) => side.carried(),
+        }
+    }
+
     /// Leaves the server.
     pub(crate) async fn close(&self) {
         match self {
-            Tree::Local(_) => {}
-            Tree::Smb(side) => side.close().await,
+            // All that was opened is closed, and a session ends with its last connection: saying so would only take time.
+            Tree::Local(_) | Tree::Smb(_) => {}
             Tree::Nfs(side) => side.close().await,
         }
     }
@@ -286,9 +392,28 @@ impl File {
         }
     }
 
+    /// What was known of it when it was opened.
+    pub(crate) async fn opened(&self) -> Done<Facts> {
+        match self {
+            File::Smb(file) => Ok(file.opened()),
+            // The one has no need to ask a server, and the other has not been told.
+            File::Local(_) | File::Nfs(_) => self.facts().await,
+        }
+    }
+
     /// What is known of it now.
     pub(crate) async fn facts(&self) -> Done<Facts> {
         of_side!(File, self, file => file.facts().await)
+    }
+
+    /// What it has beside its data.
+    pub(crate) async fn beside(&self, keep: &Keep) -> Done<Beside> {
+        of_side!(File, self, file => file.beside(keep).await)
+    }
+
+    /// Gives that to it.
+    pub(crate) async fn set_beside(&self, found: &Beside, keep: &Keep) -> Done<Given> {
+        of_side!(File, self, file => file.set_beside(found, keep).await)
     }
 
     pub(crate) async fn set_length(&self, length: u64) -> Done<()> {

@@ -1,6 +1,7 @@
 //! `trunkline copy` as its users meet it, to and from a running server: what is copied, what is said, and the exit
 //! status.
 
+mod beside;
 #[allow(
     dead_code,
     reason = "of what the tests of the command line share, these need the directory and the program"

@@ -1,5 +1,7 @@
 //! Files of this host. What may block runs on the runtime's threads for that.
 
+mod beside;
+
 use std::fs::{FileTimes, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -12,9 +14,10 @@ use std::{fs, io};
 
 use bytes::Bytes;
 
-use super::{Facts, Kind, Listing};
-use crate::Channel;
+use super::{Facts, Fetched, Kind, Like, Listing};
+use crate::beside::{Beside, Given};
 use crate::error::{Done, Fault};
+use crate::{Channel, Keep};
 
 /// A directory of this host, or a file while nobody has looked.
 #[derive(Debug)]
@@ -64,11 +67,14 @@ fn no_link(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
 }
 
-fn settle(file: &fs::File, like: &Facts) -> io::Result<()> {
+fn settle(file: &fs::File, like: &Like) -> io::Result<()> {
     if let Some(mode) = like.mode {
         file.set_permissions(fs::Permissions::from_mode(mode & MODE))?;
     }
-    file.set_times(FileTimes::new().set_modified(time(like.modified)))
+    match like.modified {
+        Some(modified) => file.set_times(FileTimes::new().set_modified(time(modified))),
+        None => Ok(()),
+    }
 }
 
 /// Opens `path` to be written, as it is or empty.
@@ -134,7 +140,7 @@ impl Local {
         away(move || fs::create_dir_all(at)).await
     }
 
-    pub(super) async fn settle_directory(&self, path: &str, like: &Facts) -> Done<()> {
+    pub(super) async fn settle_directory(&self, path: &str, like: &Like) -> Done<()> {
         let (at, like) = (self.path(path), *like);
         away(move || settle(&fs::File::open(at)?, &like)).await
     }
@@ -149,17 +155,17 @@ impl Local {
         away(move || fs::remove_dir(at)).await
     }
 
-    pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<(Bytes, Facts)> {
+    pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<Fetched> {
         let at = self.path(path);
         away(move || {
             let file = no_link(OpenOptions::new().read(true)).open(at)?;
             let content = read(&file, 0, length)?;
-            Ok((content, facts_of(&file.metadata()?)))
+            Ok(Fetched { content, facts: facts_of(&file.metadata()?), has_streams: false })
         })
         .await
     }
 
-    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Facts) -> Done<()> {
+    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<()> {
         let (at, part, content, like) = (self.path(path), self.path(part), content.clone(), *like);
         away(move || {
             let made = (|| {
@@ -187,13 +193,23 @@ impl Local {
         away(move || create(&at, as_it_is).map(|file| File(Arc::new(file)))).await
     }
 
-    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Facts) -> Done<()> {
+    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> Done<()> {
         let (at, part, like) = (self.path(path), self.path(part), *like);
         away(move || {
             settle(&file.0, &like)?;
             fs::rename(part, at)
         })
         .await
+    }
+
+    pub(super) async fn beside(&self, path: &str, keep: &Keep) -> Done<Beside> {
+        let (at, keep) = (self.path(path), *keep);
+        away(move || beside::read(&fs::File::open(at)?, &keep)).await
+    }
+
+    pub(super) async fn set_beside(&self, path: &str, found: &Beside, keep: &Keep) -> Done<Given> {
+        let (at, found, keep) = (self.path(path), found.clone(), *keep);
+        away(move || beside::write(&fs::File::open(at)?, &found, &keep)).await
     }
 
     pub(super) fn max_io(&self) -> u32 {
@@ -241,6 +257,16 @@ impl File {
             Err(_) => Ok(offset),
         })
         .await
+    }
+
+    pub(super) async fn beside(&self, keep: &Keep) -> Done<Beside> {
+        let (file, keep) = (Arc::clone(&self.0), *keep);
+        away(move || beside::read(&file, &keep)).await
+    }
+
+    pub(super) async fn set_beside(&self, found: &Beside, keep: &Keep) -> Done<Given> {
+        let (file, found, keep) = (Arc::clone(&self.0), found.clone(), *keep);
+        away(move || beside::write(&file, &found, &keep)).await
     }
 
     pub(super) async fn facts(&self) -> Done<Facts> {

@@ -1,21 +1,29 @@
 //! Files of a share, in one session over several channels. A session that is lost with its last channel is begun anew
-//! ([`Smb::revive`]).
+//! ([`Smb::revive`]). [`live`] is that session; [`lanes`] are further ones, for small
+//! files; [`beside`] is what files have beside their data.
 
-use std::net::SocketAddr;
+mod beside;
+mod lanes;
+mod live;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{ChannelOptions, Connection, OpenOptions, Session, Settings, Tree};
+use client::{OpenOptions, Settings, Tree};
+use smb_wire::Guid;
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::{FileAttributes, FileTime};
 
-use super::{Facts, Kind, Listing, join, split};
-use crate::Channel;
-use crate::error::{Doing, Done, Error, Fault};
+use super::{Carried, Facts, Fetched, Kind, Like, Listing, join, split};
+use crate::beside::{Beside, Given};
+use crate::error::{Done, Error, Fault};
 use crate::place::Remote;
 use crate::plan::Access;
+use crate::{Channel, Keep};
+use lanes::Lanes;
+use live::Live;
 
 /// A directory of a share.
 #[derive(Debug)]
@@ -24,28 +32,17 @@ pub(crate) struct Smb {
     access: Access,
     root: String,
     live: RwLock<Arc<Live>>,
+    lanes: Lanes,
     /// How many channels there are to be.
     width: AtomicUsize,
     /// Held while the session is begun anew.
     reviving: tokio::sync::Mutex<()>,
 }
 
-/// A session as long as it lasts.
-#[derive(Debug)]
-struct Live {
-    session: Session,
-    tree: Tree,
-    max_io: u32,
-    /// Where further channels go, in turn.
-    further: Vec<SocketAddr>,
-}
-
 /// A file that is open.
 #[derive(Debug)]
 pub(crate) struct File(client::File);
 
-/// The most channels of a session.
-const MOST_CHANNELS: usize = 16;
 /// How long a server may take to say that it is there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -79,68 +76,43 @@ fn facts(info: &FileInfo) -> Facts {
 }
 
 /// What is set with a file that shall be like `like`.
-fn settings(like: &Facts) -> Settings {
+fn settings(like: &Like) -> Settings {
     let attributes = match like.attributes {
         Some(0) => FileAttributes::NORMAL.bits(),
         Some(bits) => bits,
         None => 0,
     };
-    Settings { last_write_time: FileTime::from_unix_ns(like.modified).0, attributes }
+    Settings { last_write_time: like.modified.map_or(0, |ns| FileTime::from_unix_ns(ns).0), attributes }
 }
 
 /// How a file is made: nobody else writes it meanwhile, another copy of the same least of all.
-fn making(as_it_is: bool) -> OpenOptions {
+fn making(as_it_is: bool, keep: &Keep) -> OpenOptions {
     let disposition = if as_it_is { Disposition::OpenIf } else { Disposition::OverwriteIf };
     let how = OpenOptions::file(disposition);
     let share = ShareAccess::READ | ShareAccess::DELETE;
-    OpenOptions { access: how.access | Rights::DELETE, share, ..how }
+    OpenOptions { access: how.access | Rights::DELETE | changing(keep), share, ..how }
 }
 
-impl Live {
-    async fn begin(remote: &Remote, access: &Access) -> Result<Live, Error> {
-        let address = (remote.host.as_str(), remote.port);
-        let connection = Connection::connect(address, &remote.host, &access.smb)
-            .await
-            .doing(|| format!("connecting to {} port {}", remote.host, remote.port))?;
-        let wanted = access.credentials.as_ref();
-        let wanted = wanted.ok_or_else(|| Error::new("logging on", "there is no password"))?;
-        let session = Session::log_on(&connection, wanted, access.encrypt)
-            .await
-            .doing(|| format!("logging on to {} as {}", remote.host, remote.user))?;
-        // The addresses are asked for now: later that would wait behind what is being copied.
-        let (tree, further) = tokio::join!(session.connect(&remote.share), session.addresses(MOST_CHANNELS));
-        let tree = tree.doing(|| format!("connecting to the share {} of {}", remote.share, remote.host))?;
-        let negotiated = connection.negotiated();
-        let max_io = negotiated.max_read_size.min(negotiated.max_write_size);
-        let first = session.channels().first().map(|it| it.peer);
-        // An interface that says nothing of several queues takes several connections all the same.
-        let further = further.ok().filter(|it| !it.is_empty()).unwrap_or(first.into_iter().collect());
-        Ok(Live { session, tree, max_io, further })
-    }
-}
-
-impl Live {
-    /// Gives the session as many channels as it can have, and answers how many there are. Fewer only make the copy slower,
-    /// so nothing is said; the report shows them.
-    async fn open_channels(&self, channels: usize) -> usize {
-        if channels > self.session.channels().len() {
-            let options =
-                ChannelOptions { channels, addresses: self.further.clone(), ..ChannelOptions::default() };
-            let _ = self.session.open_channels(&options).await;
-        }
-        self.session.channels().len()
-    }
+/// The rights that it takes to say who owns a file and who may do what with it.
+fn changing(keep: &Keep) -> Rights {
+    let mut rights = Rights::empty();
+    rights.set(Rights::WRITE_DAC, keep.lists);
+    rights.set(Rights::WRITE_OWNER, keep.owners);
+    rights
 }
 
 impl Smb {
     pub(super) async fn open(remote: &Remote, access: &Access) -> Result<Smb, Error> {
-        let live = RwLock::new(Arc::new(Live::begin(remote, access).await?));
+        let live = Live::begin(remote, access).await?;
+        live.look_around();
+        let live = RwLock::new(Arc::new(live));
         let (remote, access, root) = (remote.clone(), access.clone(), remote.path.clone());
         Ok(Smb {
             remote,
             access,
             root,
             live,
+            lanes: Lanes::default(),
             width: AtomicUsize::new(1),
             reviving: tokio::sync::Mutex::default(),
         })
@@ -174,6 +146,7 @@ impl Smb {
         }
         let live = Live::begin(&self.remote, &self.access).await;
         let live = live.map_err(|error| Fault::Said(error.to_string()))?;
+        live.look_around();
         live.open_channels(self.width.load(Ordering::Relaxed)).await;
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
         Ok(())
@@ -202,6 +175,11 @@ impl Smb {
         Ok(self.tree().touch(&self.path(path), &OpenOptions::directory(Disposition::Create)).await?)
     }
 
+    /// Makes the root unless it is there; answers what was there.
+    pub(super) async fn enter(&self) -> Done<Option<Facts>> {
+        Ok(self.tree().enter(&self.root).await?.as_ref().map(facts))
+    }
+
     pub(super) async fn make_root(&self) -> Done<()> {
         let how = OpenOptions::directory(Disposition::OpenIf);
         let ends = self.root.match_indices('/').map(|(at, _)| at).chain([self.root.len()]);
@@ -211,15 +189,8 @@ impl Smb {
         Ok(())
     }
 
-    pub(super) async fn settle_directory(&self, path: &str, like: &Facts) -> Done<()> {
-        let how = OpenOptions {
-            access: Rights::WRITE_ATTRIBUTES | Rights::READ_ATTRIBUTES | Rights::SYNCHRONIZE,
-            ..OpenOptions::directory(Disposition::Open)
-        };
-        let directory = self.tree().open(&self.path(path), &how).await?;
-        let settled = directory.settle(Settings { attributes: 0, ..settings(like) }).await;
-        directory.close().await?;
-        Ok(settled?)
+    pub(super) async fn settle_directory(&self, path: &str, like: &Like) -> Done<()> {
+        Ok(self.tree().settle(&self.path(path), Settings { attributes: 0, ..settings(like) }).await?)
     }
 
     pub(super) async fn remove(&self, path: &str) -> Done<()> {
@@ -232,22 +203,26 @@ impl Smb {
         Ok(self.tree().touch(&self.path(path), &how).await?)
     }
 
-    pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<(Bytes, Facts)> {
-        let (data, info) = self.tree().fetch(&self.path(path), length).await?;
-        Ok((Bytes::from_owner(data), facts(&info)))
+    pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<Fetched> {
+        let lane = self.lanes.choose(self.tree());
+        let fetched = lane.tree.fetch(&self.path(path), length, self.access.keep.streams).await;
+        let client::Fetched { data, info, has_streams } =
+            self.lanes.end(lane, fetched.map_err(Fault::from))?;
+        Ok(Fetched { content: Bytes::from_owner(data), facts: facts(&info), has_streams })
     }
 
-    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Facts) -> Done<()> {
-        let (tree, part) = (self.tree(), self.path(part));
-        let made = match tree.stage(&part, &making(false), content, settings(like)).await {
-            Ok(file) => file.close_as(&self.path(path)).await,
-            Err(error) => Err(error),
-        };
+    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<()> {
+        let (lane, part) = (self.lanes.choose(self.tree()), self.path(part));
+        let made =
+            match lane.tree.stage(&part, &making(false, &Keep::default()), content, settings(like)).await {
+                Ok(file) => file.close_as(&self.path(path)).await,
+                Err(error) => Err(error),
+            };
         if made.as_ref().is_err_and(|error| !error.is_loss()) {
             // There may be none to remove; what counts is why it was not made.
-            let _ = tree.touch(&part, &OpenOptions::delete()).await;
+            let _ = lane.tree.touch(&part, &OpenOptions::delete()).await;
         }
-        Ok(made?)
+        self.lanes.end(lane, made.map_err(Fault::from))
     }
 
     pub(super) async fn open_file(&self, path: &str) -> Done<File> {
@@ -255,16 +230,43 @@ impl Smb {
     }
 
     pub(super) async fn create(&self, part: &str, as_it_is: bool) -> Done<File> {
-        Ok(File(self.tree().open(&self.path(part), &making(as_it_is)).await?))
+        Ok(File(self.tree().open(&self.path(part), &making(as_it_is, &self.access.keep)).await?))
     }
 
-    pub(super) async fn finish(&self, file: File, path: &str, like: &Facts) -> Done<()> {
+    pub(super) async fn finish(&self, file: File, path: &str, like: &Like) -> Done<()> {
         if let Err(error) = file.0.settle(settings(like)).await {
             // What counts is why it was not settled.
             let _ = file.0.close().await;
             return Err(error.into());
         }
         Ok(file.0.close_as(&self.path(path)).await?)
+    }
+
+    pub(super) async fn beside(&self, path: &str, keep: &Keep) -> Done<Beside> {
+        let directory =
+            File(self.tree().open(&self.path(path), &OpenOptions::directory(Disposition::Open)).await?);
+        let found = directory.beside(keep).await;
+        directory.close().await?;
+        found
+    }
+
+    pub(super) async fn set_beside(&self, path: &str, found: &Beside, keep: &Keep) -> Done<Given> {
+        let how = OpenOptions::directory(Disposition::Open);
+        let how = OpenOptions { access: how.access | Rights::WRITE_EA | changing(keep), ..how };
+        let directory = File(self.tree().open(&self.path(path), &how).await?);
+        let given = directory.set_beside_of(found, keep, true).await;
+        directory.close().await?;
+        given
+    }
+
+    pub(super) async fn open_stream(&self, path: &str, name: &str) -> Done<File> {
+        let path = format!("{}:{name}", self.path(path));
+        Ok(File(self.tree().open(&path, &OpenOptions::read()).await?))
+    }
+
+    pub(super) async fn create_stream(&self, path: &str, name: &str) -> Done<File> {
+        let path = format!("{}:{name}", self.path(path));
+        Ok(File(self.tree().open(&path, &OpenOptions::file(Disposition::OverwriteIf)).await?))
     }
 
     pub(super) fn max_io(&self) -> u32 {
@@ -278,23 +280,27 @@ impl Smb {
 
     pub(super) fn narrow(&self, channels: usize) {
         self.width.store(channels, Ordering::Relaxed);
-        self.live().session.narrow(channels);
+        self.live().narrow(channels);
+    }
+
+    /// Opens further sessions for small files.
+    pub(super) async fn split(&self) {
+        let begin = || {
+            let (remote, mut access) = (self.remote.clone(), self.access.clone());
+            access.smb.client_guid = Guid(auth::crypto::random());
+            async move { Live::begin(&remote, &access).await.ok() }
+        };
+        self.lanes.open(begin).await;
     }
 
     pub(super) fn channels(&self) -> Vec<Channel> {
-        let channels = self.live().session.channels();
-        let channel = |it: &client::ChannelStatus| Channel {
-            local: it.local,
-            peer: it.peer,
-            requests: it.requests,
-            bytes: it.bytes,
-        };
-        channels.iter().map(channel).collect()
+        let mut channels = self.live().channels();
+        channels.extend(self.lanes.channels());
+        channels
     }
 
-    pub(super) async fn close(&self) {
-        // A server that is gone needs no farewell.
-        let _ = tokio::time::timeout(PATIENCE, self.live().session.clone().log_off()).await;
+    pub(super) fn carried(&self) -> Carried {
+        self.live().carried().and(self.lanes.carried())
     }
 }
 
@@ -306,6 +312,10 @@ impl File {
 
     pub(super) async fn write(&self, offset: u64, data: &Bytes) -> Done<u32> {
         Ok(self.0.write(offset, data).await?)
+    }
+
+    pub(super) fn opened(&self) -> Facts {
+        facts(self.0.info())
     }
 
     pub(super) async fn facts(&self) -> Done<Facts> {

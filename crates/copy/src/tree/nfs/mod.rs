@@ -1,20 +1,25 @@
 //! Files of an export, in one session over several connections. The client itself connects again when it loses them.
 
+mod beside;
+
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use client::nfs::{
-    Attributes, Client, Creation, Directory, File as NfsFile, FileType, NfsTime, OpenOptions, StableHow,
+    Attributes, Client, Creation, Directory, File as NfsFile, FileType, NfsStat, NfsTime, OpenOptions,
+    Options as NfsOptions, StableHow,
 };
 use nfs_wire::types::Verifier;
 
-use super::{Facts, Kind, Listing, join, split};
-use crate::Channel;
+use super::{Carried, Facts, Fetched, Kind, Like, Listing, join, split};
+use crate::beside::{Beside, Given};
 use crate::error::{Doing, Done, Error, Fault};
 use crate::place::Remote;
 use crate::plan::Access;
+use crate::{Channel, Keep};
+use beside::Node;
 
 /// A directory of an export.
 #[derive(Debug)]
@@ -65,9 +70,13 @@ fn time(ns: i64) -> NfsTime {
 
 impl Nfs {
     pub(super) async fn open(remote: &Remote, access: &Access) -> Result<Nfs, Error> {
-        let client = Client::connect((remote.host.as_str(), remote.port), access.nfs.clone())
-            .await
-            .doing(|| format!("connecting to {} port {}", remote.host, remote.port))?;
+        let address = (remote.host.as_str(), remote.port);
+        let mut client = Client::connect(address, access.nfs.clone()).await;
+        if client.as_ref().is_err_and(|error| error.nfs_status() == Some(NfsStat::MinorVersMismatch)) {
+            // Without extended attributes, then.
+            client = Client::connect(address, NfsOptions { minor_version: 1, ..access.nfs.clone() }).await;
+        }
+        let client = client.doing(|| format!("connecting to {} port {}", remote.host, remote.port))?;
         let export = client.directory(&remote.share).await;
         let export =
             export.doing(|| format!("looking for the export /{} of {}", remote.share, remote.host))?;
@@ -141,9 +150,9 @@ impl Nfs {
         Ok(())
     }
 
-    pub(super) async fn settle_directory(&self, path: &str, like: &Facts) -> Done<()> {
+    pub(super) async fn settle_directory(&self, path: &str, like: &Like) -> Done<()> {
         let directory = self.directory(&self.path(path)).await?;
-        Ok(directory.settle(time(like.modified), like.mode).await?)
+        Ok(directory.settle(like.modified.map(time), like.mode).await?)
     }
 
     pub(super) async fn remove(&self, path: &str) -> Done<()> {
@@ -156,17 +165,17 @@ impl Nfs {
         self.remove(path).await
     }
 
-    pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<(Bytes, Facts)> {
+    pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<Fetched> {
         let (directory, name) = self.place(path).await?;
         let (data, known) = directory.fetch(name, length).await?;
-        Ok((Bytes::from_owner(data), facts(&known)))
+        Ok(Fetched { content: Bytes::from_owner(data), facts: facts(&known), has_streams: false })
     }
 
-    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Facts) -> Done<()> {
+    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<()> {
         let (directory, name) = self.place(path).await?;
         let part = split(part).1;
         let mode = like.mode.unwrap_or(FILE);
-        let made = directory.deliver(part, name, mode, content, time(like.modified)).await;
+        let made = directory.deliver(part, name, mode, content, like.modified.map(time)).await;
         if made.as_ref().is_err_and(|error| !error.is_loss()) {
             // There may be none to remove; what counts is why it was not made.
             let _ = directory.remove(part).await;
@@ -186,12 +195,21 @@ impl Nfs {
         Ok(File { file, verifier: Mutex::default() })
     }
 
-    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Facts) -> Done<()> {
-        let settled = file.file.settle(time(like.modified), like.mode).await;
+    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> Done<()> {
+        let settled = file.file.settle(like.modified.map(time), like.mode).await;
         file.file.close().await?;
         settled?;
         let (directory, name) = self.place(path).await?;
         Ok(directory.rename(split(part).1, name).await?)
+    }
+
+    pub(super) async fn beside(&self, path: &str, keep: &Keep) -> Done<Beside> {
+        Node::Directory(&self.directory(&self.path(path)).await?).beside(keep).await
+    }
+
+    pub(super) async fn set_beside(&self, path: &str, found: &Beside, keep: &Keep) -> Done<Given> {
+        let directory = self.directory(&self.path(path)).await?;
+        Node::Directory(&directory).set_beside(found, keep, true).await
     }
 
     pub(super) fn max_io(&self) -> u32 {
@@ -216,6 +234,11 @@ impl Nfs {
             bytes: it.bytes,
         };
         self.client.connections().into_iter().map(channel).collect()
+    }
+
+    pub(super) fn carried(&self) -> Carried {
+        let connections = self.client.connections();
+        connections.iter().map(|it| Carried::of(it.traffic)).fold(Carried::default(), Carried::and)
     }
 
     pub(super) async fn close(&self) {
@@ -257,6 +280,14 @@ impl File {
             true => Ok(()),
             false => Err(Fault::Differs),
         }
+    }
+
+    pub(super) async fn beside(&self, keep: &Keep) -> Done<Beside> {
+        Node::File(&self.file).beside(keep).await
+    }
+
+    pub(super) async fn set_beside(&self, found: &Beside, keep: &Keep) -> Done<Given> {
+        Node::File(&self.file).set_beside(found, keep, false).await
     }
 
     pub(super) async fn facts(&self) -> Done<Facts> {

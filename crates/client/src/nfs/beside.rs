@@ -1,0 +1,199 @@
+//! What a file or directory has beside its data: an owner and a group, an access list, and extended attributes, which a
+//! client of NFSv4.2 can ask for (RFC 8276).
+
+use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Bitmap, Fattr};
+use nfs_wire::compound::CallWriter;
+use nfs_wire::op::filehandle::PutArgs;
+use nfs_wire::op::{Args, OpNum, Res, getattr, setattr, xattr};
+use nfs_wire::types::{FileHandle, StateId};
+use nfs_wire::xdr::List;
+
+use super::answer::result_of;
+use super::client::Inner;
+use super::{Directory, File};
+use crate::{Error, Result};
+
+/// Names of extended attributes that are listed at once, in bytes.
+const LIST_STEP: u32 = 16 * 1024;
+
+/// One entry of an access list (RFC 8881 6.2.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessEntry {
+    /// What it does.
+    pub kind: AceType,
+    /// How it is inherited and whom it names.
+    pub flags: AceFlags,
+    /// Which rights it is about.
+    pub mask: AceMask,
+    /// `OWNER@`, `GROUP@`, `EVERYONE@`, or a user or group as the server names them.
+    pub who: Vec<u8>,
+}
+
+/// Who may do what with a file. What is none was not asked for, is not to be set, or the server has none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Security {
+    /// The owner as the server names it: `ann@example.com`, or a number.
+    pub owner: Option<Vec<u8>>,
+    /// The group.
+    pub group: Option<Vec<u8>>,
+    /// The access list.
+    pub list: Option<Vec<AccessEntry>>,
+}
+
+/// A file or directory by its filehandle.
+struct Node<'a> {
+    client: &'a Inner,
+    handle: &'a [u8],
+}
+
+/// Gives a type that stands for a file or directory what [`Node`] can do.
+macro_rules! beside {
+    ($type:ident) => {
+        impl $type {
+            fn node(&self) -> Node<'_> {
+                Node { client: &self.client, handle: &self.handle }
+            }
+
+            /// Owner and group, and with `list` the access list.
+            ///
+            /// # Errors
+            /// [`Error::Refused`] when the server refuses.
+            pub async fn security(&self, list: bool) -> Result<Security> {
+                self.node().security(list).await
+            }
+
+            /// Sets what of `security` there is.
+            ///
+            /// # Errors
+            /// [`Error::Refused`], with NFS4ERR_ATTRNOTSUPP when the server has no access lists and with
+            /// NFS4ERR_BADOWNER when it does not know somebody.
+            pub async fn set_security(&self, security: &Security) -> Result<()> {
+                self.node().set_security(security).await
+            }
+
+            /// The names of all extended attributes, without a namespace in front.
+            ///
+            /// # Errors
+            /// [`Error::Refused`], with NFS4ERR_NOTSUPP or NFS4ERR_OP_ILLEGAL when the server or the version has none.
+            pub async fn extended_attributes(&self) -> Result<Vec<Vec<u8>>> {
+                self.node().xattrs().await
+            }
+
+            /// The value of the extended attribute `name`.
+            ///
+            /// # Errors
+            /// [`Error::Refused`], with NFS4ERR_NOXATTR when there is none.
+            pub async fn extended_attribute(&self, name: &[u8]) -> Result<Vec<u8>> {
+                self.node().xattr(name).await
+            }
+
+            /// Sets the extended attribute `name`, whether it is there or not.
+            ///
+            /// # Errors
+            /// [`Error::Refused`], with NFS4ERR_XATTR2BIG when the value is too large.
+            pub async fn set_extended_attribute(&self, name: &[u8], value: &[u8]) -> Result<()> {
+                self.node().set_xattr(name, value).await
+            }
+        }
+    };
+}
+
+beside!(File);
+beside!(Directory);
+
+impl Node<'_> {
+    fn push(&self, then: &Args<'_>, writer: &mut CallWriter) {
+        writer.push(&Args::PutFh(PutArgs { object: FileHandle(self.handle) })).push(then);
+    }
+
+    async fn security(&self, list: bool) -> Result<Security> {
+        let (owner, group) = (AttrNum::Owner.get(), AttrNum::OwnerGroup.get());
+        let attr_request = match list {
+            true => Bitmap::of(&[AttrNum::Acl.get(), owner, group]),
+            false => Bitmap::of(&[owner, group]),
+        };
+        let asking = Args::GetAttr(getattr::Args { attr_request });
+        let answer = self.client.ask(&|writer| self.push(&asking, writer)).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        let got: getattr::ResOk<'_> = result_of!(results, GetAttr)?;
+        let mut found = Security::default();
+        for attribute in got.obj_attributes.iter() {
+            match attribute.map_err(|_| Error::Protocol("attributes that cannot be read"))? {
+                Attr::Acl(list) => found.list = Some(list.iter().map(entry).collect()),
+                Attr::Owner(owner) => found.owner = Some(owner.to_vec()),
+                Attr::OwnerGroup(group) => found.group = Some(group.to_vec()),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    async fn set_security(&self, security: &Security) -> Result<()> {
+        let list: Option<Vec<Ace<'_>>> = security.list.as_ref().map(|list| list.iter().map(ace).collect());
+        // In the order of their numbers, as an attribute list must be.
+        let attributes: Vec<Attr<'_>> = [
+            list.as_ref().map(|list| Attr::Acl(List::of(list))),
+            security.owner.as_deref().map(Attr::Owner),
+            security.group.as_deref().map(Attr::OwnerGroup),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let mut room = Vec::new();
+        let obj_attributes = Fattr::of(&attributes, &mut room);
+        let setting = Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
+        let answer = self.client.ask(&|writer| self.push(&setting, writer)).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        match results.next()? {
+            Res::SetAttr(done) if done.status.is_ok() => Ok(()),
+            other => Err(Error::Refused { operation: OpNum::SetAttr, status: other.status() }),
+        }
+    }
+
+    async fn xattrs(&self) -> Result<Vec<Vec<u8>>> {
+        let (mut names, mut cookie) = (Vec::new(), 0);
+        loop {
+            let asking = Args::ListXattrs(xattr::ListArgs { cookie, maxcount: LIST_STEP });
+            let answer = self.client.ask(&|writer| self.push(&asking, writer)).await?;
+            let mut results = answer.results();
+            result_of!(results, PutFh)?;
+            let got: xattr::ListResOk<'_> = result_of!(results, ListXattrs)?;
+            names.extend(got.names.iter().map(|name| name.to_vec()));
+            if got.eof {
+                return Ok(names);
+            }
+            if got.cookie == cookie {
+                return Err(Error::Protocol("a list of attributes that does not go on"));
+            }
+            cookie = got.cookie;
+        }
+    }
+
+    async fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let asking = Args::GetXattr(xattr::NameArgs { name });
+        let answer = self.client.ask(&|writer| self.push(&asking, writer)).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        let got: xattr::GetResOk<'_> = result_of!(results, GetXattr)?;
+        Ok(got.value.to_vec())
+    }
+
+    async fn set_xattr(&self, name: &[u8], value: &[u8]) -> Result<()> {
+        let option = xattr::SetOption::Either;
+        let setting = Args::SetXattr(xattr::SetArgs { option, key: name, value });
+        let answer = self.client.ask(&|writer| self.push(&setting, writer)).await?;
+        let mut results = answer.results();
+        result_of!(results, PutFh)?;
+        result_of!(results, SetXattr).map(drop)
+    }
+}
+
+fn entry(ace: Ace<'_>) -> AccessEntry {
+    AccessEntry { kind: ace.ace_type, flags: ace.flag, mask: ace.access_mask, who: ace.who.to_vec() }
+}
+
+fn ace(entry: &AccessEntry) -> Ace<'_> {
+    Ace { ace_type: entry.kind, flag: entry.flags, access_mask: entry.mask, who: &entry.who }
+}

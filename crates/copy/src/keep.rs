@@ -1,0 +1,85 @@
+//! What is kept of a file beside its data: robocopy's letters, and rsync's words for the same.
+
+use crate::tree::{Facts, Like};
+
+/// What is kept of each file and directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Keep {
+    /// Read-only and its like, or permission bits.
+    pub attributes: bool,
+    /// When its data was changed.
+    pub times: bool,
+    /// Its access list.
+    pub lists: bool,
+    /// Its owner and group.
+    pub owners: bool,
+    /// Its extended attributes.
+    pub xattrs: bool,
+    /// Its named streams, which only shares have.
+    pub streams: bool,
+}
+
+/// What `--copy` takes.
+const LETTERS: &str = "D data, A attributes and permission bits, T times, S access lists, O owners and groups, \
+    E extended attributes; X leaves named streams out";
+
+impl std::str::FromStr for Keep {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Keep, String> {
+        let mut keep = Keep { streams: true, ..Keep::default() };
+        let mut data = false;
+        for letter in text.chars() {
+            match letter.to_ascii_uppercase() {
+                'D' => data = true,
+                'A' => keep.attributes = true,
+                'T' => keep.times = true,
+                'S' => keep.lists = true,
+                'O' => keep.owners = true,
+                'E' => keep.xattrs = true,
+                'X' => keep.streams = false,
+                'U' => return Err("lists of what is to be audited are not copied; leave U out".to_owned()),
+                other => return Err(format!("{other} says nothing here; write of these: {LETTERS}")),
+            }
+        }
+        match data {
+            true => Ok(keep),
+            false => Err("files without their data are not copied; write D as well".to_owned()),
+        }
+    }
+}
+
+impl Keep {
+    /// Whether anything is kept that takes requests of its own; streams are only looked for.
+    pub(crate) fn is_more(&self) -> bool {
+        self.lists || self.owners || self.xattrs
+    }
+
+    /// What a copy of a file with these facts shall be like.
+    pub(crate) fn like(&self, facts: &Facts) -> Like {
+        Like {
+            modified: self.times.then_some(facts.modified),
+            mode: facts.mode.filter(|_| self.attributes),
+            attributes: facts.attributes.filter(|_| self.attributes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_those_of_robocopy_and_a_wrong_one_is_told() {
+        let keep = |text: &str| text.parse::<Keep>();
+        let all =
+            Keep { attributes: true, times: true, lists: true, owners: true, xattrs: true, streams: true };
+        assert_eq!(keep("DATSOE"), Ok(all));
+        assert_eq!(keep("dx"), Ok(Keep::default()));
+        assert_eq!(keep("DAT").map(|keep| keep.is_more()), Ok(false));
+        for (wrong, why) in [("DATU", "U out"), ("AT", "write D"), ("DQ", "Q says"), ("", "write D")] {
+            let said = keep(wrong).unwrap_err();
+            assert!(said.contains(why), "{wrong}: {said}");
+        }
+    }
+}
