@@ -1,0 +1,302 @@
+"""Copies over a long path: what `trunkline copy` makes of it, beside one connection, smbclient and rclone.
+
+The path is emulated packet by packet (`trunkline link`): a round trip of 23 ms, a rate for each connection, and a line that
+carries four of them. Both servers stand behind it, and every way to copy takes its turn in every round, into a directory of its
+own. Files lie in memory, and small ones stay until the end: a disk would have a say in it, and ext4 without a journal makes files
+slowly where others have just been deleted. Start reading at `run`.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import network
+from cases import SHARE, binary
+from harness import server as servers
+
+KINDS = servers.KINDS
+RTT, FLOW_MBIT, FLOWS = "23ms", 140, 4
+LINE_MBIT = FLOW_MBIT * FLOWS
+# Where files lie in memory, and how much of it is taken.
+MEMORY, MEMORY_BYTES = Path("/dev/shm"), 3 << 30
+# What is left of a packet of 1,500 bytes behind the headers of IP and TCP with its time stamps.
+PAYLOAD = 1448 / 1500
+LARGE_BYTES = 1_000_000_000
+FILES, FILE_BYTES = 1_000, 4096
+# smbclient takes minutes for all of them: as many are measured, and what they took beyond logging on counts for each.
+FILES_OF_SMBCLIENT = 100
+TRANSFERS = 32
+# A large copy over one connection takes a minute.
+ROUNDS_OF_LARGE = 3
+# The gain over one connection, what a copy reaches of the line, and how many times as quick as others it is.
+GAIN, REACHED, OVER_SMBCLIENT, OVER_RCLONE = 3.5, 0.9, 100, 10
+
+
+@dataclass(frozen=True)
+class Case:
+    """`is_large` is one large file, else many small ones; `kind` is the server."""
+
+    name: str
+    is_large: bool
+    kind: str
+
+
+CASES = [Case(f"{what} to {kind}", is_large, kind) for is_large, what in ((True, "1 GB"), (False, "1,000 files of 4 KiB")) for kind in KINDS]
+
+
+class CannotCopy(Exception):
+    """A command failed, or not all arrived."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where copies go: a directory of a share behind the link, by a new name for each, and who copies."""
+
+    server: servers.Server
+    name: str
+    user: str
+    password: str
+    secret: str
+
+    @property
+    def directory(self):
+        return self.server.share_directory(SHARE) / self.name
+
+    def url(self):
+        return f"smb://{self.user}@{{host}}:{self.server.port}/{SHARE}/{self.name}"
+
+
+def _behind(command):
+    """Runs a command behind the link; gives what timed.py says."""
+    link = [binary(), "link", "--rtt", RTT, "--flow-rate", f"{FLOW_MBIT}Mbit", "--rate", f"{LINE_MBIT}Mbit",
+            "--congestion-control", network.CONGESTION_CONTROL, "--"]
+    timed = [sys.executable, str(Path(__file__).with_name("timed.py"))]
+    done = subprocess.run([*link, *timed, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise CannotCopy(f"the link ended with {done.returncode}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def _timed(command, statuses=(0,)):
+    """The seconds of a command behind the link, which must end with one of `statuses`."""
+    said = _behind(command)
+    if said["status"] not in statuses:
+        raise CannotCopy(f"{Path(command[0]).name} ended with {said['status']}: {(said['errors'] or said['output']).strip()[-400:]}")
+    return said["seconds"]
+
+
+def _copy(place, source, *more):
+    # robocopy's status for files that were copied and nothing else.
+    return _timed([binary(), "copy", str(source), place.url(), "--password-file", place.secret, "--json", *more], statuses=(1,))
+
+
+def _rclone(place, source):
+    hidden = subprocess.run(["rclone", "obscure", place.password], check=True, capture_output=True, text=True).stdout.strip()
+    remote = f":smb,host={{host}},port={place.server.port},user={place.user},pass={hidden}:{SHARE}/{place.name}"
+    return _timed(["rclone", "--config", os.devnull, "copy", str(source), remote, "--transfers", str(TRANSFERS)])
+
+
+def _smbclient(place, script):
+    share, who = f"//{{host}}/{SHARE}", f"{place.user}%{place.password}"
+    return _timed(["smbclient", share, "-p", str(place.server.port), "-U", who, "-m", "SMB3", "-c", script])
+
+
+def _mput(place, source):
+    """Logging on by itself, and with as many files as are measured, scaled to all of them."""
+    fixed = _smbclient(place, f"mkdir {place.name}")
+    several = _smbclient(place, f"prompt off; lcd {source}; cd {place.name}; mput *")
+    return fixed + (several - fixed) * FILES / FILES_OF_SMBCLIENT
+
+
+def _arrived(place, files, size):
+    """Counts what is there; a large file is taken away."""
+    there = [path for path in place.directory.rglob("*") if path.is_file()]
+    wrong = [path.name for path in there if path.stat().st_size != size]
+    if files == 1:
+        shutil.rmtree(place.directory, ignore_errors=True)
+    if len(there) != files or wrong:
+        raise CannotCopy(f"{len(there)} of {files} files arrived, {len(wrong)} of them with another size")
+
+
+class Sources:
+    """What is copied; a directory for each case, made once."""
+
+    def __init__(self, root):
+        self._root = Path(root)
+
+    def large(self):
+        def fill(directory):
+            with (directory / "large").open("wb") as file:
+                for _ in range(LARGE_BYTES // 10_000_000):
+                    file.write(os.urandom(10_000_000))
+        return self._made("large", fill)
+
+    def small(self, count):
+        def fill(directory):
+            for number in range(count):
+                (directory / f"file-{number:04}").write_bytes(os.urandom(FILE_BYTES))
+        return self._made(f"small-{count}", fill)
+
+    def _made(self, name, fill):
+        directory = self._root / name
+        if not directory.exists():
+            directory.mkdir()
+            fill(directory)
+        return directory
+
+
+def _ways(case, sources):
+    """Name -> what copies to a place and gives its seconds, how many files arrive, and the size of each."""
+    if case.is_large:
+        source = sources.large()
+        return {
+            "automatic": (lambda place: _copy(place, source), 1, LARGE_BYTES),
+            "one": (lambda place: _copy(place, source, "--channels", "1"), 1, LARGE_BYTES),
+        }
+    source, some = sources.small(FILES), sources.small(FILES_OF_SMBCLIENT)
+    ways = {
+        "copy": (lambda place: _copy(place, source), FILES, FILE_BYTES),
+        "smbclient": (lambda place: _mput(place, some), FILES_OF_SMBCLIENT, FILE_BYTES),
+    }
+    if shutil.which("rclone"):
+        ways["rclone"] = (lambda place: _rclone(place, source), FILES, FILE_BYTES)
+    return ways
+
+
+def measure(case, server, secret, sources, options):
+    """One case; gives for each round way -> seconds."""
+    user, password = servers.accounts()[0]
+    ways = list(_ways(case, sources).items())
+    rounds = []
+    for number in range(min(options.rounds, ROUNDS_OF_LARGE) if case.is_large else options.rounds):
+        seconds = {}
+        first = number % len(ways)
+        for name, (copy, files, size) in ways[first:] + ways[:first]:
+            place = Place(server, f"copy-{case.is_large}-{number}-{name}", user, password, secret)
+            seconds[name] = copy(place)
+            _arrived(place, files, size)
+        rounds.append(seconds)
+    return rounds
+
+
+def _median(rounds, of):
+    return statistics.median(of(seconds) for seconds in rounds)
+
+
+def _over(rounds, name, other):
+    """How many times as quick one way is as another; ratios are taken within each round."""
+    return _median(rounds, lambda it: it[other] / it[name])
+
+
+def verdicts(case, rounds):
+    """What is wanted, as (text, value, bound)."""
+    if case.is_large:
+        line = LINE_MBIT * 1e6 / 8 * PAYLOAD
+        return [
+            ("times one connection", _over(rounds, "automatic", "one"), GAIN),
+            ("of what the line carries", _median(rounds, lambda it: LARGE_BYTES / it["automatic"] / line), REACHED),
+        ]
+    told = [("times smbclient", _over(rounds, "copy", "smbclient"), OVER_SMBCLIENT)]
+    if "rclone" in rounds[0]:
+        told.append(("times rclone", _over(rounds, "copy", "rclone"), OVER_RCLONE))
+    return told
+
+
+def _tell(case, rounds):
+    texts = []
+    for text, value, bound in verdicts(case, rounds):
+        shown = f"{value:.0f}" if value >= 20 else f"{value:.2f}"
+        texts.append(f"{shown} {text}, wanted ≥ {bound:g}: {'met' if value >= bound else '**not met**'}")
+    return "; ".join(texts)
+
+
+def _columns(rounds, names):
+    """Medians, each with the quickest and the slowest round."""
+    shown = []
+    for name in names:
+        all_of = [seconds[name] for seconds in rounds if name in seconds]
+        digits = 2 if all_of and min(all_of) < 10 else 1
+        shown.append(f"{statistics.median(all_of):.{digits}f} s ({min(all_of):.{digits}f}–{max(all_of):.{digits}f})" if all_of else "–")
+    return shown
+
+
+WAYS = {True: ("automatic", "one"), False: ("copy", "rclone", "smbclient")}
+
+
+@contextlib.contextmanager
+def _in_memory():
+    """What is made in between lies in memory, if there is room for it."""
+    before = tempfile.tempdir
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
+        tempfile.tempdir = str(MEMORY)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def run(options, is_chosen, results):
+    """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
+    cases = [case for case in CASES if is_chosen(case, results)]
+    if not cases:
+        return True
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_in_memory())
+        running = {}
+        try:
+            for kind in KINDS:
+                running[kind] = stack.enter_context(servers.Server(kind, "bench", reachable=True))
+        except servers.CannotStart as reason:
+            print(f"bench: copy: {reason}", file=sys.stderr)
+            return False
+        secret = stack.enter_context(tempfile.NamedTemporaryFile("w"))
+        secret.write(servers.accounts()[0][1])
+        secret.flush()
+        sources = Sources(stack.enter_context(tempfile.TemporaryDirectory(prefix="copies-")))
+        for case in cases:
+            try:
+                results[case.name] = measure(case, running[case.kind], secret.name, sources, options)
+            except (CannotCopy, subprocess.CalledProcessError, OSError, ValueError, KeyError) as reason:
+                print(f"copy, {case.name}: not measured: {reason}", file=sys.stderr)
+                continue
+            rounds = results[case.name]
+            named = zip(WAYS[case.is_large], _columns(rounds, WAYS[case.is_large]))
+            print(f"copy, {case.name}: {'; '.join(f'{name} {text}' for name, text in named)}; {_tell(case, rounds)}", flush=True)
+    return len(results.fresh) == len(cases)
+
+
+def _rows(results, is_large):
+    rows = []
+    for case in CASES:
+        if case.is_large == is_large:
+            rounds = results[case.name] if case.name in results else None
+            cells = [*_columns(rounds, WAYS[is_large]), _tell(case, rounds)] if rounds else ["–"] * len(WAYS[is_large]) + ["not measured"]
+            rows.append(f"| {case.name} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def section(results):
+    """The part of the page."""
+    rclone = "is not installed"
+    if shutil.which("rclone"):
+        rclone = subprocess.run(["rclone", "version"], capture_output=True, text=True).stdout.partition("\n")[0].removeprefix("rclone ")
+    return (
+        f"\n## Copies over a long path\n\nThe path is emulated packet by packet: a round trip of {RTT.removesuffix('ms')} ms, {FLOW_MBIT} Mbit/s for each connection, and a line of\n"
+        f"{LINE_MBIT} Mbit/s, which {FLOWS} connections fill; of each packet of 1,500 bytes 1,448 are payload. Seconds are those of the whole command,\n"
+        "with connecting and logging on; medians, with the quickest and the slowest round. Everything that copies takes its turn in each\n"
+        "round, and ratios are taken within it. Files lie in memory on both sides.\n\n"
+        f"    trunkline link --rtt {RTT} --flow-rate {FLOW_MBIT}Mbit --rate {LINE_MBIT}Mbit --congestion-control {network.CONGESTION_CONTROL} -- COMMAND\n\n"
+        f"One file of 1 GB (10⁹ bytes), {ROUNDS_OF_LARGE} rounds at most: `trunkline copy SRC smb://...` with as many connections as it chooses by itself, and\n"
+        "with `--channels 1`.\n\n"
+        "| case | automatic | one connection | |\n" + "|---" * 4 + "|\n" + _rows(results, True) + "\n\n"
+        f"{FILES:,} files of {FILE_BYTES >> 10} KiB: `trunkline copy SRC smb://...`; `rclone copy SRC :smb,...: --transfers {TRANSFERS}` ({rclone}); smbclient with\n"
+        f"`prompt off; mput *`, which takes minutes: {FILES_OF_SMBCLIENT} files are measured, and what they take beyond logging on is scaled to {FILES:,}.\n\n"
+        "| case | trunkline copy | rclone | smbclient | |\n" + "|---" * 5 + "|\n" + _rows(results, False) + "\n"
+    )

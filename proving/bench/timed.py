@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+"""Run a command and print how many seconds it took, its status and what it said, as one JSON object.
+
+    timed.py COMMAND [ARGUMENT ...]
+
+For commands that run behind something that takes its own time to set up, as `trunkline link` does.
+"""
+
+import json
+import subprocess
+import sys
+import time
+
+LONGEST_S = 600
+
+
+def main():
+    began = time.monotonic()
+    done = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LONGEST_S)
+    seconds = time.monotonic() - began
+    print(json.dumps({"seconds": seconds, "status": done.returncode, "output": done.stdout, "errors": done.stderr}))
+
+
+if __name__ == "__main__":
+    main()
