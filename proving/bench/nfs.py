@@ -217,7 +217,7 @@ def _told(case):
     """Says what could not be measured, and goes on."""
     try:
         yield
-    except (subprocess.CalledProcessError, OSError, ValueError, KeyError, StopIteration) as reason:
+    except (subprocess.CalledProcessError, OSError, ValueError, KeyError, StopIteration, ZeroDivisionError) as reason:
         print(f"nfs, {case.name}: not measured: {reason}", file=sys.stderr)
 
 

@@ -120,7 +120,7 @@ def measure_channels(chosen, running, options, results):
         for case in chosen:
             try:
                 results[case.name] = channels.measure(case, ours[0], secret.name, user, options)
-            except (subprocess.CalledProcessError, OSError, ValueError, KeyError) as reason:
+            except (subprocess.CalledProcessError, OSError, ValueError, KeyError, ZeroDivisionError) as reason:
                 print(f"channels, {case.name}: not measured: {reason}", file=sys.stderr)
                 continue
             print(channels.line(case, results[case.name]), flush=True)
