@@ -3,7 +3,7 @@
 //! Start with [`Controlled`], which the server implements. [`protocol`] is the conversation over the
 //! socket, one JSON object on a line each way; [`server`] answers it, [`client`] asks. [`status`] holds the
 //! values of a status, under the names that `smbstatus --json` uses, [`channels`] those of Multichannel, [`nfs`]
-//! those of NFS clients.
+//! those of NFS clients, [`transactions`] what was asked of shares.
 
 pub mod channels;
 pub mod client;
@@ -13,11 +13,13 @@ pub mod protocol;
 pub mod server;
 mod socket;
 pub mod status;
+pub mod transactions;
 
 pub use channels::Channels;
 pub use client::{Client, ClientError};
 pub use protocol::{NtHash, Request, Response, UserChange, UserEntry};
 pub use status::Status;
+pub use transactions::Transactions;
 
 /// A server that can be controlled. Every call returns soon; the answers are for people.
 pub trait Controlled: Send + Sync + 'static {
@@ -26,6 +28,9 @@ pub trait Controlled: Send + Sync + 'static {
 
     /// Which connections carry each session, and why no others do.
     fn channels(&self) -> Channels;
+
+    /// What was asked of each share, and how that went.
+    fn transactions(&self) -> Transactions;
 
     /// Every user that may log on.
     fn users(&self) -> Vec<UserEntry>;

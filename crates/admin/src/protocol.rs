@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Channels, Status};
+use crate::{Channels, Status, Transactions};
 
 /// Longest request, in bytes with its line end.
 pub const MAX_REQUEST: usize = 64 * 1024;
@@ -18,6 +18,8 @@ pub enum Request {
     Status,
     /// Which connections carry each session.
     Channels,
+    /// What was asked of each share, and how that went.
+    Transactions,
     /// Every user that may log on.
     Users,
     /// Adds or changes a user.
@@ -43,6 +45,8 @@ pub enum Response {
     Status(Box<Status>),
     /// To [`Request::Channels`].
     Channels(Box<Channels>),
+    /// To [`Request::Transactions`].
+    Transactions(Box<Transactions>),
     /// To [`Request::Users`].
     Users(Vec<UserEntry>),
     /// It was refused, and why.

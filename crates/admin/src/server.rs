@@ -148,6 +148,7 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
     match request {
         Request::Status => Response::Status(Box::new(server.status())),
         Request::Channels => Response::Channels(Box::new(server.channels())),
+        Request::Transactions => Response::Transactions(Box::new(server.transactions())),
         Request::Users => Response::Users(server.users()),
         Request::ChangeUser(change) => done(server.change_user(change)),
         Request::RemoveUser { name } => done(server.remove_user(&name)),
@@ -159,7 +160,7 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Channels, Client, ClientError, Status, UserChange, UserEntry};
+    use crate::{Channels, Client, ClientError, Status, Transactions, UserChange, UserEntry};
     use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Mutex;
@@ -175,6 +176,9 @@ mod tests {
         }
         fn channels(&self) -> Channels {
             Channels { server_name: "S".to_owned(), ..Channels::default() }
+        }
+        fn transactions(&self) -> Transactions {
+            Transactions { at_ns: 7, ..Transactions::default() }
         }
         fn users(&self) -> Vec<UserEntry> {
             Vec::new()
@@ -222,6 +226,7 @@ mod tests {
             let ask = |request| Client::connect(dir).unwrap().ask(&request);
             assert!(matches!(ask(Request::Status).unwrap(), Response::Status(s) if s.version == "7"));
             assert!(matches!(ask(Request::Channels).unwrap(), Response::Channels(c) if c.server_name == "S"));
+            assert!(matches!(ask(Request::Transactions).unwrap(), Response::Transactions(t) if t.at_ns == 7));
             assert_eq!(ask(Request::RemoveUser { name: "ann".to_owned() }).unwrap(), Response::Done);
             assert_eq!(ask(Request::Stop).unwrap(), Response::Done);
             let change = UserChange {

@@ -442,6 +442,9 @@ impl<S: Service> Served<S> {
             connection.deferred.push_back(Box::new(move || ticket.done(job.0())));
         }
         connection.pace.note(&turn);
+        if let Some(core) = &mut connection.core {
+            core.conversation.turned(turn.ended_ns, connection.sends.end());
+        }
         if let Some(core) = &mut connection.core
             && (turn.drained || !core.inbound.waiting())
         {
@@ -471,6 +474,19 @@ impl<S: Service> Served<S> {
 
     /// Sends what is queued, as far as the socket takes it.
     fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), &'static str> {
+        let before = self.connection.sends.taken();
+        let flushed = self.send_queued(cx);
+        let connection = &mut *self.connection;
+        let taken = connection.sends.taken();
+        if taken != before
+            && let Some(core) = &mut connection.core
+        {
+            core.conversation.sent(taken, clock::mono_ns());
+        }
+        flushed
+    }
+
+    fn send_queued(&mut self, cx: &mut Context<'_>) -> Result<(), &'static str> {
         let connection = &mut *self.connection;
         while connection.sends.is_ready() {
             let stream = &self.stream;

@@ -15,6 +15,7 @@ use wire::{Frame, Now};
 
 use crate::config::Export;
 use crate::connection::Way;
+use crate::counting::Course;
 use crate::current::Current;
 use crate::handle::Handle;
 use crate::op;
@@ -132,6 +133,8 @@ pub struct Run {
     pub next_number: Option<OpNum>,
     /// How far it is with the limits of its shares.
     pub pacing: Pacing,
+    /// What is counted of it.
+    pub course: Course,
     /// Whose connection it is found to be, where that was not known before.
     pub placement: Option<u128>,
     /// The operation that is done now or was begun last, and where its result begins.
@@ -171,10 +174,26 @@ impl UnderWay {
         self.0.as_mut()
     }
 
-    /// The finished reply, and the session; none when it was over before.
+    /// How it has ended; none when it was over before.
     #[must_use]
-    pub fn finish(mut self) -> Option<(Frame, Option<Arc<Session>>)> {
+    pub fn finish(mut self) -> Option<Finished> {
         self.0.take().map(Run::finish)
+    }
+}
+
+/// A COMPOUND that is over.
+pub struct Finished {
+    /// The reply.
+    pub frame: Frame,
+    /// The session that it used.
+    pub session: Option<Arc<Session>>,
+    /// What is counted of it.
+    pub course: Course,
+}
+
+impl std::fmt::Debug for Finished {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Finished").field("frame", &self.frame).finish_non_exhaustive()
     }
 }
 
@@ -192,6 +211,7 @@ impl Run {
     pub fn new(begin: Begin, call: &compound::Call<'_>, request_len: usize, frame: Frame) -> Run {
         let Begin { server, way, who, session, xid, now } = begin;
         let mark = crate::slot::mark(call.argarray, who.mark());
+        let is_sys = who.is_sys();
         Run {
             server,
             way,
@@ -215,6 +235,7 @@ impl Run {
             is_last: false,
             next_number: None,
             pacing: Pacing::default(),
+            course: Course::new(now.mono_ns, is_sys),
             placement: None,
             doing: None,
             xid,
@@ -224,13 +245,14 @@ impl Run {
     /// Does operations until they end, one fails, or one must wait for the device.
     pub fn go<'a>(&mut self, mut operations: Operations<'a, Args<'a>>) -> Flow {
         loop {
-            let (position, left) = (operations.position(), operations.left());
+            let (position, left, from) = (operations.position(), operations.left(), self.writer.len());
             let args = match operations.next() {
                 None => return Flow::Done,
                 Some(Ok(Args::Illegal(_))) => {
                     // Wherever it stands (RFC 8881 15.1.3.4).
                     self.status = NfsStat::OpIllegal;
                     self.writer.put_illegal();
+                    self.note(OpNum::Unknown(0), 0, self.writer.len() - from);
                     return Flow::Done;
                 }
                 Some(Ok(args)) => args,
@@ -238,6 +260,7 @@ impl Run {
                     tracing::debug!(%bad, "refused an operation");
                     self.status = NfsStat::BadXdr;
                     self.writer.put_status(bad.number, NfsStat::BadXdr);
+                    self.note(OpNum::new(bad.number), 0, self.writer.len() - from);
                     return Flow::Done;
                 }
             };
@@ -272,6 +295,7 @@ impl Run {
                 self.writer.put_status(number, status);
                 self.status = status;
             }
+            self.note(number, operations.position() - position, self.writer.len() - from);
             if !self.status.is_ok() {
                 tracing::debug!(operation = ?number, status = ?self.status, "a COMPOUND ended early");
                 return Flow::Done;
@@ -331,16 +355,17 @@ impl Run {
         drop(self.finish());
     }
 
-    /// The finished reply; the slot keeps it where the client wants that.
+    /// Ends it; the slot keeps the reply where the client wants that.
     #[must_use]
-    fn finish(self) -> (Frame, Option<Arc<Session>>) {
+    fn finish(self) -> Finished {
+        let course = self.course;
         if let Some(replay) = self.replay {
             let mut frame = self.writer.finish(NfsStat::Ok);
             frame.truncate(0);
             let out = frame.tail();
             out.extend_from_slice(&nfs_wire::rpc::record::RecordMark::whole(replay.len() + REPLY_HEAD - 4));
             nfs_wire::rpc::Reply::accepted(self.xid, nfs_wire::rpc::Accepted::Success(&replay)).write(out);
-            return (frame, self.session);
+            return Finished { frame, session: self.session, course };
         }
         let frame = self.writer.finish(self.status);
         if let (Some(serving), Some(session)) = (self.serving, &self.session)
@@ -348,7 +373,7 @@ impl Run {
         {
             slot.finish(serving.cache.then(|| &frame.bytes()[REPLY_HEAD..]));
         }
-        (frame, self.session)
+        Finished { frame, session: self.session, course }
     }
 
     // What operations use ---------------------------------------------------------------------------

@@ -17,11 +17,12 @@ use nfs_wire::types::FileHandle;
 use nfs_wire::xdr::List;
 use nfs_wire::{NfsStat, callback, compound};
 use parking_lot::Mutex;
+use share::counts::{Desk, Visits};
 use volume::Patience;
 use wire::{Frame, Mailbox, Now, Output, Peer};
 
 use crate::back;
-use crate::compound::{Begin, Flow, Run, UnderWay};
+use crate::compound::{Begin, Finished, Flow, Run, UnderWay};
 use crate::current::Known;
 use crate::event::Event;
 use crate::limits::{MAX_REMEMBERED_CREDENTIALS, MAX_WORKING, REMEMBERED_HANDLES};
@@ -46,6 +47,8 @@ pub struct Way {
     pub peer: Peer,
     /// When it was accepted.
     pub since: Now,
+    /// What it has done on which share.
+    pub visits: Arc<Visits>,
     mailbox: Arc<dyn Mailbox<Event>>,
     /// Sessions that it is bound to.
     sessions: Mutex<Vec<Weak<Session>>>,
@@ -115,7 +118,7 @@ impl Way {
 
 /// One connection.
 pub struct Connection {
-    server: Arc<Server>,
+    pub(crate) server: Arc<Server>,
     way: Arc<Way>,
     /// Credentials that it was used with, the last one first.
     known: Vec<Arc<Who>>,
@@ -127,6 +130,8 @@ pub struct Connection {
     /// Opens that answers of this batch tell of. A retry on another connection may be told a moment earlier, out of the
     /// slot; what it is told is then recorded within that moment.
     pub(crate) promised: Promised,
+    /// Where its operations are counted.
+    pub(crate) desk: Desk,
     /// What is held by the limits of shares.
     pub(crate) held: HashMap<u64, Held>,
     /// Calls that the client has not answered yet.
@@ -143,10 +148,12 @@ impl Connection {
         now: Now,
     ) -> Option<Connection> {
         let id = server.enter_connection()?;
+        let desk = Desk::new(&server.counts);
         let way = Way {
             id,
             peer,
             since: now,
+            visits: Arc::clone(desk.visits()),
             mailbox,
             sessions: Mutex::default(),
             handles: Mutex::default(),
@@ -165,6 +172,7 @@ impl Connection {
             exports,
             working: 0,
             promised: Promised::default(),
+            desk,
             held: HashMap::new(),
             calls: HashMap::new(),
             next_xid: 1,
@@ -294,7 +302,7 @@ impl Connection {
                 debug_assert_eq!(flow, Flow::Done, "what may wait needs not be done again");
                 run.promised.keep();
             }
-            Event::Answered { frame: under_way.finish().map(|(frame, _)| frame) }
+            Event::Answered { finished: under_way.finish().map(Box::new) }
         });
     }
 
@@ -303,15 +311,18 @@ impl Connection {
         if let Some(run) = under_way.run() {
             self.promised.take_over(&mut run.promised);
         }
-        let Some((frame, session)) = under_way.finish() else { return };
+        let Some(Finished { frame, session, course }) = under_way.finish() else { return };
+        self.note(&course);
         self.session = session.filter(|session| !session.has_ended());
         self.send(frame, out);
     }
 
     /// What ran on the blocking pool is answered.
-    pub(crate) fn answered(&mut self, frame: Option<Frame>, out: &mut Output<Event>) {
+    pub(crate) fn answered(&mut self, finished: Option<Box<Finished>>, out: &mut Output<Event>) {
         self.working = self.working.saturating_sub(1);
-        if let Some(frame) = frame {
+        if let Some(finished) = finished {
+            let Finished { frame, course, .. } = *finished;
+            self.note(&course);
             self.send(frame, out);
         }
     }
@@ -320,6 +331,11 @@ impl Connection {
     pub(crate) fn held_by_a_job(&mut self, held: Held, now: Now, out: &mut Output<Event>) {
         self.working = self.working.saturating_sub(1);
         self.hold(held, now, out);
+    }
+
+    /// How many of its requests are neither answered nor being answered.
+    pub(crate) fn under_way(&self) -> usize {
+        self.working + self.held.len()
     }
 
     /// Calls the client.

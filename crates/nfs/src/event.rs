@@ -5,8 +5,8 @@
 pub enum Event {
     /// Work on the blocking pool is done: the request is answered.
     Answered {
-        /// The finished reply, when there is one.
-        frame: Option<wire::Frame>,
+        /// The finished reply and what is counted of it, when there is one.
+        finished: Option<Box<crate::compound::Finished>>,
     },
     /// A COMPOUND on the blocking pool is held by the limits of a share.
     Held(Box<crate::pacing::Held>),

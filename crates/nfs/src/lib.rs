@@ -21,6 +21,7 @@ pub mod clients;
 pub mod compound;
 pub mod config;
 pub mod connection;
+pub mod counting;
 pub mod current;
 pub mod event;
 pub mod grace;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use nfs_wire::op::{Args, OpNum};
-use share::limits::{Answer, Ask, Hold, Work};
+use share::limits::{Answer, Ask, Hold, ResponseType, Work};
 use share::{Share, Waiter, Wake};
 use volume::Patience;
 use wire::{Now, Output};
@@ -17,7 +17,8 @@ use crate::connection::{Connection, Way};
 use crate::event::Event;
 
 /// How an operation counts.
-enum Count {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Count {
     /// As one on metadata.
     Always,
     /// The same, when nothing in front of it has counted.
@@ -26,7 +27,8 @@ enum Count {
     No,
 }
 
-fn count(number: OpNum) -> Count {
+/// How an operation counts.
+pub(crate) fn count(number: OpNum) -> Count {
     match number {
         OpNum::Open
         | OpNum::Close
@@ -69,6 +71,8 @@ pub struct Pacing {
     token: Option<u64>,
     /// The operation that is done now has passed.
     has_passed: bool,
+    /// Which limit the operation that is done now has met.
+    met: ResponseType,
     /// Something in it has counted.
     has_counted: bool,
     /// Nothing of it is held any more.
@@ -79,6 +83,11 @@ impl Pacing {
     /// An operation has been done.
     pub fn operation_done(&mut self) {
         self.has_passed = false;
+    }
+
+    /// Which limit the operation has met that is over now.
+    pub fn take_met(&mut self) -> ResponseType {
+        std::mem::take(&mut self.met)
     }
 
     /// Whether the COMPOUND must wait.
@@ -138,8 +147,9 @@ impl Run {
         let token = *self.pacing.token.get_or_insert_with(|| self.way.next_held());
         let waiter = Waiter { wake: Arc::clone(&self.way) as Arc<dyn Wake>, token };
         let ask = Ask { client, connection: self.way.id, work, waiter: &waiter };
-        if let Answer::Held(hold) = limits.ask(&ask, self.now) {
-            self.pacing.hold = Some(hold);
+        match limits.ask(&ask, self.now) {
+            Answer::Go(met) => self.pacing.met = met,
+            Answer::Held(hold) => self.pacing.hold = Some(hold),
         }
     }
 }
@@ -198,9 +208,14 @@ impl Connection {
     pub(crate) fn let_go(&mut self, token: u64, now: Now, out: &mut Output<Event>) {
         let Some(mut held) = self.held.remove(&token) else { return };
         let Some(run) = held.under_way.run() else { return };
-        if run.pacing.hold.as_ref().is_some_and(|hold| hold.released().is_none()) {
-            self.held.insert(token, held);
-            return;
+        match run.pacing.hold.as_ref().map(Hold::released) {
+            Some(None) => {
+                self.held.insert(token, held);
+                return;
+            }
+            Some(Some(met)) if run.pacing.has_passed => run.pacing.met = met,
+            Some(Some(met)) => run.course.last_has_met(met),
+            None => {}
         }
         run.pacing.hold = None;
         (run.now, run.patience) = (now, Patience::Cached);

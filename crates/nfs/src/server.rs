@@ -9,6 +9,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::create_session::ChannelAttrs;
 use nfs_wire::types::{SessionId, StateId};
 use parking_lot::Mutex;
+use share::counts::Counts;
 use share::{Item, Waiter};
 use wire::Now;
 use wire::table::{Held, Table};
@@ -17,6 +18,7 @@ use crate::back::Calling;
 use crate::client::{Client, Left};
 use crate::clients::Clients;
 use crate::config::{Export, ServerConfig};
+use crate::counting::FAMILY;
 use crate::grace::Grace;
 use crate::handle::{Handle, HandleKey};
 use crate::items::Items;
@@ -75,6 +77,8 @@ pub struct Server {
     connections: AtomicUsize,
     next_connection: AtomicU64,
     nobody: Waiter,
+    /// Transactions that are of no share.
+    pub counts: Arc<Counts>,
 }
 
 /// Something that is open. It may have lost its last name, and its handle then leads nowhere else.
@@ -117,6 +121,7 @@ impl Server {
             connections: AtomicUsize::new(0),
             next_connection: AtomicU64::new(1),
             nobody: Waiter { wake: Arc::new(Nobody), token: 0 },
+            counts: Counts::new(&FAMILY),
             config,
         })
     }

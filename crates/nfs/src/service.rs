@@ -80,12 +80,13 @@ impl Conversation for Connection {
     type Event = Event;
 
     fn on_message(&mut self, message: &mut [u8], now: Now, out: &mut Output<Event>) {
+        self.desk.begin();
         self.receive(message, now, out);
     }
 
     fn on_event(&mut self, event: Event, now: Now, out: &mut Output<Event>) {
         match event {
-            Event::Answered { frame } => self.answered(frame, out),
+            Event::Answered { finished } => self.answered(finished, out),
             Event::Held(held) => self.held_by_a_job(*held, now, out),
             Event::LetGo { token } => self.let_go(token, now, out),
             Event::Call(call) => self.call_client(*call, out),
@@ -107,6 +108,14 @@ impl Conversation for Connection {
 
     fn before_leaving(&mut self) {
         self.promised.keep();
+    }
+
+    fn turned(&mut self, ended_ns: u64, end: u64) {
+        self.desk.turned(ended_ns, end, self.under_way());
+    }
+
+    fn sent(&mut self, taken: u64, at_ns: u64) {
+        self.desk.sent(taken, at_ns);
     }
 
     fn on_close(&mut self, now: Now) {

@@ -94,6 +94,12 @@ impl Who {
         self.flavor == credential.flavor && *self.body == *credential.body
     }
 
+    /// Whether it names a user.
+    #[must_use]
+    pub fn is_sys(&self) -> bool {
+        self.flavor == Flavor::Sys
+    }
+
     /// Whose clients this credential may speak of.
     #[must_use]
     pub fn principal(&self) -> Principal {

@@ -19,7 +19,7 @@
 //! | `lasting`, `restoring` | opens that outlive the process: recorded, and made again |
 //! | `waits`, `breaks` | requests that wait, and whom they wait for |
 //! | `watching`, `changes`, `host` | who hears of changes, from us and from the host |
-//! | `limiting` | what the share may do a second |
+//! | `limiting`, `counting` | what the share may do a second, and what it has done |
 //! | `versions` | the number that moves with each change of a file |
 //!
 //! # Locks
@@ -47,6 +47,7 @@ mod close;
 mod config;
 mod contention;
 mod copy;
+mod counting;
 mod create;
 mod data;
 mod deleting;
@@ -121,6 +122,7 @@ pub struct Share {
     keys: breaks::Keys,
     contention: contention::Contention,
     limiting: limiting::Limiting,
+    counting: counting::Counting,
     next_open: AtomicU64,
     open_count: AtomicUsize,
     /// Up to when what happened on the host was taken in (monotonic ns).
@@ -157,6 +159,7 @@ impl Share {
             keys: breaks::Keys::default(),
             contention: contention::Contention::default(),
             limiting: limiting::Limiting::default(),
+            counting: counting::Counting::default(),
             next_open: AtomicU64::new(1),
             open_count: AtomicUsize::new(0),
             looked_at_ns: AtomicU64::new(0),

@@ -8,6 +8,7 @@
 
 pub mod caching;
 pub mod client;
+pub mod counts;
 pub mod detached;
 pub mod engine;
 pub mod identity;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use auth::crypto::{Signer, SigningAlgorithm};
+use share::counts::Desk;
 use share::{ClientKey, Waiter, Wake};
 use smallvec::SmallVec;
 use smb_wire::header::transform::{self, TransformHeader};
@@ -22,6 +23,7 @@ use crate::admit::Refused;
 use crate::answering::Answering;
 use crate::cmd::session_setup::Setup;
 use crate::compound::{Compound, Key};
+use crate::counting::Course;
 use crate::dispatch::{self, Request};
 use crate::event::Event;
 pub use crate::handle::Handle;
@@ -84,6 +86,8 @@ pub struct Connection {
     /// The account that the client named at NEGOTIATE.
     pub(crate) account: Option<String>,
     pub(crate) preauth: [u8; 64],
+    /// Where its requests are counted.
+    pub(crate) desk: Desk,
     pub(crate) window: Window,
     pub(crate) channels: Vec<Channel>,
     /// Channels of sessions that have ended, for answers that are still to be signed and sealed: those to requests
@@ -110,7 +114,9 @@ impl Connection {
         mailbox: Arc<dyn Mailbox<Event>>,
         now: Now,
     ) -> Option<Connection> {
-        let handle = Arc::new(Handle::new(server.next_connection(), peer, now, mailbox));
+        let desk = Desk::new(&server.counts);
+        let visits = Arc::clone(desk.visits());
+        let handle = Arc::new(Handle::new(server.next_connection(), peer, now, mailbox, visits));
         server.add_connection(&handle).then(|| Connection {
             server: Arc::clone(server),
             handle,
@@ -119,6 +125,7 @@ impl Connection {
             clients: SmallVec::new(),
             account: None,
             preauth: [0; 64],
+            desk,
             window: Window::default(),
             channels: Vec::new(),
             parting: Vec::new(),
@@ -221,43 +228,41 @@ impl Connection {
                 Err(Refused::Ignore) => continue,
                 Err(Refused::Close(why)) => return self.hang_up(why, out),
                 Err(Refused::Answer { status, signed }) => {
-                    if header.session_id() != u64::MAX {
-                        compound.related.session_id = header.session_id();
-                    }
-                    self.answer(&mut compound, header, Err(Stop::Fail(status)), None, signed);
+                    self.refuse(&mut compound, header, message.len(), (status, signed), now);
                     continue;
                 }
             };
-            let async_id = was.as_ref().map(|was| was.async_id);
-            let mut request = Request::new(header, message, &mut compound, now, async_id);
-            request.has_passed = was.as_ref().is_some_and(|was| was.has_passed);
+            let mut request = Request::new(header, message, &mut compound, now, was.as_ref());
             request.signed = signed;
             request.signature = signature;
             request.bare = !signed && was.is_none() && rest.is_empty() && compound.is_bare();
             let at = compound.begin();
             let handled = dispatch::handle(self, &mut request, compound.frame.tail(), out);
-            let (related, async_id, has_passed) = (request.related, request.async_id, request.has_passed);
-            let (counted, attached) = (request.counted, request.attached);
+            let (related, async_id) = (request.related, request.async_id);
+            let (counted, attached, mut course) = (request.counted, request.attached, request.course);
             let claim = request.claim.take();
             let signed = signed || (request.sign_answer && compound.sealed_by.is_none());
             (compound.related, compound.claim) = (related, claim);
             let announced = was.as_ref().is_some_and(|was| was.announced);
             match handled {
                 Err(Stop::Disconnect(why)) => return self.hang_up(why, out),
-                Err(Stop::Silent) => compound.abandon(at),
+                Err(Stop::Silent) => {
+                    compound.abandon(at);
+                    self.note(header.command(), &course, NtStatus::SUCCESS, 0, false);
+                }
                 Err(stop @ (Stop::Wait(_) | Stop::Work(_) | Stop::Hold(_) | Stop::Answer(..))) => {
                     let id = async_id.unwrap_or_else(|| self.new_async_id());
                     let outstanding =
                         was.and_then(|was| was.outstanding).or_else(|| self.outstanding(counted, header));
                     let header = *header;
-                    let pause =
-                        Pause { async_id: id, at, announced, signed, header, outstanding, has_passed };
+                    let pause = Pause { async_id: id, at, announced, signed, header, outstanding, course };
                     let behind = Rest { messages: rest, signatures: left.as_slice() };
                     return self.suspend(compound, stop, pause, [here, behind], now, out);
                 }
                 handled => {
                     let told = was.as_ref().filter(|was| was.announced).map(|was| was.async_id);
-                    self.answer_at(&mut compound, at, header, handled, told, signed);
+                    course.attached = attached.as_ref().map_or(0, |range| range.len);
+                    self.answer_at(&mut compound, at, Answer { header, told, signed, course }, handled);
                     compound.attach(attached);
                 }
             }
@@ -266,30 +271,37 @@ impl Connection {
         self.finish(compound, out);
     }
 
-    /// Appends an answer whose body has not been begun.
-    fn answer(
+    /// Refuses a request that is not looked at; the answer may be signed.
+    fn refuse(
         &mut self,
         compound: &mut Compound,
         header: &Header,
-        handled: Handled,
-        told: Option<u64>,
-        signed: bool,
+        len: usize,
+        (status, signed): (NtStatus, bool),
+        now: Now,
     ) {
-        let at = compound.begin();
-        self.answer_at(compound, at, header, handled, told, signed);
+        if header.session_id() != u64::MAX {
+            compound.related.session_id = header.session_id();
+        }
+        let answer = Answer { header, told: None, signed, course: Course::new(len, now) };
+        self.answer(compound, answer, Err(Stop::Fail(status)));
     }
 
-    /// Completes the answer whose header stands at `at`. `told` is the async id under which the client
-    /// was told STATUS_PENDING.
+    /// Appends an answer whose body has not been begun.
+    fn answer(&mut self, compound: &mut Compound, answer: Answer<'_>, handled: Handled) {
+        let at = compound.begin();
+        self.answer_at(compound, at, answer, handled);
+    }
+
+    /// Completes the answer whose header stands at `at`, and counts it.
     pub(crate) fn answer_at(
         &mut self,
         compound: &mut Compound,
         at: usize,
-        header: &Header,
+        answer: Answer<'_>,
         handled: Handled,
-        told: Option<u64>,
-        signed: bool,
     ) {
+        let Answer { header, told, signed, course } = answer;
         let status = match handled {
             Ok(status) => status,
             Err(Stop::FailWith(status, data)) => {
@@ -337,6 +349,8 @@ impl Connection {
         }
         compound.related.any = true;
         compound.end(at, response, signed);
+        let len = compound.frame.len() - at + course.attached;
+        self.note(header.command(), &course, status, len, told.is_some());
     }
 
     /// Puts a request aside until it is woken or its work is done.
@@ -352,14 +366,15 @@ impl Connection {
         if matches!(stop, Stop::Hold(_) | Stop::Answer(..)) {
             return self.hold(compound, stop, pause, [here, behind], now, out);
         }
-        let Pause { async_id, at, mut announced, signed, header, mut outstanding, has_passed } = pause;
+        let Pause { async_id, at, mut announced, signed, header, mut outstanding, course } = pause;
         let keeps = here.messages.len() + compound.frame.len();
         if let Some(status) = self.must_not_wait(&stop, header.command(), behind.messages.is_empty(), keeps) {
             if let Stop::Wait(Some((engine, ticket))) = stop {
                 engine.cancel(ticket);
             }
             let refused = Err(Stop::Fail(status));
-            self.answer_at(&mut compound, at, &header, refused, announced.then_some(async_id), signed);
+            let told = announced.then_some(async_id);
+            self.answer_at(&mut compound, at, Answer { header: &header, told, signed, course }, refused);
             return self.run(compound, behind.messages, behind.start(), now, out);
         }
         let mut ticket = None;
@@ -394,7 +409,7 @@ impl Connection {
             ticket,
             working: work.is_some(),
             outstanding: if work.is_some() { None } else { outstanding.take() },
-            has_passed,
+            course,
             held: None,
         };
         self.suspended.insert(async_id, waiting);
@@ -527,9 +542,8 @@ impl Connection {
 
     /// Tries a request again that has waited.
     pub(crate) fn resume(&mut self, async_id: u64, waiting: Suspended, now: Now, out: &mut Output<Event>) {
-        let Suspended { compound, rest, signatures, announced, signed, outstanding, has_passed, .. } =
-            waiting;
-        let resumed = Some(Resumed { async_id, announced, signed, outstanding, has_passed });
+        let Suspended { compound, rest, signatures, announced, signed, outstanding, course, .. } = waiting;
+        let resumed = Some(Resumed { async_id, announced, signed, outstanding, course });
         self.run(compound, &rest, Start { resumed, signatures: &signatures }, now, out);
     }
 
@@ -543,10 +557,11 @@ impl Connection {
         out: &mut Output<Event>,
     ) {
         let Some(waiting) = self.suspended.remove(&async_id) else { return };
-        let Suspended { mut compound, at, header, rest, signatures, announced, signed, .. } = waiting;
+        let Suspended { mut compound, at, header, rest, signatures, announced, signed, course, .. } = waiting;
         compound.frame = frame;
         let told = announced.then_some(async_id);
-        self.answer_at(&mut compound, at, &header, completion.map_err(Stop::Fail), told, signed);
+        let answer = Answer { header: &header, told, signed, course };
+        self.answer_at(&mut compound, at, answer, completion.map_err(Stop::Fail));
         self.run(compound, &rest, Start { resumed: None, signatures: &signatures }, now, out);
     }
 
@@ -566,8 +581,9 @@ impl Connection {
                     compound.frame = out.pool.take(0);
                 }
                 let told = waiting.announced.then_some(async_id);
+                let (header, signed, course) = (&waiting.header, waiting.signed, waiting.course);
                 let status = Err(Stop::Fail(NtStatus::CANCELLED));
-                self.answer(&mut compound, &waiting.header, status, told, waiting.signed);
+                self.answer(&mut compound, Answer { header, told, signed, course }, status);
                 self.finish(compound, out);
             }
             None => {}
@@ -635,6 +651,18 @@ impl Connection {
     }
 }
 
+/// What an answer is made of besides how it went.
+pub(crate) struct Answer<'h> {
+    /// The request's header.
+    pub header: &'h Header,
+    /// The async id under which the client was told STATUS_PENDING.
+    pub told: Option<u64>,
+    /// Whether it is signed.
+    pub signed: bool,
+    /// What is counted.
+    pub course: Course,
+}
+
 /// A request that was taken apart before.
 #[derive(Debug)]
 pub(crate) struct Resumed {
@@ -642,7 +670,7 @@ pub(crate) struct Resumed {
     pub announced: bool,
     pub signed: bool,
     pub outstanding: Option<Outstanding>,
-    pub has_passed: bool,
+    pub course: Course,
 }
 
 /// Where answering has stopped.
@@ -653,7 +681,7 @@ pub(crate) struct Pause {
     pub signed: bool,
     pub header: Header,
     pub outstanding: Option<Outstanding>,
-    pub has_passed: bool,
+    pub course: Course,
 }
 
 /// Where in a frame answering begins.

@@ -12,7 +12,8 @@ use wire::{FileRange, Now, Output};
 
 use crate::cmd;
 use crate::compound::{Compound, Related};
-use crate::connection::{Connection, Negotiated};
+use crate::connection::{Connection, Negotiated, Resumed};
+use crate::counting::Course;
 use crate::event::Event;
 use crate::index::Claim;
 use crate::limits::MAX_IO;
@@ -21,7 +22,7 @@ use crate::sequence::Outstanding;
 use crate::session::{Session, State};
 use crate::suspend::{Handled, Stop};
 use crate::table::Held;
-use crate::tree::Tree;
+use crate::tree::{Target, Tree};
 
 /// One request on its way to its command.
 pub struct Request<'m> {
@@ -48,8 +49,8 @@ pub struct Request<'m> {
     pub async_id: Option<u64>,
     /// Whether it has waited before.
     pub resumed: bool,
-    /// The limits of its share have let it pass, or hold it just now.
-    pub has_passed: bool,
+    /// What is known of it for limits and counts.
+    pub course: Course,
     /// The Open on which it counts, by its volatile id; under the request's ChannelSequence.
     pub counted: Option<u64>,
     /// The answer is signed although the request was not (a log-on's last answer).
@@ -65,13 +66,13 @@ pub struct Request<'m> {
 }
 
 impl<'m> Request<'m> {
-    /// A request behind those that `compound` has answered.
-    pub fn new(
+    /// A request behind those that `compound` has answered; `was`: it was looked at before.
+    pub(crate) fn new(
         header: &'m Header,
         message: &'m [u8],
         compound: &mut Compound,
         now: Now,
-        async_id: Option<u64>,
+        was: Option<&Resumed>,
     ) -> Request<'m> {
         let mut related = compound.related;
         let (mut session_id, mut tree_id) = (header.session_id(), header.tree_id());
@@ -97,9 +98,9 @@ impl<'m> Request<'m> {
             channel: None,
             sealed: compound.sealed_by.is_some(),
             related,
-            async_id,
-            resumed: async_id.is_some(),
-            has_passed: false,
+            async_id: was.map(|was| was.async_id),
+            resumed: was.is_some(),
+            course: was.map_or_else(|| Course::new(message.len(), now), |was| was.course),
             counted: None,
             sign_answer: false,
             bare: false,
@@ -138,7 +139,7 @@ impl Connection {
     }
 
     /// The tree of a request.
-    pub(crate) fn tree(&self, request: &Request<'_>) -> Result<Arc<Tree>, Stop> {
+    pub(crate) fn tree(&mut self, request: &mut Request<'_>) -> Result<Arc<Tree>, Stop> {
         // MS-SMB2 3.3.5.2.7.2
         if request.header.is_related() && request.tree_id == u32::MAX {
             return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
@@ -146,12 +147,13 @@ impl Connection {
         // MS-SMB2 3.3.5.2.11
         let tree = self.session(request)?.tree(request.tree_id);
         let tree = tree.ok_or(Stop::Fail(NtStatus::NETWORK_NAME_DELETED))?;
+        self.is_for(request, &tree);
         check_protection(&tree, request)?;
         Ok(tree)
     }
 
     /// The Open that a request names, found without a lock. Requests behind it inherit its id.
-    pub(crate) fn open(&self, request: &mut Request<'_>, id: FileId) -> Result<Held<Open>, Stop> {
+    pub(crate) fn open(&mut self, request: &mut Request<'_>, id: FileId) -> Result<Held<Open>, Stop> {
         let id = request.file_id(id)?;
         let session = self.session(request)?;
         let found =
@@ -160,6 +162,7 @@ impl Connection {
             });
         match found {
             Some(open) if open.object().is_some() => {
+                self.is_for(request, &open.tree);
                 check_protection(&open.tree, request)?;
                 request.related.file_id = Some(id);
                 self.check_sequence(request, &open)?;
@@ -172,6 +175,13 @@ impl Connection {
                 self.tree(request)?;
                 Err(Stop::Fail(NtStatus::FILE_CLOSED))
             }
+        }
+    }
+
+    /// Says for the counts which share a request is for.
+    fn is_for(&mut self, request: &mut Request<'_>, tree: &Tree) {
+        if let Target::Disk { engine, .. } = &tree.target {
+            request.course.place = self.desk.place(engine);
         }
     }
 
@@ -299,6 +309,7 @@ fn checked(
     if session.state() != State::Valid {
         return Err(Stop::Fail(NtStatus::USER_SESSION_DELETED));
     }
+    request.course.is_proved = session.proved().is_some_and(|proved| !proved.anonymous);
     if session.sealing_required.load(Ordering::Relaxed) && !request.sealed {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use share::Wake;
+use share::counts::Visits;
 use wire::{Mailbox, Now, Peer};
 
 use crate::counters::Counters;
@@ -25,6 +26,8 @@ pub struct Handle {
     pub way: Way,
     /// What it has done.
     pub counters: Counters,
+    /// What it has done on which share.
+    pub visits: Arc<Visits>,
     /// The client has said that it can have several connections (MS-SMB2 2.2.3 Capabilities).
     pub announced_multichannel: AtomicBool,
     mailbox: Arc<dyn Mailbox<Event>>,
@@ -34,13 +37,20 @@ pub struct Handle {
 
 impl Handle {
     /// The end of a connection that has just been accepted.
-    pub fn new(id: u64, peer: Peer, since: Now, mailbox: Arc<dyn Mailbox<Event>>) -> Handle {
+    pub fn new(
+        id: u64,
+        peer: Peer,
+        since: Now,
+        mailbox: Arc<dyn Mailbox<Event>>,
+        visits: Arc<Visits>,
+    ) -> Handle {
         Handle {
             id,
             peer,
             since,
             way: Way::default(),
             counters: Counters::default(),
+            visits,
             announced_multichannel: AtomicBool::new(false),
             mailbox,
             left: Mutex::default(),

@@ -20,6 +20,7 @@ pub mod compound;
 pub mod config;
 pub mod connection;
 pub mod counters;
+pub mod counting;
 pub mod dispatch;
 pub mod durable;
 pub mod event;

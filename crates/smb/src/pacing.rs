@@ -20,7 +20,7 @@ use crate::suspend::{Stop, Suspended};
 use crate::tree::{Target, Tree};
 
 /// Whether a command counts among the operations on metadata: those on names and Opens rather than on data.
-fn is_metadata(command: Command) -> bool {
+pub(crate) fn is_metadata(command: Command) -> bool {
     matches!(
         command,
         Command::Create
@@ -47,10 +47,10 @@ impl Connection {
     /// Lets a request pass, or has it held: it is done again when its time has come, and passes then.
     #[inline]
     pub(crate) fn pace(&self, request: &mut Request<'_>, engine: &Share, work: Work) -> Result<(), Stop> {
-        if engine.limits().is_none() || request.has_passed {
+        if engine.limits().is_none() || request.course.has_passed {
             return Ok(());
         }
-        request.has_passed = true;
+        request.course.has_passed = true;
         self.ask(request, engine, work).map_or(Ok(()), |hold| Err(Stop::Hold(hold)))
     }
 
@@ -75,7 +75,10 @@ impl Connection {
         let waiter = self.waiter(self.async_id(request));
         let ask = Ask { client, connection: self.handle.id, work, waiter: &waiter };
         match limits.ask(&ask, request.now) {
-            Answer::Go(_) => None,
+            Answer::Go(met) => {
+                request.course.met = met;
+                None
+            }
             Answer::Held(hold) => Some(hold),
         }
     }
@@ -90,7 +93,7 @@ impl Connection {
         now: Now,
         out: &mut Output<Event>,
     ) {
-        let Pause { async_id, at, announced, signed, header, outstanding, .. } = pause;
+        let Pause { async_id, at, announced, signed, header, outstanding, course, .. } = pause;
         let (hold, done, rest) = match stop {
             Stop::Hold(hold) => (hold, None, here),
             Stop::Answer(status, hold) => (hold, Some(status), behind),
@@ -103,7 +106,7 @@ impl Connection {
             {
                 // There is no room to hold more of what only a client that means harm sends so much of.
                 drop(hold);
-                let resumed = Some(Resumed { async_id, announced, signed, outstanding, has_passed: true });
+                let resumed = Some(Resumed { async_id, announced, signed, outstanding, course });
                 return self.run(
                     compound,
                     rest.messages,
@@ -128,7 +131,7 @@ impl Connection {
             ticket: None,
             working: done.is_some(),
             outstanding,
-            has_passed: true,
+            course,
             held: Some(Held { hold, done }),
         };
         self.held += 1;
@@ -138,11 +141,11 @@ impl Connection {
     /// A held request may go on; false when it is not held, or its time has not come.
     pub(crate) fn let_go(&mut self, async_id: u64, now: Now, out: &mut Output<Event>) -> bool {
         let held = self.suspended.get(&async_id).and_then(|waiting| waiting.held.as_ref());
-        if held.is_none_or(|held| held.hold.released().is_none()) {
-            return held.is_some();
-        }
+        let Some(held) = held else { return false };
+        let Some(met) = held.hold.released() else { return true };
         let Some(mut waiting) = self.suspended.remove(&async_id) else { return true };
         self.held -= 1;
+        waiting.course.met = met;
         let done = waiting.held.take().and_then(|held| held.done);
         if let Some(status) = done {
             let frame = std::mem::take(&mut waiting.compound.frame);

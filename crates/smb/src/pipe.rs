@@ -90,7 +90,11 @@ pub(crate) fn write(
 }
 
 /// FSCTL_PIPE_WAIT: whether there is such a pipe; there is always room for one more Open of it.
-pub(crate) fn wait(connection: &Connection, request: &Request<'_>, asked: &ioctl::Request<'_>) -> Handled {
+pub(crate) fn wait(
+    connection: &mut Connection,
+    request: &mut Request<'_>,
+    asked: &ioctl::Request<'_>,
+) -> Handled {
     connection.tree(request)?;
     let parsed = smb_wire::fscc::fsctl::PipeWait::parse(asked.input);
     let parsed = parsed.map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;

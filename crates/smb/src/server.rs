@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
+use share::counts::Counts;
 use share::{ClientKey, Keeper};
 use smb_wire::{FileId, Guid};
 use wire::Now;
@@ -14,6 +15,7 @@ use wire::Now;
 use crate::client::Client;
 use crate::config::{ServerConfig, ShareConfig, UserConfig};
 use crate::connection::Handle;
+use crate::counting::FAMILY;
 use crate::durable::Reaper;
 use crate::event::Event;
 use crate::index::Index;
@@ -38,6 +40,8 @@ pub struct Server {
     interfaces: ArcSwap<Vec<NetworkAddress>>,
     /// When it was started.
     pub started: Now,
+    /// Transactions that are of no share.
+    pub counts: Arc<Counts>,
     sessions: RwLock<HashMap<u64, Arc<Session>>>,
     /// All Opens, by their volatile id.
     pub opens: Table<Open>,
@@ -61,6 +65,7 @@ impl Server {
             shares: ArcSwap::default(),
             interfaces: ArcSwap::default(),
             started: now,
+            counts: Counts::new(&FAMILY),
             sessions: RwLock::default(),
             opens: Table::new(MAX_OPENS),
             index: Arc::default(),

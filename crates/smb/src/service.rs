@@ -40,6 +40,7 @@ impl Conversation for Connection {
     fn on_message(&mut self, message: &mut [u8], now: Now, out: &mut Output<Event>) {
         self.handle.way.heard(now);
         self.handle.counters.received(message.len());
+        self.desk.begin();
         let before = out.frames.len();
         let answering = Answering::itself(self.handle.id);
         self.receive(message, now, out);
@@ -87,6 +88,14 @@ impl Conversation for Connection {
 
     fn on_receipt(&mut self, token: u64, arrived: bool, _now: Now, out: &mut Output<Event>) {
         self.take_receipt(token, arrived, out);
+    }
+
+    fn turned(&mut self, ended_ns: u64, end: u64) {
+        self.desk.turned(ended_ns, end, self.suspended.len());
+    }
+
+    fn sent(&mut self, taken: u64, at_ns: u64) {
+        self.desk.sent(taken, at_ns);
     }
 
     fn on_close(&mut self, now: Now) {

@@ -8,6 +8,7 @@ use smb_wire::{Header, NtStatus};
 
 use crate::compound::Compound;
 use crate::connection::Connection;
+use crate::counting::Course;
 use crate::pacing::Held;
 use crate::sequence::Outstanding;
 
@@ -105,8 +106,8 @@ pub struct Suspended {
     pub working: bool,
     /// Counts among the requests on its Open; while work runs, the work does.
     pub outstanding: Option<Outstanding>,
-    /// Whether the limits of its share have let it pass.
-    pub has_passed: bool,
+    /// What is known of it for limits and counts.
+    pub course: Course,
     /// What it is held by.
     pub held: Option<Held>,
 }

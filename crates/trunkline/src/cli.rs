@@ -64,10 +64,30 @@ pub enum Command {
 }
 
 /// `trunkline status …`
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum StatusCommand {
     /// Show the connections of each session, and why there are no others
     Channels,
+    /// Show what was asked of each share, how that went and how long it took
+    Transactions(TransactionsArgs),
+}
+
+/// Options of `status transactions`.
+#[derive(Debug, Clone, Args)]
+pub struct TransactionsArgs {
+    /// Only of this share
+    #[arg(long, value_name = "NAME")]
+    pub share: Option<String>,
+    /// Show what comes, again and again, each time of so many seconds [2 if not said]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "2",
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    pub watch: Option<u64>,
 }
 
 /// Which server, or which state.

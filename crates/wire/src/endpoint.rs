@@ -126,6 +126,13 @@ pub trait Conversation: Send + 'static {
     /// What was queued leaves next: the place to write at once what all the answers of a batch promise.
     fn before_leaving(&mut self) {}
 
+    /// A turn has ended: at this time (monotonic ns), and what it has put out ends at `end` in the stream of all that this
+    /// connection sends, in bytes.
+    fn turned(&mut self, _ended_ns: u64, _end: u64) {}
+
+    /// The host has taken the first `taken` bytes of that stream, the last of them at this time (monotonic ns).
+    fn sent(&mut self, _taken: u64, _at_ns: u64) {}
+
     /// The transport connection is gone; nothing can be sent any more. Called exactly once.
     fn on_close(&mut self, now: Now);
 }

@@ -45,6 +45,7 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
         let eof = is_end(engine, from, len, got, end)?;
         if run.writer.attach_read(range, eof).is_ok() {
             engine.give_back(work, len, got);
+            run.course.data = got;
             return Ok(());
         }
     }
@@ -58,6 +59,7 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
     let got = got?;
     let eof = is_end(engine, from, len, got, args.offset + got as u64)?;
     run.writer.finish_read(place, eof);
+    run.course.data = got;
     Ok(())
 }
 

@@ -59,6 +59,7 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
         };
         pieces += 1;
     }
+    run.course.data = usize::try_from(at.min(end).saturating_sub(args.offset)).unwrap_or(0);
     let place = &mut run.writer.tail()[head..head + 8];
     place[..4].copy_from_slice(&u32::from(at >= size).to_be_bytes());
     place[4..].copy_from_slice(&pieces.to_be_bytes());

@@ -38,6 +38,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     if written.is_ok() {
         let work = Work::Write { node: to.open().node_id(), len: args.data.len() as u64 };
         run.pace_rest(&to.export().engine, work);
+        run.course.data = args.data.len();
     }
     to.end(run);
     written?;

@@ -101,6 +101,17 @@ pub enum Throughput {
     },
 }
 
+impl Throughput {
+    /// In both directions together.
+    #[must_use]
+    pub fn in_all(self) -> u64 {
+        match self {
+            Throughput::Together(rate) => rate,
+            Throughput::Apart { ingress, egress } => ingress.saturating_add(egress),
+        }
+    }
+}
+
 /// What a share may do. Plain numbers: any may be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Provision {

@@ -38,6 +38,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         return connect_pipes(request, &session, body);
     }
     let config = connection.server.share(&name).ok_or(Stop::Fail(NtStatus::BAD_NETWORK_NAME))?;
+    request.course.place = connection.desk.place(&config.engine);
     if anonymous {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }

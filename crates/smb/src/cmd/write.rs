@@ -46,6 +46,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             let caller = Caller { identity, client: open.client, waiter: Some(&waiter), now: request.now };
             match engine.write(&caller, file, open.lock_owner(), at, asked.data, through) {
                 Step::Done(()) => {
+                    request.course.written = asked.data.len();
                     write::Response { count: asked.data.len() as u32 }.write(body);
                     let work = Work::Write { node: file.node_id(), len: asked.data.len() as u64 };
                     return connection.pace_answer(request, engine, work);

@@ -10,6 +10,7 @@ mod load;
 mod nfs;
 mod status;
 mod table;
+mod transactions;
 mod user;
 
 use std::process::ExitCode;
@@ -30,6 +31,9 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Config { command } => config::run(&command),
         Command::Status { of: None, place, json } => status::run(&place, json),
         Command::Status { of: Some(StatusCommand::Channels), place, json } => channels::run(&place, json),
+        Command::Status { of: Some(StatusCommand::Transactions(args)), place, json } => {
+            transactions::run(&place, &args, json)
+        }
         Command::Reload(place) => control::reload(&place),
         Command::Stop(place) => control::stop(&place),
         Command::Load(args) => load::run(&args),

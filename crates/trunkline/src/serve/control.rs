@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use admin::status::{ServerStatus, Status};
-use admin::{Channels, Controlled, UserChange, UserEntry};
+use admin::{Channels, Controlled, Transactions, UserChange, UserEntry};
 use tokio::sync::Notify;
 
 use super::plan::Plan;
@@ -126,6 +126,18 @@ impl Controlled for Control {
         Channels { timestamp: calendar::now(), server_name, sessions }
     }
 
+    fn transactions(&self) -> Transactions {
+        let plan = self.plan();
+        Transactions {
+            timestamp: calendar::now(),
+            at_ns: net::now().mono_ns,
+            since: self.started_at.clone(),
+            server_name: plan.config.server.name.value.clone(),
+            shares: plan.share_names(),
+            counted: self.server.transactions(),
+        }
+    }
+
     fn users(&self) -> Vec<UserEntry> {
         self.plan().people.iter().map(Person::entry).collect()
     }
@@ -202,6 +214,9 @@ mod tests {
             let row = admin::channels::Row::default();
             vec![admin::channels::SessionChannels { connections: vec![row], ..Default::default() }]
         }
+        fn transactions(&self) -> Vec<admin::transactions::Counted> {
+            vec![admin::transactions::Counted::default()]
+        }
         fn apply(&self, plan: &Plan) -> Result<(), String> {
             if plan.config.shares.contains_key("bad") {
                 return Err("bad".to_owned());
@@ -250,6 +265,7 @@ mod tests {
         control.remove_user("ANN").unwrap();
         assert_eq!(*told.lock().unwrap(), ["docs for ann", "more for ann", "more for "]);
         assert_eq!(control.status().sessions.len(), 1);
+        assert_eq!(control.transactions().counted.len(), 1);
         let channels = control.channels();
         assert_eq!(channels.sessions[0].connections[0].server_name, channels.server_name);
         assert_ne!(channels.server_name, "");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use admin::Status;
 use admin::channels::SessionChannels;
+use admin::transactions::Counted;
 
 use super::plan::Plan;
 
@@ -14,6 +15,9 @@ pub trait FileServer: Send + Sync {
 
     /// Which connections carry each session; the server's name is left out.
     fn channels(&self) -> Vec<SessionChannels>;
+
+    /// What was asked of each share, and how that went.
+    fn transactions(&self) -> Vec<Counted>;
 
     /// Serves the shares and users of `plan` from now on. Sessions stay, except those of users who are
     /// no longer there; who is connected to a share that is gone keeps it until they disconnect.

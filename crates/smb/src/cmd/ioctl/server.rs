@@ -18,8 +18,8 @@ const VALIDATED: usize = 24;
 
 /// FSCTL_VALIDATE_NEGOTIATE_INFO (MS-SMB2 3.3.5.15.12).
 pub(super) fn validate_negotiate(
-    connection: &Connection,
-    request: &Request<'_>,
+    connection: &mut Connection,
+    request: &mut Request<'_>,
     asked: &ioctl::Request<'_>,
     output: &mut Vec<u8>,
 ) -> Answered {
@@ -54,8 +54,8 @@ pub(super) fn validate_negotiate(
 
 /// FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11): the addresses to which more channels can lead.
 pub(super) fn interfaces(
-    connection: &Connection,
-    request: &Request<'_>,
+    connection: &mut Connection,
+    request: &mut Request<'_>,
     limit: usize,
     output: &mut Vec<u8>,
 ) -> Answered {

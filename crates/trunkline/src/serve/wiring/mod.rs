@@ -2,7 +2,8 @@
 //!
 //! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
 //! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's network interfaces; [`lasting`] has opens kept over a
-//! restart; [`limits`] paces what shares do; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status.
+//! restart; [`limits`] paces what shares do; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status,
+//! [`transactions`] what was counted.
 
 mod accounts;
 mod addresses;
@@ -13,6 +14,7 @@ mod lasting;
 mod limits;
 mod nfs_report;
 mod report;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use admin::Status;
 use admin::channels::SessionChannels;
+use admin::transactions::Counted;
 use smb_wire::Guid;
 use volume::security::Sid;
 use volume_posix::PosixVolume;
@@ -135,6 +138,11 @@ impl FileServer for Wired {
 
     fn channels(&self) -> Vec<SessionChannels> {
         channels::fill(&self.server, &self.addresses.candidates(), net::now().mono_ns)
+    }
+
+    fn transactions(&self) -> Vec<Counted> {
+        let engines: Vec<_> = held(&self.engines).values().map(|served| Arc::clone(&served.engine)).collect();
+        transactions::read(&self.server, &self.nfs, engines.iter())
     }
 
     fn apply(&self, plan: &Plan) -> Result<(), String> {

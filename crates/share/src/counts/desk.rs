@@ -1,0 +1,260 @@
+//! Where one connection notes its requests: which shares they were of, when they were answered, when that was sent.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::{Counts, Family, Habit, Habits, Noted};
+use crate::Share;
+
+/// Answers that are watched on their way out; of those beyond, which a client does not take, it is not known when they were
+/// sent.
+const MOST_LEAVING: usize = 4096;
+/// A list that was longer gives its memory back when it is empty.
+const KEPT_LEAVING: usize = 128;
+
+/// A share at a desk, or no share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place(u16);
+
+/// What a connection has to do with one share.
+struct Sheet {
+    share: u64,
+    counts: Arc<Counts>,
+    habits: Arc<Habits>,
+}
+
+/// An answer on its way.
+struct Leaving {
+    /// Where it ends in the stream of all answers, or behind that.
+    end: u64,
+    arrived_ns: u64,
+    place: Place,
+    operation: u8,
+    authentication: u8,
+}
+
+/// The shares that a connection has used, and what it did there: for others to read.
+#[derive(Default)]
+pub struct Visits {
+    /// How many requests it has under way.
+    depth: Habits,
+    shares: Mutex<Vec<(Weak<Share>, Arc<Habits>)>>,
+}
+
+impl Visits {
+    /// How many requests it has under way, and what it does on each share, by the share's name.
+    #[must_use]
+    pub fn read(&self) -> (Habit, Vec<(String, Habit)>) {
+        let shares = self.shares.lock();
+        let read =
+            |(share, habits): &(Weak<Share>, Arc<Habits>)| Some((share.upgrade()?.name(), habits.read()));
+        (self.depth.read(), shares.iter().filter_map(read).collect())
+    }
+}
+
+/// One connection's.
+pub struct Desk {
+    family: &'static Family,
+    /// The first is for what is of no share.
+    sheets: Vec<Sheet>,
+    /// The share that was asked for last.
+    last: Place,
+    visits: Arc<Visits>,
+    leaving: VecDeque<Leaving>,
+    /// How many of them, the last ones, are of this turn.
+    fresh: usize,
+    /// Requests that came in this turn.
+    requests: u64,
+}
+
+impl Desk {
+    /// Of a new connection. `rest` counts what is of no share.
+    #[must_use]
+    pub fn new(rest: &Arc<Counts>) -> Desk {
+        let none = Sheet { share: 0, counts: Arc::clone(rest), habits: Arc::default() };
+        Desk {
+            family: rest.family(),
+            sheets: vec![none],
+            last: Place::default(),
+            visits: Arc::default(),
+            leaving: VecDeque::new(),
+            fresh: 0,
+            requests: 0,
+        }
+    }
+
+    /// What others may read of it.
+    #[must_use]
+    pub fn visits(&self) -> &Arc<Visits> {
+        &self.visits
+    }
+
+    /// The place of a share.
+    #[inline]
+    pub fn place(&mut self, share: &Arc<Share>) -> Place {
+        self.known(share.number()).unwrap_or_else(|| self.add(share))
+    }
+
+    /// The place of the share with this number ([`Share::number`]), if it has one.
+    #[inline]
+    pub fn known(&mut self, number: u64) -> Option<Place> {
+        if self.sheets.get(usize::from(self.last.0)).is_some_and(|sheet| sheet.share == number) {
+            return Some(self.last);
+        }
+        let at = self.sheets.iter().position(|sheet| sheet.share == number)?;
+        self.last = Place(u16::try_from(at).ok()?);
+        Some(self.last)
+    }
+
+    #[cold]
+    fn add(&mut self, share: &Arc<Share>) -> Place {
+        let Ok(at) = u16::try_from(self.sheets.len()) else { return Place::default() };
+        let habits = Arc::default();
+        self.visits.shares.lock().push((Arc::downgrade(share), Arc::clone(&habits)));
+        self.sheets.push(Sheet { share: share.number(), counts: share.counts(self.family), habits });
+        Place(at)
+    }
+
+    /// A message has come.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.requests += 1;
+    }
+
+    /// Counts a transaction. With `arrived_ns` (monotonic), when it was taken up, it is noted how long it took: its answer
+    /// leaves with those of this turn.
+    #[inline]
+    pub fn note(&mut self, place: Place, noted: &Noted, arrived_ns: Option<u64>) {
+        let Some(sheet) = self.sheets.get(usize::from(place.0)) else { return };
+        sheet.counts.note(noted);
+        sheet.habits.note(noted.kind, noted.data);
+        let Some(arrived_ns) = arrived_ns.filter(|_| noted.response.is_success()) else { return };
+        let Noted { operation, authentication, .. } = *noted;
+        if self.leaving.len() >= MOST_LEAVING {
+            self.leaving.pop_front();
+        }
+        self.leaving.push_back(Leaving { end: u64::MAX, arrived_ns, place, operation, authentication });
+        self.fresh += 1;
+    }
+
+    /// A turn has ended. What it has put out ends at `end` in the stream of all answers; `waiting` requests are under way
+    /// still.
+    pub fn turned(&mut self, ended_ns: u64, end: u64, waiting: usize) {
+        let first = self.leaving.len().saturating_sub(std::mem::take(&mut self.fresh));
+        for leaving in self.leaving.range_mut(first..) {
+            leaving.end = end;
+            let Some(sheet) = self.sheets.get(usize::from(leaving.place.0)) else { continue };
+            let ns = ended_ns.saturating_sub(leaving.arrived_ns);
+            sheet.counts.took(leaving.operation, leaving.authentication, ns);
+        }
+        let came = std::mem::take(&mut self.requests);
+        if came > 0 {
+            self.visits.depth.note_depth(came + waiting as u64);
+        }
+    }
+
+    /// The host has taken `taken` bytes of all answers.
+    pub fn sent(&mut self, taken: u64, at_ns: u64) {
+        while self.leaving.front().is_some_and(|leaving| leaving.end <= taken)
+            && let Some(leaving) = self.leaving.pop_front()
+        {
+            let Some(sheet) = self.sheets.get(usize::from(leaving.place.0)) else { continue };
+            let ns = at_ns.saturating_sub(leaving.arrived_ns);
+            sheet.counts.took_with_sending(leaving.operation, leaving.authentication, ns);
+        }
+        if self.leaving.is_empty() && self.leaving.capacity() > KEPT_LEAVING {
+            self.leaving = VecDeque::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volume::memory::MemoryVolume;
+
+    use super::super::Kind;
+    use super::*;
+    use crate::Config;
+    use crate::limits::ResponseType;
+
+    static FAMILY: Family = Family { name: "F", operations: &["One", "Two"], authentications: &["Key"] };
+    const DONE: Noted = Noted {
+        operation: 1,
+        authentication: 0,
+        kind: Kind::Write,
+        response: ResponseType::Success,
+        ingress: 10,
+        egress: 20,
+        data: 5,
+    };
+
+    #[test]
+    fn each_share_has_its_own_and_the_rest_is_nobodys() {
+        let open = |name: &str| {
+            let config = Config { name: name.to_owned(), ..Config::default() };
+            Share::open(Arc::new(MemoryVolume::new(1)), config).unwrap()
+        };
+        let (one, other, rest) = (open("one"), open("other"), Counts::new(&FAMILY));
+        let mut desk = Desk::new(&rest);
+        for share in [&one, &other, &one] {
+            let place = desk.place(share);
+            assert_eq!(desk.known(share.number()), Some(place));
+            desk.note(place, &DONE, None);
+        }
+        desk.note(Place::default(), &DONE, None);
+        let count = |counts: &Counts| counts.read().transactions[0].all();
+        let all = [&one, &other].map(|share| count(&share.counts(&FAMILY)));
+        assert_eq!((all, count(&rest)), ([2, 1], 1));
+        let (_, visits) = desk.visits().read();
+        let written: Vec<_> = visits.iter().map(|(name, habit)| (name.as_str(), habit.bytes[1])).collect();
+        assert_eq!(written, [("one", 10), ("other", 5)]);
+        drop(one);
+        assert_eq!(desk.visits().read().1.len(), 1, "a share that is gone has no name any more");
+    }
+
+    #[test]
+    fn what_took_how_long_is_known_when_it_was_answered_and_when_it_was_sent() {
+        let rest = Counts::new(&FAMILY);
+        let mut desk = Desk::new(&rest);
+        let nowhere = Place::default();
+        desk.begin();
+        desk.note(nowhere, &DONE, Some(1_000_000));
+        desk.note(nowhere, &Noted { response: ResponseType::ClientOtherError, ..DONE }, Some(1_000_000));
+        desk.turned(3_000_000, 100, 0);
+        desk.begin();
+        desk.begin();
+        desk.note(nowhere, &DONE, Some(4_000_000));
+        desk.turned(5_000_000, 200, 4);
+        let sums = || {
+            let transactions = &rest.read().transactions[0];
+            [&transactions.took, &transactions.took_with_sending].map(|all| (all.count(), all.sum_ns))
+        };
+        assert_eq!(sums(), [(2, 3_000_000), (0, 0)]);
+        desk.sent(199, 6_000_000);
+        assert_eq!(sums(), [(2, 3_000_000), (1, 5_000_000)]);
+        desk.sent(200, 7_000_000);
+        assert_eq!(sums(), [(2, 3_000_000), (2, 8_000_000)]);
+        let (depth, _) = desk.visits().read();
+        assert_eq!((depth.turns, depth.at_once, depth.most_at_once), (2, 7, 6));
+    }
+
+    #[test]
+    fn answers_that_nobody_takes_do_not_pile_up() {
+        let rest = Counts::new(&FAMILY);
+        let mut desk = Desk::new(&rest);
+        for turn in 0..3 * MOST_LEAVING as u64 {
+            desk.note(Place::default(), &DONE, Some(turn));
+            desk.turned(turn + 1, turn + 1, 0);
+        }
+        assert_eq!(desk.leaving.len(), MOST_LEAVING);
+        desk.sent(u64::MAX - 1, u64::MAX);
+        let read = rest.read().transactions[0].clone();
+        assert_eq!(
+            (read.took.count(), read.took_with_sending.count()),
+            (3 * MOST_LEAVING as u64, MOST_LEAVING as u64)
+        );
+        assert!(desk.leaving.capacity() <= KEPT_LEAVING);
+    }
+}

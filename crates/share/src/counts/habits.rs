@@ -1,0 +1,142 @@
+//! What somebody mostly does: data or metadata, and data in pieces of what size.
+
+use std::sync::atomic::AtomicU64;
+
+use super::Kind;
+use super::block::{add, get};
+
+/// Sizes that are told apart: up to 512 bytes, then each power of two up to 8 MiB.
+pub const SIZES: usize = 15;
+const SMALLEST_LOG2: u32 = 9;
+
+/// The most bytes that the size at this place has; the last has more, too.
+#[must_use]
+pub const fn size_bound(place: usize) -> u64 {
+    1 << (SMALLEST_LOG2 as usize + place)
+}
+
+#[inline]
+fn place(bytes: u64) -> usize {
+    let log2 = bytes.saturating_sub(1).checked_ilog2().map_or(0, |log2| log2 + 1);
+    (log2.saturating_sub(SMALLEST_LOG2) as usize).min(SIZES - 1)
+}
+
+/// Counts what is done; only one thread at a time adds.
+#[derive(Debug, Default)]
+pub struct Habits {
+    operations: [AtomicU64; Kind::COUNT],
+    bytes: [AtomicU64; 2],
+    sizes: [[AtomicU64; SIZES]; 2],
+    turns: AtomicU64,
+    at_once: AtomicU64,
+    most_at_once: AtomicU64,
+}
+
+impl Habits {
+    /// Something was done with so many bytes of data.
+    #[inline]
+    pub(super) fn note(&self, kind: Kind, data: u64) {
+        add(&self.operations[kind as usize], 1);
+        let at = match kind {
+            Kind::Read => 0,
+            Kind::Write => 1,
+            Kind::Metadata | Kind::Other => return,
+        };
+        add(&self.bytes[at], data);
+        add(&self.sizes[at][place(data)], 1);
+    }
+
+    /// So many requests were there at once.
+    #[inline]
+    pub(super) fn note_depth(&self, requests: u64) {
+        add(&self.turns, 1);
+        add(&self.at_once, requests);
+        if requests > get(&self.most_at_once) {
+            self.most_at_once.store(requests, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// What has been counted until now.
+    #[must_use]
+    pub fn read(&self) -> Habit {
+        Habit {
+            operations: std::array::from_fn(|at| get(&self.operations[at])),
+            bytes: std::array::from_fn(|at| get(&self.bytes[at])),
+            sizes: std::array::from_fn(|kind| std::array::from_fn(|at| get(&self.sizes[kind][at]))),
+            turns: get(&self.turns),
+            at_once: get(&self.at_once),
+            most_at_once: get(&self.most_at_once),
+        }
+    }
+}
+
+/// Habits that were read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Habit {
+    operations: [u64; Kind::COUNT],
+    /// Bytes that were read, and written.
+    pub bytes: [u64; 2],
+    /// How many reads, and writes, were of which size ([`size_bound`]).
+    pub sizes: [[u64; SIZES]; 2],
+    /// How often it was looked how many requests were there at once.
+    pub turns: u64,
+    /// The sum of what was found then.
+    pub at_once: u64,
+    /// The most that was found.
+    pub most_at_once: u64,
+}
+
+impl Habit {
+    /// How many transactions were of a kind.
+    #[must_use]
+    pub fn operations(&self, kind: Kind) -> u64 {
+        self.operations[kind as usize]
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Habit) {
+        let sum =
+            |own: &mut [u64], more: &[u64]| own.iter_mut().zip(more).for_each(|(own, more)| *own += more);
+        sum(&mut self.operations, &other.operations);
+        sum(&mut self.bytes, &other.bytes);
+        for (own, more) in self.sizes.iter_mut().zip(&other.sizes) {
+            sum(own, more);
+        }
+        self.turns += other.turns;
+        self.at_once += other.at_once;
+        self.most_at_once = self.most_at_once.max(other.most_at_once);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_apart_by_powers_of_two() {
+        for (bytes, at) in
+            [(0, 0), (512, 0), (513, 1), (4096, 3), (4097, 4), (1 << 20, 11), (1 << 23, 14), (1 << 30, 14)]
+        {
+            assert_eq!(place(bytes), at, "{bytes}");
+        }
+        assert_eq!((size_bound(3), size_bound(SIZES - 1)), (4096, 8 << 20));
+    }
+
+    #[test]
+    fn what_is_done_is_counted_by_its_kind() {
+        let habits = Habits::default();
+        habits.note(Kind::Read, 4096);
+        habits.note(Kind::Write, 100);
+        habits.note(Kind::Metadata, 0);
+        habits.note_depth(3);
+        habits.note_depth(1);
+        let mut read = habits.read();
+        read.add(&habits.read());
+        assert_eq!(
+            (read.operations(Kind::Read), read.operations(Kind::Other), read.bytes),
+            (2, 0, [8192, 200])
+        );
+        assert_eq!((read.sizes[0][3], read.sizes[1][0]), (2, 2));
+        assert_eq!((read.turns, read.at_once, read.most_at_once), (4, 8, 3));
+    }
+}

@@ -1,0 +1,260 @@
+//! Transactions: what was asked of a share, how that went, how much went in and out, and how long it took.
+//!
+//! Start with [`Counts`], the counts of one share for one [`Family`] of operations, whose names the protocol crate gives;
+//! here an operation is a small number. A connection notes its requests at its [`Desk`]. Each thread counts in a [`block`]
+//! of its own, which nobody else writes to, and whoever reads sums the blocks ([`Totals`]): no lock, no shared cache line
+//! and no allocation once a thread has seen an operation. [`Habits`] is the little that is known of each connection by
+//! itself.
+
+mod block;
+mod desk;
+mod habits;
+mod histogram;
+mod totals;
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::limits::ResponseType;
+use block::Block;
+
+pub use desk::{Desk, Place, Visits};
+pub use habits::{Habit, Habits, SIZES, size_bound};
+pub use histogram::Distribution;
+pub use totals::{Totals, Transactions};
+
+/// Operations that are counted by name.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Family {
+    /// What they are together called.
+    pub name: &'static str,
+    /// Their names; an operation is its place here.
+    pub operations: &'static [&'static str],
+    /// How who asks can have been proved; likewise.
+    pub authentications: &'static [&'static str],
+}
+
+/// What a transaction works on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// It reads data.
+    Read,
+    /// It writes data.
+    Write,
+    /// It works on names and opens rather than on data, as limits count it.
+    Metadata,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+impl Kind {
+    /// How many there are.
+    pub const COUNT: usize = 4;
+}
+
+/// One transaction that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Noted {
+    /// The operation.
+    pub operation: u8,
+    /// How who asks was proved.
+    pub authentication: u8,
+    /// What it works on.
+    pub kind: Kind,
+    /// How it went.
+    pub response: ResponseType,
+    /// Bytes of the request, with its headers.
+    pub ingress: u64,
+    /// Bytes of the answer, with its headers.
+    pub egress: u64,
+    /// Bytes of data that were read or written.
+    pub data: u64,
+}
+
+/// The transactions of one share, or of no share, in one family of operations.
+pub struct Counts {
+    /// Tells it from all others of the process.
+    number: usize,
+    family: &'static Family,
+    blocks: Mutex<Blocks>,
+}
+
+#[derive(Default)]
+struct Blocks {
+    all: Vec<Arc<Block>>,
+    /// Those whose threads have ended: what is in them stays, and the next thread goes on in them.
+    free: Vec<Arc<Block>>,
+}
+
+impl std::fmt::Debug for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counts").field("family", &self.family.name).finish_non_exhaustive()
+    }
+}
+
+/// Numbers that were given away. Nothing else is common to shares.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The blocks in which this thread counts, by the number of their counts.
+    static OWN: RefCell<Vec<Option<Loan>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A block in which only this thread counts, as long as it has it.
+struct Loan {
+    block: Arc<Block>,
+    home: Weak<Counts>,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.upgrade() {
+            home.blocks.lock().free.push(Arc::clone(&self.block));
+        }
+    }
+}
+
+impl Counts {
+    /// With nothing counted yet.
+    #[must_use]
+    pub fn new(family: &'static Family) -> Arc<Counts> {
+        let number = usize::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX);
+        Arc::new(Counts { number, family, blocks: Mutex::default() })
+    }
+
+    /// Whose operations it counts.
+    #[must_use]
+    pub fn family(&self) -> &'static Family {
+        self.family
+    }
+
+    /// Counts a transaction.
+    #[inline]
+    pub fn note(self: &Arc<Counts>, noted: &Noted) {
+        self.here(|block| block.note(noted));
+    }
+
+    /// Notes how long a transaction took on the server, in nanoseconds.
+    #[inline]
+    fn took(self: &Arc<Counts>, operation: u8, authentication: u8, ns: u64) {
+        self.here(|block| block.took(operation, authentication, ns));
+    }
+
+    /// The same until its answer was sent.
+    #[inline]
+    fn took_with_sending(self: &Arc<Counts>, operation: u8, authentication: u8, ns: u64) {
+        self.here(|block| block.took_with_sending(operation, authentication, ns));
+    }
+
+    /// What has been counted until now. What is counted meanwhile may be in it or not.
+    #[must_use]
+    pub fn read(&self) -> Totals {
+        let blocks = self.blocks.lock().all.clone();
+        let mut totals = Totals::default();
+        blocks.iter().for_each(|block| block.add_to(&mut totals));
+        totals
+    }
+
+    /// What they work on alone, which takes less than [`Counts::read`].
+    #[must_use]
+    pub fn habits(&self) -> Habit {
+        let mut sum = Habit::default();
+        self.blocks.lock().all.iter().for_each(|block| block.add_habits_to(&mut sum));
+        sum
+    }
+
+    /// Hands over the block of this thread. While a thread ends there may be none any more: then nothing is counted.
+    #[inline]
+    fn here(self: &Arc<Counts>, act: impl FnOnce(&Block)) {
+        // Nothing that is called under it counts anything itself.
+        let _ended = OWN.try_with(|own| {
+            let mut own = own.borrow_mut();
+            if let Some(Some(loan)) = own.get(self.number) {
+                return act(&loan.block);
+            }
+            act(&self.loan(&mut own).block);
+        });
+    }
+
+    #[cold]
+    fn loan<'o>(self: &Arc<Counts>, own: &'o mut Vec<Option<Loan>>) -> &'o Loan {
+        // Shares come and go; what is left of those that are gone goes here.
+        for place in own.iter_mut() {
+            place.take_if(|loan| loan.home.strong_count() == 0);
+        }
+        if own.len() <= self.number {
+            own.resize_with(self.number + 1, || None);
+        }
+        let block = {
+            let mut blocks = self.blocks.lock();
+            blocks.free.pop().unwrap_or_else(|| {
+                let new = Arc::new(Block::new(self.family));
+                blocks.all.push(Arc::clone(&new));
+                new
+            })
+        };
+        own[self.number].insert(Loan { block, home: Arc::downgrade(self) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static FAMILY: Family =
+        Family { name: "F", operations: &["One", "Two"], authentications: &["Key", "None"] };
+
+    fn noted(operation: u8, response: ResponseType) -> Noted {
+        let kind = if operation == 0 { Kind::Read } else { Kind::Metadata };
+        Noted { operation, authentication: 0, kind, response, ingress: 100, egress: 4200, data: 4096 }
+    }
+
+    #[test]
+    fn threads_that_count_at_once_lose_nothing_and_leave_their_blocks() {
+        let counts = Counts::new(&FAMILY);
+        for _ in 0..3 {
+            let count = |_| {
+                let counts = Arc::clone(&counts);
+                std::thread::spawn(move || {
+                    (0..1000).for_each(|_| counts.note(&noted(0, ResponseType::Success)));
+                })
+            };
+            let threads: Vec<_> = (0..4).map(count).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        }
+        let totals = counts.read();
+        let [one] = &totals.transactions[..] else { panic!("{totals:?}") };
+        assert_eq!((one.operation, one.authentication, one.all(), one.succeeded()), (0, 0, 12_000, 12_000));
+        assert_eq!((one.ingress, one.egress), (1_200_000, 50_400_000));
+        assert_eq!(totals.habits.operations(Kind::Read), 12_000);
+        // Three generations of four threads have counted in the blocks of the first.
+        let blocks = counts.blocks.lock();
+        assert!(blocks.all.len() <= 4);
+        assert_eq!(blocks.free.len(), blocks.all.len());
+    }
+
+    #[test]
+    fn counts_that_are_gone_leave_nothing_in_their_threads() {
+        let first = Counts::new(&FAMILY);
+        first.note(&noted(1, ResponseType::ClientOtherError));
+        let block = Arc::downgrade(&first.blocks.lock().all[0]);
+        drop(first);
+        let second = Counts::new(&FAMILY);
+        assert!(block.upgrade().is_some());
+        second.note(&noted(1, ResponseType::Success));
+        assert!(block.upgrade().is_none());
+        assert_eq!(second.read().transactions[0].succeeded(), 1);
+    }
+
+    #[test]
+    fn an_operation_that_is_not_in_the_table_is_not_counted_and_harms_nobody() {
+        let counts = Counts::new(&FAMILY);
+        counts.note(&noted(2, ResponseType::Success));
+        counts.note(&Noted { authentication: 9, ..noted(0, ResponseType::Success) });
+        assert!(counts.read().transactions.is_empty());
+    }
+}

@@ -1,0 +1,170 @@
+//! Transactions: what is noted of a request when it is answered. Their names are those of Azure Files' metrics; the table of
+//! what went how is [`response`].
+
+use share::counts::{Family, Kind, Noted, Place};
+use share::limits::ResponseType;
+use smb_wire::{Command, NtStatus, header, read};
+use wire::Now;
+
+use crate::connection::Connection;
+use crate::pacing::is_metadata;
+
+/// The commands in the order of their numbers, and at the end whatever else may come.
+pub static FAMILY: Family = Family {
+    name: "SMB",
+    operations: &[
+        "Negotiate",
+        "SessionSetup",
+        "Logoff",
+        "TreeConnect",
+        "TreeDisconnect",
+        "Create",
+        "Close",
+        "Flush",
+        "Read",
+        "Write",
+        "Lock",
+        "Ioctl",
+        "Cancel",
+        "Echo",
+        "QueryDirectory",
+        "ChangeNotify",
+        "QueryInfo",
+        "SetInfo",
+        "OplockBreak",
+        "Unknown",
+    ],
+    authentications: &["NTLMv2", "Anonymous"],
+};
+
+/// The place of [`FAMILY`]'s authentications: a session with a user.
+const PROVED: u8 = 0;
+/// A session without one, or none yet.
+const NOT_PROVED: u8 = 1;
+
+/// What is known of a request until it is answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Course {
+    /// The limits of its share have let it pass, or hold it just now.
+    pub has_passed: bool,
+    /// The share that it is for.
+    pub place: Place,
+    /// Which limit it has met.
+    pub met: ResponseType,
+    /// When it was taken up (monotonic ns).
+    arrived_ns: u64,
+    /// Its bytes.
+    len: usize,
+    /// Bytes of data that it has written.
+    pub written: usize,
+    /// Bytes of data behind what is in its answer's frame.
+    pub attached: usize,
+    /// Its session has a user.
+    pub is_proved: bool,
+}
+
+impl Course {
+    /// Of a request of so many bytes.
+    pub fn new(len: usize, now: Now) -> Course {
+        Course {
+            has_passed: false,
+            place: Place::default(),
+            met: ResponseType::Success,
+            arrived_ns: now.mono_ns,
+            len,
+            written: 0,
+            attached: 0,
+            is_proved: false,
+        }
+    }
+}
+
+impl Connection {
+    /// Notes a request whose answer has so many bytes. One that `has_waited` was told STATUS_PENDING.
+    pub(crate) fn note(
+        &mut self,
+        command: Command,
+        course: &Course,
+        status: NtStatus,
+        answer: usize,
+        has_waited: bool,
+    ) {
+        let response = response(status, course.met);
+        let kind = match command {
+            Command::Read => Kind::Read,
+            Command::Write => Kind::Write,
+            command if is_metadata(command) => Kind::Metadata,
+            _ => Kind::Other,
+        };
+        let data = match kind {
+            Kind::Read if response.is_success() => answer.saturating_sub(header::SIZE + read::RESPONSE_FIXED),
+            Kind::Write if response.is_success() => course.written,
+            _ => 0,
+        };
+        let last = FAMILY.operations.len() as u16 - 1;
+        let noted = Noted {
+            operation: command.get().min(last) as u8,
+            authentication: if course.is_proved { PROVED } else { NOT_PROVED },
+            kind,
+            response,
+            ingress: course.len as u64,
+            egress: answer as u64,
+            data: data as u64,
+        };
+        // What waits for others to do something tells nothing of how quick anybody is.
+        let is_patient = match command {
+            Command::ChangeNotify | Command::Cancel => true,
+            Command::Lock => has_waited,
+            _ => false,
+        };
+        self.desk.note(course.place, &noted, (!is_patient).then_some(course.arrived_ns));
+    }
+}
+
+/// How a request went that ended with this status, when it had met this limit before.
+fn response(status: NtStatus, met: ResponseType) -> ResponseType {
+    // Warnings come with an answer: of what there was room for, or that there is no more.
+    if !status.is_error() {
+        return met;
+    }
+    match status {
+        NtStatus::LOGON_FAILURE
+        | NtStatus::WRONG_PASSWORD
+        | NtStatus::ACCOUNT_DISABLED
+        | NtStatus::USER_SESSION_DELETED
+        | NtStatus::NETWORK_SESSION_EXPIRED => ResponseType::AuthenticationError,
+        NtStatus::ACCESS_DENIED | NtStatus::PRIVILEGE_NOT_HELD | NtStatus::MEDIA_WRITE_PROTECTED => {
+            ResponseType::AuthorizationError
+        }
+        NtStatus::INSUFFICIENT_RESOURCES | NtStatus::REQUEST_NOT_ACCEPTED => ResponseType::ServerBusyError,
+        NtStatus::IO_TIMEOUT => ResponseType::ServerTimeoutError,
+        NtStatus::IO_DEVICE_ERROR | NtStatus::INTERNAL_ERROR | NtStatus::UNSUCCESSFUL => {
+            ResponseType::ServerOtherError
+        }
+        _ => ResponseType::ClientOtherError,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_its_name() {
+        for (number, name) in FAMILY.operations.iter().enumerate() {
+            match Command::new(number as u16) {
+                Command::ServerToClientNotification | Command::Unknown(_) => assert_eq!(*name, "Unknown"),
+                command => assert_eq!(*name, format!("{command:?}")),
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_shows_only_where_the_request_went_well() {
+        let met = ResponseType::SuccessWithShareIopsThrottling;
+        assert_eq!(response(NtStatus::SUCCESS, met), met);
+        assert_eq!(response(NtStatus::NO_MORE_FILES, met), met);
+        assert_eq!(response(NtStatus::OBJECT_NAME_NOT_FOUND, met), ResponseType::ClientOtherError);
+        assert_eq!(response(NtStatus::IO_DEVICE_ERROR, met), ResponseType::ServerOtherError);
+    }
+}

@@ -1,0 +1,225 @@
+//! What a running server says of the transactions of a known sequence of requests, over both protocols.
+
+// Of what the tests of the command line share, these need the directory and the program.
+#[allow(dead_code)]
+#[path = "../cli/common.rs"]
+mod common;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use admin::Transactions;
+use admin::transactions::{Api, Counted};
+use client::nfs::{Client, Creation};
+use client::{Bytes, Connection, Credentials, OpenOptions, Options, Session};
+use common::Place;
+use smb_wire::create::Disposition;
+
+/// How long the server may take to start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server with two shares for both protocols; killed when dropped.
+struct Running {
+    place: Place,
+    child: Child,
+    smb: SocketAddr,
+    nfs: SocketAddr,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    fn start(settings: &str) -> Running {
+        let place = Place::new();
+        let password = place.write("password", "s3cret");
+        std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let share = |name: &str| {
+            std::fs::create_dir(place.path().join(name)).unwrap();
+            format!(
+                "[share.{name}]\npath = \"{name}\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
+                 nfs_secure_port = false\nroot_squash = \"none\"\n"
+            )
+        };
+        let config = format!(
+            "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
+             [[user]]\nname = \"anna\"\npassword_file = \"password\"\n{}{}{settings}",
+            share("files"),
+            share("others")
+        );
+        place.write("trunkline.toml", &config);
+        let notify = place.path().join("notify");
+        let notices = UnixDatagram::bind(&notify).unwrap();
+        notices.set_read_timeout(Some(PATIENCE)).unwrap();
+        let output = std::fs::File::create(place.path().join("output")).unwrap();
+        let mut command = place.trunkline("serve --config trunkline.toml");
+        let child = command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(output).spawn().unwrap();
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut running = Running { place, child, smb: here, nfs: here };
+        let mut notice = [0; 512];
+        loop {
+            let length = notices.recv(&mut notice).expect("the server is ready in time");
+            if String::from_utf8_lossy(&notice[..length]).lines().any(|line| line == "READY=1") {
+                break;
+            }
+        }
+        let text = running.output();
+        let port = |before: &str| -> u16 {
+            let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no port in: {text}"));
+            rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+        };
+        running.smb.set_port(port(" -p "));
+        running.nfs.set_port(port("vers=4.2,port="));
+        running
+    }
+
+    fn output(&self) -> String {
+        std::fs::read_to_string(self.place.path().join("output")).unwrap()
+    }
+
+    fn says(&self, line: &str) -> String {
+        let output = self.place.trunkline(line).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn transactions(&self) -> Transactions {
+        serde_json::from_str(&self.says("status transactions --json")).unwrap()
+    }
+}
+
+fn counted<'a>(all: &'a Transactions, share: &str, protocol: &str) -> &'a Counted {
+    let is_it = |counted: &&Counted| counted.file_share == share && counted.protocol == protocol;
+    all.counted.iter().find(is_it).unwrap_or_else(|| panic!("no {share} over {protocol}: {all:?}"))
+}
+
+fn api<'a>(counted: &'a Counted, name: &str) -> &'a Api {
+    let found = counted.apis.iter().find(|api| api.api_name == name);
+    found.unwrap_or_else(|| panic!("no {name}: {counted:?}"))
+}
+
+/// How often an operation went how.
+fn went(counted: &Counted, name: &str) -> Vec<(String, u64)> {
+    api(counted, name).transactions.clone().into_iter().collect()
+}
+
+fn succeeded(count: u64) -> Vec<(String, u64)> {
+    vec![("Success".to_owned(), count)]
+}
+
+/// All requests that have been answered are counted, and how long they took is known a moment later: when the server has
+/// sent the answer, which may be after the client has it.
+fn settled(server: &Running, is_there: impl Fn(&Transactions) -> bool) -> Transactions {
+    let begun = std::time::Instant::now();
+    loop {
+        let all = server.transactions();
+        if is_there(&all) {
+            return all;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{all:?}");
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn a_known_sequence_over_smb_is_counted_exactly() {
+    let server = Running::start("");
+    let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
+    let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
+    let tree = session.connect("files").await.unwrap();
+    let other = session.connect("others").await.unwrap();
+    let file = tree.open("file", &OpenOptions::file(Disposition::Create)).await.unwrap();
+    for at in 0..7 {
+        file.write(at * 4096, &[1; 4096]).await.unwrap();
+    }
+    for at in 0..5 {
+        file.read(at * 4096, 4096).await.unwrap();
+    }
+    file.flush().await.unwrap();
+    file.close().await.unwrap();
+    tree.open("none", &OpenOptions::read()).await.unwrap_err();
+    connection.echo().await.unwrap();
+    other.disconnect().await.unwrap();
+    let all = settled(&server, |all| {
+        let files = counted(all, "files", "SMB");
+        api(files, "Read").success_e2e_latency.count == 5
+            && api(files, "Write").success_e2e_latency.count == 7
+    });
+    assert_eq!(all.shares, ["files", "others"]);
+    let files = counted(&all, "files", "SMB");
+    assert_eq!(went(files, "Write"), succeeded(7));
+    assert_eq!(went(files, "Read"), succeeded(5));
+    for (name, count) in [("Flush", 1), ("Close", 1), ("TreeConnect", 1)] {
+        assert_eq!(went(files, name), succeeded(count), "{name}");
+    }
+    assert_eq!(went(files, "Create"), [("ClientOtherError".to_owned(), 1), ("Success".to_owned(), 1)]);
+    let reads = api(files, "Read");
+    assert_eq!((reads.egress, reads.authentication.as_str()), (5 * (64 + 16 + 4096), "NTLMv2"));
+    assert_eq!(api(files, "Write").ingress, 7 * (64 + 48 + 4096));
+    let (server_latency, whole) = (&reads.success_server_latency, &reads.success_e2e_latency);
+    assert_eq!((server_latency.count, whole.count), (5, 5));
+    assert!(server_latency.sum_ns > 0 && server_latency.sum_ns < whole.sum_ns, "{reads:?}");
+    let work = &files.work;
+    assert_eq!((work.reads, work.writes, work.metadata), (5, 7, 3));
+    assert_eq!((work.read_bytes, work.written_bytes), (5 * 4096, 7 * 4096));
+    assert_eq!((&work.read_sizes, files.availability()), (&[(4096, 5)].into(), Some(1.0)));
+    // Another share has its own, and what is of none stands apart.
+    let others = counted(&all, "others", "SMB");
+    assert_eq!(others.apis.iter().map(Api::all).sum::<u64>(), 2);
+    assert_eq!(went(others, "TreeDisconnect"), succeeded(1));
+    let rest = counted(&all, "", "SMB");
+    assert_eq!((went(rest, "Negotiate"), went(rest, "Echo")), (succeeded(1), succeeded(1)));
+    let page = server.says("status transactions --share FILES");
+    assert!(
+        page.contains("Share files over SMB, availability 100.000 %, 20.0 % of its work is metadata"),
+        "{page}"
+    );
+    assert!(!page.contains("others") && page.contains("\nWrite "), "{page}");
+}
+
+#[tokio::test]
+async fn a_known_sequence_over_nfs_is_counted_exactly() {
+    let server = Running::start("");
+    let client = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();
+    let directory = client.directory("/files").await.unwrap();
+    let how = client::nfs::OpenOptions::write(Creation::IfMissing(0o644));
+    let file = directory.open("file", &how).await.unwrap();
+    let data = Bytes::from(vec![1; 4096]);
+    for at in 0..7 {
+        file.write(at * 4096, &data, client::nfs::StableHow::Unstable).await.unwrap();
+    }
+    for at in 0..5 {
+        file.read(at * 4096, 4096).await.unwrap();
+    }
+    file.commit().await.unwrap();
+    file.close().await.unwrap();
+    directory.remove("file").await.unwrap();
+    directory.remove("file").await.unwrap_err();
+    let all = settled(&server, |all| {
+        let files = counted(all, "files", "NFS");
+        api(files, "READ").success_e2e_latency.count == 5
+            && api(files, "WRITE").success_e2e_latency.count == 7
+    });
+    let files = counted(&all, "files", "NFS");
+    assert_eq!((went(files, "WRITE"), went(files, "READ")), (succeeded(7), succeeded(5)));
+    for name in ["OPEN", "CLOSE", "COMMIT"] {
+        assert_eq!(went(files, name), succeeded(1), "{name}");
+    }
+    assert_eq!(went(files, "REMOVE"), [("ClientOtherError".to_owned(), 1), ("Success".to_owned(), 1)]);
+    let reads = api(files, "READ");
+    assert_eq!((reads.ingress, reads.egress), (5 * 32, 5 * (16 + 4096)));
+    assert_eq!(reads.authentication, "AUTH_SYS");
+    assert_eq!((files.work.reads, files.work.writes), (5, 7));
+    assert_eq!((files.work.read_bytes, files.work.written_bytes), (5 * 4096, 7 * 4096));
+    let rest = counted(&all, "", "NFS");
+    assert_eq!((went(rest, "EXCHANGE_ID"), went(rest, "CREATE_SESSION")), (succeeded(1), succeeded(1)));
+    assert!(api(rest, "SEQUENCE").all() >= 17);
+}
