@@ -7,9 +7,10 @@
 Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
 over the rounds. NFS follows, with Ganesha in Samba's place (nfs.py; `--case 'nfs, '` measures that alone), then the machine's own
 limit (null.py; `--case 'null, '`), the tables that users of several connections go by (seeds.py; `--case 'seed, '`; needs root),
-and copies over a long path (copies.py; `--case 'copy, '`; needs root). Data is in the page cache. With both servers and our own generator each case is kept as soon as it is measured (kept.py), and
-docs/benchmarks.md is written of what is kept once no case is missing; so a run that was ended can be gone on with, and one case
-measured again. Start reading at `main`; what is measured and what it must come to stands in cases.py.
+and copies over a long path (copies.py; `--case 'copy, '`; needs root). Data is in the page cache. With both servers and our own
+generator each case is kept as soon as it is measured (kept.py), and docs/benchmarks.md is written of what is kept once no case
+is missing; so a run that was ended can be gone on with, and one case measured again. Start reading at `main`; what is measured
+and what it must come to stands in cases.py.
 """
 
 import argparse

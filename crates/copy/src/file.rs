@@ -31,15 +31,16 @@ use crate::widen::Trial;
 
 /// Bytes of one piece at most.
 const PIECE: u32 = 1024 * 1024;
-/// Pieces of one file that are under way at once for each connection, and in all: enough for a long path, and not so
-/// many that a connection that is added finds nothing left to do.
-const DEPTH: usize = 16;
-const DEEPEST: usize = 64;
+/// Pieces of one file that are under way at once for each connection, with as many to spare for one that is added, and in
+/// all: enough for a long path, and not so many that everything waits in the end for what a slow connection was given.
+const DEPTH: usize = 8;
+const DEEPEST: usize = 32;
 /// What all files that are under way at once may take of memory, in bytes, and in what steps that is counted.
 const ROOM: usize = 96 * 1024 * 1024;
 const STEP: usize = 4096;
-/// How far behind the first piece that is not done others may be begun, in bytes.
-const WINDOW: u64 = 64 * 1024 * 1024;
+/// How far behind the first piece that is not done others may be begun, in bytes. It is several times what is under way,
+/// since one connection may be far slower than the others.
+const WINDOW: u64 = 128 * 1024 * 1024;
 /// How long to wait before a file is tried again; twice as long each time.
 const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -133,7 +134,7 @@ impl Shared {
 
     /// Pieces of one file that may be under way.
     fn depth(&self) -> usize {
-        (self.width.load(Ordering::Relaxed).max(1) * DEPTH).min(DEEPEST)
+        ((self.width.load(Ordering::Relaxed).max(1) + 1) * DEPTH).min(DEEPEST)
     }
 
     /// Room for so many bytes in memory.

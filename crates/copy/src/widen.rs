@@ -1,8 +1,8 @@
 //! How many connections a copy has: as many as were asked for, or as many as pay.
 //!
-//! Where nothing was asked for, it begins with one to each server. What the path carries in a second is measured, the
-//! connections are doubled, and it is measured again. As long as that gains something, they are doubled again; when it
-//! does not, those that were added are given up, and for a while nothing is tried: other files may come, or better times.
+//! Where nothing was asked for, it begins with one to each server. What the path carries in a second is measured, there
+//! are four, and it is measured again. If that gains something there are eight; when it does not, those that were added are
+//! given up, and for a while nothing is tried: other files may come, or better times.
 //!
 //! It is measured in slices of two round trips. A new connection carries more from slice to slice until it is up to
 //! speed; when a slice brings hardly more than the one before it, what follows counts. On a long path that takes a
@@ -15,9 +15,10 @@ use tokio::time::Instant;
 
 use crate::file::Shared;
 
-/// The most connections to a server that a copy opens by itself.
-const MOST: usize = 8;
-/// How much more must be moved with twice the connections, for it to be a gain.
+/// How many connections to a server a copy tries by itself. Each step takes a moment, in which a path that carries more is
+/// not full.
+const STEPS: [usize; 2] = [4, 8];
+/// How much more must be moved with more connections, for it to be a gain.
 const GAIN: f64 = 1.15;
 /// A slice lasts two round trips, but never less or more than this.
 const SHORTEST: Duration = Duration::from_millis(40);
@@ -28,7 +29,7 @@ const STEADY: f64 = 1.1;
 const SLICES: usize = 3;
 const PATIENCE: usize = 40;
 /// When nothing was gained, how long it stays so; twice as long each time.
-const AGAIN: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_secs(20);
 const LONGEST_AGAIN: Duration = Duration::from_secs(120);
 
 /// One measurement: how many connections there were to each server, and the bytes that they carried in a second.
@@ -38,7 +39,7 @@ pub(crate) struct Trial {
     pub(crate) rate: f64,
 }
 
-/// Whether `after`, with twice as many connections, is a gain over `before`.
+/// Whether `after`, with more connections, is a gain over `before`.
 fn pays(before: Trial, after: Trial) -> bool {
     after.rate >= before.rate * GAIN
 }
@@ -47,17 +48,14 @@ fn pays(before: Trial, after: Trial) -> bool {
 pub(crate) async fn run(shared: Arc<Shared>) {
     let (mut width, mut again) = (1, AGAIN);
     let mut before = measure(&shared, width).await;
-    loop {
-        let wider = open(&shared, (width * 2).min(MOST)).await;
+    while let Some(next) = STEPS.into_iter().find(|step| *step > width) {
+        let wider = open(&shared, next).await;
         if wider <= width {
             return;
         }
         let after = measure(&shared, wider).await;
         if pays(before, after) {
             (width, before) = (wider, after);
-            if width >= MOST {
-                return;
-            }
         } else {
             shared.source.narrow(width);
             shared.target.narrow(width);
