@@ -3,23 +3,30 @@
 //! Start with [`Controlled`], which the server implements. [`protocol`] is the conversation over the
 //! socket, one JSON object on a line each way; [`server`] answers it, [`client`] asks. [`status`] holds the
 //! values of a status, under the names that `smbstatus --json` uses, [`channels`] those of Multichannel, [`nfs`]
-//! those of NFS clients, [`transactions`] what was asked of shares.
+//! those of NFS clients, [`transactions`] what was asked of shares, [`workload`] what clients mostly do. [`http`] and [`prometheus`] are for programs
+//! that gather metrics.
 
 pub mod channels;
 pub mod client;
+pub mod http;
 pub mod limits;
 pub mod nfs;
+pub mod prometheus;
 pub mod protocol;
 pub mod server;
 mod socket;
 pub mod status;
+#[cfg(test)]
+mod testing;
 pub mod transactions;
+pub mod workload;
 
 pub use channels::Channels;
 pub use client::{Client, ClientError};
 pub use protocol::{NtHash, Request, Response, UserChange, UserEntry};
 pub use status::Status;
 pub use transactions::Transactions;
+pub use workload::Workload;
 
 /// A server that can be controlled. Every call returns soon; the answers are for people.
 pub trait Controlled: Send + Sync + 'static {
@@ -31,6 +38,9 @@ pub trait Controlled: Send + Sync + 'static {
 
     /// What was asked of each share, and how that went.
     fn transactions(&self) -> Transactions;
+
+    /// What clients do on shares.
+    fn workload(&self) -> Workload;
 
     /// Every user that may log on.
     fn users(&self) -> Vec<UserEntry>;

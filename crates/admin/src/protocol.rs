@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Channels, Status, Transactions};
+use crate::{Channels, Status, Transactions, Workload};
 
 /// Longest request, in bytes with its line end.
 pub const MAX_REQUEST: usize = 64 * 1024;
@@ -20,6 +20,8 @@ pub enum Request {
     Channels,
     /// What was asked of each share, and how that went.
     Transactions,
+    /// What clients do on shares.
+    Workload,
     /// Every user that may log on.
     Users,
     /// Adds or changes a user.
@@ -47,6 +49,8 @@ pub enum Response {
     Channels(Box<Channels>),
     /// To [`Request::Transactions`].
     Transactions(Box<Transactions>),
+    /// To [`Request::Workload`].
+    Workload(Box<Workload>),
     /// To [`Request::Users`].
     Users(Vec<UserEntry>),
     /// It was refused, and why.

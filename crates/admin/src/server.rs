@@ -149,6 +149,7 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
         Request::Status => Response::Status(Box::new(server.status())),
         Request::Channels => Response::Channels(Box::new(server.channels())),
         Request::Transactions => Response::Transactions(Box::new(server.transactions())),
+        Request::Workload => Response::Workload(Box::new(server.workload())),
         Request::Users => Response::Users(server.users()),
         Request::ChangeUser(change) => done(server.change_user(change)),
         Request::RemoveUser { name } => done(server.remove_user(&name)),
@@ -160,43 +161,10 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Channels, Client, ClientError, Status, Transactions, UserChange, UserEntry};
+    use crate::testing::Fake;
+    use crate::{Client, ClientError, UserChange};
     use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
-    use std::sync::Mutex;
-
-    #[derive(Default)]
-    struct Fake {
-        calls: Mutex<Vec<String>>,
-    }
-
-    impl Controlled for Fake {
-        fn status(&self) -> Status {
-            Status { version: "7".to_owned(), ..Status::default() }
-        }
-        fn channels(&self) -> Channels {
-            Channels { server_name: "S".to_owned(), ..Channels::default() }
-        }
-        fn transactions(&self) -> Transactions {
-            Transactions { at_ns: 7, ..Transactions::default() }
-        }
-        fn users(&self) -> Vec<UserEntry> {
-            Vec::new()
-        }
-        fn change_user(&self, change: UserChange) -> Result<(), String> {
-            Err(format!("no {}", change.name))
-        }
-        fn remove_user(&self, name: &str) -> Result<(), String> {
-            self.calls.lock().unwrap().push(format!("remove {name}"));
-            Ok(())
-        }
-        fn reload(&self) -> Result<(), String> {
-            Ok(())
-        }
-        fn stop(&self) {
-            self.calls.lock().unwrap().push("stop".to_owned());
-        }
-    }
 
     /// Runs `ask` against a served socket in a directory of its own, and returns what was called.
     fn with_server(dir: &Path, ask: impl FnOnce(&Path) + Send) -> Vec<String> {
@@ -226,6 +194,7 @@ mod tests {
             let ask = |request| Client::connect(dir).unwrap().ask(&request);
             assert!(matches!(ask(Request::Status).unwrap(), Response::Status(s) if s.version == "7"));
             assert!(matches!(ask(Request::Channels).unwrap(), Response::Channels(c) if c.server_name == "S"));
+            assert!(matches!(ask(Request::Workload).unwrap(), Response::Workload(w) if w.server_name == "W"));
             assert!(matches!(ask(Request::Transactions).unwrap(), Response::Transactions(t) if t.at_ns == 7));
             assert_eq!(ask(Request::RemoveUser { name: "ann".to_owned() }).unwrap(), Response::Done);
             assert_eq!(ask(Request::Stop).unwrap(), Response::Done);

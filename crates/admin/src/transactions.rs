@@ -13,12 +13,41 @@ pub struct Transactions {
     pub at_ns: u64,
     /// When the server was started, RFC 3339.
     pub since: String,
+    /// Version of the server.
+    #[serde(default)]
+    pub version: String,
     /// Name that clients see.
     pub server_name: String,
     /// Names of the shares that are served.
     pub shares: Vec<String>,
     /// What was counted.
     pub counted: Vec<Counted>,
+    /// What is so now, by the share's name.
+    #[serde(default)]
+    pub gauges: BTreeMap<String, Gauges>,
+}
+
+/// What is so now of a share.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gauges {
+    /// The most reads and writes of a second in the last minute.
+    pub max_used_iops: u64,
+    /// The most bytes of data of a second in the last minute.
+    pub max_used_bandwidth_bytes: u64,
+    /// Burst credits; null: it is not limited.
+    pub available_burst_credits: Option<u64>,
+    /// Reads and writes of a second that it may do for ever; null: it is not limited.
+    pub provisioned_iops: Option<u64>,
+    /// Bytes of a second that it may send and receive; null: it is not limited.
+    pub provisioned_bandwidth_bytes: Option<u64>,
+    /// Requests that limits hold; null: it is not limited.
+    pub held_requests: Option<u64>,
+    /// Opens of all clients.
+    pub open_files: u64,
+    /// Size of the file system that it lies on; null: the host does not say.
+    pub volume_size_bytes: Option<u64>,
+    /// What is free there.
+    pub volume_free_bytes: Option<u64>,
 }
 
 /// The transactions of a share over one protocol.

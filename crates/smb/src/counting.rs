@@ -123,8 +123,9 @@ impl Connection {
 
 /// How a request went that ended with this status, when it had met this limit before.
 fn response(status: NtStatus, met: ResponseType) -> ResponseType {
-    // Warnings come with an answer: of what there was room for, or that there is no more.
-    if !status.is_error() {
+    // Warnings come with an answer: of what there was room for, or that there is no more. A log-on that goes on has not
+    // failed.
+    if !status.is_error() || status == NtStatus::MORE_PROCESSING_REQUIRED {
         return met;
     }
     match status {
@@ -164,6 +165,7 @@ mod tests {
         let met = ResponseType::SuccessWithShareIopsThrottling;
         assert_eq!(response(NtStatus::SUCCESS, met), met);
         assert_eq!(response(NtStatus::NO_MORE_FILES, met), met);
+        assert_eq!(response(NtStatus::MORE_PROCESSING_REQUIRED, met), met);
         assert_eq!(response(NtStatus::OBJECT_NAME_NOT_FOUND, met), ResponseType::ClientOtherError);
         assert_eq!(response(NtStatus::IO_DEVICE_ERROR, met), ResponseType::ServerOtherError);
     }

@@ -70,6 +70,8 @@ pub enum StatusCommand {
     Channels,
     /// Show what was asked of each share, how that went and how long it took
     Transactions(TransactionsArgs),
+    /// Show what clients do: data or metadata, in pieces of what size, how much at once; and what would help
+    Workload,
 }
 
 /// Options of `status transactions`.

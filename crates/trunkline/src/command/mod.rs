@@ -12,6 +12,7 @@ mod status;
 mod table;
 mod transactions;
 mod user;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status { of: Some(StatusCommand::Transactions(args)), place, json } => {
             transactions::run(&place, &args, json)
         }
+        Command::Status { of: Some(StatusCommand::Workload), place, json } => workload::run(&place, json),
         Command::Reload(place) => control::reload(&place),
         Command::Stop(place) => control::stop(&place),
         Command::Load(args) => load::run(&args),

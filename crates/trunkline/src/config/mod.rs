@@ -6,6 +6,7 @@
 //!
 //! Every value is a [`Setting`] that remembers its [`Origin`], so that a message can name what to change.
 
+pub mod admin;
 pub mod check;
 pub mod endpoints;
 pub mod limits;
@@ -83,6 +84,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// `[server]`
     pub server: Server,
+    /// `[admin]`
+    pub admin: admin::Admin,
     /// Each `[[user]]`, by its name in lower case.
     pub users: BTreeMap<String, User>,
     /// Each `[account.NAME]`, by its name in lower case.

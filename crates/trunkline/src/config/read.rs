@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use super::admin::{self, Admin};
 use super::section::{Document, Section, address};
 use super::values::{self, Choice};
 use super::{
@@ -16,7 +17,7 @@ use super::{
 };
 use super::{Dialect, Encryption, endpoints, limits};
 
-const TOP: &[&str] = &["server", "user", "account", "share"];
+const TOP: &[&str] = &["server", "admin", "user", "account", "share"];
 const SERVER: &[&str] = &[
     "listen",
     "smb_port",
@@ -112,7 +113,8 @@ pub fn parse(name: &str, text: &str, base: &Path) -> Result<Config, ConfigError>
     let users = users(&top, base)?;
     let accounts = accounts(&top, &server)?;
     let shares = shares(&top, base, &server, &accounts)?;
-    Ok(Config { file: None, server, users, accounts, shares })
+    let admin = Admin::read(top.section("admin", admin::KEYS)?.as_ref())?;
+    Ok(Config { file: None, server, admin, users, accounts, shares })
 }
 
 fn or_default<T>(found: Option<Setting<T>>, default: T) -> Setting<T> {

@@ -9,6 +9,7 @@ use super::{Config, Setting};
 pub fn show(config: &Config) -> String {
     let mut page = Page { config, lines: Vec::new() };
     page.server();
+    page.admin();
     page.users();
     page.accounts();
     page.shares();
@@ -86,6 +87,17 @@ impl Page<'_> {
         self.choice("rss", &server.rss);
         self.plain("testing.break_timeout_ms", &server.break_timeout_ms);
         self.plain("testing.smbtorture_controls", &server.smbtorture_controls);
+    }
+
+    fn admin(&mut self) {
+        self.title("[admin]");
+        let metrics = &self.config.admin.metrics;
+        match metrics.value {
+            Some(at) => self.line("metrics", metrics, quoted(&at.to_string())),
+            None => self
+                .lines
+                .push(("# metrics = \"127.0.0.1:9445\"".to_owned(), Some("default: none".to_owned()))),
+        }
     }
 
     fn users(&mut self) {
@@ -212,13 +224,15 @@ mod tests {
     fn what_is_shown_is_a_configuration_of_the_same_values() {
         let text = "[server]\nsmb_port = 4450\nname = \"fi\\\"les\"\n[account.t]\nsigning = \"required\"\n\
                     kind = \"premium\"\nformula = \"v2\"\n[share.'my docs']\npath = \"/srv\"\naccount = \"t\"\n\
-                    provisioned_gib = 64\nprovisioned_mib_s = 200\nusers = { '*' = \"read\" }\n";
+                    provisioned_gib = 64\nprovisioned_mib_s = 200\nusers = { '*' = \"read\" }\n\
+                    [admin]\nmetrics = \"[::1]:9445\"\n";
         let mut config = read::parse("t.toml", text, Path::new("/")).unwrap();
         let shown = show(&config);
         let again = read::parse("shown", &shown, Path::new("/")).unwrap();
         assert_eq!(again.shares["my docs"].signing.value, config.shares["my docs"].signing.value);
         assert_eq!(again.shares["my docs"].users.keys().next().unwrap(), "*");
         assert_eq!(again.server.name.value, "fi\"les");
+        assert_eq!(again.admin.metrics.value, config.admin.metrics.value);
         let limits = |config: &Config| config.shares["my docs"].limits(config).unwrap().unwrap();
         assert_eq!(limits(&again), limits(&config));
         config.file = Some("t.toml".into());

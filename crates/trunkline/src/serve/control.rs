@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use admin::status::{ServerStatus, Status};
-use admin::{Channels, Controlled, Transactions, UserChange, UserEntry};
+use admin::workload::ShareWork;
+use admin::{Channels, Controlled, Transactions, UserChange, UserEntry, Workload};
 use tokio::sync::Notify;
 
 use super::plan::Plan;
@@ -132,9 +133,21 @@ impl Controlled for Control {
             timestamp: calendar::now(),
             at_ns: net::now().mono_ns,
             since: self.started_at.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             server_name: plan.config.server.name.value.clone(),
             shares: plan.share_names(),
             counted: self.server.transactions(),
+            gauges: self.server.gauges(),
+        }
+    }
+
+    fn workload(&self) -> Workload {
+        Workload {
+            timestamp: calendar::now(),
+            since: self.started_at.clone(),
+            server_name: self.plan().config.server.name.value.clone(),
+            shares: ShareWork::all(&self.server.transactions()),
+            clients: self.server.clients(),
         }
     }
 
@@ -199,6 +212,7 @@ impl Controlled for Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
     use std::path::Path;
     use std::time::Duration;
 
@@ -216,6 +230,12 @@ mod tests {
         }
         fn transactions(&self) -> Vec<admin::transactions::Counted> {
             vec![admin::transactions::Counted::default()]
+        }
+        fn gauges(&self) -> BTreeMap<String, admin::transactions::Gauges> {
+            BTreeMap::new()
+        }
+        fn clients(&self) -> Vec<admin::workload::ClientWork> {
+            vec![admin::workload::ClientWork::default()]
         }
         fn apply(&self, plan: &Plan) -> Result<(), String> {
             if plan.config.shares.contains_key("bad") {
@@ -265,7 +285,7 @@ mod tests {
         control.remove_user("ANN").unwrap();
         assert_eq!(*told.lock().unwrap(), ["docs for ann", "more for ann", "more for "]);
         assert_eq!(control.status().sessions.len(), 1);
-        assert_eq!(control.transactions().counted.len(), 1);
+        assert_eq!((control.transactions().counted.len(), control.workload().clients.len()), (1, 1));
         let channels = control.channels();
         assert_eq!(channels.sessions[0].connections[0].server_name, channels.server_name);
         assert_ne!(channels.server_name, "");

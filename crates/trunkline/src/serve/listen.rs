@@ -1,12 +1,12 @@
 //! Binds the port, and says what to change when it cannot be had.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use net::{BindError, Listeners};
 
 use crate::config::endpoints::{self, Endpoint, Owner, STANDARD_PORT as STANDARD_NFS_PORT};
-use crate::config::{Config, Origin, os_error};
+use crate::config::{Config, Origin, Setting, os_error};
 
 /// The port that clients use unless they are told another (MS-SMB2 2.1).
 const STANDARD_PORT: u16 = 445;
@@ -57,6 +57,20 @@ pub fn bind(config: &Config) -> anyhow::Result<Bound> {
     let listen = &config.server.listen;
     let setting = format!("`listen` ({})", config.place(&listen.origin));
     bind_at(&Place { listen: &listen.value, is_anywhere: listen.origin == Origin::Default, setting }, &port)
+}
+
+/// Binds the address at which metrics can be read, where there is one.
+///
+/// # Errors
+/// One line with the setting to change.
+pub fn bind_metrics(config: &Config) -> anyhow::Result<Option<TcpListener>> {
+    let Setting { value: Some(at), origin } = &config.admin.metrics else { return Ok(None) };
+    let bound = TcpListener::bind(at);
+    let place = config.place(origin);
+    Ok(Some(
+        bound
+            .map_err(|e| anyhow::anyhow!("metrics on {at}: {}; change `metrics` ({place})", os_error(&e)))?,
+    ))
 }
 
 /// What is listened on for NFS clients.
@@ -236,7 +250,7 @@ fn told(place: &Place<'_>, error: &BindError, option: &str) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Setting, read};
+    use crate::config::read;
     use std::path::Path;
 
     fn config(listen: &[&str], port: u16) -> Config {
@@ -295,6 +309,15 @@ mod tests {
         assert_eq!(at("0.0.0.0", Some(4000)).unwrap(), None, "that would be the same");
         let error = at("203.0.113.9", Some(4000)).unwrap_err().to_string();
         assert!(error.contains("203.0.113.9") && error.contains("`nfs_listen` (t:6)"), "{error}");
+    }
+
+    #[test]
+    fn metrics_have_a_port_of_their_own() {
+        assert!(bind_metrics(&nfs("")).unwrap().is_none());
+        let taken = bind_metrics(&nfs("[admin]\nmetrics = \"127.0.0.1:0\"\n")).unwrap().unwrap();
+        let at = taken.local_addr().unwrap();
+        let again = bind_metrics(&nfs(&format!("[admin]\nmetrics = \"{at}\"\n"))).unwrap_err().to_string();
+        assert_eq!(again, format!("metrics on {at}: address already in use; change `metrics` (line 2)"));
     }
 
     #[test]

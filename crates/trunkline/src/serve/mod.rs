@@ -14,6 +14,7 @@ pub mod server;
 mod wiring;
 
 use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,19 +43,22 @@ pub struct Failed(pub String);
 /// # Errors
 /// One line for the user; see [`Failed`].
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    let Setup { overrides, config, bound, nfs, state, first_user } = Setup::prepare(args)?;
+    let Setup { overrides, config, bound, nfs, metrics, state, first_user } = Setup::prepare(args)?;
     log::begin(&config)?;
     // Which bits a new file has is for clients to say, and nobody else may enter the directory of the server's own files.
     rustix::process::umask(rustix::fs::Mode::empty());
     let people = people::resolve(&config, &state)?;
     let plan = Plan::new(config, people, &state);
     print!("{}", banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
+    if let Some(at) = metrics.as_ref().and_then(|metrics| metrics.local_addr().ok()) {
+        println!("\n  metrics    http://{at}/metrics");
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
     let server = wiring::start(&plan, bound.listeners, nfs, &state)?;
     let control = Arc::new(Control::new(overrides, state, plan, addresses, server));
-    runtime.block_on(supervise(&control))
+    runtime.block_on(supervise(&control, metrics))
 }
 
 /// What must be right before a server can start, and what it starts with.
@@ -63,6 +67,7 @@ struct Setup {
     config: Config,
     bound: Bound,
     nfs: Option<NfsBound>,
+    metrics: Option<TcpListener>,
     state: StateDir,
     first_user: Option<Credentials>,
 }
@@ -84,6 +89,7 @@ impl Setup {
         check::against(&config, &stored)?;
         let bound = listen::bind(&config)?;
         let nfs = listen::bind_nfs(&config)?;
+        let metrics = listen::bind_metrics(&config)?;
         let state = match existing {
             Some(state) => state,
             None => StateDir::open(&dir)?,
@@ -93,26 +99,34 @@ impl Setup {
         } else {
             Credentials::kept(&state)
         };
-        Ok(Setup { overrides, config, bound, nfs, state, first_user })
+        Ok(Setup { overrides, config, bound, nfs, metrics, state, first_user })
     }
 }
 
 /// Waits for what may happen to a running server, until it is to end.
-async fn supervise(control: &Arc<Control>) -> anyhow::Result<()> {
+async fn supervise(control: &Arc<Control>, metrics: Option<TcpListener>) -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let socket = admin::server::ControlSocket::bind(control.state().path())
         .map_err(|e| anyhow::anyhow!("the control socket in {}: {e}", control.state().path().display()))?;
     let controlled: Arc<dyn admin::Controlled> = Arc::<Control>::clone(control);
-    let answering = async { socket.serve(controlled).await };
-    tokio::pin!(answering);
+    let metrics = metrics.map(admin::http::listener).transpose()?;
+    let telling = async {
+        match &metrics {
+            Some(listener) => admin::http::serve(listener, Arc::clone(&controlled)).await,
+            None => std::future::pending().await,
+        }
+    };
+    let answering = async { socket.serve(Arc::clone(&controlled)).await };
+    tokio::pin!(answering, telling);
     let announced = announce(control).await;
     notify::ready();
     tracing::info!(shares = ?control.plan().share_names(), listen = ?control.addresses(), "serving");
     loop {
         tokio::select! {
             () = &mut answering => {}
+            () = &mut telling => {}
             _ = hangup.recv() => {
                 notify::reloading();
                 let control = Arc::clone(control);

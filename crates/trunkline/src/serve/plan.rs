@@ -47,6 +47,7 @@ impl Plan {
             ("log_format", new.log_format.value != old.log_format.value),
             ("log_level", new.log_level.value != old.log_level.value),
             ("discovery", new.discovery.value != old.discovery.value),
+            ("[admin] metrics", self.config.admin != before.config.admin),
             ("anonymous", new.anonymous.value != old.anonymous.value),
             ("signing", new.signing.value != old.signing.value),
             ("encryption", new.encryption.value != old.encryption.value),

@@ -1,10 +1,12 @@
 //! The seam between the program and the protocol crates: what a server of files must be able to do.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use admin::Status;
 use admin::channels::SessionChannels;
-use admin::transactions::Counted;
+use admin::transactions::{Counted, Gauges};
+use admin::workload::ClientWork;
 
 use super::plan::Plan;
 
@@ -18,6 +20,12 @@ pub trait FileServer: Send + Sync {
 
     /// What was asked of each share, and how that went.
     fn transactions(&self) -> Vec<Counted>;
+
+    /// What is so now of each share, by its name.
+    fn gauges(&self) -> BTreeMap<String, Gauges>;
+
+    /// What each client does that is connected.
+    fn clients(&self) -> Vec<ClientWork>;
 
     /// Serves the shares and users of `plan` from now on. Sessions stay, except those of users who are
     /// no longer there; who is connected to a share that is gone keeps it until they disconnect.

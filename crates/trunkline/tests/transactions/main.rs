@@ -5,10 +5,12 @@
 #[path = "../cli/common.rs"]
 mod common;
 
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use admin::Transactions;
@@ -222,4 +224,74 @@ async fn a_known_sequence_over_nfs_is_counted_exactly() {
     let rest = counted(&all, "", "NFS");
     assert_eq!((went(rest, "EXCHANGE_ID"), went(rest, "CREATE_SESSION")), (succeeded(1), succeeded(1)));
     assert!(api(rest, "SEQUENCE").all() >= 17);
+}
+
+/// What a server says over HTTP.
+fn fetch(server: &Running, path: &str) -> String {
+    let text = server.output();
+    let at = text.split("http://").nth(1).and_then(|rest| rest.split("/metrics").next());
+    let at: SocketAddr = at.unwrap_or_else(|| panic!("no address in: {text}")).parse().unwrap();
+    let mut stream = std::net::TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    body.to_owned()
+}
+
+/// Holds metrics against Prometheus' own reader, where that is installed; says so where it is not.
+fn check_with_promtool(text: &str) {
+    let mut command = Command::new("promtool");
+    let started = command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut promtool) = started else {
+        // Not captured by the harness, unlike eprintln.
+        let _ = writeln!(std::io::stderr(), "SKIPPED the check by promtool: it is not installed");
+        return;
+    };
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[tokio::test]
+async fn metrics_are_there_for_prometheus_and_its_dashboard() {
+    let server = Running::start("[admin]\nmetrics = \"127.0.0.1:0\"\n");
+    let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
+    let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
+    let tree = session.connect("files").await.unwrap();
+    let file = tree.open("file", &OpenOptions::file(Disposition::Create)).await.unwrap();
+    file.write(0, &[1; 4096]).await.unwrap();
+    let text = fetch(&server, "/metrics");
+    let line = "trunkline_transactions_total{file_share=\"files\",protocol=\"SMB\",api_name=\"Write\",\
+                authentication=\"NTLMv2\",response_type=\"Success\"} 1\n";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("trunkline_open_files{file_share=\"files\"} 1\n"), "{text}");
+    check_with_promtool(&text);
+    let dashboard = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dashboards/trunkline.json");
+    let dashboard = std::fs::read_to_string(dashboard).unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&dashboard).unwrap()["panels"].is_array());
+    for rest in dashboard.split("trunkline_").skip(1) {
+        let name =
+            rest.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_').next().unwrap();
+        let family =
+            ["_bucket", "_sum", "_count"].iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
+        assert!(text.contains(&format!("\n# TYPE trunkline_{family} ")), "no metric trunkline_{name}");
+    }
+    let json: Transactions = serde_json::from_str(&fetch(&server, "/transactions")).unwrap();
+    assert_eq!(went(counted(&json, "files", "SMB"), "Write"), succeeded(1));
+    assert!(json.gauges["files"].volume_size_bytes.unwrap() > 0);
+    let workload: admin::Workload = serde_json::from_str(&fetch(&server, "/workload")).unwrap();
+    let [client] = &workload.clients[..] else { panic!("{workload:?}") };
+    assert_eq!(
+        (client.client.as_str(), client.user.as_str(), client.file_share.as_str()),
+        ("127.0.0.1", "anna", "files")
+    );
+    assert_eq!(
+        (client.work.writes, client.work.metadata, client.open_files, client.connections),
+        (1, 1, 1, 1)
+    );
+    let page = server.says("status workload");
+    assert!(page.contains("files on 127.0.0.1") || page.contains("127.0.0.1 on files: too little"), "{page}");
 }

@@ -3,7 +3,7 @@
 //! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
 //! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's network interfaces; [`lasting`] has opens kept over a
 //! restart; [`limits`] paces what shares do; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status,
-//! [`transactions`] what was counted.
+//! [`transactions`] and [`workload`] what was counted, [`peaks`] how much at most.
 
 mod accounts;
 mod addresses;
@@ -13,8 +13,10 @@ mod identity;
 mod lasting;
 mod limits;
 mod nfs_report;
+mod peaks;
 mod report;
 mod transactions;
+mod workload;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +27,8 @@ use std::time::{Duration, Instant};
 
 use admin::Status;
 use admin::channels::SessionChannels;
-use admin::transactions::Counted;
+use admin::transactions::{Counted, Gauges};
+use admin::workload::ClientWork;
 use smb_wire::Guid;
 use volume::security::Sid;
 use volume_posix::PosixVolume;
@@ -39,6 +42,7 @@ use addresses::Addresses;
 use exports::Servers;
 use identity::People;
 use limits::Pacing;
+use peaks::Peaks;
 
 /// How often it is looked whether time has brought something: a change on the host that a watcher waits for,
 /// a caching right that was not given back.
@@ -65,6 +69,7 @@ struct Wired {
     nfs_transport: Mutex<Option<net::Handle<nfs::service::Endpoints>>>,
     engines: Arc<Mutex<Engines>>,
     pacing: Arc<Pacing>,
+    peaks: Arc<Peaks>,
     state: Arc<StateDir>,
     addresses: Arc<Addresses>,
     /// Ends with the server; none where the host does not tell its addresses.
@@ -93,6 +98,8 @@ pub fn start(
     let nfs = Arc::new(Servers::new(plan, state, endpoints)?);
     let engines = Arc::default();
     let pacing = Arc::default();
+    let peaks = Arc::default();
+    let seen = Arc::clone(&peaks);
     let addresses = Arc::new(Addresses::new(Arc::clone(&server), listeners.local_addresses()));
     let wired = Wired {
         server: Arc::clone(&server),
@@ -101,10 +108,11 @@ pub fn start(
         nfs_transport: Mutex::new(None),
         engines: Arc::clone(&engines),
         pacing: Arc::clone(&pacing),
+        peaks,
         state: Arc::clone(state),
         _watcher: watch(&addresses),
         addresses,
-        keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, Arc::clone(state))?)),
+        keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, seen, Arc::clone(state))?)),
     };
     if nfs_listeners.is_some() {
         nfs.keep_clients(state).map_err(anyhow::Error::msg)?;
@@ -143,6 +151,15 @@ impl FileServer for Wired {
     fn transactions(&self) -> Vec<Counted> {
         let engines: Vec<_> = held(&self.engines).values().map(|served| Arc::clone(&served.engine)).collect();
         transactions::read(&self.server, &self.nfs, engines.iter())
+    }
+
+    fn gauges(&self) -> BTreeMap<String, Gauges> {
+        let engines: Vec<_> = held(&self.engines).values().map(|served| Arc::clone(&served.engine)).collect();
+        engines.iter().map(|engine| (engine.name(), gauges(engine, &self.peaks))).collect()
+    }
+
+    fn clients(&self) -> Vec<ClientWork> {
+        workload::clients(&self.server, &self.nfs)
     }
 
     fn apply(&self, plan: &Plan) -> Result<(), String> {
@@ -301,11 +318,12 @@ fn keep(
     engines: Arc<Mutex<Engines>>,
     nfs: Arc<Servers>,
     pacing: Arc<Pacing>,
+    peaks: Arc<Peaks>,
     state: Arc<StateDir>,
 ) -> std::io::Result<(Sender<()>, JoinHandle<()>)> {
     let (stop, stopped) = channel();
     let run = move || {
-        let (mut swept, mut saved) = (Instant::now(), Instant::now());
+        let (mut swept, mut saved, mut looked) = (Instant::now(), Instant::now(), Instant::now());
         while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
             let now = net::now();
             let all: Vec<Served> = held(&engines).values().cloned().collect();
@@ -323,6 +341,10 @@ fn keep(
                 }
             }
             nfs.tick();
+            if looked.elapsed() >= peaks::LOOKED_EVERY {
+                peaks.look(all.iter().map(|served| &served.engine), now.mono_ns);
+                looked = Instant::now();
+            }
             if saved.elapsed() >= limits::SAVED_EVERY {
                 pacing.save(&state);
                 saved = Instant::now();
@@ -339,6 +361,24 @@ fn keep(
 /// A value behind a lock that is whole also after a panic.
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is so now of a share.
+fn gauges(engine: &share::Share, peaks: &Peaks) -> Gauges {
+    let limited = engine.limits().and_then(|limits| limits.state(net::now()));
+    let space = engine.space().ok();
+    let (max_used_iops, max_used_bandwidth_bytes) = peaks.of(engine);
+    Gauges {
+        max_used_iops,
+        max_used_bandwidth_bytes,
+        available_burst_credits: limited.as_ref().map(|limited| limited.burst_credits),
+        provisioned_iops: limited.as_ref().map(|limited| limited.provision.operations),
+        provisioned_bandwidth_bytes: limited.as_ref().map(|limited| limited.provision.throughput.in_all()),
+        held_requests: limited.as_ref().map(|limited| limited.held as u64),
+        open_files: engine.open_count() as u64,
+        volume_size_bytes: space.map(|space| space.total),
+        volume_free_bytes: space.map(|space| space.free),
+    }
 }
 
 /// Whether a share of this directory is to be continuously available, or is for NFS clients, who always come back.
