@@ -26,7 +26,8 @@ const TABLE: &[(&str, u8)] = &[
     ("load", 5),
     ("copy", 5),
     ("admin", 5),
-    ("trunkline", 6),
+    ("doctor", 6),
+    ("trunkline", 7),
 ];
 
 /// The engine and the storage trait serve every protocol and must not know the words of one.

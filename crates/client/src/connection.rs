@@ -74,6 +74,25 @@ impl Connection {
         &self.inner.negotiated
     }
 
+    /// Credits that the server has granted by now, those of requests under way included: each is worth 64 KiB of a
+    /// request. How many are asked for is [`Options::credits`].
+    #[must_use]
+    pub fn credits(&self) -> u32 {
+        self.inner.link.credits()
+    }
+
+    /// Our end of it.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.inner.local
+    }
+
+    /// The server's end.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.inner.peer
+    }
+
     /// Lets the connection carry at most `rate` bytes in a second in each direction, or as many as it can.
     pub fn pace(&self, rate: Option<u64>) {
         self.inner.link.rate.set(rate);

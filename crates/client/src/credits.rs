@@ -47,6 +47,11 @@ impl Credits {
         Credits { available: 1, in_flight: 0, asked: 0, target, queue: VecDeque::new(), next_ticket: 0 }
     }
 
+    /// What the server has granted and not taken back, used or not.
+    pub(crate) fn granted(&self) -> u32 {
+        self.available + self.in_flight
+    }
+
     /// Takes `charge` credits, if nobody waits in front. `ticket` is that of an earlier [`Taken::Wait`].
     pub(crate) fn take(&mut self, charge: u16, ticket: Option<u64>, waker: &Waker) -> Taken {
         let place = ticket.and_then(|ticket| self.queue.iter().position(|it| it.ticket == ticket));

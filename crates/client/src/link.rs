@@ -112,6 +112,11 @@ impl Link {
         self.shared.multi_credit.store(true, Ordering::Relaxed);
     }
 
+    /// Credits that are granted, used ones included.
+    pub(crate) fn credits(&self) -> u32 {
+        self.lock().own.credits.granted()
+    }
+
     /// Makes the keys known with which replies to a session are checked and opened.
     pub(crate) fn add_channel(&self, keys: &Arc<ChannelKeys>) {
         let mut state = self.lock();

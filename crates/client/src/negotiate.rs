@@ -29,6 +29,8 @@ pub struct Negotiated {
     pub max_read_size: u32,
     /// The largest WRITE, in bytes.
     pub max_write_size: u32,
+    /// The server's clock when it answered, in units of 100 ns since 1601.
+    pub system_time: u64,
     /// How messages are signed.
     pub signing: SigningAlgorithm,
     /// How messages are sealed, where that was agreed on.
@@ -157,6 +159,7 @@ fn judge(response: &Response<'_>, options: &Options) -> Result<Negotiated> {
         max_transact_size: response.max_transact_size,
         max_read_size: response.max_read_size,
         max_write_size: response.max_write_size,
+        system_time: response.system_time,
         signing,
         cipher,
         preauth: [0; 64],

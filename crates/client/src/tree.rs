@@ -219,6 +219,12 @@ impl Tree {
         self.inner.response.share_type
     }
 
+    /// Whether the share demands that its messages are sealed.
+    #[must_use]
+    pub fn demands_encryption(&self) -> bool {
+        self.inner.response.share_flags.contains(ShareFlags::ENCRYPT_DATA)
+    }
+
     /// What the share's permissions allow at most.
     #[must_use]
     pub fn maximal_access(&self) -> Access {

@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 /// How long each process of a tree has run, in clock ticks.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Account(HashMap<u32, u64>);
+pub struct Account(HashMap<u32, u64>);
 
 impl Account {
     /// That of `pid` and of the processes it started, and they.
     ///
     /// # Errors
     /// When there is no such process.
-    pub(crate) fn of_tree(pid: u32) -> Result<Account, String> {
+    pub fn of_tree(pid: u32) -> Result<Account, String> {
         let mut account = HashMap::from([(pid, ticks(pid)?)]);
         let mut left = vec![pid];
         while let Some(parent) = left.pop() {
@@ -34,13 +34,17 @@ impl Account {
     }
 
     /// That of this process alone.
-    pub(crate) fn own() -> Result<Account, String> {
+    ///
+    /// # Errors
+    /// When the host does not tell.
+    pub fn own() -> Result<Account, String> {
         let pid = std::process::id();
         Ok(Account(HashMap::from([(pid, ticks(pid)?)])))
     }
 
     /// Nanoseconds that were spent since `before`. What ended meanwhile is not counted.
-    pub(crate) fn since(&self, before: &Account) -> u64 {
+    #[must_use]
+    pub fn since(&self, before: &Account) -> u64 {
         let spent =
             |(pid, ticks): (&u32, &u64)| ticks.saturating_sub(before.0.get(pid).copied().unwrap_or(0));
         let ticks: u64 = self.0.iter().map(spent).sum();
@@ -49,7 +53,7 @@ impl Account {
 }
 
 /// Nanoseconds that this process has run outside of the kernel.
-pub(crate) fn own_user_ns() -> Option<u64> {
+pub fn own_user_ns() -> Option<u64> {
     let (user, _) = user_and_system(std::process::id()).ok()?;
     Some(user * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
 }
@@ -79,11 +83,14 @@ fn children(pid: u32) -> Vec<u32> {
 
 /// What each processor of this host has done, in clock ticks: as a user, in the kernel, in all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Usage(pub(crate) Vec<[u64; 3]>);
+pub struct Usage(
+    /// For each processor.
+    pub Vec<[u64; 3]>,
+);
 
 impl Usage {
     /// Up to now; nothing where the host does not tell.
-    pub(crate) fn read() -> Usage {
+    pub fn read() -> Usage {
         Usage::parse(&fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
@@ -102,7 +109,9 @@ impl Usage {
         Usage(stat.lines().filter_map(processor).collect())
     }
 
-    pub(crate) fn since(&self, before: &Usage) -> Usage {
+    /// What was done since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Usage) -> Usage {
         let less = |(after, before): (&[u64; 3], &[u64; 3])| {
             std::array::from_fn(|at| after[at].saturating_sub(before[at]))
         };

@@ -14,7 +14,7 @@
 
 pub mod agents;
 mod args;
-mod cpu;
+pub mod cpu;
 pub mod diskspd;
 mod error;
 pub mod link;
@@ -27,12 +27,12 @@ mod progress;
 mod report;
 mod run;
 mod target;
-mod units;
+pub mod units;
 mod work;
 
 pub use args::{Args, Encryption, Metadata, Pattern, Signing, Version};
 pub use error::Error;
 pub use plan::Plan;
-pub use report::{Report, html, json};
+pub use report::{Report, html, json, plots};
 pub use run::run;
 pub use target::{Scheme, Target};

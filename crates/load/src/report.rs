@@ -2,7 +2,7 @@
 
 mod html;
 mod json;
-mod plots;
+pub mod plots;
 mod table;
 
 pub use html::html;

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 /// Bytes: a number with an optional k, m, g or t (1024 each, as fio's default), in either case, an optional
 /// `b` or `ib` behind it.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// What is wrong, for whoever wrote it.
+pub fn size(text: &str) -> Result<u64, String> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.len() - lower.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = lower.split_at(digits);
@@ -25,7 +28,10 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// A time: a number of seconds, or one with us, ms, s, m or h behind it.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// What is wrong, for whoever wrote it.
+pub fn time(text: &str) -> Result<Duration, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let number: u32 = number.parse().map_err(|_| format!("{text:?} does not begin with a number"))?;
@@ -49,7 +55,10 @@ fn measured(text: &str) -> Result<(f64, &str), String> {
 }
 
 /// A time with its unit, such as 23ms, 0.5ms or 1s.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// What is wrong, for whoever wrote it.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = measured(text)?;
     let unit = match unit {
         "us" => 1e-6,
@@ -62,7 +71,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Bits in a second, such as 200Mbit or 1Gbit (units of 1,000).
-pub(crate) fn rate(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// What is wrong, for whoever wrote it.
+pub fn rate(text: &str) -> Result<u64, String> {
     let (number, unit) = measured(text)?;
     let unit = match unit.to_ascii_lowercase().as_str() {
         "bit" => 1.0,
@@ -80,7 +92,10 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
 }
 
 /// A part of the whole, such as 0.1%.
-pub(crate) fn share(text: &str) -> Result<f64, String> {
+///
+/// # Errors
+/// What is wrong, for whoever wrote it.
+pub fn share(text: &str) -> Result<f64, String> {
     let (percent, unit) = measured(text)?;
     if unit != "%" {
         return Err(format!("{text:?} is no part; write for example 0.1%"));

@@ -53,6 +53,10 @@ pub enum Command {
     Load(Box<load::Args>),
     /// Copy files between this host, SMB shares and NFS exports, over several connections
     Copy(Box<copy::Args>),
+    /// Examine an SMB or NFS server layer by layer, say why it is slow and what to change
+    Doctor(Box<doctor::Args>),
+    /// Say how many connections, which depth and which caches suit a workload
+    Advise(Box<doctor::AdviseArgs>),
     /// Send a file to whoever asks, without a protocol: what the machine itself can do
     #[command(hide = true)]
     NullServer(load::null::ServerArgs),

@@ -31,6 +31,19 @@ pub struct Client {
     pub(crate) inner: Arc<Inner>,
 }
 
+/// Who a server says it is (RFC 8881 18.35).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct About {
+    /// Servers of one major and one minor owner share sessions.
+    pub owner: Vec<u8>,
+    /// The minor owner.
+    pub minor_owner: u64,
+    /// Where filehandles and client IDs mean the same.
+    pub scope: Vec<u8>,
+    /// What the server calls its software, where it says so.
+    pub software: Option<String>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) options: Options,
@@ -48,6 +61,7 @@ pub(crate) struct Inner {
     /// Whether the lease was renewed since the keeper looked.
     renewed: AtomicBool,
     flags: AtomicU32,
+    pub(crate) about: Mutex<About>,
     lease_time_s: AtomicU32,
     /// How many connections there are to be.
     wanted: AtomicUsize,
@@ -108,6 +122,7 @@ impl Client {
             responder,
             renewed: AtomicBool::new(true),
             flags: AtomicU32::new(0),
+            about: Mutex::default(),
             lease_time_s: AtomicU32::new(90),
             wanted: AtomicUsize::new(options.connections),
             keeper: Mutex::default(),
@@ -186,6 +201,26 @@ impl Client {
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.inner.channels.losses()
+    }
+
+    /// Who the server says it is.
+    #[must_use]
+    pub fn about(&self) -> About {
+        self.inner.about.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How long the server keeps what a silent client has, in seconds.
+    #[must_use]
+    pub fn lease_time_s(&self) -> u32 {
+        self.inner.lease_time_s.load(Ordering::Relaxed)
+    }
+
+    /// Asks the server whether it is there: a SEQUENCE and nothing more.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub async fn echo(&self) -> Result<()> {
+        self.inner.ask(&|_| {}).await.map(drop)
     }
 
     /// How many requests the server lets us have under way at once.

@@ -50,7 +50,7 @@ mod whole;
 pub use attributes::Attributes;
 pub use beside::{AccessEntry, Security};
 pub use channels::ConnectionStatus;
-pub use client::Client;
+pub use client::{About, Client};
 pub use directory::{Creation, Directory, DirectoryEntry, OpenOptions};
 pub use file::{Data, File, Written};
 pub use nfs_wire::NfsStat;

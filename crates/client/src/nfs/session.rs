@@ -1,7 +1,7 @@
 //! Client ID and session: how they are made, made again when the server has lost them, and ended (RFC 8881 2.4
 //! and 2.10).
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use nfs_wire::NfsStat;
 use nfs_wire::compound::CallWriter;
@@ -16,7 +16,7 @@ use nfs_wire::xdr::List;
 
 use super::answer::{Answer, result_of};
 use super::callback::{BACK_SLOTS, CB_PROGRAM};
-use super::client::Inner;
+use super::client::{About, Inner};
 use super::link::Operations;
 use super::slots::Slots;
 use crate::patience::Patience;
@@ -103,6 +103,13 @@ impl Inner {
         };
         let answer = self.bare(&Args::ExchangeId(args)).await?;
         let client: exchange_id::ResOk<'_> = result_of!(answer.results(), ExchangeId)?;
+        let about = About {
+            owner: client.server_owner.major_id.0.to_vec(),
+            minor_owner: client.server_owner.minor_id,
+            scope: client.server_scope.0.to_vec(),
+            software: client.server_impl_id.map(|it| String::from_utf8_lossy(it.name).into_owned()),
+        };
+        *self.about.lock().unwrap_or_else(PoisonError::into_inner) = about;
         Ok(Known { client_id: client.clientid, sequence: client.sequenceid })
     }
 

@@ -1,18 +1,12 @@
 //! One page that holds everything it shows: a table of what was measured, and plots of it by channels, by the size of
 //! an operation and by the depth of the queue.
 
-use super::plots::{Line, Plot, escape, short};
+use super::plots::{Line, Plot, STYLE, escape, short};
 use super::{Facts, Report};
 use crate::measure::SLICE;
 
 const MIB: f64 = 1024.0 * 1024.0;
 const NS_PER_MS: f64 = 1e6;
-
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1020px;margin:2em auto;padding:0 1em;color:#222}\
-h2{margin-top:2em}table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}\
-td:first-child,th:first-child{text-align:left}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(400px,1fr));gap:1em}\
-figure{margin:0}svg{width:100%;font:11px system-ui,sans-serif}figcaption{font-size:13px}.g{stroke:#e4e4e4}.t{font-size:14px;font-weight:600}\
-.x{text-anchor:middle}.y{text-anchor:end}code{background:#f3f3f3;padding:.1em .3em}";
 
 /// What plots go across.
 struct Axis {

@@ -2,23 +2,35 @@
 
 use std::fmt::Write;
 
+/// How a page with plots looks, for its `style`.
+pub const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1020px;margin:2em auto;padding:0 1em;color:#222}\
+h2{margin-top:2em}table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}\
+td:first-child,th:first-child{text-align:left}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(400px,1fr));gap:1em}\
+figure{margin:0}svg{width:100%;font:11px system-ui,sans-serif}figcaption{font-size:13px}.g{stroke:#e4e4e4}.t{font-size:14px;font-weight:600}\
+.x{text-anchor:middle}.y{text-anchor:end}code{background:#f3f3f3;padding:.1em .3em}";
+
 /// One plot: lines over the same named places.
 #[derive(Debug)]
-pub(super) struct Plot<'a> {
-    pub(super) title: &'a str,
+pub struct Plot<'a> {
+    /// What it shows.
+    pub title: &'a str,
     /// What the places are, for instance channels.
-    pub(super) across: &'a str,
-    pub(super) places: Vec<String>,
-    pub(super) lines: Vec<Line>,
+    pub across: &'a str,
+    /// The names of the places.
+    pub places: Vec<String>,
+    /// What is drawn.
+    pub lines: Vec<Line>,
     /// Each step up is ten times as much.
-    pub(super) logarithmic: bool,
+    pub logarithmic: bool,
 }
 
 /// One line: a value for each place where there is one.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
-    pub(super) name: String,
-    pub(super) values: Vec<Option<f64>>,
+pub struct Line {
+    /// What the legend calls it.
+    pub name: String,
+    /// One for each place.
+    pub values: Vec<Option<f64>>,
 }
 
 const WIDTH: f64 = 460.0;
@@ -34,12 +46,14 @@ const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#5d4a9c", "#7f7f7f"];
 
 /// Text that may hold anything, for a page.
-pub(super) fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// A number with as many digits as matter.
-pub(super) fn short(value: f64) -> String {
+#[must_use]
+pub fn short(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
@@ -52,7 +66,8 @@ pub(super) fn short(value: f64) -> String {
 
 impl Plot<'_> {
     /// The plot and what its lines are.
-    pub(super) fn draw(&self) -> String {
+    #[must_use]
+    pub fn draw(&self) -> String {
         let values: Vec<f64> =
             self.lines.iter().flat_map(|line| line.values.iter().flatten().copied()).collect();
         let scale = Scale::of(&values, self.logarithmic);

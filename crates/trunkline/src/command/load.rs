@@ -1,13 +1,10 @@
 //! `trunkline load`: loads a server, this one or another, and reports what it did.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use anyhow::Context;
 use load::agents::{self, Agent};
 use load::null::{LoopArgs, Server, ServerArgs};
 use load::{Args, Plan, Report};
 
+use crate::command::page::Page;
 use crate::password;
 
 /// Does what was asked.
@@ -59,40 +56,4 @@ fn here(args: &Args) -> anyhow::Result<Vec<Report>> {
 fn elsewhere(args: &Args) -> anyhow::Result<Vec<Report>> {
     let words: Vec<String> = std::env::args().skip(2).collect();
     Ok(agents::conduct(args, &words, &agents::secret(args)?)?)
-}
-
-/// The page of `--html`: it has its name when it is whole, and whether it can be had is known before anything is measured.
-struct Page {
-    part: PathBuf,
-    place: PathBuf,
-}
-
-impl Page {
-    fn begin(place: &Path) -> anyhow::Result<Page> {
-        let mut part = place.as_os_str().to_owned();
-        part.push(".part");
-        let page = Page { part: part.into(), place: place.to_owned() };
-        page.write("")?;
-        Ok(page)
-    }
-
-    fn write(&self, text: &str) -> anyhow::Result<()> {
-        fs::write(&self.part, text).with_context(|| self.doing())
-    }
-
-    fn end(self, text: &str) -> anyhow::Result<()> {
-        self.write(text)?;
-        fs::rename(&self.part, &self.place).with_context(|| self.doing())
-    }
-
-    fn doing(&self) -> String {
-        format!("--html {}: the page cannot be written", self.place.display())
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // It is not there when the page is whole.
-        let _ = fs::remove_file(&self.part);
-    }
 }

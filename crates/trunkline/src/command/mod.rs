@@ -4,10 +4,12 @@ mod channels;
 mod config;
 mod control;
 mod copy;
+mod doctor;
 mod limits;
 mod link;
 mod load;
 mod nfs;
+mod page;
 mod status;
 mod table;
 mod transactions;
@@ -26,6 +28,7 @@ use crate::serve;
 pub fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Copy(args) => return copy::run(&args),
+        Command::Doctor(args) => return doctor::run(&args),
         Command::Link(args) => return link::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::User { command } => user::run(command),
@@ -39,6 +42,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Reload(place) => control::reload(&place),
         Command::Stop(place) => control::stop(&place),
         Command::Load(args) => load::run(&args),
+        Command::Advise(args) => doctor::advise(&args),
         Command::NullServer(args) => load::null_server(&args),
         Command::NullLoop(args) => load::null_loop(&args),
     }?;

@@ -1,0 +1,447 @@
+//! `trunkline advise`: what several connections, depth and caches are worth for a workload. The rules are those that vendors
+//! publish for SMB Multichannel and nconnect; where a measurement of the path is given, its curve goes before them, and each
+//! line says which of the two it rests on.
+
+use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Error;
+use crate::rules::short;
+
+/// The workload.
+#[derive(Debug, Clone, clap::Args)]
+pub struct AdviseArgs {
+    /// Threads that read or write at the same time
+    #[arg(long, visible_alias = "threads", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub numjobs: u32,
+    /// Files that they work on together
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub nrfiles: u32,
+    /// Bytes of one read or write
+    #[arg(long, value_name = "SIZE", value_parser = load::units::size, default_value = "64k")]
+    pub bs: u64,
+    /// Operations that each thread keeps under way
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub iodepth: u32,
+    /// How many of a hundred operations read
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub rwmixread: u32,
+    /// How many of a hundred requests are about names: open, close, create, delete, list
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub names: u32,
+    /// The latency of one operation is what counts, and not how much is done
+    #[arg(long)]
+    pub latency: bool,
+    /// What `trunkline doctor --json` has measured on this path
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is advised.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// Operations under way in all.
+    pub under_way: u32,
+    /// Each piece.
+    pub lines: Vec<Piece>,
+}
+
+/// One piece of advice.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Piece {
+    /// What it is about, for programs.
+    pub about: &'static str,
+    /// What to do.
+    pub advice: Choice,
+    /// How many, where that is a number.
+    pub count: Option<u32>,
+    /// Why.
+    pub says: String,
+    /// What it rests on.
+    pub basis: Basis,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    /// Do it.
+    Yes,
+    /// It matters little.
+    Neutral,
+    /// Leave it.
+    No,
+}
+
+/// What a piece of advice rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Published rules.
+    Rule,
+    /// A measurement of this path.
+    Measured,
+}
+
+/// A measured curve: connections and rate.
+type Curve = Vec<(u32, f64)>;
+
+/// What was measured of a path, as far as advice needs it.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Path {
+    /// Large reads and writes, in MiB/s.
+    reads: Curve,
+    writes: Curve,
+    /// Small files for a second.
+    files: Curve,
+    /// Small reads for a second, by depth.
+    depths: Curve,
+}
+
+/// Reads smaller than this gain nothing over one file, in bytes (the published figure is about 16 KiB).
+const SMALL: u64 = 16 << 10;
+/// The depth behind which nothing is gained.
+const MOST_DEPTH: u32 = 64;
+/// Below such a depth latency-sensitive work of one thread is not for several connections.
+const LOW_DEPTH: u32 = 16;
+/// Connections behind which nothing is gained.
+const CONNECTIONS: u32 = 4;
+/// A gain that is worth it.
+const WORTH: f64 = 1.15;
+
+/// Answers from a workload.
+///
+/// # Errors
+/// When the measurement cannot be read.
+pub fn advise(args: &AdviseArgs) -> Result<Advice, Error> {
+    let path = args.from.as_ref().map(|file| read(file)).transpose()?.unwrap_or_default();
+    Ok(Advice { under_way: args.numjobs.saturating_mul(args.iodepth), lines: pieces(args, &path) })
+}
+
+fn read(file: &std::path::Path) -> Result<Path, Error> {
+    let wrong = |why: &dyn Display| Error::Usage(format!("--from {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|why| wrong(&why))?;
+    let report: Value = serde_json::from_str(&text).map_err(|why| wrong(&why))?;
+    let path = curves(&report);
+    if path == Path::default() {
+        return Err(wrong(&"it holds no runs; write it with `trunkline doctor TARGET --json`"));
+    }
+    Ok(path)
+}
+
+/// The curves in a report of the doctor.
+fn curves(report: &Value) -> Path {
+    let mut path = Path::default();
+    let runs = report["targets"][0]["facts"]["data"]["runs"].as_array();
+    for run in runs.into_iter().flatten() {
+        let number = |name: &str| run[name].as_f64();
+        let (Some(connections), Some(depth)) = (number("connections"), number("depth")) else { continue };
+        let (Some(rate), Some(mib)) = (number("per_s"), number("mib_s")) else { continue };
+        match run["work"].as_str() {
+            Some("read") => path.reads.push((connections as u32, mib)),
+            Some("write") => path.writes.push((connections as u32, mib)),
+            Some("small_files") => path.files.push((connections as u32, rate)),
+            Some("small_read") => path.depths.push((depth as u32, rate)),
+            _ => {}
+        }
+    }
+    path
+}
+
+/// The least place of a curve at which it comes near to its best, and how much that is of its beginning.
+fn knee(curve: &Curve) -> Option<(u32, f64)> {
+    let first = curve.iter().min_by_key(|(at, _)| *at)?;
+    let best = curve.iter().map(|(_, rate)| *rate).max_by(f64::total_cmp)?;
+    let knee = curve.iter().filter(|(_, rate)| *rate >= 0.92 * best).min_by_key(|(at, _)| *at)?;
+    (curve.len() > 1 && first.1 > 0.0).then(|| (knee.0, knee.1 / first.1))
+}
+
+fn piece(
+    about: &'static str,
+    advice: Choice,
+    count: Option<u32>,
+    basis: Basis,
+    says: impl Into<String>,
+) -> Piece {
+    Piece { about, advice, count, says: says.into(), basis }
+}
+
+fn pieces(args: &AdviseArgs, path: &Path) -> Vec<Piece> {
+    let mut pieces = vec![connections(args, path), depth(args, path)];
+    pieces.extend(latency(args));
+    pieces.push(names(args));
+    pieces.extend(files(args));
+    pieces
+}
+
+/// What the curve of the path says of connections; nothing where it does not fit the workload.
+fn measured_connections(args: &AdviseArgs, path: &Path) -> Option<Piece> {
+    let about = "connections";
+    let under_way = args.numjobs.saturating_mul(args.iodepth);
+    let (curve, what) = match args.rwmixread {
+        50.. => (&path.reads, "reads"),
+        _ => (&path.writes, "writes"),
+    };
+    let (count, gain) = knee(curve).filter(|_| under_way > 1 && args.bs >= SMALL)?;
+    // Those beyond what is under way have nothing to carry.
+    let count = count.min(under_way).max(1);
+    let times = short(gain);
+    if gain < WORTH || count == 1 {
+        let says =
+            format!("one connection is enough: on this path {what} gain {times} times at most with more");
+        return Some(piece(about, Choice::No, Some(1), Basis::Measured, says));
+    }
+    let says = format!(
+        "{count} connections (multichannel,max_channels={count}; nconnect={count}): on this path {what} gain {times} times with them"
+    );
+    Some(piece(about, Choice::Yes, Some(count), Basis::Measured, says))
+}
+
+/// Whether and how many connections, which Multichannel and nconnect are alike in.
+fn connections(args: &AdviseArgs, path: &Path) -> Piece {
+    let about = "connections";
+    if let Some(measured) = measured_connections(args, path) {
+        return measured;
+    }
+    match (args.numjobs, args.nrfiles, args.bs > SMALL) {
+        (1, _, false) | (1, 1, _) if args.iodepth < LOW_DEPTH => piece(
+            about,
+            Choice::No,
+            Some(1),
+            Basis::Rule,
+            "one connection: a single thread gains nothing from more, and usually loses about 10 %",
+        ),
+        (1, files, true) if files > 1 => piece(
+            about,
+            Choice::Neutral,
+            Some(CONNECTIONS),
+            Basis::Rule,
+            "up to 4 connections: a single thread that works on several files with more than 16 KiB at once gains slightly",
+        ),
+        (1, ..) => piece(
+            about,
+            Choice::Neutral,
+            Some(2),
+            Basis::Rule,
+            "1 or 2 connections: a single thread gains little, however much it keeps under way",
+        ),
+        (_, 1, false) => piece(
+            about,
+            Choice::No,
+            Some(1),
+            Basis::Rule,
+            "one connection: many small operations on a single file lose about 10 % with more; spread them over files first",
+        ),
+        (_, 1, true) => piece(
+            about,
+            Choice::Yes,
+            Some(CONNECTIONS),
+            Basis::Rule,
+            "4 connections: several threads on one file gain with more than 16 KiB at once, and more on several files",
+        ),
+        _ => piece(
+            about,
+            Choice::Yes,
+            Some(CONNECTIONS),
+            Basis::Rule,
+            "4 connections (multichannel,max_channels=4; nconnect=4): several threads on several files gain 2 to 4 times; beyond 4 there is no gain",
+        ),
+    }
+}
+
+fn depth(args: &AdviseArgs, path: &Path) -> Piece {
+    let about = "depth";
+    let under_way = args.numjobs.saturating_mul(args.iodepth);
+    if let Some((knee, gain)) = knee(&path.depths).filter(|_| args.bs <= SMALL) {
+        let advice = if under_way < knee { Choice::Yes } else { Choice::Neutral };
+        return piece(
+            about,
+            advice,
+            Some(knee),
+            Basis::Measured,
+            format!(
+                "{knee} under way: small reads gain {} times up to there on this path and little behind it; this workload has {under_way}",
+                short(gain)
+            ),
+        );
+    }
+    if under_way > MOST_DEPTH {
+        return piece(
+            about,
+            Choice::No,
+            Some(MOST_DEPTH),
+            Basis::Rule,
+            format!(
+                "64 under way at most: this workload has {under_way}, and behind 64 only the latency grows"
+            ),
+        );
+    }
+    let says = format!("{under_way} under way is in order; up to 64 the rate grows where the way is long");
+    piece(about, Choice::Neutral, Some(under_way), Basis::Rule, says)
+}
+
+/// The cases that several connections are not advised for.
+fn latency(args: &AdviseArgs) -> Option<Piece> {
+    let under_way = args.numjobs.saturating_mul(args.iodepth);
+    let (writes, reads) = (args.rwmixread < 50, args.rwmixread >= 50);
+    let says = match args.latency {
+        true if writes && (args.numjobs == 1 || under_way < LOW_DEPTH) => {
+            "leave nconnect and Multichannel out: writes that wait for each other, by one thread or with less than 16 under way, are not quicker over several connections"
+        }
+        true if reads && args.bs <= SMALL && (args.numjobs == 1 || under_way < LOW_DEPTH) => {
+            "leave nconnect and Multichannel out: small reads with little under way are not quicker over several connections"
+        }
+        true => "with so much under way several connections cost no latency",
+        false => return None,
+    };
+    let advice = if says.starts_with("leave") { Choice::No } else { Choice::Neutral };
+    Some(piece("latency", advice, None, Basis::Rule, says))
+}
+
+fn names(args: &AdviseArgs) -> Piece {
+    match args.names {
+        50.. => piece(
+            "metadata_cache",
+            Choice::Yes,
+            None,
+            Basis::Rule,
+            "cache metadata: most requests are about names; published gains are 30 % of latency and 60 % of operations, and more on a long way. Few large files instead of many small ones gain most",
+        ),
+        10.. => piece(
+            "metadata_cache",
+            Choice::Neutral,
+            None,
+            Basis::Rule,
+            "a cache of metadata helps the part of the work that opens and closes",
+        ),
+        _ => piece(
+            "metadata_cache",
+            Choice::No,
+            None,
+            Basis::Rule,
+            "no cache of metadata is needed: hardly any request is about names",
+        ),
+    }
+}
+
+fn files(args: &AdviseArgs) -> Option<Piece> {
+    if args.numjobs > 1 && args.nrfiles < args.numjobs {
+        let says = format!(
+            "spread the work over at least {} files, and over shares or clients where one share's limit is reached: one file has a limit of its own, and gains grow with the files",
+            args.numjobs
+        );
+        return Some(piece("files", Choice::Yes, Some(args.numjobs), Basis::Rule, says));
+    }
+    None
+}
+
+impl Display for Advice {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for line in &self.lines {
+            let advice = match line.advice {
+                Choice::Yes => "yes",
+                Choice::Neutral => "as you like",
+                Choice::No => "no",
+            };
+            let basis = match line.basis {
+                Basis::Rule => "published rule",
+                Basis::Measured => "measured on this path",
+            };
+            writeln!(f, "{:15} {advice:12} {} [{basis}]", line.about.replace('_', " "), line.says)?;
+        }
+        Ok(())
+    }
+}
+
+impl Advice {
+    /// As JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: AdviseArgs,
+    }
+
+    fn asked(line: &str) -> AdviseArgs {
+        Line::parse_from(std::iter::once("advise").chain(line.split_whitespace())).args
+    }
+
+    fn of<'a>(pieces: &'a [Piece], about: &str) -> &'a Piece {
+        pieces.iter().find(|it| it.about == about).expect("there is advice on it")
+    }
+
+    #[test]
+    fn published_rules_are_followed_case_by_case() {
+        for (line, about, advice, count) in [
+            ("--numjobs 8 --nrfiles 10 --bs 4k --iodepth 8", "connections", Choice::Yes, Some(4)),
+            ("--numjobs 8 --nrfiles 1 --bs 64k", "connections", Choice::Yes, Some(4)),
+            ("--numjobs 8 --nrfiles 1 --bs 8k", "connections", Choice::No, Some(1)),
+            ("--numjobs 1 --nrfiles 1 --bs 1m", "connections", Choice::No, Some(1)),
+            ("--numjobs 1 --nrfiles 8 --bs 8k", "connections", Choice::No, Some(1)),
+            ("--numjobs 1 --nrfiles 8 --bs 64k", "connections", Choice::Neutral, Some(4)),
+            ("--numjobs 4 --iodepth 32", "depth", Choice::No, Some(64)),
+            ("--numjobs 1 --iodepth 64", "depth", Choice::Neutral, Some(64)),
+            ("--latency --rwmixread 0 --iodepth 4", "latency", Choice::No, None),
+            ("--latency --rwmixread 100 --bs 4k --iodepth 4", "latency", Choice::No, None),
+            ("--latency --rwmixread 100 --bs 1m --iodepth 4", "latency", Choice::Neutral, None),
+            ("--latency --rwmixread 0 --numjobs 8 --iodepth 8", "latency", Choice::Neutral, None),
+            ("--names 80", "metadata_cache", Choice::Yes, None),
+            ("--names 5", "metadata_cache", Choice::No, None),
+            ("--numjobs 8 --nrfiles 2", "files", Choice::Yes, Some(8)),
+        ] {
+            let pieces = pieces(&asked(line), &Path::default());
+            let piece = of(&pieces, about);
+            assert_eq!(
+                (piece.advice, piece.count, piece.basis),
+                (advice, count, Basis::Rule),
+                "{line}: {piece:?}"
+            );
+        }
+        assert!(
+            pieces(&asked("--numjobs 2 --nrfiles 2"), &Path::default()).iter().all(|it| it.about != "files")
+        );
+    }
+
+    #[test]
+    fn the_curve_of_the_path_goes_before_the_rules() {
+        let run = |work: &str, connections: u32, depth: u32, rate: f64| json!({ "work": work, "connections": connections, "depth": depth, "per_s": rate, "mib_s": rate });
+        let report = json!({ "targets": [{ "facts": { "data": { "runs": [
+            run("read", 1, 16, 23.0), run("read", 2, 16, 46.0), run("read", 4, 16, 47.0),
+            run("write", 1, 16, 50.0), run("write", 4, 16, 50.0),
+            run("small_read", 4, 1, 40.0), run("small_read", 4, 32, 1000.0), run("small_read", 4, 128, 1010.0),
+        ] } } }] });
+        let path = curves(&report);
+        let measured = |line: &str, about: &'static str| of(&pieces(&asked(line), &path), about).clone();
+        let reads = measured("--numjobs 8 --nrfiles 8 --rwmixread 100", "connections");
+        assert_eq!(
+            (reads.advice, reads.count, reads.basis),
+            (Choice::Yes, Some(2), Basis::Measured),
+            "{reads:?}"
+        );
+        let writes = measured("--numjobs 8 --nrfiles 8 --rwmixread 0", "connections");
+        assert_eq!((writes.advice, writes.count, writes.basis), (Choice::No, Some(1), Basis::Measured));
+        let depth = measured("--numjobs 8 --bs 4k", "depth");
+        assert_eq!((depth.advice, depth.count, depth.basis), (Choice::Yes, Some(32), Basis::Measured));
+        // With one operation at a time there is nothing to share out, whatever the path.
+        assert_eq!(measured("--numjobs 1 --rwmixread 100", "connections").basis, Basis::Rule);
+        assert_eq!(curves(&json!({})), Path::default());
+    }
+}

@@ -1,0 +1,482 @@
+//! Layers 5 to 7: what is read, written and named on the server to see what connections and depth are worth. All test files
+//! lie in one directory, whose name [`Patient::scratch`] holds before it is made.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use client::Bytes;
+
+use crate::drive::{self, Bench, Failure, Order};
+use crate::examine::{Patient, accounts_of};
+use crate::facts::{Cause, Channel, Data, Protocol, Run, Stage, Stopped, Work};
+use crate::peer::{File, Line, Place};
+use crate::ping;
+use crate::tcp::TcpInfo;
+use crate::{names, protocol};
+
+/// The name of the test file.
+const FILE: &str = "data";
+/// How far it is written at most.
+const EXTENT: u64 = 64 << 20;
+/// Bytes of one large operation, and of one on a slow path.
+const LARGE: u32 = 256 << 10;
+const SMALLER: u32 = 64 << 10;
+const SMALL: u32 = 4 << 10;
+/// Bytes of one small file.
+const SMALL_FILE: u32 = 16 << 10;
+/// Small files under way at once.
+const SMALL_FILES: u32 = 16;
+/// Bytes under way that large runs have at least and at most, where the path allows.
+const UNDER_WAY: std::ops::RangeInclusive<f64> = 4_194_304.0..=67_108_864.0;
+/// The longest time for which what is under way may keep the path busy.
+const QUEUED_S: f64 = 0.3;
+/// What is left for the end of an examination.
+const RESERVE: Duration = Duration::from_millis(600);
+
+/// What the large runs have in common, which is decided once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    block: u32,
+    depth: u32,
+    extent: u64,
+}
+
+/// Block and depth for a path: several times what it holds at once with all connections, but no more than it carries in
+/// a while. `rate` is what one connection carried, in bytes for a second.
+fn sizes(rate: f64, rtt_ms: f64, most: u32, max_io: u32) -> (u32, u32) {
+    let all = rate * f64::from(most);
+    let wanted = (2.0 * all * rtt_ms / 1000.0).clamp(*UNDER_WAY.start(), *UNDER_WAY.end());
+    let under_way = wanted.min((rate * QUEUED_S).max(f64::from(SMALLER) * 4.0));
+    let block = if under_way >= *UNDER_WAY.start() { LARGE } else { SMALLER }.min(max_io);
+    let depth = (under_way / f64::from(block)) as u32;
+    (block, depth.clamp(most.max(4), 256))
+}
+
+impl Patient<'_> {
+    fn order(&self, work: Work, block: u32, depth: u32, connections: u32) -> Order {
+        let large = matches!(work, Work::Write | Work::Read | Work::ReadAgain);
+        let by_bytes = self.args.max_rate.map(|rate| rate as f64 / f64::from(block));
+        let by_count = self.args.max_iops.filter(|_| !large).map(f64::from);
+        Order {
+            work,
+            block,
+            depth,
+            connections,
+            ramp: self.course.ramp,
+            time: self.course.run,
+            stall: self.course.stall,
+            most_per_s: by_bytes.into_iter().chain(by_count).min_by(f64::total_cmp),
+        }
+    }
+
+    /// Whether there is time for something that takes so long.
+    fn has_time(&mut self, needed: Duration, what: &str) -> bool {
+        if self.left() > needed + RESERVE {
+            return true;
+        }
+        let text = format!("{what}: no time was left");
+        if !self.facts.left_out.contains(&text) {
+            self.facts.left_out.push(text);
+        }
+        false
+    }
+
+    /// What all sessions work with: the file opened in each.
+    async fn bench(&self, extent: u64) -> Result<Bench, Stopped> {
+        let mut places = Vec::new();
+        for line in &self.lines {
+            let (place, name, write) = match (&self.scratch, &self.facts.data) {
+                (Some(scratch), _) => (self.directory(line, scratch).await?, FILE.to_owned(), true),
+                _ => (self.root(line).await?, self.existing.clone().unwrap_or_default(), false),
+            };
+            let opening = tokio::time::timeout(self.course.stall, place.open(&name, write)).await;
+            let file = opening.map_err(|_| self.silent(Stage::Data, "opening a file"))?;
+            let file = file.map_err(|why| protocol::stopped(Stage::Data, &why))?;
+            places.push((place, Some(Arc::new(file))));
+        }
+        let content = noise(LARGE as usize);
+        Ok(Bench { places, extent, content })
+    }
+
+    async fn root(&self, line: &Line) -> Result<Place, Stopped> {
+        let looking = line.place(&self.target.directory);
+        let found = tokio::time::timeout(self.course.stall, looking).await;
+        let found = found.map_err(|_| self.silent(Stage::Share, "looking for the directory"))?;
+        found.map_err(|why| protocol::stopped(Stage::Share, &why))
+    }
+
+    async fn directory(&self, line: &Line, scratch: &str) -> Result<Place, Stopped> {
+        let root = self.root(line).await?;
+        root.below(scratch).await.map_err(|why| protocol::stopped(Stage::Data, &why))
+    }
+
+    pub(crate) fn silent(&self, stage: Stage, doing: &str) -> Stopped {
+        let why = format!("{doing}: no answer within {} s", self.course.stall.as_secs_f64());
+        Stopped { stage, why, stalled: true, cause: Cause::Silent }
+    }
+
+    /// One run, noted.
+    async fn run(&mut self, bench: &Bench, order: Order) -> Result<Run, Stopped> {
+        let stage = if order.work == Work::SmallFiles { Stage::Metadata } else { Stage::Data };
+        let ours: Vec<(SocketAddr, SocketAddr)> = self.lines.iter().flat_map(Line::connections).collect();
+        let account = || accounts_of(&ours).into_iter().map(|(_, _, info)| info).collect::<Vec<TcpInfo>>();
+        let run = drive::run(bench, &order, &account).await.map_err(|why| match why {
+            Failure::Server(why) => protocol::stopped(stage, &why),
+            Failure::Stalled(after) => Stopped {
+                stage,
+                why: format!("{:?}: no answer within {} s", order.work, after.as_secs_f64()),
+                stalled: true,
+                cause: Cause::Silent,
+            },
+        })?;
+        self.facts.data.get_or_insert_default().runs.push(run.clone());
+        Ok(run)
+    }
+}
+
+/// Closes the file in every session.
+async fn close(bench: Bench) {
+    for (_, file) in bench.places {
+        if let Some(file) = file.and_then(Arc::into_inner) {
+            // What is not closed is closed with its session.
+            let _ = tokio::time::timeout(Duration::from_secs(2), File::close(file)).await;
+        }
+    }
+}
+
+/// Layer 5.
+pub(crate) async fn data(patient: &mut Patient<'_>) -> Result<(), Stopped> {
+    let bound = patient.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
+    patient.facts.data = Some(Data { bound_mib_s: bound, ..Data::default() });
+    prepare(patient).await?;
+    if patient.scratch.is_none() && patient.existing.is_none() {
+        return Ok(());
+    }
+    let decided = decide(patient).await?;
+    patient.sizes = Some(decided);
+    for round in 0..patient.course.rounds {
+        for count in patient.course.connections.clone() {
+            if count > 1
+                && !patient.has_time((patient.course.run + patient.course.ramp) * 2, "several connections")
+            {
+                break;
+            }
+            if patient.have(count).await? < count {
+                break;
+            }
+            step(patient, decided, count, round == 0).await?;
+        }
+        if round + 1 < patient.course.rounds {
+            patient.have_one().await;
+        }
+    }
+    depths(patient, decided).await?;
+    patient.have_one().await;
+    Ok(())
+}
+
+/// Makes the directory of the test files, or finds a file that may be read.
+async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
+    let root = patient.root(&patient.lines[0]).await?;
+    let mut not_written = Some("--read-only".to_owned());
+    if !patient.args.read_only {
+        let number: [u8; 6] = auth::crypto::random();
+        let name: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!(".trunkline-doctor-{name}");
+        patient.scratch = Some(name.clone());
+        let made = tokio::time::timeout(patient.course.stall, root.make_directory(&name)).await;
+        match made {
+            Err(_) => return Err(patient.silent(Stage::Data, "making a directory")),
+            Ok(Ok(())) => {
+                patient.look_at_clock(&root, &name).await;
+                return Ok(());
+            }
+            Ok(Err(why)) => {
+                patient.scratch = None;
+                let stopped = protocol::stopped(Stage::Data, &why);
+                if stopped.cause == Cause::Full || why.is_loss() {
+                    return Err(stopped);
+                }
+                not_written = Some(why.to_string());
+            }
+        }
+    }
+    patient.existing = largest(&root, patient.course.stall).await;
+    if patient.existing.is_none() {
+        patient
+            .facts
+            .left_out
+            .push("reads and writes: there is no file to read in this directory".to_owned());
+    }
+    patient.facts.data.get_or_insert_default().not_written = not_written;
+    Ok(())
+}
+
+impl Patient<'_> {
+    /// Over NFS the server's clock is seen by the time of a file, and delegations by whether one is given. What is not
+    /// answered in time stays unknown.
+    async fn look_at_clock(&mut self, root: &Place, scratch: &str) {
+        let Some(Protocol::Nfs(facts)) = &mut self.facts.protocol else { return };
+        let looking = async {
+            let place = root.below(scratch).await.ok()?;
+            let begun = protocol::now_ms();
+            place.create("clock").await.ok()?;
+            let half = (protocol::now_ms() - begun) / 2;
+            Some(place.modified_ms("clock").await.ok()? - begun - half)
+        };
+        facts.clock_ahead_ms = tokio::time::timeout(self.course.stall, looking).await.ok().flatten();
+        let delegating = protocol::is_given_delegations(&self.how, self.target, self.destination(), scratch);
+        let given = tokio::time::timeout(self.course.stall / 2, delegating).await.ok().flatten();
+        if let Some(Protocol::Nfs(facts)) = &mut self.facts.protocol {
+            facts.delegation = given;
+        }
+    }
+}
+
+/// The largest file in a directory, and in those in it.
+async fn largest(root: &Place, patience: Duration) -> Option<String> {
+    let looking = async {
+        let mut best: Option<(u64, String)> = None;
+        let top = root.list().await.ok()?;
+        let mut note = |size: u64, path: String| {
+            if size >= u64::from(SMALLER) && best.as_ref().is_none_or(|(most, _)| size > *most) {
+                best = Some((size, path));
+            }
+        };
+        top.iter().filter(|it| !it.is_directory).for_each(|it| note(it.size, it.name.clone()));
+        best.map(|(_, path)| path)
+    };
+    tokio::time::timeout(patience, looking).await.ok().flatten()
+}
+
+/// Warms up, which does not count, and decides how much is to be under way.
+async fn decide(patient: &mut Patient<'_>) -> Result<Sizes, Stopped> {
+    let most = patient.course.connections.last().copied().unwrap_or(1);
+    let max_io = patient.lines[0].max_io();
+    let writes = patient.scratch.is_some();
+    let size = match &patient.existing {
+        Some(name) => {
+            let root = patient.root(&patient.lines[0]).await?;
+            let listed = root.list().await.map_err(|why| protocol::stopped(Stage::Data, &why))?;
+            listed.iter().find(|it| it.name == *name).map_or(0, |it| it.size)
+        }
+        None => EXTENT,
+    };
+    let bench = patient.bench(size.min(EXTENT)).await?;
+    let work = if writes { Work::Write } else { Work::Read };
+    let time = patient.course.run.min(Duration::from_millis(500));
+    let order = Order { ramp: Duration::ZERO, time, ..patient.order(work, SMALLER.min(max_io), 8, 1) };
+    let warmed = patient.run(&bench, order).await;
+    close(bench).await;
+    let run = warmed?;
+    // The warm-up is no measurement.
+    patient.facts.data.get_or_insert_default().runs.clear();
+    let rtt = patient.facts.transport.as_ref().and_then(|it| it.connect.median()).unwrap_or(1.0);
+    let (block, depth) = sizes(run.mib_s * 1_048_576.0, rtt, most, max_io);
+    Ok(Sizes { block, depth, extent: size.min(EXTENT) })
+}
+
+/// Writes and reads with so many connections.
+async fn step(patient: &mut Patient<'_>, sizes: Sizes, count: u32, first: bool) -> Result<(), Stopped> {
+    let mut bench = patient.bench(sizes.extent).await?;
+    let done = loaded(patient, &mut bench, sizes, count, first).await;
+    close(bench).await;
+    done
+}
+
+async fn loaded(
+    patient: &mut Patient<'_>,
+    bench: &mut Bench,
+    sizes: Sizes,
+    count: u32,
+    first: bool,
+) -> Result<(), Stopped> {
+    if patient.scratch.is_some() {
+        let order = patient.order(Work::Write, sizes.block, sizes.depth, count);
+        let written = patient.run(bench, order).await?;
+        let bytes = written.operations * u64::from(sizes.block);
+        patient.written = patient.written.max(bytes).max(u64::from(sizes.block)).min(sizes.extent);
+        bench.extent = patient.written;
+    }
+    let order = patient.order(Work::Read, sizes.block, sizes.depth, count);
+    let before = patient.accounts();
+    let begun = Instant::now();
+    if count == 1 && first {
+        // What a connect takes while the path is busy.
+        let (to, time) = (patient.destination(), order.ramp + order.time);
+        let pings = tokio::spawn(async move {
+            tokio::time::sleep(time / 4).await;
+            ping::series(to, 6, time / 16, time / 2).await
+        });
+        patient.run(bench, order).await?;
+        let under_load = pings.await.ok();
+        if let Some(transport) = &mut patient.facts.transport {
+            transport.connect_under_load = under_load;
+        }
+    } else {
+        patient.run(bench, order).await?;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let channels = carried(&before, &patient.accounts(), seconds);
+    if let Some(connections) = &mut patient.facts.connections {
+        connections.channels = channels;
+    }
+    let last = patient.course.connections.last() == Some(&count);
+    let small = patient.order(Work::SmallFiles, SMALL_FILE, SMALL_FILES, count);
+    if patient.scratch.is_some()
+        && first
+        && (count == 1 || last)
+        && patient.has_time(small.ramp + small.time, "small files")
+    {
+        patient.run(bench, small).await?;
+    }
+    Ok(())
+}
+
+type Accounts = [(SocketAddr, SocketAddr, TcpInfo)];
+
+/// What each connection carried between two accounts.
+fn carried(before: &Accounts, after: &Accounts, seconds: f64) -> Vec<Channel> {
+    let came = |all: &Accounts, local: SocketAddr| {
+        all.iter().find(|(other, _, _)| *other == local).map_or(0, |(_, _, info)| info.bytes_came)
+    };
+    let channel = |(local, peer, info): &(SocketAddr, SocketAddr, TcpInfo)| Channel {
+        local: *local,
+        peer: *peer,
+        mib_s: info.bytes_came.saturating_sub(came(before, *local)) as f64 / seconds / 1_048_576.0,
+        tcp: Some(info.clone()),
+    };
+    after.iter().map(channel).collect()
+}
+
+/// Small reads with more and more under way.
+async fn depths(patient: &mut Patient<'_>, sizes: Sizes) -> Result<(), Stopped> {
+    let extent = if patient.scratch.is_some() { patient.written } else { sizes.extent };
+    let bench = patient.bench(extent.max(u64::from(SMALL))).await?;
+    let count = patient.lines.iter().map(|line| line.connections().len()).sum::<usize>() as u32;
+    let mut done = Ok(());
+    for depth in patient.course.depths.clone() {
+        let plain = patient.order(Work::SmallRead, SMALL, depth, count);
+        let order = Order { ramp: plain.ramp / 2, time: plain.time / 2, ..plain };
+        if !patient.has_time(order.ramp + order.time, "queue depths") {
+            break;
+        }
+        if let Err(stopped) = patient.run(&bench, order).await {
+            done = Err(stopped);
+            break;
+        }
+    }
+    close(bench).await;
+    done
+}
+
+/// Layer 6.
+pub(crate) async fn names(patient: &mut Patient<'_>) -> Result<(), Stopped> {
+    let Some(scratch) = patient.scratch.clone() else {
+        patient.facts.left_out.push("names: nothing may be made here".to_owned());
+        return Ok(());
+    };
+    if !patient.has_time(patient.course.names * 4, "names") {
+        return Ok(());
+    }
+    let place = patient.directory(&patient.lines[0], &scratch).await?;
+    let until = Instant::now() + patient.left().saturating_sub(RESERVE * 2);
+    let is_smb = matches!(patient.facts.protocol, Some(Protocol::Smb(_)));
+    let several = patient.facts.connections.as_ref().is_some_and(|it| it.got > 1);
+    let bounds = names::Bounds {
+        delete_trips: if is_smb && several { 2 } else { 1 },
+        time: patient.course.names,
+        until,
+        stall: patient.course.stall,
+        most_per_s: patient.args.max_iops.map(f64::from),
+    };
+    let measured = names::measure(&place, &bounds).await;
+    let (metadata, failure) = measured;
+    patient.facts.metadata = Some(metadata);
+    failure.map_or(Ok(()), Err)
+}
+
+/// Layer 7: the first large reads once more, now that the server has been worked for a while.
+pub(crate) async fn again(patient: &mut Patient<'_>) -> Result<(), Stopped> {
+    let Some(sizes) = patient.sizes else { return Ok(()) };
+    let order = patient.order(Work::ReadAgain, sizes.block, sizes.depth, 1);
+    if !patient.has_time(order.ramp + order.time, "a second look") {
+        return Ok(());
+    }
+    let extent = if patient.scratch.is_some() { patient.written } else { sizes.extent };
+    let bench = patient.bench(extent).await?;
+    let done = patient.run(&bench, order).await;
+    close(bench).await;
+    done.map(drop)
+}
+
+/// Deletes the directory `scratch` in `directory`, with all in it; whether nothing is left.
+pub(crate) async fn clear(line: &Line, directory: &str, scratch: &str, patience: Duration) -> bool {
+    let clearing = async {
+        // What a lost session had open is let go a moment later.
+        loop {
+            if cleared(line, directory, scratch).await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(patience, clearing).await.is_ok()
+}
+
+async fn cleared(line: &Line, directory: &str, scratch: &str) -> bool {
+    let Ok(root) = line.place(directory).await else { return false };
+    match root.list().await {
+        Ok(listed) if listed.iter().all(|it| it.name != scratch) => return true,
+        Ok(_) => {}
+        Err(_) => return false,
+    }
+    let Ok(place) = root.below(scratch).await else { return false };
+    let Ok(listed) = place.list().await else { return false };
+    let mut tasks = tokio::task::JoinSet::new();
+    for (number, entry) in listed.into_iter().enumerate() {
+        let place = place.clone();
+        tasks.spawn(async move { place.remove(&entry.name).await.is_ok() });
+        if number >= 128 {
+            tasks.join_next().await;
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+    root.remove_directory(scratch).await.is_ok()
+}
+
+/// Bytes that do not compress.
+pub(crate) fn noise(length: usize) -> Bytes {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_path_has_enough_under_way_and_a_slow_one_not_too_much() {
+        // One machine: a GiB in a second.
+        assert_eq!(sizes(1e9, 0.1, 4, 8 << 20), (LARGE, 16));
+        // 200 Mbit/s for each of four over 23 ms: the path holds 2.3 MB.
+        let (block, depth) = sizes(25e6, 23.0, 4, 8 << 20);
+        assert_eq!((block, depth), (LARGE, 17));
+        // 10 Gbit/s over 50 ms.
+        let (block, depth) = sizes(1.2e9, 50.0, 4, 8 << 20);
+        assert_eq!((block, depth), (LARGE, 256));
+        // 10 Mbit/s: a third of a second is under way.
+        let (block, depth) = sizes(1.2e6, 23.0, 4, 8 << 20);
+        assert_eq!((block, depth), (SMALLER, 5));
+        assert_eq!(sizes(1e9, 0.1, 4, 16 << 10).0, 16 << 10);
+    }
+}

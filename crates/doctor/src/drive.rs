@@ -1,0 +1,297 @@
+//! Short measured runs: so many operations under way over so many connections for so long. The measured time is divided
+//! into parts, whose rates say how even it was and how sure the mean is.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use client::Bytes;
+use hdrhistogram::Histogram;
+use load::cpu::{Account, Usage};
+use tokio::task::JoinSet;
+
+use crate::facts::{Run, Traffic, Work};
+use crate::peer::{File, Place};
+use crate::tcp::TcpInfo;
+
+/// Parts of a run.
+const PARTS: usize = 20;
+/// Student's t for 19 degrees of freedom, 95 %.
+const CONFIDENCE: f64 = 2.093;
+/// Latencies above this are counted as this.
+const MAX_LATENCY_US: u64 = 600_000_000;
+
+/// What a run works with: for each session a directory and, for data, the open file.
+#[derive(Debug, Clone)]
+pub(crate) struct Bench {
+    pub(crate) places: Vec<(Place, Option<Arc<File>>)>,
+    /// Bytes of the file that may be read, or written.
+    pub(crate) extent: u64,
+    pub(crate) content: Bytes,
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    pub(crate) work: Work,
+    pub(crate) block: u32,
+    pub(crate) depth: u32,
+    pub(crate) connections: u32,
+    pub(crate) ramp: Duration,
+    pub(crate) time: Duration,
+    /// How long one answer may take.
+    pub(crate) stall: Duration,
+    /// Operations that may begin in a second.
+    pub(crate) most_per_s: Option<f64>,
+}
+
+/// Why a run has no result.
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    Server(client::Error),
+    Stalled(Duration),
+}
+
+impl From<client::Error> for Failure {
+    fn from(why: client::Error) -> Failure {
+        Failure::Server(why)
+    }
+}
+
+/// What is counted while a run goes on.
+struct Tally {
+    operations: u64,
+    latency: Histogram<u64>,
+    parts: [u64; PARTS],
+}
+
+/// When operations may begin, where their number in a second is bounded.
+#[derive(Debug)]
+struct Pace {
+    next: Mutex<Instant>,
+    step: Duration,
+}
+
+impl Pace {
+    async fn wait(&self) {
+        let begin = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let begin = (*next).max(Instant::now());
+            *next = begin + self.step;
+            begin
+        };
+        tokio::time::sleep_until(begin.into()).await;
+    }
+}
+
+/// Runs `order`. `account` reads the kernel's account of all connections.
+pub(crate) async fn run(
+    bench: &Bench,
+    order: &Order,
+    account: &(dyn Fn() -> Vec<TcpInfo> + Sync),
+) -> Result<Run, Failure> {
+    let begun = Instant::now();
+    let from = begun + order.ramp;
+    let until = from + order.time;
+    let tally = Arc::new(Mutex::new(Tally {
+        operations: 0,
+        latency: Histogram::new(3).expect("three digits can be had"),
+        parts: [0; PARTS],
+    }));
+    let pace = order.most_per_s.map(|most| {
+        Arc::new(Pace { next: Mutex::new(begun), step: Duration::from_secs_f64(1.0 / most.max(0.01)) })
+    });
+    let mut workers = JoinSet::new();
+    for number in 0..order.depth {
+        let (bench, order, tally, pace) = (bench.clone(), order.clone(), Arc::clone(&tally), pace.clone());
+        workers.spawn(async move {
+            let mut worker = Worker { bench, order, number: u64::from(number), turn: 0 };
+            loop {
+                if let Some(pace) = &pace {
+                    pace.wait().await;
+                }
+                let begin = Instant::now();
+                if begin >= until {
+                    return Ok::<(), Failure>(());
+                }
+                worker.step().await?;
+                let end = Instant::now();
+                if end >= from && end < until {
+                    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+                    tally.operations += 1;
+                    let took = (end - begin).as_micros().clamp(1, u128::from(MAX_LATENCY_US)) as u64;
+                    tally.latency.record(took).expect("it grows as far as this");
+                    let part = (end - from).as_nanos() * PARTS as u128 / worker.order.time.as_nanos();
+                    tally.parts[(part as usize).min(PARTS - 1)] += 1;
+                }
+            }
+        });
+    }
+    tokio::time::sleep_until(from.into()).await;
+    let before = Moment::read(account);
+    tokio::time::sleep_until(until.into()).await;
+    let after = Moment::read(account);
+    while let Some(done) = workers.join_next().await {
+        match done {
+            Ok(done) => done?,
+            Err(why) => std::panic::resume_unwind(why.into_panic()),
+        }
+    }
+    let tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(result(order, &tally, &before, &after))
+}
+
+fn result(order: &Order, tally: &Tally, before: &Moment, after: &Moment) -> Run {
+    let seconds = order.time.as_secs_f64();
+    let per_s = tally.operations as f64 / seconds;
+    let parts: Vec<f64> = tally.parts.iter().map(|count| *count as f64 * PARTS as f64 / seconds).collect();
+    let at = |percent: f64| tally.latency.value_at_percentile(percent) as f64 / 1000.0;
+    let wall = (after.at - before.at).as_nanos().max(1) as f64;
+    let own = after.own.as_ref().zip(before.own.as_ref()).map_or(0, |(after, before)| after.since(before));
+    Run {
+        work: order.work,
+        block: order.block,
+        depth: order.depth,
+        connections: order.connections,
+        lasted_s: seconds,
+        operations: tally.operations,
+        per_s,
+        interval: interval(&parts),
+        mib_s: per_s * f64::from(order.block) / 1_048_576.0,
+        median_ms: at(50.0),
+        p99_ms: at(99.0),
+        parts,
+        own_processors: own as f64 / wall,
+        idle: idle(&after.all.since(&before.all)),
+        tcp: traffic(&before.tcp, &after.tcp),
+    }
+}
+
+/// The mean of the parts, less and more what it may be wrong by.
+fn interval(parts: &[f64]) -> [f64; 2] {
+    let count = parts.len() as f64;
+    let mean = parts.iter().sum::<f64>() / count;
+    let variance = parts.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let wrong = CONFIDENCE * (variance / count).sqrt();
+    [(mean - wrong).max(0.0), mean + wrong]
+}
+
+/// Accounts at one moment.
+pub(crate) struct Moment {
+    at: Instant,
+    own: Option<Account>,
+    all: Usage,
+    tcp: Vec<TcpInfo>,
+}
+
+impl Moment {
+    pub(crate) fn read(account: &(dyn Fn() -> Vec<TcpInfo> + Sync)) -> Moment {
+        Moment { at: Instant::now(), own: Account::own().ok(), all: Usage::read(), tcp: account() }
+    }
+
+    /// Part of all processors that had nothing to do since.
+    pub(crate) fn idle_since(&self) -> f64 {
+        idle(&Usage::read().since(&self.all))
+    }
+}
+
+/// Part of all processors that had nothing to do; all of it where the host does not tell.
+fn idle(usage: &Usage) -> f64 {
+    let (busy, all) = usage.0.iter().fold((0, 0), |sum, it| (sum.0 + it[0] + it[1], sum.1 + it[2]));
+    if all == 0 { 1.0 } else { 1.0 - busy as f64 / all as f64 }
+}
+
+fn traffic(before: &[TcpInfo], after: &[TcpInfo]) -> Option<Traffic> {
+    if after.is_empty() {
+        return None;
+    }
+    let sum = |of: fn(&TcpInfo) -> u64| {
+        let sum = |all: &[TcpInfo]| all.iter().map(of).sum::<u64>();
+        sum(after).saturating_sub(sum(before))
+    };
+    let busy = sum(|it| it.busy_us).max(1) as f64;
+    Some(Traffic {
+        sent: sum(|it| it.segments_sent.into()),
+        sent_again: sum(|it| it.segments_sent_again.into()),
+        came: sum(|it| it.segments_came.into()),
+        out_of_order: sum(|it| it.out_of_order.into()),
+        rtt_ms: after.iter().map(|it| it.rtt_ms).sum::<f64>() / after.len() as f64,
+        held_by_peer_window: sum(|it| it.peer_window_full_us) as f64 / busy,
+        held_by_send_buffer: sum(|it| it.send_buffer_full_us) as f64 / busy,
+    })
+}
+
+/// Does one operation after the other.
+struct Worker {
+    bench: Bench,
+    order: Order,
+    /// Its number among all.
+    number: u64,
+    turn: u64,
+}
+
+impl Worker {
+    async fn step(&mut self) -> Result<(), Failure> {
+        let stall = self.order.stall;
+        let step = self.operation();
+        match tokio::time::timeout(stall, step).await {
+            Ok(done) => done.map_err(Failure::Server),
+            Err(_) => Err(Failure::Stalled(stall)),
+        }
+    }
+
+    async fn operation(&mut self) -> client::Result<()> {
+        let count = self.bench.places.len() as u64;
+        let (place, file) = &self.bench.places[(self.number % count) as usize];
+        let block = self.order.block;
+        let blocks = (self.bench.extent / u64::from(block)).max(1);
+        let turn = self.turn * u64::from(self.order.depth) + self.number;
+        self.turn += 1;
+        match (self.order.work, file) {
+            (Work::SmallFiles, _) => {
+                let name = format!("s{}", self.number);
+                place.put(&name, &self.bench.content.slice(..block as usize)).await?;
+                place.remove(&name).await
+            }
+            (Work::Write, Some(file)) => {
+                let content = self.bench.content.slice(..block as usize);
+                file.write(turn % blocks * u64::from(block), &content).await.map(drop)
+            }
+            (Work::SmallRead, Some(file)) => {
+                // Fibonacci hashing: everywhere, and never twice the same in a row.
+                let at = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+                file.read(at % blocks * u64::from(block), block).await.map(drop)
+            }
+            (_, Some(file)) => file.read(turn % blocks * u64::from(block), block).await.map(drop),
+            (_, None) => Err(client::Error::Protocol("a run with data has no file")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_narrow_where_parts_are_even() {
+        assert_eq!(interval(&[10.0; 20]), [10.0, 10.0]);
+        let uneven: Vec<f64> = (0..20).map(|it| if it % 2 == 0 { 5.0 } else { 15.0 }).collect();
+        let [least, most] = interval(&uneven);
+        assert!((least - 7.6).abs() < 0.1 && (most - 12.4).abs() < 0.1, "{least} {most}");
+    }
+
+    #[test]
+    fn traffic_is_what_came_to_the_accounts() {
+        let account = |sent, again, busy, full| TcpInfo {
+            segments_sent: sent,
+            segments_sent_again: again,
+            busy_us: busy,
+            peer_window_full_us: full,
+            rtt_ms: 23.0,
+            ..TcpInfo::default()
+        };
+        let traffic =
+            traffic(&[account(10, 1, 100, 0)], &[account(110, 3, 300, 100), account(5, 0, 0, 0)]).unwrap();
+        assert_eq!((traffic.sent, traffic.sent_again, traffic.rtt_ms), (105, 2, 23.0));
+        assert_eq!(traffic.held_by_peer_window, 0.5);
+    }
+}

@@ -1,0 +1,474 @@
+//! The examination of one server, layer by layer. What was learnt stays in the [`Facts`] whatever comes later, and what
+//! was made on the server is known to the [`Patient`], so that it is cleared away however the examination ends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use client::{Credentials, nfs};
+use load::{Scheme, Target};
+use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
+
+use crate::args::{Args, Course};
+use crate::facts::{Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport};
+use crate::peer::{How, Line, join};
+use crate::ping::{self, Attempt};
+use crate::route::{self, find};
+use crate::tcp::TcpInfo;
+use crate::{bench, protocol, tcp};
+
+/// How long the server may take over a farewell, and over deleting what was made.
+const FAREWELL: Duration = Duration::from_millis(700);
+/// How long an address may take that is only looked at.
+const PROBE: Duration = Duration::from_millis(900);
+
+/// One server under examination.
+pub(crate) struct Patient<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) args: &'a Args,
+    pub(crate) course: &'a Course,
+    pub(crate) how: How,
+    pub(crate) facts: Facts,
+    /// Sessions: one, or several where one takes a single connection.
+    pub(crate) lines: Vec<Line>,
+    /// The directory of the test files, once it was asked for.
+    pub(crate) scratch: Option<String>,
+    /// A file of the server's that may be read, where nothing is written.
+    pub(crate) existing: Option<String>,
+    /// How far the test file was written.
+    pub(crate) written: u64,
+    pub(crate) sizes: Option<bench::Sizes>,
+    /// Where further connections go (SMB).
+    ways: Vec<SocketAddr>,
+    until: Instant,
+}
+
+impl<'a> Patient<'a> {
+    pub(crate) fn new(
+        target: &'a Target,
+        text: String,
+        args: &'a Args,
+        course: &'a Course,
+        password: &str,
+    ) -> Patient<'a> {
+        let how = match target.scheme {
+            Scheme::Nfs => {
+                let own = nfs::Options::default();
+                let is_other = args.uid.or(args.gid).is_some();
+                How::Nfs(nfs::Options {
+                    uid: args.uid.unwrap_or(own.uid),
+                    gid: args.gid.unwrap_or(own.gid),
+                    groups: if is_other { Vec::new() } else { own.groups.clone() },
+                    patience: course.stall,
+                    connect_timeout: course.stall,
+                    slots: 128,
+                    ..own
+                })
+            }
+            _ => {
+                let mut who = Credentials::new(&target.user, password);
+                who.domain.clone_from(&target.domain);
+                let options = client::Options {
+                    require_signing: false,
+                    connect_timeout: course.stall,
+                    credits: 1024,
+                    ..client::Options::default()
+                };
+                How::Smb { options, who }
+            }
+        };
+        Patient {
+            target,
+            args,
+            course,
+            how,
+            facts: Facts { target: text, ..Facts::default() },
+            lines: Vec::new(),
+            scratch: None,
+            existing: None,
+            written: 0,
+            sizes: None,
+            ways: Vec::new(),
+            until: Instant::now() + course.limit,
+        }
+    }
+
+    /// All layers, as far as they can be reached.
+    pub(crate) async fn examine(&mut self) {
+        if let Err(stopped) = self.layers().await {
+            self.facts.stopped = Some(stopped);
+        }
+    }
+
+    /// Layers 1 and 2.
+    pub(crate) async fn reach(&mut self) -> Result<(), Stopped> {
+        self.facts.route = Some(find(&self.target.host, self.target.port, self.course.stall).await?);
+        self.transport().await
+    }
+
+    async fn layers(&mut self) -> Result<(), Stopped> {
+        let stall = self.course.stall;
+        self.reach().await?;
+        let address = self.destination();
+        let (line, agreed) = protocol::open(&self.how, self.target, address, stall).await?;
+        self.facts.protocol = Some(agreed);
+        self.lines.push(line);
+        self.first_words().await?;
+        self.connections().await?;
+        bench::data(self).await?;
+        bench::names(self).await?;
+        bench::again(self).await?;
+        self.note_end();
+        Ok(())
+    }
+
+    /// Where the server is.
+    pub(crate) fn destination(&self) -> SocketAddr {
+        let route = self.facts.route.as_ref();
+        route.map_or_else(|| SocketAddr::from(([0; 4], 0)), crate::facts::Route::destination)
+    }
+
+    /// What is left of the time.
+    pub(crate) fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// Finds the address that answers, and how quickly.
+    async fn transport(&mut self) -> Result<(), Stopped> {
+        let Some(route) = &mut self.facts.route else { return Ok(()) };
+        let patience = self.course.stall.min(Duration::from_secs(3));
+        let mut ends = Vec::new();
+        for at in 0..route.addresses.len().min(8) {
+            let to = SocketAddr::new(route.addresses[at].address, route.port);
+            let attempt = ping::once(to, patience).await;
+            route.addresses[at].reachable = Some(matches!(attempt, Attempt::Took(_)));
+            if let Attempt::Took(_) = attempt {
+                route.go_by(to.ip());
+                ends.clear();
+                break;
+            }
+            ends.push((to, attempt));
+        }
+        if let Some((to, attempt)) = ends.pop() {
+            return Err(unreachable(to, &attempt, patience));
+        }
+        let to = route.destination();
+        let connect =
+            ping::series(to, self.course.connects, Duration::from_millis(10), self.course.limit / 8).await;
+        let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok();
+        let largest = |name: &str| sysctl(name)?.split_whitespace().nth(2)?.parse::<u64>().ok();
+        self.facts.transport = Some(Transport {
+            connect,
+            // Half of a receive buffer is the kernel's own unless that is said otherwise (tcp_adv_win_scale).
+            receive_window: largest("tcp_rmem").map(|it| it / 2),
+            send_window: largest("tcp_wmem"),
+            congestion_control: sysctl("tcp_congestion_control").map(|it| it.trim().to_owned()),
+            ..Transport::default()
+        });
+        Ok(())
+    }
+
+    /// Questions that cost the server nothing, one after the other.
+    async fn first_words(&mut self) -> Result<(), Stopped> {
+        let until = Instant::now() + self.course.limit / 10;
+        let mut times = Vec::new();
+        while times.len() < self.course.connects as usize && Instant::now() < until {
+            let begun = Instant::now();
+            let echo = tokio::time::timeout(self.course.stall, self.lines[0].echo()).await;
+            let silent = |_| Stopped {
+                stage: Stage::Share,
+                why: format!("no answer to an echo within {} s", self.course.stall.as_secs_f64()),
+                stalled: true,
+                cause: Cause::Silent,
+            };
+            echo.map_err(silent)?.map_err(|why| protocol::stopped(Stage::Share, &why))?;
+            times.push(begun.elapsed().as_secs_f64() * 1000.0);
+        }
+        match &mut self.facts.protocol {
+            Some(Protocol::Smb(smb)) => smb.echo_ms = times,
+            Some(Protocol::Nfs(nfs)) => nfs.echo_ms = times,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Layer 4: as many connections as the server takes, and why not others.
+    async fn connections(&mut self) -> Result<(), Stopped> {
+        let asked = self.course.connections.last().copied().unwrap_or(1);
+        let mut facts = Connections { asked, ..Connections::default() };
+        let offered = match (&self.lines[0], &self.facts.protocol) {
+            (Line::Smb { .. }, Some(Protocol::Smb(smb))) => smb.capabilities.contains(&"Multichannel"),
+            _ => true,
+        };
+        facts.offered = offered;
+        if let (Line::Smb { session, .. }, true) = (&self.lines[0], offered) {
+            let asking = async {
+                let tree = session.connect("IPC$").await?;
+                let interfaces = tree.interfaces().await;
+                tree.disconnect().await?;
+                interfaces
+            };
+            match tokio::time::timeout(self.course.stall, asking).await {
+                Ok(Ok(list)) => facts.interfaces = self.probed(&list).await,
+                Ok(Err(why)) => {
+                    facts.failure = Some(format!("the server does not tell its addresses: {why}"))
+                }
+                Err(_) => facts.failure = Some("the server did not tell its addresses in time".to_owned()),
+            }
+        }
+        let possible = self.find_ways(asked, &facts.interfaces).await;
+        let widening = self.lines[0].widen(possible as usize, &self.ways);
+        let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
+        let (got, failure) = widened.unwrap_or_else(|_| {
+            let got = self.lines[0].connections().len();
+            (got, Some("a further connection was not answered in time".to_owned()))
+        });
+        facts.got = got as u32;
+        facts.failure = failure.or(facts.failure.take()).or_else(|| {
+            let text = "the server offers no address that would take more of them".to_owned();
+            (facts.got < asked).then_some(text)
+        });
+        let peers: Vec<IpAddr> = self.lines[0].connections().iter().map(|(_, peer)| peer.ip()).collect();
+        let own = self.facts.route.as_ref().and_then(|it| it.source);
+        facts.client_index = own.and_then(route::interface_index);
+        judge(&mut facts.interfaces, &peers, own, facts.got);
+        // Runs begin with one.
+        self.lines[0].narrow(1);
+        facts.separate_sessions = facts.got == 1 && asked > 1;
+        self.facts.connections = Some(facts);
+        Ok(())
+    }
+
+    /// Decides where further connections go: where a client would go by what the server offers, without what cannot be
+    /// reached. Answers how many connections can come of it.
+    async fn find_ways(&mut self, asked: u32, interfaces: &[Interface]) -> u32 {
+        let Line::Smb { session, .. } = &self.lines[0] else { return asked };
+        let planning = tokio::time::timeout(self.course.stall, session.addresses(asked as usize)).await;
+        let Ok(Ok(mut planned)) = planning else { return 1 };
+        let is_whole = planned.len() as u32 + 1 >= asked;
+        let lost = |it: &SocketAddr| {
+            interfaces.iter().any(|other| other.address == it.ip() && other.reachable == Some(false))
+        };
+        planned.retain(|it| !lost(it));
+        self.ways = planned;
+        match self.ways.len() as u32 {
+            0 => 1,
+            _ if is_whole => asked,
+            some => some + 1,
+        }
+    }
+
+    /// Tries which of the offered addresses answer, all at once.
+    async fn probed(&self, list: &[NetworkInterfaceInfo]) -> Vec<Interface> {
+        let port = self.target.port;
+        let mut probes = tokio::task::JoinSet::new();
+        for (at, it) in list.iter().enumerate().take(64) {
+            let to = SocketAddr::new(it.address, port);
+            if route::scope(it.address) != Scope::LinkLocal && !it.address.is_unspecified() {
+                probes.spawn(async move { (at, ping::once(to, PROBE).await) });
+            }
+        }
+        let mut interfaces: Vec<Interface> = list
+            .iter()
+            .map(|it| Interface {
+                address: it.address,
+                index: it.if_index,
+                mbit: it.link_speed / 1_000_000,
+                rss: it.capability.contains(InterfaceCapability::RSS_CAPABLE),
+                rdma: it.capability.contains(InterfaceCapability::RDMA_CAPABLE),
+                selected: false,
+                reachable: None,
+                reason: None,
+            })
+            .collect();
+        while let Some(done) = probes.join_next().await {
+            if let Ok((at, attempt)) = done {
+                interfaces[at].reachable = Some(matches!(attempt, Attempt::Took(_)));
+            }
+        }
+        interfaces
+    }
+
+    /// Has `count` connections for the next run; answers how many there are.
+    pub(crate) async fn have(&mut self, count: u32) -> Result<u32, Stopped> {
+        let separate = self.facts.connections.as_ref().is_some_and(|it| it.separate_sessions);
+        if !separate {
+            let widening = self.lines[0].widen(count as usize, &self.ways);
+            let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
+            return Ok(widened.map_or(1, |(got, _)| got as u32));
+        }
+        let address = self.destination();
+        while (self.lines.len() as u32) < count {
+            let opened = protocol::open(&self.how, self.target, address, self.course.stall).await;
+            match opened {
+                Ok((line, _)) => self.lines.push(line),
+                Err(_) => break,
+            }
+        }
+        Ok(self.lines.len() as u32)
+    }
+
+    /// Goes back to one connection.
+    pub(crate) async fn have_one(&mut self) {
+        self.lines[0].narrow(1);
+        for line in self.lines.drain(1..) {
+            line.close(FAREWELL).await;
+        }
+    }
+
+    /// The kernel's account of all connections.
+    pub(crate) fn accounts(&self) -> Vec<(SocketAddr, SocketAddr, TcpInfo)> {
+        let ours: Vec<_> = self.lines.iter().flat_map(Line::connections).collect();
+        accounts_of(&ours)
+    }
+
+    fn note_end(&mut self) {
+        let first = self.accounts().into_iter().next().map(|(_, _, info)| info);
+        if let (Some(route), Some(info)) = (&mut self.facts.route, &first) {
+            route.path_mtu = Some(info.path_mtu).filter(|it| *it > 0);
+        }
+        if let Some(transport) = &mut self.facts.transport {
+            transport.first_connection = first;
+        }
+        if let (Some(Protocol::Smb(smb)), Some(Line::Smb { connection, .. })) =
+            (&mut self.facts.protocol, self.lines.first())
+        {
+            smb.credits = connection.credits();
+            smb.protection_ns_per_mib = protocol::protection_ns(connection, smb);
+        }
+    }
+
+    /// Deletes what was made on the server and says farewell, in little time whatever the server does.
+    pub(crate) async fn clear(&mut self) {
+        self.note_end();
+        // Within the 15 seconds of the quick course.
+        let patience = if self.course.name == "quick" { FAREWELL * 3 } else { FAREWELL * 10 };
+        if let Some(scratch) = self.scratch.clone() {
+            let mut cleared = false;
+            if self.facts.stopped.is_some() {
+                // What was under way may have files open, which go with their session.
+                for line in self.lines.drain(..) {
+                    line.close(FAREWELL / 2).await;
+                }
+            }
+            if let Some(line) = self.lines.first() {
+                cleared = bench::clear(line, &self.target.directory, &scratch, patience).await;
+            }
+            // A session that is stuck is no reason to leave anything.
+            if !cleared
+                && let Ok((line, _)) =
+                    protocol::open(&self.how, self.target, self.destination(), FAREWELL).await
+            {
+                cleared = bench::clear(&line, &self.target.directory, &scratch, patience).await;
+                line.close(FAREWELL).await;
+            }
+            match cleared {
+                true => self.scratch = None,
+                false => self.facts.left_behind = Some(join(&self.target.directory, &scratch)),
+            }
+        }
+        for line in self.lines.drain(..) {
+            line.close(FAREWELL).await;
+        }
+    }
+}
+
+/// The kernel's account of these connections; fewer where it does not tell.
+pub(crate) fn accounts_of(ours: &[(SocketAddr, SocketAddr)]) -> Vec<(SocketAddr, SocketAddr, TcpInfo)> {
+    let mut peers: Vec<SocketAddr> = ours.iter().map(|(_, peer)| *peer).collect();
+    peers.sort_unstable();
+    peers.dedup();
+    let mut found = Vec::new();
+    for peer in peers {
+        for (local, info) in tcp::to(peer).unwrap_or_default() {
+            if ours.contains(&(local, peer)) {
+                found.push((local, peer, info));
+            }
+        }
+    }
+    found
+}
+
+fn unreachable(to: SocketAddr, attempt: &Attempt, patience: Duration) -> Stopped {
+    let stopped = |why, stalled, cause| Stopped { stage: Stage::Connect, why, stalled, cause };
+    match attempt {
+        Attempt::Failed(why) if why.kind() == std::io::ErrorKind::ConnectionRefused => {
+            stopped(format!("{to}: {why}"), false, Cause::Closed)
+        }
+        Attempt::Failed(why) => stopped(format!("{to}: {why}"), false, Cause::Unreachable),
+        _ => {
+            let text = format!("{to}: no answer within {} s", patience.as_secs_f64());
+            stopped(text, true, Cause::Unreachable)
+        }
+    }
+}
+
+/// Says of each offered address whether it is used, and why not.
+fn judge(interfaces: &mut [Interface], peers: &[IpAddr], own: Option<IpAddr>, got: u32) {
+    let best = interfaces.iter().map(|it| (it.rss, it.mbit)).max();
+    let used: Vec<u32> =
+        interfaces.iter().filter(|it| peers.contains(&it.address)).map(|it| it.index).collect();
+    for it in interfaces {
+        it.selected = peers.contains(&it.address);
+        let same_family = own.is_none_or(|own| own.is_ipv4() == it.address.is_ipv4());
+        it.reason = match (it.selected, it.reachable) {
+            (true, _) => None,
+            _ if route::scope(it.address) == Scope::LinkLocal => {
+                Some("link-local: it needs the name of our own interface".to_owned())
+            }
+            _ if it.address.is_loopback() && !peers.iter().any(IpAddr::is_loopback) => {
+                Some("loopback: it would lead to this host and not to the server".to_owned())
+            }
+            (_, Some(false)) => Some(format!(
+                "unreachable: no connection within {} s; clients that try it wait",
+                PROBE.as_secs_f64()
+            )),
+            _ if used.contains(&it.index) && !same_family => {
+                Some("another address of an interface that is used, of the other family".to_owned())
+            }
+            _ if used.contains(&it.index) => Some("another address of an interface that is used".to_owned()),
+            _ if Some((it.rss, it.mbit)) < best => {
+                Some("slower than another interface, or without receive side scaling".to_owned())
+            }
+            _ if got <= 1 => Some("the session took no further connection".to_owned()),
+            _ => Some("the connections that were asked for went to other interfaces".to_owned()),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(index: u32, address: &str, mbit: u64, reachable: bool) -> Interface {
+        let address = address.parse().unwrap();
+        let (rss, rdma, selected, reason) = (true, false, false, None);
+        Interface { address, index, mbit, rss, rdma, selected, reachable: Some(reachable), reason }
+    }
+
+    #[test]
+    fn each_address_that_is_not_used_has_its_reason() {
+        let mut list = [
+            interface(2, "10.0.0.1", 10_000, true),
+            interface(2, "fd00::1", 10_000, true),
+            interface(3, "203.0.113.9", 10_000, false),
+            interface(4, "10.0.1.1", 1000, true),
+            interface(5, "fe80::1", 10_000, false),
+            interface(6, "127.0.0.1", 10_000, true),
+            interface(7, "10.0.2.1", 10_000, true),
+        ];
+        let peers: Vec<IpAddr> = vec![[10, 0, 0, 1].into(); 4];
+        judge(&mut list, &peers, Some([10, 0, 0, 9].into()), 4);
+        let says: Vec<String> = list.iter().map(|it| it.reason.clone().unwrap_or_default()).collect();
+        assert!(list[0].selected && says[0].is_empty());
+        for (at, wanted) in [
+            (1, "other family"),
+            (2, "unreachable"),
+            (3, "slower"),
+            (4, "link-local"),
+            (5, "loopback"),
+            (6, "went to other"),
+        ] {
+            assert!(!list[at].selected && says[at].contains(wanted), "{}: {}", list[at].address, says[at]);
+        }
+    }
+}

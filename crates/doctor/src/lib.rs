@@ -1,0 +1,42 @@
+//! Layer 6: why a share is slow, layer by layer, and what to change.
+//!
+//! [`run`] examines one server or two and answers with a [`Report`]. To read on: `examine` goes through the layers and
+//! fills in the [`facts`]; [`rules`] are functions from facts to [`finding`]s, in which everything is decided; [`verdict`](mod@verdict)
+//! puts them in order, [`compare`](mod@compare) holds two servers against each other; `terminal` and [`html`] show all of it.
+//! [`advise`](mod@advise) answers from a workload instead of a measurement.
+//!
+//! Whatever is made on a server lies in one directory that is deleted however the examination ends, and every wait for
+//! an answer has an end.
+
+pub mod advise;
+mod args;
+mod bench;
+pub mod compare;
+mod drive;
+mod error;
+mod examine;
+pub mod facts;
+pub mod finding;
+mod html;
+mod mount;
+mod mounted;
+mod names;
+mod peer;
+mod ping;
+mod protocol;
+mod report;
+mod route;
+pub mod rules;
+mod run;
+mod tcp;
+mod terminal;
+pub mod verdict;
+
+pub use advise::{Advice, AdviseArgs, advise};
+pub use args::Args;
+pub use error::Error;
+pub use html::html;
+pub use mount::{Mount, MountConnection};
+pub use report::{Examined, Report};
+pub use run::run;
+pub use tcp::TcpInfo;

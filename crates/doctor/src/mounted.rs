@@ -1,0 +1,250 @@
+//! A mounted path: what the kernel's client says of itself, the way to its server, and what the path gives through it. The
+//! runs are those of `trunkline load` on a directory of this host, past its cache where that is possible.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Parser;
+use load::{Plan, Scheme, Target};
+use serde_json::Value;
+
+use crate::args::{Args, Course};
+use crate::drive::Moment;
+use crate::examine::Patient;
+use crate::facts::{
+    Cause, Channel, Connections, Data, Facts, Metadata, NameWork, Protocol, Run, Stage, Stopped, Work,
+};
+use crate::run::{cut, written};
+use crate::{Error, mount, tcp};
+
+/// Bytes of the test file.
+const FILE_SIZE: &str = "16m";
+/// How long this host may take to delete what was made.
+const CLEARING: Duration = Duration::from_secs(2);
+
+/// `trunkline load` as it is called here.
+#[derive(Debug, Parser)]
+struct Command {
+    #[command(flatten)]
+    args: load::Args,
+}
+
+/// Examines the path of `target`.
+///
+/// # Errors
+/// When no share or export is mounted there.
+pub(crate) async fn examine(
+    target: &Target,
+    args: &Args,
+    course: &Course,
+    told: impl Future<Output = ()>,
+) -> Result<Facts, Error> {
+    let path = PathBuf::from(&target.directory);
+    let Some(mount) = mount::find(&path) else {
+        let text = format!(
+            "{}: neither SMB nor NFS is mounted there; mount it first, or name the server as smb:// or nfs://",
+            path.display()
+        );
+        return Err(Error::Usage(text));
+    };
+    let server = Target {
+        scheme: Scheme::Local,
+        host: mount.address.clone().unwrap_or_default(),
+        port: mount.port,
+        ..target.clone()
+    };
+    let mut patient = Patient::new(&server, written(target), args, course, "");
+    patient.facts.protocol = Some(Protocol::Mount(mount));
+    let scratch = path.join(format!(".trunkline-doctor-{:08x}", u32::from_ne_bytes(auth::crypto::random())));
+    let ended = tokio::select! {
+        ended = layers(&mut patient, &path, &scratch) => ended.err(),
+        () = told => Some(cut(&Facts::default(), Cause::Interrupted, course.limit)),
+        () = tokio::time::sleep(course.limit) => Some(cut(&Facts::default(), Cause::Other, course.limit)),
+    };
+    if let Some(stopped) = ended {
+        let stage = if patient.facts.transport.is_some() { Stage::Data } else { stopped.stage };
+        patient.facts.stopped = Some(Stopped { stage, ..stopped });
+    }
+    let place = scratch.clone();
+    let cleared = aside(CLEARING, move || match std::fs::remove_dir_all(&place) {
+        Err(why) if why.kind() != std::io::ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
+    });
+    if !matches!(cleared.await, Some(Ok(()))) {
+        patient.facts.left_behind = Some(scratch.display().to_string());
+    }
+    Ok(patient.facts)
+}
+
+/// Does what may block for ever on a thread of its own, and waits for so long.
+async fn aside<T: Send + 'static>(
+    patience: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, is_done) = tokio::sync::oneshot::channel();
+    // Whoever waits may have gone.
+    std::thread::spawn(move || drop(done.send(work())));
+    tokio::time::timeout(patience, is_done).await.ok()?.ok()
+}
+
+async fn layers(patient: &mut Patient<'_>, path: &Path, scratch: &Path) -> Result<(), Stopped> {
+    patient.reach().await?;
+    patient.facts.connections = Some(kernels(patient));
+    patient.facts.data = Some(Data::default());
+    if patient.args.read_only {
+        patient.facts.left_out.push("runs through the mount: they would write (--read-only)".to_owned());
+        return Ok(());
+    }
+    let seconds = |it: Duration| format!("{}ms", it.as_millis());
+    let (time, ramp) = (seconds(patient.course.run), seconds(patient.course.ramp));
+    let place = scratch.display().to_string();
+    for (work, pattern, block, depth) in [
+        (Work::Write, "write", "256k", 8),
+        (Work::Read, "read", "256k", 8),
+        (Work::SmallRead, "randread", "4k", 1),
+        (Work::SmallRead, "randread", "4k", 8),
+        (Work::SmallRead, "randread", "4k", 64),
+    ] {
+        let depth_text = depth.to_string();
+        let mut words = vec!["load", &place, "--rw", pattern, "--bs", block, "--iodepth", &depth_text];
+        words.extend(["--filesize", FILE_SIZE, "--runtime", &time, "--ramp_time", &ramp, "--direct"]);
+        let rate = patient.args.max_rate.map(|rate| (rate / 4096 / u64::from(depth)).max(1).to_string());
+        if let Some(rate) = &rate {
+            words.extend(["--rate_iops", rate]);
+        }
+        let idle = Moment::read(&Vec::new);
+        let report = loaded(patient, &words).await?;
+        let run = run_of(work, depth, &report, idle.idle_since());
+        patient.facts.data.get_or_insert_default().runs.extend(run);
+    }
+    names(patient, &place).await?;
+    // Numbers of the kernel's client count this work too.
+    if let Some(Protocol::Mount(mount)) = &mut patient.facts.protocol
+        && let Some(now) = mount::find(path)
+    {
+        *mount = now;
+    }
+    Ok(())
+}
+
+/// Connections of the kernel to the server, as its table of sockets has them.
+fn kernels(patient: &Patient<'_>) -> Connections {
+    let Some(Protocol::Mount(mount)) = &patient.facts.protocol else { return Connections::default() };
+    let peer = patient.destination();
+    let channel = |(local, info): (std::net::SocketAddr, tcp::TcpInfo)| Channel {
+        local,
+        peer,
+        mib_s: 0.0,
+        tcp: Some(info),
+    };
+    let channels: Vec<Channel> = tcp::to(peer).unwrap_or_default().into_iter().map(channel).collect();
+    let wanted = mount.number(if mount.is_smb() { "max_channels" } else { "nconnect" }).unwrap_or(1);
+    Connections {
+        offered: true,
+        asked: u32::try_from(wanted).unwrap_or(1),
+        got: mount.connected().max(1) as u32,
+        channels,
+        ..Connections::default()
+    }
+}
+
+async fn names(patient: &mut Patient<'_>, place: &str) -> Result<(), Stopped> {
+    let mut metadata = Metadata { names: 200, ..Metadata::default() };
+    let time = format!("{}ms", patient.course.names.as_millis());
+    for (what, kind, trips) in [("create", "create", 2), ("open", "open", 2), ("delete", "unlink", 1)] {
+        let mut words = vec!["load", place, "--metadata", kind, "--files", "200", "--filesize", "1k"];
+        if kind != "unlink" {
+            words.extend(["--runtime", &time]);
+        }
+        let report = loaded(patient, &words).await?;
+        let median_ms =
+            report["trunkline"]["metadata"]["clat_ns"]["percentile"]["50.000000"].as_f64().unwrap_or(0.0)
+                / 1e6;
+        metadata.operations.push(NameWork {
+            what,
+            trips,
+            median_ms,
+            per_s: None,
+            depth: 1,
+            parts: Vec::new(),
+            idle: 1.0,
+        });
+    }
+    patient.facts.metadata = Some(metadata);
+    Ok(())
+}
+
+/// One load, as fio's job.
+async fn loaded(patient: &Patient<'_>, words: &[&str]) -> Result<Value, Stopped> {
+    let stopped = |why: String, stalled, cause| Stopped { stage: Stage::Data, why, stalled, cause };
+    let command =
+        Command::try_parse_from(words).map_err(|why| stopped(why.to_string(), false, Cause::Other))?;
+    let plan =
+        Plan::all(&command.args, "").map_err(|why| stopped(why.to_string(), false, Cause::Other))?.remove(0);
+    let patience = patient.left();
+    let done = aside(patience, move || load::run(plan).map(|report| report.json())).await;
+    match done {
+        Some(Ok(json)) => Ok(json["jobs"][0].clone()),
+        Some(Err(why)) => {
+            let text = why.to_string();
+            let is_full = text.contains("No space left") || text.contains("quota");
+            Err(stopped(text, false, if is_full { Cause::Full } else { Cause::Other }))
+        }
+        None => Err(stopped("the mount did not answer in time".to_owned(), true, Cause::Silent)),
+    }
+}
+
+fn run_of(work: Work, depth: u32, job: &Value, idle: f64) -> Option<Run> {
+    let of = if work == Work::Write { &job["write"] } else { &job["read"] };
+    let per_s = of["iops"].as_f64()?;
+    let bytes = of["bw_bytes"].as_f64()?;
+    let deviation = of["iops_stddev"].as_f64()? / of["iops_samples"].as_f64()?.max(1.0).sqrt() * 2.0;
+    let at = |percent: &str| of["clat_ns"]["percentile"][percent].as_f64().unwrap_or(0.0) / 1e6;
+    Some(Run {
+        work,
+        block: if work == Work::SmallRead { 4096 } else { 256 << 10 },
+        depth,
+        connections: 1,
+        lasted_s: of["runtime"].as_f64()? / 1000.0,
+        operations: of["total_ios"].as_u64()?,
+        per_s,
+        interval: [(per_s - deviation).max(0.0), per_s + deviation],
+        mib_s: bytes / 1_048_576.0,
+        median_ms: at("50.000000"),
+        p99_ms: at("99.000000"),
+        parts: Vec::new(),
+        own_processors: 0.0,
+        idle,
+        tcp: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_load_reports_becomes_a_run() {
+        let side = serde_json::json!({
+            "iops": 100.0, "bw_bytes": 26_214_400, "iops_stddev": 5.0, "iops_samples": 4, "runtime": 1000, "total_ios": 100,
+            "clat_ns": { "percentile": { "50.000000": 2_000_000, "99.000000": 9_000_000 } },
+        });
+        let run = run_of(Work::Write, 8, &serde_json::json!({ "write": side }), 0.5).unwrap();
+        assert_eq!((run.mib_s, run.median_ms, run.interval), (25.0, 2.0, [95.0, 105.0]));
+        assert!(run_of(Work::Read, 8, &serde_json::json!({}), 0.5).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_path_of_a_disk_is_refused_with_what_to_do() {
+        let here = tempfile::tempdir().unwrap();
+        let target: Target = here.path().to_str().unwrap().parse().unwrap();
+        #[derive(Debug, Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+        let args = Line::parse_from(["doctor", here.path().to_str().unwrap(), "--quick"]).args;
+        let refused = examine(&target, &args, &args.course(), std::future::pending()).await;
+        assert!(refused.unwrap_err().to_string().contains("mount it first"));
+    }
+}

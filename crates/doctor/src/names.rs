@@ -1,0 +1,193 @@
+//! Layer 6: work with names: one after the other, which shows what each costs, and many at once, which shows what the
+//! server can do.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use crate::drive::Moment;
+use crate::facts::{Cause, Metadata, NameWork, Stage, Stopped, median};
+use crate::peer::Place;
+use crate::protocol;
+
+/// Names under way at once.
+const DEPTH: u32 = 32;
+/// Names that are made at most.
+const MOST: u32 = 3000;
+/// Parts in which rates are taken.
+const PARTS: usize = 10;
+
+/// How long and how much.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    /// For each kind of operation, one after the other and at once.
+    pub(crate) time: Duration,
+    /// When all of it must be over.
+    pub(crate) until: Instant,
+    /// How long one answer may take.
+    pub(crate) stall: Duration,
+    /// Round trips of a delete: one compound, or two requests in a session that ever had several channels.
+    pub(crate) delete_trips: u32,
+    /// Operations in a second.
+    pub(crate) most_per_s: Option<f64>,
+}
+
+type Doing = Pin<Box<dyn Future<Output = client::Result<()>> + Send>>;
+type Operation = Arc<dyn Fn(Place, u32) -> Doing + Send + Sync>;
+
+/// What was done how quickly.
+struct Series {
+    times_ms: Vec<f64>,
+    parts: Vec<f64>,
+    per_s: f64,
+    idle: f64,
+}
+
+fn operation<F>(what: fn(Place, String) -> F) -> Operation
+where
+    F: Future<Output = client::Result<()>> + Send + 'static,
+{
+    Arc::new(move |place, number| Box::pin(what(place, format!("n{number}"))))
+}
+
+/// Measures in an empty directory, and leaves names behind that whoever made it deletes. What was learnt before a failure
+/// is answered with it.
+pub(crate) async fn measure(place: &Place, bounds: &Bounds) -> (Metadata, Option<Stopped>) {
+    let mut metadata = Metadata::default();
+    let failure = all(place, bounds, &mut metadata).await.err();
+    (metadata, failure)
+}
+
+async fn all(place: &Place, bounds: &Bounds, metadata: &mut Metadata) -> Result<(), Stopped> {
+    // Opening, and closing what was opened, are a trip each; stat is one compound in SMB and one in NFS.
+    let trips = 2;
+    let create = operation(|place, name| async move { place.create(&name).await });
+    let one = series(place, &create, bounds, 1, 0..MOST / 2).await?;
+    let made = one.times_ms.len() as u32;
+    let many = series(place, &create, bounds, DEPTH, made..MOST).await?;
+    metadata.names = made + many.times_ms.len() as u32;
+    metadata.operations.push(work("create", trips, &one, &many));
+    let names = metadata.names.max(1);
+    for (what, trips, operation) in [
+        ("open", trips, operation(|place, name| async move { place.open_and_close(&name).await })),
+        ("stat", 1, operation(|place, name| async move { place.stat(&name).await })),
+    ] {
+        let turned: Operation = Arc::new(move |place, number| operation(place, number % names));
+        let one = series(place, &turned, bounds, 1, 0..u32::MAX).await?;
+        let many = series(place, &turned, bounds, DEPTH, 0..u32::MAX).await?;
+        metadata.operations.push(work(what, trips, &one, &many));
+    }
+    for _ in 0..3 {
+        let begun = Instant::now();
+        within(bounds, place.list()).await?;
+        metadata.list_ms.push(begun.elapsed().as_secs_f64() * 1000.0);
+    }
+    let mut missing = Vec::new();
+    for number in 0..5 {
+        let begun = Instant::now();
+        let name = format!("missing{number}");
+        let absent = tokio::time::timeout(bounds.stall, place.stat(&name)).await;
+        if absent.is_err() {
+            return Err(silent(bounds));
+        }
+        missing.push(begun.elapsed().as_secs_f64() * 1000.0);
+    }
+    metadata.missing_ms = median(&missing);
+    let delete = operation(|place, name| async move { place.remove(&name).await });
+    let one = series(place, &delete, bounds, 1, 0..names / 3).await?;
+    let gone = one.times_ms.len() as u32;
+    let many = series(place, &delete, bounds, DEPTH, gone..names).await?;
+    metadata.operations.push(work("delete", bounds.delete_trips, &one, &many));
+    Ok(())
+}
+
+fn work(what: &'static str, trips: u32, one: &Series, many: &Series) -> NameWork {
+    NameWork {
+        what,
+        trips,
+        median_ms: median(&one.times_ms).unwrap_or(0.0),
+        per_s: (!many.times_ms.is_empty()).then_some(many.per_s),
+        depth: DEPTH,
+        parts: many.parts.clone(),
+        idle: many.idle,
+    }
+}
+
+fn silent(bounds: &Bounds) -> Stopped {
+    Stopped {
+        stage: Stage::Metadata,
+        why: format!("work with a name: no answer within {} s", bounds.stall.as_secs_f64()),
+        stalled: true,
+        cause: Cause::Silent,
+    }
+}
+
+async fn within<T>(bounds: &Bounds, work: impl Future<Output = client::Result<T>>) -> Result<T, Stopped> {
+    match tokio::time::timeout(bounds.stall, work).await {
+        Ok(done) => done.map_err(|why| protocol::stopped(Stage::Metadata, &why)),
+        Err(_) => Err(silent(bounds)),
+    }
+}
+
+/// Does the operation with the numbers in `range`, `depth` at once, until they or the time are used up.
+async fn series(
+    place: &Place,
+    operation: &Operation,
+    bounds: &Bounds,
+    depth: u32,
+    range: std::ops::Range<u32>,
+) -> Result<Series, Stopped> {
+    let begun = Instant::now();
+    let until = (begun + bounds.time).min(bounds.until);
+    let next = Arc::new(AtomicU32::new(range.start));
+    let before = Moment::read(&Vec::new);
+    let mut workers = JoinSet::new();
+    for _ in 0..depth {
+        let (place, operation, bounds) = (place.clone(), Arc::clone(operation), bounds.clone());
+        let (next, end) = (Arc::clone(&next), range.end);
+        workers.spawn(async move {
+            let mut done = Vec::new();
+            loop {
+                let begin = Instant::now();
+                if begin >= until {
+                    return Ok::<_, Stopped>(done);
+                }
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= end {
+                    return Ok(done);
+                }
+                within(&bounds, operation(place.clone(), number)).await?;
+                let end = Instant::now();
+                done.push((begin, end));
+                if let Some(most) = bounds.most_per_s {
+                    let pause = Duration::from_secs_f64(f64::from(depth) / most);
+                    tokio::time::sleep(pause.saturating_sub(end - begin)).await;
+                }
+            }
+        });
+    }
+    let mut times = Vec::new();
+    while let Some(done) = workers.join_next().await {
+        match done {
+            Ok(done) => times.extend(done?),
+            Err(why) => std::panic::resume_unwind(why.into_panic()),
+        }
+    }
+    let last = times.iter().map(|(_, end)| *end).max().unwrap_or(begun);
+    let lasted = (last - begun).as_secs_f64().max(1e-6);
+    let mut parts = vec![0.0; PARTS];
+    for (_, end) in &times {
+        let part = ((*end - begun).as_secs_f64() / lasted * PARTS as f64) as usize;
+        parts[part.min(PARTS - 1)] += PARTS as f64 / lasted;
+    }
+    Ok(Series {
+        per_s: times.len() as f64 / lasted,
+        times_ms: times.iter().map(|(begin, end)| (*end - *begin).as_secs_f64() * 1000.0).collect(),
+        parts,
+        idle: before.idle_since(),
+    })
+}

@@ -1,0 +1,276 @@
+//! Layer 4: how many connections, where to, and what further ones would bring.
+
+use super::{gain, short, shown};
+use crate::facts::{Connections, Facts, Protocol, Work, median};
+use crate::finding::{Finding, Layer, Side};
+use crate::mount::Mount;
+
+/// A gain that is worth a change.
+const WORTH: f64 = 1.25;
+
+pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
+    let Some(connections) = &facts.connections else { return Vec::new() };
+    let is_smb = matches!(facts.protocol, Some(Protocol::Smb(_)));
+    let mut found = Vec::new();
+    found.extend(unreachable(connections));
+    found.extend(slow_one(connections));
+    found.extend(if is_smb { few_channels(facts, connections) } else { few_of_nfs(facts, connections) });
+    if found.iter().all(|it| it.kind == "unreachable_address") && connections.got > 1 {
+        found.extend(worth(facts));
+    }
+    found
+}
+
+/// What several connections bring, where they can be had.
+fn worth(facts: &Facts) -> Option<Finding> {
+    let (gain, one, best) = gain(facts)?;
+    if gain > WORTH && best.interval[0] > one.interval[1] {
+        let says = format!(
+            "one connection carries a part of what there is: {} of them are worth {} times as much",
+            best.connections,
+            short(gain)
+        );
+        let what = match facts.protocol {
+            Some(Protocol::Smb(_)) => format!(
+                "mount with multichannel,max_channels={0}; Windows does so by itself; copy with several threads",
+                best.connections
+            ),
+            _ => format!("mount with nconnect={}, and copy with several threads", best.connections),
+        };
+        let finding =
+            Finding::note(Layer::Connections, "worth", says).by(shown(one)).by(shown(best)).gain(gain);
+        return Some(finding.change(Side::Client, what));
+    }
+    let says = "further connections bring no speed here, only tolerance to the loss of one";
+    Some(Finding::note(Layer::Connections, "no_gain", says).by(shown(one)).by(shown(best)))
+}
+
+fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
+    if connections.got >= connections.asked || connections.asked < 2 {
+        return None;
+    }
+    let without_rss = !connections.interfaces.is_empty() && connections.interfaces.iter().all(|it| !it.rss);
+    let failure = connections.failure.clone().unwrap_or_default();
+    let (kind, says, what) = match (connections.offered, without_rss) {
+        (false, _) => (
+            "multichannel_off",
+            "the server offers one connection for a session: Multichannel is off there".to_owned(),
+            "switch Multichannel on at the server (Trunkline: `multichannel = true`; Samba: `server multi channel support = yes`; Azure Files: SSD shares, the account's SMB Multichannel setting)",
+        ),
+        (true, true) => (
+            "no_rss",
+            format!(
+                "the server says of none of its interfaces that it has receive side scaling, so clients open one connection to each: {} here",
+                connections.got
+            ),
+            "switch receive side scaling on there, or have the server say so (Trunkline: `rss = \"always\"`; Samba: `interfaces = \"ADDRESS;capability=RSS\"`)",
+        ),
+        _ => (
+            "few_channels",
+            format!(
+                "the session got {} connections of the {} that were asked for",
+                connections.got, connections.asked
+            ),
+            "raise what the server allows (Trunkline: `max_channels`), and look at firewalls between",
+        ),
+    };
+    let mut finding = Finding::held(Layer::Connections, kind, says);
+    if !failure.is_empty() {
+        finding = finding.by(failure);
+    }
+    // What sessions with a connection each reach together is what channels of one would.
+    let Some((gain, one, best)) = gain(facts) else {
+        return Some(finding.change(Side::Server, what).only_a_note_unless(false));
+    };
+    // On a short way to a host without time rates differ by themselves.
+    let has_time = one.idle > 0.1 || super::rtt(facts).is_some_and(|it| it > 1.0);
+    let is_sure = gain > WORTH && best.interval[0] > one.interval[1] && has_time;
+    finding = finding.by(shown(one)).by(shown(best));
+    if connections.separate_sessions {
+        finding = finding.by(format!("those {} connections were sessions of their own", best.connections));
+    }
+    if is_sure && connections.separate_sessions {
+        finding = finding.gain(gain);
+    }
+    // Where the session has some channels, what more would bring was not measured.
+    let holds_back = is_sure && (connections.separate_sessions || connections.got < 4);
+    Some(finding.change(Side::Server, what).only_a_note_unless(holds_back))
+}
+
+fn few_of_nfs(facts: &Facts, connections: &Connections) -> Option<Finding> {
+    if connections.got >= connections.asked || connections.asked < 2 {
+        return None;
+    }
+    let says = format!(
+        "the server took {} connections of one session, {} were tried",
+        connections.got, connections.asked
+    );
+    let mut finding = Finding::held(Layer::Connections, "few_connections", says);
+    if let Some(failure) = &connections.failure {
+        finding = finding.by(failure.clone());
+    }
+    let is_sure =
+        gain(facts).is_some_and(|(gain, one, best)| gain > WORTH && best.interval[0] > one.interval[1]);
+    if let Some((gain, one, best)) = gain(facts).filter(|_| is_sure) {
+        finding = finding.by(shown(one)).by(shown(best)).gain(gain);
+    }
+    let what =
+        "raise what the server allows (Trunkline: `nfs_max_connections`), and look at firewalls between";
+    Some(finding.change(Side::Server, what).only_a_note_unless(is_sure || connections.got == 1))
+}
+
+fn unreachable(connections: &Connections) -> Vec<Finding> {
+    let lost = connections.interfaces.iter().filter(|it| {
+        let is_local = crate::route::scope(it.address) == crate::facts::Scope::LinkLocal;
+        it.reachable == Some(false) && !it.selected && !is_local
+    });
+    lost.map(|it| {
+        let says = format!("the server offers {} for further connections, and it cannot be reached: clients wait for it again and again", it.address);
+        let finding = Finding::held(Layer::Connections, "unreachable_address", says)
+            .by(format!("interface {}, {} Mbit/s, was tried", it.index, it.mbit));
+        let what = "leave that address out (Trunkline: `listen`, `advertise`; Samba: `interfaces`), or open the way there";
+        finding.change(Side::Server, what)
+    })
+    .collect()
+}
+
+/// One connection that carries clearly less than the others.
+fn slow_one(connections: &Connections) -> Option<Finding> {
+    let rates: Vec<f64> = connections.channels.iter().map(|it| it.mib_s).collect();
+    if rates.len() < 3 {
+        return None;
+    }
+    let middle = median(&rates)?;
+    let (slowest, rate) = rates.iter().copied().enumerate().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    // Only one is slow, and not all uneven.
+    let mut others = rates.clone();
+    others.remove(slowest);
+    let least = others.iter().copied().min_by(f64::total_cmp)?;
+    if middle < 0.5 || rate > 0.4 * middle || least < 0.6 * middle {
+        return None;
+    }
+    let channel = &connections.channels[slowest];
+    let says = format!(
+        "the connection to {} carries {} MiB/s, the others about {}: whoever shares files over all of them waits for it",
+        channel.peer,
+        short(rate),
+        short(middle)
+    );
+    let by = format!(
+        "MiB/s of each under the same load: {}",
+        rates.iter().map(|it| short(*it)).collect::<Vec<_>>().join(", ")
+    );
+    let gain = middle * rates.len() as f64 / rates.iter().sum::<f64>();
+    let finding = Finding::held(Layer::Connections, "slow_channel", says).by(by).gain(gain);
+    let what = format!(
+        "look at the path to {}: its interface, cable, queue; or leave the address out",
+        channel.peer.ip()
+    );
+    Some(finding.change(Side::Path, what))
+}
+
+/// What the kernel's client has mounted.
+pub(super) fn mount(facts: &Facts) -> Vec<Finding> {
+    let Some(Protocol::Mount(mount)) = &facts.protocol else { return Vec::new() };
+    let mut found = Vec::new();
+    let connected = mount.connected();
+    let state = format!("{} connections of this mount are in use", connected);
+    if mount.is_smb() {
+        let wanted = mount.number("max_channels").unwrap_or(1);
+        if mount.option("multichannel").is_none() && wanted <= 1 {
+            let says = "the mount has one connection: it was made without Multichannel";
+            let finding =
+                Finding::held(Layer::Connections, "client_multichannel_off", says).by(state.clone());
+            let what = "mount with vers=3.1.1,multichannel,max_channels=4";
+            found
+                .push(finding.by(format!("options: {}", mount.options.join(","))).change(Side::Client, what));
+        } else if connected > 0 && (connected as u64) < wanted {
+            let says = format!("the mount has {connected} connections of the {wanted} that it was to have");
+            let finding = Finding::held(Layer::Connections, "client_few_channels", says).by(state.clone());
+            let what = "examine the server itself: trunkline doctor smb://USER@HOST/SHARE says which of its addresses answer; older kernels leave channels out silently";
+            found.push(finding.change(Side::Client, what));
+        }
+    } else {
+        found.extend(nfs_mount(mount, &state));
+    }
+    found.extend(mount_options(mount));
+    found
+}
+
+/// Connections of an NFS mount.
+fn nfs_mount(mount: &Mount, state: &str) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let connected = mount.connected();
+    let wanted = mount.number("nconnect").unwrap_or(1);
+    if connected > 0 && (connected as u64) < wanted {
+        let says = format!(
+            "the mount was to have {wanted} connections and has {connected}: the first mount of a server decides for all of them"
+        );
+        let finding = Finding::held(Layer::Connections, "client_few_connections", says).by(state);
+        let what =
+            "unmount all of this server, and mount with nconnect first; or give the share a port of its own";
+        found.push(finding.change(Side::Client, what));
+    } else if wanted <= 1 {
+        let says = "the mount has one connection; nconnect=4 helps where each connection is slow by itself";
+        found.push(Finding::note(Layer::Connections, "client_one_connection", says).by(state));
+    }
+    let requests: Vec<f64> =
+        mount.connections.iter().filter_map(|it| it.requests).map(|it| it as f64).collect();
+    if let (Some(least), Some(middle)) = (requests.iter().copied().min_by(f64::total_cmp), median(&requests))
+        && requests.len() > 2
+        && middle > 1000.0
+        && least < middle / 4.0
+    {
+        let says = "one connection of the mount carries far fewer requests than the others";
+        let by = format!(
+            "requests of each: {}",
+            requests.iter().map(|it| short(*it)).collect::<Vec<_>>().join(", ")
+        );
+        found.push(Finding::note(Layer::Connections, "client_uneven", says).by(by));
+    }
+    if let Some((again, all)) = mount.sent_again.filter(|(again, all)| *again > 3 && *again * 1000 > *all) {
+        let says = "requests of this mount had to be sent again: connections were lost, or the server did not answer";
+        let by = format!("{again} of {all} reads and writes");
+        found.push(Finding::held(Layer::Transport, "client_sent_again", says).by(by));
+    }
+    found
+}
+
+/// Options that cost.
+fn mount_options(mount: &Mount) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (name, least) in [("rsize", 1 << 20), ("wsize", 1 << 20)] {
+        if let Some(size) = mount.number(name).filter(|size| *size < least) {
+            let says = format!("{name} is {} KiB: large files take many requests", size >> 10);
+            let finding =
+                Finding::held(Layer::Protocol, "client_small_requests", says).by(format!("{name}={size}"));
+            found.push(
+                finding
+                    .change(Side::Client, format!("mount with {name}=1048576"))
+                    .only_a_note_unless(size <= 128 << 10),
+            );
+        }
+    }
+    for (option, costs) in [
+        ("sync", "every write waits for the server's store"),
+        ("noac", "nothing is kept about files: every look is a question"),
+        ("actimeo=0", "nothing is kept about files: every look is a question"),
+    ] {
+        if mount.options.iter().any(|it| it == option) {
+            let finding =
+                Finding::held(Layer::Metadata, "client_option", format!("the mount has {option}: {costs}"))
+                    .by(option);
+            found.push(finding.change(Side::Client, format!("mount without {option} if nothing needs it")));
+        }
+    }
+    found
+}
+
+/// The depth behind which small reads gain little, with the rates that say so.
+pub(crate) fn knee(facts: &Facts) -> Option<(u32, Vec<(u32, f64)>)> {
+    let runs = facts.data.as_ref()?.runs.iter().filter(|it| it.work == Work::SmallRead);
+    let curve: Vec<(u32, f64)> = runs.map(|it| (it.depth, it.per_s)).collect();
+    let best = curve.iter().map(|(_, rate)| *rate).max_by(f64::total_cmp).filter(|best| *best > 0.0)?;
+    let knee = curve.iter().find(|(_, rate)| *rate > 0.9 * best)?.0;
+    Some((knee, curve))
+}

@@ -1,0 +1,308 @@
+//! Layers 5 to 7 from the server's side: its store, its names, and what it allows.
+
+use super::connections::knee;
+use super::path::by_server;
+use super::{has_queue, rtt, short, shown, single};
+use crate::facts::{Cause, Data, Facts, NameWork, Run, Work};
+use crate::finding::{Finding, Layer, Side};
+
+/// What a server may take for something small without being called slow, in ms.
+const QUICK_MS: f64 = 4.0;
+/// Below such a rate a limit on operations is felt, for a second.
+const FEW: f64 = 20_000.0;
+/// Below such a rate a limit on throughput is felt, in MiB/s.
+const LITTLE: f64 = 700.0;
+
+/// The store: room, and time beyond the network's.
+pub(super) fn store(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(stopped) = facts.stopped.as_ref().filter(|it| it.cause == Cause::Full) {
+        let says = "the server's disk, or our quota there, is full: nothing can be written";
+        let finding = Finding::held(Layer::Storage, "full", says).by(stopped.why.clone());
+        found.push(finding.change(Side::Server, "make room there"));
+    }
+    let small = facts
+        .data
+        .as_ref()
+        .and_then(|it| it.runs.iter().find(|it| it.work == Work::SmallRead && it.depth == 1));
+    if let (Some(run), Some(base)) = (small, rtt(facts))
+        && run.operations > 3
+    {
+        let own = run.median_ms - base;
+        // A bound on operations shows as waiting too, and is told apart by the curve.
+        if own > QUICK_MS
+            && own > base
+            && !is_capped(facts)
+            && !has_queue(facts)
+            && late_echo(facts) < own / 2.0
+        {
+            let says = format!(
+                "the server needs {} ms for a read of 4 KiB, beyond the {} ms of the network: its store is slow",
+                short(own),
+                short(base)
+            );
+            let finding = Finding::held(Layer::Storage, "slow_store", says)
+                .by(shown(run))
+                .gain(run.median_ms / (base + 0.5));
+            found.push(finding.change(
+                Side::Server,
+                "look at the disks there (iostat -x), at their cache, at the tier that was bought",
+            ));
+        }
+    }
+    if let Some((knee, curve)) = knee(facts) {
+        let curve: Vec<String> =
+            curve.iter().map(|(depth, rate)| format!("{depth}: {}", short(*rate))).collect();
+        let says = format!("small reads gain up to {knee} under way, and little behind that");
+        found.push(
+            Finding::note(Layer::Storage, "knee", says)
+                .by(format!("4 KiB reads for a second, by depth: {}", curve.join(", "))),
+        );
+    }
+    found
+}
+
+/// How much later than the network needs an answer comes that costs nothing.
+fn late_echo(facts: &Facts) -> f64 {
+    let echo = match &facts.protocol {
+        Some(crate::facts::Protocol::Smb(smb)) => crate::facts::median(&smb.echo_ms),
+        Some(crate::facts::Protocol::Nfs(nfs)) => crate::facts::median(&nfs.echo_ms),
+        _ => None,
+    };
+    echo.zip(rtt(facts)).map_or(0.0, |(echo, base)| (echo - base).max(0.0))
+}
+
+fn operation<'a>(facts: &'a Facts, what: &str) -> Option<&'a NameWork> {
+    facts.metadata.as_ref()?.operations.iter().find(|it| it.what == what)
+}
+
+/// Names: what each costs beyond the round trips, scans, and rates that stop.
+pub(super) fn names(facts: &Facts) -> Vec<Finding> {
+    let Some(metadata) = &facts.metadata else { return Vec::new() };
+    let base = rtt(facts).unwrap_or(0.0) + late_echo(facts);
+    let mut found = Vec::new();
+    found.extend(capped_names(facts));
+    let is_capped = !found.is_empty();
+    // A host without time is slow with names by itself.
+    for it in metadata.operations.iter().filter(|it| !is_capped && it.idle > 0.1) {
+        let own = it.median_ms - base * f64::from(it.trips);
+        if own > QUICK_MS * f64::from(it.trips) && own > base {
+            let says = format!(
+                "{} takes {} ms, of which the network explains {} ms: the server is slow with names, as without a cache of them",
+                it.what,
+                short(it.median_ms),
+                short(base * f64::from(it.trips))
+            );
+            let finding = Finding::held(Layer::Metadata, "slow_names", says)
+                .by(format!(
+                    "{}: {} ms in the middle, {} round trips",
+                    it.what,
+                    short(it.median_ms),
+                    it.trips
+                ))
+                .gain(it.median_ms / (it.median_ms - own + 0.5));
+            found.push(finding.change(
+                Side::Server,
+                "a cache of metadata there, quicker disks for it, or fewer and larger files",
+            ));
+            break;
+        }
+    }
+    if let (Some(missing), Some(stat)) = (metadata.missing_ms, operation(facts, "stat"))
+        && missing > stat.median_ms * 3.0 + 2.0
+        && stat.idle > 0.1
+    {
+        let says = "names that are not there take the server much longer than those that are, as when it reads the whole directory to compare without regard to case";
+        let finding = Finding::held(Layer::Metadata, "scans", says).by(format!(
+            "{} ms for a missing name, {} ms for one that is there, among {} names",
+            short(missing),
+            short(stat.median_ms),
+            metadata.names
+        ));
+        found.push(finding.gain(missing / stat.median_ms.max(0.05)).change(
+            Side::Server,
+            "an index of names without regard to case, or `case sensitive = yes` (Samba)",
+        ));
+    }
+    if let Some(slowest) = metadata.operations.iter().max_by(|a, b| a.median_ms.total_cmp(&b.median_ms)) {
+        let share = (base * f64::from(slowest.trips) / slowest.median_ms.max(1e-6)).min(1.0) * 100.0;
+        let says = format!(
+            "of {} ms for {} the network's round trips are {} %",
+            short(slowest.median_ms),
+            slowest.what,
+            short(share)
+        );
+        let by: Vec<String> =
+            metadata.operations.iter().map(|it| format!("{} {} ms", it.what, short(it.median_ms))).collect();
+        found.push(Finding::note(Layer::Metadata, "trips", says).by(by.join(", ")));
+    }
+    found
+}
+
+/// Rates of several kinds of work with names that are the same and even, while this host had time.
+fn capped_names(facts: &Facts) -> Option<Finding> {
+    let of = |what| operation(facts, what).and_then(|it| it.per_s.map(|rate| (it, rate)));
+    let (open, rate) = of("open")?;
+    let trips = |it: &NameWork, rate: f64| rate * f64::from(it.trips.max(1));
+    let expected = f64::from(open.depth) / (open.median_ms / 1000.0).max(1e-6);
+    let uneven = unevenness(&open.parts);
+    // With so many under way there would be many times as many if nothing held them.
+    if open.idle < 0.25 || uneven > 0.12 || rate > expected * 0.5 || rate > FEW || has_queue(facts) {
+        return None;
+    }
+    let says = format!(
+        "work with names stops at about {} a second, evenly, though this host and the path have time: a limit of the server",
+        short(trips(open, rate))
+    );
+    let finding = Finding::held(Layer::Limits, "metadata_limit", says)
+        .by(format!(
+            "{} opens a second with {} under way; one alone takes {} ms",
+            short(rate),
+            open.depth,
+            short(open.median_ms)
+        ))
+        .by(format!("parts of the time differ by {} %", short(uneven * 100.0)));
+    Some(finding.change(
+        Side::Server,
+        "buy or allow more operations on metadata, cache it, or spread over several shares",
+    ))
+}
+
+/// Standard deviation of parts against their mean.
+fn unevenness(parts: &[f64]) -> f64 {
+    let mean = parts.iter().sum::<f64>() / parts.len().max(1) as f64;
+    if mean <= 0.0 {
+        return f64::INFINITY;
+    }
+    let variance = parts.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / parts.len() as f64;
+    variance.sqrt() / mean
+}
+
+/// Whether more under way bring no more, while nothing here or on the path is full: the two runs that say so.
+fn cap(facts: &Facts) -> Option<(&Run, &Run)> {
+    let data = facts.data.as_ref().filter(|it| it.bound_mib_s.is_none())?;
+    let curve: Vec<&Run> = data.runs.iter().filter(|it| it.work == Work::SmallRead).collect();
+    let last = curve.last()?;
+    let earlier = curve.iter().rev().find(|it| it.depth * 4 <= last.depth)?;
+    let flat = last.per_s < earlier.per_s * 1.15;
+    let waits = last.median_ms > earlier.median_ms * 2.0;
+    // Rates that are the same to 2 % are a limit's: a host without time has others each time.
+    let even = (last.per_s - earlier.per_s).abs() < 0.02 * earlier.per_s;
+    let held = by_server(facts, last) || (even && last.own_processors < 0.5 && !has_queue(facts));
+    (flat && (waits || even) && held && last.per_s < FEW && last.operations > 20).then_some((*earlier, *last))
+}
+
+fn is_capped(facts: &Facts) -> bool {
+    cap(facts).is_some()
+}
+
+/// Layer 7.
+pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
+    let Some(data) = &facts.data else { return Vec::new() };
+    let mut found = Vec::new();
+    if let Some((earlier, last)) = cap(facts) {
+        let says = format!(
+            "the server answers {} small requests a second, however many are under way: a limit on operations, or a store that does no more",
+            short(last.per_s)
+        );
+        let finding = Finding::held(Layer::Limits, "operations_limit", says)
+            .by(shown(earlier))
+            .by(shown(last))
+            .by(format!(
+                "parts of the time differ by {} %; {} % of this host was idle",
+                short(unevenness(&last.parts) * 100.0),
+                short(last.idle * 100.0)
+            ));
+        found.push(
+            finding.change(Side::Server, "buy or allow more operations a second, or ask for larger pieces"),
+        );
+    }
+    found.extend(throughput(facts, data));
+    found.extend(burst(facts, data));
+    found.extend(full_host(data));
+    found
+}
+
+/// Reads or writes that stop at a rate which no number of connections changes, on a path that has room.
+fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
+    if data.bound_mib_s.is_some() {
+        return None;
+    }
+    let held = |work: Work| {
+        let (one, best) = (data.run(work, 1)?, data.best(work, u32::MAX)?);
+        let flat = best.per_s < one.per_s * 1.15;
+        let rates = data.runs.iter().filter(|run| run.work == work && run.connections != one.connections);
+        let count = rates.clone().count();
+        let even = count > 1 && rates.into_iter().all(|run| (run.per_s - one.per_s).abs() < 0.03 * one.per_s);
+        let held = by_server(facts, one) || (even && one.own_processors < 0.5 && !has_queue(facts));
+        (flat && one.mib_s < LITTLE && held && one.operations > 5).then_some((one, best))
+    };
+    let (reads, writes) = (held(Work::Read), held(Work::Write));
+    let both = reads.is_some() && writes.is_some();
+    let (one, best) = reads.or(writes)?;
+    // A path that is full in one direction has a queue there, which the connects under load would have met.
+    let which = match (both, one.work) {
+        (true, _) => "reads and writes",
+        (_, Work::Write) => "writes",
+        _ => "reads",
+    };
+    let says = format!(
+        "{which} stop at {} MiB/s whatever the number of connections, while the path and this host have room: a limit of the server, or of its store",
+        short(best.mib_s)
+    );
+    let mut finding = Finding::held(Layer::Limits, "throughput_limit", says).by(shown(one));
+    if best.connections != one.connections {
+        finding = finding.by(shown(best));
+    }
+    if let (false, Some(other)) =
+        (both, single(facts, if one.work == Work::Read { Work::Write } else { Work::Read }))
+    {
+        finding = finding.by(shown(other));
+    }
+    if let Some(queued) = super::queued(facts) {
+        finding = finding.by(format!("a connect under load took {} ms longer", short(queued.max(0.0))));
+    }
+    Some(finding.change(Side::Server, "buy or allow more throughput there; more connections bring none"))
+}
+
+/// The first reads against the same at the end.
+fn burst(facts: &Facts, data: &Data) -> Option<Finding> {
+    let first = data.runs.iter().find(|it| it.work == Work::Read && it.connections == 1)?;
+    let last = data.runs.iter().find(|it| it.work == Work::ReadAgain)?;
+    let change = last.per_s / first.per_s.max(1e-6);
+    if change < 0.6 && last.interval[1] < first.interval[0] && by_server(facts, last) {
+        let says = format!(
+            "reads became {} times slower in the course of the examination: burst credits are used up, or a cache is",
+            short(1.0 / change)
+        );
+        let finding =
+            Finding::held(Layer::Limits, "burst", says).by(shown(first)).by(shown(last)).gain(1.0 / change);
+        return Some(finding.change(Side::Server, "count on the lower rate; buy more if it does not do"));
+    }
+    if change > 1.6 && last.interval[0] > first.interval[1] {
+        let says = "the first reads were much slower than the same at the end: the first run warms up, and is not to be believed";
+        return Some(Finding::note(Layer::Limits, "warm_up", says).by(shown(first)).by(shown(last)));
+    }
+    None
+}
+
+/// This host was full, so that it is what was measured.
+fn full_host(data: &Data) -> Option<Finding> {
+    let best = data
+        .runs
+        .iter()
+        .filter(|it| matches!(it.work, Work::Read | Work::Write))
+        .max_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
+    if best.idle > 0.1 && best.own_processors < 0.9 {
+        return None;
+    }
+    let says =
+        "at the highest rates the processors of this host were full: the server may be able to do more";
+    let by = format!(
+        "{}; {} processors were used by the doctor, {} % of all were idle",
+        shown(best),
+        short(best.own_processors),
+        short(best.idle * 100.0)
+    );
+    Some(Finding::note(Layer::Client, "full_host", says).by(by))
+}

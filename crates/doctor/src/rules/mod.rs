@@ -1,0 +1,92 @@
+//! The rules: what follows from the [`Facts`] of one server. All of them are functions of what was measured and of nothing
+//! else; the table in `tests` holds situations against them.
+//!
+//! [`findings`] asks each layer, from below. A rule that could mistake one cause for another asks for what tells them
+//! apart: a lossy path from a full one by the round trip under load, a server's limit from a narrow path by the same.
+
+mod connections;
+mod limits;
+mod path;
+mod protocol;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) mod tests_support;
+
+use crate::facts::{Facts, Run, Work};
+use crate::finding::Finding;
+
+/// Everything that follows from the facts of one server.
+#[must_use]
+pub fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut all = path::name(facts);
+    all.extend(path::transport(facts));
+    all.extend(protocol::protocol(facts));
+    all.extend(connections::connections(facts));
+    all.extend(connections::mount(facts));
+    all.extend(limits::store(facts));
+    all.extend(limits::names(facts));
+    all.extend(limits::limits(facts));
+    all
+}
+
+/// The round trip of a connect while nothing else was under way, in ms.
+pub(crate) fn rtt(facts: &Facts) -> Option<f64> {
+    facts.transport.as_ref()?.connect.median()
+}
+
+/// How much later a connect was answered under load, in ms.
+pub(crate) fn queued(facts: &Facts) -> Option<f64> {
+    let transport = facts.transport.as_ref()?;
+    Some(transport.connect_under_load.as_ref()?.median()? - transport.connect.median()?)
+}
+
+/// Whether the path had a queue under load: what came later came much later.
+pub(crate) fn has_queue(facts: &Facts) -> bool {
+    let Some(base) = rtt(facts) else { return false };
+    queued(facts).is_some_and(|it| it > (base * 0.5).max(5.0))
+}
+
+/// A large run with one connection.
+pub(crate) fn single(facts: &Facts, work: Work) -> Option<&Run> {
+    facts.data.as_ref()?.run(work, 1)
+}
+
+/// What the best number of connections brings over one, for reads or writes, whichever gains more.
+pub(crate) fn gain(facts: &Facts) -> Option<(f64, &Run, &Run)> {
+    facts.data.as_ref()?.gain(&[Work::Read, Work::Write])
+}
+
+/// Whether this host had enough to spare in a run for something else to be what held it back.
+pub(crate) fn had_time(run: &Run) -> bool {
+    run.idle > 0.25 && run.own_processors < 0.85
+}
+
+/// A number with as many digits as matter.
+pub(crate) fn short(value: f64) -> String {
+    load::plots::short(value)
+}
+
+/// `read over 4 connections: 96.2 MiB/s (95.1 to 97.3)`.
+pub(crate) fn shown(run: &Run) -> String {
+    let connections = if run.connections == 1 {
+        "1 connection".to_owned()
+    } else {
+        format!("{} connections", run.connections)
+    };
+    let (what, large) = match run.work {
+        Work::Write => ("writes", true),
+        Work::Read => ("reads", true),
+        Work::ReadAgain => ("reads at the end", true),
+        Work::SmallRead => ("4 KiB reads", false),
+        Work::SmallFiles => ("small files", false),
+    };
+    if large {
+        let unit = f64::from(run.block) / 1_048_576.0;
+        let [least, most] = run.interval.map(|it| short(it * unit));
+        return format!("{what} over {connections}: {} MiB/s ({least} to {most})", short(run.mib_s));
+    }
+    let [least, most] = run.interval.map(short);
+    let (rate, depth) = (short(run.per_s), run.depth);
+    format!("{what} over {connections}, {depth} under way: {rate}/s ({least} to {most})")
+}

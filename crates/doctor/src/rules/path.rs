@@ -1,0 +1,291 @@
+//! Layers 1 and 2: what the name leads to, and what the path does.
+
+use super::{gain, had_time, has_queue, queued, rtt, short, shown, single};
+use crate::facts::{Facts, Protocol, Run, Scope, Work};
+use crate::finding::{Finding, Layer, Side};
+
+/// Slower look-ups are felt.
+const SLOW_NAME_MS: f64 = 500.0;
+/// A path that carries less is narrow for a file share, in MiB/s (700 Mbit/s).
+const NARROW_MIB_S: f64 = 83.0;
+/// Part of the segments lost on a sound path at most. A flow that fills its share loses some of them too, and its queue is
+/// empty just after that.
+const SOUND_LOSS: f64 = 0.0035;
+
+/// Layer 1.
+pub(super) fn name(facts: &Facts) -> Vec<Finding> {
+    let Some(route) = &facts.route else { return Vec::new() };
+    let mut found = Vec::new();
+    if route.resolved_in_ms > SLOW_NAME_MS {
+        let says = "the name service is slow: every mount begins with it";
+        let finding = Finding::held(Layer::Name, "slow_name", says).by(format!(
+            "{} was found after {} ms",
+            route.name,
+            short(route.resolved_in_ms)
+        ));
+        found.push(finding.change(Side::Client, "look at the resolvers in /etc/resolv.conf"));
+    }
+    for dead in route.addresses.iter().filter(|it| it.reachable == Some(false)) {
+        let says = format!("the name leads to {} first, where nobody answers", dead.address);
+        let finding = Finding::held(Layer::Name, "dead_address", says)
+            .by(format!("no connection to {} port {}; {} answers", dead.address, route.port, route.used));
+        found.push(finding.change(Side::Server, format!("take {} out of the name service", dead.address)));
+    }
+    if crate::route::scope(route.used) == Scope::Public {
+        let offered = facts.connections.iter().flat_map(|it| &it.interfaces);
+        let private = offered
+            .filter(|it| it.reachable == Some(true) && crate::route::scope(it.address) == Scope::Private)
+            .map(|it| it.address)
+            .next();
+        let other = route.addresses.iter().find(|it| it.scope == Scope::Private).map(|it| it.address);
+        let own_is_private = route.source.is_some_and(|it| crate::route::scope(it) == Scope::Private);
+        let by = format!(
+            "{} stands for {}; our own address is {}",
+            route.name,
+            route.used,
+            shown_or(route.source)
+        );
+        match private.or(other) {
+            Some(private) => {
+                let says = format!(
+                    "the name leads to the public address {}, although {private} leads to the same server directly",
+                    route.used
+                );
+                let what = format!(
+                    "have the name service answer {private} here (a private endpoint's zone, or /etc/hosts)"
+                );
+                found.push(
+                    Finding::held(Layer::Name, "public_address", says).by(by).change(Side::Client, what),
+                );
+            }
+            None if own_is_private => {
+                let says = "the server is reached by a public address, so through NAT or a gateway; if it has a private one, the name should lead there";
+                found.push(Finding::note(Layer::Name, "public_address", says).by(by));
+            }
+            None => {}
+        }
+    }
+    found
+}
+
+fn shown_or(address: Option<std::net::IpAddr>) -> String {
+    address.map_or_else(|| "not known".to_owned(), |it| it.to_string())
+}
+
+/// Layer 2.
+pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    found.extend(loss(facts));
+    found.extend(narrow(facts));
+    // A path that loses packets keeps windows small by itself.
+    if found.is_empty() {
+        found.extend(window(facts));
+    }
+    found.extend(timer(facts));
+    found.extend(distance(facts));
+    found
+}
+
+/// The round trip of what was measured under load, where that is longer than without.
+fn loaded_rtt(facts: &Facts, run: &Run) -> f64 {
+    let base = rtt(facts).unwrap_or(0.0);
+    run.tcp.map_or(0.0, |it| it.rtt_ms).max(base + queued(facts).unwrap_or(0.0))
+}
+
+/// Lost packets, where the path is not simply full: that loses packets too.
+fn loss(facts: &Facts) -> Option<Finding> {
+    let transport = facts.transport.as_ref()?;
+    let base = transport.connect.median()?;
+    let late = transport.connect.times_ms.iter().filter(|it| **it > base + 900.0).count() as u32;
+    let mut by = Vec::new();
+    if transport.connect.lost + late > 0 {
+        let (lost, sent) = (transport.connect.lost + late, transport.connect.sent);
+        by.push(format!("{lost} of {sent} connects were lost, or answered only when tried again"));
+    }
+    let mut worst: f64 = 0.0;
+    for run in facts.data.iter().flat_map(|it| &it.runs) {
+        let Some(tcp) = run.tcp else { continue };
+        // A host without time acknowledges late, and what was not lost is sent again; its own loopback loses nothing.
+        if run.idle < 0.1 || facts.route.as_ref().is_some_and(|it| it.used.is_loopback()) {
+            continue;
+        }
+        if loaded_rtt(facts, run) > (base * 1.4).max(base + 5.0) {
+            continue;
+        }
+        let again = tcp.sent_again as f64 / tcp.sent.max(1) as f64;
+        if tcp.sent_again >= 5 && again > SOUND_LOSS && run.work == Work::Write {
+            worst = worst.max(again);
+        }
+        let disorder = tcp.out_of_order as f64 / tcp.came.max(1) as f64;
+        if tcp.out_of_order >= 30 && disorder > 6.0 * SOUND_LOSS && run.work == Work::Read {
+            // Behind each lost segment several come out of order.
+            worst = worst.max(disorder / 20.0);
+        }
+    }
+    if worst > 0.0 {
+        let part = short(worst * 100.0);
+        by.push(format!(
+            "about {part} % of the segments were lost, while the round trip stayed near {} ms",
+            short(base)
+        ));
+    }
+    if by.is_empty() {
+        return None;
+    }
+    let says =
+        "the path loses packets though it is not full, so that each connection slows down again and again";
+    let mut finding = Finding::held(Layer::Transport, "loss", says);
+    by.into_iter().for_each(|it| finding.rests_on.push(it));
+    if let Some((gain, one, best)) = gain(facts).filter(|(gain, ..)| *gain > 1.2) {
+        finding = finding.by(shown(one)).by(shown(best)).gain(gain);
+    }
+    let what = "find the lossy link (cable, duplex, radio, an overloaded tunnel); until then more connections, and BBR where the sender is yours";
+    Some(finding.change(Side::Path, what))
+}
+
+/// A path that is full and slow: neither more connections nor depth bring more, and what is sent waits in a queue.
+fn narrow(facts: &Facts) -> Option<Finding> {
+    let data = facts.data.as_ref().filter(|it| it.bound_mib_s.is_none())?;
+    if !has_queue(facts) {
+        return None;
+    }
+    let best = [Work::Read, Work::Write]
+        .iter()
+        .filter_map(|work| data.best(*work, u32::MAX))
+        .max_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
+    if best.mib_s > NARROW_MIB_S || gain(facts).is_some_and(|(gain, ..)| gain > 1.4) {
+        return None;
+    }
+    let mbit = short(best.mib_s * 8.388_608);
+    let says =
+        format!("the path is full: it carries {mbit} Mbit/s, and whatever more is sent waits in a queue");
+    let load = queued(facts).unwrap_or(0.0) + rtt(facts).unwrap_or(0.0);
+    let finding = Finding::held(Layer::Transport, "narrow", says).by(shown(best)).by(format!(
+        "a connect takes {} ms, and {} ms while the share is read",
+        short(rtt(facts)?),
+        short(load)
+    ));
+    let what = "a wider line, or less over this one: more connections and tuning bring nothing here";
+    Some(finding.change(Side::Path, what))
+}
+
+/// A window that is too small for what the path holds.
+fn window(facts: &Facts) -> Option<Finding> {
+    let transport = facts.transport.as_ref()?;
+    let base = rtt(facts).filter(|it| *it > 1.0)?;
+    let (gain, _, best) = gain(facts).filter(|(gain, ..)| *gain > 1.3)?;
+    let under_way = |run: &Run| run.mib_s * 1_048_576.0 * base / 1000.0;
+    let most = |window: f64| short(window / (base / 1000.0) / 1_048_576.0);
+    let holds = best.mib_s * 1_048_576.0 * base / 1000.0;
+    let finding = |side: Side, which: &str, by: String, what: &str| {
+        let says = format!(
+            "{which} is too small for this path, so that one connection waits for the other side most of the time"
+        );
+        let path = format!(
+            "the path holds at least {} KiB (best rate times {} ms)",
+            short(holds / 1024.0),
+            short(base)
+        );
+        Finding::held(Layer::Transport, "window", says)
+            .by(by)
+            .by(path)
+            .by(shown(best))
+            .gain(gain)
+            .change(side, what)
+    };
+    if let (Some(run), Some(window)) = (single(facts, Work::Read), transport.receive_window) {
+        let window = window as f64;
+        if under_way(run) > 0.45 * window && under_way(run) < 2.2 * window {
+            let by = format!(
+                "{}; the window of this host is {} KiB, so one connection carries {} MiB/s at most",
+                shown(run),
+                short(window / 1024.0),
+                most(window)
+            );
+            let what = "raise the third number of net.ipv4.tcp_rmem (sysctl), or take more connections";
+            return Some(finding(Side::Client, "the receive window of this host", by, what));
+        }
+    }
+    let run = single(facts, Work::Write)?;
+    let tcp = run.tcp?;
+    let part = |it: f64| short(it * 100.0);
+    if tcp.held_by_peer_window > 0.4 {
+        let by = format!(
+            "{}; {} % of the time the server's window was full",
+            shown(run),
+            part(tcp.held_by_peer_window)
+        );
+        let what = "raise net.ipv4.tcp_rmem on the server, or its receive buffer; or take more connections";
+        return Some(finding(Side::Server, "the receive window of the server", by, what));
+    }
+    if tcp.held_by_send_buffer > 0.4 {
+        let by = format!(
+            "{}; {} % of the time our send buffer was full",
+            shown(run),
+            part(tcp.held_by_send_buffer)
+        );
+        let what = "raise the third number of net.ipv4.tcp_wmem (sysctl), or take more connections";
+        return Some(finding(Side::Client, "the send buffer of this host", by, what));
+    }
+    None
+}
+
+/// Answers that cost nothing and come late all the same, each by the same time.
+fn timer(facts: &Facts) -> Option<Finding> {
+    let echo = match facts.protocol.as_ref()? {
+        Protocol::Smb(smb) => &smb.echo_ms,
+        Protocol::Nfs(nfs) => &nfs.echo_ms,
+        Protocol::Mount(_) => return None,
+    };
+    let (base, answer) = (rtt(facts)?, crate::facts::median(echo)?);
+    let late = answer - base;
+    if late < 15.0 || late < base * 0.2 {
+        return None;
+    }
+    let even = echo.iter().filter(|it| (**it - answer).abs() < late * 0.3).count() * 10 >= echo.len() * 7;
+    let says = match even {
+        true => format!(
+            "each small answer is held back by {} ms, as by a timer: Nagle's algorithm with delayed acknowledgements, or something that collects packets",
+            short(late)
+        ),
+        false => format!(
+            "answers that cost nothing come {} ms later than the network needs: somebody between, or the server itself, is busy",
+            short(late)
+        ),
+    };
+    let finding = Finding::held(Layer::Transport, "held_answers", says)
+        .by(format!("an echo takes {} ms, a connect {} ms", short(answer), short(base)))
+        .gain(answer / base.max(0.1));
+    let what = "TCP_NODELAY on the server, and no proxy or inspection between that collects small packets";
+    Some(finding.change(if even { Side::Path } else { Side::Server }, what))
+}
+
+/// A long way, which is no fault, and what one connection can carry over it.
+fn distance(facts: &Facts) -> Option<Finding> {
+    let transport = facts.transport.as_ref()?;
+    let base = rtt(facts).filter(|it| *it > 2.0)?;
+    let window = transport.receive_window.unwrap_or(u64::MAX).min(transport.send_window.unwrap_or(u64::MAX));
+    let says = format!(
+        "each question takes {} ms on its way and back, whatever the server does: only more of them under way make up for it",
+        short(base)
+    );
+    let mut finding = Finding::note(Layer::Transport, "distance", says).by(format!(
+        "connect: {} of {} answered, {} ms in the middle",
+        transport.connect.times_ms.len(),
+        transport.connect.sent,
+        short(base)
+    ));
+    if window < u64::MAX {
+        let most = window as f64 / (base / 1000.0) / 1_048_576.0;
+        finding = finding.by(format!(
+            "with the buffers of this host one connection carries {} MiB/s at most",
+            short(most)
+        ));
+    }
+    Some(finding)
+}
+
+/// Whether a run was held back by something else than this host and the path.
+pub(super) fn by_server(facts: &Facts, run: &Run) -> bool {
+    had_time(run) && !has_queue(facts)
+}

@@ -1,0 +1,170 @@
+//! Layer 3: what client and server agreed on.
+
+use super::{rtt, short, shown};
+use crate::facts::{Facts, Nfs, Protocol, Run, Smb, Work};
+use crate::finding::{Finding, Layer, Side};
+
+/// Requests that are smaller make a long path slow.
+const GOOD_SIZE: u32 = 1 << 20;
+/// Credits, slots: as many small requests under way at once do.
+const ENOUGH: u32 = 32;
+/// Clocks that differ by more break Kerberos, and times of files.
+const SKEW_MS: i64 = 120_000;
+/// Part of a processor that protection may take without a word.
+const CHEAP: f64 = 0.25;
+
+pub(super) fn protocol(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    match &facts.protocol {
+        Some(Protocol::Smb(smb)) => {
+            found.extend(dialect(smb));
+            found.extend(protection(facts, smb));
+            found.extend(size(facts, smb.max_read.min(smb.max_write)));
+            found.extend(credits(facts, smb));
+            found.extend(clock(smb.clock_ahead_ms));
+        }
+        Some(Protocol::Nfs(nfs)) => {
+            found.extend(size(facts, nfs.max_io));
+            found.extend(slots(facts, nfs));
+            found.extend(nfs.clock_ahead_ms.and_then(clock));
+            if nfs.minor_version == 1 {
+                let says = "the server speaks NFS 4.1 and not 4.2: no copies on the server, no holes";
+                found.push(
+                    Finding::note(Layer::Protocol, "minor_version", says).by("minor version 2 was refused"),
+                );
+            }
+        }
+        _ => {}
+    }
+    found
+}
+
+fn dialect(smb: &Smb) -> Option<Finding> {
+    if smb.dialect.starts_with('3') {
+        return None;
+    }
+    let says = format!("the server speaks SMB {} at most: no Multichannel, no encryption", smb.dialect);
+    let finding = Finding::held(Layer::Protocol, "dialect", says).by("dialects up to 3.1.1 were offered");
+    Some(finding.change(Side::Server, "allow SMB 3.1.1 there"))
+}
+
+/// The large run that moved most, with its share of the time for signing or sealing, in processors.
+fn cost<'a>(facts: &'a Facts, smb: &Smb) -> Option<(&'a Run, f64)> {
+    let data = facts.data.as_ref()?;
+    let best = [Work::Read, Work::Write]
+        .iter()
+        .filter_map(|work| data.best(*work, u32::MAX))
+        .max_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
+    Some((best, best.mib_s * smb.protection_ns_per_mib? / 1e9))
+}
+
+/// What signing or sealing costs.
+fn protection(facts: &Facts, smb: &Smb) -> Option<Finding> {
+    if !smb.seals && !smb.signs {
+        return None;
+    }
+    let cost = cost(facts, smb);
+    let share = cost.map_or(0.0, |(_, share)| share);
+    // What this host does beside it would stay.
+    let rest = cost.map_or(1.0, |(run, share)| run.own_processors - share);
+    let gain = if rest > 0.1 { (rest + share) / rest } else { 1.0 + share };
+    let by =
+        cost.map(|(run, share)| format!("{}; that takes {} of one processor here", shown(run), short(share)));
+    let with = |finding: Finding| match by.clone() {
+        Some(by) => finding.by(by).gain(gain),
+        None => finding,
+    };
+    if smb.seals {
+        let cipher = smb.cipher.clone().unwrap_or_default();
+        let says = format!(
+            "the server demands that everything is encrypted ({cipher}), which costs both sides processor time"
+        );
+        let what = "where the path is safe already, let the server not demand it; else take AES-128-GCM, the cheapest cipher";
+        let finding = with(Finding::held(Layer::Protocol, "sealing", says).by("we asked for none"));
+        return Some(finding.change(Side::Server, what).only_a_note_unless(share > CHEAP / 4.0));
+    }
+    let algorithm = &smb.signing;
+    let says = format!("the server demands signatures, and they are made by {algorithm}");
+    let what = match algorithm.as_str() {
+        "AesGmac" => "leave it: AES-GMAC is the cheapest there is",
+        _ => {
+            "let both sides offer AES-128-GMAC (Samba: `server smb3 signing algorithms`; Windows 11 and Server 2022 have it)"
+        }
+    };
+    let finding = with(Finding::held(Layer::Protocol, "signing", says).by("we asked for none"));
+    Some(finding.change(Side::Server, what).only_a_note_unless(share > CHEAP && algorithm != "AesGmac"))
+}
+
+fn size(facts: &Facts, size: u32) -> Option<Finding> {
+    if size >= GOOD_SIZE {
+        return None;
+    }
+    let says = format!("a request moves {} KiB at most, so that large files take many", size >> 10);
+    let finding = Finding::held(Layer::Protocol, "small_requests", says)
+        .by(format!("the server allows {} KiB; 1024 KiB are usual", size >> 10));
+    let what = "raise it there (Samba: `smb2 max read`, `smb2 max write`, dialect 2.1 or later; NFS: rsize and wsize limits)";
+    Some(
+        finding
+            .change(Side::Server, what)
+            .only_a_note_unless(size <= 128 << 10 || rtt(facts).is_some_and(|it| it > 2.0)),
+    )
+}
+
+/// What `count` requests of `bytes` each can carry on this path, in MiB/s.
+fn most(facts: &Facts, count: u32, bytes: f64) -> Option<f64> {
+    let rtt = rtt(facts)?.max(0.05);
+    Some(f64::from(count) * bytes / 1_048_576.0 / (rtt / 1000.0))
+}
+
+fn credits(facts: &Facts, smb: &Smb) -> Option<Finding> {
+    let had_work = facts.data.as_ref().is_some_and(|it| !it.runs.is_empty());
+    if !had_work || smb.credits >= ENOUGH.max(smb.credits_asked / 8) {
+        return None;
+    }
+    let says = format!(
+        "the server lets us have {} KiB under way: it grants {} credits",
+        smb.credits * 64,
+        smb.credits
+    );
+    let mut finding = Finding::held(Layer::Protocol, "credits", says)
+        .by(format!("{} credits were granted, {} were asked for", smb.credits, smb.credits_asked));
+    if let Some(most) = most(facts, smb.credits, 65536.0) {
+        finding =
+            finding.by(format!("over this path that is {} MiB/s at most for a connection", short(most)));
+    }
+    Some(finding.change(Side::Server, "raise it there (Samba: `smb2 max credits`)"))
+}
+
+fn slots(facts: &Facts, nfs: &Nfs) -> Option<Finding> {
+    if nfs.slots >= ENOUGH {
+        return None;
+    }
+    let says = format!(
+        "the server lets us have {} requests under way, whatever the number of connections",
+        nfs.slots
+    );
+    let mut finding = Finding::held(Layer::Protocol, "slots", says)
+        .by(format!("{} slots were granted, {} were asked for", nfs.slots, nfs.slots_asked));
+    if let Some(most) = most(facts, nfs.slots, 4096.0) {
+        finding = finding
+            .by(format!("over this path that is {} reads of 4 KiB a second at most", short(most * 256.0)));
+    }
+    let what =
+        "raise the slot table there (Trunkline: `nfs_slots`; Linux: /sys/module/nfsd; Ganesha: `Nb_Slots`)";
+    Some(finding.change(Side::Server, what))
+}
+
+fn clock(ahead_ms: i64) -> Option<Finding> {
+    if ahead_ms.abs() < 3000 {
+        return None;
+    }
+    let seconds = short(ahead_ms.abs() as f64 / 1000.0);
+    let direction = if ahead_ms > 0 { "ahead of" } else { "behind" };
+    let says = format!(
+        "the server's clock is {seconds} s {direction} ours: times of files are wrong, and from 5 minutes on Kerberos refuses"
+    );
+    let finding =
+        Finding::held(Layer::Protocol, "clock", says).by(format!("{ahead_ms} ms between the clocks"));
+    let what = "set both by NTP (timedatectl, chronyc tracking)";
+    Some(finding.change(Side::Server, what).only_a_note_unless(ahead_ms.abs() >= SKEW_MS))
+}

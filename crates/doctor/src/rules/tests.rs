@@ -1,0 +1,400 @@
+//! Situations against the rules: for each fault the layer and the kind of the finding that leads the verdict, and for sound
+//! servers of many sorts that nothing is found.
+
+use super::tests_support::{Situation, large, situation, small};
+use super::*;
+use crate::facts::{
+    Address, Cause, Channel, Connects, Interface, Protocol, Scope, Smb, Stage, Stopped, Traffic,
+};
+use crate::finding::Layer;
+use crate::mount::{Mount, MountConnection};
+use crate::verdict::{State, verdict};
+
+/// A server in the same rack, which gives as much over one connection as over four.
+const NEAR: Situation = Situation { rtt_ms: 0.3, single: 900.0, best: 950.0, got: 4, separate: false };
+/// One behind a long way that gives each connection a share.
+const FAR: Situation = Situation { rtt_ms: 23.0, single: 23.0, best: 91.0, got: 4, separate: false };
+
+fn smb(facts: &mut Facts) -> &mut Smb {
+    match &mut facts.protocol {
+        Some(Protocol::Smb(smb)) => smb,
+        other => panic!("{other:?} is not SMB"),
+    }
+}
+
+fn runs(facts: &mut Facts) -> &mut Vec<Run> {
+    &mut facts.data.get_or_insert_default().runs
+}
+
+fn under_load(facts: &mut Facts, ms: f64) {
+    if let Some(transport) = &mut facts.transport {
+        transport.connect_under_load = Some(Connects { sent: 3, lost: 0, times_ms: vec![ms; 3] });
+    }
+}
+
+fn offer(facts: &mut Facts, address: &str, rss: bool, reachable: bool) {
+    let address = address.parse().unwrap();
+    let (selected, reason) = (reachable, None);
+    let offered = Interface {
+        address,
+        index: 2,
+        mbit: 1000,
+        rss,
+        rdma: false,
+        selected,
+        reachable: Some(reachable),
+        reason,
+    };
+    facts.connections.get_or_insert_default().interfaces.push(offered);
+}
+
+fn traffic(facts: &mut Facts, change: impl Fn(&mut Traffic)) {
+    for run in runs(facts) {
+        change(run.tcp.get_or_insert_default());
+    }
+}
+
+/// What leads the verdict.
+fn leading(facts: &Facts) -> (State, Option<Layer>, Option<&'static str>) {
+    let found = findings(facts);
+    let verdict = verdict(facts, &found);
+    let kind = verdict.changes.first().map(|it| it.because);
+    (verdict.state, verdict.layer, kind)
+}
+
+type Fault = (&'static str, Situation, fn(&mut Facts), Layer, &'static str);
+
+const FAULTS: &[Fault] = &[
+    (
+        "Multichannel is off at the server",
+        Situation { got: 1, separate: true, ..FAR },
+        |facts| smb(facts).capabilities = vec!["large MTU"],
+        Layer::Connections,
+        "multichannel_off",
+    ),
+    (
+        "receive side scaling is not told",
+        Situation { got: 1, separate: true, ..FAR },
+        |facts| {
+            offer(facts, "10.0.0.1", false, true);
+            facts.connections.get_or_insert_default().offered = true;
+        },
+        Layer::Connections,
+        "no_rss",
+    ),
+    (
+        "an address is offered that nobody reaches",
+        NEAR,
+        |facts| {
+            offer(facts, "10.0.0.1", true, true);
+            offer(facts, "203.0.113.9", true, false);
+        },
+        Layer::Connections,
+        "unreachable_address",
+    ),
+    (
+        "one channel of four is slow",
+        NEAR,
+        |facts| {
+            let channel = |rate| Channel {
+                local: "10.0.0.2:4000".parse().unwrap(),
+                peer: "10.0.0.1:445".parse().unwrap(),
+                mib_s: rate,
+                tcp: None,
+            };
+            facts.connections.get_or_insert_default().channels =
+                [30.0, 31.0, 1.0, 29.0].map(channel).to_vec();
+        },
+        Layer::Connections,
+        "slow_channel",
+    ),
+    (
+        "the window of this host is small",
+        Situation { single: 1.3, best: 5.2, ..FAR },
+        |facts| {
+            if let Some(transport) = &mut facts.transport {
+                transport.receive_window = Some(32 << 10);
+            }
+        },
+        Layer::Transport,
+        "window",
+    ),
+    (
+        "the window of the server is small",
+        Situation { single: 1.3, best: 5.2, ..FAR },
+        |facts| traffic(facts, |it| it.held_by_peer_window = 0.9),
+        Layer::Transport,
+        "window",
+    ),
+    (
+        "the path loses packets",
+        Situation { single: 2.0, best: 8.0, ..FAR },
+        |facts| traffic(facts, |it| it.sent_again = 50),
+        Layer::Transport,
+        "loss",
+    ),
+    (
+        "connects are lost",
+        NEAR,
+        |facts| {
+            if let Some(transport) = &mut facts.transport {
+                transport.connect.times_ms[3] += 1000.0;
+            }
+        },
+        Layer::Transport,
+        "loss",
+    ),
+    (
+        "the path carries 10 Mbit/s",
+        Situation { rtt_ms: 5.0, single: 1.13, best: 1.14, got: 4, separate: false },
+        |facts| {
+            under_load(facts, 80.0);
+            traffic(facts, |it| {
+                it.sent_again = 90;
+                it.rtt_ms = 80.0;
+            });
+        },
+        Layer::Transport,
+        "narrow",
+    ),
+    (
+        "small answers are held by a timer",
+        NEAR,
+        |facts| smb(facts).echo_ms = vec![40.2, 40.3, 41.0, 40.1, 40.4],
+        Layer::Transport,
+        "held_answers",
+    ),
+    (
+        "everything is sealed",
+        NEAR,
+        |facts| {
+            let smb = smb(facts);
+            (smb.seals, smb.cipher, smb.protection_ns_per_mib) =
+                (true, Some("Aes256Ccm".to_owned()), Some(900_000.0));
+        },
+        Layer::Protocol,
+        "sealing",
+    ),
+    (
+        "signing is slow for a busy client",
+        NEAR,
+        |facts| {
+            let smb = smb(facts);
+            smb.signs = true;
+            smb.signing = "AesCmac".to_owned();
+            smb.protection_ns_per_mib = Some(850_000.0);
+            runs(facts).iter_mut().for_each(|run| run.own_processors = 0.98);
+        },
+        Layer::Protocol,
+        "signing",
+    ),
+    ("few credits", FAR, |facts| smb(facts).credits = 8, Layer::Protocol, "credits"),
+    ("64 KiB at most", FAR, |facts| smb(facts).max_read = 64 << 10, Layer::Protocol, "small_requests"),
+    ("clocks differ", NEAR, |facts| smb(facts).clock_ahead_ms = -3_600_000, Layer::Protocol, "clock"),
+    (
+        "few slots",
+        FAR,
+        |facts| {
+            let (slots, slots_asked, max_io, minor_version) = (2, 128, 1 << 20, 2);
+            let nfs = crate::facts::Nfs { slots, slots_asked, max_io, minor_version, ..Default::default() };
+            facts.protocol = Some(Protocol::Nfs(nfs));
+        },
+        Layer::Protocol,
+        "slots",
+    ),
+    (
+        "1,000 operations a second",
+        NEAR,
+        |facts| {
+            let runs = runs(facts);
+            runs.retain(|run| run.work != Work::SmallRead);
+            runs.extend([(1, 990.0), (8, 1000.0), (64, 1000.0)].map(|(depth, rate)| small(depth, rate)));
+        },
+        Layer::Limits,
+        "operations_limit",
+    ),
+    (
+        "60 MiB a second",
+        Situation { single: 60.0, best: 60.2, ..NEAR },
+        |_| {},
+        Layer::Limits,
+        "throughput_limit",
+    ),
+    (
+        "reads are limited and writes are not",
+        NEAR,
+        |facts| {
+            let runs = runs(facts);
+            runs.retain(|run| !matches!(run.work, Work::Read | Work::ReadAgain));
+            runs.extend([1, 2, 4].map(|count| large(Work::Read, count, 66.0, 0.3)));
+        },
+        Layer::Limits,
+        "throughput_limit",
+    ),
+    (
+        "burst credits are used up",
+        Situation { single: 800.0, best: 1700.0, ..NEAR },
+        |facts| {
+            let runs = runs(facts);
+            runs.retain(|run| run.work != Work::ReadAgain);
+            runs.push(large(Work::ReadAgain, 1, 100.0, 0.3));
+        },
+        Layer::Limits,
+        "burst",
+    ),
+    (
+        "work with names is limited",
+        NEAR,
+        |facts| {
+            for it in &mut facts.metadata.get_or_insert_default().operations {
+                it.per_s = Some(500.0);
+                it.parts = vec![50.0; 10];
+            }
+        },
+        Layer::Limits,
+        "metadata_limit",
+    ),
+    (
+        "names are slow",
+        NEAR,
+        |facts| facts.metadata.get_or_insert_default().operations[0].median_ms = 30.0,
+        Layer::Metadata,
+        "slow_names",
+    ),
+    (
+        "names that are missing are looked for everywhere",
+        NEAR,
+        |facts| facts.metadata.get_or_insert_default().missing_ms = Some(25.0),
+        Layer::Metadata,
+        "scans",
+    ),
+    (
+        "the store is slow",
+        NEAR,
+        |facts| {
+            let runs = runs(facts);
+            runs.retain(|run| run.work != Work::SmallRead);
+            runs.extend([(1, 80.0), (8, 640.0), (64, 5000.0)].map(|(depth, rate)| small(depth, rate)));
+        },
+        Layer::Storage,
+        "slow_store",
+    ),
+    (
+        "the name leads to a public address",
+        NEAR,
+        |facts| {
+            if let Some(route) = &mut facts.route {
+                route.used = "52.239.238.8".parse().unwrap();
+            }
+            offer(facts, "10.0.0.1", true, true);
+        },
+        Layer::Name,
+        "public_address",
+    ),
+    (
+        "the name leads to a dead address first",
+        NEAR,
+        |facts| {
+            if let Some(route) = &mut facts.route {
+                let address = "10.9.9.9".parse().unwrap();
+                route.addresses.insert(0, Address { address, scope: Scope::Private, reachable: Some(false) });
+            }
+        },
+        Layer::Name,
+        "dead_address",
+    ),
+];
+
+#[test]
+fn each_fault_is_named_by_its_layer() {
+    for (name, of, change, layer, kind) in FAULTS {
+        let mut facts = situation(*of);
+        change(&mut facts);
+        assert_eq!(
+            leading(&facts),
+            (State::HeldBack, Some(*layer), Some(*kind)),
+            "{name}: {:#?}",
+            findings(&facts)
+        );
+    }
+}
+
+#[test]
+fn every_statement_that_holds_something_back_carries_its_measurement() {
+    for (name, of, change, ..) in FAULTS {
+        let mut facts = situation(*of);
+        change(&mut facts);
+        for finding in findings(&facts) {
+            assert!(!finding.rests_on.is_empty(), "{name}: {finding:?}");
+            assert!(
+                finding.rests_on.iter().any(|it| it.chars().any(|c| c.is_ascii_digit())),
+                "{name}: {finding:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn sound_servers_are_healthy() {
+    let at = |rtt_ms, single, best| situation(Situation { rtt_ms, single, best, ..NEAR });
+    let mut full_host = at(0.05, 600.0, 610.0);
+    runs(&mut full_host).iter_mut().for_each(|run| (run.idle, run.own_processors) = (0.02, 0.9));
+    let mut signed = at(0.3, 900.0, 900.0);
+    (smb(&mut signed).signs, smb(&mut signed).protection_ns_per_mib) = (true, Some(120_000.0));
+    let mut alone = situation(Situation { got: 1, separate: true, ..NEAR });
+    smb(&mut alone).capabilities = vec!["large MTU"];
+    let mut full_gigabit = at(0.4, 112.0, 112.5);
+    under_load(&mut full_gigabit, 9.0);
+    let mut behind_nat = at(8.0, 110.0, 400.0);
+    if let Some(route) = &mut behind_nat.route {
+        route.used = "52.239.238.8".parse().unwrap();
+        route.addresses = vec![Address { address: route.used, scope: Scope::Public, reachable: Some(true) }];
+    }
+    let healthy = [
+        ("near", at(0.3, 900.0, 950.0)),
+        ("on this host", at(0.04, 1500.0, 1400.0)),
+        ("far, and each connection has a share", situation(FAR)),
+        ("farther", at(80.0, 12.0, 46.0)),
+        ("several queues", at(0.2, 900.0, 2400.0)),
+        ("this host is full", full_host),
+        ("cheaply signed", signed),
+        ("one connection is enough", alone),
+        ("a full gigabit", full_gigabit),
+        ("behind NAT", behind_nat),
+    ];
+    for (name, facts) in healthy {
+        let held: Vec<_> = findings(&facts).into_iter().filter(|it| it.holds_back).collect();
+        assert_eq!(leading(&facts).0, State::Healthy, "{name}: {held:#?}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_before_everything_else() {
+    let mut facts = situation(FAR);
+    facts.data = None;
+    let why = "Create: DISK_FULL".to_owned();
+    facts.stopped = Some(Stopped { stage: Stage::Data, why, stalled: false, cause: Cause::Full });
+    assert_eq!(leading(&facts), (State::Stopped, Some(Layer::Storage), Some("full")));
+}
+
+#[test]
+fn a_mount_shows_what_it_was_not_told_and_what_it_did_not_get() {
+    let mount = |kind: &str, options: &str, connected: usize| {
+        let options = options.split(',').map(str::to_owned).collect();
+        let one = MountConnection { connected: true, requests: Some(10) };
+        let connections = vec![one; connected];
+        let mount = Mount { kind: kind.to_owned(), options, connections, ..Mount::default() };
+        Facts { protocol: Some(Protocol::Mount(mount)), ..Facts::default() }
+    };
+    for (facts, kind) in [
+        (mount("cifs", "vers=3.1.1,rsize=4194304,wsize=4194304", 1), Some("client_multichannel_off")),
+        (mount("cifs", "vers=3.1.1,multichannel,max_channels=4", 2), Some("client_few_channels")),
+        (mount("cifs", "vers=3.1.1,multichannel,max_channels=4", 4), None),
+        (mount("nfs4", "vers=4.2,nconnect=4", 1), Some("client_few_connections")),
+        (mount("nfs4", "vers=4.2,nconnect=4,rsize=1048576", 4), None),
+        (mount("nfs4", "vers=4.2,rsize=32768", 1), Some("client_small_requests")),
+        (mount("nfs4", "vers=4.2,sync", 1), Some("client_option")),
+    ] {
+        assert_eq!(leading(&facts).2, kind, "{facts:?}");
+    }
+}

@@ -1,0 +1,120 @@
+//! Runs the examinations, one server after the other, and sees to it that each ends in time and leaves nothing behind.
+
+use std::time::{Duration, Instant};
+
+use load::{Scheme, Target};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{Args, Course};
+use crate::compare::compare;
+use crate::examine::Patient;
+use crate::facts::{Cause, Facts, Stage, Stopped};
+use crate::rules::findings;
+use crate::verdict::verdict;
+use crate::{Error, Examined, Report, mounted};
+
+/// Examines all targets; `ask` is called with a user whose password is not known.
+///
+/// # Errors
+/// When nothing can be examined, since the command line or this host does not allow it.
+pub fn run(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Report, Error> {
+    let passwords = args.passwords(ask)?;
+    let course = args.course();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|why| Error::host("starting a runtime", why))?;
+    let begun = Instant::now();
+    let examined = runtime.block_on(all(args, &course, &passwords))?;
+    // What is stuck in a call of the host is no reason to wait.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    let comparison = match examined.as_slice() {
+        [first, second] => Some(compare(&first.facts, &second.facts)),
+        _ => None,
+    };
+    Ok(Report {
+        version: env!("CARGO_PKG_VERSION"),
+        course: course.name,
+        took_s: begun.elapsed().as_secs_f64(),
+        targets: examined,
+        comparison,
+    })
+}
+
+async fn all(args: &Args, course: &Course, passwords: &[String]) -> Result<Vec<Examined>, Error> {
+    let listen = |kind| signal(kind).map_err(|why| Error::host("listening for signals", why));
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let mut examined = Vec::new();
+    for (target, password) in args.targets.iter().zip(passwords) {
+        let told = async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        let facts = one(target, args, course, password, told).await?;
+        let is_over = facts.stopped.as_ref().is_some_and(|it| it.cause == Cause::Interrupted);
+        let findings = findings(&facts);
+        let verdict = verdict(&facts, &findings);
+        examined.push(Examined { facts, findings, verdict });
+        if is_over {
+            break;
+        }
+    }
+    Ok(examined)
+}
+
+async fn one(
+    target: &Target,
+    args: &Args,
+    course: &Course,
+    password: &str,
+    told: impl Future<Output = ()>,
+) -> Result<Facts, Error> {
+    if target.scheme == Scheme::Local {
+        return mounted::examine(target, args, course, told).await;
+    }
+    let mut patient = Patient::new(target, written(target), args, course, password);
+    let ended = tokio::select! {
+        () = patient.examine() => None,
+        () = told => Some(Cause::Interrupted),
+        () = tokio::time::sleep(course.limit) => Some(Cause::Other),
+    };
+    if let Some(cause) = ended {
+        patient.facts.stopped = Some(cut(&patient.facts, cause, course.limit));
+    }
+    patient.clear().await;
+    Ok(patient.facts)
+}
+
+/// What ended an examination from outside, and where it was then.
+pub(crate) fn cut(facts: &Facts, cause: Cause, limit: Duration) -> Stopped {
+    let stage = match facts {
+        Facts { route: None, .. } => Stage::Name,
+        Facts { transport: None, .. } => Stage::Connect,
+        Facts { protocol: None, .. } => Stage::Negotiate,
+        Facts { connections: None, .. } => Stage::Share,
+        Facts { metadata: None, .. } => Stage::Data,
+        _ => Stage::Metadata,
+    };
+    let why = match cause {
+        Cause::Interrupted => "it was interrupted".to_owned(),
+        _ => format!("the time of {} s was over", limit.as_secs_f64()),
+    };
+    Stopped { stage, why, stalled: false, cause }
+}
+
+/// A target as its user wrote it.
+pub(crate) fn written(target: &Target) -> String {
+    let scheme = match target.scheme {
+        Scheme::Smb => "smb://",
+        Scheme::Nfs => "nfs://",
+        Scheme::Local | Scheme::Null => return target.directory.clone(),
+    };
+    let domain = if target.domain.is_empty() { String::new() } else { format!("{};", target.domain) };
+    let at = if target.user.is_empty() { "" } else { "@" };
+    let host = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
+    let slash = if target.directory.is_empty() { "" } else { "/" };
+    format!(
+        "{scheme}{domain}{}{at}{host}:{}/{}{slash}{}",
+        target.user, target.port, target.share, target.directory
+    )
+}

@@ -1,0 +1,241 @@
+//! What the kernel knows of TCP connections of this host: round trip, window, retransmits. It is asked by netlink
+//! (sock_diag(7)), so that connections of the kernel's own clients are seen too, and no socket has to be at hand.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use rustix::io::retry_on_intr;
+use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use serde::Serialize;
+use wire::{Cursor, Truncated};
+
+/// The kernel's account of one connection (struct tcp_info). What an older kernel does not tell is zero.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct TcpInfo {
+    /// Smoothed round trip.
+    pub rtt_ms: f64,
+    /// The shortest that was seen.
+    pub min_rtt_ms: f64,
+    /// Packets that may be under way at once.
+    pub congestion_window: u32,
+    /// Bytes of data in a packet that we send.
+    pub segment: u32,
+    /// Bytes that the other side lets us send ahead.
+    pub peer_window: u32,
+    /// Bytes of a packet that the path carries.
+    pub path_mtu: u32,
+    /// Segments sent, and among them those sent again.
+    pub segments_sent: u32,
+    /// Segments sent again.
+    pub segments_sent_again: u32,
+    /// Segments that came.
+    pub segments_came: u32,
+    /// Segments that came out of order.
+    pub out_of_order: u32,
+    /// Bytes that came.
+    pub bytes_came: u64,
+    /// Bytes of ours that the other side has.
+    pub bytes_acknowledged: u64,
+    /// Microseconds with something to send.
+    pub busy_us: u64,
+    /// Microseconds of those in which the other side's window was full.
+    pub peer_window_full_us: u64,
+    /// Microseconds of those in which our send buffer was full.
+    pub send_buffer_full_us: u64,
+    /// Name of the congestion control.
+    pub congestion_control: String,
+}
+
+/// SOCK_DIAG_BY_FAMILY
+const BY_FAMILY: u16 = 20;
+/// NLM_F_REQUEST and NLM_F_DUMP.
+const ASK_FOR_ALL: u16 = 0x1 | 0x300;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const HEADER: usize = 16;
+/// Size of inet_diag_msg.
+const ANSWER: usize = 72;
+/// INET_DIAG_INFO and INET_DIAG_CONG, which are asked for by a bit each.
+const INFO: u16 = 2;
+const CONGESTION: u16 = 4;
+const IPPROTO_TCP: u8 = 6;
+/// TCP_ESTABLISHED as a bit.
+const ESTABLISHED: u32 = 1 << 1;
+/// The kernel answers at once; this only keeps a fault from lasting for ever.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The connections of this host to `peer`, with our end of each.
+///
+/// # Errors
+/// The kernel refuses such questions, or its answer makes no sense.
+pub fn to(peer: SocketAddr) -> io::Result<Vec<(SocketAddr, TcpInfo)>> {
+    let kind = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, Some(SOCK_DIAG))?;
+    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+    rustix::net::send(&socket, &question(peer), SendFlags::empty())?;
+    let (mut found, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        let (received, whole) =
+            retry_on_intr(|| rustix::net::recv(&socket, &mut buffer[..], RecvFlags::TRUNC))?;
+        if whole > received {
+            return Err(senseless());
+        }
+        if read(&buffer[..received], peer, &mut found)? {
+            return Ok(found);
+        }
+    }
+}
+
+fn senseless() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "an answer of the kernel about connections makes no sense")
+}
+
+/// A header and an inet_diag_req_v2 that names the port.
+fn question(peer: SocketAddr) -> Vec<u8> {
+    let mut message = vec![0; HEADER + 56];
+    let length = message.len() as u32;
+    message[..4].copy_from_slice(&length.to_ne_bytes());
+    message[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+    message[6..8].copy_from_slice(&ASK_FOR_ALL.to_ne_bytes());
+    message[16] = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }.as_raw() as u8;
+    message[17] = IPPROTO_TCP;
+    message[18] = 1 << (INFO - 1) | 1 << (CONGESTION - 1);
+    message[20..24].copy_from_slice(&ESTABLISHED.to_ne_bytes());
+    message[26..28].copy_from_slice(&peer.port().to_be_bytes());
+    message
+}
+
+/// Reads the messages of one datagram. True when the last of the answer is among them.
+fn read(datagram: &[u8], peer: SocketAddr, found: &mut Vec<(SocketAddr, TcpInfo)>) -> io::Result<bool> {
+    let mut rest = Cursor::new(datagram);
+    while rest.remaining() >= HEADER {
+        let mut one = || -> Result<(u16, Cursor<'_>), Truncated> {
+            let length = u32::from_ne_bytes(rest.array()?) as usize;
+            let kind = u16::from_ne_bytes(rest.array()?);
+            rest.skip(HEADER - 6)?;
+            let message = rest.sub(length.checked_sub(HEADER).ok_or(Truncated { at: 0 })?)?;
+            rest.skip((length.next_multiple_of(4) - length).min(rest.remaining()))?;
+            Ok((kind, message))
+        };
+        let (kind, mut message) = one().map_err(|_| senseless())?;
+        match kind {
+            NLMSG_DONE => return Ok(true),
+            NLMSG_ERROR => {
+                let code = message.array().map(i32::from_ne_bytes).map_err(|_| senseless())?;
+                return Err(io::Error::from_raw_os_error(code.saturating_neg()));
+            }
+            BY_FAMILY => {
+                let (local, remote, info) = connection(&mut message).map_err(|_| senseless())?;
+                if remote == peer {
+                    found.push((local, info));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+/// Reads an inet_diag_msg and its attributes.
+fn connection(message: &mut Cursor<'_>) -> Result<(SocketAddr, SocketAddr, TcpInfo), Truncated> {
+    let head: [u8; ANSWER] = message.array()?;
+    let is_v4 = u16::from(head[0]) == AddressFamily::INET.as_raw();
+    let address = |at: usize| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&head[at..at + 16]);
+        match is_v4 {
+            true => IpAddr::V4(Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3])),
+            false => IpAddr::V6(Ipv6Addr::from(octets)),
+        }
+    };
+    let port = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let (local, remote) = (SocketAddr::new(address(8), port(4)), SocketAddr::new(address(24), port(6)));
+    let mut info = TcpInfo::default();
+    while message.remaining() >= 4 {
+        let length = usize::from(u16::from_ne_bytes(message.array()?));
+        let kind = u16::from_ne_bytes(message.array()?);
+        let body = message.sub(length.checked_sub(4).ok_or(Truncated { at: 0 })?)?;
+        message.skip((length.next_multiple_of(4) - length).min(message.remaining()))?;
+        let bytes = body.rest();
+        match kind {
+            INFO => info = TcpInfo { congestion_control: info.congestion_control, ..account(bytes) },
+            CONGESTION => {
+                let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+                info.congestion_control = String::from_utf8_lossy(name).into_owned();
+            }
+            _ => {}
+        }
+    }
+    Ok((local, remote, info))
+}
+
+/// Reads a tcp_info as far as this kernel fills it.
+fn account(bytes: &[u8]) -> TcpInfo {
+    let u32_at =
+        |at: usize| bytes.get(at..at + 4).map_or(0, |it| u32::from_ne_bytes([it[0], it[1], it[2], it[3]]));
+    let u64_at = |at: usize| {
+        let low_first = cfg!(target_endian = "little");
+        let (a, b) = (u64::from(u32_at(at)), u64::from(u32_at(at + 4)));
+        if low_first { a | b << 32 } else { b | a << 32 }
+    };
+    // Nothing was measured yet is all ones.
+    let min_rtt = Some(u32_at(148)).filter(|it| *it != u32::MAX).unwrap_or(0);
+    TcpInfo {
+        segment: u32_at(16),
+        path_mtu: u32_at(60),
+        rtt_ms: f64::from(u32_at(68)) / 1000.0,
+        congestion_window: u32_at(80),
+        segments_sent_again: u32_at(100),
+        bytes_acknowledged: u64_at(120),
+        bytes_came: u64_at(128),
+        segments_sent: u32_at(136),
+        segments_came: u32_at(140),
+        min_rtt_ms: f64::from(min_rtt) / 1000.0,
+        busy_us: u64_at(168),
+        peer_window_full_us: u64_at(176),
+        send_buffer_full_us: u64_at(184),
+        out_of_order: u32_at(224),
+        peer_window: u32_at(228),
+        congestion_control: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_of_ours_is_found_with_what_it_has_carried() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = listener.local_addr().unwrap();
+        let mut near = TcpStream::connect(peer).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.write_all(&[7; 100_000]).unwrap();
+        far.read_exact(&mut [0; 100_000]).unwrap();
+        far.write_all(&[8; 5]).unwrap();
+        near.read_exact(&mut [0; 5]).unwrap();
+        let found = to(peer).unwrap();
+        let (local, info) = found.first().expect("it is there");
+        assert_eq!((found.len(), *local), (1, near.local_addr().unwrap()));
+        assert_eq!((info.bytes_came, info.segments_sent_again), (5, 0));
+        assert!((1..=100_001).contains(&info.bytes_acknowledged), "{info:?}");
+        assert!(info.rtt_ms > 0.0 && info.rtt_ms < 1000.0 && info.congestion_window > 0, "{info:?}");
+        assert!(info.path_mtu > 500 && !info.congestion_control.is_empty(), "{info:?}");
+    }
+
+    #[test]
+    fn an_account_that_ends_early_is_read_as_far_as_it_goes() {
+        assert_eq!(account(&[]), TcpInfo::default());
+        let mut bytes = vec![0; 72];
+        bytes[68..].copy_from_slice(&23_000u32.to_ne_bytes());
+        assert_eq!(account(&bytes).rtt_ms, 23.0);
+        assert!(connection(&mut Cursor::new(&[0; 60])).is_err());
+    }
+}

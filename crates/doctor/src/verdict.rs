@@ -1,0 +1,222 @@
+//! The verdict on one server: which layer holds it back, by how much, and what to change in order of gain.
+
+use serde::Serialize;
+
+use crate::facts::{Cause, Facts, Stage, Stopped};
+use crate::finding::{Finding, Layer, Side};
+use crate::rules::short;
+
+/// What is said of a server in the end.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    /// In a word.
+    pub state: State,
+    /// The layer that holds it back most.
+    pub layer: Option<Layer>,
+    /// In a paragraph; the measurements stand in brackets behind each statement.
+    pub paragraph: String,
+    /// What to change, what gains most first.
+    pub changes: Vec<Change>,
+}
+
+/// In a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Nothing holds it back that could be seen.
+    Healthy,
+    /// Something holds it back.
+    HeldBack,
+    /// It could not be examined to the end.
+    Stopped,
+}
+
+/// Something to change.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// Where.
+    pub side: Side,
+    /// What.
+    pub what: String,
+    /// How many times as quick the share may become, where that is known.
+    pub gain: Option<f64>,
+    /// The kind of the finding that asks for it.
+    pub because: &'static str,
+}
+
+/// Kinds that keep people from working at all, however quick the rest is.
+const FIRST: [&str; 2] = ["full", "dead_address"];
+
+/// Those that hold the share back, the worst first; of equal ones that of the lowest layer.
+fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
+    let mut held: Vec<&Finding> = findings.iter().filter(|it| it.holds_back).collect();
+    let weight = |it: &Finding| {
+        let gain = it.gain.unwrap_or(1.15);
+        // What is gained with names is gained by a part of the work.
+        let gain = if it.layer == Layer::Metadata { gain.min(1.3) } else { gain };
+        (FIRST.contains(&it.kind), gain)
+    };
+    held.sort_by(|a, b| {
+        let (a_weight, b_weight) = (weight(a), weight(b));
+        b_weight.0.cmp(&a_weight.0).then(b_weight.1.total_cmp(&a_weight.1)).then(a.layer.cmp(&b.layer))
+    });
+    held
+}
+
+/// The verdict that follows from findings.
+#[must_use]
+pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
+    let held = worst_first(findings);
+    let mut parts = Vec::new();
+    if let Some(stopped) = &facts.stopped {
+        parts.push(how_far(stopped));
+    }
+    let state = match (&facts.stopped, held.is_empty()) {
+        (Some(_), _) => State::Stopped,
+        (_, true) => State::Healthy,
+        (_, false) => State::HeldBack,
+    };
+    if state == State::Healthy {
+        parts.push("Healthy: nothing was found that holds this share back.".to_owned());
+        let notes =
+            findings.iter().filter(|it| matches!(it.kind, "worth" | "no_gain" | "distance" | "full_host"));
+        parts.extend(notes.map(|it| capital(&statement(it))));
+    }
+    if let Some(first) = held.first() {
+        let gain = first.gain.filter(|gain| *gain > 1.05);
+        let by = gain.map(|gain| format!(", by a factor of about {}", short(gain))).unwrap_or_default();
+        parts.push(format!("It is held back by its {} layer{by}: {}", first.layer.name(), statement(first)));
+        parts.extend(
+            held[1..].iter().take(3).map(|it| format!("Also ({}): {}", it.layer.name(), statement(it))),
+        );
+    }
+    let layer = held.first().map(|it| it.layer).or_else(|| facts.stopped.as_ref().map(layer_of));
+    let mut changes: Vec<Change> = Vec::new();
+    let worth = findings.iter().filter(|it| !it.holds_back && it.kind == "worth");
+    for finding in held.iter().copied().chain(worth) {
+        if let Some((side, what)) = &finding.change
+            && changes.iter().all(|it| it.what != *what)
+        {
+            let (side, what, because) = (*side, what.clone(), finding.kind);
+            changes.push(Change { side, what, gain: finding.gain, because });
+        }
+    }
+    Verdict { state, layer, paragraph: parts.join(" "), changes }
+}
+
+/// A statement with what it rests on.
+fn statement(finding: &Finding) -> String {
+    let by = finding.rests_on.join("; ");
+    if by.is_empty() { format!("{}.", finding.says) } else { format!("{} [{by}].", finding.says) }
+}
+
+/// Text that begins a sentence.
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// The layer in which an examination ended.
+fn layer_of(stopped: &Stopped) -> Layer {
+    match stopped.stage {
+        Stage::Name => Layer::Name,
+        Stage::Connect => Layer::Transport,
+        Stage::Negotiate | Stage::LogOn | Stage::Share => Layer::Protocol,
+        Stage::Data => Layer::Storage,
+        Stage::Metadata => Layer::Metadata,
+    }
+}
+
+/// How far it got and what that means.
+fn how_far(stopped: &Stopped) -> String {
+    let got = match stopped.stage {
+        Stage::Name => "The examination ended with the name",
+        Stage::Connect => "The name has an address, and the examination ended there: no connection",
+        Stage::Negotiate => {
+            "A TCP connection could be made, and the examination ended with the first message"
+        }
+        Stage::LogOn => "The server speaks the protocol, and the examination ended with the log-on",
+        Stage::Share => "The log-on went well, and the examination ended with the share",
+        Stage::Data => "The share could be reached, and the examination ended while it was read and written",
+        Stage::Metadata => "Reading and writing went well, and the examination ended with work on names",
+    };
+    let means = match (stopped.cause, stopped.stage) {
+        (Cause::NoName, _) if stopped.stalled => {
+            "the name service does not answer: nothing is known of the server"
+        }
+        (Cause::NoName, _) => "the name is misspelt, or this host's name service does not know it",
+        (Cause::Unreachable, _) => {
+            "the host is off, or a firewall or a missing route is between: the share's settings are not to blame"
+        }
+        (Cause::Closed, Stage::Connect) => {
+            "the host is there and the network works, but nobody listens on this port: the server is not started, or listens on another one"
+        }
+        (Cause::Silent, Stage::Negotiate) => {
+            "somebody listens and says nothing: the server hangs, or something between takes connections in its name"
+        }
+        (Cause::Silent, _) => {
+            "the server stalls: it took the request and did not answer it; look at its log and its disks"
+        }
+        (Cause::Protocol, _) => {
+            "whoever listens there does not speak this protocol as this client does: another service, or a server with no common dialect"
+        }
+        (Cause::LogOn, _) => {
+            "network and server work; the user or the password is wrong, or the user may not log on"
+        }
+        (Cause::Share, _) => {
+            "network, server and log-on work; there is no such share or directory, or this user may not use it"
+        }
+        (Cause::Full, _) => "the server has no room",
+        (Cause::Interrupted, _) => "what is above was measured until then",
+        _ => "what is above was measured until then",
+    };
+    format!("{got} ({}): {means}.", stopped.why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_gains_most_is_named_first_and_asked_for_first() {
+        let facts = Facts::default();
+        let found = [
+            Finding::held(Layer::Protocol, "signing", "a").gain(1.3).change(Side::Server, "x"),
+            Finding::note(Layer::Metadata, "trips", "b"),
+            Finding::held(Layer::Connections, "multichannel_off", "c")
+                .by("4 against 1")
+                .gain(3.9)
+                .change(Side::Server, "y"),
+            Finding::held(Layer::Connections, "unreachable_address", "d").change(Side::Server, "z"),
+        ];
+        let verdict = verdict(&facts, &found);
+        assert_eq!((verdict.state, verdict.layer), (State::HeldBack, Some(Layer::Connections)));
+        let changes: Vec<&str> = verdict.changes.iter().map(|it| it.what.as_str()).collect();
+        assert_eq!(changes, ["y", "x", "z"]);
+        assert!(verdict.paragraph.contains("about 3.90: c [4 against 1]."), "{}", verdict.paragraph);
+    }
+
+    #[test]
+    fn every_end_says_how_far_it_got_and_what_that_means() {
+        let stages = [
+            Stage::Name,
+            Stage::Connect,
+            Stage::Negotiate,
+            Stage::LogOn,
+            Stage::Share,
+            Stage::Data,
+            Stage::Metadata,
+        ];
+        for stage in stages {
+            let stopped = Stopped { stage, why: "no answer".to_owned(), stalled: true, cause: Cause::Silent };
+            let facts = Facts { stopped: Some(stopped), ..Facts::default() };
+            let verdict = verdict(&facts, &[]);
+            assert_eq!(verdict.state, State::Stopped);
+            assert!(
+                verdict.layer.is_some() && verdict.paragraph.contains("no answer"),
+                "{}",
+                verdict.paragraph
+            );
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! `trunkline doctor` and `trunkline advise` as their users meet them, on a running server and on peers that are not one:
+//! what is said, the exit status, and that nothing is left behind.
+
+#[allow(
+    dead_code,
+    reason = "of what the tests of the command line share, these need the directory and the program"
+)]
+#[path = "../cli/common.rs"]
+mod common;
+mod peers;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::Place;
+use peers::Peer;
+use serde_json::Value;
+
+/// How long anything may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running server with the share and export `files`; killed when dropped.
+struct Running {
+    place: Place,
+    child: Child,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// A server with `more` in its configuration: lines of [server], and of the share.
+    fn start(server: &str, share: &str) -> Running {
+        let place = Place::new();
+        let password = place.write("password", "Trunk-ann-7\n");
+        fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::create_dir(place.path().join("files")).unwrap();
+        place.write(
+            "trunkline.toml",
+            &format!(
+                "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n{server}\n\
+                 [[user]]\nname = \"ann\"\npassword_file = \"password\"\n\
+                 [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
+                 root_squash = \"none\"\nnfs_secure_port = false\n{share}\n"
+            ),
+        );
+        let notify = place.path().join("notify");
+        let notices = UnixDatagram::bind(&notify).unwrap();
+        notices.set_read_timeout(Some(PATIENCE)).unwrap();
+        let log = fs::File::create(place.path().join("log")).unwrap();
+        let mut command = place.trunkline("serve --config trunkline.toml");
+        command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let child = command.spawn().unwrap();
+        let running = Running { place, child };
+        wait_until_ready(&notices);
+        running
+    }
+
+    fn status(&self) -> Value {
+        let output = self.place.run("status --json").success().get_output().stdout.clone();
+        serde_json::from_slice(&output).unwrap()
+    }
+
+    fn smb(&self) -> String {
+        let listen = self.status()["server"]["listen"][0].as_str().unwrap().to_owned();
+        format!("smb://ann@{listen}/files")
+    }
+
+    fn nfs(&self) -> String {
+        let listen = self.status()["nfs"]["endpoints"][0]["listen"][0].as_str().unwrap().to_owned();
+        format!("nfs://{listen}/files")
+    }
+
+    /// What lies in the share.
+    fn files(&self) -> Vec<String> {
+        let listed = fs::read_dir(self.place.path().join("files")).unwrap();
+        listed.map(|it| it.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+fn wait_until_ready(notices: &UnixDatagram) {
+    let mut notice = [0; 512];
+    loop {
+        let length = notices.recv(&mut notice).expect("the server is ready in time");
+        if String::from_utf8_lossy(&notice[..length]).lines().any(|line| line == "READY=1") {
+            return;
+        }
+    }
+}
+
+/// Runs the doctor with the right password; its exit status, report, and what it said beside.
+fn examine(place: &Place, line: &str) -> (i32, Value, String) {
+    let begun = Instant::now();
+    let Output { status, stdout, stderr } = started(place, line).output().unwrap();
+    assert!(begun.elapsed() < PATIENCE, "{line}: every wait ends");
+    let said = String::from_utf8(stderr).unwrap();
+    assert!(!said.contains("panicked"), "{said}");
+    (status.code().unwrap(), serde_json::from_slice(&stdout).unwrap_or_default(), said)
+}
+
+fn started(place: &Place, line: &str) -> std::process::Command {
+    let mut command = place.trunkline(&format!("doctor {line} --json"));
+    command.env("TRUNKLINE_PASSWORD", "Trunk-ann-7").stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() {
+    let server = Running::start("", "");
+    for (target, protocol) in [(server.smb(), "smb"), (server.nfs(), "nfs")] {
+        let (status, report, said) = examine(&server.place, &format!("{target} --quick"));
+        assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
+        assert!(report["took_s"].as_f64().unwrap() < 15.0, "{report:#}");
+        let facts = &report["targets"][0]["facts"];
+        assert_eq!(facts["stopped"], Value::Null, "{facts:#}");
+        assert_eq!(facts["route"]["addresses"][0]["scope"], "loopback");
+        assert_eq!(facts["transport"]["connect"]["lost"], 0);
+        assert_eq!(facts["protocol"]["protocol"], protocol);
+        assert_eq!(facts["connections"]["got"], 4, "{facts:#}");
+        let runs = facts["data"]["runs"].as_array().unwrap();
+        for (work, connections) in [("write", 1), ("write", 4), ("read", 1), ("read", 2), ("read", 4)] {
+            let is_it = |run: &&Value| run["work"] == work && run["connections"] == connections;
+            assert!(runs.iter().find(is_it).unwrap()["mib_s"].as_f64().unwrap() > 0.0, "{runs:#?}");
+        }
+        let depths: Vec<_> =
+            runs.iter().filter(|it| it["work"] == "small_read").map(|it| &it["depth"]).collect();
+        assert_eq!(depths, [1, 8, 64]);
+        assert_eq!(facts["metadata"]["operations"].as_array().unwrap().len(), 4, "{facts:#}");
+        assert_eq!(facts["left_behind"], Value::Null);
+        assert!(server.files().is_empty(), "{:?}", server.files());
+    }
+}
+
+#[test]
+fn two_targets_are_held_against_each_other_and_the_page_holds_all_it_shows() {
+    let server = Running::start("multichannel = false", "");
+    let line = format!("{} {} --quick --connections 2 --html page.html", server.smb(), server.nfs());
+    let (status, report, said) = examine(&server.place, &line);
+    assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
+    let rows = report["comparison"]["rows"].as_array().unwrap();
+    let taken = rows.iter().find(|row| row["what"] == "connections a session takes").unwrap();
+    assert_eq!(
+        (&taken["first"], &taken["second"], &taken["differs"]),
+        (&"1.00".into(), &"2.00".into(), &true.into())
+    );
+    assert!(report["took_s"].as_f64().unwrap() < 15.0, "{report:#}");
+    let first = &report["targets"][0]["facts"]["connections"];
+    assert_eq!((&first["offered"], &first["separate_sessions"]), (&false.into(), &true.into()), "{first:#}");
+    let page = fs::read_to_string(server.place.path().join("page.html")).unwrap();
+    assert!(
+        page.contains("<svg") && page.contains("Why is it slow?") && !page.contains("src="),
+        "it is whole"
+    );
+    assert!(server.files().is_empty(), "{:?}", server.files());
+}
+
+#[test]
+fn what_the_configuration_does_to_a_share_is_found() {
+    for (server, share, protocol, kind) in [
+        ("advertise = [\"203.0.113.77\"]", "", "smb", "unreachable_address"),
+        ("nfs_slots = 2", "", "nfs", "slots"),
+    ] {
+        let server = Running::start(server, share);
+        let target = if protocol == "smb" { server.smb() } else { server.nfs() };
+        let (status, report, _) = examine(&server.place, &format!("{target} --quick"));
+        let findings = report["targets"][0]["findings"].as_array().unwrap();
+        let found = findings.iter().find(|it| it["kind"] == kind);
+        let found = found.unwrap_or_else(|| panic!("{kind} in {report:#}"));
+        assert_eq!((status, &found["holds_back"]), (0, &true.into()), "{found:#}");
+        assert!(!found["rests_on"].as_array().unwrap().is_empty());
+        assert_eq!(report["targets"][0]["verdict"]["state"], "held_back");
+    }
+}
+
+#[test]
+fn a_share_that_may_only_be_read_is_read() {
+    let server = Running::start("", "read_only = true");
+    server.place.write("files/large", &"0123456789abcdef".repeat(100_000));
+    for line in [server.smb(), format!("{} --read-only", server.nfs())] {
+        let (status, report, said) = examine(&server.place, &format!("{line} --quick"));
+        assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
+        let data = &report["targets"][0]["facts"]["data"];
+        assert_ne!(data["not_written"], Value::Null, "{data:#}");
+        let runs = data["runs"].as_array().unwrap();
+        assert!(
+            runs.iter().any(|run| run["work"] == "read") && runs.iter().all(|run| run["work"] != "write")
+        );
+        assert_eq!(server.files(), ["large"]);
+    }
+    fs::remove_file(server.place.path().join("files/large")).unwrap();
+    let (status, report, _) = examine(&server.place, &format!("{} --quick", server.smb()));
+    assert_eq!(status, 0, "{report:#}");
+    let left_out = report["targets"][0]["facts"]["left_out"].to_string();
+    assert!(left_out.contains("no file to read"), "{left_out}");
+}
+
+#[test]
+fn a_bound_on_the_load_holds() {
+    let server = Running::start("", "");
+    let (status, report, _) =
+        examine(&server.place, &format!("{} --quick --max-rate 8m --max-iops 100", server.smb()));
+    assert_eq!(status, 0, "{report:#}");
+    for run in report["targets"][0]["facts"]["data"]["runs"].as_array().unwrap() {
+        // What began before the measured part may end in it.
+        assert!(run["mib_s"].as_f64().unwrap() < 13.0, "{run:#}");
+        if run["work"] == "small_read" || run["work"] == "small_files" {
+            assert!(run["operations"].as_u64().unwrap() <= 90, "{run:#}");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_examination_clears_its_files_away() {
+    let server = Running::start("", "");
+    for target in [server.smb(), server.nfs()] {
+        let doctor = started(&server.place, &format!("{target} --full")).spawn().unwrap();
+        let until = Instant::now() + PATIENCE;
+        while server.files().is_empty() {
+            assert!(Instant::now() < until, "it begins in time");
+            std::thread::yield_now();
+        }
+        let id = rustix::process::Pid::from_raw(doctor.id() as i32).unwrap();
+        rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+        let output = doctor.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["targets"][0]["facts"]["stopped"]["cause"], "interrupted");
+        assert!(server.files().is_empty(), "{:?} {report:#}", server.files());
+    }
+}
+
+#[test]
+fn each_end_says_how_far_it_got() {
+    let server = Running::start("", "");
+    server.place.write("wrong", "no\n");
+    let (smb, nfs) = (server.smb(), server.nfs());
+    let closed = Peer::closed();
+    let silent = Peer::silent();
+    let rude = Peer::rude();
+    let chatty = Peer::chatty();
+    for (line, stage, cause, means) in [
+        ("smb://ann@no.such.name.invalid/x".to_owned(), "name", "no_name", "misspelt"),
+        (format!("smb://ann@{}/x", closed.place()), "connect", "closed", "nobody listens"),
+        (format!("nfs://{}/x", closed.place()), "connect", "closed", "nobody listens"),
+        (format!("smb://ann@{}/x", silent.place()), "negotiate", "silent", "says nothing"),
+        (format!("nfs://{}/x", silent.place()), "negotiate", "silent", "says nothing"),
+        (format!("smb://ann@{}/x", rude.place()), "negotiate", "protocol", "another service"),
+        (format!("smb://ann@{}/x", chatty.place()), "negotiate", "protocol", "another service"),
+        (format!("{smb} --password-file wrong"), "log_on", "log_on", "the password is wrong"),
+        (smb.replace("/files", "/nothing"), "share", "share", "no such share"),
+        (nfs.replace("/files", "/nothing"), "share", "share", "no such share"),
+    ] {
+        let (status, report, _) = examine(&server.place, &format!("{line} --quick"));
+        let target = &report["targets"][0];
+        let stopped = &target["facts"]["stopped"];
+        assert_eq!(
+            (status, &stopped["stage"], &stopped["cause"]),
+            (1, &stage.into(), &cause.into()),
+            "{line}: {report:#}"
+        );
+        let paragraph = target["verdict"]["paragraph"].as_str().unwrap();
+        assert!(paragraph.contains(means), "{line}: {means} in {paragraph}");
+        assert!(!report.to_string().contains("Trunk-ann-7"), "{line}");
+    }
+    assert!(server.files().is_empty());
+}
+
+#[test]
+fn a_server_that_stalls_in_the_middle_is_given_up() {
+    let server = Running::start("", "");
+    for target in [server.smb(), server.nfs()] {
+        let (before, behind) = target.rsplit_once("127.0.0.1:").unwrap();
+        let port = behind.split('/').next().unwrap().parse().unwrap();
+        // The log-on is short; what comes behind so many bytes is not.
+        let stalling = Peer::stalling(port, 200_000);
+        let line = format!("{before}{}/files --quick", stalling.place());
+        let (status, report, _) = examine(&server.place, &line);
+        let stopped = &report["targets"][0]["facts"]["stopped"];
+        assert_eq!((status, &stopped["stalled"]), (1, &true.into()), "{line}: {report:#}");
+        assert!(report["took_s"].as_f64().unwrap() < 15.0, "{report:#}");
+        let left = &report["targets"][0]["facts"]["left_behind"];
+        assert_eq!(server.files().len(), usize::from(*left != Value::Null), "what is left is said: {left}");
+        for name in server.files() {
+            assert!(left.as_str().unwrap().ends_with(&name), "{left}");
+            fs::remove_dir_all(server.place.path().join("files").join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_command_line_is_one_line() {
+    let place = Place::new();
+    let server = Place::new();
+    for (line, wanted) in [
+        (server.path().display().to_string(), "mount it first"),
+        ("smb://ann:secret@h/x".to_owned(), "password must not stand on the command line"),
+        ("null://h:1".to_owned(), "nothing to examine"),
+        ("smb://ann@h/x --quick --full".to_owned(), "--full"),
+        ("smb://ann@h/x --password-file missing".to_owned(), "missing"),
+        (String::new(), "<TARGET>"),
+    ] {
+        let (status, _, said) = examine(&place, &line);
+        assert_eq!(status, 2, "{line}: {said}");
+        assert!(said.contains(wanted), "{line}: {said}");
+    }
+}
+
+#[test]
+fn advice_follows_the_measurement_where_there_is_one() {
+    let place = Place::new();
+    let advise = |line: &str| {
+        let output = place.trunkline(&format!("advise {line} --json")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let lines = advice["lines"].as_array().unwrap().clone();
+        let about = lines.iter().find(|it| it["about"] == "connections").unwrap();
+        (about["count"].as_u64().unwrap(), about["basis"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(advise("--numjobs 8 --nrfiles 8"), (4, "rule".to_owned()));
+    assert_eq!(advise("--numjobs 1"), (1, "rule".to_owned()));
+    let run = |connections: u32, rate: u32| {
+        format!(
+            "{{\"work\":\"read\",\"connections\":{connections},\"depth\":16,\"per_s\":{rate},\"mib_s\":{rate}}}"
+        )
+    };
+    let runs = [run(1, 100), run(2, 199), run(4, 200)].join(",");
+    place
+        .write("report.json", &format!("{{\"targets\":[{{\"facts\":{{\"data\":{{\"runs\":[{runs}]}}}}}}]}}"));
+    assert_eq!(advise("--numjobs 8 --nrfiles 8 --from report.json"), (2, "measured".to_owned()));
+    place.write("other.json", "{}");
+    let refused = place.trunkline("advise --from other.json").output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("holds no runs"));
+}

@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Injects faults one by one, lets `trunkline doctor` examine each, and counts how often its verdict names the layer; then as
+many sound set-ups, which it must call healthy.
+
+    proving/doctor/faults.py [--only NAME] [--course quick|full] [--out FILE]
+
+Needs root (emulated links, network namespaces, Samba, Ganesha). A fault that needs what this machine lacks counts as skipped. Ends
+with "N passed, N failed, N skipped"; status 1 when fewer verdicts are right than --least says.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from stage import BINARY, PASSWORD, Ganesha, Missing, Proxy, Samba, Trunkline, free_port, other_clock, small_disk
+
+SEED = ("--rtt", "23ms", "--flow-rate", "200Mbit")
+
+
+def smb(server, host="127.0.0.1"):
+    """The share of a server of ours."""
+    return f"smb://ann@{host}:{server.port}/files"
+
+
+def nfs(server, host="127.0.0.1"):
+    """Its export."""
+    return f"nfs://{host}:{server.nfs_port}/files"
+
+
+def link(*options, setting=None):
+    """What goes before a command that is to be run behind a path, and what sets that end of it up."""
+    before = [str(BINARY), "link", *options, "--"]
+    if setting:
+        before += ["sh", "-c", f'{setting}; exec "$@"', "sh"]
+    return before
+
+
+@contextlib.contextmanager
+def behind(options, setting=None, protocol=smb, **server):
+    """Our server behind an emulated path."""
+    with Trunkline(listen="0.0.0.0", **server) as running:
+        yield link(*options, setting=setting), protocol(running, "{host}"), {}
+
+
+@contextlib.contextmanager
+def beside(protocol=smb, **server):
+    """Our server on this machine."""
+    with Trunkline(**server) as running:
+        yield [], protocol(running), {}
+
+
+@contextlib.contextmanager
+def samba(*lines):
+    """Debian's Samba on this machine."""
+    with Samba(lines) as running:
+        yield [], f"smb://alice@127.0.0.1:{running.port}/files", {"TRUNKLINE_PASSWORD": "Trunk-alice-7"}
+
+
+@contextlib.contextmanager
+def ganesha():
+    """Debian's Ganesha on this machine."""
+    with Ganesha() as running:
+        yield [], f"nfs://127.0.0.1:{running.port}/files", {}
+
+
+@contextlib.contextmanager
+def held_answers():
+    """Somebody between who holds small packets back."""
+    with Trunkline() as running, Proxy("127.0.0.1", port := free_port(), ("127.0.0.1", running.port), hold=0.02):
+        yield [], f"smb://ann@127.0.0.1:{port}/files", {}
+
+
+@contextlib.contextmanager
+def slow_channel():
+    """Three more addresses, one of which leads over a slow line."""
+    others = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    offered = ", ".join(f'"{address}"' for address in others)
+    with contextlib.ExitStack() as stack:
+        running = stack.enter_context(Trunkline(server=f"advertise = [{offered}]"))
+        for address in others:
+            rate = 2e6 if address == others[-1] else None
+            stack.enter_context(Proxy(address, running.port, ("127.0.0.1", running.port), rate=rate))
+        yield [], smb(running), {}
+
+
+@contextlib.contextmanager
+def full_disk():
+    """A share whose file system has no room left."""
+    with small_disk(8) as place, Trunkline(storage=place) as running:
+        with contextlib.suppress(OSError), (place / "filler").open("wb") as filler:
+            while True:
+                filler.write(b"x" * 4096)
+                filler.flush()
+        yield [], smb(running), {}
+
+
+@contextlib.contextmanager
+def skewed_clock():
+    """A client whose clock is an hour behind the server's."""
+    with other_clock(-3600) as library, Trunkline() as running:
+        yield ["env", f"LD_PRELOAD={library}"], smb(running), {}
+
+
+@contextlib.contextmanager
+def public_name():
+    """A name service that tells the public address of a server that has a private one."""
+    with tempfile.TemporaryDirectory(prefix="doctor-name-") as place:
+        running = Trunkline(listen="0.0.0.0")
+        hosts = Path(place) / "hosts"
+        hosts.write_text("127.0.0.1 localhost\n203.0.113.5 files.test\n10.77.0.1 files.test\n")
+        script = (
+            "ip link set lo up; ip address add 203.0.113.5/32 dev lo; ip link add plug0 type dummy; ip address add 10.77.0.1/24 dev plug0;"
+            f" ip link set plug0 up; mount --bind {hosts} /etc/hosts; {' '.join(running.command())} >{place}/log 2>&1 & server=$!;"
+            f' for i in $(seq 100); do (exec 3<>/dev/tcp/127.0.0.1/{running.port}) 2>/dev/null && break; sleep 0.1; done;'
+            ' "$@"; status=$?; kill $server; wait $server; exit $status'
+        )
+        try:
+            yield ["unshare", "-nm", "bash", "-c", script, "bash"], smb(running, "files.test"), {}
+        finally:
+            running.scratch.cleanup()
+
+
+LIMITED = 'kind = "standard"\nformula = "small"'
+V2020 = 'kind = "premium"\nformula = "v1-2020"'
+PREMIUM = 'kind = "premium"\nformula = "v1"'
+NARROW_WINDOW = 'echo "4096 65536 65536" >/proc/sys/net/ipv4/tcp_rmem'
+CMAC = ("server signing = mandatory", "server smb3 signing algorithms = AES-128-CMAC")
+SMALL_REQUESTS = ("smb2 max read = 65536", "smb2 max write = 65536")
+
+# Name, layer that the verdict must name, set-up; none where it cannot be injected from here.
+FAULTS = [
+    ("Multichannel off at the server", "connections", lambda: behind(SEED, server="multichannel = false")),
+    ("Multichannel off at the client", "connections", None),
+    ("an unreachable address offered", "connections", lambda: behind(("--rtt", "5ms"), server='advertise = ["203.0.113.7"]')),
+    ("RSS flag missing", "connections", lambda: behind(SEED, server='rss = "never"')),
+    ("window too small", "transport", lambda: behind(("--rtt", "23ms"), setting=NARROW_WINDOW)),
+    ("lossy link", "transport", lambda: behind(("--rtt", "10ms", "--loss", "0.5%"))),
+    ("10 Mbit/s link", "transport", lambda: behind(("--rtt", "5ms", "--rate", "10Mbit"))),
+    ("signing by CMAC", "protocol", lambda: samba(*CMAC)),
+    ("sealing required", "protocol", lambda: beside(server='encryption = "required"')),
+    ("throttled IOPS", "limits", lambda: beside(account=LIMITED)),
+    ("throttled egress", "limits", lambda: beside(account=V2020, share="provisioned_gib = 1024")),
+    ("throttled metadata", "limits", lambda: beside(account=PREMIUM, share="provisioned_gib = 102400", protocols=("smb",))),
+    ("metadata cache off", "metadata", None),
+    ("64 KiB requests", "protocol", lambda: samba(*SMALL_REQUESTS)),
+    ("small slot table", "protocol", lambda: beside(protocol=nfs, server="nfs_slots = 2")),
+    ("Nagle-like delay", "transport", held_answers),
+    ("one slow channel of four", "connections", slow_channel),
+    ("full disk", "storage", full_disk),
+    ("clock skew", "protocol", skewed_clock),
+    ("the name gives the public address", "name", public_name),
+]
+
+SOUND = [
+    ("Trunkline, SMB", lambda: beside()),
+    ("Trunkline, NFS", lambda: beside(protocol=nfs)),
+    ("Trunkline, SMB, signing required", lambda: beside(server='signing = "required"')),
+    ("Trunkline, one connection is enough", lambda: beside(server="multichannel = false")),
+    ("Samba, Multichannel", lambda: samba()),
+    ("Samba, without Multichannel", lambda: samba("server multi channel support = no")),
+    ("Ganesha", lambda: ganesha()),
+    ("Trunkline behind 5 ms", lambda: behind(("--rtt", "5ms"))),
+    ("Trunkline behind the seed's path", lambda: behind(SEED)),
+    ("Trunkline, NFS, behind the seed's path", lambda: behind(SEED, protocol=nfs)),
+]
+
+
+def examine(before, target, environment, course):
+    """The report on `target`."""
+    command = [*before, str(BINARY), "doctor", target, "--json"] + ([f"--{course}"] if course != "usual" else [])
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL,
+        env={**os.environ, "TRUNKLINE_PASSWORD": PASSWORD, **environment},
+    )
+    try:
+        return json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-400:]}") from None
+
+
+def one(name, expected, stage, course):
+    """Examines one set-up; what came of it."""
+    if stage is None:
+        return {"name": name, "expected": expected, "result": "skip", "says": "cannot be injected from here; the rule is held by a unit test"}
+    try:
+        with stage() as (before, target, environment):
+            report = examine(before, target, environment, course)
+    except Missing as reason:
+        return {"name": name, "expected": expected, "result": "skip", "says": str(reason)}
+    except (RuntimeError, OSError, subprocess.SubprocessError) as reason:
+        return {"name": name, "expected": expected, "result": "fail", "says": str(reason)}
+    examined = report["targets"][0]
+    verdict = examined["verdict"]
+    named = "healthy" if verdict["state"] == "healthy" else verdict["layer"]
+    held = [finding["kind"] for finding in examined["findings"] if finding["holds_back"]]
+    result = "pass" if named == expected else "fail"
+    return {"name": name, "expected": expected, "named": named, "kinds": held, "result": result, "took_s": report["took_s"], "report": report}
+
+
+def main():
+    """Everything that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", help="part of the name of the cases to run")
+    parser.add_argument("--course", default="quick", choices=["quick", "usual", "full"])
+    parser.add_argument("--out", type=Path, help="file for all reports")
+    parser.add_argument("--least", type=int, default=0, help="faults that must be named")
+    arguments = parser.parse_args()
+    cases = [(name, layer, stage) for name, layer, stage in FAULTS] + [(name, "healthy", stage) for name, stage in SOUND]
+    results = []
+    for case in cases:
+        if arguments.only and arguments.only not in case[0]:
+            continue
+        result = one(*case, arguments.course)
+        results.append(result)
+        shown = result.get("says") or f"named {result['named']} ({', '.join(result['kinds']) or 'nothing'}), {result['took_s']:.1f} s"
+        print(f"{result['result']:5} {result['name']}: expected {result['expected']}; {shown}", flush=True)
+        if arguments.out:
+            arguments.out.write_text(json.dumps(results, indent=1))
+    count = {kind: sum(it["result"] == kind for it in results) for kind in ("pass", "fail", "skip")}
+    print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
+    named = sum(it["result"] == "pass" and it["expected"] != "healthy" for it in results)
+    healthy_failed = any(it["result"] == "fail" and it["expected"] == "healthy" for it in results)
+    sys.exit(1 if named < arguments.least or healthy_failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""What a case is set in: servers with a configuration of their own, paths in front of them, peers in between."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BINARY = Path(os.environ.get("TRUNKLINE") or Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline")
+PASSWORD = "Trunk-ann-7"
+# How long a server may take to begin and to end.
+PATIENCE = 20
+
+
+class Missing(Exception):
+    """This machine lacks what a case needs; the message says what."""
+
+
+def free_port(address="127.0.0.1"):
+    """A TCP port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(address, port):
+    """Waits until somebody listens there."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), socket.create_connection((address, port), 1):
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"nobody listens on {address} port {port}")
+
+
+class Trunkline:
+    """Our server with lines of one's own in its configuration."""
+
+    def __init__(self, server="", share="", account="", listen="127.0.0.1", storage=None, preload=None, protocols=("smb", "nfs")):
+        self.scratch = tempfile.TemporaryDirectory(prefix="doctor-")
+        self.directory = Path(self.scratch.name)
+        self.lines = (server, share, account)
+        self.listen, self.storage, self.preload, self.protocols = listen, storage, preload, protocols
+        self.port, self.nfs_port = free_port(), free_port()
+        self.process = None
+
+    def configuration(self):
+        """The file, and what it names."""
+        server, share, account = self.lines
+        files = self.storage or self.directory / "files"
+        files.mkdir(exist_ok=True)
+        files.chmod(0o777)
+        password = self.directory / "password"
+        password.write_text(PASSWORD + "\n")
+        password.chmod(0o600)
+        place = self.directory / "trunkline.toml"
+        place.write_text(
+            f'[server]\nlisten = ["{self.listen}"]\nsmb_port = {self.port}\nnfs_port = {self.nfs_port}\ndiscovery = false\n{server}\n'
+            f'[[user]]\nname = "ann"\npassword_file = "password"\nuid = 0\n[account.lab]\n{account}\n'
+            f'[share.files]\npath = "{files}"\naccount = "lab"\nusers = {{ "*" = "full" }}\nprotocols = {list(self.protocols)}\n'
+            f'root_squash = "none"\nnfs_secure_port = false\n{share}\n'
+        )
+        return place
+
+    def command(self):
+        """How it is started."""
+        return [str(BINARY), "serve", "--config", str(self.configuration()), "--state-dir", str(self.directory / "state")]
+
+    def __enter__(self):
+        environment = dict(os.environ, TRUNKLINE_LOG="error")
+        if self.preload:
+            environment["LD_PRELOAD"] = str(self.preload)
+        log = (self.directory / "log").open("w")
+        self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        try:
+            wait_for("127.0.0.1" if self.listen == "0.0.0.0" else self.listen, self.port)
+        except RuntimeError:
+            self.__exit__()
+            raise RuntimeError((self.directory / "log").read_text() if self.directory.exists() else "no server") from None
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.scratch.cleanup()
+
+    def left(self):
+        """What lies in the share."""
+        return sorted(path.name for path in (self.storage or self.directory / "files").iterdir() if path.name != "lost+found")
+
+
+class Proxy:
+    """Carries connections from an address to a server, each piece held back for `hold` seconds, at most `rate` bytes a second."""
+
+    def __init__(self, address, port, to, hold=0.0, rate=None):
+        self.listener = socket.create_server((address, port))
+        self.to, self.hold, self.rate = to, hold, rate
+        self.over = False
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.over = True
+        self.listener.close()
+
+    def _accept(self):
+        while not self.over:
+            try:
+                near, _ = self.listener.accept()
+                far = socket.create_connection(self.to, 5)
+            except OSError:
+                return
+            for one, other in ((near, far), (far, near)):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    def _carry(self, source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                # As Nagle's algorithm does with what fills no packet, until the other side's acknowledgement is due.
+                if len(data) < 1400 and self.hold:
+                    time.sleep(self.hold)
+                sink.sendall(data)
+                if self.rate:
+                    time.sleep(len(data) / self.rate)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+class Samba:
+    """Debian's Samba with lines of one's own, by the script of the other suites."""
+
+    def __init__(self, lines=(), address="127.0.0.1"):
+        self.lines, self.address = lines, address
+        self.scratch = tempfile.TemporaryDirectory(prefix="doctor-samba-")
+        self.port = free_port()
+        self.script = ROOT / "proving" / "servers" / "samba.sh"
+
+    def __enter__(self):
+        # The script writes the configuration; lines of ours are put in by a copy of it, which finds the rest beside it.
+        folder = Path(self.scratch.name) / "servers"
+        folder.mkdir()
+        for name in ("common.sh", "accounts"):
+            (folder / name).write_text((self.script.parent / name).read_text())
+        more = "".join(f"  {line}\n" for line in self.lines)
+        text = self.script.read_text().replace("  ea support = yes\n", "  ea support = yes\n" + more)
+        (folder / "samba.sh").write_text(text)
+        self._run("start", "bench", self.scratch.name, str(self.port), self.address)
+        return self
+
+    def _run(self, *arguments):
+        script = Path(self.scratch.name) / "servers" / "samba.sh"
+        done = subprocess.run(["bash", str(script), *arguments], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise Missing(done.stderr.strip() or "Samba did not start")
+
+    def __exit__(self, *_):
+        with contextlib.suppress(Missing):
+            self._run("stop", self.scratch.name)
+        self.scratch.cleanup()
+
+
+class Ganesha(Samba):
+    """Debian's Ganesha, by the script of the other suites."""
+
+    def __init__(self):
+        super().__init__()
+        self.script = ROOT / "proving" / "servers" / "ganesha.sh"
+
+    def __enter__(self):
+        folder = Path(self.scratch.name) / "servers"
+        folder.mkdir()
+        for name in ("common.sh", "accounts"):
+            (folder / name).write_text((self.script.parent / name).read_text())
+        (folder / "samba.sh").write_text(self.script.read_text())
+        self._run("start", "nfs", self.scratch.name, str(self.port), self.address)
+        return self
+
+
+@contextlib.contextmanager
+def small_disk(megabytes):
+    """A file system with so much room."""
+    with tempfile.TemporaryDirectory(prefix="doctor-disk-") as place:
+        image = Path(place) / "image"
+        mounted = Path(place) / "mounted"
+        mounted.mkdir()
+        image.write_bytes(b"")
+        os.truncate(image, megabytes << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
+        if subprocess.run(["mount", "-o", "loop", str(image), str(mounted)], capture_output=True).returncode:
+            raise Missing("a loop device cannot be mounted here")
+        try:
+            yield mounted
+        finally:
+            subprocess.run(["umount", str(mounted)], check=False)
+
+
+@contextlib.contextmanager
+def other_clock(seconds):
+    """A library that shows whoever is started with it another time."""
+    with tempfile.TemporaryDirectory(prefix="doctor-clock-") as place:
+        source, library = Path(place) / "clock.c", Path(place) / "clock.so"
+        source.write_text(
+            "#define _GNU_SOURCE\n#include <time.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n"
+            "int clock_gettime(clockid_t id, struct timespec *at) {\n"
+            f"  long r = syscall(SYS_clock_gettime, id, at); if (r == 0 && id == CLOCK_REALTIME) at->tv_sec += {seconds}; return r; }}\n"
+        )
+        if subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], capture_output=True).returncode:
+            raise Missing("there is no C compiler")
+        yield library
