@@ -38,6 +38,8 @@ pub(crate) struct SessionInner {
     /// Session.SigningKey and the encryption keys, whatever becomes of the first connection.
     pub(crate) keys: Arc<ChannelKeys>,
     pub(crate) channels: Channels,
+    /// Held by the one connection of this session that negotiates.
+    pub(crate) negotiating: tokio::sync::Mutex<()>,
     keeper: Mutex<Option<AbortHandle>>,
 }
 
@@ -85,6 +87,7 @@ impl Session {
             credentials: who.clone(),
             keys: Arc::clone(&first.keys),
             channels: Channels::new(first),
+            negotiating: tokio::sync::Mutex::new(()),
             keeper: Mutex::new(None),
         };
         Ok(Session { inner: Arc::new(session) })

@@ -138,8 +138,9 @@ fn a_shutdown_under_load_sends_whole_replies_and_closes_all() {
     let threads: Vec<_> = (0..8)
         .map(|number| {
             let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
+            // Before the load begins: the first clients may have done enough before the last is run at all.
+            let mut client = Client::connect(address);
             std::thread::spawn(move || {
-                let mut client = Client::connect(address);
                 let body = if number % 2 == 0 { b"job-load".to_vec() } else { echo_body(50_000, number) };
                 while !stop.load(SeqCst) {
                     if client.0.write_all(&record(&body)).is_err() {

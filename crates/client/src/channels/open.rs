@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 use smb_wire::negotiate::Capabilities;
+use tokio::net::TcpStream;
 
 use super::Channel;
 use crate::connection::Inner;
@@ -117,15 +118,19 @@ impl SessionInner {
 
     /// Connects to `address` and binds the session to the connection.
     pub(crate) async fn bind_at(&self, address: SocketAddr) -> Result<Bound> {
-        // MS-SMB2 3.2.4.2.3
-        let connection = Connection::connect(address, &self.host, &self.options).await?.inner;
-        same_server(&self.negotiated, &connection)?;
-        let bound = tokio::time::timeout(
-            self.options.connect_timeout,
-            log_on::bind(&connection, &self.credentials, &self.keys),
-        );
+        let patience = self.options.connect_timeout;
         let late = |_| Error::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
-        let keys = bound.await.map_err(late)??;
+        let stream = tokio::time::timeout(patience, TcpStream::connect(address)).await.map_err(late)??;
+        // One after the other: Samba gives each further connection of a client, when it negotiates, over to the process of
+        // the first, and of two that come there at the same moment one is never answered.
+        let turn = self.negotiating.lock().await;
+        // MS-SMB2 3.2.4.2.3
+        let connecting = Connection::over(stream, &self.host, &self.options);
+        let connection = tokio::time::timeout(patience, connecting).await.map_err(late)??.inner;
+        drop(turn);
+        same_server(&self.negotiated, &connection)?;
+        let binding = log_on::bind(&connection, &self.credentials, &self.keys);
+        let keys = tokio::time::timeout(patience, binding).await.map_err(late)??;
         Ok(Bound { connection, keys })
     }
 
