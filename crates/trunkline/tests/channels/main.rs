@@ -6,38 +6,28 @@
 #[path = "../cli/common.rs"]
 mod common;
 mod lasting;
+#[allow(dead_code)]
+#[path = "../cli/server.rs"]
+mod server;
 #[path = "../../../client/tests/support/mod.rs"]
 mod support;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use client::{ChannelOptions, Error, Options};
 use common::Place;
+use server::Server;
 use smb_wire::NtStatus;
 use smb_wire::negotiate::Dialect;
 use support::{USER, channels};
 
-/// How long the server may take to start.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// A running server with the share `files`; killed when dropped.
 struct Running {
+    server: Server,
     place: Place,
-    child: Child,
     address: SocketAddr,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Running {
@@ -59,8 +49,8 @@ impl Running {
             USER.0
         );
         place.write("trunkline.toml", &config);
-        let child = launch(&place);
-        let mut running = Running { place, child, address: (Ipv4Addr::LOCALHOST, 0).into() };
+        let mut running =
+            Running { server: Server::start(&place), place, address: (Ipv4Addr::LOCALHOST, 0).into() };
         running.address.set_port(running.port());
         running
     }
@@ -68,10 +58,9 @@ impl Running {
     /// Ends it, in order or where it stands, and starts it again.
     fn restart(&mut self, in_order: bool) {
         let signal = if in_order { "-TERM" } else { "-KILL" };
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-        self.child.wait().unwrap();
-        self.child = launch(&self.place);
+        self.server.signal(signal);
+        self.server.wait();
+        self.server = Server::start(&self.place);
         self.address.set_port(self.port());
     }
 
@@ -84,31 +73,6 @@ impl Running {
 
     fn files(&self) -> PathBuf {
         self.place.path().join("files")
-    }
-}
-
-/// Starts the program and waits until it serves.
-fn launch(place: &Place) -> Child {
-    let notify = place.path().join("notify");
-    // There is one only when it was started before.
-    let _ = std::fs::remove_file(&notify);
-    let notices = UnixDatagram::bind(&notify).unwrap();
-    notices.set_read_timeout(Some(PATIENCE)).unwrap();
-    let output = std::fs::File::create(place.path().join("output")).unwrap();
-    let mut command = place.trunkline("serve --config trunkline.toml");
-    let child = command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(output);
-    let child = child.spawn().unwrap();
-    wait_until_ready(&notices);
-    child
-}
-
-fn wait_until_ready(notices: &UnixDatagram) {
-    let mut notice = [0; 512];
-    loop {
-        let length = notices.recv(&mut notice).expect("the server is ready in time");
-        if String::from_utf8_lossy(&notice[..length]).lines().any(|line| line == "READY=1") {
-            return;
-        }
     }
 }
 

@@ -7,17 +7,18 @@ use client::{ChannelOptions, Connection, Credentials, Options, Session};
 use serde_json::Value;
 
 use crate::common::Place;
-use crate::running::{PATIENCE, Running, json};
+use crate::running::{json, start};
+use crate::server::{PATIENCE, Server};
 
 /// A server with these settings and where it listens.
-fn serve(settings: &str) -> (Place, Running, SocketAddr) {
+fn serve(settings: &str) -> (Place, Server, SocketAddr) {
     let place = Place::new();
     place.write("docs/file", "content");
     place.write("pw", "secret\n");
     let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
     let share = "[share.docs]\npath = \"docs\"\naccount = \"team\"\nusers.ann = \"write\"\n";
     place.write("t.toml", &format!("[server]\nname = \"files\"\n{settings}\n{user}{share}"));
-    let running = Running::start(&place, "--config t.toml --no-discovery");
+    let running = start(&place, "--config t.toml --no-discovery");
     let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().parse().unwrap();
     (place, running, listen)
 }

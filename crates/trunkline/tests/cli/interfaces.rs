@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::channels::{log_on, run, shown};
 use crate::common::Place;
-use crate::running::{Running, json};
+use crate::running::json;
+use crate::server::Server;
 
 /// The address of the interface that comes later.
 const LATER: &str = "192.0.2.1";
@@ -54,7 +55,7 @@ fn an_interface_that_comes_later_is_offered_and_one_that_goes_is_not() {
     place.write("docs/file", "content");
     place.run_with("user add ann", "secret\n").success();
     let server = apart(&place.trunkline("serve docs --listen 0.0.0.0 --smb-port 0 --no-discovery"));
-    let running = Running::start_as(&place, server);
+    let running = Server::start_as(&place, server);
     let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
     let port = listen.parse::<SocketAddr>().unwrap().port();
     let pid = running.pid();

@@ -7,4 +7,6 @@ mod interfaces;
 mod link;
 mod load;
 mod running;
+#[allow(dead_code, reason = "these tests say themselves what is served")]
+mod server;
 mod users_and_config;

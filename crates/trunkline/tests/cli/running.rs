@@ -2,79 +2,22 @@
 
 use std::io::Read;
 use std::net::TcpStream;
-use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use crate::common::Place;
+use crate::server::{PATIENCE, Server};
 
-/// How long anything may take before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A running server; killed when dropped.
-pub struct Running {
-    child: Child,
-    notices: UnixDatagram,
+/// Starts `serve` with `line` in `place`, and waits until it serves.
+pub fn start(place: &Place, line: &str) -> Server {
+    let line = format!("serve {line} --listen 127.0.0.1 --smb-port 0");
+    Server::start_as(place, place.trunkline(&line))
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Running {
-    /// Starts `serve` with `line` in `place`, and waits until it serves.
-    pub fn start(place: &Place, line: &str) -> Running {
-        let line = format!("serve {line} --listen 127.0.0.1 --smb-port 0");
-        Running::start_as(place, place.trunkline(&line))
-    }
-
-    /// Starts a command that becomes the server, and waits until it serves.
-    pub fn start_as(place: &Place, mut command: Command) -> Running {
-        let notify = place.path().join("notify");
-        let _ = std::fs::remove_file(&notify);
-        let notices = UnixDatagram::bind(&notify).unwrap();
-        notices.set_read_timeout(Some(PATIENCE)).unwrap();
-        let output = std::fs::File::create(place.path().join("output")).unwrap();
-        let log = std::fs::File::create(place.path().join("log")).unwrap();
-        let child = command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(output).stderr(log);
-        let running = Running { child: child.spawn().unwrap(), notices };
-        running.hears("READY=1");
-        running
-    }
-
-    /// Waits for a notice to the service manager.
-    #[track_caller]
-    fn hears(&self, wanted: &str) {
-        let mut buffer = [0; 512];
-        loop {
-            let length = self.notices.recv(&mut buffer).expect("a notice in time");
-            if String::from_utf8_lossy(&buffer[..length]).lines().any(|line| line == wanted) {
-                return;
-            }
-        }
-    }
-
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn signal(&self, signal: &str) {
-        let pid = self.pid().to_string();
-        let sent = std::process::Command::new("/bin/kill").args([signal, &pid]).status().unwrap();
-        assert!(sent.success());
-    }
-
-    /// Waits until it has ended, and checks that it ended well.
-    #[track_caller]
-    fn ended(&mut self) {
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}");
-    }
+/// Waits until a server has ended, and checks that it ended well.
+#[track_caller]
+fn ended(server: &mut Server) {
+    let status = server.wait();
+    assert!(status.success(), "{status}");
 }
 
 fn text(place: &Place, name: &str) -> String {
@@ -95,7 +38,7 @@ fn names(users: &serde_json::Value) -> Vec<&str> {
 fn the_first_minute_shows_a_user_and_how_to_mount() {
     let place = Place::new();
     place.write("docs/file", "");
-    let mut running = Running::start(&place, "docs");
+    let mut running = start(&place, "docs");
     let port = json(&place, "status --json")["server"]["listen"][0]
         .as_str()
         .unwrap()
@@ -117,13 +60,13 @@ fn the_first_minute_shows_a_user_and_how_to_mount() {
     }
     running.signal("-TERM");
     running.hears("STOPPING=1");
-    running.ended();
+    ended(&mut running);
     assert!(!place.path().join("state/control.sock").exists());
-    let mut again = Running::start(&place, "docs");
+    let mut again = start(&place, "docs");
     let page = text(&place, "output");
     assert!(!page.contains(password) && page.contains("the first line of "), "{page}");
     place.run("stop").success();
-    again.ended();
+    ended(&mut again);
 }
 
 /// Everything below a directory, with its permission bits.
@@ -160,7 +103,7 @@ fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
         .args(["-c", "umask 000; exec \"$0\" \"$@\""])
         .arg(own.join(serve.get_program()))
         .args(serve.get_args());
-    let _running = Running::start_as(&place, masked);
+    let _running = Server::start_as(&place, masked);
     // More is made while it runs, by it and by others in its place.
     place.write("t.toml", &format!("{user}{}{}", share("docs"), share("more")));
     place.run("reload").success();
@@ -185,7 +128,7 @@ fn users_of_a_running_server_are_changed_through_it() {
     let place = Place::new();
     place.write("docs/file", "");
     place.run_with("user add ann", "one\n").success();
-    let _running = Running::start(&place, "docs");
+    let _running = start(&place, "docs");
     place.run_with("user add bob --uid 1001", "two\n").success();
     place.run_with("user passwd ann", "three\n").success();
     assert_eq!(names(&json(&place, "user list --json")), ["ann", "bob"]);
@@ -208,7 +151,7 @@ fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
     let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
     let share = |name: &str| format!("[share.{name}]\npath = \"{name}\"\nusers.ann = \"write\"\n");
     place.write("t.toml", &format!("{user}{}", share("docs")));
-    let running = Running::start(&place, "--config t.toml --no-discovery");
+    let running = start(&place, "--config t.toml --no-discovery");
     let shares = || json(&place, "status --json")["server"]["shares"].clone();
     assert_eq!(shares(), serde_json::json!(["docs"]));
     place.write("t.toml", &format!("{user}{}{}", share("docs"), share("more")));
@@ -230,7 +173,7 @@ fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
 fn one_state_directory_has_one_server() {
     let place = Place::new();
     place.write("docs/file", "");
-    let _running = Running::start(&place, "docs");
+    let _running = start(&place, "docs");
     let second = place.run("serve docs --listen 127.0.0.1 --smb-port 0").code(2);
     let why = String::from_utf8_lossy(&second.get_output().stderr).into_owned();
     assert!(why.contains("another server is running on it") && why.lines().count() == 1, "{why}");
@@ -240,11 +183,11 @@ fn one_state_directory_has_one_server() {
 fn a_killed_server_makes_room_at_once() {
     let place = Place::new();
     place.write("docs/file", "");
-    let mut killed = Running::start(&place, "docs");
+    let mut killed = start(&place, "docs");
     for _ in 0..5 {
         // Its threads are still on their way out.
-        killed.child.kill().unwrap();
-        killed = Running::start(&place, "docs");
+        killed.signal("-KILL");
+        killed = start(&place, "docs");
     }
     place.run("status").success();
 }
@@ -254,7 +197,7 @@ fn nonsense_on_the_port_costs_its_sender_the_connection_and_nobody_else() {
     use std::io::Write;
     let place = Place::new();
     place.write("docs/file", "");
-    let _running = Running::start(&place, "docs");
+    let _running = start(&place, "docs");
     let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
     let mut stream = TcpStream::connect(&listen).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -272,9 +215,9 @@ fn the_log_is_json_where_the_configuration_says_so() {
     let place = Place::new();
     place.write("docs/file", "");
     place.write("t.toml", "[server]\nlog_format = \"json\"\n");
-    let mut running = Running::start(&place, "docs --config t.toml");
+    let mut running = start(&place, "docs --config t.toml");
     running.signal("-INT");
-    running.ended();
+    ended(&mut running);
     let log = text(&place, "log");
     let lines: Vec<serde_json::Value> =
         log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
@@ -284,7 +227,7 @@ fn the_log_is_json_where_the_configuration_says_so() {
 #[test]
 fn the_demo_needs_nothing_but_a_directory() {
     let place = Place::new();
-    let _running = Running::start(&place, "--demo --state-dir state --nfs-port 0");
+    let _running = start(&place, "--demo --state-dir state --nfs-port 0");
     assert!(place.path().join(".trunkline/demo/Welcome.txt").exists());
     assert_eq!(names(&json(&place, "user list --json")), ["demo"]);
     let output = text(&place, "output");

@@ -8,31 +8,28 @@ mod beside;
 )]
 #[path = "../cli/common.rs"]
 mod common;
+#[allow(dead_code, reason = "of what the tests of the command line share, these need the start and the end")]
+#[path = "../cli/server.rs"]
+mod server;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::Place;
 use serde_json::Value;
+use server::Server;
 
 /// How long anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server with the share and export `files`; killed when dropped.
 struct Running {
+    server: Server,
     place: Place,
-    child: Child,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }
 
 impl Running {
@@ -50,14 +47,7 @@ impl Running {
              [share.files]\npath = \"files\"\nusers = { \"*\" = \"full\" }\nprotocols = [\"smb\", \"nfs\"]\n\
              root_squash = \"none\"\nnfs_secure_port = false\n",
         );
-        let child = launch(&place);
-        Running { place, child }
-    }
-
-    fn kill(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Running { server: Server::start(&place), place }
     }
 
     fn status(&self) -> Value {
@@ -79,7 +69,7 @@ impl Running {
 
     /// Everything that is not the server's own.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let own = ["state", "log"].map(|name| self.path(name));
+        let own = ["state", "log", "output"].map(|name| self.path(name));
         let mut files = self.place.files();
         files.retain(|path, _| !own.iter().any(|own| path.starts_with(own)));
         files
@@ -101,29 +91,6 @@ impl Running {
         command.env("TRUNKLINE_PASSWORD", "Trunk-ann-7").stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
-    }
-}
-
-/// Starts the program and waits until it serves.
-fn launch(place: &Place) -> Child {
-    let notify = place.path().join("notify");
-    let notices = UnixDatagram::bind(&notify).unwrap();
-    notices.set_read_timeout(Some(PATIENCE)).unwrap();
-    let log = fs::File::create(place.path().join("log")).unwrap();
-    let mut command = place.trunkline("serve --config trunkline.toml");
-    command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    let child = command.spawn().unwrap();
-    wait_until_ready(&notices);
-    child
-}
-
-fn wait_until_ready(notices: &UnixDatagram) {
-    let mut notice = [0; 512];
-    loop {
-        let length = notices.recv(&mut notice).expect("the server is ready in time");
-        if String::from_utf8_lossy(&notice[..length]).lines().any(|line| line == "READY=1") {
-            return;
-        }
     }
 }
 
@@ -297,14 +264,13 @@ fn a_server_that_comes_back_in_time_is_gone_on_with() {
         let line = format!("here {place} --retries 20 --rate 3m --json");
         let copy = server.started(&line).spawn().unwrap();
         wait_for_a_part(&server.path("files/to"));
-        server.kill();
-        fs::remove_file(server.path("notify")).unwrap();
+        server.server.kill();
         // At the port where it was.
         let port = place.split([':', '/']).find(|part| part.parse::<u16>().is_ok()).unwrap();
         let config = fs::read_to_string(server.path("trunkline.toml")).unwrap();
         let config = config.replace(&format!("{protocol}_port = 0"), &format!("{protocol}_port = {port}"));
         server.place.write("trunkline.toml", &config);
-        server.child = launch(&server.place);
+        server.server = Server::start(&server.place);
         let output = copy.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{protocol}: {said}");
@@ -323,15 +289,14 @@ fn a_server_that_dies_leaves_no_file_that_looks_whole_and_the_next_copy_goes_on(
     let copy = server.started(&line).spawn().unwrap();
     let to = server.path("files/to");
     wait_for_a_part(&to);
-    server.kill();
+    server.server.kill();
     let output = copy.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     let status = output.status.code().unwrap();
     assert_eq!(status & (8 | 16), 8 | 16, "{said}");
     assert!(said.contains("the server is gone; run the same command again"), "{said}");
     assert!(!names(&to).contains(&"large".to_owned()));
-    fs::remove_file(server.path("notify")).unwrap();
-    server.child = launch(&server.place);
+    server.server = Server::start(&server.place);
     let (status, report, said) = server.copy(&format!("here {} --verify", server.smb("to")));
     assert_eq!((status, &report["files"]["failed"]), (1, &0.into()), "{said}");
     assert_eq!(names(&to), ["large", "small"]);

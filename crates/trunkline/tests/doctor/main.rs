@@ -8,32 +8,27 @@
 #[path = "../cli/common.rs"]
 mod common;
 mod peers;
+#[allow(dead_code, reason = "of what the tests of the command line share, these need the start and the end")]
+#[path = "../cli/server.rs"]
+mod server;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::Place;
 use peers::Peer;
 use serde_json::Value;
+use server::Server;
 
 /// How long anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server with the share and export `files`; killed when dropped.
 struct Running {
+    _server: Server,
     place: Place,
-    child: Child,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Running {
@@ -52,16 +47,7 @@ impl Running {
                  root_squash = \"none\"\nnfs_secure_port = false\n{share}\n"
             ),
         );
-        let notify = place.path().join("notify");
-        let notices = UnixDatagram::bind(&notify).unwrap();
-        notices.set_read_timeout(Some(PATIENCE)).unwrap();
-        let log = fs::File::create(place.path().join("log")).unwrap();
-        let mut command = place.trunkline("serve --config trunkline.toml");
-        command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let child = command.spawn().unwrap();
-        let running = Running { place, child };
-        wait_until_ready(&notices);
-        running
+        Running { _server: Server::start(&place), place }
     }
 
     fn status(&self) -> Value {
@@ -83,16 +69,6 @@ impl Running {
     fn files(&self) -> Vec<String> {
         let listed = fs::read_dir(self.place.path().join("files")).unwrap();
         listed.map(|it| it.unwrap().file_name().into_string().unwrap()).collect()
-    }
-}
-
-fn wait_until_ready(notices: &UnixDatagram) {
-    let mut notice = [0; 512];
-    loop {
-        let length = notices.recv(&mut notice).expect("the server is ready in time");
-        if String::from_utf8_lossy(&notice[..length]).lines().any(|line| line == "READY=1") {
-            return;
-        }
     }
 }
 

@@ -4,39 +4,30 @@
 #[allow(dead_code)]
 #[path = "../cli/common.rs"]
 mod common;
+#[allow(dead_code)]
+#[path = "../cli/server.rs"]
+mod server;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 use admin::Transactions;
 use admin::transactions::{Api, Counted};
 use client::nfs::{Client, Creation};
 use client::{Bytes, Connection, Credentials, OpenOptions, Options, Session};
 use common::Place;
+use server::{PATIENCE, Server};
 use smb_wire::create::Disposition;
-
-/// How long the server may take to start.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running server with two shares for both protocols; killed when dropped.
 struct Running {
+    _server: Server,
     place: Place,
-    child: Child,
     smb: SocketAddr,
     nfs: SocketAddr,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Running {
@@ -58,21 +49,8 @@ impl Running {
             share("others")
         );
         place.write("trunkline.toml", &config);
-        let notify = place.path().join("notify");
-        let notices = UnixDatagram::bind(&notify).unwrap();
-        notices.set_read_timeout(Some(PATIENCE)).unwrap();
-        let output = std::fs::File::create(place.path().join("output")).unwrap();
-        let mut command = place.trunkline("serve --config trunkline.toml");
-        let child = command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(output).spawn().unwrap();
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut running = Running { place, child, smb: here, nfs: here };
-        let mut notice = [0; 512];
-        loop {
-            let length = notices.recv(&mut notice).expect("the server is ready in time");
-            if String::from_utf8_lossy(&notice[..length]).lines().any(|line| line == "READY=1") {
-                break;
-            }
-        }
+        let mut running = Running { _server: Server::start(&place), place, smb: here, nfs: here };
         let text = running.output();
         let port = |before: &str| -> u16 {
             let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no port in: {text}"));
