@@ -36,6 +36,7 @@ SUITES = [
     ("nfs-connections", ["proving/nfs-connections/run.py"], 600),
     ("kernel-nconnect", ["proving/kernel-client/nconnect.py"], 600),
     ("kernel-client-nfs-handles", ["proving/kernel-client/nfs_handles.py"], 600),
+    ("kernel-client-nfs-exports", ["proving/kernel-client/nfs_exports.py"], 300),
     ("pynfs", ["proving/pynfs/run.py"], 1500),
     ("soak", ["proving/soak/run.py", "--twentieth"], 1500),
     ("smbtorture", ["proving/smbtorture/run.py", "--out", "{target}/smbtorture.json"], 1500),
