@@ -3,13 +3,13 @@
 //! line says which of the two it rests on.
 
 use std::fmt::{self, Display, Formatter};
-use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::Error;
 use crate::rules::short;
+use crate::taken::Taken;
+use crate::{Error, live};
 
 /// The workload.
 #[derive(Debug, Clone, clap::Args)]
@@ -35,9 +35,17 @@ pub struct AdviseArgs {
     /// The latency of one operation is what counts, and not how much is done
     #[arg(long)]
     pub latency: bool,
-    /// What `trunkline doctor --json` has measured on this path
-    #[arg(long, value_name = "FILE")]
-    pub from: Option<PathBuf>,
+    /// What `trunkline doctor --json` has measured on this path; or a running Trunkline server, whose counts of --share
+    /// are the workload: its state directory, control socket, or the address of its metrics (http://127.0.0.1:9445). Twice
+    /// for both
+    #[arg(long, value_name = "FILE|SERVER")]
+    pub from: Vec<String>,
+    /// The share whose workload is taken from the running server
+    #[arg(long, value_name = "NAME", requires = "from")]
+    pub share: Option<String>,
+    /// What one client does there alone, by its address or user
+    #[arg(long, value_name = "CLIENT", requires = "share")]
+    pub client: Option<String>,
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -48,6 +56,8 @@ pub struct AdviseArgs {
 pub struct Advice {
     /// Operations under way in all.
     pub under_way: u32,
+    /// What was taken from a running server; nothing where options say what the workload is.
+    pub taken: Option<Taken>,
     /// Each piece.
     pub lines: Vec<Piece>,
 }
@@ -118,14 +128,24 @@ const WORTH: f64 = 1.15;
 /// Answers from a workload.
 ///
 /// # Errors
-/// When the measurement cannot be read.
+/// When the measurement cannot be read, or the server does not tell what its clients do.
 pub fn advise(args: &AdviseArgs) -> Result<Advice, Error> {
-    let path = args.from.as_ref().map(|file| read(file)).transpose()?.unwrap_or_default();
-    Ok(Advice { under_way: args.numjobs.saturating_mul(args.iodepth), lines: pieces(args, &path) })
+    let (mut path, mut taken) = (Path::default(), None);
+    for source in &args.from {
+        if live::is_server(source) {
+            let counted = live::workload(source).and_then(|counted| Taken::from(&counted, args));
+            taken = Some(counted.map_err(|why| Error::Usage(format!("--from {source}: {why}")))?);
+        } else {
+            path = read(source)?;
+        }
+    }
+    let asked = taken.as_ref().map_or_else(|| args.clone(), |taken| taken.as_options(args));
+    let under_way = asked.numjobs.saturating_mul(asked.iodepth);
+    Ok(Advice { under_way, taken, lines: pieces(&asked, &path) })
 }
 
-fn read(file: &std::path::Path) -> Result<Path, Error> {
-    let wrong = |why: &dyn Display| Error::Usage(format!("--from {}: {why}", file.display()));
+fn read(file: &str) -> Result<Path, Error> {
+    let wrong = |why: &dyn Display| Error::Usage(format!("--from {file}: {why}"));
     let text = std::fs::read_to_string(file).map_err(|why| wrong(&why))?;
     let report: Value = serde_json::from_str(&text).map_err(|why| wrong(&why))?;
     let path = curves(&report);
@@ -343,6 +363,9 @@ fn files(args: &AdviseArgs) -> Option<Piece> {
 
 impl Display for Advice {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(taken) = &self.taken {
+            writeln!(f, "{}", taken.line())?;
+        }
         for line in &self.lines {
             let advice = match line.advice {
                 Choice::Yes => "yes",

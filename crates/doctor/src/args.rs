@@ -31,6 +31,13 @@ pub struct Args {
     /// Connections to try at most
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub connections: u32,
+    /// Take one connection for a session, as a client does whose Multichannel or nconnect is off, to see what that costs
+    #[arg(long)]
+    pub one_connection: bool,
+    /// Where the target is a Trunkline server: its state directory, its control socket, or the address of its metrics
+    /// (http://127.0.0.1:9445), to learn from itself which requests its limits held
+    #[arg(long, value_name = "PLACE")]
+    pub server: Option<String>,
     /// File whose first line is the password [default: the variable TRUNKLINE_PASSWORD, else ask]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use admin::Transactions;
 use client::{Credentials, nfs};
 use load::{Scheme, Target};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
@@ -14,7 +15,7 @@ use crate::peer::{How, Line, join};
 use crate::ping::{self, Attempt};
 use crate::route::{self, find};
 use crate::tcp::TcpInfo;
-use crate::{bench, protocol, tcp};
+use crate::{bench, live, protocol, tcp};
 
 /// How long the server may take over a farewell, and over deleting what was made.
 const FAREWELL: Duration = Duration::from_millis(700);
@@ -114,11 +115,34 @@ impl<'a> Patient<'a> {
         self.lines.push(line);
         self.first_words().await?;
         self.connections().await?;
+        let before = self.told_before().await;
+        let worked = self.work().await;
+        self.told_since(before).await;
+        self.note_end();
+        worked
+    }
+
+    /// Layers 5 to 7.
+    async fn work(&mut self) -> Result<(), Stopped> {
         bench::data(self).await?;
         bench::names(self).await?;
-        bench::again(self).await?;
-        self.note_end();
-        Ok(())
+        bench::again(self).await
+    }
+
+    /// What the server itself has counted so far, where it is to be asked.
+    async fn told_before(&mut self) -> Option<Transactions> {
+        let source = self.args.server.clone()?;
+        let asked = live::transactions(source, self.course.stall).await;
+        asked.map_err(|why| self.facts.left_out.push(format!("the server's own account: {why}"))).ok()
+    }
+
+    /// Takes down how the server answered since `before` on this share.
+    async fn told_since(&mut self, before: Option<Transactions>) {
+        let (Some(before), Some(source)) = (before, self.args.server.clone()) else { return };
+        match live::transactions(source, self.course.stall).await {
+            Ok(now) => self.facts.told = live::told(&before, &now, self.target),
+            Err(why) => self.facts.left_out.push(format!("the server's own account: {why}")),
+        }
     }
 
     /// Where the server is.
@@ -194,7 +218,8 @@ impl<'a> Patient<'a> {
     /// Layer 4: as many connections as the server takes, and why not others.
     async fn connections(&mut self) -> Result<(), Stopped> {
         let asked = self.course.connections.last().copied().unwrap_or(1);
-        let mut facts = Connections { asked, ..Connections::default() };
+        let client_off = self.args.one_connection;
+        let mut facts = Connections { asked, client_off, ..Connections::default() };
         let offered = match (&self.lines[0], &self.facts.protocol) {
             (Line::Smb { .. }, Some(Protocol::Smb(smb))) => smb.capabilities.contains(&"Multichannel"),
             _ => true,
@@ -215,7 +240,7 @@ impl<'a> Patient<'a> {
                 Err(_) => facts.failure = Some("the server did not tell its addresses in time".to_owned()),
             }
         }
-        let possible = self.find_ways(asked, &facts.interfaces).await;
+        let possible = if client_off { 1 } else { self.find_ways(asked, &facts.interfaces).await };
         let widening = self.lines[0].widen(possible as usize, &self.ways);
         let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
         let (got, failure) = widened.unwrap_or_else(|_| {
@@ -225,7 +250,7 @@ impl<'a> Patient<'a> {
         facts.got = got as u32;
         facts.failure = failure.or(facts.failure.take()).or_else(|| {
             let text = "the server offers no address that would take more of them".to_owned();
-            (facts.got < asked).then_some(text)
+            (facts.got < asked && !client_off).then_some(text)
         });
         let peers: Vec<IpAddr> = self.lines[0].connections().iter().map(|(_, peer)| peer.ip()).collect();
         let own = self.facts.route.as_ref().and_then(|it| it.source);

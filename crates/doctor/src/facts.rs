@@ -4,6 +4,7 @@
 //! A layer that was not reached, or does not exist for a target, is missing. Times are in milliseconds, sizes in bytes,
 //! rates in MiB (1,048,576 bytes) or operations for a second, unless a name says otherwise.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
@@ -27,6 +28,8 @@ pub struct Facts {
     pub data: Option<Data>,
     /// Layer 6.
     pub metadata: Option<Metadata>,
+    /// What a Trunkline server told of how it answered, where it was asked.
+    pub told: Option<Told>,
     /// Where the examination ended early, if it did.
     pub stopped: Option<Stopped>,
     /// What was to be measured and was not, with the reason.
@@ -255,6 +258,8 @@ pub struct Nfs {
 pub struct Connections {
     /// Whether the server offers several connections for a session.
     pub offered: bool,
+    /// Whether we did not want several (`--one-connection`), as a client does not whose Multichannel is off.
+    pub client_off: bool,
     /// Connections that were asked for.
     pub asked: u32,
     /// Connections that one session got.
@@ -416,6 +421,28 @@ pub struct NameWork {
     pub parts: Vec<f64>,
     /// Part of all processors that had nothing to do then.
     pub idle: f64,
+}
+
+/// How a Trunkline server answered on the share while it was examined, by its own account.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Told {
+    /// Transactions by response type, such as SuccessWithShareIopsThrottling.
+    pub by_type: BTreeMap<String, u64>,
+    /// Reads and writes of a second that the share may do for ever, where it is limited.
+    pub provisioned_iops: Option<u64>,
+    /// Bytes of a second that it may send and receive, where it is limited.
+    pub provisioned_bandwidth_bytes: Option<u64>,
+    /// Burst credits that were left.
+    pub burst_credits: Option<u64>,
+}
+
+impl Told {
+    /// Those that limits held, and all.
+    #[must_use]
+    pub fn throttled(&self) -> (u64, u64) {
+        let held = self.by_type.iter().filter(|(kind, _)| kind.ends_with("Throttling"));
+        (held.map(|(_, count)| count).sum(), self.by_type.values().sum())
+    }
 }
 
 /// The middle of values, whatever their order.

@@ -3,7 +3,8 @@
 //! [`run`] examines one server or two and answers with a [`Report`]. To read on: `examine` goes through the layers and
 //! fills in the [`facts`]; [`rules`] are functions from facts to [`finding`]s, in which everything is decided; [`verdict`](mod@verdict)
 //! puts them in order, [`compare`](mod@compare) holds two servers against each other; `terminal` and [`html`] show all of it.
-//! [`advise`](mod@advise) answers from a workload instead of a measurement.
+//! [`advise`](mod@advise) answers from a workload instead of a measurement; `live` asks a Trunkline server for its own account
+//! of either.
 //!
 //! Whatever is made on a server lies in one directory that is deleted however the examination ends, and every wait for
 //! an answer has an end.
@@ -18,6 +19,7 @@ mod examine;
 pub mod facts;
 pub mod finding;
 mod html;
+mod live;
 mod mount;
 mod mounted;
 mod names;
@@ -28,6 +30,7 @@ mod report;
 mod route;
 pub mod rules;
 mod run;
+mod taken;
 mod tcp;
 mod terminal;
 pub mod verdict;
@@ -39,4 +42,5 @@ pub use html::html;
 pub use mount::{Mount, MountConnection};
 pub use report::{Examined, Report};
 pub use run::run;
+pub use taken::Taken;
 pub use tcp::TcpInfo;

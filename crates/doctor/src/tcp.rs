@@ -3,12 +3,8 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
 
-use rustix::io::retry_on_intr;
-use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use net::netlink::{Protocol, Question, Socket, attributes};
 use serde::Serialize;
 use wire::{Cursor, Truncated};
 
@@ -49,101 +45,49 @@ pub struct TcpInfo {
     pub congestion_control: String,
 }
 
-/// SOCK_DIAG_BY_FAMILY
+/// SOCK_DIAG_BY_FAMILY, of which the answers are too.
 const BY_FAMILY: u16 = 20;
-/// NLM_F_REQUEST and NLM_F_DUMP.
-const ASK_FOR_ALL: u16 = 0x1 | 0x300;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const HEADER: usize = 16;
-/// Size of inet_diag_msg.
+/// Sizes of inet_diag_req_v2 and inet_diag_msg.
+const QUESTION: usize = 56;
 const ANSWER: usize = 72;
 /// INET_DIAG_INFO and INET_DIAG_CONG, which are asked for by a bit each.
 const INFO: u16 = 2;
 const CONGESTION: u16 = 4;
+/// AF_INET and AF_INET6.
+const V4: u8 = 2;
+const V6: u8 = 10;
 const IPPROTO_TCP: u8 = 6;
 /// TCP_ESTABLISHED as a bit.
 const ESTABLISHED: u32 = 1 << 1;
-/// The kernel answers at once; this only keeps a fault from lasting for ever.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The connections of this host to `peer`, with our end of each.
 ///
 /// # Errors
 /// The kernel refuses such questions, or its answer makes no sense.
 pub fn to(peer: SocketAddr) -> io::Result<Vec<(SocketAddr, TcpInfo)>> {
-    let kind = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
-    let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, Some(SOCK_DIAG))?;
-    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
-    rustix::net::send(&socket, &question(peer), SendFlags::empty())?;
-    let (mut found, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
-    loop {
-        let (received, whole) =
-            retry_on_intr(|| rustix::net::recv(&socket, &mut buffer[..], RecvFlags::TRUNC))?;
-        if whole > received {
-            return Err(senseless());
-        }
-        if read(&buffer[..received], peer, &mut found)? {
-            return Ok(found);
-        }
-    }
+    let body = question(peer);
+    let asked = Question { ask: BY_FAMILY, answer: BY_FAMILY, body: &body };
+    Socket::open(Protocol::SockDiag, 0)?.dump(asked, |answer| {
+        let (local, remote, info) = connection(answer)?;
+        Ok((remote == peer).then_some((local, info)))
+    })
 }
 
-fn senseless() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "an answer of the kernel about connections makes no sense")
-}
-
-/// A header and an inet_diag_req_v2 that names the port.
-fn question(peer: SocketAddr) -> Vec<u8> {
-    let mut message = vec![0; HEADER + 56];
-    let length = message.len() as u32;
-    message[..4].copy_from_slice(&length.to_ne_bytes());
-    message[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-    message[6..8].copy_from_slice(&ASK_FOR_ALL.to_ne_bytes());
-    message[16] = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }.as_raw() as u8;
-    message[17] = IPPROTO_TCP;
-    message[18] = 1 << (INFO - 1) | 1 << (CONGESTION - 1);
-    message[20..24].copy_from_slice(&ESTABLISHED.to_ne_bytes());
-    message[26..28].copy_from_slice(&peer.port().to_be_bytes());
-    message
-}
-
-/// Reads the messages of one datagram. True when the last of the answer is among them.
-fn read(datagram: &[u8], peer: SocketAddr, found: &mut Vec<(SocketAddr, TcpInfo)>) -> io::Result<bool> {
-    let mut rest = Cursor::new(datagram);
-    while rest.remaining() >= HEADER {
-        let mut one = || -> Result<(u16, Cursor<'_>), Truncated> {
-            let length = u32::from_ne_bytes(rest.array()?) as usize;
-            let kind = u16::from_ne_bytes(rest.array()?);
-            rest.skip(HEADER - 6)?;
-            let message = rest.sub(length.checked_sub(HEADER).ok_or(Truncated { at: 0 })?)?;
-            rest.skip((length.next_multiple_of(4) - length).min(rest.remaining()))?;
-            Ok((kind, message))
-        };
-        let (kind, mut message) = one().map_err(|_| senseless())?;
-        match kind {
-            NLMSG_DONE => return Ok(true),
-            NLMSG_ERROR => {
-                let code = message.array().map(i32::from_ne_bytes).map_err(|_| senseless())?;
-                return Err(io::Error::from_raw_os_error(code.saturating_neg()));
-            }
-            BY_FAMILY => {
-                let (local, remote, info) = connection(&mut message).map_err(|_| senseless())?;
-                if remote == peer {
-                    found.push((local, info));
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(false)
+/// An inet_diag_req_v2 that names the port.
+fn question(peer: SocketAddr) -> [u8; QUESTION] {
+    let mut body = [0; QUESTION];
+    body[0] = if peer.is_ipv4() { V4 } else { V6 };
+    body[1] = IPPROTO_TCP;
+    body[2] = 1 << (INFO - 1) | 1 << (CONGESTION - 1);
+    body[4..8].copy_from_slice(&ESTABLISHED.to_ne_bytes());
+    body[10..12].copy_from_slice(&peer.port().to_be_bytes());
+    body
 }
 
 /// Reads an inet_diag_msg and its attributes.
 fn connection(message: &mut Cursor<'_>) -> Result<(SocketAddr, SocketAddr, TcpInfo), Truncated> {
     let head: [u8; ANSWER] = message.array()?;
-    let is_v4 = u16::from(head[0]) == AddressFamily::INET.as_raw();
+    let is_v4 = head[0] == V4;
     let address = |at: usize| {
         let mut octets = [0; 16];
         octets.copy_from_slice(&head[at..at + 16]);
@@ -154,23 +98,16 @@ fn connection(message: &mut Cursor<'_>) -> Result<(SocketAddr, SocketAddr, TcpIn
     };
     let port = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
     let (local, remote) = (SocketAddr::new(address(8), port(4)), SocketAddr::new(address(24), port(6)));
-    let mut info = TcpInfo::default();
-    while message.remaining() >= 4 {
-        let length = usize::from(u16::from_ne_bytes(message.array()?));
-        let kind = u16::from_ne_bytes(message.array()?);
-        let body = message.sub(length.checked_sub(4).ok_or(Truncated { at: 0 })?)?;
-        message.skip((length.next_multiple_of(4) - length).min(message.remaining()))?;
-        let bytes = body.rest();
-        match kind {
-            INFO => info = TcpInfo { congestion_control: info.congestion_control, ..account(bytes) },
-            CONGESTION => {
-                let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-                info.congestion_control = String::from_utf8_lossy(name).into_owned();
-            }
-            _ => {}
+    let (mut info, mut congestion_control) = (TcpInfo::default(), String::new());
+    attributes(message, |kind, bytes| match kind {
+        INFO => info = account(bytes),
+        CONGESTION => {
+            let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+            congestion_control = String::from_utf8_lossy(name).into_owned();
         }
-    }
-    Ok((local, remote, info))
+        _ => {}
+    })?;
+    Ok((local, remote, TcpInfo { congestion_control, ..info }))
 }
 
 /// Reads a tcp_info as far as this kernel fills it.

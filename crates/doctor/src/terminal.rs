@@ -3,7 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::facts::{
-    Connections, Connects, Data, Facts, Metadata, Nfs, Protocol, Route, Scope, Smb, Transport, Work, median,
+    Connections, Connects, Data, Facts, Metadata, Nfs, Protocol, Route, Scope, Smb, Told, Transport, Work,
+    median,
 };
 use crate::finding::Layer;
 use crate::mount::Mount;
@@ -112,6 +113,9 @@ fn layers(f: &mut Formatter<'_>, facts: &Facts) -> fmt::Result {
     }
     if let Some(it) = &facts.metadata {
         metadata(f, it)?;
+    }
+    if let Some(it) = &facts.told {
+        told(f, it)?;
     }
     Ok(())
 }
@@ -287,6 +291,16 @@ fn connections(f: &mut Formatter<'_>, it: &Connections, facts: &Facts) -> fmt::R
             channel.peer,
             short(channel.mib_s)
         )?;
+    }
+    Ok(())
+}
+
+/// What the server says of its limits.
+fn told(f: &mut Formatter<'_>, it: &Told) -> fmt::Result {
+    let (held, all) = it.throttled();
+    writeln!(f, "\n7 Limits, by the server's own account\n  {held} of {all} transactions were held")?;
+    for (kind, count) in &it.by_type {
+        writeln!(f, "  {kind:34} {count:>10}")?;
     }
     Ok(())
 }

@@ -47,6 +47,21 @@ pub struct Change {
 /// Kinds that keep people from working at all, however quick the rest is.
 const FIRST: [&str; 2] = ["full", "dead_address"];
 
+/// Kinds that the server itself has said, where others follow from rates: of two that explain the same gain these come first.
+const TOLD: [&str; 8] = [
+    "multichannel_off",
+    "client_multichannel_off",
+    "no_rss",
+    "small_requests",
+    "credits",
+    "slots",
+    "sealing",
+    "throttled",
+];
+
+/// How much more a guess must gain to come before what was said.
+const SURE: f64 = 1.25;
+
 /// Those that hold the share back, the worst first; of equal ones that of the lowest layer.
 fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
     let mut held: Vec<&Finding> = findings.iter().filter(|it| it.holds_back).collect();
@@ -54,6 +69,7 @@ fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
         let gain = it.gain.unwrap_or(1.15);
         // What is gained with names is gained by a part of the work.
         let gain = if it.layer == Layer::Metadata { gain.min(1.3) } else { gain };
+        let gain = if TOLD.contains(&it.kind) { gain * SURE } else { gain };
         (FIRST.contains(&it.kind), gain)
     };
     held.sort_by(|a, b| {

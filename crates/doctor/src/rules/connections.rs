@@ -51,6 +51,9 @@ fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
     }
     let without_rss = !connections.interfaces.is_empty() && connections.interfaces.iter().all(|it| !it.rss);
     let failure = connections.failure.clone().unwrap_or_default();
+    if connections.client_off && connections.offered {
+        return Some(client_off(facts, connections, true));
+    }
     let (kind, says, what) = match (connections.offered, without_rss) {
         (false, _) => (
             "multichannel_off",
@@ -78,14 +81,17 @@ fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
     if !failure.is_empty() {
         finding = finding.by(failure);
     }
+    Some(with_gain(facts, connections, finding).change(Side::Server, what))
+}
+
+/// Adds what more connections would bring; a note where that is nothing, or not known.
+fn with_gain(facts: &Facts, connections: &Connections, finding: Finding) -> Finding {
     // What sessions with a connection each reach together is what channels of one would.
-    let Some((gain, one, best)) = gain(facts) else {
-        return Some(finding.change(Side::Server, what).only_a_note_unless(false));
-    };
+    let Some((gain, one, best)) = gain(facts) else { return finding.only_a_note_unless(false) };
     // On a short way to a host without time rates differ by themselves.
     let has_time = one.idle > 0.1 || super::rtt(facts).is_some_and(|it| it > 1.0);
     let is_sure = gain > WORTH && best.interval[0] > one.interval[1] && has_time;
-    finding = finding.by(shown(one)).by(shown(best));
+    let mut finding = finding.by(shown(one)).by(shown(best));
     if connections.separate_sessions {
         finding = finding.by(format!("those {} connections were sessions of their own", best.connections));
     }
@@ -93,13 +99,34 @@ fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
         finding = finding.gain(gain);
     }
     // Where the session has some channels, what more would bring was not measured.
-    let holds_back = is_sure && (connections.separate_sessions || connections.got < 4);
-    Some(finding.change(Side::Server, what).only_a_note_unless(holds_back))
+    finding.only_a_note_unless(is_sure && (connections.separate_sessions || connections.got < 4))
+}
+
+/// We take one connection though the server would take more.
+fn client_off(facts: &Facts, connections: &Connections, is_smb: bool) -> Finding {
+    let (kind, says, what) = match is_smb {
+        true => (
+            "client_multichannel_off",
+            "the server offers several connections for a session and this client takes one: Multichannel is off at the client",
+            "switch it on at the client (Linux: mount with multichannel,max_channels=4; Windows: Set-SmbClientConfiguration -EnableMultiChannel $true)",
+        ),
+        false => (
+            "client_few_connections",
+            "this client takes one connection for a session, as a mount without nconnect",
+            "mount with nconnect=4",
+        ),
+    };
+    let finding =
+        Finding::held(Layer::Connections, kind, says).by("1 connection was asked for (--one-connection)");
+    with_gain(facts, connections, finding).change(Side::Client, what)
 }
 
 fn few_of_nfs(facts: &Facts, connections: &Connections) -> Option<Finding> {
     if connections.got >= connections.asked || connections.asked < 2 {
         return None;
+    }
+    if connections.client_off {
+        return Some(client_off(facts, connections, false));
     }
     let says = format!(
         "the server took {} connections of one session, {} were tried",
@@ -211,7 +238,7 @@ fn nfs_mount(mount: &Mount, state: &str) -> Vec<Finding> {
             "unmount all of this server, and mount with nconnect first; or give the share a port of its own";
         found.push(finding.change(Side::Client, what));
     } else if wanted <= 1 {
-        let says = "the mount has one connection; nconnect=4 helps where each connection is slow by itself";
+        let says = "the mount has one connection, as the first mount of a server decides for all of them; nconnect=4 helps where each connection is slow by itself";
         found.push(Finding::note(Layer::Connections, "client_one_connection", says).by(state));
     }
     let requests: Vec<f64> =

@@ -2,7 +2,7 @@
 
 use super::connections::knee;
 use super::path::by_server;
-use super::{has_queue, rtt, short, shown, single};
+use super::{has_queue, rtt, short, shown, single, waited};
 use crate::facts::{Cause, Data, Facts, NameWork, Run, Work};
 use crate::finding::{Finding, Layer, Side};
 
@@ -10,6 +10,8 @@ use crate::finding::{Finding, Layer, Side};
 const QUICK_MS: f64 = 4.0;
 /// Below such a rate a limit on operations is felt, for a second.
 const FEW: f64 = 20_000.0;
+/// Parts of the time that differ by no more are a limit's.
+const EVEN: f64 = 0.06;
 /// Below such a rate a limit on throughput is felt, in MiB/s.
 const LITTLE: f64 = 700.0;
 
@@ -84,7 +86,7 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
     found.extend(capped_names(facts));
     let is_capped = !found.is_empty();
     // A host without time is slow with names by itself.
-    for it in metadata.operations.iter().filter(|it| !is_capped && it.idle > 0.1) {
+    for it in metadata.operations.iter().filter(|it| !is_capped && it.idle > 0.1 && it.median_ms > 0.0) {
         let own = it.median_ms - base * f64::from(it.trips);
         if own > QUICK_MS * f64::from(it.trips) && own > base {
             let says = format!(
@@ -109,6 +111,7 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
         }
     }
     if let (Some(missing), Some(stat)) = (metadata.missing_ms, operation(facts, "stat"))
+        && stat.median_ms > 0.0
         && missing > stat.median_ms * 3.0 + 2.0
         && stat.idle > 0.1
     {
@@ -139,29 +142,35 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Rates of several kinds of work with names that are the same and even, while this host had time.
+/// Rates of several kinds of work with names that stop evenly, while this host had time. A server that is at its end does not
+/// stop evenly, and not with each kind.
 fn capped_names(facts: &Facts) -> Option<Finding> {
-    let of = |what| operation(facts, what).and_then(|it| it.per_s.map(|rate| (it, rate)));
-    let (open, rate) = of("open")?;
-    let trips = |it: &NameWork, rate: f64| rate * f64::from(it.trips.max(1));
-    let expected = f64::from(open.depth) / (open.median_ms / 1000.0).max(1e-6);
-    let uneven = unevenness(&open.parts);
-    // With so many under way there would be many times as many if nothing held them.
-    if open.idle < 0.25 || uneven > 0.12 || rate > expected * 0.5 || rate > FEW || has_queue(facts) {
-        return None;
-    }
+    const KINDS: usize = 2;
+    let base = rtt(facts).unwrap_or(0.0) + late_echo(facts);
+    let stops = |it: &&NameWork| {
+        let Some(rate) = it.per_s else { return false };
+        // With so many under way there would be many times as many if nothing held them.
+        let expected = f64::from(it.depth) / (it.median_ms / 1000.0).max(1e-6);
+        // One alone is quick: a store that is slow with each is no limit.
+        let is_quick = it.median_ms - base * f64::from(it.trips) <= QUICK_MS * f64::from(it.trips);
+        is_quick && it.idle >= 0.25 && unevenness(&it.parts) <= EVEN && rate <= expected * 0.5 && rate <= FEW
+    };
+    let stopped: Vec<&NameWork> = facts.metadata.as_ref()?.operations.iter().filter(stops).collect();
+    let first = stopped.first().filter(|_| stopped.len() >= KINDS && !has_queue(facts))?;
+    let names: Vec<&str> = stopped.iter().map(|it| it.what).collect();
     let says = format!(
-        "work with names stops at about {} a second, evenly, though this host and the path have time: a limit of the server",
-        short(trips(open, rate))
+        "work with names ({}) stops evenly, though this host and the path have time: a limit of the server",
+        names.join(", ")
     );
     let finding = Finding::held(Layer::Limits, "metadata_limit", says)
         .by(format!(
-            "{} opens a second with {} under way; one alone takes {} ms",
-            short(rate),
-            open.depth,
-            short(open.median_ms)
+            "{} times {} a second with {} under way; one alone takes {} ms",
+            short(first.per_s?),
+            first.what,
+            first.depth,
+            short(first.median_ms)
         ))
-        .by(format!("parts of the time differ by {} %", short(uneven * 100.0)));
+        .by(format!("parts of the time differ by {} %", short(unevenness(&first.parts) * 100.0)));
     Some(finding.change(
         Side::Server,
         "buy or allow more operations on metadata, cache it, or spread over several shares",
@@ -198,8 +207,8 @@ fn is_capped(facts: &Facts) -> bool {
 
 /// Layer 7.
 pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
-    let Some(data) = &facts.data else { return Vec::new() };
-    let mut found = Vec::new();
+    let mut found: Vec<Finding> = told(facts).into_iter().collect();
+    let Some(data) = &facts.data else { return found };
     if let Some((earlier, last)) = cap(facts) {
         let says = format!(
             "the server answers {} small requests a second, however many are under way: a limit on operations, or a store that does no more",
@@ -223,6 +232,31 @@ pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
     found
 }
 
+/// What the server itself says of its limits.
+fn told(facts: &Facts) -> Option<Finding> {
+    let told = facts.told.as_ref()?;
+    let (held, all) = told.throttled();
+    if held == 0 {
+        return None;
+    }
+    let kinds: Vec<String> = told.by_type.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    let percent = held as f64 * 100.0 / all as f64;
+    let says = format!("the server says that its limits held {} % of our requests", short(percent));
+    let mut finding = Finding::held(Layer::Limits, "throttled", says)
+        .by(format!("response types of {all} transactions: {}", kinds.join(", ")));
+    if let Some(iops) = told.provisioned_iops {
+        finding = finding.by(format!("{iops} reads and writes a second are provisioned"));
+    }
+    if let Some(bytes) = told.provisioned_bandwidth_bytes {
+        finding = finding.by(format!("{} MiB/s are provisioned", short(bytes as f64 / 1_048_576.0)));
+    }
+    if let Some(credits) = told.burst_credits {
+        finding = finding.by(format!("{credits} burst credits are left"));
+    }
+    let what = "a larger provisioned size, or an account without limits (trunkline status limits shows which limit it is)";
+    Some(finding.change(Side::Server, what).only_a_note_unless(percent >= 1.0))
+}
+
 /// Reads or writes that stop at a rate which no number of connections changes, on a path that has room.
 fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
     if data.bound_mib_s.is_some() {
@@ -235,7 +269,8 @@ fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
         let count = rates.clone().count();
         let even = count > 1 && rates.into_iter().all(|run| (run.per_s - one.per_s).abs() < 0.03 * one.per_s);
         let held = by_server(facts, one) || (even && one.own_processors < 0.5 && !has_queue(facts));
-        (flat && one.mib_s < LITTLE && held && one.operations > 5).then_some((one, best))
+        let waits = waited(facts, best);
+        (flat && waits && one.mib_s < LITTLE && held && one.operations > 5).then_some((one, best))
     };
     let (reads, writes) = (held(Work::Read), held(Work::Write));
     let both = reads.is_some() && writes.is_some();

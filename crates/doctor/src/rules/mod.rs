@@ -2,7 +2,8 @@
 //! else; the table in `tests` holds situations against them.
 //!
 //! [`findings`] asks each layer, from below. A rule that could mistake one cause for another asks for what tells them
-//! apart: a lossy path from a full one by the round trip under load, a server's limit from a narrow path by the same.
+//! apart: a lossy path from a full one by the round trip under load, a server's limit from a narrow path by the same, a limit
+//! from too little under way by how long operations wait. What one cause brings about by itself is no second fault (`BRINGS`).
 
 mod connections;
 mod limits;
@@ -14,7 +15,7 @@ mod tests;
 pub(crate) mod tests_support;
 
 use crate::facts::{Facts, Run, Work};
-use crate::finding::Finding;
+use crate::finding::{Finding, Layer};
 
 /// Everything that follows from the facts of one server.
 #[must_use]
@@ -27,7 +28,50 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     all.extend(limits::store(facts));
     all.extend(limits::names(facts));
     all.extend(limits::limits(facts));
+    explain(&mut all);
     all
+}
+
+/// What a cause brings about by itself. A path that loses packets makes rates fall, differ and stop, whatever the server does;
+/// so do a window, a table of slots or a grant of credits that are too small, and answers that somebody holds back.
+const BRINGS: &[(&str, &[&str])] = &[
+    (
+        "loss",
+        &[
+            "throughput_limit",
+            "operations_limit",
+            "metadata_limit",
+            "burst",
+            "slow_names",
+            "scans",
+            "slow_store",
+            "slow_channel",
+        ],
+    ),
+    (
+        "narrow",
+        &["throughput_limit", "operations_limit", "metadata_limit", "burst", "slow_names", "slow_store"],
+    ),
+    ("window", &["throughput_limit", "operations_limit", "burst"]),
+    (
+        "held_answers",
+        &["throughput_limit", "operations_limit", "metadata_limit", "burst", "slow_names", "slow_store"],
+    ),
+    ("slots", &["throughput_limit", "operations_limit", "metadata_limit"]),
+    ("credits", &["throughput_limit", "operations_limit"]),
+];
+
+/// Turns what another finding explains into notes.
+fn explain(all: &mut [Finding]) {
+    let held: Vec<(&'static str, Layer)> =
+        all.iter().filter(|it| it.holds_back).map(|it| (it.kind, it.layer)).collect();
+    for (cause, effects) in BRINGS {
+        let Some((_, layer)) = held.iter().find(|(kind, _)| kind == cause) else { continue };
+        for it in all.iter_mut().filter(|it| it.holds_back && effects.contains(&it.kind)) {
+            it.holds_back = false;
+            it.says = format!("{}; what was found of the {} layer brings that about", it.says, layer.name());
+        }
+    }
 }
 
 /// The round trip of a connect while nothing else was under way, in ms.
@@ -55,6 +99,12 @@ pub(crate) fn single(facts: &Facts, work: Work) -> Option<&Run> {
 /// What the best number of connections brings over one, for reads or writes, whichever gains more.
 pub(crate) fn gain(facts: &Facts) -> Option<(f64, &Run, &Run)> {
     facts.data.as_ref()?.gain(&[Work::Read, Work::Write])
+}
+
+/// Whether operations waited for more than the way there and back. Where they did not, more of them under way would have
+/// carried more, and the rate says nothing about whoever answered.
+pub(crate) fn waited(facts: &Facts, run: &Run) -> bool {
+    run.median_ms > 2.0 * rtt(facts).unwrap_or(0.0) + 2.0
 }
 
 /// Whether this host had enough to spare in a run for something else to be what held it back.

@@ -8,9 +8,8 @@ use crate::finding::{Finding, Layer, Side};
 const SLOW_NAME_MS: f64 = 500.0;
 /// A path that carries less is narrow for a file share, in MiB/s (700 Mbit/s).
 const NARROW_MIB_S: f64 = 83.0;
-/// Part of the segments lost on a sound path at most. A flow that fills its share loses some of them too, and its queue is
-/// empty just after that.
-const SOUND_LOSS: f64 = 0.0035;
+/// Part of the segments lost on a sound path at most.
+const SOUND_LOSS: f64 = 0.0025;
 
 /// Layer 1.
 pub(super) fn name(facts: &Facts) -> Vec<Finding> {
@@ -92,6 +91,39 @@ fn loaded_rtt(facts: &Facts, run: &Run) -> f64 {
     run.tcp.map_or(0.0, |it| it.rtt_ms).max(base + queued(facts).unwrap_or(0.0))
 }
 
+/// Part of the segments that were lost, where runs lose them alike: a flow that looks for its share overshoots now and then,
+/// and a lossy path loses all the time. Takes what each run lost, and of how many.
+fn steady(runs: &[(u64, u64)]) -> Option<f64> {
+    let (lost, all) = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+    let part = lost as f64 / all.max(1) as f64;
+    let expected = |run: &&(u64, u64)| run.1 as f64 * part;
+    let telling: Vec<_> = runs.iter().filter(|run| expected(run) >= 3.0).collect();
+    let alike = telling.iter().filter(|run| run.0 as f64 >= expected(run) / 3.0).count();
+    (lost >= 15 && telling.len() >= 2 && alike * 4 >= telling.len() * 3).then_some(part)
+}
+
+/// Part of the segments that the path loses though it is not full.
+fn lost_part(facts: &Facts, base: f64) -> f64 {
+    let is_loopback = facts.route.as_ref().is_some_and(|it| it.used.is_loopback());
+    let (mut again, mut disorder) = (Vec::new(), Vec::new());
+    for run in facts.data.iter().flat_map(|it| &it.runs) {
+        let Some(tcp) = run.tcp else { continue };
+        // A host without time acknowledges late, and what was not lost is sent again; its own loopback loses nothing.
+        if run.idle < 0.1 || is_loopback || loaded_rtt(facts, run) > (base * 1.4).max(base + 5.0) {
+            continue;
+        }
+        match run.work {
+            Work::Write | Work::SmallFiles => again.push((tcp.sent_again, tcp.sent)),
+            Work::Read | Work::ReadAgain => disorder.push((tcp.out_of_order, tcp.came)),
+            Work::SmallRead => {}
+        }
+    }
+    let written = steady(&again).filter(|part| *part > SOUND_LOSS);
+    // Behind each lost segment several come out of order.
+    let read = steady(&disorder).filter(|part| *part > 6.0 * SOUND_LOSS).map(|part| part / 20.0);
+    written.into_iter().chain(read).fold(0.0, f64::max)
+}
+
 /// Lost packets, where the path is not simply full: that loses packets too.
 fn loss(facts: &Facts) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
@@ -102,30 +134,11 @@ fn loss(facts: &Facts) -> Option<Finding> {
         let (lost, sent) = (transport.connect.lost + late, transport.connect.sent);
         by.push(format!("{lost} of {sent} connects were lost, or answered only when tried again"));
     }
-    let mut worst: f64 = 0.0;
-    for run in facts.data.iter().flat_map(|it| &it.runs) {
-        let Some(tcp) = run.tcp else { continue };
-        // A host without time acknowledges late, and what was not lost is sent again; its own loopback loses nothing.
-        if run.idle < 0.1 || facts.route.as_ref().is_some_and(|it| it.used.is_loopback()) {
-            continue;
-        }
-        if loaded_rtt(facts, run) > (base * 1.4).max(base + 5.0) {
-            continue;
-        }
-        let again = tcp.sent_again as f64 / tcp.sent.max(1) as f64;
-        if tcp.sent_again >= 5 && again > SOUND_LOSS && run.work == Work::Write {
-            worst = worst.max(again);
-        }
-        let disorder = tcp.out_of_order as f64 / tcp.came.max(1) as f64;
-        if tcp.out_of_order >= 30 && disorder > 6.0 * SOUND_LOSS && run.work == Work::Read {
-            // Behind each lost segment several come out of order.
-            worst = worst.max(disorder / 20.0);
-        }
-    }
-    if worst > 0.0 {
-        let part = short(worst * 100.0);
+    let part = lost_part(facts, base);
+    if part > 0.0 {
         by.push(format!(
-            "about {part} % of the segments were lost, while the round trip stayed near {} ms",
+            "about {} % of the segments were lost, in one run as in the other, while the round trip stayed near {} ms",
+            short(part * 100.0),
             short(base)
         ));
     }

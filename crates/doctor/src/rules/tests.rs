@@ -83,6 +83,27 @@ const FAULTS: &[Fault] = &[
         "no_rss",
     ),
     (
+        "receive side scaling is not told, on a path that loses too",
+        Situation { got: 1, separate: true, ..FAR },
+        |facts| {
+            offer(facts, "10.0.0.1", false, true);
+            facts.connections.get_or_insert_default().offered = true;
+            traffic(facts, |it| it.sent_again = 50);
+        },
+        Layer::Connections,
+        "no_rss",
+    ),
+    (
+        "Multichannel is off at the client",
+        Situation { got: 1, separate: true, ..FAR },
+        |facts| {
+            let connections = facts.connections.get_or_insert_default();
+            (connections.offered, connections.client_off) = (true, true);
+        },
+        Layer::Connections,
+        "client_multichannel_off",
+    ),
+    (
         "an address is offered that nobody reaches",
         NEAR,
         |facts| {
@@ -130,6 +151,19 @@ const FAULTS: &[Fault] = &[
         "the path loses packets",
         Situation { single: 2.0, best: 8.0, ..FAR },
         |facts| traffic(facts, |it| it.sent_again = 50),
+        Layer::Transport,
+        "loss",
+    ),
+    (
+        "the path loses packets, and rates stop and fall for that",
+        Situation { single: 20.0, best: 20.2, ..FAR },
+        |facts| {
+            traffic(facts, |it| it.sent_again = 50);
+            let runs = runs(facts);
+            runs.retain(|run| run.work != Work::ReadAgain);
+            runs.push(large(Work::ReadAgain, 1, 5.0, 23.0));
+            facts.metadata.get_or_insert_default().operations[0].median_ms = 130.0;
+        },
         Layer::Transport,
         "loss",
     ),
@@ -255,9 +289,31 @@ const FAULTS: &[Fault] = &[
         "metadata_limit",
     ),
     (
+        "the server says that limits held requests",
+        NEAR,
+        |facts| {
+            let counts = [("Success", 900), ("SuccessWithShareIopsThrottling", 300)];
+            let by_type = counts.map(|(kind, count)| (kind.to_owned(), count)).into();
+            facts.told = Some(crate::facts::Told { by_type, ..Default::default() });
+        },
+        Layer::Limits,
+        "throttled",
+    ),
+    (
         "names are slow",
         NEAR,
         |facts| facts.metadata.get_or_insert_default().operations[0].median_ms = 30.0,
+        Layer::Metadata,
+        "slow_names",
+    ),
+    (
+        "names are slow, and the server does few at once",
+        NEAR,
+        |facts| {
+            for it in &mut facts.metadata.get_or_insert_default().operations {
+                (it.median_ms, it.per_s, it.parts) = (20.0, Some(200.0), vec![200.0; 10]);
+            }
+        },
         Layer::Metadata,
         "slow_names",
     ),
@@ -345,6 +401,18 @@ fn sound_servers_are_healthy() {
     smb(&mut alone).capabilities = vec!["large MTU"];
     let mut full_gigabit = at(0.4, 112.0, 112.5);
     under_load(&mut full_gigabit, 9.0);
+    // What is under way is as much as comes in a round trip, and an operation takes no longer: more of them would bring more.
+    let mut little_under_way = situation(Situation { single: 24.0, best: 24.1, ..FAR });
+    runs(&mut little_under_way).iter_mut().for_each(|run| run.median_ms = 24.0);
+    // A flow that finds its share loses packets once.
+    let mut overshoot = situation(FAR);
+    let one = runs(&mut overshoot).iter_mut().find(|run| (run.work, run.connections) == (Work::Write, 4));
+    one.and_then(|run| run.tcp.as_mut()).unwrap().sent_again = 600;
+    // A process that is at its end with names is not even.
+    let mut busy_server = at(0.1, 900.0, 950.0);
+    for it in &mut busy_server.metadata.get_or_insert_default().operations {
+        (it.per_s, it.parts) = (Some(3000.0), vec![3000.0, 3300.0, 2700.0, 3200.0, 2800.0]);
+    }
     let mut behind_nat = at(8.0, 110.0, 400.0);
     if let Some(route) = &mut behind_nat.route {
         route.used = "52.239.238.8".parse().unwrap();
@@ -361,6 +429,9 @@ fn sound_servers_are_healthy() {
         ("one connection is enough", alone),
         ("a full gigabit", full_gigabit),
         ("behind NAT", behind_nat),
+        ("a long way with little under way", little_under_way),
+        ("a flow that overshot once", overshoot),
+        ("a server that does no more with names", busy_server),
     ];
     for (name, facts) in healthy {
         let held: Vec<_> = findings(&facts).into_iter().filter(|it| it.holds_back).collect();

@@ -2,10 +2,10 @@
 //!
 //! Start with [`read`], which asks the kernel once, and [`watch`], which asks again whenever an interface or
 //! an address comes, goes or changes, so that a network card that is plugged in while the server runs counts
-//! from then on. `netlink` is the conversation with the kernel; what it does not tell (link speed, receive
+//! from then on. `messages` reads what the kernel answers; what it does not tell (link speed, receive
 //! queues) comes from `/sys/class/net`.
 
-mod netlink;
+mod messages;
 mod sys;
 mod watch;
 
@@ -13,6 +13,8 @@ use std::io;
 use std::net::IpAddr;
 
 pub use watch::{Watcher, watch};
+
+use crate::netlink::{Protocol, Socket};
 
 /// One address of one of the host's interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,9 +44,9 @@ pub struct InterfaceAddress {
 /// # Errors
 /// The kernel refuses netlink sockets, or its answer makes no sense.
 pub fn read() -> io::Result<Vec<InterfaceAddress>> {
-    let socket = netlink::Socket::open(0)?;
-    let links = socket.dump(netlink::LINKS, netlink::link)?;
-    let addresses = socket.dump(netlink::ADDRESSES, netlink::address)?;
+    let socket = Socket::open(Protocol::Route, 0)?;
+    let links = socket.dump(messages::LINKS, messages::link)?;
+    let addresses = socket.dump(messages::ADDRESSES, messages::address)?;
     let mut found = Vec::new();
     for link in &links {
         let (speed, queues) = (sys::link_speed_bps(&link.name), sys::receive_queues(&link.name));

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::netlink::{CHANGES, Socket};
+use super::messages::CHANGES;
 use super::{InterfaceAddress, read};
+use crate::netlink::{Protocol, Socket};
 
 /// A change seldom comes alone: how long the others of its kind are waited for.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -41,7 +42,7 @@ impl Drop for Watcher {
 /// The kernel refuses netlink sockets, or the host has no thread left.
 pub fn watch(mut on_change: impl FnMut(&[InterfaceAddress]) + Send + 'static) -> io::Result<Watcher> {
     // Before the first reading, so that no change falls between.
-    let changes = Socket::open(CHANGES)?;
+    let changes = Socket::open(Protocol::Route, CHANGES)?;
     let mut known = read()?;
     on_change(&known);
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);

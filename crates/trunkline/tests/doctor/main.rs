@@ -312,8 +312,56 @@ fn advice_follows_the_measurement_where_there_is_one() {
     place
         .write("report.json", &format!("{{\"targets\":[{{\"facts\":{{\"data\":{{\"runs\":[{runs}]}}}}}}]}}"));
     assert_eq!(advise("--numjobs 8 --nrfiles 8 --from report.json"), (2, "measured".to_owned()));
+    assert_eq!(advise("--numjobs 8 --nrfiles 8 --from report.json --from report.json").1, "measured");
     place.write("other.json", "{}");
     let refused = place.trunkline("advise --from other.json").output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("holds no runs"));
+}
+
+#[test]
+fn a_running_server_tells_what_its_limits_held_and_what_its_clients_do() {
+    let account = "account = \"lab\"\n[account.lab]\nkind = \"standard\"\nformula = \"small\"";
+    let server = Running::start("", account);
+    let state = server.place.path().join("state");
+    let line = format!("{} --quick --server {}", server.smb(), state.display());
+    let (status, report, said) = examine(&server.place, &line);
+    assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
+    let target = &report["targets"][0];
+    let told = &target["facts"]["told"];
+    assert_eq!(told["provisioned_iops"], 1000, "{told:#}");
+    let kinds = told["by_type"].as_object().unwrap();
+    assert!(kinds.keys().any(|kind| kind.ends_with("Throttling")), "{told:#}");
+    let found = target["findings"].as_array().unwrap();
+    let throttled = found.iter().find(|it| it["kind"] == "throttled").unwrap();
+    assert_eq!((&throttled["layer"], &throttled["holds_back"]), (&"limits".into(), &true.into()));
+    let advise = |line: &str| server.place.trunkline(&format!("advise {line}")).output().unwrap();
+    let socket = state.join("control.sock");
+    for source in [&state, &socket] {
+        let advice = advise(&format!("--from {} --share files --numjobs 4", source.display()));
+        let text = String::from_utf8(advice.stdout).unwrap();
+        assert!(text.starts_with("counted on files: ") && text.contains("\nconnections "), "{text}");
+    }
+    let refused = advise(&format!("--from {} --share dogs", state.display()));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("used were: files"));
+}
+
+#[test]
+fn a_client_that_takes_one_connection_is_told_so() {
+    let server = Running::start("", "");
+    for (target, kind) in
+        [(server.smb(), "client_multichannel_off"), (server.nfs(), "client_few_connections")]
+    {
+        let line = format!("{target} --quick --one-connection");
+        let (status, report, _) = examine(&server.place, &line);
+        assert_eq!(status, 0, "{report:#}");
+        let target = &report["targets"][0];
+        let connections = &target["facts"]["connections"];
+        assert_eq!((&connections["got"], &connections["separate_sessions"]), (&1.into(), &true.into()));
+        // Whether it holds this share back depends on how quick this host is.
+        let found = target["findings"].as_array().unwrap();
+        let finding = found.iter().find(|it| it["kind"] == kind).unwrap();
+        assert_eq!(finding["change"][0], "client", "{finding:#}");
+    }
 }

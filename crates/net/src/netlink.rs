@@ -1,0 +1,261 @@
+//! Netlink: how the kernel of this host is asked about its network, and heard when something changes there (netlink(7)).
+//!
+//! [`Socket::dump`] asks for all there is of a kind. Messages are read with the bounded [`Cursor`]; what is not understood is
+//! passed over.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use wire::{Cursor, Truncated};
+
+/// Which part of the kernel is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Interfaces, addresses and routes (rtnetlink(7)).
+    Route,
+    /// Sockets of this host (sock_diag(7)).
+    SockDiag,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The kind of the request.
+    pub ask: u16,
+    /// The kind of the answers; others are passed over.
+    pub answer: u16,
+    /// What follows the header of the request.
+    pub body: &'a [u8],
+}
+
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// NLM_F_REQUEST and NLM_F_DUMP.
+const ASK_FOR_ALL: u16 = 0x1 | 0x300;
+/// The sizes of a message's header and of an attribute's.
+const HEADER: usize = 16;
+const ATTRIBUTE: usize = 4;
+/// An interface with many virtual functions fills half of it.
+const BUFFER: usize = 64 * 1024;
+/// The kernel answers at once; this only keeps a fault from lasting for ever.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A netlink socket.
+#[derive(Debug)]
+pub struct Socket(OwnedFd);
+
+impl Socket {
+    /// A socket that hears of changes in `groups`, which are bits; 0 is none.
+    ///
+    /// # Errors
+    /// The kernel refuses such sockets.
+    pub fn open(protocol: Protocol, groups: u32) -> io::Result<Socket> {
+        let kind = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
+        let number = match protocol {
+            // NETLINK_ROUTE has the number 0, which is that of no protocol.
+            Protocol::Route => None,
+            Protocol::SockDiag => Some(SOCK_DIAG),
+        };
+        let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, number)?;
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+        Ok(Socket(socket))
+    }
+
+    /// Passes over what has come so far.
+    pub fn drain(&self) {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        // ENOBUFS says that changes were lost; what is read afterwards holds them.
+        while matches!(
+            rustix::net::recv(&self.0, &mut buffer, RecvFlags::DONTWAIT),
+            Ok(_) | Err(Errno::NOBUFS | Errno::INTR)
+        ) {}
+    }
+
+    /// All that the kernel has of a kind; `parse` takes the body of one answer.
+    ///
+    /// # Errors
+    /// The kernel refuses the question, does not answer, or its answer makes no sense.
+    pub fn dump<T>(
+        &self,
+        question: Question<'_>,
+        parse: impl Fn(&mut Cursor<'_>) -> Result<Option<T>, Truncated>,
+    ) -> io::Result<Vec<T>> {
+        rustix::net::send(&self.0, &message(question), SendFlags::empty())?;
+        let mut found = Vec::new();
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let (received, whole) =
+                retry_on_intr(|| rustix::net::recv(&self.0, &mut buffer[..], RecvFlags::TRUNC))?;
+            if whole > received {
+                return Err(senseless());
+            }
+            if read(&buffer[..received], question.answer, &parse, &mut found)? {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn senseless() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "an answer of the kernel about its network makes no sense")
+}
+
+/// A request for everything of a kind.
+fn message(question: Question<'_>) -> Vec<u8> {
+    let mut message = vec![0; HEADER];
+    message.extend_from_slice(question.body);
+    let len = message.len() as u32;
+    message[..4].copy_from_slice(&len.to_ne_bytes());
+    message[4..6].copy_from_slice(&question.ask.to_ne_bytes());
+    message[6..8].copy_from_slice(&ASK_FOR_ALL.to_ne_bytes());
+    message
+}
+
+/// Reads the messages of one datagram. True when the last of an answer is among them.
+fn read<T>(
+    datagram: &[u8],
+    answer: u16,
+    parse: impl Fn(&mut Cursor<'_>) -> Result<Option<T>, Truncated>,
+    found: &mut Vec<T>,
+) -> io::Result<bool> {
+    let mut rest = Cursor::new(datagram);
+    while rest.remaining() >= HEADER {
+        let mut one = || -> Result<(u16, Cursor<'_>), Truncated> {
+            let len = u32::from_ne_bytes(rest.array()?) as usize;
+            let kind = u16::from_ne_bytes(rest.array()?);
+            rest.skip(HEADER - 6)?;
+            let body = len.checked_sub(HEADER).ok_or(Truncated { at: 0 })?;
+            let message = rest.sub(body)?;
+            rest.skip(padding(len).min(rest.remaining()))?;
+            Ok((kind, message))
+        };
+        let (kind, mut message) = one().map_err(|_| senseless())?;
+        match kind {
+            NLMSG_DONE => return Ok(true),
+            NLMSG_ERROR => {
+                let code = message.array().map(i32::from_ne_bytes).map_err(|_| senseless())?;
+                return Err(io::Error::from_raw_os_error(code.saturating_neg()));
+            }
+            kind if kind == answer => found.extend(parse(&mut message).map_err(|_| senseless())?),
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+/// Bytes behind something of `len` bytes up to the next multiple of four.
+fn padding(len: usize) -> usize {
+    len.wrapping_neg() & 3
+}
+
+/// Calls `take` with the kind and the value of each attribute of the rest of a message.
+///
+/// # Errors
+/// An attribute is cut off, or says that it is shorter than its header.
+pub fn attributes<'a>(body: &mut Cursor<'a>, mut take: impl FnMut(u16, &'a [u8])) -> Result<(), Truncated> {
+    // NLA_F_NESTED and NLA_F_NET_BYTEORDER are no part of the kind.
+    const KIND: u16 = 0x3fff;
+    while body.remaining() >= ATTRIBUTE {
+        let len = usize::from(u16::from_ne_bytes(body.array()?));
+        let kind = u16::from_ne_bytes(body.array()?) & KIND;
+        let value = body.bytes(len.checked_sub(ATTRIBUTE).ok_or(Truncated { at: body.position() })?)?;
+        body.skip(padding(len).min(body.remaining()))?;
+        take(kind, value);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A message as the kernel sends it, in this host's byte order.
+    pub(crate) fn answer(kind: u16, body: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend((HEADER as u32 + body.len() as u32).to_ne_bytes());
+        out.extend(kind.to_ne_bytes());
+        out.extend([0; 10]);
+        out.extend(body);
+        out.resize(out.len().next_multiple_of(4), 0);
+        out
+    }
+
+    /// An attribute as the kernel sends it.
+    pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend((ATTRIBUTE as u16 + value.len() as u16).to_ne_bytes());
+        out.extend(kind.to_ne_bytes());
+        out.extend(value);
+        out.resize(out.len().next_multiple_of(4), 0);
+        out
+    }
+
+    /// What one datagram holds, and whether the answer ends with it.
+    pub(crate) fn parsed<T>(
+        datagram: &[u8],
+        kind: u16,
+        parse: impl Fn(&mut Cursor<'_>) -> Result<Option<T>, Truncated>,
+    ) -> io::Result<(Vec<T>, bool)> {
+        let mut found = Vec::new();
+        let is_last = read(datagram, kind, parse, &mut found)?;
+        Ok((found, is_last))
+    }
+
+    type Pairs = Vec<(u16, Vec<u8>)>;
+
+    /// The attributes of one answer.
+    fn pairs(body: &mut Cursor<'_>) -> Result<Option<Pairs>, Truncated> {
+        let mut pairs = Vec::new();
+        attributes(body, |kind, value| pairs.push((kind, value.to_vec())))?;
+        Ok(Some(pairs))
+    }
+
+    #[test]
+    fn answers_of_other_kinds_are_passed_over_and_the_last_one_ends_it() {
+        let body = [attribute(0x8003, b"abc"), attribute(4, &[7])].concat();
+        let more = [answer(9, b"x"), answer(5, &body)].concat();
+        let (found, is_last) = parsed(&more, 5, pairs).unwrap();
+        assert_eq!((found, is_last), (vec![vec![(3, b"abc".to_vec()), (4, vec![7])]], false));
+        let last = [more, answer(NLMSG_DONE, &[0; 4]), answer(5, &body)].concat();
+        let (found, is_last) = parsed(&last, 5, pairs).unwrap();
+        assert_eq!((found.len(), is_last), (1, true));
+        let refused = answer(NLMSG_ERROR, &(-13i32).to_ne_bytes());
+        assert_eq!(parsed(&refused, 5, pairs).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic_and_broken_ones_are_an_error() {
+        let whole = answer(5, &[attribute(1, &[1, 2, 3, 4, 5]), attribute(2, &[6])].concat());
+        for end in 0..whole.len() {
+            assert_eq!(parsed(&whole[..end], 5, pairs).is_err(), end >= HEADER, "{end}");
+        }
+        for at in 0..whole.len() {
+            for value in [0, 1, 3, 0x7f, 0xff] {
+                let mut changed = whole.clone();
+                changed[at] = value;
+                let _answer_or_error = parsed(&changed, 5, pairs);
+            }
+        }
+    }
+
+    #[test]
+    fn a_question_has_its_length_and_asks_for_all() {
+        let sent = message(Question { ask: 18, answer: 16, body: &[9; 20] });
+        assert_eq!((sent.len(), &sent[16..]), (36, &[9; 20][..]));
+        assert_eq!(sent[..4], 36u32.to_ne_bytes());
+        assert_eq!((&sent[4..6], &sent[6..8]), (&18u16.to_ne_bytes()[..], &0x301u16.to_ne_bytes()[..]));
+    }
+}
