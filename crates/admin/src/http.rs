@@ -114,7 +114,7 @@ fn response(status: StatusCode, kind: &'static str, text: String) -> Response<Fu
 }
 
 /// Whether a request names its host as this one, from within.
-fn is_named_as_loopback(host: Option<&HeaderValue>) -> bool {
+pub(crate) fn is_named_as_loopback(host: Option<&HeaderValue>) -> bool {
     let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
     if let Ok(address) = host.parse::<SocketAddr>() {
         return address.ip().is_loopback();

@@ -3,14 +3,18 @@
 //! Start with [`Controlled`], which the server implements. [`protocol`] is the conversation over the
 //! socket, one JSON object on a line each way; [`server`] answers it, [`client`] asks. [`status`] holds the
 //! values of a status, under the names that `smbstatus --json` uses, [`channels`] those of Multichannel, [`nfs`]
-//! those of NFS clients, [`transactions`] what was asked of shares, [`workload`] what clients mostly do. [`http`] and [`prometheus`] are for programs
-//! that gather metrics.
+//! those of NFS clients, [`transactions`] what was asked of shares, [`workload`] what clients mostly do, [`objects`] accounts
+//! and shares. [`http`] and [`prometheus`] are for programs that gather metrics, [`api`] is the same and more for
+//! programs and people who have the token, with [`overview`] for the admin page.
 
+pub mod api;
 pub mod channels;
 pub mod client;
 pub mod http;
 pub mod limits;
 pub mod nfs;
+pub mod objects;
+pub mod overview;
 pub mod prometheus;
 pub mod protocol;
 pub mod server;
@@ -56,6 +60,15 @@ pub trait Controlled: Send + Sync + 'static {
     /// # Errors
     /// Why not, in one line.
     fn remove_user(&self, name: &str) -> Result<(), String>;
+
+    /// Every account or every share.
+    fn objects(&self, kind: objects::Kind) -> Vec<objects::Object>;
+
+    /// Makes, changes or removes an account or a share; sessions stay. What was changed is kept.
+    ///
+    /// # Errors
+    /// Why not; nothing has been changed then.
+    fn change(&self, change: objects::Change) -> Result<objects::Changed, objects::Refusal>;
 
     /// Reads the configuration again; sessions stay.
     ///

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::objects::{Change, Changed, Kind, Object};
 use crate::{Channels, Status, Transactions, Workload};
 
 /// Longest request, in bytes with its line end.
@@ -31,6 +32,13 @@ pub enum Request {
         /// The user's name.
         name: String,
     },
+    /// Every account or every share.
+    Objects {
+        /// Which of them.
+        kind: Kind,
+    },
+    /// Makes, changes or removes an account or a share.
+    Change(Box<Change>),
     /// Reads the configuration again.
     Reload,
     /// Ends the server.
@@ -53,6 +61,10 @@ pub enum Response {
     Workload(Box<Workload>),
     /// To [`Request::Users`].
     Users(Vec<UserEntry>),
+    /// To [`Request::Objects`].
+    Objects(Vec<Object>),
+    /// To [`Request::Change`].
+    Changed(Box<Changed>),
     /// It was refused, and why.
     Refused(String),
 }

@@ -153,6 +153,11 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
         Request::Users => Response::Users(server.users()),
         Request::ChangeUser(change) => done(server.change_user(change)),
         Request::RemoveUser { name } => done(server.remove_user(&name)),
+        Request::Objects { kind } => Response::Objects(server.objects(kind)),
+        Request::Change(change) => match server.change(*change) {
+            Ok(changed) => Response::Changed(Box::new(changed)),
+            Err(refusal) => Response::Refused(refusal.text),
+        },
         Request::Reload => done(server.reload()),
         Request::Stop => Response::Done,
     }
@@ -161,6 +166,7 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::{Change, Kind, What};
     use crate::testing::Fake;
     use crate::{Client, ClientError, UserChange};
     use std::io::{Read, Write};
@@ -198,6 +204,17 @@ mod tests {
             assert!(matches!(ask(Request::Transactions).unwrap(), Response::Transactions(t) if t.at_ns == 7));
             assert_eq!(ask(Request::RemoveUser { name: "ann".to_owned() }).unwrap(), Response::Done);
             assert_eq!(ask(Request::Stop).unwrap(), Response::Done);
+            let objects = ask(Request::Objects { kind: Kind::Share }).unwrap();
+            assert!(matches!(objects, Response::Objects(shares) if shares[0].name == "docs"));
+            let delete = |name: &str| {
+                let what = What::Delete { force: false };
+                let change = Change { kind: Kind::Share, name: name.to_owned(), what, if_version: None };
+                ask(Request::Change(Box::new(change)))
+            };
+            assert!(
+                matches!(delete("docs").unwrap(), Response::Changed(changed) if changed.object.is_none())
+            );
+            assert!(matches!(delete("x").unwrap_err(), ClientError::Refused(why) if why == "no share `x`"));
             let change = UserChange {
                 name: "bob".to_owned(),
                 add: true,
@@ -209,7 +226,7 @@ mod tests {
             let refused = ask(Request::ChangeUser(change)).unwrap_err();
             assert!(matches!(refused, ClientError::Refused(why) if why == "no bob"));
         });
-        assert_eq!(calls, ["remove ann", "stop"]);
+        assert_eq!(calls, ["remove ann", "stop", "delete docs"]);
         assert!(matches!(Client::connect(&deep).unwrap_err(), ClientError::NotRunning));
     }
 

@@ -1,7 +1,9 @@
 //! A server for tests, which notes what it was asked to do.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use crate::objects::{Change, Changed, Kind, Object, Refusal, What, Why};
 use crate::{Channels, Controlled, Status, Transactions, UserChange, UserEntry, Workload};
 
 /// The server.
@@ -9,6 +11,13 @@ use crate::{Channels, Controlled, Status, Transactions, UserChange, UserEntry, W
 pub struct Fake {
     /// What it was asked to do.
     pub calls: Mutex<Vec<String>>,
+}
+
+/// A share, or an account, named `docs`.
+pub fn object(kind: Kind) -> Object {
+    let settings = [("comment".to_owned(), "old".into())].into_iter().collect();
+    let (name, version) = ("docs".to_owned(), "v1".to_owned());
+    Object { kind, name, version, settings, origins: BTreeMap::new() }
 }
 
 impl Controlled for Fake {
@@ -33,6 +42,35 @@ impl Controlled for Fake {
     fn remove_user(&self, name: &str) -> Result<(), String> {
         self.calls.lock().unwrap().push(format!("remove {name}"));
         Ok(())
+    }
+    fn objects(&self, kind: Kind) -> Vec<Object> {
+        vec![object(kind)]
+    }
+    fn change(&self, change: Change) -> Result<Changed, Refusal> {
+        let Change { kind, name, what, if_version } = change;
+        let is_there = name.eq_ignore_ascii_case("docs");
+        if is_there == matches!(what, What::Create { .. }) {
+            let why = if is_there { Why::Conflict } else { Why::NotFound };
+            return Err(Refusal::new(why, format!("no {kind} `{name}`")));
+        }
+        if if_version.is_some_and(|version| version != "v1") {
+            return Err(Refusal::new(Why::OldVersion, "it is at version v1 now"));
+        }
+        let mut object = Object { name: name.clone(), ..object(kind) };
+        let (done, object) = match what {
+            What::Create { settings } => {
+                object.settings = settings;
+                ("create", Some(object))
+            }
+            What::Set { settings } => {
+                object.settings.extend(settings);
+                ("set", Some(object))
+            }
+            What::Delete { force: true } => ("force", None),
+            What::Delete { force: false } => ("delete", None),
+        };
+        self.calls.lock().unwrap().push(format!("{done} {name}"));
+        Ok(Changed { object, notes: Vec::new() })
     }
     fn reload(&self) -> Result<(), String> {
         Ok(())

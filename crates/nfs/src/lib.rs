@@ -27,6 +27,7 @@ pub mod event;
 pub mod grace;
 pub mod handle;
 pub mod items;
+pub mod leaving;
 pub mod limits;
 pub mod memory;
 pub mod op;

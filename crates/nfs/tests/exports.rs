@@ -78,3 +78,27 @@ fn what_a_squashed_client_makes_belongs_to_the_anonymous_user() {
         assert_eq!(found, [Attr::Owner(uid.as_bytes()), Attr::OwnerGroup(gid.as_bytes())], "{squash:?}");
     }
 }
+
+#[test]
+fn an_export_that_is_taken_away_takes_along_what_is_open_on_it() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"one", 1);
+    let (file, stateid) = client.create(&mut wire, b"file");
+    client.on(&mut wire, &file, &[writing(stateid, 0, b"data")]).ok();
+    let name = String::from_utf8(EXPORT.to_vec()).expect("text");
+    assert_eq!(world.server.clients_of_export(&name), 1);
+    assert_eq!(world.server.clients_of_export("another"), 0);
+    let engine = std::sync::Arc::clone(&world.server.exports().list()[0].engine);
+    let export = Export::clone(&world.server.exports().list()[0]);
+    world.server.set_exports([]);
+    assert!(world.server.end_export(&name, world.now) >= 1);
+    assert_eq!((engine.open_count(), world.server.state_count()), (0, 0));
+    assert_eq!(world.server.end_export(&name, world.now), 0);
+    assert_eq!(client.on(&mut wire, &file, &[writing(stateid, 0, b"more")]).status(), NfsStat::Stale);
+    // The session has not suffered, and the export can come back.
+    assert_eq!(listed(&mut client, &mut wire), 0);
+    world.server.set_exports([export]);
+    client.on(&mut wire, &file, &[Args::GetFh]).ok();
+    assert_eq!(client.on(&mut wire, &file, &[writing(stateid, 0, b"more")]).status(), NfsStat::BadStateId);
+}

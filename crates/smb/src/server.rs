@@ -264,6 +264,28 @@ impl Server {
         lives
     }
 
+    /// Takes a share that is not offered any more from whoever is connected to it: their trees are gone with all that was
+    /// opened on them, and who names one gets NETWORK_NAME_DELETED. Sessions and their other trees go on. Gives how many
+    /// trees it were.
+    // MS-SMB2 3.3.4.15
+    pub fn disconnect_share(&self, name: &str, now: Now) -> usize {
+        let mut count = 0;
+        for session in self.sessions() {
+            for tree in session.trees().into_iter().filter(|tree| tree.leads_to_share(name)) {
+                count += usize::from(self.drop_tree(&session, tree.id, now).is_some());
+            }
+        }
+        count
+    }
+
+    /// How many trees lead to a share.
+    #[must_use]
+    pub fn trees_of_share(&self, name: &str) -> usize {
+        let count =
+            |session: &Arc<Session>| session.trees().iter().filter(|tree| tree.leads_to_share(name)).count();
+        self.sessions().iter().map(count).sum()
+    }
+
     /// The session's Opens.
     fn opens_of(&self, session: &Session) -> Vec<Arc<Open>> {
         let ids: Vec<u64> = session.opens.lock().iter().copied().collect();

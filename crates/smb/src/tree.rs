@@ -53,6 +53,11 @@ impl Tree {
         matches!(&self.target, Target::Disk { engine: own, .. } if Arc::ptr_eq(own, engine))
     }
 
+    /// Whether it leads to the share of this name, case not minded; never to the server's own pipes.
+    pub fn leads_to_share(&self, name: &str) -> bool {
+        matches!(&self.target, Target::Disk { config, .. } if config.name.to_lowercase() == name.to_lowercase())
+    }
+
     /// Whether Opens of this tree can outlive the server, for a client with these capabilities
     /// (MS-SMB2 3.3.5.9.10).
     pub fn is_continuously_available(&self, capabilities: Capabilities) -> bool {

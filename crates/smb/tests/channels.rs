@@ -337,3 +337,34 @@ fn a_connection_carries_channels_of_several_sessions() {
     (second.session_id, second.tree_id) = (mine, main.tree_id);
     assert!(second.is_served() && main.is_served());
 }
+
+// MS-SMB2 3.3.4.15
+#[test]
+fn a_share_that_is_taken_away_takes_its_trees_and_opens_along_and_leaves_the_sessions() {
+    let world = World::in_memory();
+    let (mut main, mut second) = pair(&world, &Dial::default());
+    let mut other = world.dial(&Dial::elsewhere());
+    let (file, theirs) = (main.open("file"), other.open("file"));
+    assert_eq!(lock_now(&mut main, file), NtStatus::SUCCESS);
+    let directory = main.create(&OpenFile::directory("directory")).file_id();
+    let (waiting, _) = watch(&mut main, directory);
+    assert_eq!(world.server.trees_of_share("FILES"), 2);
+    let shares = world.server.shares();
+    world.server.set_shares([]);
+    let now = world.clock.read();
+    assert_eq!(world.server.disconnect_share("no such", now), 0);
+    assert_eq!(world.server.disconnect_share(SHARE, now), 2);
+    assert_eq!((world.server.trees_of_share(SHARE), world.engine.open_count()), (0, 0));
+    assert_eq!(main.answer(waiting).expect("an answer").status(), NtStatus::NOTIFY_CLEANUP);
+    for client in [&mut main, &mut second] {
+        assert_eq!(client.write(file, 0, b"late"), NtStatus::NETWORK_NAME_DELETED);
+        assert_eq!(client.try_tree(SHARE).status(), NtStatus::BAD_NETWORK_NAME);
+    }
+    assert_eq!(other.read(theirs, 0, 1).status(), NtStatus::NETWORK_NAME_DELETED);
+    // Sessions and their channels have stayed.
+    assert_eq!(world.server.sessions().len(), 2);
+    assert_eq!(world.server.session(main.session_id).expect("a session").channel_count(), 2);
+    world.server.set_shares(shares.iter().map(|share| smb::ShareConfig::clone(share)));
+    main.connect_tree(SHARE);
+    assert!(main.is_served());
+}

@@ -1,6 +1,6 @@
 //! The command line. What an option does is said here once, for `--help` and for readers.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -26,6 +26,18 @@ pub enum Command {
         /// What to do with users.
         #[command(subcommand)]
         command: UserCommand,
+    },
+    /// Make, list, show, change and remove accounts: what several shares have in common
+    Account {
+        /// What to do with accounts.
+        #[command(subcommand)]
+        command: ObjectCommand,
+    },
+    /// Make, list, show, change and remove shares; sessions stay
+    Share {
+        /// What to do with shares.
+        #[command(subcommand)]
+        command: ObjectCommand,
     },
     /// Check or show the configuration
     Config {
@@ -147,6 +159,9 @@ pub struct ServeArgs {
     /// Do not announce the server by mDNS and WS-Discovery
     #[arg(long)]
     pub no_discovery: bool,
+    /// Serve the admin page there, for this host alone: 127.0.0.1:9446 or [::1]:9446
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::config::admin::page_address)]
+    pub admin: Option<SocketAddr>,
     /// Serve a demo share from ./.trunkline on port 4450, with a user made for it
     #[arg(long, conflicts_with = "config")]
     pub demo: bool,
@@ -163,6 +178,7 @@ impl ServeArgs {
             nfs_port: self.nfs_port,
             users: self.user.clone(),
             no_discovery: self.no_discovery,
+            admin: self.admin,
             ..self.place.overrides()
         }
     }
@@ -209,6 +225,73 @@ pub enum UserCommand {
         /// The password.
         #[command(flatten)]
         password: PasswordArgs,
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// `trunkline account …` and `trunkline share …`
+#[derive(Debug, Subcommand)]
+pub enum ObjectCommand {
+    /// Make one
+    Create {
+        /// Its name
+        name: String,
+        /// Keys as in the configuration: path=/srv/docs protocols=smb,nfs users=ann=write,*=read
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+    },
+    /// List them
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Show every value of one, where it came from, and its version
+    Show {
+        /// Its name
+        name: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Change it; limits bind at once, all else whoever connects from now on
+    Set {
+        /// Its name
+        name: String,
+        /// Keys as in the configuration: provisioned_gib=1024 comment=Plans multichannel=off
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+        /// Take back what was changed of this key: the configuration counts again; may be repeated
+        #[arg(long, value_name = "KEY")]
+        reset: Vec<String>,
+        /// Only if nobody has changed it since `show` or `list` gave this version
+        #[arg(long, value_name = "VERSION")]
+        if_version: Option<String>,
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Remove it; its files stay
+    Delete {
+        /// Its name
+        name: String,
+        /// Also when it is in use: whoever uses it is disconnected
+        #[arg(long)]
+        force: bool,
+        /// Only if nobody has changed it since `show` or `list` gave this version
+        #[arg(long, value_name = "VERSION")]
+        if_version: Option<String>,
         /// Which server.
         #[command(flatten)]
         place: Place,

@@ -14,7 +14,7 @@ const END: Duration = Duration::from_secs(60);
 
 /// The state directory that `place` leads to.
 pub fn state_dir(place: &Place) -> anyhow::Result<PathBuf> {
-    Ok(Config::load(&place.overrides())?.server.state_dir.value)
+    Ok(Config::state_dir(&place.overrides())?)
 }
 
 /// What the server that runs on `dir` answers; none when no server runs.

@@ -9,6 +9,7 @@ mod limits;
 mod link;
 mod load;
 mod nfs;
+mod objects;
 mod page;
 mod status;
 mod table;
@@ -17,6 +18,8 @@ mod user;
 mod workload;
 
 use std::process::ExitCode;
+
+use admin::objects::Kind;
 
 use crate::cli::{Command, StatusCommand};
 use crate::serve;
@@ -32,6 +35,8 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Link(args) => return link::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::User { command } => user::run(command),
+        Command::Account { command } => objects::run(Kind::Account, command),
+        Command::Share { command } => objects::run(Kind::Share, command),
         Command::Config { command } => config::run(&command),
         Command::Status { of: None, place, json } => status::run(&place, json),
         Command::Status { of: Some(StatusCommand::Channels), place, json } => channels::run(&place, json),

@@ -6,13 +6,15 @@ use super::section::Section;
 use super::{ConfigError, Setting};
 
 /// The keys of the table.
-pub const KEYS: &[&str] = &["metrics"];
+pub const KEYS: &[&str] = &["metrics", "listen"];
 
 /// `[admin]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admin {
     /// Where metrics can be read over HTTP; none: nowhere.
     pub metrics: Setting<Option<SocketAddr>>,
+    /// Where the admin page and its API are; none: nowhere.
+    pub listen: Setting<Option<SocketAddr>>,
 }
 
 impl Admin {
@@ -21,13 +23,26 @@ impl Admin {
     /// # Errors
     /// What is wrong, with its line.
     pub fn read(table: Option<&Section<'_>>) -> Result<Admin, ConfigError> {
-        let metrics = table.map(|table| table.parsed("metrics", loopback)).transpose()?.flatten();
-        Ok(Admin { metrics: metrics.map_or(Setting::default_of(None), |at| at.map(Some)) })
+        let metrics_address = |text: &str| loopback(text, "metrics are neither protected nor sealed");
+        let set = |at: Option<Setting<SocketAddr>>| at.map_or(Setting::default_of(None), |at| at.map(Some));
+        let Some(table) = table else { return Ok(Admin { metrics: set(None), listen: set(None) }) };
+        Ok(Admin {
+            metrics: set(table.parsed("metrics", metrics_address)?),
+            listen: set(table.parsed("listen", page_address)?),
+        })
     }
 }
 
+/// Where the admin page can be.
+///
+/// # Errors
+/// Why not there.
+pub fn page_address(text: &str) -> Result<SocketAddr, String> {
+    loopback(text, "the server has no TLS for its admin page")
+}
+
 /// An address of this host alone, and a port.
-fn loopback(text: &str) -> Result<SocketAddr, String> {
+fn loopback(text: &str, why: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text
         .parse()
         .map_err(|_| format!("`{text}` is not an address with a port, such as 127.0.0.1:9445"))?;
@@ -35,8 +50,8 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
         return Ok(address);
     }
     Err(format!(
-        "`{text}` can be reached from other hosts, and metrics are neither protected nor sealed; \
-         give 127.0.0.1:PORT or [::1]:PORT, and let a program here pass them on"
+        "`{text}` can be reached from other hosts, and {why}; give 127.0.0.1:PORT or [::1]:PORT, and let a program here \
+         that protects it pass it on"
     ))
 }
 
@@ -61,8 +76,13 @@ mod tests {
             ("localhost:9445", "is not an address with a port"),
             ("127.0.0.1", "is not an address with a port"),
         ] {
-            let error = of(&format!("[admin]\nmetrics = \"{bad}\"\n")).unwrap_err().0;
-            assert!(error.starts_with("t:2: `metrics` in [admin]: ") && error.contains(why), "{error}");
+            for key in ["metrics", "listen"] {
+                let error = of(&format!("[admin]\n{key} = \"{bad}\"\n")).unwrap_err().0;
+                assert!(
+                    error.starts_with(&format!("t:2: `{key}` in [admin]: ")) && error.contains(why),
+                    "{error}"
+                );
+            }
         }
     }
 }

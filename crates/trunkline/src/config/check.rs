@@ -17,6 +17,14 @@ pub fn against(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigE
             "{place}nothing to serve; give a DIR or write a [share.NAME] with `path`"
         )));
     }
+    consistent(config, stored)
+}
+
+/// The same of a configuration that need not have a share yet.
+///
+/// # Errors
+/// As for [`against`].
+pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
     for user in config.users.values() {
         password(config, user, stored)?;
     }

@@ -1,8 +1,8 @@
 //! The configuration: what is served, to whom, and how.
 //!
-//! Start with [`Config`]; [`Config::load`] reads the file and lays the command line over it. [`read`]
-//! turns tables into values, [`section`] reads one table, [`check`] holds the values against each other
-//! and against the host, [`show`] prints each value and where it came from.
+//! Start with [`Config`]; [`Config::load`] reads the file and lays what was changed by command ([`crate::changes`]) and
+//! the command line over it. [`read`] turns tables into values, [`section`] reads one table, [`check`] holds the values
+//! against each other and against the host, [`show`] prints each value and where it came from.
 //!
 //! Every value is a [`Setting`] that remembers its [`Origin`], so that a message can name what to change.
 
@@ -18,10 +18,13 @@ pub mod show;
 pub mod values;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 pub use values::{Access, Advertised, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing};
+
+/// In the state directory: accounts and shares as they were changed by command.
+pub const CHANGES: &str = "changes.toml";
 
 /// What is wrong with the configuration, and the setting to change: one line for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +38,11 @@ pub enum Origin {
     Default,
     /// A line of the configuration file, from 1.
     File {
+        /// The line.
+        line: usize,
+    },
+    /// A line of what was changed by command, from 1.
+    Change {
         /// The line.
         line: usize,
     },
@@ -256,28 +264,104 @@ pub struct Overrides {
     pub users: Vec<String>,
     /// `--no-discovery`
     pub no_discovery: bool,
+    /// `--admin`
+    pub admin: Option<SocketAddr>,
+}
+
+impl Overrides {
+    /// The configuration file's name for messages, and from where its relative paths count.
+    fn file(&self) -> (String, &Path) {
+        let path = self.config.as_deref();
+        let shown = path.map_or_else(String::new, |path| path.display().to_string());
+        (shown, path.and_then(Path::parent).unwrap_or(Path::new("")))
+    }
+}
+
+/// The texts that a configuration is made of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// The configuration file.
+    pub file: Option<String>,
+    /// What was changed by command since it was written.
+    pub changes: Option<String>,
+}
+
+impl Sources {
+    /// Reads both.
+    ///
+    /// # Errors
+    /// What the host says; what is wrong with the file, which says where the other is.
+    pub fn read(overrides: &Overrides) -> Result<Sources, ConfigError> {
+        let file = Sources::read_file(overrides)?;
+        let changes = Config::state_dir_of(overrides, file.as_deref())?.join(CHANGES);
+        Ok(Sources { file, changes: Sources::read_changes(&changes)? })
+    }
+
+    fn read_file(overrides: &Overrides) -> Result<Option<String>, ConfigError> {
+        let Some(path) = &overrides.config else { return Ok(None) };
+        let text = std::fs::read_to_string(path);
+        text.map(Some).map_err(|e| ConfigError(format!("{}: {}; see --config", path.display(), os_error(&e))))
+    }
+
+    /// Reads what was changed by command; none: nothing was.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn read_changes(path: &Path) -> Result<Option<String>, ConfigError> {
+        use std::io::ErrorKind::{NotADirectory, NotFound};
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
+            Err(error) => Err(ConfigError(format!("{}: {}", path.display(), os_error(&error)))),
+        }
+    }
 }
 
 impl Config {
-    /// Reads the file that `overrides` names, if any, and lays the command line over it.
+    /// Reads the file that `overrides` names, if any, lays over it what was changed by command, and then the command line.
     ///
     /// # Errors
     /// [`ConfigError`] with the line or option to change. Nothing on the host is touched.
     pub fn load(overrides: &Overrides) -> Result<Config, ConfigError> {
-        let mut config = match &overrides.config {
-            Some(path) => {
-                let shown = path.display().to_string();
-                let text = std::fs::read_to_string(path)
-                    .map_err(|e| ConfigError(format!("{shown}: {}; see --config", os_error(&e))))?;
-                let base = path.parent().unwrap_or(Path::new("")).to_path_buf();
-                let mut config = read::parse(&shown, &text, &base)?;
-                config.file = Some(path.clone());
-                config
+        Config::of(overrides, &Sources::read(overrides)?)
+    }
+
+    /// Where the state is, for who only wants to know that.
+    ///
+    /// # Errors
+    /// What is wrong with the file, as far as that says it.
+    pub fn state_dir(overrides: &Overrides) -> Result<PathBuf, ConfigError> {
+        Config::state_dir_of(overrides, Sources::read_file(overrides)?.as_deref())
+    }
+
+    fn state_dir_of(overrides: &Overrides, file: Option<&str>) -> Result<PathBuf, ConfigError> {
+        let (shown, base) = overrides.file();
+        let server = read::server(&shown, file.unwrap_or(""), base)?;
+        Ok(overrides.state_dir.as_ref().unwrap_or(&server.state_dir).value.clone())
+    }
+
+    /// What these texts say, and the command line.
+    ///
+    /// # Errors
+    /// As for [`Config::load`].
+    pub fn of(overrides: &Overrides, sources: &Sources) -> Result<Config, ConfigError> {
+        let (shown, base) = overrides.file();
+        let text = sources.file.as_deref().unwrap_or("");
+        let mut config = match &sources.changes {
+            None => read::parse(&shown, text, base)?,
+            Some(change) => {
+                let place = Config::state_dir_of(overrides, Some(text))?.join(CHANGES);
+                read::changed(&shown, text, base, (&place.display().to_string(), change))?
             }
-            None => read::parse("", "", Path::new(""))?,
         };
+        config.file.clone_from(&overrides.config);
         config.lay_over(overrides)?;
         Ok(config)
+    }
+
+    /// The file of what was changed by command.
+    pub fn changes(&self) -> PathBuf {
+        self.server.state_dir.value.join(CHANGES)
     }
 
     /// Where `origin` is, for a message.
@@ -285,6 +369,7 @@ impl Config {
         match (origin, &self.file) {
             (Origin::File { line }, Some(file)) => format!("{}:{line}", file.display()),
             (Origin::File { line }, None) => format!("line {line}"),
+            (Origin::Change { line }, _) => format!("{}:{line}", self.changes().display()),
             (Origin::Default, _) => "default".to_owned(),
             (Origin::CommandLine(option), _) => (*option).to_owned(),
             (Origin::Environment(name), _) => format!("${name}"),
@@ -309,6 +394,9 @@ impl Config {
         }
         if overrides.no_discovery {
             server.discovery = Setting { value: false, origin: Origin::CommandLine("--no-discovery") };
+        }
+        if let Some(at) = overrides.admin {
+            self.admin.listen = Setting { value: Some(at), origin: Origin::CommandLine("--admin") };
         }
         for dir in &overrides.dirs {
             self.add_directory(dir, overrides)?;

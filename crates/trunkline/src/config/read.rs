@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use toml::Spanned;
 use toml::de::DeTable;
 
 use super::admin::{self, Admin};
-use super::section::{Document, Section, address};
+use super::section::{Document, Layer, Section, address};
 use super::values::{self, Choice};
 use super::{
     Access, Account, Config, ConfigError, LogFormat, LogLevel, Origin, Rss, Server, Setting, Share, Signing,
@@ -18,6 +19,8 @@ use super::{
 use super::{Dialect, Encryption, endpoints, limits};
 
 const TOP: &[&str] = &["server", "admin", "user", "account", "share"];
+/// What can be changed by command.
+const CHANGED: &[&str] = &["account", "share"];
 const SERVER: &[&str] = &[
     "listen",
     "smb_port",
@@ -50,7 +53,8 @@ pub const MAX_CHANNELS: u64 = 32;
 
 const TESTING: &[&str] = &["break_timeout_ms", "smbtorture_controls"];
 const USER: &[&str] = &["name", "password_file", "sid", "uid", "gid", "groups", "admin"];
-const ACCOUNT: &[&str] = &[
+/// Keys of `[account.NAME]`.
+pub const ACCOUNT: &[&str] = &[
     "kind",
     "formula",
     "users",
@@ -63,7 +67,8 @@ const ACCOUNT: &[&str] = &[
     "nfs_port",
     "nfs_max_connections",
 ];
-const SHARE: &[&str] = &[
+/// Keys of `[share.NAME]`.
+pub const SHARE: &[&str] = &[
     "path",
     "account",
     "comment",
@@ -98,23 +103,65 @@ const SHARE: &[&str] = &[
 /// # Errors
 /// [`ConfigError`] with the line to change.
 pub fn parse(name: &str, text: &str, base: &Path) -> Result<Config, ConfigError> {
-    let document = Document { name, text };
-    let tree = DeTable::parse(text).map_err(|e| {
-        let message = e.message().lines().collect::<Vec<_>>().join(", ");
-        document.error(e.span().map_or(0, |span| span.start), message)
-    })?;
-    let top = Section::new(document, "the configuration".to_owned(), 0, tree.get_ref(), TOP)?;
-    let empty = DeTable::new();
-    let server = match top.section("server", SERVER)? {
-        Some(table) => table,
-        None => Section::new(document, "[server]".to_owned(), 0, &empty, SERVER)?,
-    };
-    let server = server_table(&server, base)?;
+    both(name, text, base, None)
+}
+
+/// The same, with what was changed by command, a name for that and its text, laid over the accounts and shares.
+///
+/// # Errors
+/// [`ConfigError`] with the line to change.
+pub fn changed(name: &str, text: &str, base: &Path, change: (&str, &str)) -> Result<Config, ConfigError> {
+    both(name, text, base, Some(change))
+}
+
+fn both(name: &str, text: &str, base: &Path, change: Option<(&str, &str)>) -> Result<Config, ConfigError> {
+    let document = Document { name, text, is_change: false };
+    let file_tree = tree(document)?;
+    let file = Layer { document, at: 0, table: file_tree.get_ref() };
+    let over = change.map(|(name, text)| Document { name, text, is_change: true });
+    let over_tree = over.map(tree).transpose()?;
+    let over = over.zip(over_tree.as_ref());
+    let over = over.map(|(document, tree)| Layer { document, at: 0, table: tree.get_ref() });
+    let title = || "the configuration".to_owned();
+    if let Some(over) = over {
+        Section::new(title(), vec![over], CHANGED)?;
+    }
+    let top = Section::new(title(), over.into_iter().chain([file]).collect(), TOP)?;
+    let server = server_of(&top, document, base)?;
     let users = users(&top, base)?;
     let accounts = accounts(&top, &server)?;
     let shares = shares(&top, base, &server, &accounts)?;
     let admin = Admin::read(top.section("admin", admin::KEYS)?.as_ref())?;
     Ok(Config { file: None, server, admin, users, accounts, shares })
+}
+
+/// Reads no more of it than `[server]`.
+///
+/// # Errors
+/// [`ConfigError`] with the line to change.
+pub fn server(name: &str, text: &str, base: &Path) -> Result<Server, ConfigError> {
+    let document = Document { name, text, is_change: false };
+    let tree = tree(document)?;
+    let layer = Layer { document, at: 0, table: tree.get_ref() };
+    server_of(&Section::new("the configuration".to_owned(), vec![layer], TOP)?, document, base)
+}
+
+fn server_of(top: &Section<'_>, document: Document<'_>, base: &Path) -> Result<Server, ConfigError> {
+    match top.section("server", SERVER)? {
+        Some(table) => server_table(&table, base),
+        None => {
+            let empty = DeTable::new();
+            let nothing = Layer { document, at: 0, table: &empty };
+            server_table(&Section::new("[server]".to_owned(), vec![nothing], SERVER)?, base)
+        }
+    }
+}
+
+fn tree<'a>(document: Document<'a>) -> Result<Spanned<DeTable<'a>>, ConfigError> {
+    DeTable::parse(document.text).map_err(|e| {
+        let message = e.message().lines().collect::<Vec<_>>().join(", ");
+        document.error(e.span().map_or(0, |span| span.start), message)
+    })
 }
 
 fn or_default<T>(found: Option<Setting<T>>, default: T) -> Setting<T> {
@@ -504,6 +551,41 @@ mod tests {
         assert_eq!(team.max_channels, Setting { value: 8, origin: Origin::File { line: 4 } });
         assert_eq!(lab.multichannel, Setting { value: true, origin: Origin::File { line: 6 } });
         assert_eq!(lab.max_channels, Setting::default_of(DEFAULT_CHANNELS));
+    }
+
+    #[test]
+    fn what_was_changed_goes_before_the_file_key_by_key_or_as_a_whole() {
+        let file = "[account.Team]\nkind = \"premium\"\nmultichannel = false\n\
+                    [share.Docs]\npath = \"/srv/docs\"\naccount = \"team\"\ncomment = \"old\"\nprovisioned_gib = 100\n\
+                    [share.gone]\npath = \"/srv/gone\"\n[share.other]\npath = \"/srv/other\"\ncomment = \"old\"\n";
+        let change = "[account.team]\nmultichannel = true\n[share.docs]\nprovisioned_gib = 200\n\
+                      [share.gone]\nremoved = true\n[share.other]\nwhole = true\npath = \"/srv/new\"\n\
+                      [share.made]\nwhole = true\npath = \"/srv/made\"\n[share.stale]\ncomment = \"x\"\n";
+        let read = |change| changed("t.toml", file, Path::new("/"), ("changes.toml", change));
+        let config = read(change).unwrap();
+        let team = &config.accounts["team"];
+        assert_eq!(team.multichannel, Setting { value: true, origin: Origin::Change { line: 2 } });
+        assert_eq!(team.kind.value, limits::Kind::Premium);
+        assert_eq!(config.shares.keys().collect::<Vec<_>>(), ["docs", "made", "other"]);
+        let docs = &config.shares["docs"];
+        assert_eq!((docs.name.value.as_str(), &docs.name.origin), ("Docs", &Origin::File { line: 4 }));
+        assert_eq!(docs.provisioned.gib.as_ref().unwrap().value, 200);
+        assert_eq!(docs.comment, Setting { value: "old".to_owned(), origin: Origin::File { line: 7 } });
+        assert_eq!(config.shares["other"].comment.value, "");
+        assert_eq!(config.shares["made"].name.origin, Origin::Change { line: 10 });
+        for (change, wanted) in [
+            (
+                "[server]\n",
+                "changes.toml:1: unknown key `server` in the configuration; known: account, share",
+            ),
+            ("[share.docs]\nremvoed = true\n", "changes.toml:2: unknown key `remvoed` in [share.Docs]"),
+            ("[share.docs]\ncomment = 4\n", "changes.toml:2: `comment` in [share.Docs] must be a string"),
+        ] {
+            let why = read(change).unwrap_err().0;
+            assert!(why.starts_with(wanted), "{why}");
+        }
+        let why = parse("t.toml", "[share.docs]\nremoved = true\n", Path::new("/")).unwrap_err().0;
+        assert!(why.starts_with("t.toml:2: unknown key `removed` in [share.docs]"), "{why}");
     }
 
     #[test]

@@ -13,6 +13,11 @@ use toml::de::{DeTable, DeValue};
 use super::nearest::hint;
 use super::{ConfigError, Origin, Setting};
 
+/// In what was changed by command: the table is taken out.
+pub const REMOVED: &str = "removed";
+/// In what was changed by command: nothing else counts that is said of the table.
+pub const WHOLE: &str = "whole";
+
 /// The text of a configuration file and its name for messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Document<'a> {
@@ -20,6 +25,8 @@ pub struct Document<'a> {
     pub name: &'a str,
     /// Content.
     pub text: &'a str,
+    /// Whether it holds what was changed by command, which goes before the configuration file.
+    pub is_change: bool,
 }
 
 impl Document<'_> {
@@ -32,41 +39,68 @@ impl Document<'_> {
     pub fn error(&self, at: usize, message: impl std::fmt::Display) -> ConfigError {
         ConfigError(format!("{}:{}: {message}", self.name, self.line(at)))
     }
+
+    fn origin(&self, at: usize) -> Origin {
+        let line = self.line(at);
+        if self.is_change { Origin::Change { line } } else { Origin::File { line } }
+    }
+}
+
+/// What a document says of one table.
+#[derive(Debug, Clone, Copy)]
+pub struct Layer<'a> {
+    /// The document.
+    pub document: Document<'a>,
+    /// Where the table begins.
+    pub at: usize,
+    /// Its keys.
+    pub table: &'a DeTable<'a>,
+}
+
+/// A value and the document that it stands in.
+#[derive(Clone, Copy)]
+struct Found<'a> {
+    document: Document<'a>,
+    value: &'a Spanned<DeValue<'a>>,
+}
+
+impl Found<'_> {
+    fn origin(&self) -> Origin {
+        self.document.origin(self.value.span().start)
+    }
 }
 
 /// One table, whose keys have all been found to be known.
 #[derive(Debug, Clone)]
 pub struct Section<'a> {
-    document: Document<'a>,
     /// As it is written: `[share.docs]`.
     title: String,
-    at: usize,
-    table: &'a DeTable<'a>,
+    /// What goes before the others comes first; there is at least one.
+    layers: Vec<Layer<'a>>,
 }
 
 impl<'a> Section<'a> {
-    /// The whole of `table`, when it holds only keys of `known`.
-    pub fn new(
-        document: Document<'a>,
-        title: String,
-        at: usize,
-        table: &'a DeTable<'a>,
-        known: &[&str],
-    ) -> Result<Self, ConfigError> {
-        let section = Section { document, title, at, table };
-        for key in table.keys() {
-            let name: &str = key.get_ref();
-            if !known.contains(&name) {
-                let text = format!("unknown key `{name}` in {}{}", section.title, hint(name, known));
-                return Err(document.error(key.span().start, text));
+    /// The whole of what all `layers` say, the first before the others, when it holds only keys of `known`.
+    pub fn new(title: String, layers: Vec<Layer<'a>>, known: &[&str]) -> Result<Self, ConfigError> {
+        for layer in &layers {
+            let of_changes: &[&str] = if layer.document.is_change { &[REMOVED, WHOLE] } else { &[] };
+            for key in layer.table.keys() {
+                let name: &str = key.get_ref();
+                if !known.contains(&name) && !of_changes.contains(&name) {
+                    let text = format!("unknown key `{name}` in {title}{}", hint(name, known));
+                    return Err(layer.document.error(key.span().start, text));
+                }
             }
         }
-        Ok(section)
+        Ok(Section { title, layers })
     }
 
     /// An error about the section as a whole.
     pub fn error(&self, message: impl std::fmt::Display) -> ConfigError {
-        self.document.error(self.at, message)
+        match self.layers.first() {
+            Some(first) => first.document.error(first.at, message),
+            None => ConfigError(message.to_string()),
+        }
     }
 
     /// The section's name as it is written.
@@ -74,18 +108,19 @@ impl<'a> Section<'a> {
         &self.title
     }
 
-    /// Where the section begins.
+    /// Where the section begins: in the configuration file, where that has it.
     pub fn origin(&self) -> Origin {
-        Origin::File { line: self.document.line(self.at) }
+        self.layers.last().map_or(Origin::Default, |last| last.document.origin(last.at))
     }
 
-    fn found(&self, key: &str) -> Option<(&'a Spanned<DeValue<'a>>, Origin)> {
-        let value = self.table.get(key)?;
-        Some((value, Origin::File { line: self.document.line(value.span().start) }))
+    fn found(&self, key: &str) -> Option<Found<'a>> {
+        let found =
+            |layer: &Layer<'a>| Some(Found { document: layer.document, value: layer.table.get(key)? });
+        self.layers.iter().find_map(found)
     }
 
-    fn wrong(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) -> ConfigError {
-        let kind = match value.get_ref() {
+    fn wrong(&self, key: &str, found: Found<'_>, wanted: &str) -> ConfigError {
+        let kind = match found.value.get_ref() {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) => "a whole number",
             DeValue::Float(_) => "a fraction",
@@ -94,12 +129,12 @@ impl<'a> Section<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        self.document
-            .error(value.span().start, format!("`{key}` in {} must be {wanted}, not {kind}", self.title))
+        let text = format!("`{key}` in {} must be {wanted}, not {kind}", self.title);
+        found.document.error(found.value.span().start, text)
     }
 
-    fn bad(&self, key: &str, value: &Spanned<DeValue<'_>>, why: impl std::fmt::Display) -> ConfigError {
-        self.document.error(value.span().start, format!("`{key}` in {}: {why}", self.title))
+    fn bad(&self, key: &str, found: Found<'_>, why: impl std::fmt::Display) -> ConfigError {
+        found.document.error(found.value.span().start, format!("`{key}` in {}: {why}", self.title))
     }
 
     /// A value that stands as a string and that `parse` understands; its error says what is wrong.
@@ -108,14 +143,14 @@ impl<'a> Section<'a> {
         key: &str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Option<Setting<T>>, ConfigError> {
-        let Some((value, origin)) = self.found(key) else {
+        let Some(found) = self.found(key) else {
             return Ok(None);
         };
-        let DeValue::String(text) = value.get_ref() else {
-            return Err(self.wrong(key, value, "a string"));
+        let DeValue::String(text) = found.value.get_ref() else {
+            return Err(self.wrong(key, found, "a string"));
         };
-        let value = parse(text).map_err(|why| self.bad(key, value, why))?;
-        Ok(Some(Setting { value, origin }))
+        let value = parse(text).map_err(|why| self.bad(key, found, why))?;
+        Ok(Some(Setting { value, origin: found.origin() }))
     }
 
     /// A string, which must not be empty.
@@ -144,24 +179,27 @@ impl<'a> Section<'a> {
 
     /// `true` or `false`.
     pub fn boolean(&self, key: &str) -> Result<Option<Setting<bool>>, ConfigError> {
-        let Some((value, origin)) = self.found(key) else {
+        let Some(found) = self.found(key) else {
             return Ok(None);
         };
-        match value.get_ref() {
-            DeValue::Boolean(flag) => Ok(Some(Setting { value: *flag, origin })),
-            _ => Err(self.wrong(key, value, "true or false")),
+        match found.value.get_ref() {
+            DeValue::Boolean(flag) => Ok(Some(Setting { value: *flag, origin: found.origin() })),
+            _ => Err(self.wrong(key, found, "true or false")),
         }
     }
 
     /// A whole number from `min` to `max`.
     pub fn number(&self, key: &str, min: u64, max: u64) -> Result<Option<Setting<u64>>, ConfigError> {
-        let Some((value, origin)) = self.found(key) else {
+        let Some(found) = self.found(key) else {
             return Ok(None);
         };
-        let number = whole_number(value.get_ref()).ok_or_else(|| self.wrong(key, value, "a whole number"))?;
+        let number =
+            whole_number(found.value.get_ref()).ok_or_else(|| self.wrong(key, found, "a whole number"))?;
         match number {
-            Some(number) if (min..=max).contains(&number) => Ok(Some(Setting { value: number, origin })),
-            _ => Err(self.bad(key, value, format!("must be from {min} to {max}"))),
+            Some(value) if (min..=max).contains(&value) => {
+                Ok(Some(Setting { value, origin: found.origin() }))
+            }
+            _ => Err(self.bad(key, found, format!("must be from {min} to {max}"))),
         }
     }
 
@@ -171,40 +209,42 @@ impl<'a> Section<'a> {
         key: &str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Option<Setting<Vec<T>>>, ConfigError> {
-        let Some((value, origin)) = self.found(key) else {
+        let Some(found) = self.found(key) else {
             return Ok(None);
         };
-        let items: Vec<&Spanned<DeValue<'_>>> = match value.get_ref() {
+        let items: Vec<&Spanned<DeValue<'_>>> = match found.value.get_ref() {
             DeValue::Array(items) => items.iter().collect(),
-            DeValue::String(_) => vec![value],
-            _ => return Err(self.wrong(key, value, "a list of strings")),
+            DeValue::String(_) => vec![found.value],
+            _ => return Err(self.wrong(key, found, "a list of strings")),
         };
         let mut out = Vec::new();
-        for item in items {
-            let DeValue::String(text) = item.get_ref() else {
+        for value in items {
+            let item = Found { value, ..found };
+            let DeValue::String(text) = value.get_ref() else {
                 return Err(self.wrong(key, item, "a list of strings"));
             };
             out.push(parse(text).map_err(|why| self.bad(key, item, why))?);
         }
-        Ok(Some(Setting { value: out, origin }))
+        Ok(Some(Setting { value: out, origin: found.origin() }))
     }
 
     /// A list of whole numbers of 32 bits.
     pub fn numbers(&self, key: &str) -> Result<Option<Setting<Vec<u32>>>, ConfigError> {
-        let Some((value, origin)) = self.found(key) else {
+        let Some(found) = self.found(key) else {
             return Ok(None);
         };
-        let DeValue::Array(items) = value.get_ref() else {
-            return Err(self.wrong(key, value, "a list of whole numbers"));
+        let DeValue::Array(items) = found.value.get_ref() else {
+            return Err(self.wrong(key, found, "a list of whole numbers"));
         };
         let mut out = Vec::new();
-        for item in items {
-            let number = whole_number(item.get_ref()).flatten().and_then(|number| u32::try_from(number).ok());
-            out.push(
-                number.ok_or_else(|| self.bad(key, item, "must hold whole numbers from 0 to 4294967295"))?,
-            );
+        for value in items {
+            let number =
+                whole_number(value.get_ref()).flatten().and_then(|number| u32::try_from(number).ok());
+            let bad =
+                || self.bad(key, Found { value, ..found }, "must hold whole numbers from 0 to 4294967295");
+            out.push(number.ok_or_else(bad)?);
         }
-        Ok(Some(Setting { value: out, origin }))
+        Ok(Some(Setting { value: out, origin: found.origin() }))
     }
 
     /// A table of names, each with one of `choices`.
@@ -213,19 +253,20 @@ impl<'a> Section<'a> {
         key: &str,
         choices: &[(&str, T)],
     ) -> Result<Vec<(String, Setting<T>)>, ConfigError> {
-        let Some((value, _)) = self.found(key) else {
+        let Some(found) = self.found(key) else {
             return Ok(Vec::new());
         };
-        let DeValue::Table(table) = value.get_ref() else {
-            return Err(self.wrong(key, value, "a table such as { ann = \"write\" }"));
+        let DeValue::Table(table) = found.value.get_ref() else {
+            return Err(self.wrong(key, found, "a table such as { ann = \"write\" }"));
         };
         let mut out = Vec::new();
         for (name, value) in table {
+            let item = Found { value, ..found };
             let DeValue::String(text) = value.get_ref() else {
-                return Err(self.wrong(key, value, "a table of strings"));
+                return Err(self.wrong(key, item, "a table of strings"));
             };
-            let chosen = choose(text, choices).map_err(|why| self.bad(key, value, why))?;
-            let origin = Origin::File { line: self.document.line(name.span().start) };
+            let chosen = choose(text, choices).map_err(|why| self.bad(key, item, why))?;
+            let origin = found.document.origin(name.span().start);
             let name: &Cow<'_, str> = name.get_ref();
             out.push((name.to_string(), Setting { value: chosen, origin }));
         }
@@ -234,52 +275,94 @@ impl<'a> Section<'a> {
 
     /// A table inside this one.
     pub fn section(&self, key: &str, known: &[&str]) -> Result<Option<Section<'a>>, ConfigError> {
-        let Some((value, _)) = self.found(key) else {
+        let Some(found) = self.found(key) else {
             return Ok(None);
         };
         let title = match self.title.strip_prefix('[') {
             Some(above) => format!("[{}.{key}]", above.trim_end_matches(']')),
             None => format!("[{key}]"),
         };
-        match value.get_ref() {
-            DeValue::Table(table) => {
-                Section::new(self.document, title, value.span().start, table, known).map(Some)
-            }
-            _ => Err(self.wrong(key, value, "a table")),
-        }
+        let DeValue::Table(table) = found.value.get_ref() else {
+            return Err(self.wrong(key, found, "a table"));
+        };
+        let layer = Layer { document: found.document, at: found.value.span().start, table };
+        Section::new(title, vec![layer], known).map(Some)
     }
 
     /// The sections of `[key.NAME]`, with their names and where each name stands.
+    ///
+    /// What was changed by command is laid over what the configuration file says of the same name, takes its place
+    /// (`whole`), or takes it out (`removed`). What changes something that is not there any more says nothing.
     pub fn named(&self, key: &str, known: &[&str]) -> Result<Vec<(String, Section<'a>)>, ConfigError> {
-        let Some((value, _)) = self.found(key) else {
+        let mut found: Vec<(String, Vec<Layer<'a>>)> = Vec::new();
+        for layer in self.layers.iter().rev() {
+            for (name, inner) in self.tables(layer, key, known)? {
+                if !layer.document.is_change {
+                    found.push((name, vec![inner]));
+                    continue;
+                }
+                let says = |what: &str| {
+                    inner.table.get(what).is_some_and(|flag| matches!(flag.get_ref(), DeValue::Boolean(true)))
+                };
+                let below = found.iter().position(|(other, _)| other.to_lowercase() == name.to_lowercase());
+                match below {
+                    Some(at) if says(REMOVED) => {
+                        found.remove(at);
+                    }
+                    Some(at) if says(WHOLE) => found[at] = (name, vec![inner]),
+                    Some(at) => found[at].1.insert(0, inner),
+                    None if says(WHOLE) => found.push((name, vec![inner])),
+                    None => {}
+                }
+            }
+        }
+        let section = |(name, layers): (String, Vec<Layer<'a>>)| {
+            let section = Section::new(format!("[{key}.{name}]"), layers, known)?;
+            Ok((name, section))
+        };
+        found.into_iter().map(section).collect()
+    }
+
+    /// What one document says below `[key.NAME]`, in its order.
+    fn tables(
+        &self,
+        layer: &Layer<'a>,
+        key: &str,
+        known: &[&str],
+    ) -> Result<Vec<(String, Layer<'a>)>, ConfigError> {
+        let document = layer.document;
+        let Some(value) = layer.table.get(key) else {
             return Ok(Vec::new());
         };
         let DeValue::Table(table) = value.get_ref() else {
-            return Err(self.wrong(key, value, &format!("a table for each name: [{key}.NAME]")));
+            return Err(self.wrong(
+                key,
+                Found { document, value },
+                &format!("a table for each name: [{key}.NAME]"),
+            ));
         };
         let mut out = Vec::new();
         for (name, value) in table {
-            let title = format!("[{key}.{}]", name.get_ref());
             let at = name.span().start;
             let DeValue::Table(table) = value.get_ref() else {
                 let known = hint(name.get_ref(), known);
+                let title = format!("[{key}.{}]", name.get_ref());
                 let text = format!("`{}` must be a table: write {title} first{known}", name.get_ref());
-                return Err(self.document.error(at, text));
+                return Err(document.error(at, text));
             };
-            let section = Section::new(self.document, title, at, table, known)?;
-            out.push((name.get_ref().to_string(), section));
+            out.push((name.get_ref().to_string(), Layer { document, at, table }));
         }
-        out.sort_by_key(|(_, section)| section.at);
+        out.sort_by_key(|(_, layer)| layer.at);
         Ok(out)
     }
 
     /// The sections of `[[key]]`.
     pub fn each(&self, key: &str, known: &[&str]) -> Result<Vec<Section<'a>>, ConfigError> {
-        let Some((value, _)) = self.found(key) else {
+        let Some(found) = self.found(key) else {
             return Ok(Vec::new());
         };
-        let wrong = || self.wrong(key, value, &format!("written as [[{key}]]"));
-        let DeValue::Array(items) = value.get_ref() else {
+        let wrong = || self.wrong(key, found, &format!("written as [[{key}]]"));
+        let DeValue::Array(items) = found.value.get_ref() else {
             return Err(wrong());
         };
         let mut out = Vec::new();
@@ -287,8 +370,8 @@ impl<'a> Section<'a> {
             let DeValue::Table(table) = item.get_ref() else {
                 return Err(wrong());
             };
-            let title = format!("[[{key}]]");
-            out.push(Section::new(self.document, title, item.span().start, table, known)?);
+            let layer = Layer { document: found.document, at: item.span().start, table };
+            out.push(Section::new(format!("[[{key}]]"), vec![layer], known)?);
         }
         Ok(out)
     }

@@ -1,9 +1,33 @@
 //! Prints each value of the configuration and where it came from.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::values::Choice;
-use super::{Config, Setting};
+use super::{Account, Config, Setting, Share};
+
+/// What one account or share is set to, with all that it takes over.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settings {
+    /// The values under their keys.
+    pub values: toml::Table,
+    /// Where each came from; of a user's access under `users.NAME`.
+    pub origins: BTreeMap<String, String>,
+}
+
+/// An account's settings.
+pub fn account(config: &Config, account: &Account) -> Settings {
+    let mut page = Page { config, lines: Vec::new() };
+    page.account(account);
+    page.settings()
+}
+
+/// A share's settings.
+pub fn share(config: &Config, share: &Share) -> Settings {
+    let mut page = Page { config, lines: Vec::new() };
+    page.share(share);
+    page.settings()
+}
 
 /// The whole configuration as TOML, each value with its origin as a comment.
 pub fn show(config: &Config) -> String {
@@ -91,12 +115,17 @@ impl Page<'_> {
 
     fn admin(&mut self) {
         self.title("[admin]");
-        let metrics = &self.config.admin.metrics;
-        match metrics.value {
-            Some(at) => self.line("metrics", metrics, quoted(&at.to_string())),
-            None => self
-                .lines
-                .push(("# metrics = \"127.0.0.1:9445\"".to_owned(), Some("default: none".to_owned()))),
+        let admin = &self.config.admin;
+        for (key, at, usual) in
+            [("metrics", &admin.metrics, "127.0.0.1:9445"), ("listen", &admin.listen, "127.0.0.1:9446")]
+        {
+            match at.value {
+                Some(address) => self.line(key, at, quoted(&address.to_string())),
+                None => {
+                    let line = format!("# {key} = {}", quoted(usual));
+                    self.lines.push((line, Some("default: none".to_owned())));
+                }
+            }
         }
     }
 
@@ -125,26 +154,30 @@ impl Page<'_> {
     fn accounts(&mut self) {
         for account in self.config.accounts.values() {
             self.title(&format!("[account.{}]", key(&account.name.value)));
-            self.choice("kind", &account.kind);
-            if let Some(formula) = &account.formula {
-                self.choice("formula", formula);
-            }
-            for (user, access) in &account.users {
-                self.choice(&format!("users.{}", key(user)), access);
-            }
-            if let Some(encryption) = &account.encryption {
-                self.choice("encryption", encryption);
-            }
-            if let Some(signing) = &account.signing {
-                self.choice("signing", signing);
-            }
-            if let Some(dialect) = &account.min_dialect {
-                self.choice("min_dialect", dialect);
-            }
-            self.plain("multichannel", &account.multichannel);
-            self.plain("max_channels", &account.max_channels);
-            self.endpoint(&account.nfs);
+            self.account(account);
         }
+    }
+
+    fn account(&mut self, account: &Account) {
+        self.choice("kind", &account.kind);
+        if let Some(formula) = &account.formula {
+            self.choice("formula", formula);
+        }
+        for (user, access) in &account.users {
+            self.choice(&format!("users.{}", key(user)), access);
+        }
+        if let Some(encryption) = &account.encryption {
+            self.choice("encryption", encryption);
+        }
+        if let Some(signing) = &account.signing {
+            self.choice("signing", signing);
+        }
+        if let Some(dialect) = &account.min_dialect {
+            self.choice("min_dialect", dialect);
+        }
+        self.plain("multichannel", &account.multichannel);
+        self.plain("max_channels", &account.max_channels);
+        self.endpoint(&account.nfs);
     }
 
     fn endpoint(&mut self, own: &super::endpoints::OwnEndpoint) {
@@ -161,36 +194,52 @@ impl Page<'_> {
     fn shares(&mut self) {
         for share in self.config.shares.values() {
             self.title(&format!("[share.{}]", key(&share.name.value)));
-            self.path("path", &share.path);
-            if let Some(account) = &share.account {
-                self.text("account", account);
-            }
-            self.text("comment", &share.comment);
-            self.plain("read_only", &share.read_only);
-            for (user, access) in &share.users {
-                self.choice(&format!("users.{}", key(user)), access);
-            }
-            self.choice("encryption", &share.encryption);
-            self.choice("signing", &share.signing);
-            self.choice("min_dialect", &share.min_dialect);
-            self.plain("case_sensitive", &share.case_sensitive);
-            self.plain("hide_unreadable", &share.hide_unreadable);
-            self.plain("send_file", &share.send_file);
-            self.list("hide_files", &share.hide_files);
-            self.plain("streams", &share.streams);
-            self.plain("change_notify", &share.change_notify);
-            self.plain("continuously_available", &share.continuously_available);
-            for (key, setting) in share.provisioned.set() {
-                self.plain(key, setting);
-            }
-            self.list("protocols", &share.nfs.protocols);
-            self.choice("root_squash", &share.nfs.root_squash);
-            self.plain("anonymous_uid", &share.nfs.anonymous_uid);
-            self.plain("anonymous_gid", &share.nfs.anonymous_gid);
-            self.list("nfs_clients", &share.nfs.clients);
-            self.plain("nfs_secure_port", &share.nfs.secure_port);
-            self.endpoint(&share.nfs.endpoint);
+            self.share(share);
         }
+    }
+
+    fn share(&mut self, share: &Share) {
+        self.path("path", &share.path);
+        if let Some(account) = &share.account {
+            self.text("account", account);
+        }
+        self.text("comment", &share.comment);
+        self.plain("read_only", &share.read_only);
+        for (user, access) in &share.users {
+            self.choice(&format!("users.{}", key(user)), access);
+        }
+        self.choice("encryption", &share.encryption);
+        self.choice("signing", &share.signing);
+        self.choice("min_dialect", &share.min_dialect);
+        self.plain("case_sensitive", &share.case_sensitive);
+        self.plain("hide_unreadable", &share.hide_unreadable);
+        self.plain("send_file", &share.send_file);
+        self.list("hide_files", &share.hide_files);
+        self.plain("streams", &share.streams);
+        self.plain("change_notify", &share.change_notify);
+        self.plain("continuously_available", &share.continuously_available);
+        for (key, setting) in share.provisioned.set() {
+            self.plain(key, setting);
+        }
+        self.list("protocols", &share.nfs.protocols);
+        self.choice("root_squash", &share.nfs.root_squash);
+        self.plain("anonymous_uid", &share.nfs.anonymous_uid);
+        self.plain("anonymous_gid", &share.nfs.anonymous_gid);
+        self.list("nfs_clients", &share.nfs.clients);
+        self.plain("nfs_secure_port", &share.nfs.secure_port);
+        self.endpoint(&share.nfs.endpoint);
+    }
+
+    /// The lines as values. They are made here, so that each can be read again.
+    fn settings(self) -> Settings {
+        let mut settings = Settings::default();
+        let text: String = self.lines.iter().map(|(line, _)| format!("{line}\n")).collect();
+        settings.values = text.parse().unwrap_or_default();
+        for (line, origin) in self.lines {
+            let key = line.split(" = ").next().unwrap_or_default().replace(['"', '\''], "");
+            settings.origins.extend(origin.map(|origin| (key, origin)));
+        }
+        settings
     }
 
     fn print(&self) -> String {
@@ -221,11 +270,28 @@ mod tests {
     use std::path::Path;
 
     #[test]
+    fn a_share_alone_is_shown_with_its_values_and_their_origins() {
+        let text = "[account.lab]\nkind = \"premium\"\nusers = { ann = \"read\" }\nnfs_listen = [\"::1\"]\n\
+                    [share.docs]\npath = \"/srv\"\naccount = \"lab\"\nprovisioned_gib = 100\nusers = { '*' = \"full\" }\n";
+        let config = read::parse("t", text, Path::new("/")).unwrap();
+        let shown = share(&config, &config.shares["docs"]);
+        assert_eq!(shown.values["provisioned_gib"].as_integer(), Some(100));
+        assert_eq!(shown.values["users"]["*"].as_str(), Some("full"));
+        assert_eq!(shown.values["protocols"].as_array().map(Vec::len), Some(1));
+        assert_eq!(shown.origins["users.ann"], "from [account.lab]");
+        assert_eq!(shown.origins["users.*"], "line 9");
+        assert_eq!(shown.origins["read_only"], "default");
+        let shown = account(&config, &config.accounts["lab"]);
+        assert_eq!(shown.values["kind"].as_str(), Some("premium"));
+        assert_eq!(shown.values["nfs_listen"][0].as_str(), Some("::1"));
+    }
+
+    #[test]
     fn what_is_shown_is_a_configuration_of_the_same_values() {
         let text = "[server]\nsmb_port = 4450\nname = \"fi\\\"les\"\n[account.t]\nsigning = \"required\"\n\
                     kind = \"premium\"\nformula = \"v2\"\n[share.'my docs']\npath = \"/srv\"\naccount = \"t\"\n\
                     provisioned_gib = 64\nprovisioned_mib_s = 200\nusers = { '*' = \"read\" }\n\
-                    [admin]\nmetrics = \"[::1]:9445\"\n";
+                    [admin]\nmetrics = \"[::1]:9445\"\nlisten = \"127.0.0.1:0\"\n";
         let mut config = read::parse("t.toml", text, Path::new("/")).unwrap();
         let shown = show(&config);
         let again = read::parse("shown", &shown, Path::new("/")).unwrap();
@@ -233,6 +299,7 @@ mod tests {
         assert_eq!(again.shares["my docs"].users.keys().next().unwrap(), "*");
         assert_eq!(again.server.name.value, "fi\"les");
         assert_eq!(again.admin.metrics.value, config.admin.metrics.value);
+        assert_eq!(again.admin.listen.value, config.admin.listen.value);
         let limits = |config: &Config| config.shares["my docs"].limits(config).unwrap().unwrap();
         assert_eq!(limits(&again), limits(&config));
         config.file = Some("t.toml".into());

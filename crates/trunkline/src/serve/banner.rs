@@ -1,9 +1,9 @@
 //! What `serve` prints: what is served, to whom, and the exact lines to mount it from each client.
 
 use std::fmt::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 
-use super::listen::{Bound, BoundEndpoint, NfsBound};
+use super::listen::{AdminBound, Bound, BoundEndpoint, NfsBound};
 use super::plan::Plan;
 use crate::config::endpoints::{Owner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::values::{self, Choice};
@@ -222,6 +222,21 @@ fn percent(text: &str) -> String {
         } else {
             let _ = write!(out, "%{byte:02X}");
         }
+    }
+    out
+}
+
+/// Where administrators ask; empty where they cannot.
+pub fn admin(bound: &AdminBound, state: &StateDir) -> String {
+    let at =
+        |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let mut out = String::new();
+    if let Some(at) = at(&bound.metrics) {
+        out += &format!("\n  metrics    http://{at}/metrics\n");
+    }
+    if let Some(at) = at(&bound.page) {
+        let token = state.path().join(super::ADMIN_TOKEN);
+        out += &format!("\n  admin      http://{at}/   (token: {})\n", token.display());
     }
     out
 }

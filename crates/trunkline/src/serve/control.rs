@@ -1,9 +1,9 @@
 //! The running server as the control socket and the signals reach it.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use admin::objects::{Change, Changed, Kind, Object, Refusal, What, Why};
 use admin::status::{ServerStatus, Status};
 use admin::workload::ShareWork;
 use admin::{Channels, Controlled, Transactions, UserChange, UserEntry, Workload};
@@ -11,7 +11,9 @@ use tokio::sync::Notify;
 
 use super::plan::Plan;
 use super::server::FileServer;
-use crate::config::{Config, Overrides, check};
+use crate::changes::history::History;
+use crate::changes::{self, Edited, object};
+use crate::config::{Config, Overrides, Sources, check};
 use crate::people::Person;
 use crate::state::StateDir;
 use crate::{calendar, people};
@@ -21,26 +23,34 @@ pub struct Control {
     overrides: Overrides,
     state: Arc<StateDir>,
     /// What is served now. Held while it is changed, so that changes come one after another.
-    plan: Mutex<Arc<Plan>>,
+    served: Mutex<Served>,
     addresses: Vec<SocketAddr>,
     server: Box<dyn FileServer>,
     started_at: String,
     stop: Notify,
 }
 
+/// What is served.
+struct Served {
+    plan: Arc<Plan>,
+    /// From which texts it was made.
+    sources: Sources,
+    history: History,
+}
+
 impl Control {
-    /// A server that serves `plan` on `addresses`.
+    /// A server that serves `plan`, which was made from `sources`, on `addresses`.
     pub fn new(
         overrides: Overrides,
         state: Arc<StateDir>,
-        plan: Plan,
+        (plan, sources): (Plan, Sources),
         addresses: Vec<SocketAddr>,
         server: Box<dyn FileServer>,
     ) -> Control {
         Control {
             overrides,
             state,
-            plan: Mutex::new(Arc::new(plan)),
+            served: Mutex::new(Served { plan: Arc::new(plan), sources, history: History::default() }),
             addresses,
             server,
             started_at: calendar::now(),
@@ -55,7 +65,7 @@ impl Control {
 
     /// What it serves now.
     pub fn plan(&self) -> Arc<Plan> {
-        Arc::clone(&self.lock())
+        Arc::clone(&self.lock().plan)
     }
 
     /// Where it listens.
@@ -73,29 +83,53 @@ impl Control {
         self.stop.notified().await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<Plan>> {
+    fn lock(&self) -> MutexGuard<'_, Served> {
         // A plan is replaced as a whole, so it is whole also after a panic.
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Serves `config` with the users as they are now.
-    fn serve(&self, current: &mut Arc<Plan>, config: Config) -> Result<(), String> {
+    fn serve(&self, current: &mut Served, config: Config) -> Result<(), String> {
         let people = people::resolve(&config, &self.state).map_err(|e| format!("{e:#}"))?;
         let plan = Plan::new(config, people, &self.state);
         self.server.apply(&plan)?;
-        *current = Arc::new(plan);
+        current.plan = Arc::new(plan);
         Ok(())
     }
 
     fn read_again(&self) -> Result<Vec<&'static str>, String> {
         let mut current = self.lock();
-        let config = Config::load(&self.overrides).map_err(|e| e.to_string())?;
-        let stored = self.state.store().users().map_err(|e| e.to_string())?;
-        let stored: BTreeSet<String> = stored.into_iter().map(|user| user.name.to_lowercase()).collect();
-        check::against(&config, &stored).map_err(|e| e.to_string())?;
-        let before = Arc::clone(&current);
+        let sources = Sources::read(&self.overrides).map_err(|e| e.to_string())?;
+        let config = changes::checked(&self.overrides, &sources, &self.state, check::against)?;
+        let before = Arc::clone(&current.plan);
         self.serve(&mut current, config)?;
-        Ok(current.fixed_changes(&before))
+        current.sources = sources;
+        Ok(current.plan.fixed_changes(&before))
+    }
+
+    /// Takes a changed configuration into force and keeps it, or neither.
+    fn take(&self, current: &mut Served, edited: Edited) -> Result<(), Refusal> {
+        let before = Arc::clone(&current.plan);
+        self.serve(current, edited.config.clone()).map_err(|why| Refusal::new(Why::Bad, why))?;
+        if let Err(refusal) = edited.keep(&self.state) {
+            current.plan = before;
+            if let Err(why) = self.server.apply(&current.plan) {
+                tracing::error!(%why, "a change that could not be kept is in force until the next start");
+            }
+            return Err(refusal);
+        }
+        current.sources = edited.sources;
+        Ok(())
+    }
+
+    /// Refuses that a share is deleted that somebody uses.
+    fn check_unused(&self, name: &str) -> Result<(), Refusal> {
+        let used = self.server.use_of(name);
+        if used.is_none() {
+            return Ok(());
+        }
+        let text = format!("share `{name}` is in use: {used}; to delete it all the same, force it (--force)");
+        Err(Refusal::new(Why::Conflict, text))
     }
 }
 
@@ -158,7 +192,7 @@ impl Controlled for Control {
     fn change_user(&self, change: UserChange) -> Result<(), String> {
         let mut current = self.lock();
         let key = change.name.to_lowercase();
-        let file = current.config.users.get(&key).and_then(|user| user.password_file.as_ref());
+        let file = current.plan.config.users.get(&key).and_then(|user| user.password_file.as_ref());
         if let Some(file) = file {
             let path = file.value.display();
             return Err(format!(
@@ -169,17 +203,17 @@ impl Controlled for Control {
         let name = change.name.clone();
         people::change(self.state.store(), change)?;
         tracing::info!(user = %name, "user changed");
-        let config = current.config.clone();
+        let config = current.plan.config.clone();
         self.serve(&mut current, config)
     }
 
     fn remove_user(&self, name: &str) -> Result<(), String> {
         let mut current = self.lock();
-        if current.config.users.contains_key(&name.to_lowercase()) {
+        if current.plan.config.users.contains_key(&name.to_lowercase()) {
             return Err(format!("`{name}` stands in the configuration; take [[user]] out there and reload"));
         }
-        let named =
-            current.config.shares.values().find(|share| share.users.contains_key(&name.to_lowercase()));
+        let mut shares = current.plan.config.shares.values();
+        let named = shares.find(|share| share.users.contains_key(&name.to_lowercase()));
         if let Some(share) = named {
             let share = &share.name.value;
             return Err(format!(
@@ -188,8 +222,43 @@ impl Controlled for Control {
         }
         people::remove(self.state.store(), name)?;
         tracing::info!(user = %name, "user removed");
-        let config = current.config.clone();
+        let config = current.plan.config.clone();
         self.serve(&mut current, config)
+    }
+
+    fn objects(&self, kind: Kind) -> Vec<Object> {
+        let mut current = self.lock();
+        let all = object::all(&current.plan.config, kind);
+        all.iter().for_each(|object| current.history.note(object));
+        all
+    }
+
+    fn change(&self, change: Change) -> Result<Changed, Refusal> {
+        let mut current = self.lock();
+        let Served { plan: before, sources, history } = &*current;
+        let before = Arc::clone(before);
+        let (config, state) = (&before.config, &self.state);
+        let edited = Edited::new(&self.overrides, sources, config, &change, history, state, check::against)?;
+        let kind = change.kind;
+        // As it is written, which the change need not know.
+        let there = object::find(&before.config, kind, &change.name);
+        let name = there.map_or_else(|| change.name.clone(), |there| there.name);
+        let is_forced = match change.what {
+            What::Delete { force } => force,
+            What::Create { .. } | What::Set { .. } => false,
+        };
+        if kind == Kind::Share && matches!(change.what, What::Delete { force: false }) {
+            self.check_unused(&name)?;
+        }
+        self.take(&mut current, edited)?;
+        if kind == Kind::Share && is_forced {
+            self.server.disconnect(&name);
+        }
+        let object = object::find(&current.plan.config, kind, &name);
+        object.iter().for_each(|object| current.history.note(object));
+        tracing::info!(%kind, %name, change = %verb(&change.what), "changed by command");
+        let notes = notes(&change.what, &current.plan.fixed_changes(&before));
+        Ok(Changed { object, notes })
     }
 
     fn reload(&self) -> Result<(), String> {
@@ -209,9 +278,31 @@ impl Controlled for Control {
     }
 }
 
+fn verb(what: &What) -> &'static str {
+    match what {
+        What::Create { .. } => "create",
+        What::Set { .. } => "set",
+        What::Delete { .. } => "delete",
+    }
+}
+
+/// What does not count at once.
+fn notes(what: &What, fixed: &[&str]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !fixed.is_empty() {
+        notes.push(format!("counts from the next start on: {}", fixed.join(", ")));
+    }
+    if matches!(what, What::Set { settings } if settings.contains_key("continuously_available")) {
+        notes.push("`continuously_available` counts from the next start on".to_owned());
+    }
+    notes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Origin, Setting};
+    use crate::serve::server::ShareUse;
     use std::collections::BTreeMap;
     use std::path::Path;
     use std::time::Duration;
@@ -246,6 +337,12 @@ mod tests {
             self.0.lock().unwrap().push(told);
             Ok(())
         }
+        fn use_of(&self, share: &str) -> ShareUse {
+            ShareUse { trees: usize::from(share == "busy"), ..ShareUse::default() }
+        }
+        fn disconnect(&self, share: &str) {
+            self.0.lock().unwrap().push(format!("disconnect {share}"));
+        }
         fn drain(&self, _: Duration) -> bool {
             true
         }
@@ -255,11 +352,15 @@ mod tests {
         std::fs::create_dir_all(dir.join("data")).unwrap();
         std::fs::write(dir.join("t.toml"), text).unwrap();
         let overrides = Overrides { config: Some(dir.join("t.toml")), ..Overrides::default() };
-        let config = Config::load(&overrides).unwrap();
+        let state_dir = Setting { value: dir.join("state"), origin: Origin::CommandLine("--state-dir") };
+        let overrides = Overrides { state_dir: Some(state_dir), ..overrides };
+        let sources = Sources::read(&overrides).unwrap();
+        let config = Config::of(&overrides, &sources).unwrap();
         let state = Arc::new(StateDir::open(&dir.join("state")).unwrap());
         let plan = Plan::new(config, Vec::new(), &state);
         let told = Arc::new(Mutex::new(Vec::new()));
-        (Control::new(overrides, state, plan, Vec::new(), Box::new(Fake(Arc::clone(&told)))), told)
+        let server = Box::new(Fake(Arc::clone(&told)));
+        (Control::new(overrides, state, (plan, sources), Vec::new(), server), told)
     }
 
     fn ann() -> UserChange {
@@ -299,5 +400,78 @@ mod tests {
         assert!(control.change_user(ann()).unwrap_err().contains("stands in"));
         assert!(control.remove_user("ann").unwrap_err().contains("take [[user]] out"));
         assert!(told.lock().unwrap().is_empty());
+    }
+
+    fn share(name: &str, what: What) -> Change {
+        Change { kind: Kind::Share, name: name.to_owned(), what, if_version: None }
+    }
+
+    fn settings(
+        key: &str,
+        value: impl Into<serde_json::Value>,
+    ) -> serde_json::Map<String, serde_json::Value> {
+        [(key.to_owned(), value.into())].into_iter().collect()
+    }
+
+    const BUSY: &str = "[share.busy]\npath = \"data\"\nusers = { '*' = \"read\" }\n";
+
+    #[test]
+    fn a_change_is_served_kept_and_read_again_or_nothing_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (control, told) = control(dir.path(), BUSY);
+        let kept = || std::fs::read_to_string(dir.path().join("state/changes.toml")).ok();
+        let path = |name: &str| {
+            std::fs::create_dir_all(dir.path().join(name)).unwrap();
+            dir.path().join(name).display().to_string()
+        };
+        let create = |name: &str, at: String| {
+            let mut settings = settings("path", at);
+            settings.insert("users".to_owned(), serde_json::json!({"*": "read"}));
+            control.change(share(name, What::Create { settings }))
+        };
+        // Nothing is there, in the other share, refused by what serves.
+        for (name, at, wanted) in [
+            ("more", dir.path().join("none").display().to_string(), "`path` of share `more`: "),
+            ("more", path("data/inner"), "hold the same files"),
+            ("bad", path("bad"), "bad"),
+        ] {
+            let refusal = create(name, at).unwrap_err();
+            assert!(refusal.why == Why::Bad && refusal.text.starts_with("`path` of share") | (name == "bad"));
+            assert!(refusal.text.contains(wanted), "{refusal}");
+            assert_eq!((kept(), control.plan().share_names()), (None, vec!["busy".to_owned()]));
+        }
+        let made = create("more", path("more")).unwrap().object.unwrap();
+        assert_eq!(made.settings["read_only"], false);
+        assert_eq!(*told.lock().unwrap(), ["busy,more for "]);
+        let text = kept().unwrap();
+        control.reload().unwrap();
+        assert_eq!(control.plan().share_names(), ["busy", "more"]);
+        // An unknown key, and a file that somebody has edited, which is not written over.
+        let unknown = control.change(share("more", What::Set { settings: settings("coment", "x") }));
+        let text_of = unknown.unwrap_err().text;
+        assert_eq!(text_of, "unknown key `coment` in [share.more]; did you mean `comment`?");
+        std::fs::write(dir.path().join("state/changes.toml"), format!("{text}\n# mine\n")).unwrap();
+        let set = || control.change(share("more", What::Set { settings: settings("comment", "x") }));
+        let refusal = set().unwrap_err();
+        assert!(refusal.why == Why::Conflict && refusal.text.contains("changed by hand"), "{refusal}");
+        control.reload().unwrap();
+        assert_eq!(set().unwrap().object.unwrap().settings["comment"], "x");
+        assert_eq!(control.objects(Kind::Share).len(), 2);
+    }
+
+    #[test]
+    fn a_share_in_use_is_deleted_only_by_force() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("b")).unwrap();
+        let text = format!("{BUSY}[share.b]\npath = \"b\"\nusers = {{ '*' = \"read\" }}\n");
+        let (control, told) = control(dir.path(), &text);
+        let refusal = control.change(share("BUSY", What::Delete { force: false })).unwrap_err();
+        assert_eq!(refusal.why, Why::Conflict);
+        assert!(refusal.text.starts_with("share `busy` is in use: 1 connection over SMB"), "{refusal}");
+        assert!(told.lock().unwrap().is_empty());
+        control.change(share("BUSY", What::Delete { force: true })).unwrap();
+        assert_eq!(*told.lock().unwrap(), ["b for ", "disconnect busy"]);
+        let last = control.change(share("b", What::Delete { force: false })).unwrap_err();
+        assert!(last.text.contains("nothing to serve"), "{last}");
     }
 }

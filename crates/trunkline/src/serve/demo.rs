@@ -1,5 +1,6 @@
 //! `serve --demo`: a share to look at, with nothing to configure. All of it lies in `./.trunkline`.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -40,6 +41,8 @@ pub fn lay_over(overrides: &mut Overrides) -> anyhow::Result<()> {
         overrides.nfs = true;
         overrides.nfs_port.get_or_insert(NFS_PORT);
     }
+    // Any port that is free: the demo prints it.
+    overrides.admin.get_or_insert(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let origin = Origin::CommandLine("--demo");
     overrides.state_dir.get_or_insert(Setting { value: base.join("state"), origin });
     if overrides.users.is_empty() {

@@ -59,18 +59,32 @@ pub fn bind(config: &Config) -> anyhow::Result<Bound> {
     bind_at(&Place { listen: &listen.value, is_anywhere: listen.origin == Origin::Default, setting }, &port)
 }
 
-/// Binds the address at which metrics can be read, where there is one.
+/// Where administrators ask.
+#[derive(Debug)]
+pub struct AdminBound {
+    /// Metrics for programs.
+    pub metrics: Option<TcpListener>,
+    /// The admin page and its API.
+    pub page: Option<TcpListener>,
+}
+
+/// Binds the addresses at which metrics and the admin page are, where there are any.
 ///
 /// # Errors
 /// One line with the setting to change.
-pub fn bind_metrics(config: &Config) -> anyhow::Result<Option<TcpListener>> {
-    let Setting { value: Some(at), origin } = &config.admin.metrics else { return Ok(None) };
-    let bound = TcpListener::bind(at);
-    let place = config.place(origin);
-    Ok(Some(
+pub fn bind_admin(config: &Config) -> anyhow::Result<AdminBound> {
+    let bind = |setting: &Setting<Option<SocketAddr>>, what: &str, key: &str| {
+        let Setting { value: Some(at), origin } = setting else { return Ok(None) };
+        let place = config.place(origin);
+        let bound = TcpListener::bind(at);
         bound
-            .map_err(|e| anyhow::anyhow!("metrics on {at}: {}; change `metrics` ({place})", os_error(&e)))?,
-    ))
+            .map(Some)
+            .map_err(|e| anyhow::anyhow!("{what} on {at}: {}; change `{key}` ({place})", os_error(&e)))
+    };
+    Ok(AdminBound {
+        metrics: bind(&config.admin.metrics, "metrics", "metrics")?,
+        page: bind(&config.admin.listen, "the admin page", "listen")?,
+    })
 }
 
 /// What is listened on for NFS clients.
@@ -313,10 +327,11 @@ mod tests {
 
     #[test]
     fn metrics_have_a_port_of_their_own() {
-        assert!(bind_metrics(&nfs("")).unwrap().is_none());
-        let taken = bind_metrics(&nfs("[admin]\nmetrics = \"127.0.0.1:0\"\n")).unwrap().unwrap();
+        let none = bind_admin(&nfs("")).unwrap();
+        assert!(none.metrics.is_none() && none.page.is_none());
+        let taken = bind_admin(&nfs("[admin]\nmetrics = \"127.0.0.1:0\"\n")).unwrap().metrics.unwrap();
         let at = taken.local_addr().unwrap();
-        let again = bind_metrics(&nfs(&format!("[admin]\nmetrics = \"{at}\"\n"))).unwrap_err().to_string();
+        let again = bind_admin(&nfs(&format!("[admin]\nmetrics = \"{at}\"\n"))).unwrap_err().to_string();
         assert_eq!(again, format!("metrics on {at}: address already in use; change `metrics` (line 2)"));
     }
 

@@ -14,21 +14,24 @@ pub mod server;
 mod wiring;
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin::api::door::Door;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
-use crate::config::{Config, Overrides, check};
+use crate::config::{Config, Overrides, Sources, check};
 use crate::discovery::{self, Announced};
 use crate::state::StateDir;
 use crate::{log, people};
 use banner::Credentials;
 use control::Control;
-use listen::{Bound, NfsBound};
+use listen::{AdminBound, Bound, NfsBound};
 use plan::Plan;
+
+/// The file with what administrators show to be let in.
+const ADMIN_TOKEN: &str = "admin-token";
 
 /// How long requests may take to end when the server does.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -43,31 +46,42 @@ pub struct Failed(pub String);
 /// # Errors
 /// One line for the user; see [`Failed`].
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    let Setup { overrides, config, bound, nfs, metrics, state, first_user } = Setup::prepare(args)?;
+    let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } = Setup::prepare(args)?;
     log::begin(&config)?;
     // Which bits a new file has is for clients to say, and nobody else may enter the directory of the server's own files.
     rustix::process::umask(rustix::fs::Mode::empty());
     let people = people::resolve(&config, &state)?;
     let plan = Plan::new(config, people, &state);
     print!("{}", banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
-    if let Some(at) = metrics.as_ref().and_then(|metrics| metrics.local_addr().ok()) {
-        println!("\n  metrics    http://{at}/metrics");
-    }
+    let door = door(&admin, &state)?;
+    print!("{}", banner::admin(&admin, &state));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
     let server = wiring::start(&plan, bound.listeners, nfs, &state)?;
-    let control = Arc::new(Control::new(overrides, state, plan, addresses, server));
-    runtime.block_on(supervise(&control, metrics))
+    let control = Arc::new(Control::new(overrides, state, (plan, sources), addresses, server));
+    runtime.block_on(supervise(&control, admin, door))
+}
+
+/// What lets administrators in, where the admin page is open.
+fn door(admin: &AdminBound, state: &StateDir) -> anyhow::Result<Option<Door>> {
+    if admin.page.is_none() {
+        return Ok(None);
+    }
+    let told = |why: String| anyhow::anyhow!("{}: {why}", state.path().join(ADMIN_TOKEN).display());
+    let token = state.token(ADMIN_TOKEN).map_err(|e| told(e.to_string()))?;
+    Door::new(&token).map(Some).map_err(|why| told(format!("{why}; remove the file, and one is made")))
 }
 
 /// What must be right before a server can start, and what it starts with.
 struct Setup {
     overrides: Overrides,
     config: Config,
+    /// What it was made from.
+    sources: Sources,
     bound: Bound,
     nfs: Option<NfsBound>,
-    metrics: Option<TcpListener>,
+    admin: AdminBound,
     state: StateDir,
     first_user: Option<Credentials>,
 }
@@ -79,7 +93,8 @@ impl Setup {
         if args.demo {
             demo::lay_over(&mut overrides)?;
         }
-        let config = Config::load(&overrides)?;
+        let sources = Sources::read(&overrides)?;
+        let config = Config::of(&overrides, &sources)?;
         let dir = config.server.state_dir.value.clone();
         let existing = StateDir::open_existing(&dir)?;
         let stored: BTreeSet<String> = match &existing {
@@ -89,7 +104,7 @@ impl Setup {
         check::against(&config, &stored)?;
         let bound = listen::bind(&config)?;
         let nfs = listen::bind_nfs(&config)?;
-        let metrics = listen::bind_metrics(&config)?;
+        let admin = listen::bind_admin(&config)?;
         let state = match existing {
             Some(state) => state,
             None => StateDir::open(&dir)?,
@@ -99,27 +114,34 @@ impl Setup {
         } else {
             Credentials::kept(&state)
         };
-        Ok(Setup { overrides, config, bound, nfs, metrics, state, first_user })
+        Ok(Setup { overrides, config, sources, bound, nfs, admin, state, first_user })
     }
 }
 
 /// Waits for what may happen to a running server, until it is to end.
-async fn supervise(control: &Arc<Control>, metrics: Option<TcpListener>) -> anyhow::Result<()> {
+async fn supervise(control: &Arc<Control>, admin: AdminBound, door: Option<Door>) -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let socket = admin::server::ControlSocket::bind(control.state().path())
         .map_err(|e| anyhow::anyhow!("the control socket in {}: {e}", control.state().path().display()))?;
     let controlled: Arc<dyn admin::Controlled> = Arc::<Control>::clone(control);
-    let metrics = metrics.map(admin::http::listener).transpose()?;
+    let metrics = admin.metrics.map(admin::http::listener).transpose()?;
     let telling = async {
         match &metrics {
             Some(listener) => admin::http::serve(listener, Arc::clone(&controlled)).await,
             None => std::future::pending().await,
         }
     };
+    let page = admin.page.map(admin::http::listener).transpose()?;
+    let showing = async {
+        match page.as_ref().zip(door) {
+            Some((listener, door)) => admin::api::serve(listener, door, Arc::clone(&controlled)).await,
+            None => std::future::pending().await,
+        }
+    };
     let answering = async { socket.serve(Arc::clone(&controlled)).await };
-    tokio::pin!(answering, telling);
+    tokio::pin!(answering, telling, showing);
     let announced = announce(control).await;
     notify::ready();
     tracing::info!(shares = ?control.plan().share_names(), listen = ?control.addresses(), "serving");
@@ -127,6 +149,7 @@ async fn supervise(control: &Arc<Control>, metrics: Option<TcpListener>) -> anyh
         tokio::select! {
             () = &mut answering => {}
             () = &mut telling => {}
+            () = &mut showing => {}
             _ = hangup.recv() => {
                 notify::reloading();
                 let control = Arc::clone(control);

@@ -1,6 +1,7 @@
 //! The seam between the program and the protocol crates: what a server of files must be able to do.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use admin::Status;
@@ -9,6 +10,38 @@ use admin::transactions::{Counted, Gauges};
 use admin::workload::ClientWork;
 
 use super::plan::Plan;
+
+/// Who uses a share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ShareUse {
+    /// Sessions of SMB that are connected to it.
+    pub trees: usize,
+    /// Clients of NFS that have been there.
+    pub nfs_clients: usize,
+    /// What is open on it, also for clients that are away.
+    pub opens: usize,
+}
+
+impl ShareUse {
+    /// Whether nobody does.
+    pub fn is_none(&self) -> bool {
+        *self == ShareUse::default()
+    }
+}
+
+impl fmt::Display for ShareUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.trees, "connection", "connections", " over SMB"),
+            (self.nfs_clients, "client", "clients", " of NFS that came to it"),
+            (self.opens, "open file", "open files", ""),
+        ];
+        let there = counts.iter().filter(|(count, ..)| *count > 0);
+        let words = there
+            .map(|(count, one, many, how)| format!("{count} {}{how}", if *count == 1 { one } else { many }));
+        f.write_str(&words.collect::<Vec<_>>().join(", "))
+    }
+}
 
 /// A server of files that runs on threads of its own.
 pub trait FileServer: Send + Sync {
@@ -33,6 +66,13 @@ pub trait FileServer: Send + Sync {
     /// # Errors
     /// Why not, in one line; what was served before is served on.
     fn apply(&self, plan: &Plan) -> Result<(), String>;
+
+    /// Who uses a share, by its name.
+    fn use_of(&self, share: &str) -> ShareUse;
+
+    /// Disconnects whoever still uses a share that is not in the plan any more: what they have open there is closed. Their
+    /// sessions go on.
+    fn disconnect(&self, share: &str);
 
     /// Takes no more connections and requests, answers what was received, flushes what was written,
     /// and ends. False when something had to be cut off after `within`.

@@ -3,7 +3,7 @@
 //! Start with [`StateDir::open`], which makes the directory, holds its lock and refuses one of another
 //! version. [`store`] keeps users and the server's identity in it.
 //!
-//! Layout: `version`, `lock`, `state.redb`, `control.sock`, `first-password`, `volumes/N/` for each
+//! Layout: `version`, `lock`, `state.redb`, `control.sock`, `first-password`, `admin-token`, `changes.toml`, `volumes/N/` for each
 //! directory that was ever served, `volumes/N.opens` where opens outlive the server. Everything is open to its owner only.
 
 mod lock;
@@ -139,6 +139,23 @@ impl StateDir {
                 let made = auth::crypto::random();
                 self.write_file(name, &made)?;
                 Ok(made)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Random text that stays the same as long as the file does, which is open to its owner only and may be edited.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn token(&self, name: &str) -> io::Result<String> {
+        match fs::read_to_string(self.path.join(name)) {
+            Ok(kept) => Ok(kept.trim().to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let made: [u8; 24] = auth::crypto::random();
+                let text: String = made.iter().map(|byte| format!("{byte:02x}")).collect();
+                self.write_file(name, format!("{text}\n").as_bytes())?;
+                Ok(text)
             }
             Err(error) => Err(error),
         }

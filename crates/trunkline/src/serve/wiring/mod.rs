@@ -2,7 +2,7 @@
 //!
 //! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
 //! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's network interfaces; [`lasting`] has opens kept over a
-//! restart; [`limits`] paces what shares do; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status,
+//! restart, [`leaving`] takes a share away from whoever uses it; [`limits`] paces what shares do; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status,
 //! [`transactions`] and [`workload`] what was counted, [`peaks`] how much at most.
 
 mod accounts;
@@ -11,6 +11,7 @@ mod channels;
 mod exports;
 mod identity;
 mod lasting;
+mod leaving;
 mod limits;
 mod nfs_report;
 mod peaks;
@@ -35,7 +36,7 @@ use volume_posix::PosixVolume;
 
 use super::listen::NfsBound;
 use super::plan::Plan;
-use super::server::FileServer;
+use super::server::{FileServer, ShareUse};
 use crate::config::{Access, Dialect, Encryption, Share, Signing};
 use crate::state::StateDir;
 use addresses::Addresses;
@@ -231,6 +232,14 @@ impl FileServer for Wired {
         }
         self.end_sessions_of_strangers();
         Ok(())
+    }
+
+    fn use_of(&self, share: &str) -> ShareUse {
+        leaving::use_of(&self.server, &self.nfs, &held(&self.engines), share)
+    }
+
+    fn disconnect(&self, share: &str) {
+        leaving::disconnect(&self.server, &self.nfs, &mut held(&self.engines), share);
     }
 
     fn drain(&self, within: Duration) -> bool {

@@ -1,0 +1,280 @@
+//! The admin API and the admin page over HTTP: what the server does, and accounts and shares to be changed.
+//!
+//! [`door`] decides who may ask at all: only on loopback, only by a name of loopback, never from another site's page, and
+//! with the token, which stands in the state directory. [`objects`] answers for accounts and shares; what else there is stands
+//! in [`answer`]. The page (`page/`) is files in this program and asks for nothing else than this API.
+
+pub mod door;
+mod objects;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::Controlled;
+use crate::objects::{Kind, Refusal, Why};
+use crate::overview::{Overview, Question, ROWS};
+use door::Door;
+
+/// How long one exchange may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Callers that are served at once; more wait.
+const MAX_CALLERS: usize = 16;
+/// Longest body of a request, in bytes.
+const MAX_BODY: usize = 64 * 1024;
+
+const JSON: &str = "application/json";
+/// What describes the API.
+pub const OPENAPI: &str = include_str!("openapi.json");
+const PAGE: &str = include_str!("../page/page.html");
+const STYLE: &str = include_str!("../page/page.css");
+const SCRIPT: &str = include_str!("../page/page.js");
+const PLOT: &str = include_str!("../page/plot.js");
+
+/// What the page may do in a browser: load what is here, and ask here.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Answers on a socket that listens, until the future is dropped.
+pub async fn serve(listener: &TcpListener, door: Door, server: Arc<dyn Controlled>) {
+    let places = Arc::new(Semaphore::new(MAX_CALLERS));
+    let door = Arc::new(door);
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, remote)) => {
+                let (door, server) = (Arc::clone(&door), Arc::clone(&server));
+                tokio::spawn(async move {
+                    if let Err(why) = exchange(stream, door, server).await {
+                        tracing::debug!(%remote, %why, "a caller of the admin API was not served");
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the admin API accepts no caller");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Answers one request, and closes.
+async fn exchange(stream: TcpStream, door: Arc<Door>, server: Arc<dyn Controlled>) -> Result<(), String> {
+    let answer = |request: Request<Incoming>| {
+        let (door, server) = (Arc::clone(&door), Arc::clone(&server));
+        async move { Ok::<_, Infallible>(answer(request, &door, server).await) }
+    };
+    let connection =
+        http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service_fn(answer));
+    let ended = tokio::time::timeout(PATIENCE, connection).await.map_err(|_| "too slow".to_owned())?;
+    ended.map_err(|error| error.to_string())
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    door: &Door,
+    server: Arc<dyn Controlled>,
+) -> Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path().to_owned();
+    if let Err(refused) = door.admits(&head) {
+        return refused.response();
+    }
+    if let Some((kind, text)) = open(&path) {
+        let is_read = [Method::GET, Method::HEAD].contains(&head.method);
+        return if is_read { file(kind, text) } else { Answer::no_method("GET, HEAD").response() };
+    }
+    if let Err(refused) = door.knows(&head) {
+        return refused.response();
+    }
+    let body = match Limited::new(body, MAX_BODY).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(_) => {
+            return Answer::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB").response();
+        }
+    };
+    let asked = Asked { head, path, body };
+    // It may ask the host, which may take its time.
+    let made = tokio::task::spawn_blocking(move || asked.answer(&*server)).await;
+    let failed = |_| Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "it failed; see the log");
+    made.unwrap_or_else(failed).response()
+}
+
+/// What anybody on this host may have, since it holds nothing of the server: the page and what describes the API.
+fn open(path: &str) -> Option<(&'static str, &'static str)> {
+    Some(match path {
+        "/" => ("text/html; charset=utf-8", PAGE),
+        "/page.css" => ("text/css; charset=utf-8", STYLE),
+        "/page.js" => ("text/javascript; charset=utf-8", SCRIPT),
+        "/plot.js" => ("text/javascript; charset=utf-8", PLOT),
+        "/openapi.json" => (JSON, OPENAPI),
+        _ => return None,
+    })
+}
+
+fn file(kind: &'static str, text: &'static str) -> Response<Full<Bytes>> {
+    with_headers(Response::new(Full::new(Bytes::from_static(text.as_bytes()))), kind)
+}
+
+fn with_headers(mut response: Response<Full<Bytes>>, kind: &'static str) -> Response<Full<Bytes>> {
+    let headers = [
+        (CONTENT_TYPE, kind),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("content-security-policy"), POLICY),
+        (HeaderName::from_static("x-content-type-options"), "nosniff"),
+        (HeaderName::from_static("x-frame-options"), "DENY"),
+        (HeaderName::from_static("referrer-policy"), "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
+    for (name, value) in headers {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A request that was let in.
+struct Asked {
+    head: hyper::http::request::Parts,
+    path: String,
+    body: Bytes,
+}
+
+/// What is answered.
+struct Answer {
+    status: StatusCode,
+    json: String,
+    headers: Vec<(HeaderName, String)>,
+}
+
+impl Answer {
+    fn ok(value: &impl Serialize) -> Answer {
+        match serde_json::to_string(value) {
+            Ok(json) => Answer { status: StatusCode::OK, json, headers: Vec::new() },
+            Err(error) => Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        }
+    }
+
+    fn error(status: StatusCode, text: &str) -> Answer {
+        let json = serde_json::json!({ "error": text }).to_string();
+        Answer { status, json, headers: Vec::new() }
+    }
+
+    fn refused(refusal: &Refusal) -> Answer {
+        let status = match refusal.why {
+            Why::Bad => StatusCode::BAD_REQUEST,
+            Why::NotFound => StatusCode::NOT_FOUND,
+            Why::Conflict => StatusCode::CONFLICT,
+            Why::OldVersion => StatusCode::PRECONDITION_FAILED,
+            Why::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Answer::error(status, &refusal.text)
+    }
+
+    fn no_method(allowed: &str) -> Answer {
+        let refused = Answer::error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed}"));
+        refused.with(hyper::header::ALLOW, allowed)
+    }
+
+    /// Asks for the token.
+    fn unknown(text: &str) -> Answer {
+        Answer::error(StatusCode::UNAUTHORIZED, text).with(WWW_AUTHENTICATE, "Bearer")
+    }
+
+    fn with(mut self, name: HeaderName, value: impl Into<String>) -> Answer {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    fn response(self) -> Response<Full<Bytes>> {
+        let mut response = with_headers(Response::new(Full::new(Bytes::from(self.json))), JSON);
+        *response.status_mut() = self.status;
+        for (name, value) in self.headers {
+            // What is no value of a header is none of ours.
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        response
+    }
+}
+
+impl Asked {
+    fn answer(&self, server: &dyn Controlled) -> Answer {
+        let Some(path) = self.path.strip_prefix("/api/v1/") else {
+            return Answer::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
+        };
+        let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
+        match (first, rest) {
+            ("accounts", name) => self.objects(Kind::Account, name, server),
+            ("shares", name) => self.objects(Kind::Share, name, server),
+            ("reload", None) if self.head.method != Method::POST => Answer::no_method("POST"),
+            ("reload", None) => match server.reload() {
+                Ok(()) => Answer::ok(&serde_json::json!({})),
+                Err(why) => Answer::error(StatusCode::BAD_REQUEST, &why),
+            },
+            (name, None) => self.reading(name, server),
+            _ => Answer::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json"),
+        }
+    }
+
+    /// What can only be read.
+    fn reading(&self, name: &str, server: &dyn Controlled) -> Answer {
+        if !["overview", "status", "channels", "transactions", "workload"].contains(&name) {
+            return Answer::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
+        }
+        if self.head.method != Method::GET && self.head.method != Method::HEAD {
+            return Answer::no_method("GET, HEAD");
+        }
+        match name {
+            "status" => Answer::ok(&server.status()),
+            "channels" => Answer::ok(&server.channels()),
+            "transactions" => Answer::ok(&server.transactions()),
+            "workload" => Answer::ok(&server.workload()),
+            _ => {
+                let most = self.query("most").and_then(|most| most.parse().ok()).unwrap_or(ROWS);
+                let question = Question { find: self.query("find").unwrap_or_default(), most };
+                let counted = server.transactions();
+                Answer::ok(&Overview::new(&server.status(), &server.channels(), &counted, &question))
+            }
+        }
+    }
+
+    /// A value of the query.
+    fn query(&self, key: &str) -> Option<String> {
+        let items = self.head.uri.query()?.split('&');
+        let found = items.filter_map(|item| item.split_once('=')).find(|(name, _)| *name == key)?;
+        decoded(&found.1.replace('+', " "))
+    }
+}
+
+/// Text without its percent signs; none when it is no text.
+fn decoded(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        out.push(u8::try_from(digit()? << 4 | digit()?).ok()?);
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! `/api/v1/accounts` and `/api/v1/shares`.
+//!
+//! A version is an entity tag: what is changed or deleted names the one that it was looked at with (`If-Match`), so that two
+//! administrators cannot lose each other's changes.
+
+use hyper::header::{ETAG, IF_MATCH, LOCATION};
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{Answer, Asked, decoded};
+use crate::Controlled;
+use crate::objects::{Change, Kind, What};
+
+/// What is to be made.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct New {
+    name: String,
+    #[serde(default)]
+    settings: Map<String, Value>,
+}
+
+/// What is to be changed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Set {
+    settings: Map<String, Value>,
+}
+
+impl Asked {
+    pub(super) fn objects(&self, kind: Kind, name: Option<&str>, server: &dyn Controlled) -> Answer {
+        let name = match name.map(decoded) {
+            None => None,
+            Some(Some(name)) if !name.is_empty() => Some(name),
+            Some(_) => return Answer::error(StatusCode::BAD_REQUEST, "the name cannot be read"),
+        };
+        match (&self.head.method, name) {
+            (&Method::GET | &Method::HEAD, None) => Answer::ok(&server.objects(kind)),
+            (&Method::GET | &Method::HEAD, Some(name)) => show(kind, &name, server),
+            (&Method::POST, None) => match self.body::<New>() {
+                Ok(New { name, settings }) => {
+                    let what = What::Create { settings };
+                    change(server, Change { kind, name, what, if_version: None })
+                }
+                Err(refused) => refused,
+            },
+            (&Method::PATCH, Some(name)) => match (self.body::<Set>(), self.version()) {
+                (Ok(Set { settings }), Ok(if_version)) => {
+                    change(server, Change { kind, name, what: What::Set { settings }, if_version })
+                }
+                (Err(refused), _) | (_, Err(refused)) => refused,
+            },
+            (&Method::DELETE, Some(name)) => match self.version() {
+                Ok(if_version) => {
+                    let force = self.query("force").is_some_and(|force| force == "true");
+                    change(server, Change { kind, name, what: What::Delete { force }, if_version })
+                }
+                Err(refused) => refused,
+            },
+            (_, None) => Answer::no_method("GET, HEAD, POST"),
+            (_, Some(_)) => Answer::no_method("GET, HEAD, PATCH, DELETE"),
+        }
+    }
+
+    fn body<T: for<'de> Deserialize<'de>>(&self) -> Result<T, Answer> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            Answer::error(StatusCode::BAD_REQUEST, &format!("the body is not as it must be: {error}"))
+        })
+    }
+
+    /// The version that a change is for; none: whichever it is.
+    fn version(&self) -> Result<Option<String>, Answer> {
+        let Some(tag) = self.head.headers.get(IF_MATCH).and_then(|tag| tag.to_str().ok()) else {
+            let why = "say with If-Match which version you have seen (its ETag), or * for any";
+            return Err(Answer::error(StatusCode::PRECONDITION_REQUIRED, why));
+        };
+        Ok((tag != "*").then(|| tag.trim().trim_matches('"').to_owned()))
+    }
+}
+
+fn show(kind: Kind, name: &str, server: &dyn Controlled) -> Answer {
+    let all = server.objects(kind);
+    match all.iter().find(|object| object.name.to_lowercase() == name.to_lowercase()) {
+        Some(object) => Answer::ok(object).with(ETAG, format!("\"{}\"", object.version)),
+        None => Answer::error(StatusCode::NOT_FOUND, &format!("there is no {kind} `{name}`")),
+    }
+}
+
+fn change(server: &dyn Controlled, change: Change) -> Answer {
+    let is_new = matches!(change.what, What::Create { .. });
+    let kind = change.kind;
+    let changed = match server.change(change) {
+        Ok(changed) => changed,
+        Err(refusal) => return Answer::refused(&refusal),
+    };
+    let mut answer = Answer::ok(&changed);
+    if let Some(object) = &changed.object {
+        answer = answer.with(ETAG, format!("\"{}\"", object.version));
+        if is_new {
+            answer.status = StatusCode::CREATED;
+            answer = answer.with(LOCATION, format!("/api/v1/{kind}s/{}", encoded(&object.name)));
+        }
+    }
+    answer
+}
+
+/// A name as a part of an address.
+fn encoded(name: &str) -> String {
+    let one = |byte: u8| {
+        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
+    };
+    name.bytes().map(one).collect()
+}

@@ -1,0 +1,167 @@
+//! The API over a real socket, before a server that notes what it is asked.
+
+use std::io::{Read, Write};
+
+use super::*;
+use crate::testing::Fake;
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// Sends a request to a server; what comes back, and what the server was asked to do.
+fn send(request: &str) -> (String, Vec<String>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let fake = Arc::new(Fake::default());
+    let controlled: Arc<dyn Controlled> = Arc::<Fake>::clone(&fake);
+    let door = Door::new(TOKEN).unwrap();
+    let serving = runtime.spawn(async move {
+        let listener = crate::http::listener(socket).unwrap();
+        serve(&listener, door, controlled).await;
+    });
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    serving.abort();
+    let calls = fake.calls.lock().unwrap().clone();
+    (answer, calls)
+}
+
+/// A request as a program with the token sends it.
+fn ask(method: &str, path: &str, headers: &str, body: &str) -> (String, Vec<String>) {
+    let (content, length) =
+        if body.is_empty() { ("", 0) } else { ("Content-Type: application/json\r\n", body.len()) };
+    send(&format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost:9446\r\nAuthorization: Bearer {TOKEN}\r\n{headers}{content}\
+         Content-Length: {length}\r\n\r\n{body}"
+    ))
+}
+
+#[track_caller]
+fn is(answer: &(String, Vec<String>), status: u16, holds: &str, calls: &[&str]) {
+    let (text, called) = answer;
+    assert!(text.starts_with(&format!("HTTP/1.1 {status} ")) && text.contains(holds), "{status}: {text}");
+    assert_eq!(called, calls, "{text}");
+}
+
+#[test]
+fn shares_are_made_changed_and_deleted_with_the_version_that_was_seen() {
+    let docs = ask("GET", "/api/v1/shares/DOCS", "", "");
+    is(&docs, 200, "\"version\":\"v1\"", &[]);
+    assert!(docs.0.contains("etag: \"v1\"\r\n"), "{}", docs.0);
+    is(&ask("GET", "/api/v1/accounts", "", ""), 200, "\"kind\":\"account\"", &[]);
+    is(&ask("GET", "/api/v1/shares/none", "", ""), 404, "there is no share `none`", &[]);
+    let made = ask("POST", "/api/v1/shares", "", "{\"name\":\"my plans\",\"settings\":{\"path\":\"/srv\"}}");
+    is(&made, 201, "\"path\":\"/srv\"", &["create my plans"]);
+    assert!(made.0.contains("location: /api/v1/shares/my%20plans\r\n"), "{}", made.0);
+    let set = "{\"settings\":{\"comment\":\"new\"}}";
+    is(
+        &ask("PATCH", "/api/v1/shares/docs", "If-Match: \"v1\"\r\n", set),
+        200,
+        "\"comment\":\"new\"",
+        &["set docs"],
+    );
+    is(&ask("PATCH", "/api/v1/shares/docs", "If-Match: \"v0\"\r\n", set), 412, "at version v1", &[]);
+    is(&ask("PATCH", "/api/v1/shares/docs", "", set), 428, "If-Match", &[]);
+    is(&ask("DELETE", "/api/v1/shares/docs", "", ""), 428, "If-Match", &[]);
+    is(
+        &ask("DELETE", "/api/v1/shares/docs?force=true", "If-Match: *\r\n", ""),
+        200,
+        "\"object\":null",
+        &["force docs"],
+    );
+    is(&ask("DELETE", "/api/v1/accounts/d%6fcs", "If-Match: *\r\n", ""), 200, "null", &["delete docs"]);
+    is(&ask("POST", "/api/v1/shares", "", "{\"name\":\"docs\"}"), 409, "no share", &[]);
+    is(&ask("POST", "/api/v1/shares", "", "{\"nmae\":\"docs\"}"), 400, "unknown field `nmae`", &[]);
+    is(&ask("PUT", "/api/v1/shares/docs", "", "{}"), 405, "PATCH", &[]);
+}
+
+#[test]
+fn what_the_server_does_is_read() {
+    is(&ask("GET", "/api/v1/overview?find=a%20b&most=3", "", ""), 200, "\"at_ns\":7", &[]);
+    is(&ask("GET", "/api/v1/status", "", ""), 200, "\"version\":\"7\"", &[]);
+    is(&ask("GET", "/api/v1/workload", "", ""), 200, "\"server_name\":\"W\"", &[]);
+    is(&ask("GET", "/api/v1/channels", "", ""), 200, "\"server_name\":\"S\"", &[]);
+    is(&ask("POST", "/api/v1/reload", "", "{}"), 200, "{}", &[]);
+    is(&ask("GET", "/api/v1/reload", "", ""), 405, "POST", &[]);
+    is(&ask("GET", "/api/v1/overview/x", "", ""), 404, "/openapi.json", &[]);
+    is(&ask("GET", "/etc/passwd", "", ""), 404, "/openapi.json", &[]);
+}
+
+#[test]
+fn the_page_and_what_describes_the_api_need_no_token_and_ask_for_nothing_elsewhere() {
+    let get = |path: &str| send(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:9446\r\n\r\n"));
+    for (path, kind) in [
+        ("/", "text/html"),
+        ("/page.js", "text/javascript"),
+        ("/plot.js", "text/javascript"),
+        ("/page.css", "text/css"),
+    ] {
+        let (answer, _) = get(path);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(kind), "{answer}");
+        assert!(
+            answer.contains("content-security-policy: default-src 'none'; script-src 'self';"),
+            "{answer}"
+        );
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        for outside in ["http://", "https://", "//cdn", "onclick=", "style=", "eval(", "innerHTML"] {
+            assert!(!body.replace("http://www.w3.org/2000/svg", "").contains(outside), "{path}: {outside}");
+        }
+    }
+    let described: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+    assert_eq!(described["openapi"], "3.1.0");
+    for path in ["/api/v1/shares", "/api/v1/shares/{name}", "/api/v1/accounts/{name}", "/api/v1/overview"] {
+        assert!(described["paths"][path].is_object(), "{path}");
+    }
+    is(&get("/openapi.json"), 200, "application/json", &[]);
+}
+
+#[test]
+fn nobody_gets_in_without_the_token_or_from_another_site() {
+    let body = "{\"name\":\"x\",\"settings\":{}}";
+    let post = |headers: &str| {
+        let length = body.len();
+        send(&format!("POST /api/v1/shares HTTP/1.1\r\nContent-Length: {length}\r\n{headers}\r\n{body}"))
+    };
+    let json = "Content-Type: application/json\r\n";
+    let host = "Host: 127.0.0.1:9446\r\n";
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    is(&post(&format!("{host}{json}{token}")), 201, "", &["create x"]);
+    is(&post(&format!("{host}{json}{token}Origin: http://127.0.0.1:9446\r\n")), 201, "", &["create x"]);
+    is(&post(&format!("{host}{json}")), 401, "www-authenticate: Bearer", &[]);
+    for wrong in
+        ["Basic abc".to_owned(), "Bearer".to_owned(), format!("Bearer {TOKEN}0"), "Bearer ".to_owned()]
+    {
+        is(&post(&format!("{host}{json}Authorization: {wrong}\r\n")), 401, "oken", &[]);
+    }
+    for elsewhere in [
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\n",
+        "Origin: https://127.0.0.1:9446\r\n",
+        "Origin: http://127.0.0.1:80\r\n",
+        "Sec-Fetch-Site: cross-site\r\n",
+        "Sec-Fetch-Site: same-site\r\n",
+    ] {
+        is(&post(&format!("{host}{json}{token}{elsewhere}")), 403, "another site", &[]);
+    }
+    is(&post(&format!("Host: evil.example\r\n{json}{token}")), 421, "localhost", &[]);
+    is(&post(&format!("{json}{token}")), 421, "localhost", &[]);
+    for kind in ["", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"] {
+        is(&post(&format!("{host}{token}{kind}")), 415, "application/json", &[]);
+    }
+    let long = format!("{{\"name\":\"{}\"}}", "x".repeat(MAX_BODY));
+    is(&ask("POST", "/api/v1/shares", "", &long), 413, "longer than 64 KiB", &[]);
+    for short in ["", "short", &" ".repeat(40), &"é".repeat(40)] {
+        assert!(Door::new(short).is_err());
+    }
+}
+
+#[test]
+fn names_in_addresses_are_read_as_they_were_meant() {
+    assert_eq!(decoded("a%20b%C3%A9").as_deref(), Some("a bé"));
+    for bad in ["%", "%2", "%zz", "%ff", "%+1"] {
+        assert_eq!(decoded(bad), None, "{bad}");
+    }
+}

@@ -1,0 +1,157 @@
+//! What kind of value each key of an account and a share has, for those who write them without TOML.
+
+use serde_json::{Map, Value};
+
+/// A kind of value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Number,
+    Flag,
+    List,
+    Users,
+    Text,
+}
+
+/// The shape of a key; of one that is not known, text, so that whoever reads it says what is known.
+fn shape(key: &str) -> Shape {
+    match key {
+        "max_channels"
+        | "nfs_port"
+        | "nfs_max_connections"
+        | "provisioned_gib"
+        | "provisioned_iops"
+        | "provisioned_mib_s"
+        | "anonymous_uid"
+        | "anonymous_gid" => Shape::Number,
+        "multichannel"
+        | "read_only"
+        | "case_sensitive"
+        | "hide_unreadable"
+        | "streams"
+        | "change_notify"
+        | "send_file"
+        | "continuously_available"
+        | "nfs_secure_port" => Shape::Flag,
+        "protocols" | "hide_files" | "nfs_clients" | "nfs_listen" => Shape::List,
+        "users" => Shape::Users,
+        _ => Shape::Text,
+    }
+}
+
+/// Reads `KEY=VALUE` items: lists as `a,b`, users as `ann=write,*=read`, switches as `on` and `off` too.
+///
+/// # Errors
+/// What is wrong with one of them.
+pub fn settings(items: &[String]) -> Result<Map<String, Value>, String> {
+    let mut all = Map::new();
+    for item in items {
+        let (key, text) = item
+            .split_once('=')
+            .ok_or_else(|| format!("`{item}` is not KEY=VALUE, such as comment=Plans"))?;
+        if all.insert(key.to_owned(), value(key, text)?).is_some() {
+            return Err(format!("`{key}` is given twice"));
+        }
+    }
+    Ok(all)
+}
+
+fn value(key: &str, text: &str) -> Result<Value, String> {
+    let items = || text.split(',').map(str::trim).filter(|item| !item.is_empty());
+    Ok(match shape(key) {
+        Shape::Number => {
+            let number: Result<u64, _> = text.parse();
+            number.map_err(|_| format!("`{key}` must be a whole number, not `{text}`"))?.into()
+        }
+        Shape::Flag => match text.to_lowercase().as_str() {
+            "true" | "on" | "yes" => true.into(),
+            "false" | "off" | "no" => false.into(),
+            _ => return Err(format!("`{key}` must be on or off, not `{text}`")),
+        },
+        Shape::List => items().map(Value::from).collect(),
+        Shape::Users => {
+            let user = |item: &str| match item.split_once(['=', ':']) {
+                Some((name, access)) => Ok((name.to_owned(), access.into())),
+                None => Err(format!("`{item}` in `{key}` is not NAME=ACCESS, such as ann=write")),
+            };
+            Value::Object(items().map(user).collect::<Result<_, _>>()?)
+        }
+        Shape::Text => text.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{read, show};
+    use serde_json::json;
+    use std::path::Path;
+
+    #[test]
+    fn values_are_read_by_what_their_keys_are() {
+        let items = [
+            "path=/srv/a=b",
+            "provisioned_gib=100",
+            "read_only=on",
+            "protocols=smb, nfs",
+            "comment=42",
+            "users=ann=write,*=read",
+            "nfs_clients=",
+            "colour=blue",
+        ];
+        let items: Vec<String> = items.iter().map(|item| (*item).to_owned()).collect();
+        let wanted = json!({"path": "/srv/a=b", "provisioned_gib": 100, "read_only": true,
+            "protocols": ["smb", "nfs"], "comment": "42", "users": {"ann": "write", "*": "read"},
+            "nfs_clients": [], "colour": "blue"});
+        assert_eq!(Value::Object(settings(&items).unwrap()), wanted);
+        for (bad, why) in [
+            ("path", "`path` is not KEY=VALUE"),
+            ("provisioned_gib=1.5", "must be a whole number, not `1.5`"),
+            ("provisioned_gib=-1", "must be a whole number, not `-1`"),
+            ("multichannel=maybe", "must be on or off, not `maybe`"),
+            ("users=ann", "`ann` in `users` is not NAME=ACCESS"),
+        ] {
+            assert!(settings(&[bad.to_owned()]).unwrap_err().contains(why), "{bad}");
+        }
+        let twice = ["a=1".to_owned(), "a=2".to_owned()];
+        assert_eq!(settings(&twice).unwrap_err(), "`a` is given twice");
+    }
+
+    #[test]
+    fn every_key_is_in_what_describes_the_api() {
+        let described: Value = serde_json::from_str(admin::api::OPENAPI).unwrap();
+        for (schema, known) in [("AccountSettings", read::ACCOUNT), ("ShareSettings", read::SHARE)] {
+            let keys = &described["components"]["schemas"][schema]["properties"];
+            let mut keys: Vec<&str> = keys.as_object().unwrap().keys().map(String::as_str).collect();
+            let mut known = known.to_vec();
+            keys.sort_unstable();
+            known.sort_unstable();
+            assert_eq!(keys, known, "{schema}");
+        }
+    }
+
+    #[test]
+    fn every_key_has_the_shape_that_the_configuration_wants() {
+        let text = "[account.a]\nkind = \"premium\"\nformula = \"v2\"\nusers = { ann = \"read\" }\n\
+                    encryption = \"off\"\nsigning = \"auto\"\nmin_dialect = \"3.0\"\nnfs_listen = \"::1\"\n\
+                    nfs_port = 1\nnfs_max_connections = 1\n\
+                    [share.s]\npath = \"/s\"\naccount = \"a\"\nprovisioned_gib = 100\nprovisioned_iops = 4000\n\
+                    provisioned_mib_s = 200\nusers = { ann = \"read\" }\nprotocols = [\"nfs\"]\nnfs_listen = \"::1\"\n\
+                    nfs_port = 1\nnfs_max_connections = 1\n";
+        let config = read::parse("t", text, Path::new("/")).unwrap();
+        let account = show::account(&config, &config.accounts["a"]).values;
+        let share = show::share(&config, &config.shares["s"]).values;
+        for (known, shown) in [(read::ACCOUNT, account), (read::SHARE, share)] {
+            for key in known {
+                let value = shown.get(*key).unwrap_or_else(|| panic!("`{key}` is not shown"));
+                let wanted = match value {
+                    toml::Value::Integer(_) => Shape::Number,
+                    toml::Value::Boolean(_) => Shape::Flag,
+                    toml::Value::Array(_) => Shape::List,
+                    toml::Value::Table(_) => Shape::Users,
+                    _ => Shape::Text,
+                };
+                assert_eq!(shape(key), wanted, "{key}");
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What the admin page does, over HTTP as it does it, while a session works on.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use client::OpenOptions;
+use serde_json::{Value, json};
+use smb_wire::create::Disposition;
+
+use crate::server::PATIENCE;
+use crate::{Running, work_on};
+
+/// Asks a running server as the page does.
+struct Api {
+    at: SocketAddr,
+    token: String,
+}
+
+impl Api {
+    fn new(server: &Running) -> Api {
+        let output = std::fs::read_to_string(server.place.path().join("output")).unwrap();
+        let rest =
+            output.split("admin      http://").nth(1).unwrap_or_else(|| panic!("no page in: {output}"));
+        let at = rest.split('/').next().unwrap().parse().unwrap();
+        let file = rest.split("(token: ").nth(1).unwrap().split(')').next().unwrap();
+        let token = std::fs::read_to_string(file).unwrap().trim().to_owned();
+        Api { at, token }
+    }
+
+    /// The status, the version and what came.
+    fn exchange(&self, method: &str, path: &str, version: &str, body: Option<Value>) -> (u16, String, Value) {
+        let body = body.map_or_else(String::new, |body| body.to_string());
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (at, token, length) = (self.at, &self.token, body.len());
+        let request = format!(
+            "{method} /api/v1/{path} HTTP/1.1\r\nHost: {at}\r\nOrigin: http://{at}\r\nSec-Fetch-Site: same-origin\r\n\
+             Authorization: Bearer {token}\r\nContent-Type: application/json\r\nIf-Match: {version}\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_default().to_owned();
+        (status, tag, serde_json::from_str(body).unwrap())
+    }
+
+    /// The same on another thread, so that the test's own clients go on.
+    async fn ask(
+        self: &Arc<Api>,
+        method: &str,
+        path: &str,
+        version: &str,
+        body: Option<Value>,
+    ) -> (u16, String, Value) {
+        let (api, words) = (Arc::clone(self), [method, path, version].map(str::to_owned));
+        let ask = move || api.exchange(&words[0], &words[1], &words[2], body);
+        tokio::task::spawn_blocking(ask).await.unwrap()
+    }
+
+    async fn get(self: &Arc<Api>, path: &str) -> Value {
+        let (status, _, value) = self.ask("GET", path, "*", None).await;
+        assert_eq!(status, 200, "{value}");
+        value
+    }
+}
+
+#[tokio::test]
+async fn the_page_makes_a_share_resizes_it_and_sees_what_it_does() {
+    let server = Running::start();
+    let api = Arc::new(Api::new(&server));
+    let session = server.log_on().await;
+    let files = session.connect("files").await.unwrap();
+    let file = files.open("file", &OpenOptions::file(Disposition::Create)).await.unwrap();
+    let (ends, work) = work_on(file);
+
+    let (status, _, made) =
+        api.ask("POST", "accounts", "*", Some(json!({"name": "lab", "settings": {"kind": "premium"}}))).await;
+    assert_eq!(status, 201, "{made}");
+    let path = server.place.path().join("made");
+    let settings = json!({"path": path, "account": "lab", "provisioned_gib": 100, "users": {"*": "full"}});
+    let (status, seen, made) =
+        api.ask("POST", "shares", "*", Some(json!({"name": "made", "settings": settings}))).await;
+    assert_eq!((status, &made["object"]["settings"]["provisioned_gib"]), (201, &json!(100)));
+    session.connect("made").await.unwrap().disconnect().await.unwrap();
+    let size = |gib: u64| Some(json!({"settings": {"provisioned_gib": gib}}));
+    let (status, _, _) = api.ask("PATCH", "shares/made", &seen, size(500)).await;
+    assert_eq!(status, 200);
+    // Whoever has seen the old size is told of the new one, and a size that is not sold is none.
+    let (status, _, late) = api.ask("PATCH", "shares/made", &seen, size(200)).await;
+    assert_eq!(status, 412, "{late}");
+    assert!(late["error"].as_str().unwrap().contains("`provisioned_gib` was 100 and is 500"), "{late}");
+    let (status, _, bad) = api.ask("PATCH", "shares/made", "*", size(99)).await;
+    assert!(status == 400 && bad["error"].as_str().unwrap().contains("must be from 100"), "{bad}");
+    let overview = api.get("overview").await;
+    assert_eq!(overview["shares"]["made"]["limits"]["iops"], 3500);
+    assert_eq!(overview["shares"]["files"]["limits"], Value::Null);
+    // What the session does is seen with the next look, and who it is.
+    let row = &overview["sessions"]["rows"][0];
+    assert_eq!((&row["user"], &row["shares"], &row["opens"]), (&json!("anna"), &json!(["files"]), &json!(1)));
+    assert_eq!((row["channels"].as_array().map(Vec::len), &row["max_channels"]), (Some(1), &json!(4)));
+    assert_eq!(api.get("overview?find=nobody").await["sessions"]["found"], 0);
+    let reads = |overview: &Value| {
+        let of = |one: &&Value| one["file_share"] == "files" && one["protocol"] == "SMB";
+        overview["counted"].as_array().unwrap().iter().find(of).unwrap()["reads"].as_u64().unwrap()
+    };
+    let (before, begun) = (reads(&overview), std::time::Instant::now());
+    while reads(&api.get("overview").await) <= before {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+
+    let (status, _, used) = api.ask("DELETE", "shares/files", "*", None).await;
+    assert!(status == 409 && used["error"].as_str().unwrap().contains("in use"), "{used}");
+    let (status, _, _) = api.ask("DELETE", "shares/made", "*", None).await;
+    assert_eq!(status, 200);
+    ends.store(true, Ordering::Relaxed);
+    assert!(work.await.unwrap() > 0);
+    let (status, _, _) =
+        api.ask("PATCH", "accounts/lab", "*", Some(json!({"settings": {"multichannel": false}}))).await;
+    assert_eq!(status, 200);
+    let status = Api { token: "0".repeat(48), at: api.at }.exchange("GET", "overview", "*", None).0;
+    assert_eq!(status, 401);
+}
