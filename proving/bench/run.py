@@ -5,8 +5,8 @@
            [--case TEXT ...] [--go-on]
 
 Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
-over the rounds. NFS follows, with Ganesha in Samba's place (nfs.py; `--case 'nfs, '` measures that alone), then the machine's own
-limit (null.py; `--case 'null, '`), the tables that users of several connections go by (seeds.py; `--case 'seed, '`; needs root),
+over the rounds. NFS follows, with Ganesha in Samba's place (nfs.py; `--case 'nfs, '` measures that alone), then what remembering
+names brings (cache.py; `--case 'cache, '`), the machine's own limit (null.py; `--case 'null, '`), the tables that users of several connections go by (seeds.py; `--case 'seed, '`; needs root),
 and copies over a long path (copies.py; `--case 'copy, '`; needs root). Data is in the page cache. With both servers and our own
 generator each case is kept as soon as it is measured (kept.py), and docs/benchmarks.md is written of what is kept once no case
 is missing; so a run that was ended can be gone on with, and one case measured again. Start reading at `main`; what is measured
@@ -28,6 +28,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import cache  # noqa: E402
 import channels  # noqa: E402
 import copies  # noqa: E402
 import cpu  # noqa: E402
@@ -187,10 +188,10 @@ def write_page(everything, sections, versions, congestion_control):
     if missing:
         print(f"{PAGE.name} is not written, since {len(missing)} of {len(names)} cases were never measured here: {'; '.join(missing[:3])} ...")
         return
-    smb, over_channels, over_nfs, limit, told, copied = (results for _, results in sections)
+    smb, over_channels, over_nfs, remembered, limit, told, copied = (results for _, results in sections)
     machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: {congestion_control}"
     text = report.page(CASES, smb, versions, machine) + channels.section(over_channels, os.cpu_count())
-    text += nfs.section(over_nfs) + null.section(limit) + seeds.section(told) + copies.section(copied) + everything.told(names)
+    text += nfs.section(over_nfs) + cache.section(remembered) + null.section(limit) + seeds.section(told) + copies.section(copied) + everything.told(names)
     PAGE.write_text(text)
     print(f"written: {PAGE}")
 
@@ -202,8 +203,8 @@ def main():
     of_page = set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline"
     everything = kept.Kept(_stamp(options, congestion_control), kept.PATH if of_page else None)
     smb = everything.part("smb, ")
-    over_channels, over_nfs, limit, told, copied = (
-        everything.part(name) for name in ("channels, ", "nfs, ", "null, ", "seed, ", "copy, "))
+    over_channels, over_nfs, limit, told, copied, remembered = (
+        everything.part(name) for name in ("channels, ", "nfs, ", "null, ", "seed, ", "copy, ", "cache, "))
 
     def is_chosen(case, results):
         name = results.prefix + case.name
@@ -216,10 +217,10 @@ def main():
     complete = True
     if options.generator == "trunkline":
         complete = len(smb.fresh) == len(chosen) and len(over_channels.fresh) == len(of_channels)
-        for section, results in ((nfs, over_nfs), (null, limit), (seeds, told), (copies, copied)):
+        for section, results in ((nfs, over_nfs), (cache, remembered), (null, limit), (seeds, told), (copies, copied)):
             complete = section.run(options, is_chosen, results) and complete
-    sections = [(CASES, smb), (channels.CASES, over_channels), (nfs.ALL, over_nfs), (null.CASES, limit), (seeds.ALL, told),
-                (copies.CASES, copied)]
+    sections = [(CASES, smb), (channels.CASES, over_channels), (nfs.ALL, over_nfs), (cache.CASES, remembered), (null.CASES, limit),
+                (seeds.ALL, told), (copies.CASES, copied)]
     if of_page:
         write_page(everything, sections, [f"{kind}: {_version(kind)}" for kind in (*kinds, "ganesha")], congestion_control)
     sys.exit(0 if complete or options.generator != "trunkline" else 1)

@@ -35,7 +35,7 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); p
 
 write_config() {
   # As many as smbtorture binds.
-  local server=() lines=() accounts=() channels=32 smb_port=$port one two
+  local server=() testing=() lines=() accounts=() channels=32 smb_port=$port one two
   local -A own=()
   case $profile in
     default | bench | admin | plain | shared-storage | port-445) ;;
@@ -67,6 +67,16 @@ write_config() {
       own[t2]="$one"$'\n'"$two"$'\n''root_squash = "all"'
       own[t3]="$one"$'\n''nfs_clients = ["10.99.0.0/16", "fd00::/8"]'
       own[t4]='protocols = ["smb", "nfs"]'$'\n''nfs_clients = ["10.99.0.0/16", "10.77.0.0/24"]'
+      ;;
+    cache | cache-nfs | cache-far | cache-far-nfs)
+      # Nothing is remembered of one share; "far": the directories answer as if they were elsewhere.
+      own[t4]='metadata_caching = false'
+      [[ $profile != *-far* ]] || testing+=('metadata_delay_us = 1000')
+      if [[ $profile == *-nfs ]]; then
+        smb_port=$(free_port)
+        server+=("nfs_port = $port")
+        lines+=('protocols = ["smb", "nfs"]' 'root_squash = "none"' 'nfs_secure_port = false')
+      fi
       ;;
     nconnect-*)
       # Endpoints of their own for accounts and shares, on ports behind PORT and on the address of a second NIC.
@@ -101,6 +111,7 @@ write_config() {
     ((${#server[@]} == 0)) || printf '%s\n' "${server[@]}"
     # smbtorture makes connections fail.
     printf '[server.testing]\nsmbtorture_controls = true\n'
+    ((${#testing[@]} == 0)) || printf '%s\n' "${testing[@]}"
     each_user
     ((${#accounts[@]} == 0)) || printf '\n%s' "${accounts[@]}"
     for name in $PLAIN_SHARES; do

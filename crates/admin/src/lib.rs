@@ -12,6 +12,7 @@ pub mod channels;
 pub mod client;
 pub mod http;
 pub mod limits;
+pub mod metadata;
 pub mod nfs;
 pub mod objects;
 pub mod overview;

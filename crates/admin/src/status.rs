@@ -27,6 +27,9 @@ pub struct Status {
     /// Limited shares, by name.
     #[serde(default)]
     pub limits: BTreeMap<String, crate::limits::LimitedShare>,
+    /// What is remembered of shares' names and files, by share.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, crate::metadata::RememberedShare>,
     /// NFS clients and what they hold.
     #[serde(default)]
     pub nfs: crate::nfs::Nfs,

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `config` | settings, and who is who |
 //! | `table`, `file`, `record` | open files: the table of them, one of them, its attribute record |
-//! | `directory`, `names`, `walk` | directories on the way, names without regard to case, paths and links |
+//! | `directory`, `names`, `look_up`, `walk` | directories on the way, names without regard to case, one name, paths and links |
+//! | `cache` | what is remembered of names and files so that the volume need not be asked |
 //! | `access` | descriptors and rights |
 //! | `items` | what was found and is not open |
 //! | `create`, `existing`, `fresh`, `amending`, `close` | the life of an open |
@@ -26,13 +27,15 @@
 //!
 //! In this order, each at most once in a thread, except where said:
 //!
+//! 0. `Share::taking`: what happened on the host is taken in by one thread at a time.
 //! 1. `Directory::changing`: one change of names in a directory at a time (two directories: by address).
 //! 2. `Directory::contents`: its index of names and known subdirectories.
 //! 3. `Directories`: which directories are kept.
 //! 4. A shard of the table of open files.
 //! 5. `File::state`: everything about an open file.
 //! 6. Leaves, under which nothing else is locked: `Link::place`, `Directory::place`, `Watching`, the
-//!    tables of waits, deadlines, detached opens, recorded opens and clients, and the small cells of an `Open`.
+//!    tables of waits, deadlines, detached opens, recorded opens and clients, the parts of the cache, and the small
+//!    cells of an `Open`.
 //!
 //! No holder is told, and no waiter woken, while any of these is held: what is to be sent is collected
 //! in [`waits::Effects`] and sent by `Share::settle`. The volume may block, so it is called under
@@ -42,6 +45,7 @@ mod access;
 mod amending;
 mod basic;
 mod breaks;
+mod cache;
 mod changes;
 mod close;
 mod config;
@@ -64,6 +68,7 @@ mod lasting;
 mod limiting;
 mod linking;
 mod locking;
+mod look_up;
 mod names;
 mod record;
 mod rename;
@@ -92,7 +97,8 @@ use crate::{ClientKey, Holder, Refusal};
 pub(crate) use directory::Directory as WatchedDirectory;
 
 pub use basic::{Basic, TimeSet};
-pub use config::{Accounts, Config, NoAccounts};
+pub use cache::MetadataCaching;
+pub use config::{Accounts, Config, METADATA_CACHE_BYTES, NoAccounts};
 pub use copy::Side;
 pub use data::WriteAt;
 pub use extended::Extended;
@@ -109,6 +115,7 @@ pub struct Share {
     config: ArcSwap<Config>,
     root: Arc<directory::Directory>,
     directories: directory::Directories,
+    cache: Arc<cache::Cache>,
     versions: versions::Versions,
     files: table::Files,
     waits: waits::Waits,
@@ -125,6 +132,8 @@ pub struct Share {
     counting: counting::Counting,
     next_open: AtomicU64,
     open_count: AtomicUsize,
+    /// Held while what happened on the host is taken in, so that whoever comes later knows it too.
+    taking: Mutex<()>,
     /// Up to when what happened on the host was taken in (monotonic ns).
     looked_at_ns: AtomicU64,
 }
@@ -142,13 +151,16 @@ impl Share {
     /// What the volume says when its root cannot be opened.
     pub fn open(volume: Arc<dyn Volume>, config: Config) -> Result<Arc<Share>, Refusal> {
         let node = volume.root()?;
-        let root = directory::Directory::root(&volume, node);
-        let directories = directory::Directories::new(Arc::clone(&root));
+        let is_on = config.metadata_caching && cache::can_remember(volume.facts());
+        let cache = Arc::new(cache::Cache::new(config.metadata_cache_bytes, is_on));
+        let root = directory::Directory::root(&volume, node, &cache);
+        let directories = directory::Directories::new(Arc::clone(&root), &cache);
         Ok(Arc::new(Share {
             volume,
             config: ArcSwap::from_pointee(config),
             root,
             directories,
+            cache,
             versions: versions::Versions::default(),
             files: table::Files::default(),
             waits: waits::Waits::default(),
@@ -162,6 +174,7 @@ impl Share {
             counting: counting::Counting::default(),
             next_open: AtomicU64::new(1),
             open_count: AtomicUsize::new(0),
+            taking: Mutex::default(),
             looked_at_ns: AtomicU64::new(0),
         }))
     }
@@ -183,8 +196,10 @@ impl Share {
 
     /// Takes new settings into force. What is open stays as it is.
     pub fn configure(&self, config: Config) {
+        let remembers = config.metadata_caching;
         self.config.store(Arc::new(config));
         self.directories.forget_names();
+        self.set_metadata_caching(remembers);
     }
 
     /// Makes a client known, so that it hears of breaks. Counted: each call is undone by one

@@ -26,8 +26,8 @@ pub use caching::{BreakNotice, CacheKey, Caching};
 pub use client::{Caller, ClientKey, Holder, Waiter, Wake};
 pub use detached::{Detached, Keeper};
 pub use engine::{
-    Accounts, Basic, Config, Entry, Extended, Fresh, HeldRange, Item, NoAccounts, OpenSummary, Share, Side,
-    TimeSet, WriteAt,
+    Accounts, Basic, Config, Entry, Extended, Fresh, HeldRange, Item, MetadataCaching, NoAccounts,
+    OpenSummary, Share, Side, TimeSet, WriteAt,
 };
 pub use identity::Identity;
 pub use info::{Attributes, Info};

@@ -133,7 +133,10 @@ fn symbolic_links_are_followed_inside_and_never_out() {
         ("nowhere", "a/missing"),
     ] {
         root.create_link(&name(at), text.as_bytes(), None).unwrap();
+        let (directory, name, change) = (root.id(), Some(name(at)), HostChange::Created);
+        world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
     }
+    world.share.before_batch(now());
     let read = |at: &str| client.open(at).access(READ).result().and_then(|o| client.read(&o.open));
     assert_eq!(read("rel/f").as_deref(), Ok("text"));
     assert_eq!(read("up").as_deref(), Ok("top"));

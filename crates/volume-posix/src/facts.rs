@@ -37,6 +37,9 @@ const KNOWN: &[(u64, &str)] = &[
     (0x8584_58f6, "ramfs"),
 ];
 
+/// File systems that other hosts, or something behind them, change without this host telling of it.
+const FAR: &[&str] = &["nfs", "cifs", "smb3", "fuse", "ceph", "gfs2", "ocfs2", "9p"];
+
 /// The flag of a directory in which the file system itself folds case.
 const CASEFOLD: u32 = 0x4000_0000;
 
@@ -70,7 +73,7 @@ pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, tells_changes: bool) -> Re
         discards: discards(stat.id.device),
         extended_attributes: attributes != Err(Errno::OPNOTSUPP),
         read_only,
-        tells_changes,
+        tells_changes: tells_changes && !FAR.contains(&file_system),
     })
 }
 

@@ -125,10 +125,11 @@ impl PosixNode {
         let mut stat = stat_fd(&fd)?;
         let mask = self.shared.umask;
         let was_masked = mode & mask & 0o777 != 0 && stat.mode & 0o777 == mode & 0o777 & !mask;
-        let node = PosixNode::new(Arc::clone(&self.shared), fd, &stat, how, is_path);
+        let mut node = PosixNode::new(Arc::clone(&self.shared), fd, &stat, how, is_path);
         if was_masked {
             stat.mode = (stat.mode & 0o7000) | (mode & 0o777);
             node.change_mode(stat.mode)?;
+            node.first = None;
         }
         // What lay beside a file that had the same number, on a file system that tells no birth time.
         self.shared.beside.forget(&node);

@@ -28,6 +28,8 @@ pub struct PosixNode {
     pub(crate) is_path: bool,
     /// When it was made: with the identity it tells it from a later file with the same number.
     pub(crate) born: Time,
+    /// What was seen of it when it was opened by its name, or made.
+    pub(crate) first: Option<Stat>,
     /// The file that this is a stream of.
     pub(crate) owner: Option<Box<PosixNode>>,
 }
@@ -107,7 +109,17 @@ impl PosixNode {
         is_path: bool,
     ) -> PosixNode {
         let born = stat.born.unwrap_or_default();
-        PosixNode { shared, fd, id: stat.id, kind: stat.kind, how, is_path, born, owner: None }
+        PosixNode {
+            shared,
+            fd,
+            id: stat.id,
+            kind: stat.kind,
+            how,
+            is_path,
+            born,
+            first: Some(*stat),
+            owner: None,
+        }
     }
 
     /// The file that a stream belongs to, or the node itself.
@@ -144,6 +156,7 @@ impl PosixNode {
         Ok(PosixNode {
             shared: Arc::clone(&self.shared),
             fd: call(|| rustix::io::fcntl_dupfd_cloexec(&self.fd, 0))?,
+            first: None,
             owner: self.owner.as_ref().map(|o| o.duplicate().map(Box::new)).transpose()?,
             ..*self
         })
@@ -167,7 +180,8 @@ impl PosixNode {
         let path = self.proc_path();
         let fd = call(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))?;
         let owner = self.owner.as_ref().map(|o| o.duplicate().map(Box::new)).transpose()?;
-        Ok(PosixNode { shared: Arc::clone(&self.shared), fd, how, is_path: false, owner, ..*self })
+        let shared = Arc::clone(&self.shared);
+        Ok(PosixNode { shared, fd, how, is_path: false, first: None, owner, ..*self })
     }
 }
 
@@ -194,6 +208,10 @@ impl Node for PosixNode {
             None => Ok(own),
             Some(owner) => Ok(Stat { size: own.size, allocated: own.allocated, ..stat_fd(&owner.fd)? }),
         }
+    }
+
+    fn first_stat(&self) -> Option<Stat> {
+        self.first
     }
 
     fn address(&self) -> Result<Vec<u8>> {

@@ -50,6 +50,7 @@ impl PosixNode {
             how: OpenHow::ReadWrite,
             is_path: false,
             born: self.born,
+            first: None,
             owner: Some(Box::new(self.duplicate()?)),
         })
     }

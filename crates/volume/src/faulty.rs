@@ -2,12 +2,13 @@
 //!
 //! Start with [`FaultyVolume::new`] and [`Plan::add`]. Calls of each kind are counted from 1; at the
 //! n-th one the plan's fault happens instead of (a failure) or before (a wait) the call. Nothing
-//! here sleeps: a call that is held goes on when the test says so.
+//! here sleeps: a call that is held goes on when the test says so. With [`Plan::slow_down`] calls about names and
+//! attributes take time, as those of a store far away do.
 
 mod node;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -64,6 +65,24 @@ pub enum Call {
     Rename,
     /// [`Node::entries`].
     Entries,
+    /// A node that was opened for its data is given back. This cannot fail.
+    GiveBack,
+}
+
+impl Call {
+    /// Whether it works on names and attributes, and not on data.
+    fn is_about_metadata(self) -> bool {
+        !matches!(
+            self,
+            Call::Watch
+                | Call::ReadCached
+                | Call::Read
+                | Call::Write
+                | Call::Sync
+                | Call::NextData
+                | Call::Copy
+        )
+    }
 }
 
 /// What happens at a call.
@@ -80,6 +99,17 @@ pub enum Fault {
 pub struct Plan {
     state: Mutex<PlanState>,
     moved: Condvar,
+    slowness: Slowness,
+}
+
+/// Waits before each call about names or attributes.
+#[derive(Default)]
+struct Slowness(OnceLock<Box<dyn Fn() + Send + Sync>>);
+
+impl std::fmt::Debug for Slowness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Slowness").field(&self.0.get().is_some()).finish()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +138,18 @@ impl Plan {
         };
     }
 
+    /// Has every call about names and attributes wait before it is done, for good. The first of several counts.
+    pub fn slow_down(&self, wait: impl Fn() + Send + Sync + 'static) {
+        let _ = self.slowness.0.set(Box::new(wait));
+    }
+
+    /// How many calls about names and attributes there were.
+    #[must_use]
+    pub fn metadata_calls(&self) -> u64 {
+        let state = self.state.lock();
+        state.counts.iter().filter(|(call, _)| call.is_about_metadata()).map(|(_, count)| count).sum()
+    }
+
     /// How many calls of this kind there were.
     #[must_use]
     pub fn count(&self, call: Call) -> u64 {
@@ -131,6 +173,9 @@ impl Plan {
 
     /// Counts a call and does to it what is planned.
     fn meet(&self, call: Call) -> Result<()> {
+        if let Some(wait) = self.slowness.0.get().filter(|_| call.is_about_metadata()) {
+            wait();
+        }
         let mut state = self.state.lock();
         let count = state.counts.entry(call).or_default();
         *count += 1;
@@ -209,6 +254,8 @@ impl Volume for FaultyVolume {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
     use crate::memory::MemoryVolume;
     use crate::{Name, Patience};
@@ -242,6 +289,25 @@ mod tests {
         assert_eq!(volume.space(), Err(Failure::Io));
         volume.plan().always(Call::Space, None);
         assert!(volume.space().is_ok());
+    }
+
+    #[test]
+    fn calls_about_names_and_attributes_wait_and_those_about_data_do_not() {
+        let volume = faulty();
+        let name = Name::new(b"a").unwrap();
+        let root = volume.root().unwrap();
+        drop(root.create_file(&name, 0o600, None).unwrap());
+        assert_eq!((volume.plan().count(Call::GiveBack), volume.plan().metadata_calls()), (1, 3));
+        let waits = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&waits);
+        volume.plan().slow_down(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let file = root.lookup(&name, crate::OpenHow::ReadWrite).unwrap();
+        file.stat().unwrap();
+        file.write(0, b"x").unwrap();
+        file.sync(true).unwrap();
+        assert_eq!((waits.load(Ordering::Relaxed), volume.plan().metadata_calls()), (2, 5));
     }
 
     #[test]

@@ -106,6 +106,12 @@ pub trait Node: Any + Send + Sync {
     /// As the host says.
     fn stat(&self) -> Result<Stat>;
 
+    /// What was known of it when it was opened by [`Node::lookup`] or made, where the volume had to ask for that
+    /// anyway. For who has just done so, and needs not ask again.
+    fn first_stat(&self) -> Option<Stat> {
+        None
+    }
+
     /// Up to [`crate::ADDRESS_MAX`] bytes by which [`Volume::find`] finds the node again, also when the volume
     /// was opened anew; a later file never has them.
     ///

@@ -25,6 +25,15 @@ pub(crate) struct Security {
     pub is_stored: bool,
     /// Everybody may pass, by the host's permission bits.
     is_open_to_all: bool,
+    /// Permission bits, owner and group that it says, if it is not stored.
+    says: (u32, u32, u32),
+}
+
+impl Security {
+    /// Whether it is still what a file with these figures has, as far as they tell.
+    pub fn fits(&self, stat: &Stat) -> bool {
+        self.is_stored || self.says == (stat.mode, stat.uid, stat.gid)
+    }
 }
 
 /// What was read of a file before a decision about it.
@@ -54,13 +63,24 @@ impl Share {
         node: &dyn Node,
         stat: &Stat,
         record: &Record,
-    ) -> Result<Security, Refusal> {
+    ) -> Result<Arc<Security>, Refusal> {
+        if let Some(security) = self.cache.known(stat).and_then(|known| known.security.clone()) {
+            return Ok(security);
+        }
+        let epoch = self.cache.epoch();
+        let security = Arc::new(self.read_security(node, stat, record)?);
+        self.cache.add(stat, epoch, |known| known.security = Some(Arc::clone(&security)));
+        Ok(security)
+    }
+
+    fn read_security(&self, node: &dyn Node, stat: &Stat, record: &Record) -> Result<Security, Refusal> {
+        let says = (stat.mode, stat.uid, stat.gid);
         if record.has_descriptor
             && let Some(bytes) = node.note(Note::Descriptor)?
         {
             // What cannot be read is not taken for permission.
             let descriptor = Descriptor::parse(&bytes).map_err(|_| Refusal::Io)?;
-            return Ok(Security { descriptor, is_stored: true, is_open_to_all: false });
+            return Ok(Security { descriptor, is_stored: true, is_open_to_all: false, says });
         }
         let accounts = &self.config.load().accounts;
         let (owner, group) = (accounts.user_sid(stat.uid), accounts.group_sid(stat.gid));
@@ -69,6 +89,7 @@ impl Share {
             descriptor: security::from_mode(stat.mode, owner, group, is_directory),
             is_stored: false,
             is_open_to_all: stat.mode & 0o111 == 0o111,
+            says,
         })
     }
 
@@ -81,8 +102,9 @@ impl Share {
             return Ok(known);
         }
         let node = directory.node.as_ref();
-        let record = Record::load(node)?;
-        let security = Arc::new(self.load_security(node, &node.stat()?, &record)?);
+        let stat = node.stat()?;
+        let record = self.load_record(node, &stat)?;
+        let security = self.load_security(node, &stat, &record)?;
         directory.set_security(Some(Arc::clone(&security)));
         Ok(security)
     }

@@ -86,7 +86,7 @@ impl Share {
         if adds.is_empty() {
             return Ok(());
         }
-        let facts = self.facts(&open.file, open.node.as_ref())?;
+        let facts = self.facts(&open.file, open.node.as_ref(), None)?;
         let parent = open.link.as_ref().map(|link| link.place().0);
         self.rights_on(caller, &facts.security, parent.as_ref(), adds, open.options).map(|_| ())
     }

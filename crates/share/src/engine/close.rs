@@ -126,7 +126,7 @@ impl Share {
     fn remove_name(&self, open: &Open, link: &Arc<Link>, asker: &Asker, now: Now) -> Result<(), Refusal> {
         let (parent, name) = link.place();
         let is_directory = open.file.is_directory;
-        let changing = parent.changing.lock();
+        let changing = parent.change(&[&name]);
         parent.node.remove(&name, is_directory, open.identity().actor.as_ref())?;
         parent.removed(&name);
         drop(changing);

@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use volume::security::Sid;
 
+/// Bytes for what is remembered of names and files unless a share says otherwise: room for about 16,000 names.
+pub const METADATA_CACHE_BYTES: usize = 48 << 20;
+
 /// Which identifier belongs to which user or group of the host.
 pub trait Accounts: Send + Sync {
     /// The identifier of a host user.
@@ -59,6 +62,10 @@ pub struct Config {
     pub hidden: Vec<String>,
     /// Whether names that begin with a dot are shown as hidden.
     pub dot_files_hidden: bool,
+    /// Names, attributes and descriptors are remembered, where the volume tells of changes by others.
+    pub metadata_caching: bool,
+    /// Most bytes that what is remembered counts for; it is set when the share is opened.
+    pub metadata_cache_bytes: usize,
     /// Whether descriptors decide who may do what.
     pub enforce: bool,
     /// Most opens at one time.
@@ -86,6 +93,8 @@ impl Default for Config {
             uncopied: true,
             hidden: Vec::new(),
             dot_files_hidden: true,
+            metadata_caching: true,
+            metadata_cache_bytes: METADATA_CACHE_BYTES,
             enforce: true,
             max_opens: 1 << 20,
             max_detached: 1 << 16,

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use volume::security::Rights;
-use volume::{Name, Node, OpenHow, Time};
+use volume::{Name, Node, OpenHow, Stat, Time};
 
 use super::Share;
 use super::directory::Directory;
 use super::file::{File, Link, Stream};
 use super::items::{Item, Seen};
-use super::walk::{Found, Search};
+use super::look_up::{Named, Search};
+use super::walk::Found;
 use crate::caching::grants::{Asker, Grant};
 use crate::open::Party;
 use crate::{
@@ -40,6 +41,21 @@ pub(super) struct Target {
     pub node: Arc<dyn Node>,
     /// It was found before, and may have lost its last name since.
     pub may_be_gone: bool,
+    /// What the volume has said of it for this very request.
+    pub seen: Option<Stat>,
+    /// It was found in what is remembered of names.
+    pub is_from_memory: bool,
+}
+
+impl Target {
+    fn of(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>, may_be_gone: bool) -> Target {
+        Target { place, node, may_be_gone, seen: None, is_from_memory: false }
+    }
+
+    /// What was found before this request: it may be gone.
+    pub fn found_before(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>) -> Target {
+        Target::of(place, node, true)
+    }
 }
 
 /// An open that others already see, before it is handed out.
@@ -67,7 +83,7 @@ impl Share {
         from: Option<(&Item, Seen)>,
         request: &OpenRequest<'_>,
     ) -> Step<Opened> {
-        self.directories.set_time(caller.now);
+        self.begin(caller.now);
         if let Err(why) = self.check_request(request) {
             return Step::Refused(why);
         }
@@ -139,11 +155,12 @@ impl Share {
         match self.walk(caller, from.as_ref(), request.path, request.options, search)? {
             Found::Root(root) => {
                 let node = root.node.open_again(OpenHow::Read)?;
-                self.open_existing(caller, request, Target { place: None, node, may_be_gone: false })
+                self.open_existing(caller, request, Target::of(None, node, false))
             }
-            Found::There { parent, name, node } => {
-                let place = Some((parent, name));
-                self.open_existing(caller, request, Target { place, node, may_be_gone: false })
+            Found::There { parent, found } => {
+                let Named { name, node, seen, is_from_memory, .. } = found;
+                let target = Target::of(Some((parent, name)), node, false);
+                self.open_existing(caller, request, Target { seen, is_from_memory, ..target })
             }
             Found::Missing { .. }
                 if matches!(request.disposition, Disposition::Open | Disposition::Overwrite) =>

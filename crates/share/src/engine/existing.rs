@@ -73,6 +73,14 @@ impl Share {
                 return Ok(Attempt::Wait(ticket));
             }
             Ok((.., Tried::Again)) => return Ok(Attempt::Again),
+            Err(Refusal::Gone) if target.is_from_memory => {
+                self.files.leave(&file);
+                // Its event is still on the way.
+                if let Some((parent, name)) = &target.place {
+                    parent.forget_name(name);
+                }
+                return Ok(Attempt::Again);
+            }
             Err(why) => {
                 self.files.leave(&file);
                 return Err(why);
@@ -93,9 +101,13 @@ impl Share {
         target: &Target,
         file: &Arc<File>,
     ) -> Result<(Facts, Plan, Tried), Refusal> {
-        let facts = self.facts(file, target.node.as_ref())?;
-        if target.may_be_gone && facts.stat.links == 0 && file.state.lock().members.is_empty() {
-            return Err(Refusal::Gone);
+        let facts = self.facts(file, target.node.as_ref(), target.seen)?;
+        if facts.stat.links == 0 {
+            // Who comes by a name does not get a file that has none, whoever else has it open.
+            let is_gone = target.may_be_gone && file.state.lock().members.is_empty();
+            if is_gone || target.is_from_memory {
+                return Err(Refusal::Gone);
+            }
         }
         let plan = self.plan(caller, request, target, &facts)?;
         let tried = self.reserve(caller, request, target, file, &plan)?;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use volume::security::{self, Descriptor, Rights};
-use volume::{Failure, Name, Node, Note};
+use volume::{Failure, Name, Node};
 
 use super::Share;
 use super::create::{Attempt, Reserved, settable};
@@ -60,13 +60,16 @@ impl Share {
         let reserved = self.reserve_new(caller, request, parent, name, &node, granted);
         let id = reserved.id;
         let file = Arc::clone(&reserved.file);
+        let is_as_made = descriptor.is_none() && is_plain(request, is_directory);
         let furnished = self.furnish(request, &node, descriptor.as_ref(), &reserved);
         let (record, data) = match furnished {
             Ok(done) => done,
             Err(why) => {
                 // Nobody shall find half of what was asked for.
+                let changing = parent.change(&[name]);
                 let _already_gone = parent.node.remove(name, is_directory, caller.identity.actor.as_ref());
                 parent.removed(name);
+                drop(changing);
                 self.abandon(&file, id);
                 return Err(why);
             }
@@ -79,7 +82,10 @@ impl Share {
         if reserved.stream.is_named {
             self.tell_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
         }
-        let stat = node.stat()?;
+        let stat = match node.first_stat().filter(|_| self.cache.is_on() && is_as_made) {
+            Some(first) => first,
+            None => node.stat()?,
+        };
         let info = self.info_of(
             &file,
             reserved.link.as_ref(),
@@ -151,10 +157,10 @@ impl Share {
         mode: u32,
         options: Options,
     ) -> Result<Option<Arc<dyn Node>>, Refusal> {
-        let _changing = parent.changing.lock();
+        let _changing = parent.change(&[name]);
         // Between the search and this lock another spelling may have been made.
         if !self.is_exact(options)
-            && let super::directory::Known::Names(names) = parent.known(name)?
+            && let super::directory::Known::Names(names) = self.directories.known(parent, name)?
             && !names.is_empty()
         {
             return Ok(None);
@@ -227,7 +233,7 @@ impl Share {
         let mut record = Record::default();
         if let Some(descriptor) = descriptor {
             let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
-            node.set_note(Note::Descriptor, Some(&bytes))?;
+            self.put_descriptor(node.as_ref(), Some(&bytes))?;
             record.has_descriptor = true;
         }
         let is_directory = reserved.file.is_directory;
@@ -256,6 +262,16 @@ impl Share {
         drop(state);
         Ok((record, data))
     }
+}
+
+/// Whether nothing is done to something new once it is made, so that its maker saw it as it is.
+fn is_plain(request: &OpenRequest<'_>, is_directory: bool) -> bool {
+    let by_itself = if is_directory { Attributes::empty() } else { Attributes::ARCHIVE };
+    let attributes = settable(request.attributes) | by_itself;
+    attributes == by_itself
+        && request.extended.is_empty()
+        && request.stream.is_none()
+        && request.allocation == 0
 }
 
 /// Whether something new may begin with these attribute bits.

@@ -14,54 +14,117 @@ use crate::caching::grants::{Asker, Need};
 use crate::{ChangeFilter, ChangeKind};
 
 impl Share {
+    /// Takes note of the time, and of what happened on the host before: whatever answers names begins with this.
+    pub(super) fn begin(&self, now: Now) {
+        self.directories.set_time(now);
+        self.take_host_changes(now);
+    }
+
     /// Makes sure that what happened on the host before `now` was taken in; to be called before names are answered, so
     /// that no answer comes from a cache that the host has overtaken. A batch of requests has one `now`, and the host is
     /// asked once for it.
     pub fn take_host_changes(&self, now: Now) {
         if self.looked_at_ns.load(Ordering::Acquire) < now.mono_ns {
-            self.before_batch(now);
-            self.looked_at_ns.fetch_max(now.mono_ns, Ordering::AcqRel);
+            self.take_in(now);
         }
     }
 
-    /// Takes in what happened on the host since the last call.
+    /// Takes in what happened on the host since the last call, and lets go of what nobody asks for any more. For who looks
+    /// after a share now and then.
     pub fn before_batch(&self, now: Now) {
+        self.take_in(now);
+        self.cache.drop_idle();
+    }
+
+    /// Two steps: first all that happened is believed, by one thread at a time, so that nobody goes on before what was
+    /// taken from the volume counts; then whoever is concerned is told.
+    fn take_in(&self, now: Now) {
         self.directories.set_time(now);
+        self.cache.set_time(now);
         if !self.volume.facts().tells_changes {
             return;
         }
+        let taking = self.taking.lock();
         let mut events = Vec::new();
         self.volume.take_events(&mut |event| events.push(event));
-        for event in events {
-            match event {
-                HostEvent::Overflow => self.trust_nothing(now),
-                HostEvent::Changed { directory, name, is_directory, change } => {
-                    self.host_changed(directory, name, is_directory, change, now);
+        let heard: Vec<(HostEvent, Option<NodeId>)> = events
+            .into_iter()
+            .map(|event| {
+                let node = self.believe(&event);
+                (event, node)
+            })
+            .collect();
+        self.looked_at_ns.fetch_max(now.mono_ns, Ordering::AcqRel);
+        drop(taking);
+        for (event, node) in heard {
+            self.pass_on(event, node, now);
+        }
+    }
+
+    /// Forgets what an event makes untrue; says whose data or attributes were changed.
+    fn believe(&self, event: &HostEvent) -> Option<NodeId> {
+        let HostEvent::Changed { directory: id, name, change, .. } = event else {
+            tracing::warn!(share = %self.name(), "changes on the host were lost; caches are dropped");
+            self.directories.forget_names();
+            self.files.all().iter().for_each(forget_file);
+            return None;
+        };
+        let directory = self.directories.get(*id)?;
+        let Some(name) = name else {
+            // Whether the host lets this process reach its names may be among what changed.
+            directory.forget_names();
+            self.forget(*id);
+            return Some(*id);
+        };
+        match change {
+            HostChange::Created | HostChange::RenamedTo => {
+                directory.added(name);
+                // What was told of it under its old name leads nowhere now.
+                if *change == HostChange::RenamedTo
+                    && let Ok(stat) = directory.node.stat_name(name)
+                {
+                    self.forget(stat.id);
                 }
+                None
+            }
+            HostChange::Removed | HostChange::RenamedFrom => {
+                directory.seen_gone(name);
+                None
+            }
+            HostChange::Modified | HostChange::Attributes => {
+                let changed = directory.node.stat_name(name).ok()?.id;
+                self.forget(changed);
+                Some(changed)
             }
         }
     }
 
-    /// Events were lost: whatever is remembered may be wrong, here and with clients.
-    fn trust_nothing(&self, now: Now) {
-        tracing::warn!(share = %self.name(), "changes on the host were lost; caches are dropped");
-        self.directories.forget_names();
+    /// Events were lost: rights are taken back that what happened may leave to nobody, and watches are told.
+    fn pass_on_loss(&self, now: Now) {
         for file in self.files.all() {
             let need = if file.is_directory { Need::Entries } else { Need::Change };
-            self.forget_file(&file, Some(need), now);
+            self.take_back(&file, need, now);
         }
         let wakes = self.watching.all().iter().flat_map(|watch| watch.overflow()).collect();
         self.wake_all(wakes);
     }
 
-    fn host_changed(&self, id: NodeId, name: Option<Name>, is_directory: bool, change: HostChange, now: Now) {
-        let Some(directory) = self.directories.get(id) else {
+    /// Tells whoever is concerned of an event that was believed.
+    fn pass_on(&self, event: HostEvent, node: Option<NodeId>, now: Now) {
+        let HostEvent::Changed { directory: id, name, is_directory, change } = event else {
+            return self.pass_on_loss(now);
+        };
+        let (Some(directory), Some(name)) = (self.directories.get(id), name) else {
             return;
         };
-        let Some(name) = name else {
-            self.forget(id, None, now);
-            return;
-        };
+        if is_directory && matches!(change, HostChange::Created | HostChange::RenamedTo) {
+            self.hold_new(&directory, &name);
+        }
+        if change == HostChange::Modified
+            && let Some(file) = node.and_then(|node| self.files.get(node))
+        {
+            self.take_back(&file, Need::Change, now);
+        }
         let names = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         let (kind, what) = match change {
             HostChange::Created => (ChangeKind::Added, names),
@@ -77,44 +140,27 @@ impl Share {
                 (ChangeKind::Modified, what)
             }
         };
-        match change {
-            HostChange::Created | HostChange::RenamedTo => {
-                directory.added(&name);
-                if is_directory {
-                    self.hold_new(&directory, &name);
-                }
-            }
-            HostChange::Removed | HostChange::RenamedFrom => directory.removed(&name),
-            HostChange::Modified | HostChange::Attributes => {
-                if let Ok(stat) = directory.node.stat_name(&name) {
-                    self.forget(stat.id, (change == HostChange::Modified).then_some(Need::Change), now);
-                }
-            }
-        }
         self.entries_changed(&directory, &Asker::NOBODY, now);
         self.tell_at(&directory, &name, None, kind, what);
     }
 
     /// Forgets what is remembered of what is open or kept under this id.
-    fn forget(&self, id: NodeId, need: Option<Need>, now: Now) {
+    fn forget(&self, id: NodeId) {
         if let Some(directory) = self.directories.get(id) {
             directory.set_security(None);
         }
         if let Some(file) = self.files.get(id) {
-            self.forget_file(&file, need, now);
+            forget_file(&file);
         }
     }
 
-    /// Forgets what is remembered of a file, and takes rights back that what happened leaves to nobody.
-    fn forget_file(&self, file: &Arc<File>, need: Option<Need>, now: Now) {
+    /// Takes rights on a file back that what happened leaves to nobody.
+    fn take_back(&self, file: &Arc<File>, need: Need, now: Now) {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
-        (state.record, state.security, state.extended_size) = (None, None, None);
-        if let Some(need) = need {
-            for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
-                // A right to write back can be taken from its holder only after the fact.
-                self.require(file, stream, &Asker::NOBODY, need, now, &mut effects);
-            }
+        for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
+            // A right to write back can be taken from its holder only after the fact.
+            self.require(file, stream, &Asker::NOBODY, need, now, &mut effects);
         }
         drop(state);
         self.settle(effects);
@@ -129,9 +175,15 @@ impl Share {
         above.push(parent.id);
         for watch in above.iter().flat_map(|id| self.watching.on(*id)).filter(|watch| watch.recursive) {
             if let Ok(node) = parent.node.lookup(name, OpenHow::Attributes) {
-                let directory = self.directories.enter(&self.volume, parent, name, name, node);
+                let directory = self.directories.enter(&self.volume, parent, (name, name), node, None);
                 self.hold(&watch, directory);
             }
         }
     }
+}
+
+/// Forgets what is remembered of a file.
+fn forget_file(file: &Arc<File>) {
+    let mut state = file.state.lock();
+    (state.record, state.security, state.extended_size) = (None, None, None);
 }

@@ -60,23 +60,45 @@ impl Share {
     ///
     /// # Errors
     /// As the volume says.
-    pub(super) fn facts(&self, file: &Arc<File>, node: &dyn Node) -> Result<Facts, Refusal> {
-        let stat = node.stat()?;
-        let known = if self.volume.facts().tells_changes {
-            let state = file.state.lock();
-            state.record.zip(state.security.clone())
-        } else {
-            None
+    pub(super) fn facts(
+        &self,
+        file: &Arc<File>,
+        node: &dyn Node,
+        seen: Option<Stat>,
+    ) -> Result<Facts, Refusal> {
+        let stat = match seen {
+            Some(seen) => seen,
+            None => node.stat()?,
         };
-        if let Some((record, security)) = known {
+        let known = self.is_told_of(file, &stat).then(|| {
+            let state = file.state.lock();
+            state.record.zip(state.security.clone().filter(|security| security.fits(&stat)))
+        });
+        if let Some((record, security)) = known.flatten() {
             return Ok(Facts { stat, record, security });
         }
+        let stored = self.cache.written(stat.id);
         let record = self.load_record(node, &stat)?;
-        let security = Arc::new(self.load_security(node, &stat, &record)?);
+        let security = self.load_security(node, &stat, &record)?;
         let mut state = file.state.lock();
-        state.record = Some(record);
-        state.security = Some(Arc::clone(&security));
+        // Somebody may have stored another one meanwhile.
+        if self.cache.written(stat.id) == stored {
+            state.record = Some(record);
+            state.security = Some(Arc::clone(&security));
+        }
+        drop(state);
         Ok(Facts { stat, record, security })
+    }
+
+    /// Whether the volume tells of every change of what is kept of an open file: not of those through another name, which
+    /// may stand where nobody looks.
+    fn is_told_of(&self, file: &File, stat: &Stat) -> bool {
+        self.volume.facts().tells_changes && (file.is_directory || stat.links <= 1)
+    }
+
+    /// The attribute record of an open file, if it was read and the volume tells of its changes.
+    pub(super) fn record_if_told(&self, file: &File, stat: &Stat) -> Option<Record> {
+        if self.is_told_of(file, stat) { file.state.lock().record } else { None }
     }
 
     /// Reads the attribute record of a file with these figures. That it has none is remembered for as long as the host
@@ -85,15 +107,21 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub(super) fn load_record(&self, node: &dyn Node, stat: &Stat) -> Result<Record, Refusal> {
+        if let Some(known) = self.cache.known(stat) {
+            return Ok(known.record);
+        }
         if self.versions.is_plain(stat.id, stat.changed) {
             return Ok(Record::default());
         }
-        let written = self.versions.written(stat.id);
+        let (written, stored) = (self.versions.written(stat.id), self.cache.written(stat.id));
         let record = Record::load(node)?;
         // A second change within one tick of the host's clock would not be seen.
         let is_settled = stat.changed.secs < self.directories.wall_secs().saturating_sub(SETTLED_AFTER_S);
         if record == Record::default() && is_settled && self.volume.facts().extended_attributes {
             self.versions.note_plain(stat.id, stat.changed, written);
+        }
+        if is_settled && self.cache.is_on() {
+            self.cache.remember(stat, stored, record);
         }
         Ok(record)
     }
@@ -105,9 +133,22 @@ impl Share {
     pub(super) fn put_record(&self, node: &dyn Node, record: &Record) -> Result<(), Refusal> {
         // One that does not fit into the file's own attributes lies beside it and moves none of its times.
         self.versions.forget_plain(node.id());
+        self.cache.wrote(node.id());
         let stored = record.store(node);
         self.versions.forget_plain(node.id());
+        self.cache.wrote(node.id());
         stored
+    }
+
+    /// Writes or (with `None`) removes the descriptor that is stored with a file.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn put_descriptor(&self, node: &dyn Node, bytes: Option<&[u8]>) -> Result<(), Refusal> {
+        self.cache.wrote(node.id());
+        let stored = node.set_note(Note::Descriptor, bytes);
+        self.cache.wrote(node.id());
+        Ok(stored?)
     }
 
     /// The attribute record of an open file.
@@ -120,8 +161,12 @@ impl Share {
         {
             return Ok(record);
         }
+        let stored = self.cache.written(open.file.id);
         let record = Record::load(open.node.as_ref())?;
-        open.file.state.lock().record = Some(record);
+        let mut state = open.file.state.lock();
+        if self.cache.written(open.file.id) == stored {
+            state.record = Some(record);
+        }
         Ok(record)
     }
 
@@ -153,13 +198,16 @@ impl Share {
     /// [`Refusal::Gone`]; as the volume says.
     pub fn info(&self, open: &Open) -> Result<Info, Refusal> {
         let stat = open.node.stat()?;
-        let record = self.record_of(open)?;
+        let record = match self.record_if_told(&open.file, &stat) {
+            Some(record) => record,
+            None => self.load_record(open.node.as_ref(), &stat)?,
+        };
         let stream = super::existing::stream_stat(&open.stream, open.data.as_ref())?;
         let mut info = self.info_of(&open.file, open.link.as_ref(), &stat, &record, stream);
         if open.stream.is_named {
             info.delete_pending |= open.file.state.lock().stream(&open.stream).delete;
         }
-        info.extended_size = self.extended_size_of(open)?;
+        info.extended_size = self.extended_size_of(open, &stat)?;
         if record.has_reparse
             && let Some(bytes) = open.node.note(Note::Reparse)?
         {
@@ -178,15 +226,20 @@ impl Share {
         Ok(info_from(&stat, &Record::load(parent.node.as_ref())?, false))
     }
 
-    fn extended_size_of(&self, open: &Open) -> Result<u32, Refusal> {
+    fn extended_size_of(&self, open: &Open, stat: &Stat) -> Result<u32, Refusal> {
         if !self.volume.facts().extended_attributes {
             return Ok(0);
         }
-        let tells = self.volume.facts().tells_changes;
+        let tells = self.is_told_of(&open.file, stat);
         if let Some(known) = open.file.state.lock().extended_size.filter(|_| tells) {
             return Ok(known);
         }
+        if let Some(known) = self.cache.known(stat).and_then(|known| known.extended) {
+            return Ok(known);
+        }
+        let epoch = self.cache.epoch();
         let size = extended_size(&open.node.attributes()?);
+        self.cache.add(stat, epoch, |known| known.extended = Some(size));
         open.file.state.lock().extended_size = Some(size);
         Ok(size)
     }

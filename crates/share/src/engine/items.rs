@@ -10,12 +10,13 @@ use volume::security::{Descriptor, Rights};
 use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
 
 use super::Share;
+use super::cache::KeptNode;
 use super::create::how_for_rights;
 use super::directory::Directory;
 use super::file::File;
 use super::info::info_from;
+use super::look_up::{Named, Search};
 use super::waits::Effects;
-use super::walk::Search;
 use crate::CacheKey;
 use crate::caching::grants::{Asker, Need};
 use crate::{
@@ -34,6 +35,8 @@ pub struct Item {
     pub(super) directory: Option<Arc<Directory>>,
     /// The name it was found by; none for the root, and for what was found by its address.
     pub(super) place: Option<(Arc<Directory>, Name)>,
+    /// Where its node is remembered.
+    kept: Option<Arc<KeptNode>>,
 }
 
 /// When an item was looked up.
@@ -69,7 +72,8 @@ impl std::fmt::Debug for Item {
 
 impl Item {
     fn of_directory(directory: Arc<Directory>) -> Item {
-        Item { node: Arc::clone(&directory.node), place: directory.place(), directory: Some(directory) }
+        let (node, place) = (Arc::clone(&directory.node), directory.place());
+        Item { node, place, directory: Some(directory), kept: None }
     }
 
     /// Its identity.
@@ -92,7 +96,11 @@ impl Item {
     /// # Errors
     /// [`Refusal::NotSupported`] when it has none.
     pub fn address(&self) -> Result<Vec<u8>, Refusal> {
-        Ok(self.node.address()?)
+        match (&self.directory, &self.kept) {
+            (Some(directory), _) => directory.address(),
+            (None, Some(kept)) => kept.address(),
+            (None, None) => Ok(self.node.address()?),
+        }
     }
 
     /// The text of a symbolic link.
@@ -138,7 +146,7 @@ impl Share {
     pub fn item(&self, address: &[u8]) -> Result<Item, Refusal> {
         let node = self.volume.find(address)?;
         if node.kind() != Kind::Directory {
-            return Ok(Item { node, directory: None, place: None });
+            return Ok(Item { node, directory: None, place: None, kept: None });
         }
         Ok(Item::of_directory(self.enter_found(node)?))
     }
@@ -162,7 +170,7 @@ impl Share {
             at = above;
         };
         for (name, node) in below.into_iter().rev() {
-            known = self.directories.enter(&self.volume, &known, &name, &name, node);
+            known = self.directories.enter(&self.volume, &known, (&name, &name), node, None);
         }
         Ok(known)
     }
@@ -187,24 +195,36 @@ impl Share {
         name: &Name,
         access: Rights,
     ) -> Result<Item, Refusal> {
-        self.directories.set_time(caller.now);
+        self.begin(caller.now);
         let parent = above.directory()?;
         self.check_traverse(caller, parent)?;
         if let Some(child) = self.known_child(parent, name, true) {
             self.directories.touch(&child);
             return Ok(Item::of_directory(child));
         }
+        let generation = parent.generation();
         let search = Search { exact: true, how: how_for_rights(access), rather_missing: false };
-        let (name, node) = self.look_up(parent, name, search)?.ok_or(Refusal::NotFound)?;
-        Ok(self.item_at(parent, &name, node))
+        let Named { name, node, kept, .. } = self.look_up(parent, name, search)?.ok_or(Refusal::NotFound)?;
+        if node.kind() == Kind::Directory {
+            let names = (&name, &name);
+            let found = self.directories.enter(&self.volume, parent, names, node, Some(generation));
+            return Ok(Item::of_directory(found));
+        }
+        Ok(Item { kept, ..self.item_at(parent, &name, node) })
     }
 
     /// What was found under a name.
     pub(super) fn item_at(&self, parent: &Arc<Directory>, name: &Name, node: Arc<dyn Node>) -> Item {
         if node.kind() == Kind::Directory {
-            return Item::of_directory(self.directories.enter(&self.volume, parent, name, name, node));
+            return Item::of_directory(self.directories.enter(
+                &self.volume,
+                parent,
+                (name, name),
+                node,
+                None,
+            ));
         }
-        Item { node, directory: None, place: Some((Arc::clone(parent), name.clone())) }
+        Item { node, directory: None, place: Some((Arc::clone(parent), name.clone())), kept: None }
     }
 
     /// The directory that a directory is in; none above the root.
@@ -223,7 +243,7 @@ impl Share {
         match place {
             Some((parent, name)) => self.item_at(&parent, &name, Arc::clone(&open.node)),
             None if open.file.id == self.root.id => self.root_item(),
-            None => Item { node: Arc::clone(&open.node), directory: None, place: None },
+            None => Item { node: Arc::clone(&open.node), directory: None, place: None, kept: None },
         }
     }
 
@@ -234,7 +254,7 @@ impl Share {
             (None, None) => Arc::clone(&self.root),
             (None, Some(link)) => {
                 let (parent, own) = link.place();
-                self.directories.enter(&self.volume, &parent, &own, &own, Arc::clone(&open.node))
+                self.directories.enter(&self.volume, &parent, (&own, &own), Arc::clone(&open.node), None)
             }
         }
     }
@@ -251,9 +271,7 @@ impl Share {
             return Err(Refusal::Gone);
         }
         let version = self.version_of(&stat, file.as_deref());
-        let known =
-            file.filter(|_| self.volume.facts().tells_changes).and_then(|file| file.state.lock().record);
-        let record = match known {
+        let record = match file.and_then(|file| self.record_if_told(&file, &stat)) {
             Some(record) => record,
             None => self.load_record(node, &stat)?,
         };
@@ -303,7 +321,7 @@ impl Share {
         let node = item.node.as_ref();
         let stat = node.stat()?;
         let record = self.load_record(node, &stat)?;
-        Ok(Arc::new(self.load_security(node, &stat, &record)?))
+        self.load_security(node, &stat, &record)
     }
 
     /// Opens, replaces or makes: with an empty path the item itself, else what the path leads to from it.
@@ -331,7 +349,7 @@ impl Share {
         how: OpenHow,
     ) -> Result<super::create::Target, Refusal> {
         let node = if item.node.how() >= how { Arc::clone(&item.node) } else { item.node.open_again(how)? };
-        Ok(super::create::Target { place: item.place_if(seen), node, may_be_gone: true })
+        Ok(super::create::Target::found_before(item.place_if(seen), node))
     }
 
     /// Whether an owner holds byte ranges of a file.
@@ -358,7 +376,7 @@ impl Share {
 
     /// Makes a symbolic link or a special file.
     pub fn make_in(&self, caller: &Caller<'_>, above: &Item, name: &Name, what: &Fresh<'_>) -> Step<Item> {
-        self.directories.set_time(caller.now);
+        self.begin(caller.now);
         self.make_fresh(caller, above, name, what).into()
     }
 
@@ -379,7 +397,7 @@ impl Share {
             return Err(Refusal::DeletePending);
         }
         let actor = caller.identity.actor.as_ref();
-        let changing = parent.changing.lock();
+        let changing = parent.change(&[name]);
         let made = match *what {
             Fresh::Link(text) => parent.node.create_link(name, text, actor),
             Fresh::Special { kind, mode, rdev } => {

@@ -7,8 +7,8 @@ use volume::security::Rights;
 
 use super::Share;
 use super::items::Item;
+use super::look_up::Search;
 use super::rename::Goal;
-use super::walk::Search;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
 
 impl Share {
@@ -36,6 +36,7 @@ impl Share {
     }
 
     fn link_to(&self, caller: &Caller<'_>, open: &Arc<Open>, to: Goal<'_>, replace: bool) -> Step<()> {
+        self.begin(caller.now);
         match self.link_inner(caller, open, to, replace) {
             Ok(step) => step,
             Err(why) => Step::Refused(why),
@@ -64,7 +65,8 @@ impl Share {
         }
         let search = Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: true };
         let there = self.look_up(&parent, &name, search)?;
-        if let Some((real, node)) = &there {
+        if let Some(found) = &there {
+            let (real, node) = (&found.name, &found.node);
             if node.id() == open.file.id && *real == name {
                 return Ok(Step::Done(()));
             }
@@ -80,11 +82,12 @@ impl Share {
             }
         }
         let actor = caller.identity.actor.as_ref();
-        let changing = parent.changing.lock();
-        if let Some((real, node)) = &there {
+        let changing = parent.change(&[&name]);
+        if let Some(found) = &there {
+            let real = &found.name;
             parent.node.remove(real, false, actor)?;
             parent.removed(real);
-            self.forget_replaced(node.id(), &parent, real);
+            self.forget_replaced(found.node.id(), &parent, real);
         }
         parent.node.add_name(&name, open.node.as_ref(), actor)?;
         parent.added(&name);

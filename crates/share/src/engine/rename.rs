@@ -7,12 +7,12 @@ use volume::security::Rights;
 use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
 use super::Share;
-use super::directory::{Directory, Known};
+use super::directory::{Changing, Directory, Known};
 use super::file::File;
 use super::info::path_in;
 use super::items::Item;
+use super::look_up::Search;
 use super::waits::Effects;
-use super::walk::Search;
 use crate::caching::grants::{Asker, Need};
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Deny, Open, Options, Refusal, Step};
 
@@ -67,6 +67,7 @@ impl Share {
         replace: bool,
         posix: bool,
     ) -> Step<()> {
+        self.begin(caller.now);
         match self.prepare_rename(caller, open, to, replace, posix) {
             Ok(Step::Done(destination)) => self.rename_now(caller, open, destination, replace).into(),
             Ok(Step::Wait(ticket)) => Step::Wait(ticket),
@@ -149,7 +150,8 @@ impl Share {
         let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
         let (parent, name) = self.goal(caller, to, options)?;
         let search = Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: true };
-        let there = self.look_up(&parent, &name, search)?.map(|(real, node)| (real, node.id(), node.kind()));
+        let found = self.look_up(&parent, &name, search)?;
+        let there = found.map(|found| (found.name, found.node.id(), found.node.kind()));
         Ok(Destination { parent, name, there })
     }
 
@@ -259,7 +261,7 @@ impl Share {
     ) -> Result<Step<()>, Refusal> {
         let node = parent.node.lookup(real, OpenHow::Attributes)?;
         let file = self.files.enter(node.id(), node.kind());
-        let facts = self.facts(&file, node.as_ref());
+        let facts = self.facts(&file, node.as_ref(), None);
         let checked = facts.and_then(|facts| {
             if facts.record.bits(&facts.stat).contains(Attributes::READ_ONLY) && !posix {
                 return Err(Refusal::AccessDenied);
@@ -288,14 +290,14 @@ impl Share {
         if from.id == to.parent.id && name == to.name {
             return Ok(());
         }
-        let locks = both(&from, &to.parent);
+        let locks = both((&from, &name), (&to.parent, &to.name));
         let stands = to
             .there
             .as_ref()
             .filter(|(real, id, _)| !(*id == open.file.id && from.id == to.parent.id && *real == name));
         let actor = caller.identity.actor.as_ref();
         if !self.is_exact(open.options)
-            && let Known::Names(names) = to.parent.known(&to.name)?
+            && let Known::Names(names) = self.directories.known(&to.parent, &to.name)?
         {
             // Since the search, another thread may have made a name that differs only in case.
             let is_expected = |real: &Name| {
@@ -406,12 +408,12 @@ fn is_held_fast(file: &File) -> bool {
 
 /// Locks the names of two directories, in one order everywhere.
 fn both<'a>(
-    a: &'a Arc<Directory>,
-    b: &'a Arc<Directory>,
-) -> (parking_lot::MutexGuard<'a, ()>, Option<parking_lot::MutexGuard<'a, ()>>) {
-    if Arc::ptr_eq(a, b) {
-        return (a.changing.lock(), None);
+    a: (&'a Arc<Directory>, &Name),
+    b: (&'a Arc<Directory>, &Name),
+) -> (Changing<'a>, Option<Changing<'a>>) {
+    if Arc::ptr_eq(a.0, b.0) {
+        return (a.0.change(&[a.1, b.1]), None);
     }
-    let (first, second) = if Arc::as_ptr(a) < Arc::as_ptr(b) { (a, b) } else { (b, a) };
-    (first.changing.lock(), Some(second.changing.lock()))
+    let (first, second) = if Arc::as_ptr(a.0) < Arc::as_ptr(b.0) { (a, b) } else { (b, a) };
+    (first.0.change(&[first.1]), Some(second.0.change(&[second.1])))
 }

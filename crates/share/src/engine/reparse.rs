@@ -87,7 +87,7 @@ impl Share {
             return Err(Refusal::Invalid);
         }
         let actor = caller.identity.actor.as_ref();
-        let changing = parent.changing.lock();
+        let changing = parent.change(&[&name]);
         parent.node.remove(&name, open.file.is_directory, actor)?;
         parent.removed(&name);
         let made = parent.node.create_link(&name, text, actor);

@@ -19,7 +19,7 @@ use super::create::how_for_rights;
 use super::directory::Directory;
 use super::file::{Deletion, File, Link, Member, State, Stream, counted};
 use super::lasting::Keeping;
-use super::walk::Search;
+use super::look_up::{Named, Search};
 use crate::caching::grants::{Asker, Grant};
 use crate::lasting::ledger::{Entry, Ledger};
 use crate::lasting::record::{Goes, Made, Right};
@@ -209,14 +209,17 @@ impl Share {
         let Some((last, above)) = path.split_last() else { return Ok(None) };
         let mut here = Arc::clone(&self.root);
         for name in above {
-            let Some((real, node)) = self.look_up(&here, name, search)? else { return Ok(None) };
+            let generation = here.generation();
+            let Some(Named { name: real, node, .. }) = self.look_up(&here, name, search)? else {
+                return Ok(None);
+            };
             if node.kind() != Kind::Directory {
                 return Ok(None);
             }
-            here = self.directories.enter(&self.volume, &here, name, &real, node);
+            here = self.directories.enter(&self.volume, &here, (name, &real), node, Some(generation));
         }
         let found = self.look_up(&here, last, search)?;
-        Ok(found.map(|(name, node)| Found { place: Some((here, name)), node }))
+        Ok(found.map(|found| Found { place: Some((here, found.name)), node: found.node }))
     }
 }
 

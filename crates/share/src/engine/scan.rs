@@ -8,8 +8,7 @@ use volume::{DirEntry, Kind, Name, OpenHow};
 
 use super::Share;
 use super::info::{info_from, tag_of};
-use super::record::Record;
-use super::walk::Search;
+use super::look_up::{Named, Search};
 use crate::{Caller, Info, Item, Open, Options, Refusal};
 
 /// One entry of a listing.
@@ -57,14 +56,10 @@ impl Entry<'_> {
         let node = self.open.node.lookup(&self.entry.name, OpenHow::Attributes)?;
         let stat = node.stat()?;
         let hides = self.share.config.load().hides(self.entry.name.as_bytes());
-        let known = if self.share.volume.facts().tells_changes {
-            self.share.files.get(stat.id).and_then(|file| file.state.lock().record)
-        } else {
-            None
-        };
-        let record = match known {
+        let open = self.share.files.get(stat.id);
+        let record = match open.and_then(|file| self.share.record_if_told(&file, &stat)) {
             Some(record) => record,
-            None => Record::load(node.as_ref())?,
+            None => self.share.load_record(node.as_ref(), &stat)?,
         };
         let mut info = info_from(&stat, &record, hides);
         if record.has_reparse
@@ -80,7 +75,7 @@ impl Entry<'_> {
         let check = || {
             let node = self.open.node.lookup(&self.entry.name, OpenHow::Attributes)?;
             let stat = node.stat()?;
-            let record = Record::load(node.as_ref())?;
+            let record = self.share.load_record(node.as_ref(), &stat)?;
             let security = self.share.load_security(node.as_ref(), &stat, &record)?;
             let wanted = Rights::READ_DATA | Rights::READ_ATTRIBUTES | Rights::READ_EA | Rights::READ_CONTROL;
             self.share.rights_on(caller, &security, None, wanted, Options::empty())
@@ -143,10 +138,11 @@ impl Share {
         if !open.granted.contains(Rights::LIST_DIRECTORY) {
             return Err(Refusal::AccessDenied);
         }
+        self.begin(caller.now);
         let here = self.directory_here(open);
         let search =
             Search { exact: self.is_exact(open.options), how: OpenHow::Attributes, rather_missing: false };
-        let Some((name, node)) = self.look_up(&here, name, search)? else {
+        let Some(Named { name, node, .. }) = self.look_up(&here, name, search)? else {
             return Ok(false);
         };
         let found = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };

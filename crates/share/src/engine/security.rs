@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use volume::Failure;
 use volume::security::{self, Descriptor, Parts, Rights};
-use volume::{Failure, Note};
 
 use super::Share;
 use super::access::Security;
@@ -43,7 +43,7 @@ impl Share {
     }
 
     fn security_of(&self, open: &Open) -> Result<Arc<Security>, Refusal> {
-        Ok(self.facts(&open.file, open.node.as_ref())?.security)
+        Ok(self.facts(&open.file, open.node.as_ref(), None)?.security)
     }
 
     /// Changes parts of the descriptor, once those who only keep the file open have heard of it: whether
@@ -92,7 +92,7 @@ impl Share {
         let mut descriptor = self.security_of(open)?.descriptor.clone();
         security::amend(&mut descriptor, given, parts);
         let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
-        open.node.set_note(Note::Descriptor, Some(&bytes))?;
+        self.put_descriptor(open.node.as_ref(), Some(&bytes))?;
         let record = self.record_of(open)?;
         self.store_record(open, Record { has_descriptor: true, ..record })?;
         self.forget_security(open);
@@ -178,7 +178,7 @@ impl Share {
     fn drop_descriptor(&self, open: &Arc<Open>) -> Result<(), Refusal> {
         let record = self.record_of(open)?;
         if record.has_descriptor {
-            open.node.set_note(Note::Descriptor, None)?;
+            self.put_descriptor(open.node.as_ref(), None)?;
             self.store_record(open, Record { has_descriptor: false, ..record })?;
         }
         self.forget_security(open);

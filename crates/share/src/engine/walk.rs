@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use volume::{Failure, Kind, Name, Node, OpenHow};
+use volume::{Kind, Name, Node, OpenHow};
 
 use super::Share;
-use super::directory::{Directory, Known};
-use super::names;
+use super::directory::Directory;
+use super::look_up::{Named, Search};
 use crate::{Caller, Options, Refusal};
 use volume::security::Rights;
 
@@ -20,23 +20,9 @@ pub(super) enum Found {
     /// The root of the share.
     Root(Arc<Directory>),
     /// A name that exists.
-    There { parent: Arc<Directory>, name: Name, node: Arc<dyn Node> },
+    There { parent: Arc<Directory>, found: Named },
     /// A name that does not exist in a directory that does.
     Missing { parent: Arc<Directory>, name: Name },
-}
-
-/// A name as it really is, and what it leads to.
-pub(super) type Named = (Name, Arc<dyn Node>);
-
-/// How names are looked for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Search {
-    /// Names match exactly.
-    pub exact: bool,
-    /// What to open the last component for.
-    pub how: OpenHow,
-    /// The caller rather expects that the last component does not exist.
-    pub rather_missing: bool,
 }
 
 /// One step of a walk.
@@ -113,8 +99,8 @@ impl Share {
         match at.place() {
             None => Ok(Found::Root(at)),
             Some((parent, name)) => {
-                let node = at.node.open_again(search.how)?;
-                Ok(Found::There { parent, name, node })
+                let found = Named::of(name, at.node.open_again(search.how)?);
+                Ok(Found::There { parent, found })
             }
         }
     }
@@ -135,11 +121,14 @@ impl Share {
             walk.stack.push(child);
             return Ok(None);
         }
+        let generation = here.generation();
         let search = Search { exact, how: OpenHow::Attributes, rather_missing: false };
-        let (real, node) = self.look_up(here, name, search)?.ok_or(Refusal::PathNotFound)?;
+        let Named { name: real, node, .. } =
+            self.look_up(here, name, search)?.ok_or(Refusal::PathNotFound)?;
         match node.kind() {
             Kind::Directory => {
-                let child = self.directories.enter(&self.volume, here, name, &real, node);
+                let names = (name, &real);
+                let child = self.directories.enter(&self.volume, here, names, node, Some(generation));
                 self.check_traverse(caller, &child)?;
                 walk.stack.push(child);
                 Ok(None)
@@ -159,14 +148,14 @@ impl Share {
         search: Search,
     ) -> Result<Option<Found>, Refusal> {
         let parent = Arc::clone(here);
-        let Some((name, node)) = self.look_up(here, name, search)? else {
+        let Some(found) = self.look_up(here, name, search)? else {
             return Ok(Some(Found::Missing { parent, name: name.clone() }));
         };
-        if node.kind() == Kind::Link && !options.contains(Options::OPEN_LINK) {
-            self.follow(walk, node.as_ref(), options)?;
+        if found.node.kind() == Kind::Link && !options.contains(Options::OPEN_LINK) {
+            self.follow(walk, found.node.as_ref(), options)?;
             return Ok(None);
         }
-        Ok(Some(Found::There { parent, name, node }))
+        Ok(Some(Found::There { parent, found }))
     }
 
     /// A kept subdirectory, if it can be trusted to be still there.
@@ -176,8 +165,12 @@ impl Share {
         name: &Name,
         exact: bool,
     ) -> Option<Arc<Directory>> {
+        if !here.settle(name) {
+            return None;
+        }
         let (real, child) = here.child(name, exact)?;
-        if here.is_told() {
+        // Where the volume itself folds case, an event tells of one of many spellings.
+        if here.is_told() && !self.volume.facts().folds_case {
             return Some(child);
         }
         let is_there = here.node.stat_name(&real).is_ok_and(|stat| stat.id == child.id);
@@ -224,48 +217,6 @@ impl Share {
         (rest.is_empty() || rest[0] == b'/').then_some(rest)
     }
 
-    /// What a name in a directory leads to, and what it is really called; none when it does not exist.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub(super) fn look_up(
-        &self,
-        here: &Arc<Directory>,
-        name: &Name,
-        search: Search,
-    ) -> Result<Option<Named>, Refusal> {
-        let folds = !search.exact && names::has_case(name.as_bytes());
-        if folds && search.rather_missing && here.is_told() {
-            // The index saves asking for a name that is not there.
-            if let Known::Names(spellings) = here.known(name)? {
-                return self.first_of(here, spellings, search.how);
-            }
-        }
-        if let Some(node) = existing(here.node.lookup(name, search.how))? {
-            return Ok(Some((name.clone(), node)));
-        }
-        if !folds {
-            return Ok(None);
-        }
-        let spellings = self.directories.spellings(here, name)?;
-        self.first_of(here, spellings, search.how)
-    }
-
-    fn first_of(
-        &self,
-        here: &Arc<Directory>,
-        spellings: Vec<Name>,
-        how: OpenHow,
-    ) -> Result<Option<Named>, Refusal> {
-        for real in spellings {
-            if let Some(node) = existing(here.node.lookup(&real, how))? {
-                return Ok(Some((real, node)));
-            }
-            here.removed(&real);
-        }
-        Ok(None)
-    }
-
     /// The directory that all but the last component of a path lead to, and the last.
     ///
     /// # Errors
@@ -281,8 +232,9 @@ impl Share {
             Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: false };
         let parent = match self.walk(caller, None, above, options - Options::OPEN_LINK, search)? {
             Found::Root(root) => root,
-            Found::There { parent, name, node } if node.kind() == Kind::Directory => {
-                self.directories.enter(&self.volume, &parent, &name, &name, node)
+            Found::There { parent, found } if found.node.kind() == Kind::Directory => {
+                let name = &found.name;
+                self.directories.enter(&self.volume, &parent, (name, name), found.node, None)
             }
             Found::There { .. } | Found::Missing { .. } => return Err(Refusal::PathNotFound),
         };
@@ -309,14 +261,5 @@ impl Share {
 impl Walk {
     fn here(&self, root: &Arc<Directory>) -> Arc<Directory> {
         Arc::clone(self.stack.last().unwrap_or(root))
-    }
-}
-
-/// A lookup whose failure to find anything is an answer.
-fn existing(result: volume::Result<Arc<dyn Node>>) -> Result<Option<Arc<dyn Node>>, Refusal> {
-    match result {
-        Ok(node) => Ok(Some(node)),
-        Err(Failure::NotFound) => Ok(None),
-        Err(failure) => Err(failure.into()),
     }
 }

@@ -110,7 +110,7 @@ impl Share {
             return Some(known);
         }
         let (parent, name) = open.link.as_ref()?.place();
-        Some(self.directories.enter(&self.volume, &parent, &name, &name, Arc::clone(&open.node)))
+        Some(self.directories.enter(&self.volume, &parent, (&name, &name), Arc::clone(&open.node), None))
     }
 
     /// Keeps a directory told of, with everything below it when the watch goes that deep.
@@ -138,7 +138,8 @@ impl Share {
             }
             for name in names {
                 if let Ok(node) = directory.node.lookup(&name, OpenHow::Attributes) {
-                    todo.push(self.directories.enter(&self.volume, &directory, &name, &name, node));
+                    let names = (&name, &name);
+                    todo.push(self.directories.enter(&self.volume, &directory, names, node, None));
                 }
             }
         }

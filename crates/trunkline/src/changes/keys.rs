@@ -30,6 +30,7 @@ fn shape(key: &str) -> Shape {
         | "streams"
         | "change_notify"
         | "send_file"
+        | "metadata_caching"
         | "continuously_available"
         | "nfs_secure_port" => Shape::Flag,
         "protocols" | "hide_files" | "nfs_clients" | "nfs_listen" => Shape::List,

@@ -8,6 +8,7 @@ mod doctor;
 mod limits;
 mod link;
 mod load;
+mod metadata;
 mod nfs;
 mod objects;
 mod page;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use admin::{Request, Response, Status};
 
 use super::table::{self, shown};
-use super::{control, limits, nfs};
+use super::{control, limits, metadata, nfs};
 use crate::cli::Place;
 
 /// Prints the status of the server that `place` leads to.
@@ -60,6 +60,7 @@ fn page(status: &Status) -> String {
     }
     table("Shares", ["SHARE", "USER", "CLIENT", "SINCE", "ENCRYPTION", "SIGNING"], &rows, &mut out);
     limits::page(&status.limits, &mut out);
+    metadata::page(&status.metadata, &mut out);
     nfs::page(&status.nfs, &mut out);
     files(status, &mut out);
     out

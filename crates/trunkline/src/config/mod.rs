@@ -156,6 +156,9 @@ pub struct Server {
     pub break_timeout_ms: Setting<u64>,
     /// `[server.testing]`: whether smbtorture's control codes are answered, by which it makes connections fail.
     pub smbtorture_controls: Setting<bool>,
+    /// `[server.testing]`: how much longer each call on a share's directory takes that is about names or attributes, in
+    /// microseconds, as if it were a store far away. For measurements.
+    pub metadata_delay_us: Setting<u64>,
 }
 
 /// `[[user]]`: who may log on.
@@ -194,6 +197,8 @@ pub struct Account {
     pub signing: Option<Setting<Signing>>,
     /// For its shares.
     pub min_dialect: Option<Setting<Dialect>>,
+    /// For its shares.
+    pub metadata_caching: Option<Setting<bool>>,
     /// For the sessions of its users.
     pub multichannel: Setting<bool>,
     /// For the sessions of its users.
@@ -235,6 +240,8 @@ pub struct Share {
     pub change_notify: Setting<bool>,
     /// Large reads are sent from the host's page cache without being copied.
     pub send_file: Setting<bool>,
+    /// Names, attributes and descriptors are remembered where the host tells of changes.
+    pub metadata_caching: Setting<bool>,
     /// What clients have open can outlive the server.
     pub continuously_available: Setting<bool>,
     /// What is bought for it, in an account that is limited.
@@ -462,6 +469,7 @@ impl Share {
             streams: Setting::default_of(true),
             change_notify: Setting::default_of(true),
             send_file: Setting::default_of(true),
+            metadata_caching: Setting::default_of(true),
             continuously_available: Setting::default_of(false),
             provisioned: limits::Provisioned::default(),
             nfs: nfs::ShareNfs::default(),

@@ -51,7 +51,7 @@ const SERVER: &[&str] = &[
 pub const DEFAULT_CHANNELS: u64 = 4;
 pub const MAX_CHANNELS: u64 = 32;
 
-const TESTING: &[&str] = &["break_timeout_ms", "smbtorture_controls"];
+const TESTING: &[&str] = &["break_timeout_ms", "smbtorture_controls", "metadata_delay_us"];
 const USER: &[&str] = &["name", "password_file", "sid", "uid", "gid", "groups", "admin"];
 /// Keys of `[account.NAME]`.
 pub const ACCOUNT: &[&str] = &[
@@ -61,6 +61,7 @@ pub const ACCOUNT: &[&str] = &[
     "encryption",
     "signing",
     "min_dialect",
+    "metadata_caching",
     "multichannel",
     "max_channels",
     "nfs_listen",
@@ -83,6 +84,7 @@ pub const SHARE: &[&str] = &[
     "streams",
     "change_notify",
     "send_file",
+    "metadata_caching",
     "continuously_available",
     "provisioned_gib",
     "provisioned_iops",
@@ -180,11 +182,13 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
     };
     let netbios_name = or_default(table.parsed("netbios_name", netbios)?, netbios_of(&name.value));
     let testing = table.section("testing", TESTING)?;
-    let (break_timeout_ms, smbtorture_controls) = match testing {
-        Some(testing) => {
-            (testing.number("break_timeout_ms", 100, 600_000)?, testing.boolean("smbtorture_controls")?)
-        }
-        None => (None, None),
+    let (break_timeout_ms, smbtorture_controls, metadata_delay_us) = match testing {
+        Some(testing) => (
+            testing.number("break_timeout_ms", 100, 600_000)?,
+            testing.boolean("smbtorture_controls")?,
+            testing.number("metadata_delay_us", 0, 1_000_000)?,
+        ),
+        None => (None, None, None),
     };
     Ok(Server {
         listen,
@@ -221,6 +225,7 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
         rss: or_default(table.choice("rss", Rss::NAMES)?, Rss::Always),
         break_timeout_ms: or_default(break_timeout_ms, 35_000),
         smbtorture_controls: or_default(smbtorture_controls, false),
+        metadata_delay_us: or_default(metadata_delay_us, 0),
     })
 }
 
@@ -275,6 +280,7 @@ fn accounts(top: &Section<'_>, server: &Server) -> Result<BTreeMap<String, Accou
             encryption: table.choice("encryption", Encryption::NAMES)?,
             signing: table.choice("signing", Signing::NAMES)?,
             min_dialect: table.choice("min_dialect", Dialect::NAMES)?,
+            metadata_caching: table.boolean("metadata_caching")?,
             multichannel: table
                 .boolean("multichannel")?
                 .unwrap_or_else(|| server.multichannel.inherited("[server]")),
@@ -337,6 +343,7 @@ fn share(
     share.min_dialect = table.choice("min_dialect", Dialect::NAMES)?.unwrap_or(share.min_dialect);
     share.case_sensitive = table.boolean("case_sensitive")?.unwrap_or(share.case_sensitive);
     share.send_file = table.boolean("send_file")?.unwrap_or(share.send_file);
+    share.metadata_caching = table.boolean("metadata_caching")?.unwrap_or(share.metadata_caching);
     share.hide_unreadable = table.boolean("hide_unreadable")?.unwrap_or(share.hide_unreadable);
     share.hide_files = table.list("hide_files", pattern)?.unwrap_or(share.hide_files);
     share.streams = table.boolean("streams")?.unwrap_or(share.streams);
@@ -362,6 +369,9 @@ impl Share {
         }
         if let Some(dialect) = &account.min_dialect {
             self.min_dialect = dialect.inherited(&table);
+        }
+        if let Some(caching) = &account.metadata_caching {
+            self.metadata_caching = caching.inherited(&table);
         }
     }
 }
@@ -433,24 +443,27 @@ mod tests {
     fn a_whole_file_is_read_with_the_line_of_each_value() {
         let config = read(
             "[server]\nlisten = [\"127.0.0.1\", \"::1\"]\nsmb_port = 4450\nmin_dialect = \"3.0\"\n\
-             [server.testing]\nbreak_timeout_ms = 1000\nsmbtorture_controls = true\n\
+             [server.testing]\nbreak_timeout_ms = 1000\nsmbtorture_controls = true\nmetadata_delay_us = 9\n\
              [[user]]\nname = \"Ann\"\npassword_file = \"ann.pw\"\nuid = 1000\n\
-             [account.team]\nusers = { ann = \"read\" }\nencryption = \"required\"\n\
+             [account.team]\nusers = { ann = \"read\" }\nencryption = \"required\"\nmetadata_caching = false\n\
              [share.docs]\npath = \"/srv/docs\"\naccount = \"team\"\nusers = { Bob = \"full\" }\n",
         )
         .unwrap();
         assert_eq!(config.server.smb_port, Setting { value: Some(4450), origin: Origin::File { line: 3 } });
         assert_eq!(config.server.break_timeout_ms.value, 1000);
         assert!(config.server.smbtorture_controls.value);
+        assert_eq!(config.server.metadata_delay_us.value, 9);
         let ann = &config.users["ann"];
         assert_eq!(ann.name.value, "Ann");
         assert_eq!(ann.password_file.as_ref().unwrap().value, Path::new("/etc/trunkline/ann.pw"));
         let docs = &config.shares["docs"];
         assert_eq!(docs.encryption.origin, Origin::Inherited("[account.team]".to_owned()));
+        let team = Origin::Inherited("[account.team]".to_owned());
+        assert_eq!(docs.metadata_caching, Setting { value: false, origin: team });
         assert_eq!(docs.min_dialect.origin, Origin::Inherited("[server]".to_owned()));
         assert_eq!(docs.min_dialect.value, Dialect::Smb30);
         assert_eq!(docs.users["ann"].value, Access::Read);
-        assert_eq!(docs.users["bob"], Setting { value: Access::Full, origin: Origin::File { line: 18 } });
+        assert_eq!(docs.users["bob"], Setting { value: Access::Full, origin: Origin::File { line: 20 } });
         assert_eq!(docs.signing.origin, Origin::Default);
     }
 
@@ -473,7 +486,7 @@ mod tests {
             ),
             (
                 "[server.testing]\nx = 1\n",
-                "t.toml:2: unknown key `x` in [server.testing]; known: break_timeout_ms, smbtorture_controls",
+                "t.toml:2: unknown key `x` in [server.testing]; known: break_timeout_ms, smbtorture_controls, metadata_delay_us",
             ),
             (
                 "[share.d]\npath=\"/x\"\nencryption = \"on\"\n",

@@ -111,6 +111,7 @@ impl Page<'_> {
         self.choice("rss", &server.rss);
         self.plain("testing.break_timeout_ms", &server.break_timeout_ms);
         self.plain("testing.smbtorture_controls", &server.smbtorture_controls);
+        self.plain("testing.metadata_delay_us", &server.metadata_delay_us);
     }
 
     fn admin(&mut self) {
@@ -175,6 +176,9 @@ impl Page<'_> {
         if let Some(dialect) = &account.min_dialect {
             self.choice("min_dialect", dialect);
         }
+        if let Some(caching) = &account.metadata_caching {
+            self.plain("metadata_caching", caching);
+        }
         self.plain("multichannel", &account.multichannel);
         self.plain("max_channels", &account.max_channels);
         self.endpoint(&account.nfs);
@@ -214,6 +218,7 @@ impl Page<'_> {
         self.plain("case_sensitive", &share.case_sensitive);
         self.plain("hide_unreadable", &share.hide_unreadable);
         self.plain("send_file", &share.send_file);
+        self.plain("metadata_caching", &share.metadata_caching);
         self.list("hide_files", &share.hide_files);
         self.plain("streams", &share.streams);
         self.plain("change_notify", &share.change_notify);

@@ -29,6 +29,15 @@ impl FaultyNode {
     }
 }
 
+impl Drop for FaultyNode {
+    fn drop(&mut self) {
+        if self.inner.kind() == Kind::File && self.inner.how() > OpenHow::Attributes {
+            // What it would fail with has nobody to hear of it.
+            let _unheard = self.plan.meet(Call::GiveBack);
+        }
+    }
+}
+
 impl Node for FaultyNode {
     fn id(&self) -> NodeId {
         self.inner.id()
@@ -50,6 +59,10 @@ impl Node for FaultyNode {
     fn stat(&self) -> Result<Stat> {
         self.plan.meet(Call::Stat)?;
         self.inner.stat()
+    }
+
+    fn first_stat(&self) -> Option<Stat> {
+        self.inner.first_stat()
     }
 
     fn address(&self) -> Result<Vec<u8>> {

@@ -20,6 +20,8 @@ pub struct MemoryNode {
     how: OpenHow,
     /// The stream's data, when this is one.
     stream: Option<Arc<Mutex<Sparse>>>,
+    /// What was known of it when it was looked up or made.
+    first: Option<Stat>,
 }
 
 impl fmt::Debug for MemoryNode {
@@ -38,7 +40,13 @@ impl MemoryNode {
             (Kind::Directory, _) => OpenHow::Read,
             _ => OpenHow::Attributes,
         };
-        MemoryNode { volume, inode, how, stream: None }
+        MemoryNode { volume, inode, how, stream: None, first: None }
+    }
+
+    /// The node with what is known of it now.
+    fn seen(self) -> Arc<dyn Node> {
+        let first = Some(self.inode.stat(self.volume.device));
+        Arc::new(MemoryNode { first, ..self })
     }
 
     fn of(node: &dyn Node) -> Result<&MemoryNode> {
@@ -245,6 +253,10 @@ impl Node for MemoryNode {
         })
     }
 
+    fn first_stat(&self) -> Option<Stat> {
+        self.first
+    }
+
     fn read(&self, at: u64, len: usize, out: &mut Vec<u8>, _patience: Patience) -> Result<usize> {
         self.may(OpenHow::Read)?;
         Ok(self.data(|data| data.read(at, len, out)))
@@ -388,7 +400,7 @@ impl Node for MemoryNode {
             None => Arc::clone(state.streams.entry(name.clone()).or_default()),
         };
         let (volume, inode) = (Arc::clone(&self.volume), Arc::clone(&self.inode));
-        Ok(Arc::new(MemoryNode { volume, inode, how: OpenHow::ReadWrite, stream: Some(stream) }))
+        Ok(Arc::new(MemoryNode { volume, inode, how: OpenHow::ReadWrite, stream: Some(stream), first: None }))
     }
 
     fn remove_stream(&self, name: &Name) -> Result<()> {
@@ -412,7 +424,7 @@ impl Node for MemoryNode {
     }
 
     fn lookup(&self, name: &Name, how: OpenHow) -> Result<Arc<dyn Node>> {
-        Ok(Arc::new(self.volume.open(&self.find(name)?, how)))
+        Ok(self.volume.open(&self.find(name)?, how).seen())
     }
 
     fn stat_name(&self, name: &Name) -> Result<Stat> {
@@ -420,11 +432,11 @@ impl Node for MemoryNode {
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(Arc::new(self.make(name, Kind::File, mode, actor, (b"", 0))?))
+        Ok(self.make(name, Kind::File, mode, actor, (b"", 0))?.seen())
     }
 
     fn create_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(Arc::new(self.make(name, Kind::Directory, mode, actor, (b"", 0))?))
+        Ok(self.make(name, Kind::Directory, mode, actor, (b"", 0))?.seen())
     }
 
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
@@ -448,7 +460,7 @@ impl Node for MemoryNode {
             Kind::Pipe | Kind::Socket => 0,
             Kind::File | Kind::Directory | Kind::Link => return Err(Failure::Invalid),
         };
-        Ok(Arc::new(self.make(name, kind, mode, actor, (b"", rdev))?))
+        Ok(self.make(name, kind, mode, actor, (b"", rdev))?.seen())
     }
 
     fn add_name(&self, name: &Name, node: &dyn Node, _actor: Option<&Actor>) -> Result<()> {

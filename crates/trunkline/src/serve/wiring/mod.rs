@@ -13,6 +13,7 @@ mod identity;
 mod lasting;
 mod leaving;
 mod limits;
+mod metadata;
 mod nfs_report;
 mod peaks;
 mod report;
@@ -37,7 +38,7 @@ use volume_posix::PosixVolume;
 use super::listen::NfsBound;
 use super::plan::Plan;
 use super::server::{FileServer, ShareUse};
-use crate::config::{Access, Dialect, Encryption, Share, Signing};
+use crate::config::{Access, Config, Dialect, Encryption, Share, Signing};
 use crate::state::StateDir;
 use addresses::Addresses;
 use exports::Servers;
@@ -142,6 +143,7 @@ impl FileServer for Wired {
             .collect();
         report::fill(&self.server, &self.nfs, &engines, status);
         status.limits = limits::report(engines.iter().map(|(_, engine)| engine));
+        status.metadata = metadata::report(engines.iter().map(|(_, engine)| engine));
         nfs_report::fill(&self.nfs, &engines, net::now(), status);
     }
 
@@ -181,7 +183,7 @@ impl FileServer for Wired {
                 Some(served) => served.clone(),
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
-                    let served = self.open(share, &path, config.clone())?;
+                    let served = self.open(share, &path, config.clone(), &plan.config)?;
                     let keeps = keeps_opens(plan, &path);
                     restored.push((shares.len(), self.keep(share, &path, &served, keeps, &users)?));
                     served
@@ -265,12 +267,20 @@ impl FileServer for Wired {
 }
 
 impl Wired {
-    fn open(&self, share: &Share, path: &Path, config: share::Config) -> Result<Served, String> {
+    fn open(
+        &self,
+        share: &Share,
+        path: &Path,
+        config: share::Config,
+        all: &Config,
+    ) -> Result<Served, String> {
         let name = &share.name.value;
         let beside = self.state.volume_dir(path).map_err(|e| e.to_string())?;
         let volume = PosixVolume::open(path, &beside).map_err(|e| format!("share `{name}`: {e}"))?;
         let volume = Arc::new(volume);
-        let shared: Arc<dyn volume::Volume> = Arc::<PosixVolume>::clone(&volume);
+        let shared = metadata::slowed(Arc::<PosixVolume>::clone(&volume), all.server.metadata_delay_us.value);
+        let config =
+            share::Config { metadata_cache_bytes: metadata::cache_bytes(all.shares.len()), ..config };
         let engine = share::Share::open(shared, config)
             .map_err(|e| format!("share `{name}`: {}: {e}", path.display()))?;
         Ok(Served { volume, engine })
@@ -438,6 +448,7 @@ fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) 
         streams: share.streams.value,
         watches: share.change_notify.value,
         uncopied: share.send_file.value,
+        metadata_caching: share.metadata_caching.value,
         hidden: share.hide_files.value.clone(),
         // The pattern for them is among the names.
         dot_files_hidden: false,

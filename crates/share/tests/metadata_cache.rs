@@ -1,0 +1,414 @@
+//! What is remembered of names and files saves calls, keeps its limit, and is given up in time.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::*;
+use share::{Attributes, Basic, Config, Disposition, Options, Refusal};
+use volume::faulty::{Call, FaultyVolume, Plan};
+use volume::memory::MemoryVolume;
+use volume::security::Rights;
+use volume::{Facts, Failure, HostChange, HostEvent, Node, NodeId, OpenHow, Space, Volume};
+
+/// A share whose calls on the volume are counted.
+fn counted(config: Config) -> (World, Arc<Plan>) {
+    let mut plan = None;
+    let world = World::over(config, |memory| {
+        let faulty = FaultyVolume::new(Arc::new(memory));
+        plan = Some(Arc::clone(faulty.plan()));
+        Arc::new(faulty)
+    });
+    (world, plan.unwrap())
+}
+
+/// Calls about names and attributes that something takes.
+fn calls(plan: &Plan, act: impl FnOnce()) -> u64 {
+    let before = plan.metadata_calls();
+    act();
+    plan.metadata_calls() - before
+}
+
+fn later(seconds: u64) -> wire::Now {
+    now().plus(Duration::from_secs(seconds))
+}
+
+fn host(world: &World, at: &str) -> Arc<dyn Node> {
+    path(at).iter().fold(world.memory.root().unwrap(), |at, name| at.lookup(name, OpenHow::Read).unwrap())
+}
+
+fn tell(world: &World, directory: &dyn Node, text: &str, change: HostChange) {
+    let (directory, name) = (directory.id(), Some(name(text)));
+    world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
+}
+
+#[test]
+fn a_known_path_is_opened_with_one_call_instead_of_four() {
+    let (world, plan) = counted(Config::default());
+    let client = world.client(1);
+    for at in ["a", "a/b", "a/b/c"] {
+        client.make_directory(at);
+    }
+    client.make_with("a/b/c/file", "text");
+    let open = || client.close(&client.open("a/b/c/file").access(READ).open());
+    for (on, expected) in [(true, 1), (false, 4), (true, 1)] {
+        world.share.set_metadata_caching(on);
+        (0..3).for_each(|_| open());
+        assert_eq!(calls(&plan, open), expected, "on: {on}");
+    }
+    let summary = world.share.metadata_caching();
+    assert!(summary.on && summary.hits >= 3 && summary.misses > 0 && summary.names > 0 && summary.files > 0);
+}
+
+#[test]
+fn making_and_deleting_take_fewer_calls_too() {
+    let (world, plan) = counted(Config::default());
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_with("d/first", "");
+    let make = |at: &str| client.close(&client.make(at));
+    let rights = Rights::DELETE | Rights::READ_ATTRIBUTES;
+    let going = |at: &str| client.open(at).access(rights).options(Options::DELETE_ON_CLOSE).open();
+    let delete = |at: &str| client.close(&going(at));
+    for (on, at, made, deleted) in [(true, "d/one", 2, 2), (false, "d/two", 3, 4), (true, "d/three", 2, 2)] {
+        world.share.set_metadata_caching(on);
+        // The index of the directory is there in both cases.
+        assert_eq!(client.open("d/none").refusal(), Refusal::NotFound);
+        assert_eq!(calls(&plan, || make(at)), made, "made, on: {on}");
+        client.close(&client.open(at).open());
+        assert_eq!(calls(&plan, || delete(at)), deleted, "deleted, on: {on}");
+        assert_eq!(client.open(at).refusal(), Refusal::NotFound);
+    }
+}
+
+#[test]
+fn a_path_in_another_case_takes_no_more_calls_than_the_exact_one() {
+    let (world, plan) = counted(Config::default());
+    let client = world.client(1);
+    client.make_directory("Large");
+    let large = host(&world, "Large");
+    for n in 0..2000 {
+        large.create_file(&name(&format!("File{n}")), 0o666, None).unwrap();
+    }
+    let open = |at: &str| client.close(&client.open(at).access(READ).open());
+    for n in [0, 1000, 1999] {
+        open(&format!("LARGE/file{n}"));
+        assert_eq!(calls(&plan, || open(&format!("Large/File{n}"))), 1);
+        assert_eq!(calls(&plan, || open(&format!("LARGE/FILE{n}"))), 1);
+    }
+    let missing = || assert_eq!(client.open("large/File2000").refusal(), Refusal::NotFound);
+    assert_eq!(calls(&plan, missing), 0);
+}
+
+#[test]
+fn that_a_name_is_missing_is_remembered_until_somebody_makes_it() {
+    let (world, plan) = counted(Config::default());
+    let client = world.client(1);
+    client.make_directory("d");
+    let exact =
+        |at: &str| client.open(at).options(Options::EXACT_CASE).result().map(|o| client.close(&o.open));
+    assert_eq!(exact("d/x"), Err(Refusal::NotFound));
+    assert_eq!(calls(&plan, || assert_eq!(exact("d/x"), Err(Refusal::NotFound))), 0);
+    assert_eq!(exact("d/X"), Err(Refusal::NotFound));
+    client.make_with("d/x", "");
+    assert_eq!((exact("d/x"), exact("d/X")), (Ok(()), Err(Refusal::NotFound)));
+    let directory = host(&world, "d");
+    directory.create_file(&name("X"), 0o666, None).unwrap();
+    tell(&world, directory.as_ref(), "X", HostChange::Created);
+    world.share.before_batch(later(1));
+    assert_eq!(exact("d/X"), Ok(()));
+}
+
+#[test]
+fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
+    let (world, _) = counted(Config::default());
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_with("d/f", "text");
+    let info = |at: &str, second| {
+        let opened = client.open(at).access(Rights::READ_ATTRIBUTES).at(later(second)).result()?;
+        client.close(&opened.open);
+        Ok::<_, Refusal>(opened.info)
+    };
+    let (first, directory) = (info("d/f", 1).unwrap(), host(&world, "d"));
+    // Figures need no event: they are asked for.
+    directory.lookup(&name("f"), OpenHow::ReadWrite).unwrap().set_size(9).unwrap();
+    assert_eq!(info("d/f", 2).unwrap().size, 9);
+    // A name that is gone is seen without an event too, since a file without any says so.
+    directory.remove(&name("f"), false, None).unwrap();
+    assert_eq!(info("d/f", 3), Err(Refusal::NotFound));
+    // Another file takes the name.
+    directory.create_file(&name("f"), 0o666, None).unwrap();
+    tell(&world, directory.as_ref(), "f", HostChange::Removed);
+    tell(&world, directory.as_ref(), "f", HostChange::Created);
+    assert_ne!(info("d/f", 4).unwrap().id, first.id);
+    // And one that stays in the world is put in its place.
+    let other = directory.create_file(&name("g"), 0o666, None).unwrap();
+    directory
+        .add_name(&name("kept"), directory.lookup(&name("f"), OpenHow::Read).unwrap().as_ref(), None)
+        .unwrap();
+    directory.rename(&name("g"), directory.as_ref(), &name("f"), true, None).unwrap();
+    tell(&world, directory.as_ref(), "g", HostChange::RenamedFrom);
+    tell(&world, directory.as_ref(), "f", HostChange::RenamedTo);
+    assert_eq!(info("d/f", 5).unwrap().id, other.id());
+}
+
+#[test]
+fn after_a_loss_of_events_nothing_is_trusted() {
+    let (world, _) = counted(Config::default());
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_with("d/f", "");
+    client.make_with("d/g", "");
+    let id = |at: &str, second| {
+        let opened = client.open(at).at(later(second)).result()?;
+        client.close(&opened.open);
+        Ok::<_, Refusal>(opened.info.id)
+    };
+    let (f, g) = (id("d/f", 1).unwrap(), id("d/g", 1).unwrap());
+    assert_eq!(id("d/H", 1), Err(Refusal::NotFound));
+    let directory = host(&world, "d");
+    directory.rename(&name("f"), directory.as_ref(), &name("h"), false, None).unwrap();
+    directory.rename(&name("g"), directory.as_ref(), &name("f"), false, None).unwrap();
+    world.memory.tell(HostEvent::Overflow);
+    assert_eq!((id("d/f", 2), id("d/g", 2), id("d/H", 2)), (Ok(g), Err(Refusal::NotFound), Ok(f)));
+}
+
+#[test]
+fn a_name_that_was_made_again_by_a_client_outlives_the_news_of_its_removal() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_with("d/Name", "");
+    // Has an index made.
+    assert_eq!(client.open("d/other").refusal(), Refusal::NotFound);
+    let directory = host(&world, "d");
+    directory.remove(&name("Name"), false, None).unwrap();
+    client.make_with("d/Name", "");
+    tell(&world, directory.as_ref(), "Name", HostChange::Removed);
+    world.share.before_batch(later(1));
+    client.close(&client.open("d/NAME").open());
+    // The other way round: the news of something that is gone again.
+    directory.create_file(&name("Brief"), 0o666, None).unwrap();
+    tell(&world, directory.as_ref(), "Brief", HostChange::Created);
+    world.share.before_batch(later(2));
+    client.close(&client.open("d/Brief").options(Options::DELETE_ON_CLOSE).open());
+    tell(&world, directory.as_ref(), "Brief", HostChange::Created);
+    world.share.before_batch(later(3));
+    assert_eq!(client.open("d/BRIEF").refusal(), Refusal::NotFound);
+    client.make_with("d/brief", "");
+}
+
+#[test]
+fn attributes_and_descriptors_that_one_client_sets_the_other_sees() {
+    let (world, _) = counted(Config::default());
+    let (one, two) = (world.client(1), world.client_of(2, user(1002)));
+    one.make_with("f", "");
+    let may_read = || two.open("f").access(Rights::READ_DATA).result().map(|opened| two.close(&opened.open));
+    let bits = || {
+        let opened = two.open("f").access(Rights::READ_ATTRIBUTES).result().unwrap();
+        two.close(&opened.open);
+        opened.info.attributes
+    };
+    let sets = Rights::WRITE_DAC | Rights::WRITE_ATTRIBUTES;
+    for round in 0..3 {
+        for (mode, expected) in [(0o644, Ok(())), (0o600, Err(Refusal::AccessDenied))] {
+            let open = one.open("f").access(sets).open();
+            one.caller(true, now(), |c| world.share.set_mode(c, &open, mode)).unwrap();
+            if round == 1 {
+                assert_eq!(may_read(), expected);
+            }
+            one.close(&open);
+            assert_eq!(may_read(), expected, "{mode:o}");
+            assert_eq!(may_read(), expected, "{mode:o} again");
+        }
+        for attributes in [Attributes::HIDDEN | Attributes::ARCHIVE, Attributes::ARCHIVE] {
+            let open = one.open("f").access(sets).open();
+            let basic = Basic { attributes: Some(attributes), ..Basic::default() };
+            one.caller(true, now(), |c| world.share.set_basic(c, &open, basic)).unwrap();
+            one.close(&open);
+            assert_eq!((bits(), bits()), (attributes, attributes));
+        }
+    }
+}
+
+#[test]
+fn the_limit_holds_with_many_more_names_than_fit() {
+    let limit = 2 << 20;
+    let world = World::with(Config { metadata_cache_bytes: limit, ..Config::default() });
+    let client = world.client(1);
+    client.make_directory("d");
+    let directory = host(&world, "d");
+    for n in 0..4000 {
+        directory.create_file(&name(&format!("f{n}")), 0o666, None).unwrap();
+    }
+    for _ in 0..2 {
+        for n in 0..4000 {
+            client.close(&client.open(&format!("d/f{n}")).access(READ).open());
+        }
+        let summary = world.share.metadata_caching();
+        assert!(summary.bytes <= limit && summary.names > 300 && summary.files > 300, "{summary:?}");
+    }
+}
+
+#[test]
+fn nothing_holds_a_file_that_is_gone_and_idle_names_are_let_go() {
+    let (world, plan) = counted(Config::default());
+    let client = world.client(1);
+    client.make_directory("d");
+    for at in ["d/mine", "d/theirs", "d/idle"] {
+        client.make_with(at, "");
+        client.close(&client.open(at).access(READ).open());
+    }
+    let given_back = || plan.count(Call::GiveBack);
+    let before = given_back();
+    client.close(&client.open("d/mine").options(Options::DELETE_ON_CLOSE).open());
+    assert_eq!(given_back(), before + 2, "the kept one, and the one that was open for writing");
+    let directory = host(&world, "d");
+    directory.remove(&name("theirs"), false, None).unwrap();
+    tell(&world, directory.as_ref(), "theirs", HostChange::Removed);
+    world.share.before_batch(later(1));
+    assert_eq!(given_back(), before + 3);
+    (0..16).for_each(|_| world.share.before_batch(later(5)));
+    assert_eq!(given_back(), before + 3);
+    (0..16).for_each(|_| world.share.before_batch(later(12)));
+    assert_eq!((given_back(), world.share.metadata_caching().names), (before + 4, 0));
+}
+
+#[test]
+fn kept_descriptors_give_way_when_the_host_has_no_more() {
+    let (world, plan) = counted(Config::default());
+    let client = world.client(1);
+    for at in ["one", "two"] {
+        client.make_with(at, "");
+        client.close(&client.open(at).access(READ).open());
+    }
+    client.make_with("three", "");
+    plan.add(Call::Lookup, 1, volume::faulty::Fault::Fail(Failure::Exhausted));
+    client.close(&client.open("three").access(READ).open());
+    assert_eq!(world.share.metadata_caching().names, 1);
+}
+
+#[test]
+fn it_is_switched_while_files_are_open() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "text");
+    let open = client.open("f").access(READ).open();
+    assert!(world.share.metadata_caching().names > 0);
+    world.share.set_metadata_caching(false);
+    let summary = world.share.metadata_caching();
+    assert_eq!((summary.on, summary.names, summary.files, summary.bytes), (false, 0, 0, 0));
+    assert_eq!(client.read(&open).unwrap(), "text");
+    client.close(&client.open("F").open());
+    assert_eq!(world.share.metadata_caching().names, 0);
+    world.share.configure(Config::default());
+    client.close(&client.open("f").access(READ).open());
+    assert_eq!(world.share.metadata_caching().names, 1);
+    client.close(&open);
+}
+
+/// A volume that does not tell of changes by others.
+struct Silent {
+    inner: MemoryVolume,
+    facts: Facts,
+}
+
+impl Volume for Silent {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+    fn root(&self) -> volume::Result<Arc<dyn Node>> {
+        self.inner.root()
+    }
+    fn find(&self, address: &[u8]) -> volume::Result<Arc<dyn Node>> {
+        self.inner.find(address)
+    }
+    fn space(&self) -> volume::Result<Space> {
+        self.inner.space()
+    }
+    fn watch(&self, _directory: &dyn Node) -> volume::Result<()> {
+        Err(Failure::NotSupported)
+    }
+    fn unwatch(&self, _directory: NodeId) {}
+    fn take_events(&self, _sink: &mut dyn FnMut(HostEvent)) {}
+    fn wait_events(&self, _at_most: Duration) -> bool {
+        false
+    }
+}
+
+#[test]
+fn where_nobody_tells_of_changes_nothing_is_remembered() {
+    let world = World::over(Config::default(), |inner| {
+        let facts = Facts { tells_changes: false, ..inner.facts().clone() };
+        Arc::new(Silent { inner, facts })
+    });
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_with("d/f", "");
+    world.share.set_metadata_caching(true);
+    assert!(!world.share.metadata_caching().on);
+    let before = client.open("d/f").result().unwrap().info.id;
+    let directory = host(&world, "d");
+    directory.rename(&name("f"), directory.as_ref(), &name("g"), false, None).unwrap();
+    assert_eq!(client.open("d/f").refusal(), Refusal::NotFound);
+    assert_eq!(client.open("d/g").result().unwrap().info.id, before);
+}
+
+/// One thread makes and removes a name; others, who know when it has done so, never see what was before.
+#[test]
+fn what_one_thread_has_done_the_others_see() {
+    let world = World::new();
+    let maker = world.client(1);
+    maker.make_directory("d");
+    // Even: nothing is under way; every second even number: the name is there.
+    let (step, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3u128)
+            .map(|n| {
+                let (client, step, over) = (world.client(2 + n), &step, &over);
+                let at = ["d/name", "D/NAME", "d/Name"][n as usize];
+                let exact = if n == 0 { Options::EXACT_CASE } else { Options::empty() };
+                scope.spawn(move || {
+                    let mut compared = [0; 2];
+                    while !over.load(Ordering::SeqCst) {
+                        let before = step.load(Ordering::SeqCst);
+                        let found = client.open(at).access(Rights::READ_ATTRIBUTES).options(exact).result();
+                        let found = found.map(|opened| client.close(&opened.open)).is_ok();
+                        if before % 2 == 0 && step.load(Ordering::SeqCst) == before {
+                            let is_there = before % 4 == 2;
+                            assert_eq!(found, is_there, "{at} at {before}");
+                            compared[usize::from(is_there)] += 1;
+                        }
+                    }
+                    compared
+                })
+            })
+            .collect();
+        for _ in 0..200 {
+            step.fetch_add(1, Ordering::SeqCst);
+            let made = maker.open("d/name").disposition(Disposition::Create).open();
+            maker.close(&made);
+            step.fetch_add(1, Ordering::SeqCst);
+            std::thread::yield_now();
+            step.fetch_add(1, Ordering::SeqCst);
+            // Who is looking has it open, so that the name may go a moment later.
+            loop {
+                match maker.open("d/name").options(Options::DELETE_ON_CLOSE).result() {
+                    Ok(opened) => maker.close(&opened.open),
+                    Err(Refusal::NotFound) => break,
+                    Err(_) => std::thread::yield_now(),
+                }
+            }
+            step.fetch_add(1, Ordering::SeqCst);
+            std::thread::yield_now();
+        }
+        over.store(true, Ordering::SeqCst);
+        for reader in readers {
+            let compared = reader.join().unwrap();
+            assert!(compared[0] > 0 && compared[1] > 0, "{compared:?}");
+        }
+    });
+}

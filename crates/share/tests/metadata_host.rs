@@ -1,0 +1,153 @@
+//! What is remembered, on a directory of the host while programs of the host change it: the queue of events, hard links,
+//! mappings of memory and moved directories as they really are.
+
+mod common;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::*;
+use share::{Config, Info, Options, Refusal, Share};
+use volume::Volume;
+use volume::security::Rights;
+use volume_posix::PosixVolume;
+
+struct Served {
+    place: tempfile::TempDir,
+    client: Client,
+    requests: u64,
+}
+
+impl Served {
+    /// A share on an empty directory; none where the host tells nothing of changes.
+    fn new() -> Option<Served> {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("files")).unwrap();
+        let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
+        let config = Config { enforce: false, ..Config::default() };
+        let tells = volume.facts().tells_changes;
+        let share = Share::open(Arc::new(volume), config).unwrap();
+        assert_eq!(share.metadata_caching().on, tells);
+        if !tells {
+            eprintln!("SKIPPED: this host tells nothing of changes in {}", place.path().display());
+            return None;
+        }
+        let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
+        let key = share::ClientKey(1);
+        let client = Client { share, key, identity, ears: Arc::default() };
+        Some(Served { place, client, requests: 0 })
+    }
+
+    fn files(&self) -> std::path::PathBuf {
+        self.place.path().join("files")
+    }
+
+    /// Programs of the host do this.
+    fn others(&self, script: &str) {
+        let done = Command::new("sh").args(["-ec", script]).current_dir(self.files()).status().unwrap();
+        assert!(done.success(), "{script}");
+    }
+
+    /// A request of its own, a little later than the last.
+    fn open(&mut self, at: &str, options: Options) -> Result<Info, Refusal> {
+        self.requests += 1;
+        let now = now().plus(Duration::from_millis(self.requests));
+        let ask = self.client.open(at).access(Rights::READ_DATA | Rights::READ_ATTRIBUTES).options(options);
+        let opened = ask.at(now).result()?;
+        self.client.share.close(&opened.open, now).unwrap();
+        Ok(opened.info)
+    }
+
+    /// Every path, in two spellings, leads to what the host says.
+    fn check(&mut self, after: &str) {
+        for at in ["f", "g", "d/f", "d/g", "d/e/f", "e/f", "D/E/F", "n"] {
+            for spelling in [at.to_lowercase(), at.to_uppercase()] {
+                let path = self.files().join(at.to_lowercase());
+                let expected = std::fs::metadata(path)
+                    .ok()
+                    .map(|is| (is.ino(), is.size(), is.mode() & 0o7777, is.nlink()));
+                let seen = self.open(&spelling, Options::empty());
+                let seen = seen.ok().map(|info| (info.id.inode, info.size, info.mode, u64::from(info.links)));
+                assert_eq!(seen, expected, "{spelling} after: {after}");
+            }
+            let seen = self.open(&at.to_lowercase(), Options::EXACT_CASE).ok().map(|info| info.id.inode);
+            let expected = std::fs::metadata(self.files().join(at.to_lowercase())).ok().map(|is| is.ino());
+            assert_eq!(seen, expected, "exactly {at} after: {after}");
+        }
+    }
+}
+
+#[test]
+fn whatever_programs_of_the_host_do_the_next_request_sees_it() {
+    let Some(mut served) = Served::new() else { return };
+    served.others("mkdir -p d/e; echo 1 > f; echo 22 > d/f; echo 333 > d/e/f");
+    for _ in 0..2 {
+        for script in [
+            "true",
+            "echo more >> d/f",
+            "chmod 600 f; chmod 640 d/e/f",
+            "mv f g",
+            "mv d/f f; mv g d/f",
+            "echo new > g.tmp; mv g.tmp g",
+            "rm g; ln d/f g",
+            "echo through another name >> g",
+            "mkdir outside; ln d/e/f outside/other; echo x >> outside/other; chmod 604 outside/other",
+            "rm -r outside",
+            "mv d/e e",
+            "mkdir d/e; echo 4 > d/e/f; rm e/f",
+            "rmdir e; mv d moved; mkdir d; echo 5 > d/f",
+            "rm -r d; mv moved d",
+            "mv d/e/f d/e/f2; mv d/e d/e2; mv d/e2 d/e; mv d/e/f2 d/e/f",
+            "rm -f g; echo again > g; truncate -s 100 g",
+            "ln -s d/e/f n",
+            "rm n; mkdir n",
+            "rmdir n; rm -rf d/g g",
+            "mv -T d d2; mkdir d; mv -T d2 d; : > d/g",
+            "rm d/g; chmod 700 d; chmod 755 d",
+        ] {
+            served.others(script);
+            served.check(script);
+        }
+    }
+    let summary = served.client.share.metadata_caching();
+    assert!(summary.hits > summary.misses, "{summary:?}");
+}
+
+#[test]
+fn the_queue_may_overflow() {
+    let Some(mut served) = Served::new() else { return };
+    served.others("mkdir -p d/e; echo 1 > f; echo 2 > d/f; mkdir many");
+    served.check("made");
+    assert!(served.open("many", Options::empty()).is_ok());
+    let _watched = served.open("many/none", Options::empty());
+    // More events than the host's queue takes (16,384), then the change that is to be seen.
+    let many = served.files().join("many");
+    let script = "i=0; while [ $i -lt 17000 ]; do : > $i; i=$((i+1)); done; rm -f *";
+    let done = Command::new("sh").args(["-ec", script]).current_dir(many).status().unwrap();
+    assert!(done.success());
+    served.others("mv f d/g; mv d/f f; rmdir d/e");
+    served.check("an overflow");
+}
+
+#[test]
+fn what_is_written_through_a_mapping_shows_in_the_times() {
+    let Some(mut served) = Served::new() else { return };
+    let file = served.files().join("f");
+    std::fs::write(&file, vec![1; 4096]).unwrap();
+    served.others("touch -d 2020-01-01 f");
+    let before = served.open("f", Options::empty()).unwrap();
+    // The host tells nobody of this.
+    let script = "import mmap,sys; f=open(sys.argv[1],'r+b'); m=mmap.mmap(f.fileno(),0); m[5]=7; m.flush()";
+    let done = Command::new("python3").args(["-c", script]).arg(Path::new(&file)).status();
+    if !done.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: no python3 to map a file with");
+        return;
+    }
+    let after = served.open("f", Options::empty()).unwrap();
+    let host = std::fs::metadata(&file).unwrap();
+    assert_eq!((after.modified.secs, i64::from(after.modified.nanos)), (host.mtime(), host.mtime_nsec()));
+    assert!(after.modified > before.modified);
+}

@@ -1,0 +1,443 @@
+//! What is remembered of names and files against what is really there, while clients, the host and losses of its events
+//! change everything in between: no answer is ever old.
+
+mod common;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::*;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use share::{Attributes, Basic, Disposition, Info, Open, Options, Refusal};
+use volume::memory::MemoryVolume;
+use volume::security::Rights;
+use volume::{Actor, HostChange, HostEvent, Kind, Name, Node, NodeId, OpenHow, Stat, Volume};
+
+const NAMES: [&str; 5] = ["x", "X", "y", "d", "D"];
+/// What the owner needs for every deed.
+const DOES: Rights = Rights::READ_DATA
+    .union(Rights::WRITE_DATA)
+    .union(Rights::READ_ATTRIBUTES)
+    .union(Rights::WRITE_ATTRIBUTES)
+    .union(Rights::WRITE_DAC)
+    .union(Rights::DELETE);
+
+/// Permission bits that leave the owner everything.
+fn mode_of(is_directory: bool, which: usize) -> u32 {
+    if is_directory { [0o755, 0o700, 0o711][which] } else { [0o644, 0o600, 0o755][which] }
+}
+
+/// Something that the host or a client does to what is there; places and things are chosen among those that are.
+#[derive(Debug, Clone)]
+enum Deed {
+    MakeFile(Index, usize),
+    MakeDirectory(Index, usize),
+    Remove(Index),
+    Rename(Index, Index, usize),
+    Link(Index, Index, usize),
+    Chmod(Index, usize),
+    Write(Index, u64),
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Host(Deed),
+    Client(Deed),
+    /// The host does this, and its events are lost.
+    Unheard(Vec<Deed>),
+    Hide(Index, bool),
+    /// A client opens something and keeps it open.
+    Hold(Index),
+    LetGo(Index),
+    Switch(bool),
+}
+
+/// A path that is looked at: in a directory that is there, a name, in which case, by exact names or not.
+#[derive(Debug, Clone)]
+struct Look {
+    above: Index,
+    name: usize,
+    upper: bool,
+    exact: bool,
+    stranger: bool,
+}
+
+fn deeds() -> impl Strategy<Value = Deed> {
+    let (at, name) = (any::<Index>, 0..NAMES.len());
+    prop_oneof![
+        3 => (at(), name.clone()).prop_map(|(above, name)| Deed::MakeFile(above, name)),
+        2 => (at(), name.clone()).prop_map(|(above, name)| Deed::MakeDirectory(above, name)),
+        2 => at().prop_map(Deed::Remove),
+        3 => (at(), at(), name.clone()).prop_map(|(what, above, name)| Deed::Rename(what, above, name)),
+        1 => (at(), at(), name).prop_map(|(what, above, name)| Deed::Link(what, above, name)),
+        2 => (at(), 0..3usize).prop_map(|(what, mode)| Deed::Chmod(what, mode)),
+        1 => (at(), 0..9u64).prop_map(|(what, size)| Deed::Write(what, size)),
+    ]
+}
+
+fn acts() -> impl Strategy<Value = Vec<(Act, Vec<Look>)>> {
+    let at = any::<Index>;
+    let act = prop_oneof![
+        8 => deeds().prop_map(Act::Host),
+        8 => deeds().prop_map(Act::Client),
+        1 => prop::collection::vec(deeds(), 1..4).prop_map(Act::Unheard),
+        2 => (at(), any::<bool>()).prop_map(|(what, on)| Act::Hide(what, on)),
+        1 => at().prop_map(Act::Hold),
+        1 => at().prop_map(Act::LetGo),
+        1 => prop::bool::weighted(0.8).prop_map(Act::Switch),
+    ];
+    let look = (at(), 0..NAMES.len(), any::<bool>(), prop::bool::weighted(0.3), prop::bool::weighted(0.3))
+        .prop_map(|(above, name, upper, exact, stranger)| Look { above, name, upper, exact, stranger });
+    prop::collection::vec((act, prop::collection::vec(look, 0..5)), 1..60)
+}
+
+/// A directory and its path.
+#[derive(Clone)]
+struct Place {
+    path: Vec<Name>,
+    node: Arc<dyn Node>,
+}
+
+/// A name that is there.
+#[derive(Clone)]
+struct Thing {
+    above: Place,
+    name: Name,
+    stat: Stat,
+}
+
+impl Thing {
+    fn path(&self) -> String {
+        shown(&self.above.path, &self.name)
+    }
+
+    fn node(&self, how: OpenHow) -> Arc<dyn Node> {
+        self.above.node.lookup(&self.name, how).unwrap()
+    }
+}
+
+fn shown(above: &[Name], name: &Name) -> String {
+    let names: Vec<_> = above.iter().chain([name]).map(|name| name.display().into_owned()).collect();
+    names.join("/")
+}
+
+fn things_in(place: &Place) -> Vec<Thing> {
+    let mut names = Vec::new();
+    place
+        .node
+        .entries(0, &mut |entry| {
+            names.push(entry.name);
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    let thing = |name: Name| {
+        let stat = place.node.stat_name(&name).unwrap();
+        Thing { above: place.clone(), name, stat }
+    };
+    names.into_iter().map(thing).collect()
+}
+
+/// Everything that is there: directories, the root first, and names.
+fn survey(memory: &MemoryVolume) -> (Vec<Place>, Vec<Thing>) {
+    let mut places = vec![Place { path: Vec::new(), node: memory.root().unwrap() }];
+    let (mut things, mut at) = (Vec::new(), 0);
+    while at < places.len() {
+        for thing in things_in(&places[at]) {
+            if thing.stat.kind == Kind::Directory {
+                let mut path = thing.above.path.clone();
+                path.push(thing.name.clone());
+                places.push(Place { path, node: thing.node(OpenHow::Read) });
+            }
+            things.push(thing);
+        }
+        at += 1;
+    }
+    (places, things)
+}
+
+/// What a path may lead to: of spellings that differ in case the exact one, else any; and whether on the way one of several
+/// was to be chosen, which may be one that leads nowhere.
+fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<Thing>, bool) {
+    let mut above = vec![Place { path: Vec::new(), node: memory.root().unwrap() }];
+    let (mut found, mut is_choice): (Vec<Thing>, bool) = (Vec::new(), false);
+    for name in path {
+        is_choice |= found.len() > 1;
+        found.clear();
+        for place in &above {
+            let things = things_in(place);
+            let is_exact = |thing: &&Thing| thing.name == *name;
+            let folds = |thing: &&Thing| thing.name.as_bytes().eq_ignore_ascii_case(name.as_bytes());
+            match things.iter().find(is_exact) {
+                Some(thing) => found.push(thing.clone()),
+                None if exact => {}
+                None => found.extend(things.iter().filter(folds).cloned()),
+            }
+        }
+        let directories = found.iter().filter(|thing| thing.stat.kind == Kind::Directory);
+        let enter = |thing: &Thing| {
+            let mut path = thing.above.path.clone();
+            path.push(thing.name.clone());
+            Place { path, node: thing.node(OpenHow::Read) }
+        };
+        above = directories.map(enter).collect();
+    }
+    (found, is_choice)
+}
+
+struct Test {
+    world: World,
+    owner: Client,
+    stranger: Client,
+    hidden: HashMap<NodeId, bool>,
+    held: Vec<Arc<Open>>,
+    clock: u64,
+}
+
+impl Test {
+    fn new() -> Test {
+        let world = World::new();
+        let (owner, stranger) = (world.client(1), world.client_of(2, user(1002)));
+        Test { world, owner, stranger, hidden: HashMap::new(), held: Vec::new(), clock: 0 }
+    }
+
+    fn now(&self) -> wire::Now {
+        now().plus(Duration::from_millis(self.clock))
+    }
+
+    fn tell(&self, above: &Place, text: &Name, is_directory: bool, change: HostChange) {
+        let (directory, name) = (above.node.id(), Some(text.clone()));
+        self.world.memory.tell(HostEvent::Changed { directory, name, is_directory, change });
+    }
+
+    /// The host does something, which it tells of unless `silent`.
+    fn host(&self, deed: &Deed, silent: bool) {
+        let (places, things) = survey(&self.world.memory);
+        let tell = |above: &Place, text: &Name, is_directory: bool, change| {
+            if !silent {
+                self.tell(above, text, is_directory, change);
+            }
+        };
+        let actor = Actor { uid: 1001, gid: 1001, groups: Vec::new() };
+        let thing = |at: &Index| (!things.is_empty()).then(|| at.get(&things));
+        match deed {
+            Deed::MakeFile(above, new) => {
+                let (above, new) = (above.get(&places), name(NAMES[*new]));
+                if above.node.create_file(&new, 0o644, Some(&actor)).is_ok() {
+                    tell(above, &new, false, HostChange::Created);
+                }
+            }
+            Deed::MakeDirectory(above, new) => {
+                let (above, new) = (above.get(&places), name(NAMES[*new]));
+                if above.path.len() < 3 && above.node.create_directory(&new, 0o755, Some(&actor)).is_ok() {
+                    tell(above, &new, true, HostChange::Created);
+                }
+            }
+            Deed::Remove(what) => {
+                let Some(what) = thing(what) else { return };
+                let is_directory = what.stat.kind == Kind::Directory;
+                if what.above.node.remove(&what.name, is_directory, None).is_ok() {
+                    tell(&what.above, &what.name, is_directory, HostChange::Removed);
+                }
+            }
+            Deed::Rename(what, to, new) => {
+                let Some(what) = thing(what) else { return };
+                let (to, new) = (to.get(&places), name(NAMES[*new]));
+                let is_directory = what.stat.kind == Kind::Directory;
+                if what.above.node.rename(&what.name, to.node.as_ref(), &new, true, None).is_ok() {
+                    tell(&what.above, &what.name, is_directory, HostChange::RenamedFrom);
+                    tell(to, &new, is_directory, HostChange::RenamedTo);
+                }
+            }
+            Deed::Link(what, to, new) => {
+                let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else { return };
+                let (to, new) = (to.get(&places), name(NAMES[*new]));
+                if to.node.add_name(&new, what.node(OpenHow::Attributes).as_ref(), None).is_ok() {
+                    tell(to, &new, false, HostChange::Created);
+                }
+            }
+            Deed::Chmod(what, mode) => {
+                let Some(what) = thing(what) else { return };
+                let is_directory = what.stat.kind == Kind::Directory;
+                what.node(OpenHow::Attributes).set_mode(mode_of(is_directory, *mode)).unwrap();
+                tell(&what.above, &what.name, is_directory, HostChange::Attributes);
+                if is_directory && !silent {
+                    let (directory, name, change) = (what.stat.id, None, HostChange::Attributes);
+                    self.world.memory.tell(HostEvent::Changed { directory, name, is_directory, change });
+                }
+            }
+            Deed::Write(what, size) => {
+                let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else { return };
+                what.node(OpenHow::ReadWrite).set_size(*size).unwrap();
+                tell(&what.above, &what.name, false, HostChange::Modified);
+            }
+        }
+    }
+
+    fn open(&self, at: &str, access: Rights) -> Option<Arc<Open>> {
+        let ask = self.owner.open(at).access(access).options(Options::EXACT_CASE).at(self.now());
+        ask.result().ok().map(|opened| opened.open)
+    }
+
+    /// A client does something, if it may.
+    fn client(&self, deed: &Deed) {
+        let (places, things) = survey(&self.world.memory);
+        let (share, now) = (&self.world.share, self.now());
+        let thing = |at: &Index| (!things.is_empty()).then(|| at.get(&things).path());
+        let at = |above: &Index, new: usize| {
+            let above = above.get(&places);
+            (above.path.len(), shown(&above.path, &name(NAMES[new])))
+        };
+        let on = |what: &Index, access: Rights, act: &mut dyn FnMut(&Arc<Open>)| {
+            if let Some(open) = thing(what).and_then(|path| self.open(&path, access)) {
+                act(&open);
+                share.close(&open, now).unwrap();
+            }
+        };
+        let make = |above: &Index, new: usize, options: Options| {
+            let (depth, path) = at(above, new);
+            let ask = self.owner.open(&path).disposition(Disposition::Create).options(options).at(now);
+            if depth < 3
+                && let Ok(made) = ask.result()
+            {
+                share.close(&made.open, now).unwrap();
+            }
+        };
+        match deed {
+            Deed::MakeFile(above, new) => make(above, *new, Options::empty()),
+            Deed::MakeDirectory(above, new) => make(above, *new, Options::DIRECTORY),
+            Deed::Remove(what) => on(what, DOES, &mut |open| {
+                let _may_hold_something =
+                    self.owner.caller(true, now, |c| share.set_delete(c, open, true, false, true));
+            }),
+            Deed::Rename(what, above, new) => {
+                let to = path(&at(above, *new).1);
+                on(what, DOES, &mut |open| {
+                    let _may_be_in_the_way =
+                        self.owner.caller(true, now, |c| share.rename(c, open, &to, None, true, true));
+                });
+            }
+            Deed::Link(what, above, new) => {
+                let to = path(&at(above, *new).1);
+                on(what, DOES, &mut |open| {
+                    let _may_be_taken = self.owner.caller(true, now, |c| share.link(c, open, &to, false));
+                });
+            }
+            Deed::Chmod(what, mode) => on(what, DOES, &mut |open| {
+                let mode = mode_of(open.is_directory(), *mode);
+                self.owner.caller(true, now, |c| share.set_mode(c, open, mode)).unwrap();
+            }),
+            Deed::Write(what, size) => on(what, DOES, &mut |open| {
+                if !open.is_directory() {
+                    done(self.owner.caller(true, now, |c| share.set_size(c, open, *size))).unwrap();
+                }
+            }),
+        }
+    }
+
+    fn act(&mut self, act: &Act) {
+        let things = survey(&self.world.memory).1;
+        let thing = |at: &Index| (!things.is_empty()).then(|| at.get(&things));
+        match act {
+            Act::Host(deed) => self.host(deed, false),
+            Act::Client(deed) => self.client(deed),
+            Act::Unheard(deeds) => {
+                deeds.iter().for_each(|deed| self.host(deed, true));
+                self.world.memory.tell(HostEvent::Overflow);
+            }
+            Act::Hide(what, on) => {
+                let Some(what) = thing(what) else { return };
+                let attributes = if *on { Attributes::HIDDEN } else { Attributes::empty() };
+                let basic = Basic { attributes: Some(attributes), ..Basic::default() };
+                let Some(open) = self.open(&what.path(), DOES) else { return };
+                self.owner.caller(true, self.now(), |c| self.world.share.set_basic(c, &open, basic)).unwrap();
+                self.world.share.close(&open, self.now()).unwrap();
+                self.hidden.insert(what.stat.id, *on);
+            }
+            Act::Hold(what) if self.held.len() < 3 => {
+                if let Some(open) = thing(what).and_then(|what| self.open(&what.path(), READ)) {
+                    self.held.push(open);
+                }
+            }
+            Act::LetGo(at) if !self.held.is_empty() => {
+                let open = self.held.swap_remove(at.index(self.held.len()));
+                self.world.share.close(&open, self.now()).unwrap();
+            }
+            Act::Switch(on) => self.world.share.set_metadata_caching(*on),
+            Act::Hold(_) | Act::LetGo(_) => {}
+        }
+    }
+
+    /// Whether an answer is what one of these says.
+    fn fits(&self, info: &Info, things: &[Thing]) -> bool {
+        things.iter().any(|Thing { stat, .. }| {
+            let hidden = self.hidden.get(&stat.id).copied().unwrap_or(false);
+            (info.id, info.kind, info.size, info.links, info.mode)
+                == (stat.id, stat.kind, stat.size, stat.links, stat.mode)
+                && info.attributes.contains(Attributes::HIDDEN) == hidden
+        })
+    }
+
+    fn look(&self, look: &Look) -> Result<(), TestCaseError> {
+        let (places, _) = survey(&self.world.memory);
+        let above = look.above.get(&places);
+        let text = shown(&above.path, &name(NAMES[look.name]));
+        let text = if look.upper && !look.exact { text.to_uppercase() } else { text };
+        let (expected, is_choice) = resolve(&self.world.memory, &path(&text), look.exact);
+        let options = if look.exact { Options::EXACT_CASE } else { Options::empty() };
+        let ask = self.owner.open(&text).access(Rights::READ_ATTRIBUTES).options(options).at(self.now());
+        match ask.result() {
+            Ok(opened) => {
+                self.world.share.close(&opened.open, self.now()).unwrap();
+                prop_assert!(self.fits(&opened.info, &expected), "{text}: {:?}", opened.info);
+            }
+            Err(Refusal::DeletePending) => {
+                let is_held = |thing: &Thing| self.held.iter().any(|open| open.node_id() == thing.stat.id);
+                prop_assert!(expected.iter().any(is_held), "{text} goes, and nobody has it open");
+            }
+            Err(why) => prop_assert!(expected.is_empty() || is_choice, "{text}: {why}, but it is there"),
+        }
+        if look.stranger && expected.len() == 1 && !is_choice {
+            self.look_as_stranger(&text, options, &expected[0])?;
+        }
+        Ok(())
+    }
+
+    /// Somebody else may read what the permission bits of now say.
+    fn look_as_stranger(&self, text: &str, options: Options, thing: &Thing) -> Result<(), TestCaseError> {
+        let ask = self.stranger.open(text).access(Rights::READ_DATA).options(options).at(self.now());
+        let result = ask.result().map(|opened| self.world.share.close(&opened.open, self.now()).unwrap());
+        let mut may = thing.stat.mode & 0o004 != 0;
+        let mut at = self.world.memory.root().unwrap();
+        for name in &thing.above.path {
+            at = at.lookup(name, OpenHow::Read).unwrap();
+            may &= at.stat().unwrap().mode & 0o001 != 0;
+        }
+        if result != Err(Refusal::DeletePending) {
+            prop_assert_eq!(result, if may { Ok(()) } else { Err(Refusal::AccessDenied) }, "{}", text);
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_answer_is_old_whatever_host_and_clients_do_in_between(acts in acts()) {
+        let mut test = Test::new();
+        for (act, looks) in acts {
+            test.clock += 1;
+            test.act(&act);
+            test.clock += 1;
+            for look in &looks {
+                test.look(look)?;
+            }
+        }
+        for open in test.held.drain(..) {
+            test.world.share.close(&open, now()).unwrap();
+        }
+        prop_assert_eq!(test.world.share.open_count(), 0);
+    }
+}
