@@ -87,6 +87,9 @@ pub struct Args {
     /// nfs:// unlink
     #[arg(long)]
     pub compound: bool,
+    /// With --metadata open, close and stat: ask for each name in another case than it was made in
+    #[arg(long = "other-case")]
+    pub other_case: bool,
     /// How to sign; off still signs what 3.1.1 and the server demand
     #[arg(long, value_enum, default_value = "off")]
     pub signing: Signing,

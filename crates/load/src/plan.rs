@@ -100,7 +100,7 @@ impl Protocol {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Work {
     Data(Shape),
-    Metadata { kind: Metadata, files: u64, size: u32, compound: bool },
+    Metadata { kind: Metadata, files: u64, size: u32, compound: bool, other_case: bool },
 }
 
 /// How blocks of files are read and written.
@@ -254,6 +254,7 @@ impl Plan {
         let work = match args.metadata {
             Some(kind) => metadata(args, kind, block)?,
             None if args.compound => return Err(usage(ALONE)),
+            None if args.other_case => return Err(usage(OF_KNOWN_NAMES)),
             None => {
                 let files = if are_files(args) {
                     let paths = paths(args);
@@ -410,9 +411,15 @@ fn metadata(args: &Args, kind: Metadata, block: u32) -> Result<Work, Error> {
     if args.compound && matches!(kind, Metadata::List | Metadata::Close) {
         return Err(usage(ALONE));
     }
+    if args.other_case && !matches!(kind, Metadata::Open | Metadata::Close | Metadata::Stat) {
+        return Err(usage(OF_KNOWN_NAMES));
+    }
     let size = args.filesize.map_or(Ok(block), |size| block_of("--filesize of --metadata", size))?;
-    Ok(Work::Metadata { kind, files: args.files, size, compound: args.compound })
+    let (files, compound, other_case) = (args.files, args.compound, args.other_case);
+    Ok(Work::Metadata { kind, files, size, compound, other_case })
 }
+
+const OF_KNOWN_NAMES: &str = "--other-case goes with --metadata open, close and stat";
 
 const ALONE: &str = "--compound goes with --metadata create, open and unlink";
 

@@ -272,12 +272,13 @@ fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
             options.extend(plan.sync.then(|| ("sync", "1".to_owned())));
             format!("{} of {} bytes", shape.name(), plan.block)
         }
-        Work::Metadata { kind, files, size, compound } => {
+        Work::Metadata { kind, files, size, compound, other_case } => {
             options.push(("metadata", value_name(kind)));
             options.push(("files", files.to_string()));
             options.push(("filesize", size.to_string()));
             let how = if *compound { " in one compound" } else { "" };
-            format!("{}{how} among {files} names", value_name(kind))
+            let case = if *other_case { ", in another case" } else { "" };
+            format!("{}{how} among {files} names{case}", value_name(kind))
         }
     };
     options.extend((!plan.ramp.is_zero()).then(|| ("ramp_time", plan.ramp.as_secs_f64().to_string())));

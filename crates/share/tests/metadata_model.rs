@@ -362,7 +362,8 @@ impl Test {
             }
             Act::LetGo(at) if !self.held.is_empty() => {
                 let open = self.held.swap_remove(at.index(self.held.len()));
-                self.world.share.close(&open, self.now()).unwrap();
+                // A name that goes with it may be another's by now, whom the host does not let go so.
+                let _closed = self.world.share.close(&open, self.now());
             }
             Act::Switch(on) => self.world.share.set_metadata_caching(*on),
             Act::Hold(_) | Act::LetGo(_) => {}
@@ -436,7 +437,7 @@ proptest! {
             }
         }
         for open in test.held.drain(..) {
-            test.world.share.close(&open, now()).unwrap();
+            let _closed = test.world.share.close(&open, now());
         }
         prop_assert_eq!(test.world.share.open_count(), 0);
     }

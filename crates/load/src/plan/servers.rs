@@ -36,6 +36,7 @@ fn alone(args: &Args, target: &str) -> Result<(), Error> {
         ("--channels", args.channels != [1]),
         ("--channel-rate", args.channel_rate.is_some()),
         ("--compound", args.compound),
+        ("--other-case", args.other_case),
     ];
     match of_servers.iter().find(|(_, given)| *given) {
         Some((option, _)) => {

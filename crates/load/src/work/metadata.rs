@@ -21,6 +21,8 @@ use crate::{Error, Plan};
 pub(crate) struct Names {
     kind: Metadata,
     compound: bool,
+    /// Names that stay are asked for in another case than they have.
+    other_case: bool,
     /// Names that stay.
     files: u64,
     /// Names of this run that are there before it.
@@ -31,10 +33,10 @@ pub(crate) struct Names {
 impl Names {
     /// What the plan says of names; nothing when it is about data.
     pub(crate) fn of(plan: &Plan) -> Option<Names> {
-        let Work::Metadata { kind, files, size, compound } = plan.work else { return None };
+        let Work::Metadata { kind, files, size, compound, other_case } = plan.work else { return None };
         let victims = if kind == Metadata::Unlink { plan.operations.unwrap_or(files) } else { 0 };
         let content = noise(size as usize);
-        Some(Names { kind, compound, files, victims, content })
+        Some(Names { kind, compound, other_case, files, victims, content })
     }
 
     /// Where the names are.
@@ -44,6 +46,12 @@ impl Names {
 
     fn staying(&self, number: u64) -> String {
         format!("s{number:08}")
+    }
+
+    /// One of the names that stay, as it is asked for.
+    fn asked_for(&self, random: &mut Random) -> String {
+        let name = self.staying(random.below(self.files));
+        if self.other_case { name.to_uppercase() } else { name }
     }
 
     fn of_run(&self, number: u64) -> String {
@@ -108,17 +116,17 @@ impl Names {
             Metadata::Create => done.bytes = self.create(share, &self.of_run(number)).await?,
             Metadata::Unlink => delete(share, &self.of_run(number), self.compound).await?,
             Metadata::Open => {
-                let path = self.staying(random.below(self.files));
+                let path = self.asked_for(random);
                 self.open_and_close(share, &path, How::Read).await?;
             }
             Metadata::Close => {
-                let path = self.staying(random.below(self.files));
+                let path = self.asked_for(random);
                 let file = share.open(&path, How::Read).await.doing(|| format!("opening {path}"))?;
                 done.begun = Some(Instant::now());
                 file.close().await.doing(|| format!("closing {path}"))?;
             }
             Metadata::Stat => {
-                let path = self.staying(random.below(self.files));
+                let path = self.asked_for(random);
                 let size = share.size_of(&path).await.doing(|| format!("asking for {path}"))?;
                 if size != self.content.len() as u64 {
                     return Err(Error::Wrong(format!("{path} has {size} bytes")));

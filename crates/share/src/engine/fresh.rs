@@ -65,11 +65,7 @@ impl Share {
         let (record, data) = match furnished {
             Ok(done) => done,
             Err(why) => {
-                // Nobody shall find half of what was asked for.
-                let changing = parent.change(&[name]);
-                let _already_gone = parent.node.remove(name, is_directory, caller.identity.actor.as_ref());
-                parent.removed(name);
-                drop(changing);
+                unmake(caller, parent, name, is_directory);
                 self.abandon(&file, id);
                 return Err(why);
             }
@@ -82,10 +78,8 @@ impl Share {
         if reserved.stream.is_named {
             self.tell_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
         }
-        let stat = match node.first_stat().filter(|_| self.cache.is_on() && is_as_made) {
-            Some(first) => first,
-            None => node.stat()?,
-        };
+        let first = node.first_stat().filter(|_| self.cache.is_on() && is_as_made);
+        let stat = first.map_or_else(|| node.stat(), Ok)?;
         let info = self.info_of(
             &file,
             reserved.link.as_ref(),
@@ -262,6 +256,13 @@ impl Share {
         drop(state);
         Ok((record, data))
     }
+}
+
+/// Takes a name back that was just made: nobody shall find half of what was asked for.
+fn unmake(caller: &Caller<'_>, parent: &Arc<Directory>, name: &Name, is_directory: bool) {
+    let _changing = parent.change(&[name]);
+    let _already_gone = parent.node.remove(name, is_directory, caller.identity.actor.as_ref());
+    parent.removed(name);
 }
 
 /// Whether nothing is done to something new once it is made, so that its maker saw it as it is.
