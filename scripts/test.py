@@ -30,6 +30,7 @@ UNIT_TESTS = ("unit tests", ["cargo", "test", "--workspace", "--no-fail-fast"], 
 BUILD = ("release build", ["cargo", "build", "--release", "-p", "trunkline"], 1500)
 SUITES = [
     ("peers", ["proving/peers/run.py"], 1200),
+    ("admin-page", ["proving/admin-page/run.py"], 300),
     ("kernel-client", ["proving/kernel-client/run.py"], 1200),
     ("kernel-channels", ["proving/kernel-client/multichannel.py"], 600),
     ("kernel-client-nfs", ["proving/kernel-client/nfs.py", "--mount", "4.1-nconnect1", "--mount", "4.2-nconnect16"], 600),

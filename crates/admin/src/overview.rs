@@ -299,12 +299,17 @@ fn sessions(status: &Status, channels: &Channels, question: &Question) -> Rows<S
     rows(status.sessions.iter(), question.most, fits, row)
 }
 
+/// An address with its port, as they are written together.
+fn place(address: &str, port: u16) -> String {
+    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+}
+
 fn channel_rows(session: &SessionChannels) -> Vec<ChannelRow> {
     let one = |row: &crate::channels::Row| {
         let used = row.channel.as_ref()?;
         Some(ChannelRow {
-            client: format!("{} :{}", row.client_ip.as_deref().unwrap_or("?"), used.client_port),
-            server: format!("{} :{}", row.server_ip, used.server_port),
+            client: place(row.client_ip.as_deref().unwrap_or("?"), used.client_port),
+            server: place(&row.server_ip, used.server_port),
             age_seconds: used.age_seconds,
             requests: used.requests,
             bytes_in: used.bytes_in,
@@ -370,6 +375,14 @@ mod tests {
             (1, &"1234".to_owned(), &["Docs".to_owned()][..])
         );
         assert_eq!(of(&question("", usize::MAX)).rows.len(), MOST_ROWS);
+    }
+
+    #[test]
+    fn addresses_are_written_with_their_ports() {
+        assert_eq!(
+            (place("127.0.0.1", 445), place("fd00::1", 445)),
+            ("127.0.0.1:445".into(), "[fd00::1]:445".into())
+        );
     }
 
     #[test]
