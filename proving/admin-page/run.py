@@ -211,14 +211,15 @@ def is_made(place, page):
 
 
 def is_switched(place, page):
-    """Multichannel of an account is switched by keyboard."""
-    box = ROW.format(table="accounts", name="lab") + ".querySelector('input')"
-    page.until(f"({box}.focus(), document.activeElement === {box})")
-    page.press(" ")
-    end = time.monotonic() + 10
-    while next(one for one in place.ask("accounts") if one["name"] == "lab")["settings"]["multichannel"]:
-        assert time.monotonic() < end, "Multichannel is still on"
-        time.sleep(0.05)
+    """Multichannel of an account and metadata caching of a share are switched off by keyboard."""
+    for table, name, key in (("accounts", "lab", "multichannel"), ("shares", "docs", "metadata_caching")):
+        box = ROW.format(table=table, name=name) + ".querySelector('input[type=checkbox]')"
+        page.until(f"({box}.focus(), document.activeElement === {box})")
+        page.press(" ")
+        end = time.monotonic() + 10
+        while next(one for one in place.ask(table) if one["name"] == name)["settings"][key]:
+            assert time.monotonic() < end, f"{key} is still on"
+            time.sleep(0.05)
 
 
 def fits_a_phone(_, page):

@@ -195,6 +195,19 @@ function sizeForm(share) {
   return form;
 }
 
+// A switch of an account or a share.
+function switchBox(kind, object, key, label) {
+  const box = document.createElement("input");
+  box.type = "checkbox";
+  box.checked = object.settings[key] === true;
+  box.setAttribute("aria-label", label);
+  box.addEventListener("change", async () => {
+    await change("PATCH", kind + "/" + encodeURIComponent(object.name), { settings: { [key]: box.checked } }, object.version);
+    refresh();
+  });
+  return box;
+}
+
 async function remove(share) {
   const path = "shares/" + encodeURIComponent(share.name);
   if (!confirm("Take share " + share.name + " out? Its files stay.")) return;
@@ -217,18 +230,11 @@ function drawLists(now) {
     return [share.name, share.settings.account, share.settings.path, isLimited ? sizeForm(share) : "not limited",
       limits ? limits.iops + (limits.burst_iops > limits.iops ? ", burst " + limits.burst_iops : "") : null, used,
       limits ? shortNumber(limits.burst_credits) + " of " + shortNumber(limits.max_burst_credits) : null,
-      limits ? limits.held : null, gauges.open_files, button("Delete", () => remove(share))];
+      limits ? limits.held : null, gauges.open_files,
+      switchBox("shares", share, "metadata_caching", "Metadata caching of " + share.name), button("Delete", () => remove(share))];
   }));
   fill("accounts", lists.accounts.map((account) => {
-    const box = document.createElement("input");
-    box.type = "checkbox";
-    box.checked = account.settings.multichannel;
-    box.setAttribute("aria-label", "Multichannel for the sessions of " + account.name + " from now on");
-    box.addEventListener("change", async () => {
-      const settings = { multichannel: box.checked };
-      await change("PATCH", "accounts/" + encodeURIComponent(account.name), { settings }, account.version);
-      refresh();
-    });
+    const box = switchBox("accounts", account, "multichannel", "Multichannel for the sessions of " + account.name + " from now on");
     return [account.name, account.settings.kind, account.settings.formula, box, account.settings.max_channels];
   }));
   const chosen = byId("share").value, select = byId("create").elements.account, account = select.value;
