@@ -3,8 +3,8 @@
 //! Start with [`Controlled`], which the server implements. [`protocol`] is the conversation over the
 //! socket, one JSON object on a line each way; [`server`] answers it, [`client`] asks. [`status`] holds the
 //! values of a status, under the names that `smbstatus --json` uses, [`channels`] those of Multichannel, [`nfs`]
-//! those of NFS clients, [`transactions`] what was asked of shares, [`workload`] what clients mostly do, [`objects`] accounts
-//! and shares. [`http`] and [`prometheus`] are for programs that gather metrics, [`api`] is the same and more for
+//! those of NFS clients, [`usage`] what lies on shares, [`transactions`] what was asked of them, [`workload`] what clients
+//! mostly do, [`objects`] accounts and shares. [`http`] and [`prometheus`] are for programs that gather metrics, [`api`] is the same and more for
 //! programs and people who have the token, with [`overview`] for the admin page.
 
 pub mod api;
@@ -24,6 +24,7 @@ pub mod status;
 #[cfg(test)]
 mod testing;
 pub mod transactions;
+pub mod usage;
 pub mod workload;
 
 pub use channels::Channels;

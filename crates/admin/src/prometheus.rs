@@ -157,7 +157,7 @@ impl Page {
 
     fn gauges(&mut self, all: &Transactions) {
         type Take = fn(&Gauges) -> Option<u64>;
-        let gauges: [(&str, &str, Take); 9] = [
+        let gauges: [(&str, &str, Take); 12] = [
             ("trunkline_max_used_iops", "Most reads and writes of a second in the last minute.", |of| {
                 Some(of.max_used_iops)
             }),
@@ -183,9 +183,18 @@ impl Page {
             ),
             ("trunkline_held_requests", "Requests that limits hold now.", |of| of.held_requests),
             ("trunkline_open_files", "Opens of all clients.", |of| Some(of.open_files)),
-            ("trunkline_volume_size_bytes", "Size of the file system that the share lies on.", |of| {
-                of.volume_size_bytes
+            ("trunkline_file_capacity_bytes", "Bytes of files and named streams on the share.", |of| {
+                of.file_capacity_bytes
             }),
+            ("trunkline_file_count", "Files, links and special files on the share.", |of| of.file_count),
+            ("trunkline_capacity_quota_bytes", "Bytes that may lie on the share.", |of| {
+                of.capacity_quota_bytes
+            }),
+            (
+                "trunkline_volume_size_bytes",
+                "Size of the share as clients see it: its own, or that of the file system that it lies on.",
+                |of| of.volume_size_bytes,
+            ),
             ("trunkline_volume_free_bytes", "What is free there.", |of| of.volume_free_bytes),
         ];
         for (name, help, take) in gauges {
@@ -275,6 +284,9 @@ mod tests {
             provisioned_iops: Some(1),
             provisioned_bandwidth_bytes: Some(1),
             held_requests: Some(0),
+            file_capacity_bytes: Some(8),
+            file_count: Some(9),
+            capacity_quota_bytes: Some(10),
             volume_size_bytes: Some(7),
             volume_free_bytes: Some(7),
             ..Gauges::default()
@@ -299,6 +311,9 @@ mod tests {
             (format!("trunkline_io_size_bytes_bucket{{{share},direction=\"read\",le=\"+Inf\"}}"), 10.0),
             (format!("trunkline_availability_ratio{{{share}}}"), 0.8),
             ("trunkline_available_burst_credits{file_share=\"docs\"}".to_owned(), 6.0),
+            ("trunkline_file_capacity_bytes{file_share=\"docs\"}".to_owned(), 8.0),
+            ("trunkline_file_count{file_share=\"docs\"}".to_owned(), 9.0),
+            ("trunkline_capacity_quota_bytes{file_share=\"docs\"}".to_owned(), 10.0),
             ("trunkline_info{version=\"1\"}".to_owned(), 1.0),
         ];
         for (name, value) in wanted {

@@ -30,9 +30,26 @@ pub struct Status {
     /// What is remembered of shares' names and files, by share.
     #[serde(default)]
     pub metadata: BTreeMap<String, crate::metadata::RememberedShare>,
+    /// Shares on which everything is counted, by name.
+    #[serde(default)]
+    pub usage: BTreeMap<String, crate::usage::UsedShare>,
+    /// What is written down of single requests; null: nothing is.
+    #[serde(default)]
+    pub records: Option<Records>,
     /// NFS clients and what they hold.
     #[serde(default)]
     pub nfs: crate::nfs::Nfs,
+}
+
+/// What is written down of single requests.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Records {
+    /// The file.
+    pub path: String,
+    /// Requests that were written.
+    pub written: u64,
+    /// Those for which there was no room, since they came faster than they could be written.
+    pub lost: u64,
 }
 
 /// The server itself.

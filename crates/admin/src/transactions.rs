@@ -44,7 +44,16 @@ pub struct Gauges {
     pub held_requests: Option<u64>,
     /// Opens of all clients.
     pub open_files: u64,
-    /// Size of the file system that it lies on; null: the host does not say.
+    /// Bytes of files and streams; null: they are not counted.
+    #[serde(default)]
+    pub file_capacity_bytes: Option<u64>,
+    /// Files, links and special files; null: they are not counted.
+    #[serde(default)]
+    pub file_count: Option<u64>,
+    /// How many bytes may lie there; null: it has no size of its own.
+    #[serde(default)]
+    pub capacity_quota_bytes: Option<u64>,
+    /// Its size as clients see it: its own, or that of the file system that it lies on; null: the host does not say.
     pub volume_size_bytes: Option<u64>,
     /// What is free there.
     pub volume_free_bytes: Option<u64>,

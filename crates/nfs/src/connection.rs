@@ -119,7 +119,7 @@ impl Way {
 /// One connection.
 pub struct Connection {
     pub(crate) server: Arc<Server>,
-    way: Arc<Way>,
+    pub(crate) way: Arc<Way>,
     /// Credentials that it was used with, the last one first.
     known: Vec<Arc<Who>>,
     /// The session that it carried last.

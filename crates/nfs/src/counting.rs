@@ -3,7 +3,7 @@
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
-use share::counts::{Family, Kind, Noted};
+use share::counts::{About, Family, Kind, Noted};
 use share::limits::ResponseType;
 use smallvec::SmallVec;
 
@@ -41,6 +41,7 @@ struct Done {
     /// The share's number; zero for none.
     share: u64,
     noted: Noted,
+    status: NfsStat,
 }
 
 /// What is known of a COMPOUND until it is answered.
@@ -105,7 +106,7 @@ impl Run {
             egress: egress as u64,
             data: if response.is_success() { data as u64 } else { 0 },
         };
-        self.course.done.push(Done { share, noted });
+        self.course.done.push(Done { share, noted, status: self.status });
     }
 }
 
@@ -113,7 +114,7 @@ impl Connection {
     /// Notes what was done of a COMPOUND that is answered now. How long it took counts for its operations on data and
     /// metadata: the answers of all of them leave together.
     pub(crate) fn note(&mut self, course: &Course) {
-        for Done { share, noted } in &course.done {
+        for (at, Done { share, noted, status }) in course.done.iter().enumerate() {
             let known = self.desk.known(*share);
             let place = known.or_else(|| {
                 let exports = self.server.exports();
@@ -122,6 +123,25 @@ impl Connection {
             });
             let arrived_ns = (noted.kind != Kind::Other).then_some(course.arrived_ns);
             self.desk.note(place.unwrap_or_default(), noted, arrived_ns);
+            if self.desk.records() {
+                let about = self.about(at, *status);
+                let arrived = (course.arrived_ns, arrived_ns.is_some());
+                self.desk.record(place.unwrap_or_default(), noted, arrived, about);
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// What a record says of the operation at this place of its COMPOUND beside what is counted.
+    #[cold]
+    fn about(&self, at: usize, status: NfsStat) -> About {
+        let numbers = vec![("nfsPlaceInCompound", at as u64)];
+        About {
+            client: self.way.peer.remote,
+            status: status.get(),
+            status_text: format!("{status:?}"),
+            numbers,
         }
     }
 }

@@ -20,7 +20,7 @@
 //! | `lasting`, `restoring` | opens that outlive the process: recorded, and made again |
 //! | `waits`, `breaks` | requests that wait, and whom they wait for |
 //! | `watching`, `changes`, `host` | who hears of changes, from us and from the host |
-//! | `limiting`, `counting` | what the share may do a second, and what it has done |
+//! | `limiting`, `counting`, `usage` | what the share may do a second, what it has done, and what lies there |
 //! | `versions` | the number that moves with each change of a file |
 //!
 //! # Locks
@@ -79,6 +79,7 @@ mod security;
 mod size;
 mod streams;
 mod table;
+mod usage;
 mod versions;
 mod waits;
 mod walk;

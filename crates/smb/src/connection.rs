@@ -248,7 +248,7 @@ impl Connection {
                 Err(Stop::Disconnect(why)) => return self.hang_up(why, out),
                 Err(Stop::Silent) => {
                     compound.abandon(at);
-                    self.note(header.command(), &course, NtStatus::SUCCESS, 0, false);
+                    self.note(header, &course, NtStatus::SUCCESS, 0, false);
                 }
                 Err(stop @ (Stop::Wait(_) | Stop::Work(_) | Stop::Hold(_) | Stop::Answer(..))) => {
                     let id = async_id.unwrap_or_else(|| self.new_async_id());
@@ -350,7 +350,7 @@ impl Connection {
         compound.related.any = true;
         compound.end(at, response, signed);
         let len = compound.frame.len() - at + course.attached;
-        self.note(header.command(), &course, status, len, told.is_some());
+        self.note(header, &course, status, len, told.is_some());
     }
 
     /// Puts a request aside until it is woken or its work is done.

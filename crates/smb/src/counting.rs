@@ -1,9 +1,9 @@
 //! Transactions: what is noted of a request when it is answered. Their names are those of Azure Files' metrics; the table of
 //! what went how is [`response`].
 
-use share::counts::{Family, Kind, Noted, Place};
+use share::counts::{About, Family, Kind, Noted, Place};
 use share::limits::ResponseType;
-use smb_wire::{Command, NtStatus, header, read};
+use smb_wire::{Command, Header, NtStatus, header, read};
 use wire::Now;
 
 use crate::connection::Connection;
@@ -83,12 +83,13 @@ impl Connection {
     /// Notes a request whose answer has so many bytes. One that `has_waited` was told STATUS_PENDING.
     pub(crate) fn note(
         &mut self,
-        command: Command,
+        header: &Header,
         course: &Course,
         status: NtStatus,
         answer: usize,
         has_waited: bool,
     ) {
+        let command = header.command();
         let response = response(status, course.met);
         let kind = match command {
             Command::Read => Kind::Read,
@@ -118,6 +119,23 @@ impl Connection {
             _ => false,
         };
         self.desk.note(course.place, &noted, (!is_patient).then_some(course.arrived_ns));
+        if self.desk.records() {
+            let about = self.about(header, status);
+            self.desk.record(course.place, &noted, (course.arrived_ns, !is_patient), about);
+        }
+    }
+
+    /// What a record says of a request beside what is counted.
+    #[cold]
+    fn about(&self, header: &Header, status: NtStatus) -> About {
+        let numbers = vec![
+            ("smbSessionID", header.session_id()),
+            ("smbTreeConnectID", header.tree_id().into()),
+            ("smbMessageID", header.message_id()),
+            ("smbCreditsConsumed", header.credit_charge().into()),
+            ("smbCommandMajor", header.command().get().into()),
+        ];
+        About { client: self.handle.peer.remote, status: status.0, status_text: status.to_string(), numbers }
     }
 }
 

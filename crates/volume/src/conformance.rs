@@ -147,3 +147,13 @@ mod faulty {
 
     conformance_tests!((FaultyVolume::new(Arc::new(MemoryVolume::new(1))), ()));
 }
+
+#[cfg(test)]
+mod metered {
+    use std::sync::Arc;
+
+    use crate::memory::MemoryVolume;
+    use crate::metered::MeteredVolume;
+
+    conformance_tests!((MeteredVolume::new(Arc::new(MemoryVolume::new(1)), None, None), ()));
+}

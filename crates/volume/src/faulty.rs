@@ -90,6 +90,8 @@ impl Call {
 pub enum Fault {
     /// It fails without being done.
     Fail(Failure),
+    /// It fails half done, where it is a write; any other call fails without being done.
+    Half(Failure),
     /// It waits for [`Plan::release`] and is then done.
     Hold,
 }
@@ -173,6 +175,11 @@ impl Plan {
 
     /// Counts a call and does to it what is planned.
     fn meet(&self, call: Call) -> Result<()> {
+        self.meet_halfway(call)?.map_or(Ok(()), Err)
+    }
+
+    /// The same; the failure that is to come when half of it is done.
+    fn meet_halfway(&self, call: Call) -> Result<Option<Failure>> {
         if let Some(wait) = self.slowness.0.get().filter(|_| call.is_about_metadata()) {
             wait();
         }
@@ -182,6 +189,7 @@ impl Plan {
         let at = *count;
         match state.once.remove(&(call, at)) {
             Some(Fault::Fail(failure)) => return Err(failure),
+            Some(Fault::Half(failure)) => return Ok(Some(failure)),
             Some(Fault::Hold) => {
                 state.held += 1;
                 let until = state.released;
@@ -190,7 +198,7 @@ impl Plan {
             }
             None => {}
         }
-        state.always.get(&call).map_or(Ok(()), |failure| Err(*failure))
+        state.always.get(&call).map_or(Ok(None), |failure| Err(*failure))
     }
 }
 

@@ -6,8 +6,8 @@
 //! call failed, [`security`] identities' ids and descriptors, [`event`] what others changed, [`journal`]
 //! records that are kept over a crash.
 //!
-//! [`memory`] is a volume without a disk for tests, [`faulty`] wraps any volume and injects failures, and
-//! `conformance` (with the feature `testing`) is what every kind of volume is held to.
+//! [`memory`] is a volume without a disk for tests, [`faulty`] wraps any volume and injects failures, [`metered`] wraps
+//! any volume, counts what lies on it and keeps it within a bound, and `conformance` (with the feature `testing`) is what every kind of volume is held to.
 
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
@@ -16,6 +16,7 @@ pub mod event;
 pub mod faulty;
 pub mod journal;
 pub mod memory;
+pub mod metered;
 pub mod name;
 pub mod node;
 pub mod security;
@@ -23,6 +24,7 @@ pub mod value;
 
 pub use error::{Failure, Result};
 pub use event::{HostChange, HostEvent};
+pub use metered::{Meter, MeteredVolume, QuotaRefusal, Usage};
 pub use name::{BadName, Name};
 pub use node::{Facts, Node, Volume};
 pub use value::{

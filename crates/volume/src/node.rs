@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use wire::FileRange;
 
+use crate::metered::Meter;
 use crate::{
     Actor, DirEntry, HostEvent, Kind, Name, NodeId, Note, OpenHow, Patience, Result, Space, Stat, StreamInfo,
     Time, Times,
@@ -81,6 +82,11 @@ pub trait Volume: Send + Sync + 'static {
     /// Waits until there is something to take, at most this long; true when there is. For one thread
     /// that looks after a volume nobody is talking to.
     fn wait_events(&self, at_most: Duration) -> bool;
+
+    /// What counts the volume's contents; none: nothing does.
+    fn meter(&self) -> Option<&Arc<Meter>> {
+        None
+    }
 }
 
 /// An open file, directory, symbolic link or special file.

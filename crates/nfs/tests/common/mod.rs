@@ -64,6 +64,13 @@ impl World {
         World::start(memory, reply_bytes, None, 0x0123_4567_89ab_cdef, now)
     }
 
+    /// Whose share has this size in bytes.
+    pub fn sized(quota: u64) -> World {
+        let World { memory, now, instance, .. } = World::new();
+        let volume = volume::MeteredVolume::new(Arc::new(memory.clone()), Some(quota), None);
+        World::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now)
+    }
+
     /// Around a server that somebody else has made, and its engine.
     pub fn around(server: Arc<Server>, engine: Arc<share::Share>, now: Now) -> World {
         let instance = server.config().instance;
@@ -97,9 +104,20 @@ impl World {
     }
 
     fn start(memory: MemoryVolume, reply_bytes: usize, kept: Option<Kept>, instance: u64, now: Now) -> World {
+        World::start_on(Arc::new(memory.clone()), memory, reply_bytes, kept, instance, now)
+    }
+
+    fn start_on(
+        volume: Arc<dyn Volume>,
+        memory: MemoryVolume,
+        reply_bytes: usize,
+        kept: Option<Kept>,
+        instance: u64,
+        now: Now,
+    ) -> World {
         let reply_memory = nfs::memory::ReplyMemory::new(reply_bytes);
         let config = share::Config { name: "share".into(), ..share::Config::default() };
-        let engine = share::Share::open(Arc::new(memory.clone()), config).expect("the share opens");
+        let engine = share::Share::open(volume, config).expect("the share opens");
         let server = Server::new(ServerConfig {
             name: b"server".to_vec(),
             handle_key: [7; 32],

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::record::{About, Record, Recording};
 use super::{Counts, Family, Habit, Habits, Noted};
 use crate::Share;
 
@@ -23,6 +24,8 @@ struct Sheet {
     share: u64,
     counts: Arc<Counts>,
     habits: Arc<Habits>,
+    /// Its name, where requests are recorded.
+    name: Option<Arc<str>>,
 }
 
 /// An answer on its way.
@@ -67,13 +70,15 @@ pub struct Desk {
     fresh: usize,
     /// Requests that came in this turn.
     requests: u64,
+    /// None: requests are not recorded.
+    recording: Option<Box<Recording>>,
 }
 
 impl Desk {
     /// Of a new connection. `rest` counts what is of no share.
     #[must_use]
     pub fn new(rest: &Arc<Counts>) -> Desk {
-        let none = Sheet { share: 0, counts: Arc::clone(rest), habits: Arc::default() };
+        let none = Sheet { share: 0, counts: Arc::clone(rest), habits: Arc::default(), name: None };
         Desk {
             family: rest.family(),
             sheets: vec![none],
@@ -82,6 +87,7 @@ impl Desk {
             leaving: VecDeque::new(),
             fresh: 0,
             requests: 0,
+            recording: rest.recorder.get().map(|recorder| Box::new(Recording::new(recorder))),
         }
     }
 
@@ -113,7 +119,8 @@ impl Desk {
         let Ok(at) = u16::try_from(self.sheets.len()) else { return Place::default() };
         let habits = Arc::default();
         self.visits.shares.lock().push((Arc::downgrade(share), Arc::clone(&habits)));
-        self.sheets.push(Sheet { share: share.number(), counts: share.counts(self.family), habits });
+        let name = self.recording.is_some().then(|| share.name().into());
+        self.sheets.push(Sheet { share: share.number(), counts: share.counts(self.family), habits, name });
         Place(at)
     }
 
@@ -139,6 +146,32 @@ impl Desk {
         self.fresh += 1;
     }
 
+    /// Whether the request that is noted now is to be recorded, too.
+    #[inline]
+    pub fn records(&mut self) -> bool {
+        self.recording.as_mut().is_some_and(|recording| recording.wants())
+    }
+
+    /// Records a request that was taken up at this time (monotonic ns), if it is known how long it took; its answer leaves
+    /// with those of this turn.
+    #[cold]
+    pub fn record(&mut self, place: Place, noted: &Noted, arrived: (u64, bool), about: About) {
+        let (Some(recording), Some(sheet)) = (&mut self.recording, self.sheets.get(usize::from(place.0)))
+        else {
+            return;
+        };
+        let (arrived_ns, is_timed) = arrived;
+        recording.note(Record {
+            share: sheet.name.clone(),
+            family: self.family,
+            noted: *noted,
+            arrived_ns,
+            server_ns: is_timed.then_some(0),
+            whole_ns: None,
+            about,
+        });
+    }
+
     /// A turn has ended. What it has put out ends at `end` in the stream of all answers; `waiting` requests are under way
     /// still.
     pub fn turned(&mut self, ended_ns: u64, end: u64, waiting: usize) {
@@ -148,6 +181,9 @@ impl Desk {
             let Some(sheet) = self.sheets.get(usize::from(leaving.place.0)) else { continue };
             let ns = ended_ns.saturating_sub(leaving.arrived_ns);
             sheet.counts.took(leaving.operation, leaving.authentication, ns);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.turned(ended_ns, end);
         }
         let came = std::mem::take(&mut self.requests);
         if came > 0 {
@@ -163,6 +199,9 @@ impl Desk {
             let Some(sheet) = self.sheets.get(usize::from(leaving.place.0)) else { continue };
             let ns = at_ns.saturating_sub(leaving.arrived_ns);
             sheet.counts.took_with_sending(leaving.operation, leaving.authentication, ns);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.sent(taken, at_ns);
         }
         if self.leaving.is_empty() && self.leaving.capacity() > KEPT_LEAVING {
             self.leaving = VecDeque::new();

@@ -4,17 +4,18 @@
 //! here an operation is a small number. A connection notes its requests at its [`Desk`]. Each thread counts in a [`block`]
 //! of its own, which nobody else writes to, and whoever reads sums the blocks ([`Totals`]): no lock, no shared cache line
 //! and no allocation once a thread has seen an operation. [`Habits`] is the little that is known of each connection by
-//! itself.
+//! itself, and [`record`] has single requests.
 
 mod block;
 mod desk;
 mod habits;
 mod histogram;
+pub mod record;
 mod totals;
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
@@ -24,6 +25,7 @@ use block::Block;
 pub use desk::{Desk, Place, Visits};
 pub use habits::{Habit, Habits, SIZES, size_bound};
 pub use histogram::Distribution;
+pub use record::{About, Record, Recorder};
 pub use totals::{Totals, Transactions};
 
 /// Operations that are counted by name.
@@ -80,6 +82,7 @@ pub struct Counts {
     /// Tells it from all others of the process.
     number: usize,
     family: &'static Family,
+    recorder: OnceLock<Arc<Recorder>>,
     blocks: Mutex<Blocks>,
 }
 
@@ -123,13 +126,18 @@ impl Counts {
     #[must_use]
     pub fn new(family: &'static Family) -> Arc<Counts> {
         let number = usize::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX);
-        Arc::new(Counts { number, family, blocks: Mutex::default() })
+        Arc::new(Counts { number, family, recorder: OnceLock::new(), blocks: Mutex::default() })
     }
 
     /// Whose operations it counts.
     #[must_use]
     pub fn family(&self) -> &'static Family {
         self.family
+    }
+
+    /// Has connections that come from now on record their requests. The first one counts.
+    pub fn set_recorder(&self, recorder: Arc<Recorder>) {
+        let _there_is_one = self.recorder.set(recorder);
     }
 
     /// Counts a transaction.

@@ -15,6 +15,7 @@ mod page;
 mod status;
 mod table;
 mod transactions;
+mod usage;
 mod user;
 mod workload;
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use admin::{Request, Response, Status};
 
 use super::table::{self, shown};
-use super::{control, limits, metadata, nfs};
+use super::{control, limits, metadata, nfs, usage};
 use crate::cli::Place;
 
 /// Prints the status of the server that `place` leads to.
@@ -34,6 +34,13 @@ fn page(status: &Status) -> String {
         server.listen.join(", "),
         server.shares.join(", ")
     );
+    if let Some(records) = &status.records {
+        let _ = writeln!(
+            out,
+            "records requests in {}: {} written, {} lost",
+            records.path, records.written, records.lost
+        );
+    }
     sessions(status, &mut out);
     let mut rows = Vec::new();
     for connection in status.connections.values() {
@@ -61,6 +68,7 @@ fn page(status: &Status) -> String {
     table("Shares", ["SHARE", "USER", "CLIENT", "SINCE", "ENCRYPTION", "SIGNING"], &rows, &mut out);
     limits::page(&status.limits, &mut out);
     metadata::page(&status.metadata, &mut out);
+    usage::page(&status.usage, &mut out);
     nfs::page(&status.nfs, &mut out);
     files(status, &mut out);
     out

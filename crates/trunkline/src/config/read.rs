@@ -133,7 +133,7 @@ fn both(name: &str, text: &str, base: &Path, change: Option<(&str, &str)>) -> Re
     let users = users(&top, base)?;
     let accounts = accounts(&top, &server)?;
     let shares = shares(&top, base, &server, &accounts)?;
-    let admin = Admin::read(top.section("admin", admin::KEYS)?.as_ref())?;
+    let admin = Admin::read(top.section("admin", admin::KEYS)?.as_ref(), base)?;
     Ok(Config { file: None, server, admin, users, accounts, shares })
 }
 

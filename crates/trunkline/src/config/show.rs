@@ -128,6 +128,15 @@ impl Page<'_> {
                 }
             }
         }
+        let records = &self.config.admin.records;
+        match &records.path.value {
+            Some(path) => self.line("records", &records.path, quoted(&path.display().to_string())),
+            None => self
+                .lines
+                .push(("# records = \"requests.jsonl\"".to_owned(), Some("default: none".to_owned()))),
+        }
+        self.plain("records_sample", &records.sample);
+        self.plain("records_max_mib", &records.max_mib);
     }
 
     fn users(&mut self) {
@@ -296,7 +305,7 @@ mod tests {
         let text = "[server]\nsmb_port = 4450\nname = \"fi\\\"les\"\n[account.t]\nsigning = \"required\"\n\
                     kind = \"premium\"\nformula = \"v2\"\n[share.'my docs']\npath = \"/srv\"\naccount = \"t\"\n\
                     provisioned_gib = 64\nprovisioned_mib_s = 200\nusers = { '*' = \"read\" }\n\
-                    [admin]\nmetrics = \"[::1]:9445\"\nlisten = \"127.0.0.1:0\"\n";
+                    [admin]\nmetrics = \"[::1]:9445\"\nlisten = \"127.0.0.1:0\"\nrecords = \"/r\"\nrecords_sample = 9\n";
         let mut config = read::parse("t.toml", text, Path::new("/")).unwrap();
         let shown = show(&config);
         let again = read::parse("shown", &shown, Path::new("/")).unwrap();
@@ -305,6 +314,9 @@ mod tests {
         assert_eq!(again.server.name.value, "fi\"les");
         assert_eq!(again.admin.metrics.value, config.admin.metrics.value);
         assert_eq!(again.admin.listen.value, config.admin.listen.value);
+        let records =
+            |config: &Config| (config.admin.records.path.value.clone(), config.admin.records.sample.value);
+        assert_eq!(records(&again), records(&config));
         let limits = |config: &Config| config.shares["my docs"].limits(config).unwrap().unwrap();
         assert_eq!(limits(&again), limits(&config));
         config.file = Some("t.toml".into());

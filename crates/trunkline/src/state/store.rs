@@ -18,6 +18,8 @@ const RIDS: TableDefinition<'_, &str, u32> = TableDefinition::new("rids");
 const VOLUMES: TableDefinition<'_, &[u8], u32> = TableDefinition::new("volumes");
 /// By the numbers of directories: the count, and since when (ns since 1970).
 const BURST_CREDITS: TableDefinition<'_, u32, (u64, i64)> = TableDefinition::new("burst_credits");
+/// By the numbers of directories: bytes and files that lie there.
+const USAGE: TableDefinition<'_, u32, (u64, u64)> = TableDefinition::new("usage");
 const IDENTITY: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("identity");
 
 /// The first RID that is not given to well-known users (MS-SAMR 2.2.1.14).
@@ -110,6 +112,7 @@ impl Store {
         write.open_table(RIDS)?;
         write.open_table(VOLUMES)?;
         write.open_table(BURST_CREDITS)?;
+        write.open_table(USAGE)?;
         let identity = {
             let mut table = write.open_table(IDENTITY)?;
             let guid = kept(&mut table, "guid", guid_of)?;
@@ -206,6 +209,33 @@ impl Store {
             let mut table = write.open_table(BURST_CREDITS)?;
             for (number, BurstCredits { count, at_ns }) in shares {
                 table.insert(number, (*count, *at_ns))?;
+            }
+        }
+        Ok(write.commit()?)
+    }
+
+    /// What lay in the directory `number` when it was last kept: bytes and files.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn usage(&self, number: u32) -> Result<Option<(u64, u64)>, StoreError> {
+        let table = self.database.begin_read()?.open_table(USAGE)?;
+        Ok(table.get(number)?.map(|found| found.value()))
+    }
+
+    /// Keeps what lies in these directories. On disk when it returns.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn keep_usage(&self, directories: &[(u32, (u64, u64))]) -> Result<(), StoreError> {
+        if directories.is_empty() {
+            return Ok(());
+        }
+        let write = self.database.begin_write()?;
+        {
+            let mut table = write.open_table(USAGE)?;
+            for (number, usage) in directories {
+                table.insert(number, usage)?;
             }
         }
         Ok(write.commit()?)
@@ -324,6 +354,21 @@ mod tests {
         let store = Store::open(&path).unwrap();
         let kept = [1, 2, 3].map(|number| store.burst_credits(number).unwrap());
         assert_eq!(kept, [Some(first), Some(second), None]);
+    }
+
+    #[test]
+    fn usage_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.redb");
+        let store = Store::open(&path).unwrap();
+        store.keep_usage(&[(1, (10, 1)), (2, (20, 2))]).unwrap();
+        store.keep_usage(&[(1, (11, 3))]).unwrap();
+        drop(store);
+        let store = Store::open(&path).unwrap();
+        assert_eq!(
+            [1, 2, 3].map(|number| store.usage(number).unwrap()),
+            [Some((11, 3)), Some((20, 2)), None]
+        );
     }
 
     #[test]

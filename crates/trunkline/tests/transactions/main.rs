@@ -204,6 +204,49 @@ async fn a_known_sequence_over_nfs_is_counted_exactly() {
     assert!(api(rest, "SEQUENCE").all() >= 17);
 }
 
+#[tokio::test]
+async fn requests_are_written_down_one_by_one_where_that_is_wanted() {
+    let server = Running::start("[admin]\nrecords = \"requests.jsonl\"\n");
+    let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
+    let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
+    let tree = session.connect("files").await.unwrap();
+    let file = tree.open("file", &OpenOptions::file(Disposition::Create)).await.unwrap();
+    file.write(0, &[1; 4096]).await.unwrap();
+    tree.open("none", &OpenOptions::read()).await.unwrap_err();
+    let client = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();
+    client.directory("/files").await.unwrap().remove("none").await.unwrap_err();
+    server.place.run("stop").success();
+    let text = std::fs::read_to_string(server.place.path().join("requests.jsonl")).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str, share: &str| {
+        let is_it = |line: &&serde_json::Value| line["operationName"] == name && line["fileShare"] == share;
+        lines.iter().filter(is_it).collect::<Vec<_>>()
+    };
+    let [write] = of("Write", "files")[..] else { panic!("{text}") };
+    for (key, wanted) in [
+        ("protocol", "SMB"),
+        ("kind", "write"),
+        ("identityType", "NTLMv2"),
+        ("statusCode", "0x0"),
+        ("metricResponseType", "Success"),
+    ] {
+        assert_eq!(write[key], wanted, "{write}");
+    }
+    assert_eq!(
+        (&write["dataSize"], &write["requestSize"]),
+        (&4096.into(), &(64 + 48 + 4096).into()),
+        "{write}"
+    );
+    assert!(write["callerIpAddress"].as_str().unwrap().starts_with("127.0.0.1:"), "{write}");
+    assert!(write["durationMs"].as_f64() >= write["serverLatencyMs"].as_f64(), "{write}");
+    assert!(write["serverLatencyMs"].as_f64().unwrap() > 0.0 && write["smbMessageID"].is_u64(), "{write}");
+    let refused: Vec<_> = of("Create", "files").iter().map(|line| line["statusText"].clone()).collect();
+    assert_eq!(refused, ["STATUS_SUCCESS", "STATUS_OBJECT_NAME_NOT_FOUND"], "{text}");
+    let [remove] = of("REMOVE", "files")[..] else { panic!("{text}") };
+    assert_eq!((&remove["statusCode"], &remove["protocol"]), (&"0x2".into(), &"NFS".into()), "{remove}");
+}
+
 /// What a server says over HTTP.
 fn fetch(server: &Running, path: &str) -> String {
     let text = server.output();

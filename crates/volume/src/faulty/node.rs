@@ -84,7 +84,10 @@ impl Node for FaultyNode {
     }
 
     fn write(&self, at: u64, data: &[u8]) -> Result<()> {
-        self.plan.meet(Call::Write)?;
+        if let Some(failure) = self.plan.meet_halfway(Call::Write)? {
+            self.inner.write(at, &data[..data.len() / 2])?;
+            return Err(failure);
+        }
         self.inner.write(at, data)
     }
 

@@ -2,8 +2,9 @@
 //!
 //! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
 //! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's network interfaces; [`lasting`] has opens kept over a
-//! restart, [`leaving`] takes a share away from whoever uses it; [`limits`] paces what shares do; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status,
-//! [`transactions`] and [`workload`] what was counted, [`peaks`] how much at most.
+//! restart, [`leaving`] takes a share away from whoever uses it; [`limits`] paces what shares do, [`usage`] knows what lies on them;
+//! [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status, [`transactions`] and [`workload`] what was
+//! counted, [`records`] writes down single requests, [`peaks`] how much at most.
 
 mod accounts;
 mod addresses;
@@ -16,8 +17,10 @@ mod limits;
 mod metadata;
 mod nfs_report;
 mod peaks;
+mod records;
 mod report;
 mod transactions;
+mod usage;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -45,6 +48,8 @@ use exports::Servers;
 use identity::People;
 use limits::Pacing;
 use peaks::Peaks;
+use records::Records;
+use usage::Usages;
 
 /// How often it is looked whether time has brought something: a change on the host that a watcher waits for,
 /// a caching right that was not given back.
@@ -72,6 +77,8 @@ struct Wired {
     engines: Arc<Mutex<Engines>>,
     pacing: Arc<Pacing>,
     peaks: Arc<Peaks>,
+    usages: Arc<Usages>,
+    records: Option<Records>,
     state: Arc<StateDir>,
     addresses: Arc<Addresses>,
     /// Ends with the server; none where the host does not tell its addresses.
@@ -98,10 +105,19 @@ pub fn start(
         None => (None, Vec::new()),
     };
     let nfs = Arc::new(Servers::new(plan, state, endpoints)?);
+    let records = Records::start(&plan.config.admin.records).map_err(anyhow::Error::msg)?;
+    if let Some(records) = &records {
+        let of_nfs = nfs.list().iter().map(|(_, server)| &server.counts);
+        for counts in of_nfs.chain([&server.counts]) {
+            counts.set_recorder(Arc::clone(records.recorder()));
+        }
+    }
     let engines = Arc::default();
     let pacing = Arc::default();
     let peaks = Arc::default();
     let seen = Arc::clone(&peaks);
+    let usages: Arc<Usages> = Arc::default();
+    let kept = Arc::clone(&usages);
     let addresses = Arc::new(Addresses::new(Arc::clone(&server), listeners.local_addresses()));
     let wired = Wired {
         server: Arc::clone(&server),
@@ -111,10 +127,12 @@ pub fn start(
         engines: Arc::clone(&engines),
         pacing: Arc::clone(&pacing),
         peaks,
+        usages,
+        records,
         state: Arc::clone(state),
         _watcher: watch(&addresses),
         addresses,
-        keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, seen, Arc::clone(state))?)),
+        keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, seen, kept, Arc::clone(state))?)),
     };
     if nfs_listeners.is_some() {
         nfs.keep_clients(state).map_err(anyhow::Error::msg)?;
@@ -137,13 +155,12 @@ pub fn start(
 
 impl FileServer for Wired {
     fn report(&self, status: &mut Status) {
-        let engines: Vec<_> = held(&self.engines)
-            .iter()
-            .map(|(path, served)| (path.clone(), Arc::clone(&served.engine)))
-            .collect();
+        let engines = by_path(&self.engines);
         report::fill(&self.server, &self.nfs, &engines, status);
         status.limits = limits::report(engines.iter().map(|(_, engine)| engine));
         status.metadata = metadata::report(engines.iter().map(|(_, engine)| engine));
+        status.records = self.records.as_ref().map(Records::shown);
+        status.usage = usage::report(engines.iter().map(|(_, engine)| engine));
         nfs_report::fill(&self.nfs, &engines, net::now(), status);
     }
 
@@ -174,13 +191,14 @@ impl FileServer for Wired {
         let mut restored = Vec::new();
         let mut exported = Vec::new();
         let mut limited = Vec::new();
+        let mut sizes = Vec::new();
         let users = people.users();
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
         for share in plan.config.shares.values() {
             let path = real_path(&share.path.value)?;
             let config = engine_config(share, &path, plan, &people);
             let served = match engines.get(&path) {
-                Some(served) => served.clone(),
+                Some(served) => fits(share, served)?.clone(),
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
                     let served = self.open(share, &path, config.clone(), &plan.config)?;
@@ -189,6 +207,7 @@ impl FileServer for Wired {
                     served
                 }
             };
+            sizes.push(usage::quota(share));
             limited.push(limits::Wanted::of(share, &plan.config, &path, &self.state)?);
             if share.continuously_available.value && !served.engine.keeps_opens() {
                 tracing::warn!(share = %share.name.value, "`continuously_available` counts from the next start on");
@@ -204,6 +223,7 @@ impl FileServer for Wired {
         }
         let engines_of = shares.iter().map(|(_, engine, _)| engine);
         self.pacing.apply(&self.state, engines_of.zip(limited.iter().map(Option::as_ref)));
+        self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
         // An engine whose share is gone lives on as long as somebody is connected to it.
         let left = engines
             .iter()
@@ -215,13 +235,8 @@ impl FileServer for Wired {
         accounts::apply(&plan.config, &mut settings);
         self.server.set_config(settings);
         self.addresses.configure(&plan.config.server);
-        let mut claimable = Vec::new();
-        for (at, opens) in restored {
-            let is_claimed = |open: &share::Restored| nfs::record::Note::is_one(&open.note);
-            let (claimed, opens): (Vec<_>, Vec<_>) = opens.into_iter().partition(is_claimed);
-            claimable.push((Arc::clone(&shares[at].1), claimed));
-            self.server.restore(&Arc::new(shares[at].0.clone()), opens, net::now());
-        }
+        let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
+        let claimable = self.restore(restored);
         self.server.set_users(users);
         let is_for_smb = |config: &smb::ShareConfig| {
             let mut named = plan.config.shares.values().filter(|share| share.name.value == config.name);
@@ -259,7 +274,12 @@ impl FileServer for Wired {
             served.engine.end_all_detached(net::now());
             served.engine.write_noted();
         }
+        if let Some(records) = &self.records {
+            records.stop();
+        }
         self.pacing.save(&self.state);
+        self.usages.stop();
+        self.usages.save(&self.state, &by_path(&self.engines));
         let clean = [ended, nfs_ended].into_iter().flatten().all(|ended| ended.cut == 0 && ended.jobs_ended);
         tracing::info!(clean, ms = begun.elapsed().as_millis() as u64, "connections closed");
         clean
@@ -279,11 +299,26 @@ impl Wired {
         let volume = PosixVolume::open(path, &beside).map_err(|e| format!("share `{name}`: {e}"))?;
         let volume = Arc::new(volume);
         let shared = metadata::slowed(Arc::<PosixVolume>::clone(&volume), all.server.metadata_delay_us.value);
+        let shared = usage::metered(shared, share, path, &self.state)?;
         let config =
             share::Config { metadata_cache_bytes: metadata::cache_bytes(all.shares.len()), ..config };
         let engine = share::Share::open(shared, config)
             .map_err(|e| format!("share `{name}`: {}: {e}", path.display()))?;
         Ok(Served { volume, engine })
+    }
+
+    /// Gives SMB clients' opens that were kept back to their server, and the others with their engines.
+    fn restore<'s>(
+        &self,
+        restored: impl Iterator<Item = (&'s smb::ShareConfig, Vec<share::Restored>)>,
+    ) -> Vec<(Arc<share::Share>, Vec<share::Restored>)> {
+        let of_share = |(config, opens): (&smb::ShareConfig, Vec<share::Restored>)| {
+            let is_claimed = |open: &share::Restored| nfs::record::Note::is_one(&open.note);
+            let (claimed, opens): (Vec<_>, Vec<_>) = opens.into_iter().partition(is_claimed);
+            self.server.restore(&Arc::new(config.clone()), opens, net::now());
+            (Arc::clone(&config.engine), claimed)
+        };
+        restored.map(of_share).collect()
     }
 
     /// Has a new engine keep its opens, if it is to, and gives those that were kept.
@@ -338,6 +373,7 @@ fn keep(
     nfs: Arc<Servers>,
     pacing: Arc<Pacing>,
     peaks: Arc<Peaks>,
+    usages: Arc<Usages>,
     state: Arc<StateDir>,
 ) -> std::io::Result<(Sender<()>, JoinHandle<()>)> {
     let (stop, stopped) = channel();
@@ -366,6 +402,7 @@ fn keep(
             }
             if saved.elapsed() >= limits::SAVED_EVERY {
                 pacing.save(&state);
+                usages.save(&state, &by_path(&engines));
                 saved = Instant::now();
             }
             if sweep {
@@ -375,6 +412,22 @@ fn keep(
     };
     let thread = std::thread::Builder::new().name("trunkline-keeper".to_owned()).spawn(run)?;
     Ok((stop, thread))
+}
+
+/// The engines with the paths of their directories.
+fn by_path(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
+    held(engines).iter().map(|(path, served)| (path.clone(), Arc::clone(&served.engine))).collect()
+}
+
+/// A share that is served already, unless it is to have a size and more lies there.
+fn fits<'s>(share: &Share, served: &'s Served) -> Result<&'s Served, String> {
+    match served.engine.check_quota(usage::quota(share)) {
+        Err(refusal @ volume::QuotaRefusal::BelowUsage { .. }) => {
+            Err(format!("share `{}`: `provisioned_gib` is too small: {refusal}", share.name.value))
+        }
+        // What is not counted is said when it is taken into force.
+        Ok(()) | Err(volume::QuotaRefusal::NotCounted) => Ok(served),
+    }
 }
 
 /// A value behind a lock that is whole also after a panic.
@@ -395,6 +448,9 @@ fn gauges(engine: &share::Share, peaks: &Peaks) -> Gauges {
         provisioned_bandwidth_bytes: limited.as_ref().map(|limited| limited.provision.throughput.in_all()),
         held_requests: limited.as_ref().map(|limited| limited.held as u64),
         open_files: engine.open_count() as u64,
+        file_capacity_bytes: engine.usage().map(|usage| usage.bytes),
+        file_count: engine.usage().map(|usage| usage.files),
+        capacity_quota_bytes: engine.meter().and_then(|meter| meter.quota()),
         volume_size_bytes: space.map(|space| space.total),
         volume_free_bytes: space.map(|space| space.free),
     }

@@ -1,0 +1,42 @@
+//! A share with a size: clients see it as the file system's, and nothing grows beyond it.
+
+mod common;
+
+use common::{Client, Wire, World, put, writing};
+use nfs_wire::NfsStat;
+use nfs_wire::attr::{Attr, AttrNum, Bitmap};
+use nfs_wire::op::{Args, Res, getattr};
+
+/// space_avail, space_free and space_total.
+const SPACE: [AttrNum; 3] = [AttrNum::SpaceAvail, AttrNum::SpaceFree, AttrNum::SpaceTotal];
+
+fn space(client: &mut Client, wire: &mut Wire, file: &[u8]) -> Vec<u64> {
+    let attr_request = Bitmap::of(&SPACE.map(AttrNum::get));
+    let answer = client.run(wire, &[put(file), Args::GetAttr(getattr::Args { attr_request })]).ok();
+    let results = answer.results();
+    let Some(Res::GetAttr(Ok(got))) = results.last() else { panic!("{results:?}") };
+    let of = |attribute| match attribute {
+        Ok(Attr::SpaceAvail(bytes) | Attr::SpaceFree(bytes) | Attr::SpaceTotal(bytes)) => bytes,
+        other => panic!("{other:?}"),
+    };
+    got.obj_attributes.iter().map(of).collect()
+}
+
+#[test]
+fn what_does_not_fit_is_refused_whole_and_the_rest_is_shown() {
+    let world = World::sized(100);
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 2);
+    let (file, stateid) = client.create(&mut wire, b"file");
+    client.on(&mut wire, &file, &[writing(stateid, 0, &[1; 60])]).ok();
+    assert_eq!(space(&mut client, &mut wire, &file), [40, 40, 100]);
+    let refused = client.on(&mut wire, &file, &[writing(stateid, 60, &[2; 41])]);
+    assert_eq!(refused.status(), NfsStat::NoSpc);
+    assert_eq!(world.engine.usage().map(|usage| usage.bytes), Some(60), "nothing of it was written");
+    client.on(&mut wire, &file, &[writing(stateid, 60, &[2; 40])]).ok();
+    client.on(&mut wire, &file, &[writing(stateid, 0, &[3; 100])]).ok();
+    assert_eq!(space(&mut client, &mut wire, &file), [0, 0, 100]);
+    world.engine.set_quota(Some(99)).unwrap_err();
+    world.engine.set_quota(Some(150)).unwrap();
+    assert_eq!(space(&mut client, &mut wire, &file), [50, 50, 150]);
+}

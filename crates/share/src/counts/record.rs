@@ -1,0 +1,216 @@
+//! One record for each request, or for one of so many, for those who want to see single ones.
+//!
+//! A [`Recorder`] is a bounded queue: connections put what they have answered into it ([`super::Desk::record`]), and somebody
+//! else takes it out at the other end and writes it down. Nobody waits for room; what finds none is counted and lost.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use super::{Family, Noted};
+
+/// Records of one connection that wait for their answers to be sent; those beyond go without that time.
+const MOST_WAITING: usize = 4096;
+
+/// A request that was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The name of the share; none: it was of none.
+    pub share: Option<Arc<str>>,
+    /// Whose operations they are.
+    pub family: &'static Family,
+    /// What is counted of it.
+    pub noted: Noted,
+    /// When it was taken up (monotonic ns).
+    pub arrived_ns: u64,
+    /// How long it took until it was answered; none: it waited for others to do something.
+    pub server_ns: Option<u64>,
+    /// How long it took until the host had taken its answer; none: it is not known.
+    pub whole_ns: Option<u64>,
+    /// What its protocol says of it.
+    pub about: About,
+}
+
+/// What a protocol says of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// Who asked.
+    pub client: SocketAddr,
+    /// The status, as it is sent.
+    pub status: u32,
+    /// Its name.
+    pub status_text: String,
+    /// Further numbers, by their names.
+    pub numbers: Vec<(&'static str, u64)>,
+}
+
+/// Takes records.
+#[derive(Debug)]
+pub struct Recorder {
+    sample: u64,
+    queue: SyncSender<Record>,
+    /// Connections that have come, so that not all take the same ones of their requests.
+    connections: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Recorder {
+    /// One that takes one of each `sample` requests, and holds up to `room` until they are taken out.
+    #[must_use]
+    pub fn new(sample: u64, room: usize) -> (Arc<Recorder>, Receiver<Record>) {
+        let (queue, taken) = sync_channel(room);
+        let (connections, lost) = (AtomicU64::default(), AtomicU64::default());
+        (Arc::new(Recorder { sample: sample.max(1), queue, connections, lost }), taken)
+    }
+
+    /// Records for which there was no room.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn put(&self, record: Record) {
+        if self.queue.try_send(record).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a connection records.
+pub(super) struct Recording {
+    recorder: Arc<Recorder>,
+    /// Requests until the next one that is recorded.
+    skips: u64,
+    waiting: VecDeque<(u64, Record)>,
+    /// How many of them, the last ones, are of this turn.
+    fresh: usize,
+}
+
+impl Recording {
+    pub(super) fn new(recorder: &Arc<Recorder>) -> Recording {
+        let skips = recorder.connections.fetch_add(1, Ordering::Relaxed) % recorder.sample;
+        Recording { recorder: Arc::clone(recorder), skips, waiting: VecDeque::new(), fresh: 0 }
+    }
+
+    /// Whether the next request is one to be recorded.
+    pub(super) fn wants(&mut self) -> bool {
+        if self.skips > 0 {
+            self.skips -= 1;
+            return false;
+        }
+        self.skips = self.recorder.sample - 1;
+        true
+    }
+
+    pub(super) fn note(&mut self, record: Record) {
+        if self.waiting.len() >= MOST_WAITING
+            && let Some((_, oldest)) = self.waiting.pop_front()
+        {
+            self.recorder.put(oldest);
+            self.fresh = self.fresh.min(self.waiting.len());
+        }
+        self.waiting.push_back((u64::MAX, record));
+        self.fresh += 1;
+    }
+
+    pub(super) fn turned(&mut self, ended_ns: u64, end: u64) {
+        let first = self.waiting.len().saturating_sub(std::mem::take(&mut self.fresh));
+        for (ends, record) in self.waiting.range_mut(first..) {
+            *ends = end;
+            record.server_ns = record.server_ns.map(|_| ended_ns.saturating_sub(record.arrived_ns));
+        }
+    }
+
+    pub(super) fn sent(&mut self, taken: u64, at_ns: u64) {
+        while self.waiting.front().is_some_and(|(end, _)| *end <= taken)
+            && let Some((_, mut record)) = self.waiting.pop_front()
+        {
+            record.whole_ns = record.server_ns.map(|_| at_ns.saturating_sub(record.arrived_ns));
+            self.recorder.put(record);
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        for (_, record) in self.waiting.drain(..) {
+            self.recorder.put(record);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Counts, Desk, Kind, Place};
+    use super::*;
+    use crate::limits::ResponseType;
+
+    static FAMILY: Family = Family { name: "F", operations: &["One"], authentications: &["Key"] };
+    const DONE: Noted = Noted {
+        operation: 0,
+        authentication: 0,
+        kind: Kind::Read,
+        response: ResponseType::Success,
+        ingress: 10,
+        egress: 20,
+        data: 5,
+    };
+
+    fn about(status: u32) -> About {
+        let client = SocketAddr::from(([192, 0, 2, 1], 700));
+        About { client, status, status_text: String::new(), numbers: Vec::new() }
+    }
+
+    /// A desk at which so many requests of a turn come.
+    fn asks(desk: &mut Desk, statuses: std::ops::Range<u32>, arrived_ns: u64) {
+        for status in statuses {
+            if desk.records() {
+                desk.record(Place::default(), &DONE, (arrived_ns, status % 2 == 0), about(status));
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_has_the_times_of_its_answer() {
+        let (recorder, taken) = Recorder::new(1, 10);
+        let rest = Counts::new(&FAMILY);
+        assert!(!Desk::new(&rest).records(), "nobody records");
+        rest.set_recorder(Arc::clone(&recorder));
+        let mut desk = Desk::new(&rest);
+        asks(&mut desk, 0..2, 100);
+        desk.turned(150, 1000, 0);
+        asks(&mut desk, 2..3, 200);
+        desk.turned(260, 2000, 0);
+        assert!(taken.try_recv().is_err(), "nothing was sent yet");
+        desk.sent(1999, 300);
+        let times = |record: Record| (record.about.status, record.server_ns, record.whole_ns);
+        let got: Vec<_> = taken.try_iter().map(times).collect();
+        assert_eq!(got, [(0, Some(50), Some(200)), (1, None, None)]);
+        drop(desk);
+        let got: Vec<_> = taken.try_iter().map(times).collect();
+        assert_eq!(got, [(2, Some(60), None)], "its connection was lost");
+        assert_eq!(recorder.lost(), 0);
+    }
+
+    #[test]
+    fn one_of_so_many_is_taken_and_what_finds_no_room_is_counted() {
+        let (recorder, taken) = Recorder::new(4, 3);
+        let rest = Counts::new(&FAMILY);
+        rest.set_recorder(Arc::clone(&recorder));
+        let mut statuses = Vec::new();
+        for _connection in 0..4 {
+            let mut desk = Desk::new(&rest);
+            asks(&mut desk, 0..9, 0);
+            drop(desk);
+            statuses.extend(taken.try_iter().map(|record| record.about.status));
+        }
+        assert_eq!(statuses, [0, 4, 8, 1, 5, 2, 6, 3, 7]);
+        let mut desk = Desk::new(&rest);
+        asks(&mut desk, 0..4 * MOST_WAITING as u32 + 4, 0);
+        desk.turned(1, 1, 0);
+        desk.sent(1, 2);
+        assert_eq!((taken.try_iter().count(), recorder.lost()), (3, MOST_WAITING as u64 + 1 - 3));
+    }
+}

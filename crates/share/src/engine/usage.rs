@@ -1,0 +1,44 @@
+//! How much lies on the share, and how much may, where the volume is counted ([`volume::metered`]).
+
+use std::sync::Arc;
+
+use volume::{Meter, QuotaRefusal, Usage};
+
+use super::Share;
+
+impl Share {
+    /// What counts the share's contents; none: nothing does, and its size has no bound but the host's.
+    pub fn meter(&self) -> Option<&Arc<Meter>> {
+        self.volume.meter()
+    }
+
+    /// What lies there, where it is counted.
+    pub fn usage(&self) -> Option<Usage> {
+        self.meter().map(|meter| meter.usage())
+    }
+
+    /// Sets or lifts the bound on what lies there, in bytes. What is open, and who writes just now, meets it with the
+    /// next growth.
+    ///
+    /// # Errors
+    /// [`QuotaRefusal::BelowUsage`]; [`QuotaRefusal::NotCounted`] where nothing is counted.
+    pub fn set_quota(&self, quota: Option<u64>) -> Result<(), QuotaRefusal> {
+        match (self.meter(), quota) {
+            (Some(meter), _) => meter.set_quota(quota),
+            (None, Some(_)) => Err(QuotaRefusal::NotCounted),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Whether [`Share::set_quota`] would do it now.
+    ///
+    /// # Errors
+    /// As it says.
+    pub fn check_quota(&self, quota: Option<u64>) -> Result<(), QuotaRefusal> {
+        match (self.meter(), quota) {
+            (Some(meter), _) => meter.check_quota(quota),
+            (None, Some(_)) => Err(QuotaRefusal::NotCounted),
+            (None, None) => Ok(()),
+        }
+    }
+}

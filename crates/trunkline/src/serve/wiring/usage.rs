@@ -1,0 +1,265 @@
+//! What lies on shares that have a size: known from when they were served last, kept as it changes, and counted anew
+//! in the background, so that what others do on the host is found.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use admin::usage::UsedShare;
+use volume::metered::Scan;
+use volume::{Meter, MeteredVolume, Usage, Volume};
+
+use super::held;
+use crate::config::Share;
+use crate::state::StateDir;
+
+/// How long after everything was counted it is counted again.
+const AGAIN_AFTER: Duration = Duration::from_secs(15 * 60);
+/// The same when it could not be counted to its end.
+const AGAIN_AFTER_FAILURE: Duration = Duration::from_secs(60);
+/// How often it is looked whether anything is to be counted.
+const LOOKED_EVERY: Duration = Duration::from_millis(500);
+/// Names that are looked at between two rests. Each rest is as long as the look was, so that half of a processor is
+/// taken at most.
+const STEP: usize = 256;
+/// The longest rest.
+const REST: Duration = Duration::from_millis(200);
+
+/// The size that a share has, in bytes; none: as much as there is room for.
+pub fn quota(share: &Share) -> Option<u64> {
+    share.provisioned.gib.as_ref().map(|gib| gib.value << 30)
+}
+
+/// The volume of a share that has a size, with what is known to lie there.
+pub fn metered(
+    volume: Arc<dyn Volume>,
+    share: &Share,
+    path: &Path,
+    state: &StateDir,
+) -> Result<Arc<dyn Volume>, String> {
+    let Some(quota) = quota(share) else { return Ok(volume) };
+    let number = state.number(path).map_err(|e| e.to_string())?;
+    let kept = match state.store().usage(number) {
+        Ok(kept) => kept.map(|(bytes, files)| Usage { bytes, files }),
+        Err(error) => {
+            tracing::warn!(%error, share = %share.name.value, "what lies on the share is not known until it was counted");
+            None
+        }
+    };
+    Ok(Arc::new(MeteredVolume::new(volume, Some(quota), kept)))
+}
+
+/// What lies on shares, by the real path of their directory.
+type Engines<'e> = &'e [(std::path::PathBuf, Arc<share::Share>)];
+
+/// What is to be counted, and when.
+type Due = Vec<(Weak<Meter>, Instant)>;
+
+/// Keeps and counts.
+#[derive(Default)]
+pub struct Usages {
+    /// What was written down last, by the directory's number.
+    saved: Mutex<BTreeMap<u32, Usage>>,
+    /// What is to be counted, and when.
+    due: Arc<Mutex<Due>>,
+    /// Dropped to end the thread that counts; there when anything is counted.
+    counting: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+}
+
+impl Usages {
+    /// Takes the sizes of these shares into force, and has those counted that are new.
+    ///
+    /// # Errors
+    /// When the host has no thread left.
+    pub fn apply<'e>(
+        &self,
+        shares: impl Iterator<Item = (&'e Arc<share::Share>, Option<u64>)>,
+    ) -> Result<(), String> {
+        let mut due = held(&self.due);
+        due.retain(|(meter, _)| meter.strong_count() > 0);
+        for (engine, quota) in shares {
+            let is_changed = engine.meter().and_then(|meter| meter.quota()) != quota;
+            if is_changed && let Err(error) = engine.set_quota(quota) {
+                tracing::warn!(share = %engine.name(), "`provisioned_gib` is not the share's size yet: {error}");
+            }
+            let Some(meter) = engine.meter() else { continue };
+            if !due.iter().any(|(known, _)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(meter))) {
+                due.push((Arc::downgrade(meter), Instant::now()));
+            }
+        }
+        let mut counting = held(&self.counting);
+        if due.is_empty() || counting.is_some() {
+            return Ok(());
+        }
+        let (stop, stopped) = channel();
+        let due = Arc::clone(&self.due);
+        let thread = std::thread::Builder::new().name("trunkline-count".to_owned());
+        let thread = thread
+            .spawn(move || count(&due, &stopped))
+            .map_err(|e| format!("no thread to count files: {e}"))?;
+        *counting = Some((stop, thread));
+        Ok(())
+    }
+
+    /// Ends counting.
+    pub fn stop(&self) {
+        if let Some((stop, thread)) = held(&self.counting).take() {
+            drop(stop);
+            // It only counts, and what it had not counted to the end is counted at the next start.
+            let _ = thread.join();
+        }
+    }
+
+    /// Writes down what lies on shares where that has changed.
+    pub fn save(&self, state: &StateDir, engines: Engines<'_>) {
+        let mut saved = held(&self.saved);
+        let mut changed = Vec::new();
+        for (path, engine) in engines {
+            let Some(usage) = engine.meter().and_then(|meter| meter.to_keep()) else { continue };
+            let Ok(number) = state.number(path) else { continue };
+            if saved.insert(number, usage) != Some(usage) {
+                changed.push((number, (usage.bytes, usage.files)));
+            }
+        }
+        if let Err(error) = state.store().keep_usage(&changed) {
+            tracing::warn!(%error, "what lies on shares is not written down: it is known again when it was counted");
+        }
+    }
+}
+
+/// Counts what is due until the sender is gone.
+fn count(due: &Mutex<Due>, stopped: &Receiver<()>) {
+    while stopped.recv_timeout(LOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
+        let all: Vec<_> = held(due)
+            .iter()
+            .filter(|(_, at)| *at <= Instant::now())
+            .map(|(meter, _)| meter.clone())
+            .collect();
+        for meter in all {
+            let Some(counted) = meter.upgrade() else { continue };
+            let Some(again) = count_one(&counted, stopped) else { return };
+            for (_, at) in held(due).iter_mut().filter(|(known, _)| known.ptr_eq(&meter)) {
+                *at = Instant::now() + again;
+            }
+        }
+    }
+}
+
+/// Counts one share; after how long it is to be counted again, or none when the server ends.
+fn count_one(meter: &Arc<Meter>, stopped: &Receiver<()>) -> Option<Duration> {
+    let begun = Instant::now();
+    let mut step = meter.recount().map(|scan| (scan, false));
+    loop {
+        match step {
+            Ok((_, true)) => {
+                let Usage { bytes, files } = meter.usage();
+                tracing::debug!(
+                    bytes,
+                    files,
+                    ms = begun.elapsed().as_millis() as u64,
+                    "a share's files were counted"
+                );
+                return Some(AGAIN_AFTER.max(begun.elapsed() * 20));
+            }
+            Ok((scan, false)) => {
+                let at = Instant::now();
+                step = advance(scan);
+                let rest = at.elapsed().min(REST);
+                if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
+                    return None;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a share's files could not be counted; what was known of them stays");
+                return Some(AGAIN_AFTER_FAILURE);
+            }
+        }
+    }
+}
+
+fn advance(mut scan: Scan) -> volume::Result<(Scan, bool)> {
+    let is_done = scan.step(STEP)?;
+    Ok((scan, is_done))
+}
+
+/// What lies on shares that have a size, by name.
+pub fn report<'e>(engines: impl Iterator<Item = &'e Arc<share::Share>>) -> BTreeMap<String, UsedShare> {
+    let one = |engine: &Arc<share::Share>| {
+        let meter = engine.meter()?;
+        let (Usage { bytes, files }, counting) = (meter.usage(), meter.counting());
+        let share = UsedShare {
+            quota_bytes: meter.quota(),
+            bytes,
+            files,
+            counting: counting.under_way,
+            counted: counting.finished,
+            unreadable: counting.unreadable,
+        };
+        Some((engine.name(), share))
+    };
+    engines.filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use volume::memory::MemoryVolume;
+    use volume::{Name, Node};
+
+    /// A share of this directory in memory, as it is when it is served with what was kept.
+    fn engine(memory: &MemoryVolume, state: &StateDir, path: &Path) -> Arc<share::Share> {
+        let kept = state.store().usage(state.number(path).unwrap()).unwrap();
+        let kept = kept.map(|(bytes, files)| Usage { bytes, files });
+        let volume = MeteredVolume::new(Arc::new(memory.clone()), Some(1000), kept);
+        share::Share::open(Arc::new(volume), share::Config::default()).unwrap()
+    }
+
+    fn write(root: &Arc<dyn Node>, name: &str, len: usize) {
+        let file = root.create_file(&Name::new(name.as_bytes()).unwrap(), 0o600, None).unwrap();
+        file.write(0, &vec![1; len]).unwrap();
+    }
+
+    #[test]
+    fn what_lies_there_outlives_the_server_and_is_counted_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("state")).unwrap();
+        let path = dir.path().join("share");
+        let memory = MemoryVolume::new(1);
+        write(&memory.root().unwrap(), "host", 30);
+        let first = engine(&memory, &state, &path);
+        let served = [(path.clone(), Arc::clone(&first))];
+        let usages = Usages::default();
+        usages.save(&state, &served);
+        assert_eq!(state.store().usage(1).unwrap(), None, "nothing is known yet");
+        usages.apply(std::iter::once((&first, Some(900)))).unwrap();
+        assert!(wait(&first, 1));
+        write(&first.volume().root().unwrap(), "client", 50);
+        usages.save(&state, &served);
+        usages.stop();
+        let shown = &report(std::iter::once(&first))[""];
+        assert_eq!((shown.quota_bytes, shown.bytes, shown.files, shown.counted), (Some(900), 80, 2, 1));
+        drop((first, served));
+        write(&memory.root().unwrap(), "away", 5);
+        let second = engine(&memory, &state, &path);
+        assert_eq!(second.usage(), Some(Usage { bytes: 80, files: 2 }), "as it was");
+        let usages = Usages::default();
+        usages.apply(std::iter::once((&second, Some(1000)))).unwrap();
+        assert!(wait(&second, 1));
+        assert_eq!(second.usage(), Some(Usage { bytes: 85, files: 3 }), "with what was done meanwhile");
+        usages.apply(std::iter::once((&second, Some(84)))).unwrap();
+        assert_eq!(second.meter().unwrap().quota(), Some(1000), "what lies there does not fit");
+        usages.stop();
+    }
+
+    /// Whether it was counted so often within ten seconds.
+    fn wait(engine: &Arc<share::Share>, counts: u64) -> bool {
+        let until = Instant::now() + Duration::from_secs(10);
+        while engine.meter().unwrap().counting().finished < counts && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        engine.meter().unwrap().counting().finished >= counts
+    }
+}

@@ -1,0 +1,220 @@
+//! What counts, what does not, and where growing ends.
+
+use super::*;
+use crate::faulty::{Call, Fault, FaultyVolume, Plan};
+use crate::memory::MemoryVolume;
+use crate::{Name, OpenHow};
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+fn metered(quota: Option<u64>) -> (MeteredVolume, Arc<Plan>, Arc<dyn Node>) {
+    let faulty = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
+    let plan = Arc::clone(faulty.plan());
+    let volume = MeteredVolume::new(Arc::new(faulty), quota, None);
+    let root = volume.root().unwrap();
+    (volume, plan, root)
+}
+
+fn file(root: &Arc<dyn Node>, text: &str) -> Arc<dyn Node> {
+    root.create_file(&name(text), 0o600, None).unwrap()
+}
+
+fn usage(volume: &MeteredVolume) -> (u64, u64) {
+    let Usage { bytes, files } = volume.meter.usage();
+    (bytes, files)
+}
+
+fn counted(volume: &MeteredVolume) -> (u64, u64) {
+    let mut scan = volume.meter.recount().unwrap();
+    while !scan.step(1).unwrap() {}
+    usage(volume)
+}
+
+#[test]
+fn a_file_counts_its_length_holes_and_all() {
+    let (volume, _, root) = metered(None);
+    let one = file(&root, "one");
+    assert_eq!(usage(&volume), (0, 1));
+    one.write(1000, b"end").unwrap();
+    one.write(0, b"start").unwrap();
+    assert_eq!(usage(&volume), (1003, 1));
+    one.punch(0..1000).unwrap();
+    one.allocate(0..5000).unwrap();
+    assert_eq!(usage(&volume), (1003, 1), "neither holes nor what is set aside behind the end");
+    one.set_size(1 << 40).unwrap();
+    one.set_size(7).unwrap();
+    assert_eq!(usage(&volume), (7, 1));
+    root.create_directory(&name("d"), 0o700, None).unwrap();
+    root.create_link(&name("l"), b"one", None).unwrap();
+    assert_eq!(usage(&volume), (7, 2), "a link is a file without bytes, a directory is none");
+    assert_eq!(counted(&volume), (7, 2));
+}
+
+#[test]
+fn a_file_counts_once_until_its_last_name_and_its_last_open_are_gone() {
+    let (volume, _, root) = metered(None);
+    let one = file(&root, "one");
+    one.write(0, &[1; 100]).unwrap();
+    root.add_name(&name("two"), &*one, None).unwrap();
+    assert_eq!((usage(&volume), counted(&volume)), ((100, 1), (100, 1)));
+    root.remove(&name("one"), false, None).unwrap();
+    assert_eq!(usage(&volume), (100, 1));
+    root.remove(&name("two"), false, None).unwrap();
+    one.write(100, &[1; 100]).unwrap();
+    assert_eq!((usage(&volume), counted(&volume)), ((200, 1), (200, 1)), "it is open");
+    assert_eq!(volume.meter.to_keep(), Some(Usage::default()), "which ends with the process");
+    drop(one);
+    assert_eq!((usage(&volume), counted(&volume)), ((0, 0), (0, 0)));
+}
+
+#[test]
+fn what_is_renamed_over_counts_no_more() {
+    let (volume, _, root) = metered(None);
+    file(&root, "old").write(0, &[1; 70]).unwrap();
+    file(&root, "new").write(0, &[1; 30]).unwrap();
+    assert_eq!(root.rename(&name("new"), &*root, &name("old"), false, None), Err(Failure::Exists));
+    assert_eq!(usage(&volume), (100, 2));
+    root.rename(&name("new"), &*root, &name("old"), true, None).unwrap();
+    assert_eq!((usage(&volume), counted(&volume)), ((30, 1), (30, 1)));
+    root.rename(&name("old"), &*root, &name("old"), true, None).unwrap();
+    assert_eq!(usage(&volume), (30, 1), "over itself");
+}
+
+#[test]
+fn streams_count_with_their_file() {
+    let (volume, _, root) = metered(Some(1000));
+    let one = file(&root, "one");
+    let stream = one.open_stream(&name("s"), true, true).unwrap();
+    stream.write(0, &[1; 300]).unwrap();
+    let directory = root.create_directory(&name("d"), 0o700, None).unwrap();
+    directory.open_stream(&name("s"), true, true).unwrap().write(0, &[1; 50]).unwrap();
+    assert_eq!((usage(&volume), counted(&volume)), ((350, 1), (350, 1)));
+    assert_eq!(stream.write(0, &[1; 951]), Err(Failure::NoSpace));
+    one.rename_stream(&name("s"), &name("t"), false).unwrap();
+    stream.write(300, &[1; 100]).unwrap();
+    let other = one.open_stream(&name("o"), true, true).unwrap();
+    other.write(0, &[1; 5]).unwrap();
+    assert_eq!((usage(&volume), counted(&volume)), ((455, 1), (455, 1)));
+    one.rename_stream(&name("o"), &name("t"), true).unwrap();
+    assert_eq!((usage(&volume), counted(&volume)), ((55, 1), (55, 1)), "one stream took the other's place");
+    one.remove_stream(&name("t")).unwrap();
+    assert_eq!((usage(&volume), counted(&volume)), ((50, 1), (50, 1)));
+    drop(directory);
+    root.remove(&name("d"), true, None).unwrap();
+    assert_eq!((usage(&volume), counted(&volume)), ((0, 1), (0, 1)));
+}
+
+#[test]
+fn nothing_grows_beyond_the_bound_and_nothing_is_half_written() {
+    let (volume, _, root) = metered(Some(100));
+    let one = file(&root, "one");
+    one.write(0, &[1; 60]).unwrap();
+    let two = file(&root, "two");
+    assert_eq!(two.write(0, &[1; 41]), Err(Failure::NoSpace));
+    assert_eq!(two.set_size(41), Err(Failure::NoSpace));
+    assert_eq!(two.allocate(0..41), Err(Failure::NoSpace));
+    assert_eq!(one.copy_range(0, &*two, 0, 60), Err(Failure::NoSpace));
+    assert_eq!(one.clone_range(0, &*two, 0, 60), Err(Failure::NoSpace));
+    assert_eq!((two.stat().unwrap().size, usage(&volume)), (0, (60, 2)));
+    two.write(0, &[1; 40]).unwrap();
+    assert_eq!(one.write(60, b"x"), Err(Failure::NoSpace));
+    one.write(0, &[2; 60]).unwrap();
+    assert_eq!(usage(&volume), (100, 2));
+    let space = volume.space().unwrap();
+    assert_eq!((space.total, space.free, space.available), (100, 0, 0));
+    one.set_size(10).unwrap();
+    assert_eq!(one.copy_range(0, &*two, 35, 1000), Ok(10), "only what is there to be copied needs room");
+    assert_eq!((usage(&volume), counted(&volume)), ((55, 2), (55, 2)));
+    assert_eq!(volume.space().unwrap().free, 45);
+}
+
+#[test]
+fn the_bound_moves_but_not_below_what_lies_there() {
+    let (volume, _, root) = metered(Some(100));
+    let one = file(&root, "one");
+    one.write(0, &[1; 60]).unwrap();
+    let refused = volume.meter.set_quota(Some(59)).unwrap_err();
+    assert_eq!(refused, QuotaRefusal::BelowUsage { used: 60, asked: 59 });
+    assert!(refused.to_string().contains("remove 1 bytes"), "{refused}");
+    assert_eq!(volume.meter.quota(), Some(100));
+    volume.meter.set_quota(Some(60)).unwrap();
+    assert_eq!(one.write(60, b"x"), Err(Failure::NoSpace));
+    volume.meter.set_quota(None).unwrap();
+    one.write(60, b"x").unwrap();
+    assert_eq!(volume.space().unwrap().total, 1 << 40, "the host's own");
+}
+
+#[test]
+fn a_call_that_fails_gives_back_what_it_did_not_use() {
+    let (volume, plan, root) = metered(Some(100));
+    let one = file(&root, "one");
+    plan.add(Call::Write, 1, Fault::Fail(Failure::Io));
+    plan.add(Call::Write, 2, Fault::Half(Failure::NoSpace));
+    assert_eq!(one.write(0, &[1; 80]), Err(Failure::Io));
+    assert_eq!(usage(&volume), (0, 1));
+    assert_eq!(one.write(0, &[1; 80]), Err(Failure::NoSpace));
+    assert_eq!((usage(&volume), counted(&volume)), ((40, 1), (40, 1)), "half of it is there");
+    plan.add(Call::Resize, 1, Fault::Fail(Failure::Io));
+    assert_eq!(one.set_size(0), Err(Failure::Io));
+    plan.add(Call::Remove, 1, Fault::Fail(Failure::Busy));
+    assert_eq!(root.remove(&name("one"), false, None), Err(Failure::Busy));
+    plan.add(Call::Create, 1, Fault::Fail(Failure::NoSpace));
+    assert!(root.create_file(&name("two"), 0o600, None).is_err());
+    assert_eq!((usage(&volume), counted(&volume)), ((40, 1), (40, 1)));
+}
+
+#[test]
+fn what_was_known_is_mended_by_counting_and_a_count_that_fails_changes_nothing() {
+    let memory = MemoryVolume::new(1);
+    let host = memory.root().unwrap();
+    let before = host.create_directory(&name("d"), 0o700, None).unwrap();
+    before.create_file(&name("a"), 0o600, None).unwrap().write(0, &[1; 30]).unwrap();
+    let faulty = FaultyVolume::new(Arc::new(memory));
+    let plan = Arc::clone(faulty.plan());
+    let volume = MeteredVolume::new(Arc::new(faulty), Some(100), Some(Usage { bytes: 99, files: 4 }));
+    assert_eq!((usage(&volume), volume.meter.counting()), ((99, 4), Counting::default()));
+    plan.add(Call::Entries, 2, Fault::Fail(Failure::Io));
+    let mut scan = volume.meter.recount().unwrap();
+    assert_eq!(volume.meter.recount().err(), Some(Failure::Busy));
+    assert_eq!(scan.step(100), Err(Failure::Io));
+    drop(scan);
+    assert_eq!((usage(&volume), volume.meter.counting()), ((99, 4), Counting::default()));
+    assert_eq!(counted(&volume), (30, 1));
+    assert_eq!(volume.meter.counting().finished, 1);
+    plan.always(Call::Entries, Some(Failure::Denied));
+    let root = volume.root().unwrap();
+    assert!(
+        volume.meter.recount().unwrap().step(1).is_err(),
+        "a directory that cannot be listed was found so before"
+    );
+    drop(root);
+    plan.always(Call::Entries, None);
+    before.create_file(&name("b"), 0o600, None).unwrap().write(0, &[1; 5]).unwrap();
+    let a = volume.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap();
+    let a = a.lookup(&name("a"), OpenHow::ReadWrite).unwrap();
+    a.write(30, &[1; 10]).unwrap();
+    before.lookup(&name("a"), OpenHow::ReadWrite).unwrap().set_size(50).unwrap();
+    assert_eq!(usage(&volume), (40, 1));
+    assert_eq!(counted(&volume), (55, 2), "what was done on the host is found");
+    a.set_size(0).unwrap();
+    assert_eq!(usage(&volume), (5, 2), "also of a file that is open");
+}
+
+#[test]
+fn before_everything_was_counted_once_what_was_found_counts() {
+    let memory = MemoryVolume::new(1);
+    memory.root().unwrap().create_file(&name("a"), 0o600, None).unwrap().write(0, &[1; 90]).unwrap();
+    let volume = MeteredVolume::new(Arc::new(memory), Some(100), None);
+    assert_eq!(volume.meter.to_keep(), None);
+    let mut scan = volume.meter.recount().unwrap();
+    assert!(!scan.step(1).unwrap());
+    assert_eq!(volume.meter.counting().under_way, Some(1));
+    let b = file(&volume.root().unwrap(), "b");
+    assert_eq!(b.write(0, &[1; 11]), Err(Failure::NoSpace));
+    b.write(0, &[1; 10]).unwrap();
+    while !scan.step(1).unwrap() {}
+    assert_eq!((usage(&volume), volume.meter.counting().under_way), ((100, 2), None));
+    assert_eq!(volume.meter.to_keep(), Some(Usage { bytes: 100, files: 2 }));
+}

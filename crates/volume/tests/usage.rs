@@ -1,0 +1,320 @@
+//! Whatever clients do, whatever fails, and wherever a count is meanwhile: what is known is what lies there.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+use volume::faulty::{Call, Fault, FaultyVolume, Plan};
+use volume::memory::MemoryVolume;
+use volume::metered::Scan;
+use volume::{Failure, Kind, MeteredVolume, Name, Node, NodeId, OpenHow, Usage, Volume};
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+/// What lies below a directory, found the simple way.
+fn walk(directory: &Arc<dyn Node>, seen: &mut HashSet<NodeId>, sum: &mut Usage) {
+    let mut names = Vec::new();
+    let mut take = |entry: volume::DirEntry| {
+        names.push(entry.name);
+        ControlFlow::Continue(())
+    };
+    directory.entries(0, &mut take).unwrap();
+    sum.bytes += directory.streams().unwrap().iter().map(|stream| stream.size).sum::<u64>();
+    for name in names {
+        let node = directory.lookup(&name, OpenHow::Read).unwrap();
+        match node.kind() {
+            Kind::Directory => walk(&node, seen, sum),
+            _ if !seen.insert(node.id()) => {}
+            kind => {
+                sum.files += 1;
+                if kind == Kind::File {
+                    sum.bytes += node.stat().unwrap().size;
+                    sum.bytes += node.streams().unwrap().iter().map(|stream| stream.size).sum::<u64>();
+                }
+            }
+        }
+    }
+}
+
+fn there(memory: &MemoryVolume) -> Usage {
+    let mut sum = Usage::default();
+    walk(&memory.root().unwrap(), &mut HashSet::new(), &mut sum);
+    sum
+}
+
+/// One thing that a client does. Directories and names are few, so that they meet.
+#[derive(Debug, Clone)]
+enum Act {
+    Create(u8, u8),
+    MakeDirectory(u8, u8),
+    Open(u8, u8),
+    Close(u8),
+    Write(u8, u16, u16),
+    Size(u8, u16),
+    Allocate(u8, u16),
+    Copy(u8, u8, u16, u16),
+    Clone(u8, u8, u16),
+    Link(u8, u8, u8),
+    Remove(u8, u8),
+    RemoveDirectory(u8, u8),
+    Rename(u8, u8, u8, u8, bool),
+    Stream(u8, u8),
+    RemoveStream(u8, u8),
+    RenameStream(u8, u8, u8, bool),
+    Fault(u8, u8),
+    BeginCount,
+    Count(u8),
+    Quota(u16),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let (n, big) = (0..6_u8, 0..3000_u16);
+    let one = prop_oneof![
+        4 => (n.clone(), n.clone()).prop_map(|(d, f)| Act::Create(d, f)),
+        1 => (n.clone(), n.clone()).prop_map(|(d, f)| Act::MakeDirectory(d, f)),
+        3 => (n.clone(), n.clone()).prop_map(|(d, f)| Act::Open(d, f)),
+        2 => n.clone().prop_map(Act::Close),
+        8 => (n.clone(), big.clone(), big.clone()).prop_map(|(f, at, len)| Act::Write(f, at, len)),
+        3 => (n.clone(), big.clone()).prop_map(|(f, size)| Act::Size(f, size)),
+        1 => (n.clone(), big.clone()).prop_map(|(f, end)| Act::Allocate(f, end)),
+        2 => (n.clone(), n.clone(), big.clone(), big.clone()).prop_map(|(a, b, at, len)| Act::Copy(a, b, at, len)),
+        1 => (n.clone(), n.clone(), big.clone()).prop_map(|(a, b, len)| Act::Clone(a, b, len)),
+        2 => (n.clone(), n.clone(), n.clone()).prop_map(|(f, d, t)| Act::Link(f, d, t)),
+        4 => (n.clone(), n.clone()).prop_map(|(d, f)| Act::Remove(d, f)),
+        1 => (n.clone(), n.clone()).prop_map(|(d, f)| Act::RemoveDirectory(d, f)),
+        5 => (n.clone(), n.clone(), n.clone(), n.clone(), any::<bool>())
+            .prop_map(|(d, f, e, t, over)| Act::Rename(d, f, e, t, over)),
+        2 => (n.clone(), n.clone()).prop_map(|(f, s)| Act::Stream(f, s)),
+        1 => (n.clone(), n.clone()).prop_map(|(f, s)| Act::RemoveStream(f, s)),
+        1 => (n.clone(), n.clone(), n.clone(), any::<bool>())
+            .prop_map(|(f, s, t, over)| Act::RenameStream(f, s, t, over)),
+        3 => (0..7_u8, 1..4_u8).prop_map(|(call, n)| Act::Fault(call, n)),
+        2 => Just(Act::BeginCount),
+        6 => n.prop_map(Act::Count),
+        1 => big.prop_map(Act::Quota),
+    ];
+    proptest::collection::vec(one, 1..120)
+}
+
+/// A client with what it has open.
+struct Client {
+    memory: MemoryVolume,
+    volume: MeteredVolume,
+    plan: Arc<Plan>,
+    directories: Vec<Arc<dyn Node>>,
+    open: Vec<Arc<dyn Node>>,
+    scan: Option<Scan>,
+}
+
+/// Most nodes that are open at once.
+const OPEN: usize = 6;
+
+impl Client {
+    fn new(quota: u64) -> Client {
+        let memory = MemoryVolume::new(1);
+        let faulty = FaultyVolume::new(Arc::new(memory.clone()));
+        let plan = Arc::clone(faulty.plan());
+        let volume = MeteredVolume::new(Arc::new(faulty), Some(quota), Some(Usage::default()));
+        let root = volume.root().unwrap();
+        Client { memory, volume, plan, directories: vec![root], open: Vec::new(), scan: None }
+    }
+
+    fn directory(&self, at: u8) -> Arc<dyn Node> {
+        Arc::clone(&self.directories[usize::from(at) % self.directories.len()])
+    }
+
+    fn file(&self, at: u8) -> Option<Arc<dyn Node>> {
+        (!self.open.is_empty()).then(|| Arc::clone(&self.open[usize::from(at) % self.open.len()]))
+    }
+
+    fn keep(&mut self, node: Arc<dyn Node>) {
+        if self.open.len() == OPEN {
+            self.open.remove(0);
+        }
+        self.open.push(node);
+    }
+
+    /// Does it; whether it was done or refused is not what is looked at.
+    fn act(&mut self, act: &Act) -> volume::Result<()> {
+        let named = |at: u8| name(&format!("n{at}"));
+        match *act {
+            Act::Create(d, f) => {
+                let node = self.directory(d).create_file(&named(f), 0o600, None)?;
+                self.keep(node);
+            }
+            Act::MakeDirectory(d, f) => {
+                let node = self.directory(d).create_directory(&named(f), 0o700, None)?;
+                self.directories.push(node);
+            }
+            Act::Open(d, f) => {
+                let node = self.directory(d).lookup(&named(f), OpenHow::ReadWrite)?;
+                self.keep(node);
+            }
+            Act::Close(f) if !self.open.is_empty() => {
+                drop(self.open.remove(usize::from(f) % self.open.len()))
+            }
+            Act::Close(_) => {}
+            Act::Fault(call, n) => self.fail(call, n),
+            Act::BeginCount => self.scan = self.scan.take().map_or_else(|| self.recount(), Some),
+            Act::Count(n) => {
+                let done = self.scan.as_mut().map(|scan| scan.step(usize::from(n)));
+                if done.is_some_and(|done| done != Ok(false)) {
+                    self.scan = None;
+                }
+            }
+            Act::Quota(quota) => {
+                let _maybe_refused = self.volume.meter().unwrap().set_quota(Some(quota.into()));
+            }
+            Act::Link(f, d, to) => {
+                let file = self.file(f).ok_or(Failure::NotFound)?;
+                self.directory(d).add_name(&named(to), &*file, None)?;
+            }
+            Act::Remove(d, f) => self.directory(d).remove(&named(f), false, None)?,
+            Act::RemoveDirectory(d, f) => self.directory(d).remove(&named(f), true, None)?,
+            Act::Rename(d, f, e, to, over) => {
+                self.directory(d).rename(&named(f), &*self.directory(e), &named(to), over, None)?;
+            }
+            _ => self.change(act)?,
+        }
+        Ok(())
+    }
+
+    /// What is done to a file that is open.
+    fn change(&mut self, act: &Act) -> volume::Result<()> {
+        let named = |at: u8| name(&format!("s{at}"));
+        let open = |at: u8| self.file(at).ok_or(Failure::NotFound);
+        match *act {
+            Act::Write(f, at, len) => open(f)?.write(at.into(), &vec![1; len.into()])?,
+            Act::Size(f, size) => open(f)?.set_size(size.into())?,
+            Act::Allocate(f, end) => open(f)?.allocate(0..u64::from(end) + 1)?,
+            Act::Copy(a, b, at, len) => {
+                open(a)?.copy_range(at.into(), &*open(b)?, (at / 2).into(), len.into())?;
+            }
+            Act::Clone(a, b, len) => open(a)?.clone_range(0, &*open(b)?, 0, u64::from(len) + 1)?,
+            Act::Stream(f, s) => {
+                let stream = open(f)?.open_stream(&named(s), true, false)?;
+                self.keep(stream);
+            }
+            Act::RemoveStream(f, s) => open(f)?.remove_stream(&named(s))?,
+            Act::RenameStream(f, s, to, over) => open(f)?.rename_stream(&named(s), &named(to), over)?,
+            _ => unreachable!("{act:?}"),
+        }
+        Ok(())
+    }
+
+    fn fail(&self, call: u8, n: u8) {
+        let calls = [
+            (Call::Write, Fault::Half(Failure::NoSpace)),
+            (Call::Write, Fault::Fail(Failure::Io)),
+            (Call::Resize, Fault::Fail(Failure::NoSpace)),
+            (Call::Create, Fault::Fail(Failure::NoSpace)),
+            (Call::Remove, Fault::Fail(Failure::Busy)),
+            (Call::Rename, Fault::Fail(Failure::Denied)),
+            (Call::Copy, Fault::Fail(Failure::NoSpace)),
+        ];
+        let (call, fault) = calls[usize::from(call)];
+        self.plan.add(call, n.into(), fault);
+    }
+
+    fn recount(&self) -> Option<Scan> {
+        self.volume.meter().unwrap().recount().ok()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_known_is_what_lies_there(acts in acts(), quota in 1000_u64..20_000) {
+        let mut client = Client::new(quota);
+        let meter = Arc::clone(client.volume.meter().unwrap());
+        for act in &acts {
+            let _done_or_refused = client.act(act);
+            let (bytes, bound) = (meter.usage().bytes, meter.quota().unwrap());
+            prop_assert!(bytes <= bound, "{bytes} of {bound} after {act:?}");
+            // Streams that were removed while they are open are in neither.
+            prop_assert_eq!(meter.to_keep().unwrap(), there(&client.memory), "after {:?}", act);
+        }
+        client.open.clear();
+        client.directories.clear();
+        prop_assert_eq!(meter.usage(), there(&client.memory), "all is closed");
+        client.scan = None;
+        let mut scan = meter.recount().unwrap();
+        while !scan.step(7).unwrap() {}
+        prop_assert_eq!(meter.usage(), there(&client.memory), "counted anew");
+    }
+}
+
+/// Small steps of a generator, so that threads do different things and each run the same.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// What the threads may have together.
+const QUOTA: u64 = 60_000;
+
+/// A client among others: makes, grows, cuts, moves and removes.
+fn busy(volume: &MeteredVolume, seed: u64) {
+    let mut state = seed + 1;
+    let root = volume.root().unwrap();
+    let shared = root.lookup(&name("shared"), OpenHow::ReadWrite).unwrap();
+    for _ in 0..2000 {
+        let [what, from, to, size] = [(); 4].map(|()| next(&mut state));
+        let directory = |at: u64| root.lookup(&name(&format!("d{}", at % 4)), OpenHow::Read).ok();
+        let (Some(from), Some(into)) = (directory(from), directory(to)) else { continue };
+        let (one, other) = (name(&format!("f{}", size % 5)), name(&format!("f{}", to % 7)));
+        // Any of it may fail, since others do the same.
+        let _done_or_refused = match what % 8 {
+            0 | 1 => from
+                .create_file(&one, 0o600, None)
+                .and_then(|file| file.write(0, &vec![1; size as usize % 9000])),
+            2 => shared.write(size % 30_000, &[1; 700]),
+            3 => shared.set_size(size % 30_000),
+            4 => from.remove(&one, false, None),
+            5 => from.rename(&one, &*into, &other, true, None),
+            6 => from.lookup(&one, OpenHow::ReadWrite).and_then(|file| file.write(size % 9000, &[1; 500])),
+            _ => {
+                let directory = name(&format!("d{}", size % 4));
+                let back = into.rename(&directory, &*root, &directory, false, None);
+                back.or_else(|_| root.rename(&directory, &*into, &directory, false, None))
+            }
+        };
+        let used = volume.meter().unwrap().usage().bytes;
+        assert!(used <= QUOTA, "{used}");
+    }
+}
+
+#[test]
+fn many_at_once_never_pass_the_bound_together_and_a_count_meanwhile_is_exact() {
+    let memory = MemoryVolume::new(1);
+    let volume = MeteredVolume::new(Arc::new(memory.clone()), Some(QUOTA), None);
+    let meter = volume.meter().unwrap();
+    let root = volume.root().unwrap();
+    for directory in 0..4 {
+        root.create_directory(&name(&format!("d{directory}")), 0o700, None).unwrap();
+    }
+    root.create_file(&name("shared"), 0o600, None).unwrap();
+    let stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let counting = scope.spawn(|| {
+            while !stopped.load(Ordering::Acquire) {
+                let mut scan = meter.recount().unwrap();
+                while matches!(scan.step(3), Ok(false)) {}
+            }
+        });
+        let volume = &volume;
+        let clients: Vec<_> = (0..4).map(|seed| scope.spawn(move || busy(volume, seed))).collect();
+        let ended: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        stopped.store(true, Ordering::Release);
+        counting.join().unwrap();
+        assert!(ended.iter().all(|ended| ended.is_ok()));
+    });
+    drop(root);
+    assert!(meter.counting().finished > 0);
+    assert_eq!(meter.usage(), there(&memory));
+}
