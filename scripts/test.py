@@ -37,6 +37,7 @@ SUITES = [
     ("nfs-connections", ["proving/nfs-connections/run.py"], 600),
     ("kernel-nconnect", ["proving/kernel-client/nconnect.py"], 600),
     ("kernel-client-nfs-handles", ["proving/kernel-client/nfs_handles.py"], 600),
+    ("kernel-doctor", ["proving/kernel-client/doctor.py"], 300),
     ("kernel-client-nfs-exports", ["proving/kernel-client/nfs_exports.py"], 300),
     ("pynfs", ["proving/pynfs/run.py"], 1500),
     ("soak", ["proving/soak/run.py", "--twentieth"], 1500),

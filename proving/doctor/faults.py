@@ -12,6 +12,8 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -69,6 +71,13 @@ def ganesha():
 
 
 @contextlib.contextmanager
+def wanting_one(staged):
+    """The same for a client that takes one connection for a session."""
+    with staged as (before, target, environment):
+        yield before, target + " --one-connection", environment
+
+
+@contextlib.contextmanager
 def held_answers():
     """Somebody between who holds small packets back."""
     with Trunkline() as running, Proxy("127.0.0.1", port := free_port(), ("127.0.0.1", running.port), hold=0.02):
@@ -76,16 +85,31 @@ def held_answers():
 
 
 @contextlib.contextmanager
+def apart(running, target, before, proxy=()):
+    """A network of its own, made by the shell commands `before`, in which the server, a proxy and the doctor run."""
+    with tempfile.TemporaryDirectory(prefix="doctor-apart-") as place:
+        address = running.listen.split()[0].replace("0.0.0.0", "127.0.0.1")
+        helper = f"{sys.executable} {Path(__file__).parent / 'stage.py'} {' '.join(map(str, proxy))} & helper=$!;" if proxy else "helper=;"
+        script = (
+            f"ip link set lo up; {before} {' '.join(running.command())} >{place}/log 2>&1 & server=$!;"
+            f" for i in $(seq 100); do (exec 3<>/dev/tcp/{address}/{running.port}) 2>/dev/null && break; sleep 0.1; done;"
+            f' {helper} sleep 0.5; "$@"; status=$?; kill $server $helper; wait $server; exit $status'
+        )
+        try:
+            yield ["unshare", "-nm", "bash", "-c", script, "bash"], target, {}
+        finally:
+            running.scratch.cleanup()
+
+
 def slow_channel():
-    """Three more addresses, one of which leads over a slow line."""
-    others = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
-    offered = ", ".join(f'"{address}"' for address in others)
-    with contextlib.ExitStack() as stack:
-        running = stack.enter_context(Trunkline(server=f"advertise = [{offered}]"))
-        for address in others:
-            rate = 2e6 if address == others[-1] else None
-            stack.enter_context(Proxy(address, running.port, ("127.0.0.1", running.port), rate=rate))
-        yield [], smb(running), {}
+    """Four addresses that count as an interface each, of which one leads over a slow line."""
+    addresses = [f"10.77.{number}.1" for number in range(4)]
+    # Addresses of this host that no interface has: of those on one interface clients take one.
+    plugs = "ip route add local 10.77.0.0/16 dev lo;"
+    # Whoever offers the last address does not listen there: what comes to it is carried to the first, slowly.
+    running = Trunkline(listen=" ".join(addresses[:3]), server=f"advertise = {json.dumps(addresses[1:])}")
+    slow = (addresses[3], running.port, addresses[0], running.port, 10e6)
+    return apart(running, smb(running, addresses[0]), plugs, slow)
 
 
 @contextlib.contextmanager
@@ -110,32 +134,40 @@ def skewed_clock():
 def public_name():
     """A name service that tells the public address of a server that has a private one."""
     with tempfile.TemporaryDirectory(prefix="doctor-name-") as place:
-        running = Trunkline(listen="0.0.0.0")
         hosts = Path(place) / "hosts"
         hosts.write_text("127.0.0.1 localhost\n203.0.113.5 files.test\n10.77.0.1 files.test\n")
-        script = (
-            "ip link set lo up; ip address add 203.0.113.5/32 dev lo; ip link add plug0 type dummy; ip address add 10.77.0.1/24 dev plug0;"
-            f" ip link set plug0 up; mount --bind {hosts} /etc/hosts; {' '.join(running.command())} >{place}/log 2>&1 & server=$!;"
-            f' for i in $(seq 100); do (exec 3<>/dev/tcp/127.0.0.1/{running.port}) 2>/dev/null && break; sleep 0.1; done;'
-            ' "$@"; status=$?; kill $server; wait $server; exit $status'
+        plugs = (
+            "ip address add 203.0.113.5/32 dev lo; ip address add 10.77.0.1/32 dev lo;"
+            f" mount --bind {hosts} /etc/hosts;"
         )
-        try:
-            yield ["unshare", "-nm", "bash", "-c", script, "bash"], smb(running, "files.test"), {}
-        finally:
-            running.scratch.cleanup()
+        running = Trunkline(listen="0.0.0.0")
+        with apart(running, smb(running, "files.test"), plugs) as staged:
+            yield staged
+
+
+@contextlib.contextmanager
+def no_cache():
+    """A store whose names are slow, and a server that keeps nothing about them."""
+    if not shutil.which("strace"):
+        raise Missing("strace delays the calls of the server, and is not here")
+    calls = "openat,openat2,newfstatat,unlinkat,mkdirat"
+    slow = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:delay_enter=8000"]
+    with Trunkline(before=slow, share=UNCACHED) as running:
+        yield [], smb(running), {}
 
 
 LIMITED = 'kind = "standard"\nformula = "small"'
 V2020 = 'kind = "premium"\nformula = "v1-2020"'
 PREMIUM = 'kind = "premium"\nformula = "v1"'
 NARROW_WINDOW = 'echo "4096 65536 65536" >/proc/sys/net/ipv4/tcp_rmem'
+UNCACHED = "metadata_caching = false"
 CMAC = ("server signing = mandatory", "server smb3 signing algorithms = AES-128-CMAC")
 SMALL_REQUESTS = ("smb2 max read = 65536", "smb2 max write = 65536")
 
-# Name, layer that the verdict must name, set-up; none where it cannot be injected from here.
+# Name, layer that the verdict must name, set-up.
 FAULTS = [
     ("Multichannel off at the server", "connections", lambda: behind(SEED, server="multichannel = false")),
-    ("Multichannel off at the client", "connections", None),
+    ("Multichannel off at the client", "connections", lambda: wanting_one(behind(SEED))),
     ("an unreachable address offered", "connections", lambda: behind(("--rtt", "5ms"), server='advertise = ["203.0.113.7"]')),
     ("RSS flag missing", "connections", lambda: behind(SEED, server='rss = "never"')),
     ("window too small", "transport", lambda: behind(("--rtt", "23ms"), setting=NARROW_WINDOW)),
@@ -146,7 +178,7 @@ FAULTS = [
     ("throttled IOPS", "limits", lambda: beside(account=LIMITED)),
     ("throttled egress", "limits", lambda: beside(account=V2020, share="provisioned_gib = 1024")),
     ("throttled metadata", "limits", lambda: beside(account=PREMIUM, share="provisioned_gib = 102400", protocols=("smb",))),
-    ("metadata cache off", "metadata", None),
+    ("metadata cache off", "metadata", no_cache),
     ("64 KiB requests", "protocol", lambda: samba(*SMALL_REQUESTS)),
     ("small slot table", "protocol", lambda: beside(protocol=nfs, server="nfs_slots = 2")),
     ("Nagle-like delay", "transport", held_answers),
@@ -156,14 +188,16 @@ FAULTS = [
     ("the name gives the public address", "name", public_name),
 ]
 
+# Samba without Multichannel is not among them: on this machine several sessions move half as much again as one, which is the first
+# of the faults.
 SOUND = [
     ("Trunkline, SMB", lambda: beside()),
     ("Trunkline, NFS", lambda: beside(protocol=nfs)),
     ("Trunkline, SMB, signing required", lambda: beside(server='signing = "required"')),
     ("Trunkline, one connection is enough", lambda: beside(server="multichannel = false")),
     ("Samba, Multichannel", lambda: samba()),
-    ("Samba, without Multichannel", lambda: samba("server multi channel support = no")),
     ("Ganesha", lambda: ganesha()),
+    ("Trunkline, NFS, behind 5 ms", lambda: behind(("--rtt", "5ms"), protocol=nfs)),
     ("Trunkline behind 5 ms", lambda: behind(("--rtt", "5ms"))),
     ("Trunkline behind the seed's path", lambda: behind(SEED)),
     ("Trunkline, NFS, behind the seed's path", lambda: behind(SEED, protocol=nfs)),
@@ -172,7 +206,7 @@ SOUND = [
 
 def examine(before, target, environment, course):
     """The report on `target`."""
-    command = [*before, str(BINARY), "doctor", target, "--json"] + ([f"--{course}"] if course != "usual" else [])
+    command = [*before, str(BINARY), "doctor", *target.split(), "--json"] + ([f"--{course}"] if course != "usual" else [])
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL,
         env={**os.environ, "TRUNKLINE_PASSWORD": PASSWORD, **environment},
@@ -185,8 +219,6 @@ def examine(before, target, environment, course):
 
 def one(name, expected, stage, course):
     """Examines one set-up; what came of it."""
-    if stage is None:
-        return {"name": name, "expected": expected, "result": "skip", "says": "cannot be injected from here; the rule is held by a unit test"}
     try:
         with stage() as (before, target, environment):
             report = examine(before, target, environment, course)
@@ -199,7 +231,17 @@ def one(name, expected, stage, course):
     named = "healthy" if verdict["state"] == "healthy" else verdict["layer"]
     held = [finding["kind"] for finding in examined["findings"] if finding["holds_back"]]
     result = "pass" if named == expected else "fail"
-    return {"name": name, "expected": expected, "named": named, "kinds": held, "result": result, "took_s": report["took_s"], "report": report}
+    latency = off_by(before, examined["facts"])
+    return {"name": name, "expected": expected, "named": named, "kinds": held, "result": result, "took_s": report["took_s"],
+            "latency_off_by": latency, "report": report}
+
+
+def off_by(before, facts):
+    """By what part the connect's time differs from the round trip of the emulated link; none without one."""
+    if "--rtt" not in before or not facts.get("transport"):
+        return None
+    link_ms = float(before[before.index("--rtt") + 1].removesuffix("ms"))
+    return statistics.median(facts["transport"]["connect"]["times_ms"]) / link_ms - 1
 
 
 def main():
@@ -221,6 +263,9 @@ def main():
         print(f"{result['result']:5} {result['name']}: expected {result['expected']}; {shown}", flush=True)
         if arguments.out:
             arguments.out.write_text(json.dumps(results, indent=1))
+    off = [abs(it["latency_off_by"]) for it in results if it.get("latency_off_by") is not None]
+    if off:
+        print(f"connects differ from the round trip of the emulated link by {max(off) * 100:.1f} % at most, on {len(off)} links")
     count = {kind: sum(it["result"] == kind for it in results) for kind in ("pass", "fail", "skip")}
     print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
     named = sum(it["result"] == "pass" and it["expected"] != "healthy" for it in results)

@@ -1,10 +1,17 @@
-"""What a case is set in: servers with a configuration of their own, paths in front of them, peers in between."""
+"""What a case is set in: servers with a configuration of their own, paths in front of them, peers in between.
+
+    stage.py ADDRESS PORT TO-ADDRESS TO-PORT RATE
+
+carries connections from one address to the other, at most RATE bytes a second on each, until it is ended.
+"""
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -41,11 +48,12 @@ def wait_for(address, port):
 class Trunkline:
     """Our server with lines of one's own in its configuration."""
 
-    def __init__(self, server="", share="", account="", listen="127.0.0.1", storage=None, preload=None, protocols=("smb", "nfs")):
+    def __init__(self, server="", share="", account="", listen="127.0.0.1", storage=None, before=(), protocols=("smb", "nfs")):
         self.scratch = tempfile.TemporaryDirectory(prefix="doctor-")
         self.directory = Path(self.scratch.name)
         self.lines = (server, share, account)
-        self.listen, self.storage, self.preload, self.protocols = listen, storage, preload, protocols
+        # What is run is given the server's command line.
+        self.listen, self.storage, self.before, self.protocols = listen, storage, list(before), protocols
         self.port, self.nfs_port = free_port(), free_port()
         self.process = None
 
@@ -60,7 +68,7 @@ class Trunkline:
         password.chmod(0o600)
         place = self.directory / "trunkline.toml"
         place.write_text(
-            f'[server]\nlisten = ["{self.listen}"]\nsmb_port = {self.port}\nnfs_port = {self.nfs_port}\ndiscovery = false\n{server}\n'
+            f'[server]\nlisten = {json.dumps(self.listen.split())}\nsmb_port = {self.port}\nnfs_port = {self.nfs_port}\ndiscovery = false\n{server}\n'
             f'[[user]]\nname = "ann"\npassword_file = "password"\nuid = 0\n[account.lab]\n{account}\n'
             f'[share.files]\npath = "{files}"\naccount = "lab"\nusers = {{ "*" = "full" }}\nprotocols = {list(self.protocols)}\n'
             f'root_squash = "none"\nnfs_secure_port = false\n{share}\n'
@@ -69,12 +77,10 @@ class Trunkline:
 
     def command(self):
         """How it is started."""
-        return [str(BINARY), "serve", "--config", str(self.configuration()), "--state-dir", str(self.directory / "state")]
+        return [*self.before, str(BINARY), "serve", "--config", str(self.configuration()), "--state-dir", str(self.directory / "state")]
 
     def __enter__(self):
         environment = dict(os.environ, TRUNKLINE_LOG="error")
-        if self.preload:
-            environment["LD_PRELOAD"] = str(self.preload)
         log = (self.directory / "log").open("w")
         self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
         try:
@@ -85,7 +91,10 @@ class Trunkline:
         return self
 
     def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
+        # Whoever was given the command line ends with the server.
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split() if self.before else []
+        for pid in children or [self.process.pid]:
+            os.kill(int(pid), signal.SIGTERM)
         try:
             self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -220,3 +229,14 @@ def other_clock(seconds):
         if subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], capture_output=True).returncode:
             raise Missing("there is no C compiler")
         yield library
+
+
+def main():
+    """Carries connections, see above."""
+    address, port, to_address, to_port, rate = sys.argv[1:]
+    with Proxy(address, int(port), (to_address, int(to_port)), rate=float(rate)):
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()

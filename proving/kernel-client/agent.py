@@ -84,6 +84,13 @@ class Agent:
         """What the guest's kernel logged last."""
         return subprocess.run(["dmesg"], capture_output=True, text=True).stdout.splitlines()[-30:]
 
+    def examine(self, program, where, arguments):
+        """What `trunkline doctor` of the machine reports on a mount."""
+        done = subprocess.run([program, "doctor", where, "--json", *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if not done.stdout:
+            raise OSError(f"the doctor ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        return json.loads(done.stdout)
+
     def umount(self, where):
         """Unmount; answers with what went wrong."""
         return subprocess.run(["umount", where], capture_output=True, text=True).stderr.strip()

@@ -330,19 +330,31 @@ async fn warm_up(
     let (mut under_way, mut bytes) = (FIRST, 0);
     loop {
         // The first time is that in which a connection finds its rate.
-        let ramp = if under_way == FIRST { Duration::ZERO } else { patient.ramp() / 3 };
+        let is_first = under_way == FIRST;
+        let ramp = match is_first {
+            true if patient.trip_ms() < 1.0 => Duration::ZERO,
+            true => patient.ramp(),
+            false => patient.ramp() / 3,
+        };
         let order = Order { ramp, time, ..patient.order(work, block, (under_way / block).max(1), 1) };
         let run = patient.run(bench, order).await?;
         // Each run begins at the beginning of the file.
         bytes = bytes.max(run.operations * u64::from(block));
-        let is_full = crate::rules::waited(&patient.facts, &run);
+        let (early, late) = halves(&run.parts);
+        let is_growing = is_first && run.operations >= 16 && late > 1.25 * early;
+        let is_full = crate::rules::waited(&patient.facts, &run) && !is_growing;
         if is_full || under_way >= last || patient.trip_ms() < 1.0 || patient.args.max_rate.is_some() {
-            let late = &run.parts[run.parts.len() / 2..];
-            let per_s = late.iter().sum::<f64>() / late.len().max(1) as f64;
-            return Ok(Warm { rate: per_s.max(run.per_s) * f64::from(block), is_full, bytes });
+            return Ok(Warm { rate: late.max(run.per_s) * f64::from(block), is_full, bytes });
         }
         under_way *= 4;
     }
+}
+
+/// The mean rates of the first and of the second half of a run.
+fn halves(parts: &[f64]) -> (f64, f64) {
+    let (early, late) = parts.split_at(parts.len() / 2);
+    let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len().max(1) as f64;
+    (mean(early), mean(late))
 }
 
 /// Writes and reads with so many connections.
@@ -539,6 +551,12 @@ pub(crate) fn noise(length: usize) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_goes_quicker_at_its_end_shows_it() {
+        assert_eq!(halves(&[1.0, 3.0, 8.0, 10.0]), (2.0, 9.0));
+        assert_eq!(halves(&[]), (0.0, 0.0));
+    }
 
     #[test]
     fn a_long_path_has_enough_under_way_and_a_slow_one_not_too_much() {

@@ -14,6 +14,7 @@ use crate::examine::Patient;
 use crate::facts::{
     Cause, Channel, Connections, Data, Facts, Metadata, NameWork, Protocol, Run, Stage, Stopped, Work,
 };
+use crate::mount::Mount;
 use crate::run::{cut, written};
 use crate::{Error, mount, tcp};
 
@@ -40,13 +41,18 @@ pub(crate) async fn examine(
     told: impl Future<Output = ()>,
 ) -> Result<Facts, Error> {
     let path = PathBuf::from(&target.directory);
-    let Some(mount) = mount::find(&path) else {
+    let Some(mut mount) = mount::find(&path) else {
         let text = format!(
             "{}: neither SMB nor NFS is mounted there; mount it first, or name the server as smb:// or nfs://",
             path.display()
         );
         return Err(Error::Usage(text));
     };
+    if let (true, None, Some(Ok(address))) =
+        (mount.is_smb(), mount.option("port"), mount.address.as_ref().map(|it| it.parse()))
+    {
+        mount.port = port_of(&tcp::ports(address).unwrap_or_default(), mount.port);
+    }
     let server = Target {
         scheme: Scheme::Local,
         host: mount.address.clone().unwrap_or_default(),
@@ -76,6 +82,14 @@ pub(crate) async fn examine(
     Ok(patient.facts)
 }
 
+/// The port of a mount that does not show it, as Linux's SMB client does not: the usual one if there is a connection to it,
+/// else the one that most connections go to.
+fn port_of(connections: &[u16], usual: u16) -> u16 {
+    let count = |port: u16| connections.iter().filter(|it| **it == port).count();
+    let most = connections.iter().copied().max_by_key(|port| (*port == usual, count(*port), u16::MAX - port));
+    most.unwrap_or(usual)
+}
+
 /// Does what may block for ever on a thread of its own, and waits for so long.
 async fn aside<T: Send + 'static>(
     patience: Duration,
@@ -87,12 +101,33 @@ async fn aside<T: Send + 'static>(
     tokio::time::timeout(patience, is_done).await.ok()?.ok()
 }
 
+/// Makes the directory of the test files; false where that is not allowed.
+async fn make(patient: &mut Patient<'_>, path: &Path, scratch: &Path) -> Result<bool, Stopped> {
+    let directory = scratch.to_owned();
+    match aside(patient.course.stall, move || std::fs::create_dir(&directory)).await {
+        Some(Ok(())) => Ok(true),
+        None => Err(patient.silent(Stage::Data, "making a directory")),
+        Some(Err(why)) if why.kind() == std::io::ErrorKind::StorageFull => {
+            let why = format!("{}: {why}", scratch.display());
+            Err(Stopped { stage: Stage::Data, why, stalled: false, cause: Cause::Full })
+        }
+        Some(Err(why)) => {
+            let text = format!("runs through the mount: nothing can be made in {}: {why}", path.display());
+            patient.facts.left_out.push(text);
+            Ok(false)
+        }
+    }
+}
+
 async fn layers(patient: &mut Patient<'_>, path: &Path, scratch: &Path) -> Result<(), Stopped> {
     patient.reach().await?;
     patient.facts.connections = Some(kernels(patient));
     patient.facts.data = Some(Data::default());
     if patient.args.read_only {
         patient.facts.left_out.push("runs through the mount: they would write (--read-only)".to_owned());
+        return Ok(());
+    }
+    if !make(patient, path, scratch).await? {
         return Ok(());
     }
     let seconds = |it: Duration| format!("{}ms", it.as_millis());
@@ -122,7 +157,7 @@ async fn layers(patient: &mut Patient<'_>, path: &Path, scratch: &Path) -> Resul
     if let Some(Protocol::Mount(mount)) = &mut patient.facts.protocol
         && let Some(now) = mount::find(path)
     {
-        *mount = now;
+        *mount = Mount { port: mount.port, ..now };
     }
     Ok(())
 }
@@ -232,6 +267,13 @@ mod tests {
         let run = run_of(Work::Write, 8, &serde_json::json!({ "write": side }), 0.5).unwrap();
         assert_eq!((run.mib_s, run.median_ms, run.interval), (25.0, 2.0, [95.0, 105.0]));
         assert!(run_of(Work::Read, 8, &serde_json::json!({}), 0.5).is_none());
+    }
+
+    #[test]
+    fn the_port_of_a_mount_that_does_not_show_it_is_that_of_its_connections() {
+        assert_eq!(port_of(&[], 445), 445);
+        assert_eq!(port_of(&[22, 4450, 4450], 445), 4450);
+        assert_eq!(port_of(&[4450, 4450, 445], 445), 445);
     }
 
     #[tokio::test]

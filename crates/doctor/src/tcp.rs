@@ -65,12 +65,25 @@ const ESTABLISHED: u32 = 1 << 1;
 /// # Errors
 /// The kernel refuses such questions, or its answer makes no sense.
 pub fn to(peer: SocketAddr) -> io::Result<Vec<(SocketAddr, TcpInfo)>> {
+    let found = dump(peer)?.into_iter();
+    Ok(found.filter(|(_, remote, _)| *remote == peer).map(|(local, _, info)| (local, info)).collect())
+}
+
+/// The ports of `address` that this host has connections to, a port once for each.
+///
+/// # Errors
+/// As [`to`].
+pub fn ports(address: IpAddr) -> io::Result<Vec<u16>> {
+    // Port 0 stands for all.
+    let found = dump(SocketAddr::new(address, 0))?.into_iter();
+    Ok(found.filter(|(_, remote, _)| remote.ip() == address).map(|(_, remote, _)| remote.port()).collect())
+}
+
+/// Connections of this host to the port of `peer`, whatever their address.
+fn dump(peer: SocketAddr) -> io::Result<Vec<(SocketAddr, SocketAddr, TcpInfo)>> {
     let body = question(peer);
     let asked = Question { ask: BY_FAMILY, answer: BY_FAMILY, body: &body };
-    Socket::open(Protocol::SockDiag, 0)?.dump(asked, |answer| {
-        let (local, remote, info) = connection(answer)?;
-        Ok((remote == peer).then_some((local, info)))
-    })
+    Socket::open(Protocol::SockDiag, 0)?.dump(asked, |answer| connection(answer).map(Some))
 }
 
 /// An inet_diag_req_v2 that names the port.
@@ -164,6 +177,7 @@ mod tests {
         assert_eq!((info.bytes_came, info.segments_sent_again), (5, 0));
         assert!((1..=100_001).contains(&info.bytes_acknowledged), "{info:?}");
         assert!(info.rtt_ms > 0.0 && info.rtt_ms < 1000.0 && info.congestion_window > 0, "{info:?}");
+        assert_eq!(ports(peer.ip()).unwrap().iter().filter(|port| **port == peer.port()).count(), 1);
         assert!(info.path_mtu > 500 && !info.congestion_control.is_empty(), "{info:?}");
     }
 

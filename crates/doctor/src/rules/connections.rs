@@ -173,7 +173,7 @@ fn slow_one(connections: &Connections) -> Option<Finding> {
     let mut others = rates.clone();
     others.remove(slowest);
     let least = others.iter().copied().min_by(f64::total_cmp)?;
-    if middle < 0.5 || rate > 0.4 * middle || least < 0.6 * middle {
+    if middle < 0.5 || rate > 0.4 * middle || rate > 0.25 * least {
         return None;
     }
     let channel = &connections.channels[slowest];

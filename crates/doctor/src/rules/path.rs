@@ -104,12 +104,13 @@ fn steady(runs: &[(u64, u64)]) -> Option<f64> {
 
 /// Part of the segments that the path loses though it is not full.
 fn lost_part(facts: &Facts, base: f64) -> f64 {
-    let is_loopback = facts.route.as_ref().is_some_and(|it| it.used.is_loopback());
+    // What goes to an address of this host's own never leaves it.
+    let is_here = facts.route.as_ref().is_some_and(|it| it.used.is_loopback() || it.source == Some(it.used));
     let (mut again, mut disorder) = (Vec::new(), Vec::new());
     for run in facts.data.iter().flat_map(|it| &it.runs) {
         let Some(tcp) = run.tcp else { continue };
-        // A host without time acknowledges late, and what was not lost is sent again; its own loopback loses nothing.
-        if run.idle < 0.1 || is_loopback || loaded_rtt(facts, run) > (base * 1.4).max(base + 5.0) {
+        // A host without time acknowledges late, and what was not lost is sent again.
+        if run.idle < 0.1 || is_here || loaded_rtt(facts, run) > (base * 1.4).max(base + 5.0) {
             continue;
         }
         match run.work {

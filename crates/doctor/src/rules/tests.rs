@@ -48,6 +48,16 @@ fn offer(facts: &mut Facts, address: &str, rss: bool, reachable: bool) {
     facts.connections.get_or_insert_default().interfaces.push(offered);
 }
 
+fn set_channels(facts: &mut Facts, rates: [f64; 4]) {
+    let channel = |rate| Channel {
+        local: "10.0.0.2:4000".parse().unwrap(),
+        peer: "10.0.0.1:445".parse().unwrap(),
+        mib_s: rate,
+        tcp: None,
+    };
+    facts.connections.get_or_insert_default().channels = rates.map(channel).to_vec();
+}
+
 fn traffic(facts: &mut Facts, change: impl Fn(&mut Traffic)) {
     for run in runs(facts) {
         change(run.tcp.get_or_insert_default());
@@ -116,16 +126,14 @@ const FAULTS: &[Fault] = &[
     (
         "one channel of four is slow",
         NEAR,
-        |facts| {
-            let channel = |rate| Channel {
-                local: "10.0.0.2:4000".parse().unwrap(),
-                peer: "10.0.0.1:445".parse().unwrap(),
-                mib_s: rate,
-                tcp: None,
-            };
-            facts.connections.get_or_insert_default().channels =
-                [30.0, 31.0, 1.0, 29.0].map(channel).to_vec();
-        },
+        |facts| set_channels(facts, [30.0, 31.0, 1.0, 29.0]),
+        Layer::Connections,
+        "slow_channel",
+    ),
+    (
+        "one channel of four is slow, and the others differ",
+        NEAR,
+        |facts| set_channels(facts, [80.1, 674.0, 309.6, 8.3]),
         Layer::Connections,
         "slow_channel",
     ),
@@ -413,6 +421,13 @@ fn sound_servers_are_healthy() {
     for it in &mut busy_server.metadata.get_or_insert_default().operations {
         (it.per_s, it.parts) = (Some(3000.0), vec![3000.0, 3300.0, 2700.0, 3200.0, 2800.0]);
     }
+    let mut uneven = at(0.05, 900.0, 950.0);
+    set_channels(&mut uneven, [80.0, 310.0, 674.0, 30.0]);
+    let mut own_address = at(0.05, 900.0, 950.0);
+    traffic(&mut own_address, |it| it.sent_again = 200);
+    if let Some(route) = &mut own_address.route {
+        route.source = Some(route.used);
+    }
     let mut behind_nat = at(8.0, 110.0, 400.0);
     if let Some(route) = &mut behind_nat.route {
         route.used = "52.239.238.8".parse().unwrap();
@@ -429,6 +444,8 @@ fn sound_servers_are_healthy() {
         ("one connection is enough", alone),
         ("a full gigabit", full_gigabit),
         ("behind NAT", behind_nat),
+        ("connections that carry differently much", uneven),
+        ("an address of this host's own, with what it sends again to itself", own_address),
         ("a long way with little under way", little_under_way),
         ("a flow that overshot once", overshoot),
         ("a server that does no more with names", busy_server),

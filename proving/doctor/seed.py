@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""One connection against four: two servers behind the same way of 23 ms, of which one takes a single connection for a session.
+
+    proving/doctor/seed.py [--times N] [--megabytes M] [--course quick|usual|full] [--html FILE]
+
+The doctor compares both and predicts how many times as long a large copy to the first takes; then a file is copied to each, and
+the clock says. Needs root. Status 1 when the latency is not called equal, or the prediction is off by more than 10 %.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from stage import BINARY, PASSWORD, Trunkline
+
+# As in the story: a way on which each connection has its share.
+LINK = ("--rtt", "23ms", "--flow-rate", "200Mbit")
+ENVIRONMENT = dict(os.environ, TRUNKLINE_PASSWORD=PASSWORD)
+
+
+def run(command, limit_s):
+    """The output of a command."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[:2])}: status {done.returncode}: {done.stderr.strip()[-400:]}")
+    return done.stdout
+
+
+def behind(file, targets, course, html):
+    """What is done behind the path: prints one line of JSON."""
+    options = ([f"--{course}"] if course != "usual" else []) + (["--html", html] if html else [])
+    report = json.loads(run([str(BINARY), "doctor", *targets, "--json", *options], 150))
+    took = []
+    for target in targets:
+        begun = time.monotonic()
+        run([str(BINARY), "copy", file, target, "--channels", "4"], 200)
+        took.append(time.monotonic() - begun)
+    print(json.dumps({"report": report, "took_s": took}))
+
+
+def once(megabytes, course, html):
+    """One comparison and one copy to each; gives the failures."""
+    with tempfile.TemporaryDirectory(prefix="doctor-seed-") as place:
+        file = Path(place) / "file"
+        file.write_bytes(os.urandom(1 << 20) * megabytes)
+        with Trunkline(listen="0.0.0.0", server="multichannel = false") as one, Trunkline(listen="0.0.0.0") as four:
+            targets = [f"smb://ann@{{host}}:{server.port}/files" for server in (one, four)]
+            inner = [sys.executable, __file__, "--behind", str(file), *targets, "--course", course, *(["--html", html] if html else [])]
+            said = json.loads(run([str(BINARY), "link", *LINK, "--", *inner], 500))
+    comparison = said["report"]["comparison"]
+    rows = {row["what"]: row for row in comparison["rows"]}
+    predicted, (first, second) = comparison["write_time_ratio"], said["took_s"]
+    measured = first / second
+    off = predicted / measured - 1
+    connections = rows["connections a session takes"]
+    print(f"connects {rows['connect, ms']['first']} and {rows['connect, ms']['second']} ms, connections {connections['first']} and "
+          f"{connections['second']}; predicted {predicted:.2f}, measured {measured:.2f}: {first:.1f} s and {second:.1f} s for {megabytes} MiB; "
+          f"{off * 100:+.1f} %; the doctor took {said['report']['took_s']:.0f} s", flush=True)
+    print(f"  {comparison['paragraph']}", flush=True)
+    failures = [] if abs(off) <= 0.1 else [f"the prediction is off by {off * 100:.1f} %"]
+    if rows["connect, ms"]["differs"]:
+        failures.append("the latency is not called equal")
+    if (connections["first"], connections["second"]) != ("1.00", "4.00"):
+        failures.append("one against four connections were not found")
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--megabytes", type=int, default=512)
+    parser.add_argument("--course", default="full", choices=["quick", "usual", "full"])
+    parser.add_argument("--html")
+    parser.add_argument("--behind", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.behind:
+        behind(options.behind[0], options.behind[1:], options.course, options.html)
+        return
+    failures = [failure for _ in range(options.times) for failure in once(options.megabytes, options.course, options.html)]
+    print(f"{len(failures)} of {options.times} times something was wrong: {'; '.join(failures)}" if failures else "all as it must be")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
