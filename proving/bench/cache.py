@@ -14,7 +14,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-from cases import DIRECTORY, NAMES, SHARE, binary
+from cases import DIRECTORY, SHARE, binary
 from harness import server as servers
 
 DEEP = f"{DIRECTORY}/a/b/c"
@@ -24,7 +24,8 @@ PROFILES = {("smb", False): "cache", ("nfs", False): "cache-nfs", ("smb", True):
 # Operations in one round, near and far.
 NEAR, FAR = {"create": 3_000, "open": 20_000, "unlink": 3_000}, 400
 FAR_NAMES, FAR_DEPTH = 300, 16
-LARGE = 100_000
+# As many as are kept of each of the server's shares where a process has 20,000 descriptors.
+NEAR_NAMES, LARGE = 400, 100_000
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def _load(case, server, share, secret, *options):
         target = [f"smb://{servers.accounts()[0][0]}@{where}", "--password-file", secret, "--signing", "off"]
     else:
         target = [f"nfs://{where}"]
-    names = LARGE if case.other_case else FAR_NAMES if case.far else NAMES
+    names = LARGE if case.other_case else FAR_NAMES if case.far else NEAR_NAMES
     count = FAR if case.far else NEAR.get(case.workload, 20_000)
     command = [binary(), "load", *target, "--json", "--server-pid", str(server.pid), "--metadata", case.workload, "--files", str(names),
                "--number-ios", str(count), "--iodepth", str(case.depth), "--bs", "4096", *options]
