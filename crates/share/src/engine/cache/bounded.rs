@@ -1,7 +1,9 @@
 //! A table with a limit in bytes, in parts that are locked one by one.
 //!
-//! When something does not fit, that goes which came first and was not asked for since it was last passed over. What goes
-//! is dropped when nothing is locked, since that may close a descriptor of the host.
+//! When something does not fit, that goes which came first and was not asked for since it was last passed over. Of what is new
+//! to a full part only some is let in: where more is in use than fits, everything would else be replaced before it is asked for
+//! again, at more cost than asking the host. What goes is dropped when nothing is locked, since that may close a descriptor of
+//! the host.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -10,6 +12,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// Parts of a table; two threads seldom meet in one.
 pub(super) const PARTS: usize = 16;
+
+/// Of so many that are new to a full part one is let in.
+const LET_IN: u32 = 8;
 
 /// What is kept under keys.
 pub(super) struct Bounded<K, V> {
@@ -24,6 +29,8 @@ struct Part<K, V> {
     /// Every key, in the order in which they came; some keys that are gone too, and some twice.
     order: VecDeque<K>,
     bytes: usize,
+    /// How many came that did not fit.
+    crowd: u32,
 }
 
 struct Slot<V> {
@@ -38,7 +45,7 @@ struct Slot<V> {
 impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
     /// A table for at most `limit` bytes.
     pub fn new(limit: usize) -> Bounded<K, V> {
-        let empty = || Mutex::new(Part { slots: HashMap::new(), order: VecDeque::new(), bytes: 0 });
+        let empty = || Mutex::new(Part { slots: HashMap::new(), order: VecDeque::new(), bytes: 0, crowd: 0 });
         Bounded { parts: std::array::from_fn(|_| empty()), hasher: RandomState::new(), limit: limit / PARTS }
     }
 
@@ -60,7 +67,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
         // Dropped behind the lock.
         let mut gone = Vec::new();
         let mut part = self.part(&key);
-        if bytes > self.limit || !is_right() {
+        if bytes > self.limit || part.turns_away(&key, bytes, self.limit) || !is_right() {
             return;
         }
         part.order.push_back(key.clone());
@@ -120,6 +127,15 @@ impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Part<K, V> {
+    /// Whether something that comes now is not worth what would have to go for it.
+    fn turns_away(&mut self, key: &K, bytes: usize, limit: usize) -> bool {
+        if self.bytes + bytes <= limit || self.slots.contains_key(key) {
+            return false;
+        }
+        self.crowd = self.crowd.wrapping_add(1);
+        !self.crowd.is_multiple_of(LET_IN)
+    }
+
     /// Passes over what came first; takes it out when nobody has asked for it.
     fn pass_over(&mut self) -> Option<V> {
         let Some(first) = self.order.pop_front() else {
@@ -167,6 +183,33 @@ mod tests {
         assert!(len * 10 == bytes && bytes <= PARTS * 1000 && bytes > PARTS * 900, "{len} {bytes}");
         put(&table, 1, 1001);
         assert_eq!(table.get(&1, 2), None, "what is larger than a part is not kept");
+    }
+
+    #[test]
+    fn where_more_is_in_use_than_fits_some_of_it_stays() {
+        let table = Bounded::new(PARTS * 1000);
+        let (mut found, mut asked) = (0, 0);
+        // Four times as much as fits, again and again in the same order.
+        for round in 0..20 {
+            for key in 0..400 * PARTS as u64 {
+                let is_there = table.get(&key, 1).is_some();
+                if round > 0 {
+                    asked += 1;
+                    found += u32::from(is_there);
+                }
+                if !is_there {
+                    put(&table, key, 10);
+                }
+            }
+        }
+        assert!(found * 10 > asked, "{found} of {asked}");
+        // What comes into use takes its place after a while.
+        let found = (0..100).filter(|_| {
+            let is_there = table.get(&1_000_000, 1).is_some();
+            put(&table, 1_000_000, 10);
+            is_there
+        });
+        assert!(found.count() > 100 - 2 * LET_IN as usize);
     }
 
     #[test]
