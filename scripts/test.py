@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 """Everything that CI runs: the checks, the release build, then every foreign suite against the server that was built.
 
+Suites run in lanes beside each other, since most of their time goes by in guests that boot and in waits for clocks; what one
+says is shown when it is over. Those that hold the server against a clock run alone.
+
 It ends with one table and the line `N passed, N failed, N skipped`; the exit status is 1 when anything failed. A check counts
 as one case, `cargo test` with each of its tests; a suite writes its counts to TALLY_FILE (proving/harness/tally.py). Every
 stage has a limit of its own and all of them together have `BUDGET_S`: a stage that is cut off counts as failed.
 """
 
+import concurrent.futures
+import itertools
 import json
 import os
 import re
@@ -28,21 +33,31 @@ CHECKS = [
 ]
 UNIT_TESTS = ("unit tests", ["cargo", "test", "--workspace", "--no-fail-fast"], 1500)
 BUILD = ("release build", ["cargo", "build", "--release", "-p", "trunkline"], 1500)
-SUITES = [
-    ("peers", ["proving/peers/run.py"], 1200),
+# Each lane from its first to its last, all of them at the same time.
+LANES = [
+    [
+        ("peers", ["proving/peers/run.py"], 1200),
+        ("accounts", ["proving/peers/accounts.py"], 300),
+        ("nfs-connections", ["proving/nfs-connections/run.py"], 600),
+        ("smbtorture", ["proving/smbtorture/run.py", "--out", "{target}/smbtorture.json"], 1500),
+        ("smbtorture-newer", ["proving/smbtorture/run.py", "--newer", "--out", "{target}/smbtorture-newer.json"], 300),
+        ("pynfs", ["proving/pynfs/run.py"], 1500),
+    ],
+    [
+        ("kernel-client", ["proving/kernel-client/run.py"], 1200),
+        ("kernel-channels", ["proving/kernel-client/multichannel.py"], 600),
+        ("kernel-client-nfs", ["proving/kernel-client/nfs.py", "--mount", "4.1-nconnect1", "--mount", "4.2-nconnect16"], 600),
+        ("kernel-nconnect", ["proving/kernel-client/nconnect.py"], 600),
+        ("kernel-client-nfs-handles", ["proving/kernel-client/nfs_handles.py"], 600),
+        ("kernel-client-nfs-exports", ["proving/kernel-client/nfs_exports.py"], 300),
+    ],
+    [
+        ("soak", ["proving/soak/run.py", "--twentieth"], 1500),
+    ],
+]
+ALONE = [
     ("admin-page", ["proving/admin-page/run.py"], 300),
-    ("kernel-client", ["proving/kernel-client/run.py"], 1200),
-    ("kernel-channels", ["proving/kernel-client/multichannel.py"], 600),
-    ("kernel-client-nfs", ["proving/kernel-client/nfs.py", "--mount", "4.1-nconnect1", "--mount", "4.2-nconnect16"], 600),
-    ("nfs-connections", ["proving/nfs-connections/run.py"], 600),
-    ("kernel-nconnect", ["proving/kernel-client/nconnect.py"], 600),
-    ("kernel-client-nfs-handles", ["proving/kernel-client/nfs_handles.py"], 600),
     ("kernel-doctor", ["proving/kernel-client/doctor.py"], 300),
-    ("kernel-client-nfs-exports", ["proving/kernel-client/nfs_exports.py"], 300),
-    ("pynfs", ["proving/pynfs/run.py"], 1500),
-    ("soak", ["proving/soak/run.py", "--twentieth"], 1500),
-    ("smbtorture", ["proving/smbtorture/run.py", "--out", "{target}/smbtorture.json"], 1500),
-    ("smbtorture-newer", ["proving/smbtorture/run.py", "--newer", "--out", "{target}/smbtorture-newer.json"], 300),
 ]
 INSTALL = (["scripts/foreign"], 900)
 # All stages together. Whoever runs this as a job has a limit too, and a table that says what was cut off beats none.
@@ -74,40 +89,66 @@ class Runner:
 
     def __init__(self, budget_s):
         self._end = time.monotonic() + budget_s
+        self._output = threading.Lock()
+        self._running = set()
 
-    def run(self, command, limit_s, environment=None):
-        """Run a command and show its output; gives (status, output). Nothing in its process group outlives the limit."""
+    def run(self, command, limit_s, environment=None, at_once=True):
+        """Run a command and show its output, at once or when it is over; gives (status, output). Nothing in its process group
+        outlives the limit."""
+        line = " ".join(command)
+        self._show(f"\n=== {line}\n" if at_once else f"=== begun: {line}\n")
+        status, output = self._run(command, limit_s, environment, self._show if at_once else None)
+        if not at_once:
+            self._show(f"\n=== {line}\n{output}")
+        return status, output
+
+    def stop(self):
+        """End what runs, and begin nothing more."""
+        self._end = 0
+        for process in list(self._running):
+            _end(process)
+
+    def _show(self, text):
+        with self._output:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    def _run(self, command, limit_s, environment, show):
         limit_s = min(limit_s, self._end - time.monotonic())
-        print(f"\n=== {' '.join(command)}", flush=True)
+        lines = []
+
+        def say(line):
+            lines.append(line)
+            if show:
+                show(line)
+
+        def read(stream):
+            for line in stream:
+                say(line)
+
         if limit_s <= 0:
-            print(f"=== not begun: the {BUDGET_S} s for everything are over", flush=True)
-            return 124, ""
+            say(f"=== not begun: the {BUDGET_S} s for everything are over\n")
+            return 124, "".join(lines)
         try:
             process = subprocess.Popen(command, cwd=ROOT, env=environment or ENVIRONMENT, stdin=subprocess.DEVNULL,
                                        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                        text=True, errors="replace")
         except OSError as reason:
-            print(f"=== cannot be run: {reason}", flush=True)
-            return 127, ""
-        lines = []
-        reader = threading.Thread(target=_show, args=(process.stdout, lines), daemon=True)
+            say(f"=== cannot be run: {reason}\n")
+            return 127, "".join(lines)
+        reader = threading.Thread(target=read, args=(process.stdout,), daemon=True)
         reader.start()
+        self._running.add(process)
         try:
             status = process.wait(timeout=limit_s)
         except subprocess.TimeoutExpired:
             _end(process)
-            lines.append(f"=== not over after {limit_s:.0f} s\n")
-            print(lines[-1], end="", flush=True)
+            say(f"=== not over after {limit_s:.0f} s\n")
             status = 124
+        finally:
+            self._running.discard(process)
         reader.join(timeout=10)
         return status, "".join(lines)
-
-
-def _show(stream, lines):
-    for line in stream:
-        lines.append(line)
-        sys.stdout.write(line)
-        sys.stdout.flush()
 
 
 def _end(process):
@@ -141,11 +182,11 @@ def unit_tests(runner, name, command, limit_s):
     return Row(name, passed - lacking, failed, ignored + lacking, time.monotonic() - began, output)
 
 
-def suite(runner, name, command, limit_s):
+def suite(runner, name, command, limit_s, at_once=True):
     began = time.monotonic()
     with tempfile.NamedTemporaryFile("r", suffix=".tally") as tally:
         words = [word.format(target=target()) for word in command]
-        status, output = runner.run([sys.executable, *words], limit_s, dict(ENVIRONMENT, TALLY_FILE=tally.name))
+        status, output = runner.run([sys.executable, *words], limit_s, dict(ENVIRONMENT, TALLY_FILE=tally.name), at_once)
         counts = [json.loads(line) for line in tally.read().splitlines()]
     row = Row(name, seconds=time.monotonic() - began, output=output)
     for count in counts:
@@ -155,6 +196,17 @@ def suite(runner, name, command, limit_s):
     if (status != 0 or not counts) and row.failed == 0:
         row.failed = 1  # it broke off before it could count
     return row
+
+
+def suites(runner):
+    """All of them: the lanes beside each other, then what must be alone."""
+    with concurrent.futures.ThreadPoolExecutor(len(LANES)) as pool:
+        try:
+            lanes = list(pool.map(lambda lane: [suite(runner, *entry, at_once=False) for entry in lane], LANES))
+        except KeyboardInterrupt:
+            runner.stop()
+            raise
+    return [*itertools.chain(*lanes), *(suite(runner, *entry) for entry in ALONE)]
 
 
 def print_table(rows):
@@ -178,9 +230,9 @@ def main():
     rows.append(unit_tests(runner, *UNIT_TESTS))
     rows.append(check(runner, *BUILD))
     if rows[-1].failed:
-        rows += [Row(name, failed=1) for name, _, _ in SUITES]
+        rows += [Row(name, failed=1) for name, _, _ in itertools.chain(*LANES, ALONE)]
     else:
-        rows += [suite(runner, *entry) for entry in SUITES]
+        rows += suites(runner)
     sys.exit(print_table(rows))
 
 

@@ -12,6 +12,7 @@ fn accounts() -> Accounts {
     accounts.insert(Account {
         name: "anna".into(),
         nt_hash: NtHash::from_password("s3cret"),
+        second_hash: None,
         disabled: false,
     });
     accounts

@@ -9,7 +9,6 @@ and nothing may go wrong in its scripts. With --pictures what is seen is kept as
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,6 @@ import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from browser import Browser, Gone  # noqa: E402
@@ -52,11 +50,6 @@ path = "projects"
 account = "lab"
 provisioned_gib = 100
 """
-
-
-def program():
-    built = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline"
-    return os.environ.get("TRUNKLINE", str(built))
 
 
 class Place:
@@ -100,7 +93,7 @@ class Place:
 
     def line(self, words):
         """A command of the program."""
-        return [program(), *words.split(), "--config", str(self.directory / "t.toml"), "--state-dir", str(self.directory / "state")]
+        return [servers.program(), *words.split(), "--config", str(self.directory / "t.toml"), "--state-dir", str(self.directory / "state")]
 
     def ask(self, path):
         """What the API answers; none as long as it does not."""
@@ -124,7 +117,7 @@ class Place:
         target = f"smb://ann@127.0.0.1:{self.port}/{share}"
         words = ["load", target, "--rw", "randrw", "--bs", "4k", "--iodepth", str(depth), "--filesize", "4m", "--time_based", "--runtime", str(seconds),
                  "--password-file", str(self.directory / "password"), *more]
-        return subprocess.Popen([program(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        return subprocess.Popen([servers.program(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                 stderr=open(self.directory / "load", "w"))
 
 

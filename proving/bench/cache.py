@@ -14,7 +14,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-from cases import DIRECTORY, SHARE, binary
+from cases import DIRECTORY, SHARE
 from harness import server as servers
 
 DEEP = f"{DIRECTORY}/a/b/c"
@@ -24,7 +24,7 @@ PROFILES = {("smb", False): "cache", ("nfs", False): "cache-nfs", ("smb", True):
 # Operations in one round, near and far.
 NEAR, FAR = {"create": 3_000, "open": 20_000, "unlink": 3_000}, 400
 FAR_NAMES, FAR_DEPTH = 300, 16
-# As many as are kept of each of the server's shares where a process has 20,000 descriptors.
+# Fewer than are kept where a process has 20,000 descriptors.
 NEAR_NAMES, LARGE = 400, 100_000
 
 
@@ -72,7 +72,7 @@ def _load(case, server, share, secret, *options):
         target = [f"nfs://{where}"]
     names = LARGE if case.other_case else FAR_NAMES if case.far else NEAR_NAMES
     count = FAR if case.far else NEAR.get(case.workload, 20_000)
-    command = [binary(), "load", *target, "--json", "--server-pid", str(server.pid), "--metadata", case.workload, "--files", str(names),
+    command = [servers.program(), "load", *target, "--json", "--server-pid", str(server.pid), "--metadata", case.workload, "--files", str(names),
                "--number-ios", str(count), "--iodepth", str(case.depth), "--bs", "4096", *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=True)
     job = json.loads(done.stdout)["jobs"][0]

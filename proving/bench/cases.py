@@ -1,8 +1,9 @@
 """What is measured, what it must come to, and the load command for it."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from harness import server as servers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FILE_BYTES = 256 << 20
@@ -65,16 +66,10 @@ PROTECTION = {
 }
 
 
-def binary():
-    """Our own program, which is server and generator."""
-    built = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline"
-    return os.environ.get("TRUNKLINE", str(built))
-
-
 def trunkline_target(server, share, user, password_file):
     """The begin of every command line of our own generator."""
     target = f"smb://{user}@127.0.0.1:{server.port}/{share}/{DIRECTORY}"
-    return [binary(), "load", target, "--password-file", str(password_file), "--json",
+    return [servers.program(), "load", target, "--password-file", str(password_file), "--json",
             "--server-pid", str(server.pid)]
 
 

@@ -2,8 +2,8 @@
 
 The path is emulated packet by packet (`trunkline link`): a round trip of 23 ms, a rate for each connection, and a line that
 carries four of them. Both servers stand behind it, and every way to copy takes its turn in every round, into a directory of its
-own. Files lie in memory, and small ones stay until the end: a disk would have a say in it, and ext4 without a journal makes files
-slowly where others have just been deleted. Start reading at `run`.
+own. Small files stay until the end: where files cannot lie in memory (memory.py), ext4 without a journal makes them slowly after
+others have been deleted. Start reading at `run`.
 """
 
 import contextlib
@@ -18,14 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import network
-from cases import SHARE, binary
+from cases import SHARE
 from harness import server as servers
 
 KINDS = servers.KINDS
 RTT, FLOW_MBIT, FLOWS = "23ms", 140, 4
 LINE_MBIT = FLOW_MBIT * FLOWS
-# Where files lie in memory, and how much of it is taken.
-MEMORY, MEMORY_BYTES = Path("/dev/shm"), 3 << 30
 # What is left of a packet of 1,500 bytes behind the headers of IP and TCP with its time stamps.
 PAYLOAD = 1448 / 1500
 LARGE_BYTES = 1_000_000_000
@@ -75,7 +73,7 @@ class Place:
 
 def _behind(command):
     """Runs a command behind the link; gives what timed.py says."""
-    link = [binary(), "link", "--rtt", RTT, "--flow-rate", f"{FLOW_MBIT}Mbit", "--rate", f"{LINE_MBIT}Mbit",
+    link = [servers.program(), "link", "--rtt", RTT, "--flow-rate", f"{FLOW_MBIT}Mbit", "--rate", f"{LINE_MBIT}Mbit",
             "--congestion-control", network.CONGESTION_CONTROL, "--"]
     timed = [sys.executable, str(Path(__file__).with_name("timed.py"))]
     done = subprocess.run([*link, *timed, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -94,7 +92,7 @@ def _timed(command, statuses=(0,)):
 
 def _copy(place, source, *more):
     # robocopy's status for files that were copied and nothing else.
-    return _timed([binary(), "copy", str(source), place.url(), "--password-file", place.secret, "--json", *more], statuses=(1,))
+    return _timed([servers.program(), "copy", str(source), place.url(), "--password-file", place.secret, "--json", *more], statuses=(1,))
 
 
 def _rclone(place, source):
@@ -230,25 +228,12 @@ def _columns(rounds, names):
 WAYS = {True: ("automatic", "one"), False: ("copy", "rclone", "smbclient")}
 
 
-@contextlib.contextmanager
-def _in_memory():
-    """What is made in between lies in memory, if there is room for it."""
-    before = tempfile.tempdir
-    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
-        tempfile.tempdir = str(MEMORY)
-    try:
-        yield
-    finally:
-        tempfile.tempdir = before
-
-
 def run(options, is_chosen, results):
     """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
     cases = [case for case in CASES if is_chosen(case, results)]
     if not cases:
         return True
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_in_memory())
         running = {}
         try:
             for kind in KINDS:
@@ -291,7 +276,7 @@ def section(results):
         f"\n## Copies over a long path\n\nThe path is emulated packet by packet: a round trip of {RTT.removesuffix('ms')} ms, {FLOW_MBIT} Mbit/s for each connection, and a line of\n"
         f"{LINE_MBIT} Mbit/s, which {FLOWS} connections fill; of each packet of 1,500 bytes 1,448 are payload. Seconds are those of the whole command,\n"
         "with connecting and logging on; medians, with the quickest and the slowest round. Everything that copies takes its turn in each\n"
-        "round, and ratios are taken within it. Files lie in memory on both sides.\n\n"
+        "round, and ratios are taken within it.\n\n"
         f"    trunkline link --rtt {RTT} --flow-rate {FLOW_MBIT}Mbit --rate {LINE_MBIT}Mbit --congestion-control {network.CONGESTION_CONTROL} -- COMMAND\n\n"
         f"One file of 1 GB (10⁹ bytes), {ROUNDS_OF_LARGE} rounds at most: `trunkline copy SRC smb://...` with as many connections as it chooses by itself, and\n"
         "with `--channels 1`.\n\n"

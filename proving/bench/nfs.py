@@ -12,7 +12,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from cases import DIRECTORY, FILE_BYTES, NAMES, OPERATIONS, SHARE, binary
+from cases import DIRECTORY, FILE_BYTES, NAMES, OPERATIONS, SHARE
 from harness import server as servers
 
 MIB = 1 << 20
@@ -81,7 +81,7 @@ class Sample:
 def _load(server, channels, *options, below=""):
     """Loads with each of `channels` connections in turn, in a directory below ours; gives connections -> Sample."""
     target = f"nfs://127.0.0.1:{server.port}/{SHARE}/{DIRECTORY}{below}"
-    command = [binary(), "load", target, "--json", "--server-pid", str(server.pid), "--channels", ",".join(map(str, channels)), *options]
+    command = [servers.program(), "load", target, "--json", "--server-pid", str(server.pid), "--channels", ",".join(map(str, channels)), *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=True)
     return {int(job["job options"]["channels"]): _sample(job) for job in json.loads(done.stdout)["jobs"]}
 

@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cases import DIRECTORY, FILE_BYTES, SHARE, binary, trunkline_target
+from cases import DIRECTORY, FILE_BYTES, SHARE, trunkline_target
 from harness import server as servers
 
 MIB = 1 << 20
@@ -56,7 +56,7 @@ def _null_server():
         for _ in range(FILE_BYTES // MIB):
             file.write(os.urandom(MIB))
         file.flush()
-        with subprocess.Popen([binary(), "null-server", file.name], stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen([servers.program(), "null-server", file.name], stdout=subprocess.PIPE, text=True) as process:
             try:
                 yield process.stdout.readline().strip()
             finally:
@@ -74,7 +74,7 @@ def _shape(case):
 
 def _plain(case, place, seconds):
     # Each of several connections has its part of the depth.
-    command = [binary(), "null-loop", place, "--iodepth", str(case.depth // case.connections), "--connections", str(case.connections),
+    command = [servers.program(), "null-loop", place, "--iodepth", str(case.depth // case.connections), "--connections", str(case.connections),
                "--runtime", f"{seconds * 1000:.0f}ms", *_shape(case)]
     done = _json(command)
     return Sample(done["bytes"] / done["seconds"], done["client_cpu_ns"] / 1000 / max(done["ops"], 1))
@@ -94,7 +94,7 @@ def _once(case, place, server, secret, seconds):
         user = servers.accounts()[0][0]
         command = [*trunkline_target(server, SHARE, user, secret), "--signing", "off", "--channels", str(case.connections)]
     else:
-        command = [binary(), "load", f"null://{place}", "--json"]
+        command = [servers.program(), "load", f"null://{place}", "--json"]
     return {"plain": _plain(case, place, seconds), "compared": _load(case, command, seconds)}
 
 

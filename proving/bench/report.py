@@ -69,8 +69,8 @@ def page(cases, results, versions, machine):
     return (
         "# Benchmarks\n\nWritten by `make bench`; do not edit. Each number is the median of several rounds, in which\n"
         "the servers take turns; how many, of how long, stands at the end. CPU is user and system time of the\n"
-        "server with all its processes, from /proc. The data is in the page cache; the metadata cases work in a case-insensitive\n"
-        "directory that already holds 10,000 names. One connection, the same client for both; while a reply of 32 KiB or more comes\n"
+        "server with all its processes, from /proc. Shares lie in memory: a disk and its file system would have their say in it. The\n"
+        "metadata cases work in a case-insensitive directory that already holds 10,000 names. One connection, the same client for both; while a reply of 32 KiB or more comes\n"
         "in, it asks the host to be woken for all of it, at most 256 KiB (SO_RCVLOWAT), since on one machine a server pays for waking its\n"
         "client. Plain reads of this size leave Trunkline uncopied (sendfile); what signing and sealing add is counted from the\n"
         "same read copied (`send_file = false`), since what they protect has to be copied first.\n\n"

@@ -6,11 +6,12 @@
 
 Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
 over the rounds. NFS follows, with Ganesha in Samba's place (nfs.py; `--case 'nfs, '` measures that alone), then what remembering
-names brings (cache.py; `--case 'cache, '`), the machine's own limit (null.py; `--case 'null, '`), the tables that users of several connections go by (seeds.py; `--case 'seed, '`; needs root),
-and copies over a long path (copies.py; `--case 'copy, '`; needs root). Data is in the page cache. With both servers and our own
-generator each case is kept as soon as it is measured (kept.py), and docs/benchmarks.md is written of what is kept once no case
-is missing; so a run that was ended can be gone on with, and one case measured again. Start reading at `main`; what is measured
-and what it must come to stands in cases.py.
+names brings (cache.py; `--case 'cache, '`), the machine's own limit (null.py; `--case 'null, '`), the tables that users of several
+connections go by (seeds.py; `--case 'seed, '`; needs root), and copies over a long path (copies.py; `--case 'copy, '`; needs root).
+The network is a loopback of its own (network.py), and files lie in memory (memory.py). With both servers and our own generator
+each case is kept as soon as it is measured (kept.py), and docs/benchmarks.md is written of what is kept once no case is missing;
+so a run that was ended can be gone on with, and one case measured again. Start reading at `main`; what is measured and what it
+must come to stands in cases.py.
 """
 
 import argparse
@@ -33,6 +34,7 @@ import channels  # noqa: E402
 import copies  # noqa: E402
 import cpu  # noqa: E402
 import kept  # noqa: E402
+import memory  # noqa: E402
 import network  # noqa: E402
 import nfs  # noqa: E402
 import null  # noqa: E402
@@ -144,10 +146,10 @@ def arguments():
     return parser.parse_args()
 
 
-def _stamp(options, congestion_control):
+def _stamp(options, congestion_control, place):
     """How this run measures: what differs in it is not the same measurement."""
     return (f"commit {tree.commit(PAGE)}, {options.rounds} rounds of {options.seconds:g} s, Linux {platform.release()}, "
-            f"{os.cpu_count()} CPUs ({report.processor()}), TCP's congestion control {congestion_control}")
+            f"{os.cpu_count()} CPUs ({report.processor()}), TCP's congestion control {congestion_control}, files {place}")
 
 
 def _version(kind):
@@ -181,7 +183,7 @@ def measure_smb(kinds, chosen, of_channels, options, results, over_channels):
         measure_channels(of_channels, running, options, over_channels)
 
 
-def write_page(everything, sections, versions, congestion_control):
+def write_page(everything, sections, versions, congestion_control, place):
     """The page of all that is kept, once nothing is missing."""
     names = [results.prefix + case.name for cases, results in sections for case in cases]
     missing = [name for name in names if name not in everything.entries]
@@ -189,7 +191,7 @@ def write_page(everything, sections, versions, congestion_control):
         print(f"{PAGE.name} is not written, since {len(missing)} of {len(names)} cases were never measured here: {'; '.join(missing[:3])} ...")
         return
     smb, over_channels, over_nfs, remembered, limit, told, copied = (results for _, results in sections)
-    machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: {congestion_control}"
+    machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: {congestion_control}; files lie {place}"
     text = report.page(CASES, smb, versions, machine) + channels.section(over_channels, os.cpu_count())
     text += nfs.section(over_nfs) + cache.section(remembered) + null.section(limit) + seeds.section(told) + copies.section(copied) + everything.told(names)
     PAGE.write_text(text)
@@ -198,10 +200,11 @@ def write_page(everything, sections, versions, congestion_control):
 
 def main():
     options = arguments()
+    servers.clean_up_when_told_to_end()
     kinds = options.servers.split(",")
-    congestion_control = network.enter()
+    congestion_control, place = network.enter(), memory.enter()
     of_page = set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline"
-    everything = kept.Kept(_stamp(options, congestion_control), kept.PATH if of_page else None)
+    everything = kept.Kept(_stamp(options, congestion_control, place), kept.PATH if of_page else None)
     smb = everything.part("smb, ")
     over_channels, over_nfs, limit, told, copied, remembered = (
         everything.part(name) for name in ("channels, ", "nfs, ", "null, ", "seed, ", "copy, ", "cache, "))
@@ -222,7 +225,7 @@ def main():
     sections = [(CASES, smb), (channels.CASES, over_channels), (nfs.ALL, over_nfs), (cache.CASES, remembered), (null.CASES, limit),
                 (seeds.ALL, told), (copies.CASES, copied)]
     if of_page:
-        write_page(everything, sections, [f"{kind}: {_version(kind)}" for kind in (*kinds, "ganesha")], congestion_control)
+        write_page(everything, sections, [f"{kind}: {_version(kind)}" for kind in (*kinds, "ganesha")], congestion_control, place)
     sys.exit(0 if complete or options.generator != "trunkline" else 1)
 
 

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 
 import network
-from cases import DIRECTORY, SHARE, binary
+from cases import DIRECTORY, SHARE
 from harness import server as servers
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -48,7 +48,7 @@ class Line:
     def behind(self, command, flow_bits=None):
         """The command line that runs `command` behind the path, where each connection carries so many bits in a second."""
         flow = ["--flow-rate", f"{flow_bits:.0f}bit"] if flow_bits else []
-        return [binary(), "link", "--rtt", RTT, "--rate", f"{self.mbit}Mbit", "--mtu", str(self.mtu), *flow, "--",
+        return [servers.program(), "link", "--rtt", RTT, "--rate", f"{self.mbit}Mbit", "--mtu", str(self.mtu), *flow, "--",
                 *network.setting(command)]
 
     def bits(self, rate):
@@ -153,7 +153,7 @@ class Place:
 
     def _command(self, targets, channels, *more):
         password = ["--password-file", self.secret] if targets[0].startswith("smb") else []
-        return [binary(), "load", *targets, *more, "--channels", ",".join(map(str, channels)), *password, "--json"]
+        return [servers.program(), "load", *targets, *more, "--channels", ",".join(map(str, channels)), *password, "--json"]
 
 
 def _lay_out(server):

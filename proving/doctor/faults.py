@@ -2,16 +2,19 @@
 """Injects faults one by one, lets `trunkline doctor` examine each, and counts how often its verdict names the layer; then as
 many sound set-ups, which it must call healthy.
 
-    proving/doctor/faults.py [--only NAME] [--course quick|full] [--out FILE]
+    proving/doctor/faults.py [--only NAME] [--cases FIRST-LAST] [--course quick|usual|full] [--out FILE]
+    proving/doctor/faults.py --table FILE...
 
 Needs root (emulated links, network namespaces, Samba, Ganesha). A fault that needs what this machine lacks counts as skipped. Ends
-with "N passed, N failed, N skipped"; status 1 when fewer verdicts are right than --least says.
+with "N passed, N failed, N skipped"; status 1 when fewer verdicts are right than --least says. With --table the results of several
+runs become the table of docs/doctor.md.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -19,7 +22,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from stage import BINARY, PASSWORD, Ganesha, Missing, Proxy, Samba, Trunkline, free_port, other_clock, small_disk
+from stage import PASSWORD, Ganesha, Missing, Proxy, Samba, Trunkline, free_port, other_clock, program, small_disk
 
 SEED = ("--rtt", "23ms", "--flow-rate", "200Mbit")
 
@@ -36,7 +39,7 @@ def nfs(server, host="127.0.0.1"):
 
 def link(*options, setting=None):
     """What goes before a command that is to be run behind a path, and what sets that end of it up."""
-    before = [str(BINARY), "link", *options, "--"]
+    before = [program(), "link", *options, "--"]
     if setting:
         before += ["sh", "-c", f'{setting}; exec "$@"', "sh"]
     return before
@@ -206,13 +209,13 @@ SOUND = [
 
 def examine(before, target, environment, course):
     """The report on `target`."""
-    command = [*before, str(BINARY), "doctor", *target.split(), "--json"] + ([f"--{course}"] if course != "usual" else [])
+    command = [*before, program(), "doctor", *target.split(), "--json"] + ([f"--{course}"] if course != "usual" else [])
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL,
         env={**os.environ, "TRUNKLINE_PASSWORD": PASSWORD, **environment},
     )
     try:
-        return json.loads(done.stdout)
+        return json.loads(done.stdout), done.stderr
     except json.JSONDecodeError:
         raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-400:]}") from None
 
@@ -221,7 +224,7 @@ def one(name, expected, stage, course):
     """Examines one set-up; what came of it."""
     try:
         with stage() as (before, target, environment):
-            report = examine(before, target, environment, course)
+            report, said = examine(before, target, environment, course)
     except Missing as reason:
         return {"name": name, "expected": expected, "result": "skip", "says": str(reason)}
     except (RuntimeError, OSError, subprocess.SubprocessError) as reason:
@@ -231,31 +234,64 @@ def one(name, expected, stage, course):
     named = "healthy" if verdict["state"] == "healthy" else verdict["layer"]
     held = [finding["kind"] for finding in examined["findings"] if finding["holds_back"]]
     result = "pass" if named == expected else "fail"
-    latency = off_by(before, examined["facts"])
     return {"name": name, "expected": expected, "named": named, "kinds": held, "result": result, "took_s": report["took_s"],
-            "latency_off_by": latency, "report": report}
+            "latency": latency(said, examined["facts"]), "report": report}
 
 
-def off_by(before, facts):
-    """By what part the connect's time differs from the round trip of the emulated link; none without one."""
-    if "--rtt" not in before or not facts.get("transport"):
+def latency(said, facts):
+    """What a connect takes by the doctor, what it takes by the link's own look at itself before, and what was asked of the link, in ms;
+    none without a link."""
+    link = re.search(r"a round trip of ([0-9.]+) ms was asked for; [0-9]+ connections took ([0-9.]+) ms", said)
+    if not link or not facts.get("transport"):
         return None
-    link_ms = float(before[before.index("--rtt") + 1].removesuffix("ms"))
-    return statistics.median(facts["transport"]["connect"]["times_ms"]) / link_ms - 1
+    asked, had = map(float, link.groups())
+    return {"doctor_ms": statistics.median(facts["transport"]["connect"]["times_ms"]), "link_ms": had, "asked_ms": asked}
+
+
+def table(files):
+    """Prints what came of all cases as a table."""
+    results = [result for file in files for result in json.loads(file.read_text())]
+    print("| case | must be named | was named | found | took |\n|---|---|---|---|---|")
+    for it in results:
+        named = it.get("named") or it["says"]
+        took = f"{it['took_s']:.1f} s" if "took_s" in it else ""
+        named = named if it["result"] == "pass" else f"**{named}**"
+        print(f"| {it['name']} | {it['expected']} | {named} | {', '.join(f'`{kind}`' for kind in it.get('kinds', []))} | {took} |")
+    for kind, is_kind in (("faults named", lambda it: it["expected"] != "healthy"), ("sound set-ups healthy", lambda it: it["expected"] == "healthy")):
+        of = [it for it in results if is_kind(it)]
+        print(f"{sum(it['result'] == 'pass' for it in of)} of {len(of)} {kind}")
+    print_latency(results)
+
+
+def print_latency(results):
+    """How near the doctor's figures come to the links'."""
+    seen = [(it["name"], it["latency"]) for it in results if it.get("latency")]
+    for name, it in seen:
+        print(f"{name}: a connect took {it['doctor_ms']:.2f} ms, by the link itself {it['link_ms']:.2f} ms, asked for were {it['asked_ms']:g} ms")
+    if seen:
+        of = lambda what: max(abs(it["doctor_ms"] / it[what] - 1) for _, it in seen) * 100
+        print(f"connects differ from what the links had by {of('link_ms'):.1f} % at most, from what they were asked for by "
+              f"{of('asked_ms'):.1f} %, on {len(seen)} links")
 
 
 def main():
     """Everything that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", help="part of the name of the cases to run")
+    parser.add_argument("--only", action="append", help="part of the name of the cases to run")
+    parser.add_argument("--cases", help="numbers of the first and last case to run, such as 1-10")
+    parser.add_argument("--table", type=Path, nargs="+", help="print what is in these files of --out")
     parser.add_argument("--course", default="quick", choices=["quick", "usual", "full"])
     parser.add_argument("--out", type=Path, help="file for all reports")
     parser.add_argument("--least", type=int, default=0, help="faults that must be named")
     arguments = parser.parse_args()
+    if arguments.table:
+        table(arguments.table)
+        return
     cases = [(name, layer, stage) for name, layer, stage in FAULTS] + [(name, "healthy", stage) for name, stage in SOUND]
+    first, last = map(int, arguments.cases.split("-")) if arguments.cases else (1, len(cases))
     results = []
-    for case in cases:
-        if arguments.only and arguments.only not in case[0]:
+    for number, case in enumerate(cases, 1):
+        if not first <= number <= last or arguments.only and not any(part in case[0] for part in arguments.only):
             continue
         result = one(*case, arguments.course)
         results.append(result)
@@ -263,9 +299,7 @@ def main():
         print(f"{result['result']:5} {result['name']}: expected {result['expected']}; {shown}", flush=True)
         if arguments.out:
             arguments.out.write_text(json.dumps(results, indent=1))
-    off = [abs(it["latency_off_by"]) for it in results if it.get("latency_off_by") is not None]
-    if off:
-        print(f"connects differ from the round trip of the emulated link by {max(off) * 100:.1f} % at most, on {len(off)} links")
+    print_latency(results)
     count = {kind: sum(it["result"] == kind for it in results) for kind in ("pass", "fail", "skip")}
     print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
     named = sum(it["result"] == "pass" and it["expected"] != "healthy" for it in results)

@@ -18,7 +18,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-BINARY = Path(os.environ.get("TRUNKLINE") or Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline")
+sys.path.insert(0, str(ROOT / "proving"))
+
+from harness.server import free_port, program  # noqa: E402
+
 PASSWORD = "Trunk-ann-7"
 # How long a server may take to begin and to end.
 PATIENCE = 20
@@ -26,13 +29,6 @@ PATIENCE = 20
 
 class Missing(Exception):
     """This machine lacks what a case needs; the message says what."""
-
-
-def free_port(address="127.0.0.1"):
-    """A TCP port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return probe.getsockname()[1]
 
 
 def wait_for(address, port):
@@ -77,7 +73,7 @@ class Trunkline:
 
     def command(self):
         """How it is started."""
-        return [*self.before, str(BINARY), "serve", "--config", str(self.configuration()), "--state-dir", str(self.directory / "state")]
+        return [*self.before, program(), "serve", "--config", str(self.configuration()), "--state-dir", str(self.directory / "state")]
 
     def __enter__(self):
         environment = dict(os.environ, TRUNKLINE_LOG="error")

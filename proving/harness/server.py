@@ -15,6 +15,7 @@ from pathlib import Path
 from harness import volume
 
 PROVING = Path(__file__).resolve().parent.parent
+ROOT = PROVING.parent
 SERVERS = PROVING / "servers"
 # Those that speak SMB, and those that speak NFS.
 KINDS = ("trunkline", "samba")
@@ -36,6 +37,12 @@ class CannotStart(Exception):
         super().__init__(message)
         # The other server may be missing here; ours never is.
         self.result = "fail" if kind == "trunkline" else "skip"
+
+
+def program():
+    """Our own program: what TRUNKLINE names, else the release build."""
+    built = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline"
+    return os.environ.get("TRUNKLINE") or str(built)
 
 
 def clean_up_when_told_to_end():

@@ -10,15 +10,13 @@ import multiprocessing.pool
 import os
 import re
 import subprocess
-import sys
-import termios
 import time
 from pathlib import Path
 
 import both
+import console
 import workload
 
-MARK = "@answer "
 REPORTS = Path("/run/scratch")
 KINDS = workload.KINDS | both.KINDS
 
@@ -105,14 +103,24 @@ class Agent:
         """The client's own account of its connections."""
         return Path("/proc/fs/cifs/DebugData").read_text()
 
-    def open_files(self):
-        """The persistent parts of the file ids that the client has open, by file name."""
+    def open_files(self, workers=None):
+        """The persistent parts of the file ids that the client has open, by file name; with `workers` only what these have opened."""
+        openers = None if workers is None else {str(self._workers[label][0].pid) for label in workers}
         found = {}
         for line in Path("/proc/fs/cifs/open_files").read_text().splitlines():
             words = line.split()
-            if not line.startswith("#") and len(words) >= 8:
+            if not line.startswith("#") and len(words) >= 8 and (openers is None or words[5] in openers):
                 found.setdefault(words[7], []).append(words[2])
         return {name: sorted(ids) for name, ids in found.items()}
+
+    def look_names_up(self):
+        """Have the SMB client ask for every name, also one that it has just not found."""
+        Path("/proc/fs/cifs/LookupCacheEnabled").write_text("0")
+        return ""
+
+    def look(self, where, paths):
+        """What is to be seen at each path below `where`."""
+        return {path: workload.facts(os.path.join(where, path)) for path in paths}
 
     def kernel_log(self):
         """What the guest's kernel logged since the mount."""
@@ -184,19 +192,15 @@ def _stack(pid):
 
 
 def main():
-    quiet = termios.tcgetattr(0)
-    quiet[3] &= ~termios.ECHO
-    termios.tcsetattr(0, termios.TCSANOW, quiet)
     agent = Agent()
-    print(MARK + json.dumps("ready"), flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        action = getattr(agent, request.pop("do"))
+
+    def answer(do, arguments):
         try:
-            answer = action(**request)
+            return getattr(agent, do)(**arguments)
         except Exception as error:  # the host decides what a failed action means
-            answer = {"refused": f"{type(error).__name__} {error}"}
-        print(MARK + json.dumps(answer), flush=True)
+            return {"refused": f"{type(error).__name__} {error}"}
+
+    console.serve(answer)
 
 
 if __name__ == "__main__":

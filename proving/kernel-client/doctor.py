@@ -9,7 +9,7 @@ examined with runs through the mount, which must leave nothing behind; of the ot
 """
 
 import argparse
-import os
+import functools
 import sys
 from pathlib import Path
 
@@ -23,8 +23,6 @@ from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
 
 SUITE = "kernel-doctor"
-ROOT = HERE.parent.parent
-PROGRAM = Path(os.environ.get("TRUNKLINE") or Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline")
 # Above what the doctor takes at most.
 LIMIT_S = 90
 # Without `actimeo=0`, which the doctor finds as well.
@@ -40,13 +38,14 @@ CASES = {
     "nfs": (nfs_mounted.NfsMounted, [
         ("/mnt/a", "vers=4.2,nconnect=4", set(), 4),
         ("/mnt/b", "vers=4.2,nconnect=4,rsize=32768,sync", {"client_small_requests", "client_option"}, 4),
+        ("/mnt/c", "vers=4.2,nconnect=4,ro", set(), 4),
     ]),
 }
 
 
 def examine(mount, where, wanted, connections, arguments):
     """Lets the doctor look at one mount; gives the failures."""
-    report = mount.ask("examine", LIMIT_S, program=str(PROGRAM), where=where, arguments=arguments)
+    report = mount.ask("examine", LIMIT_S, program=servers.program(), where=where, arguments=arguments)
     target = report["targets"][0]
     facts, state = target["facts"], target["facts"]["protocol"]
     held = {it["kind"]: it for it in target["findings"] if it["holds_back"] and it["kind"].startswith("client_")}
@@ -69,31 +68,19 @@ def examine(mount, where, wanted, connections, arguments):
     return failures
 
 
-def run_case(tally, kind, name):
-    kind_of_mount, mounts = CASES[name]
+def examine_all(mount, mounts):
+    """Lets the doctor look at each mount in turn; gives the failures."""
     failures = []
-    try:
-        with kind_of_mount(kind, mounts[0][1]) as mount:
-            try:
-                for number, (where, options, wanted, connections) in enumerate(mounts):
-                    if number:
-                        mount.mount(where, options)
-                    failures += examine(mount, where, wanted, connections, ["--read-only"] if number else [])
-                    # Of several mounts of a share the client does not say which connections are whose.
-                    if refused := mount.ask("umount", where=where):
-                        failures.append(f"umount: {refused}")
-                if left := [path.name for path in mount.server.share_directory("files").iterdir() if "doctor" in path.name]:
-                    failures.append(f"the share holds {left}")
-            except (mounted.Broken, guest.Ended, OSError, KeyError) as reason:
-                failures.append(f"{type(reason).__name__} {reason}")
-            if failures:
-                mount.explain()
-    except (mounted.Broken, guest.Ended, OSError) as reason:
-        failures = [str(reason)]
-    except servers.CannotStart as reason:
-        tally.add(reason.result, name, str(reason))
-        return
-    tally.add("fail" if failures else "pass", name, "; ".join(failures))
+    for number, (where, options, wanted, connections) in enumerate(mounts):
+        if number:
+            mount.mount(where, options)
+        failures += examine(mount, where, wanted, connections, ["--read-only"] if number else [])
+        # Of several mounts of a share the client does not say which connections are whose.
+        if refused := mount.ask("umount", where=where):
+            failures.append(f"umount: {refused}")
+    if left := [path.name for path in mount.server.share_directory("files").iterdir() if "doctor" in path.name]:
+        failures.append(f"the share holds {left}")
+    return failures
 
 
 def main():
@@ -109,7 +96,9 @@ def main():
         if options.server == "samba" and name.startswith("nfs"):
             tally.add("skip", name, "Samba has no NFS")
         else:
-            run_case(tally, options.server, name)
+            kind_of_mount, mounts = CASES[name]
+            mount = kind_of_mount(options.server, mounts[0][1])
+            mounted.run_case(tally, name, mount, functools.partial(examine_all, mounts=mounts))
     sys.exit(tally.close())
 
 

@@ -19,6 +19,8 @@ import tempfile
 import threading
 from pathlib import Path
 
+import console
+
 HERE = Path(__file__).resolve().parent
 PROBE_LIMIT_S = 60
 _serial = itertools.count()
@@ -154,12 +156,10 @@ class Ended(Exception):
 
 
 class Guest:
-    """A running guest whose job reads requests and prints answers, one line of JSON each, answers after `MARK`.
+    """A running guest whose job reads requests and prints answers, one line of JSON each, answers after a mark (console.py).
 
     A context manager: leaving it ends the guest. `noise` holds what else the guest printed.
     """
-
-    MARK = "@answer "
 
     def __init__(self, network, job, memory_mib=640):
         self._work = Path(tempfile.mkdtemp(prefix="proof-guest-"))
@@ -184,8 +184,8 @@ class Guest:
     def _listen(self):
         for line in self._process.stdout:
             text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
-            if text.startswith(self.MARK):
-                self._answers.put(json.loads(text[len(self.MARK):]))
+            if text.startswith(console.MARK):
+                self._answers.put(json.loads(text[len(console.MARK):]))
             elif text and not text.startswith(_BOOT_NOISE):
                 self.noise.append(text)
         self._answers.put(None)

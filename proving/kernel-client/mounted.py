@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import console
 import faults
 import guest
 import workload
@@ -30,7 +31,7 @@ class Broken(Exception):
 
 
 # What the agent in the guest is made of.
-AGENT = ("agent.py", "workload.py", "both.py")
+AGENT = [HERE / script for script in ("agent.py", "workload.py", "both.py")]
 
 
 def describe(nics, options):
@@ -42,7 +43,7 @@ class Mounted:
     """A server, a guest and its mount of the share `files` at /mnt/a. A context manager; entering boots and mounts."""
 
     def __init__(self, kind, profile, nics, options):
-        self.kind, self._profile, self._nics, self._options = kind, profile, nics, options
+        self.kind, self._profile, self.nics, self._options = kind, profile, nics, options
         self.errors, self.steps = Counter(), {}
         # A channel was cut or the server killed, so that the client may have missed what the server did for it.
         self.answers_were_lost = False
@@ -50,12 +51,11 @@ class Mounted:
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
-            self.network = stack.enter_context(guest.Network(self._nics))
+            self.network = stack.enter_context(guest.Network(self.nics))
             self.server = stack.enter_context(servers.Server(self.kind, self._profile, self.network))
-            for script in AGENT:
-                (self.server.directory / script).write_bytes((HERE / script).read_bytes())
+            agent = console.lay(AGENT, self.server.directory)
             self.cutter = faults.Cutter(self.network, self.server.port)
-            self.guest = stack.enter_context(guest.Guest(self.network, [sys.executable, str(self.server.directory / "agent.py")]))
+            self.guest = stack.enter_context(guest.Guest(self.network, [sys.executable, agent]))
             self.guest.answer(60)
             self.mount("/mnt/a", self._options)
             self._stack = stack.pop_all()
@@ -125,6 +125,8 @@ class Mounted:
         """Stop the workers, unmount, and compare the server's own files with what must be there; gives the failures."""
         seen = self._note(self.ask("stop", limit_s=200, within_s=150))
         failures = list(seen["failures"]) + self._check_orphans(seen["orphans"]) + self._check_late(self.errors["fsync EIO"])
+        if not self.answers_were_lost:
+            failures += [f"{error}, and no channel was lost" for error in self.errors if error.endswith(workload.LATE_CLOSE)]
         for where in (*more_mounts, "/mnt/a"):
             if refused := self.ask("umount", where=where):
                 failures.append(f"umount: {refused}")
@@ -189,6 +191,24 @@ class Mounted:
     def _note(self, seen):
         self.errors, self.steps = Counter(seen["errors"]), seen["steps"]
         return seen
+
+
+def run_case(tally, name, mount, check):
+    """Count one case: `mount` (a `Mounted` not yet entered), and `check(mount)`, which gives the failures."""
+    try:
+        with mount:
+            try:
+                failures = check(mount)
+            except (Broken, guest.Ended, OSError, KeyError) as reason:
+                failures = [f"{type(reason).__name__} {reason}"]
+            if failures:
+                mount.explain()
+    except (Broken, guest.Ended, OSError) as reason:
+        failures = [str(reason)]
+    except servers.CannotStart as reason:
+        tally.add(reason.result, name, str(reason))
+        return
+    tally.add("fail" if failures else "pass", name, "; ".join(failures))
 
 
 def check_left_behind(share, label, final):

@@ -25,7 +25,7 @@ from harness.tally import Tally, skip_whole_suite  # noqa: E402
 SUITE = "kernel-multichannel"
 
 
-def spread(mount, nics):
+def spread(mount):
     """Load the mount; gives the failures."""
     mount.start(mounted.STORM, 1)
     took = mount.wait_for_channels(time.monotonic(), {}, 60)
@@ -34,15 +34,15 @@ def spread(mount, nics):
           ", ".join(f"{address}:{port} {received >> 10} KiB in, {sent >> 10} KiB out" for (address, port), (received, sent) in carried.items()))
     failures = []
     used = {address for address, _ in carried}
-    if used != {guest.guest_address(nic) for nic in range(nics)}:
-        failures.append(f"of {nics} NICs only {sorted(used)} carry a channel")
+    if used != {guest.guest_address(nic) for nic in range(mount.nics)}:
+        failures.append(f"of {mount.nics} NICs only {sorted(used)} carry a channel")
     if len(carried) != mounted.CHANNELS:
         failures.append(f"{len(carried)} connections for {mounted.CHANNELS} channels")
     mount.wait_for_steps(mount.progress()["steps"], 60)
     return failures + mount.finish()
 
 
-def stays_at_four(mount, _nics):
+def stays_at_four(mount):
     """A client that wants eight channels works with the four that it gets; gives the failures."""
     mount.start(mounted.STORM, 1)
     mount.wait_for_steps({}, 60)
@@ -54,24 +54,6 @@ def stays_at_four(mount, _nics):
 CASES = {f"{mounted.describe(nics, options)}: four channels": (nics, mounted.MULTICHANNEL + options, spread) for nics, options in mounted.MOUNTS}
 CASES["eight asked for, four given"] = (1, f"{mounted.BASIC},multichannel,max_channels=8", stays_at_four)
 SAMBA_LACKS = {"eight asked for, four given": "Samba gives as many channels as a client asks for"}
-
-
-def run_case(tally, kind, name):
-    nics, options, function = CASES[name]
-    try:
-        with mounted.Mounted(kind, "four-channels", nics, options) as mount:
-            try:
-                failures = function(mount, nics)
-            except (mounted.Broken, guest.Ended, OSError) as reason:
-                failures = [str(reason)]
-            if failures:
-                mount.explain()
-    except (mounted.Broken, guest.Ended, OSError) as reason:
-        failures = [str(reason)]
-    except servers.CannotStart as reason:
-        tally.add(reason.result, name, str(reason))
-        return
-    tally.add("fail" if failures else "pass", name, "; ".join(failures))
 
 
 def main():
@@ -86,7 +68,9 @@ def main():
         if options.server == "samba" and name in SAMBA_LACKS:
             tally.add("skip", name, SAMBA_LACKS[name])
         else:
-            run_case(tally, options.server, name)
+            nics, mount_options, check = CASES[name]
+            mount = mounted.Mounted(options.server, "four-channels", nics, mount_options)
+            mounted.run_case(tally, name, mount, check)
     sys.exit(tally.close())
 
 

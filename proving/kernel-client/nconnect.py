@@ -22,6 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import console  # noqa: E402
 import guest  # noqa: E402
 import mounted  # noqa: E402
 from harness import server as servers  # noqa: E402
@@ -120,9 +121,7 @@ def scenario(name):
     """One scenario: gives what the server said in the end."""
     profile, nics, mounts, reasons = SCENARIOS[name]
     with guest.Network(nics) as network, servers.Server("trunkline", profile, network) as server:
-        for script in mounted.AGENT:
-            (server.directory / script).write_bytes((HERE / script).read_bytes())
-        with guest.Guest(network, [sys.executable, str(server.directory / "agent.py")]) as client:
+        with guest.Guest(network, [sys.executable, console.lay(mounted.AGENT, server.directory)]) as client:
             client.answer(60)
             for mount in mounts:
                 source = f"{guest.server_address(mount.nic)}:/{mount.share}"

@@ -9,7 +9,6 @@ users (nfs_exports_agent.py); what it made is then looked at on this machine, wh
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import console  # noqa: E402
 import guest  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
@@ -134,7 +134,7 @@ def main():
     tally = Tally(SUITE)
     try:
         with guest.Network() as network, servers.Server("trunkline", "nfs-exports", network) as server:
-            script = shutil.copy(HERE / "nfs_exports_agent.py", server.directory)
+            script = console.lay([HERE / "nfs_exports_agent.py"], server.directory)
             with guest.Guest(network, [sys.executable, script]) as client:
                 client.answer(LIMIT_S)
                 Run(tally, server, client).all(options.only or CASES)

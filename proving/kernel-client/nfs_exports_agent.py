@@ -6,13 +6,11 @@ A request is one line of JSON with `do`, the name of a function here, and its ar
 
 import contextlib
 import errno
-import json
 import os
 import subprocess
-import sys
-import termios
 
-MARK = "@answer "
+import console
+
 MOUNT = "/mnt/a"
 
 
@@ -76,21 +74,15 @@ def release():
     return subprocess.run(["umount", "-R", MOUNT], capture_output=True, text=True).stderr.strip()
 
 
-def main():
-    settings = termios.tcgetattr(0)
-    settings[3] &= ~termios.ECHO
-    termios.tcsetattr(0, termios.TCSANOW, settings)
-    print(MARK + json.dumps("ready"), flush=True)
-    actions = {function.__name__: function for function in (mount, make, read, give, names, enter, release)}
-    for line in sys.stdin:
-        request = json.loads(line)
-        action = actions[request.pop("do")]
-        try:
-            answer = action(**request)
-        except OSError as error:
-            answer = errno.errorcode[error.errno]
-        print(MARK + json.dumps(answer), flush=True)
+ACTIONS = {function.__name__: function for function in (mount, make, read, give, names, enter, release)}
+
+
+def answer(do, arguments):
+    try:
+        return ACTIONS[do](**arguments)
+    except OSError as error:
+        return errno.errorcode[error.errno]
 
 
 if __name__ == "__main__":
-    main()
+    console.serve(answer)

@@ -9,13 +9,13 @@ the host opens files by handle, and as nobody, where the server finds them by it
 
 import argparse
 import os
-import shutil
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import console  # noqa: E402
 import guest  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
@@ -91,7 +91,7 @@ class Run:
 def run(tally, kind, user):
     name = "root" if user is None else "nobody"
     with guest.Network() as network, servers.Server(kind, "nfs", network, user=user) as server:
-        script = shutil.copy(HERE / "nfs_handles_agent.py", server.directory)
+        script = console.lay([HERE / "nfs_handles_agent.py"], server.directory)
         with guest.Guest(network, [sys.executable, script]) as client:
             client.answer(LIMIT_S)
             try:

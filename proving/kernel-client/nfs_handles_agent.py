@@ -6,13 +6,11 @@ A request is one line of JSON with `do`, the name of a function here, and its ar
 
 import errno
 import hashlib
-import json
 import os
 import subprocess
-import sys
-import termios
 
-MARK = "@answer "
+import console
+
 MOUNT = "/mnt/a"
 held = {}
 
@@ -86,21 +84,15 @@ def release():
     return subprocess.run(["umount", MOUNT], capture_output=True, text=True).stderr.strip()
 
 
-def main():
-    settings = termios.tcgetattr(0)
-    settings[3] &= ~termios.ECHO
-    termios.tcsetattr(0, termios.TCSANOW, settings)
-    print(MARK + json.dumps("ready"), flush=True)
-    actions = {function.__name__: function for function in (mount, make, write, hold, look, check, release)}
-    for line in sys.stdin:
-        request = json.loads(line)
-        action = actions[request.pop("do")]
-        try:
-            answer = action(**request)
-        except OSError as error:
-            answer = f"{action.__name__}: {error}"
-        print(MARK + json.dumps(answer), flush=True)
+ACTIONS = {function.__name__: function for function in (mount, make, write, hold, look, check, release)}
+
+
+def answer(do, arguments):
+    try:
+        return ACTIONS[do](**arguments)
+    except OSError as error:
+        return f"{do}: {error}"
 
 
 if __name__ == "__main__":
-    main()
+    console.serve(answer)

@@ -1,6 +1,6 @@
 """What runs on a mount while its channels are cut or its server dies: writers, readers, name changers and lock holders.
 
-Used inside the guest, by agent.py; `expected_blocks` also by the host, which checks the server's own files afterwards. Each
+Used inside the guest, by agent.py; `expected_blocks` and `facts` also by the host, which checks the server's own files. Each
 worker is a process that keeps its descriptors open for its whole life and writes one line of JSON for each thing worth
 knowing to a file of its own:
 
@@ -19,8 +19,10 @@ import hashlib
 import json
 import os
 import random
+import stat
 import time
 import traceback
+import zlib
 
 BLOCK = 64 << 10
 BLOCKS = 48
@@ -30,6 +32,9 @@ PASSING = {errno.EAGAIN, errno.ECONNABORTED, errno.EHOSTDOWN, errno.EINTR, errno
            errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ESHUTDOWN, errno.EPIPE}
 # How long one call may go on failing in passing.
 PATIENCE_S = 90
+# How long a CLOSE may be on its way whose channel was lost. What an open is in the way of longer than that, it stays in the way of.
+CLOSED_WITHIN_S = 10
+LATE_CLOSE = "behind a late close"
 
 
 def block(label, index, generation):
@@ -42,6 +47,18 @@ def block(label, index, generation):
 def expected_blocks(label, generations):
     """The whole content of a writer's file, from the generation of each of its blocks."""
     return b"".join(block(label, index, generation) for index, generation in enumerate(generations))
+
+
+def facts(path):
+    """What is to be seen at a path: a directory's names, a file's size, mode and content, or why nothing is."""
+    try:
+        seen = os.lstat(path)
+        if stat.S_ISDIR(seen.st_mode):
+            return {"names": sorted(os.listdir(path))}
+        with open(path, "rb") as file:
+            return {"size": seen.st_size, "mode": stat.S_IMODE(seen.st_mode), "content": zlib.crc32(file.read())}
+    except OSError as error:
+        return {"error": errno.errorcode.get(error.errno, str(error.errno))}
 
 
 class Failure(Exception):
@@ -275,10 +292,16 @@ class Names:
 
     def check(self):
         """Compare the directory with what it must hold."""
-        listed, _ = self._worker.insist("readdir", os.listdir, self._base)
-        left = sorted(set(listed) - set(self.holds))
-        if left and all(self._is_being_deleted(name) for name in left):
-            self._spoilt("unlink pending", left, pending=left)
+        listed, left = self._listed()
+        end, is_late = time.monotonic() + CLOSED_WITHIN_S, False
+        while left and all(self._is_being_deleted(name) for name in left):
+            if time.monotonic() > end:
+                self._spoilt("unlink pending", left, pending=left)
+            is_late = True
+            time.sleep(0.1)
+            listed, left = self._listed()
+        if is_late:
+            self._worker.say(error=f"unlink {LATE_CLOSE}")
         if sorted(listed) != sorted(self.holds):
             raise Failure(f"the directory lists {sorted(listed)}, and {sorted(self.holds)} must be there")
         for name, wanted in self.holds.items():
@@ -286,8 +309,13 @@ class Names:
             if found != wanted:
                 raise Failure(f"{name} holds {found!r}, and {wanted!r} was written")
 
+    def _listed(self):
+        """What the directory lists, and what of it must not be there."""
+        listed, _ = self._worker.insist("readdir", os.listdir, self._base)
+        return listed, sorted(set(listed) - set(self.holds))
+
     def _change(self, what, name, call, happened, twice):
-        end = time.monotonic() + PATIENCE_S
+        end, refused_until = time.monotonic() + PATIENCE_S, None
         unknown = False
         if self._worker.insist(f"stat {name}", happened)[0]:
             raise Failure(f"before {what} {name} the name is as it must be after it: something was done twice, or undone; {self._story()}")
@@ -295,6 +323,8 @@ class Names:
             try:
                 call()
                 self._history.append(f"{what} {name}")
+                if refused_until:
+                    self._worker.say(error=f"{what} {LATE_CLOSE}")
                 return
             except OSError as error:
                 self._history.append(f"{what} {name}: {errno.errorcode[error.errno]}")
@@ -304,7 +334,11 @@ class Names:
                 if error.errno == twice:
                     raise Failure(f"{what} {name}: {error}: done twice, or undone; {self._story()}") from error
                 if what == "rename" and error.errno == errno.EACCES:
-                    self._spoilt("rename EACCES", name.split()[1:2])
+                    refused_until = refused_until or time.monotonic() + CLOSED_WITHIN_S
+                    if time.monotonic() > refused_until:
+                        self._spoilt("rename EACCES", name.split()[1:2])
+                    time.sleep(0.1)
+                    continue
                 if error.errno not in PASSING:
                     raise Failure(f"{what} {name}: {error}; {self._story()}") from error
                 self._worker.passing(f"{what} {name}", error)

@@ -59,6 +59,8 @@ COUNTS = [
            "--out", "{out}"], 900),
     Count("mixed", 20, "rounds of 30 s in which Linux's SMB and NFS clients work on the same files of one share", 5,
           [sys.executable, f"{KERNEL}/mixed.py", "--rounds", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"], 1200),
+    Count("host-changes", 20, "rounds of 30 s in which the host changes what Linux's SMB and NFS clients look at, and events of it are lost now and then: nothing that was before is shown", 5,
+          [sys.executable, f"{KERNEL}/host.py", "--rounds", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"], 1200),
     Count("nfs-kills", 50, "kills of the server under Linux's NFS client, each with a restart within 10 s", 5,
           [sys.executable, f"{KERNEL}/nfs_kills.py", "--kills", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"],
           1200),

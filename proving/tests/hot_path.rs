@@ -65,6 +65,7 @@ fn server_config() -> smb::ServerConfig {
         multichannel: true,
         max_channels: smb::limits::DEFAULT_CHANNELS,
         accounts: Vec::new(),
+        free_users: Vec::new(),
     }
 }
 
@@ -82,12 +83,13 @@ fn user() -> smb::UserConfig {
         limit: Rights::ALL,
     };
     let nt_hash = *auth::NtHash::from_password("s3cret").as_bytes();
-    smb::UserConfig { identity: Arc::new(identity), nt_hash, enabled: true }
+    smb::UserConfig { identity: Arc::new(identity), nt_hash, second_hash: None, key_of: None, enabled: true }
 }
 
 fn share_config(engine: Arc<share::Share>) -> smb::ShareConfig {
     smb::ShareConfig {
         name: "files".into(),
+        account: None,
         comment: String::new(),
         engine,
         read_only: false,

@@ -4,13 +4,14 @@
 //! socket, one JSON object on a line each way; [`server`] answers it, [`client`] asks. [`status`] holds the
 //! values of a status, under the names that `smbstatus --json` uses, [`channels`] those of Multichannel, [`nfs`]
 //! those of NFS clients, [`usage`] what lies on shares, [`transactions`] what was asked of them, [`workload`] what clients
-//! mostly do, [`objects`] accounts and shares. [`http`] and [`prometheus`] are for programs that gather metrics, [`api`] is the same and more for
-//! programs and people who have the token, with [`overview`] for the admin page.
+//! mostly do, [`objects`] accounts and shares, [`keys`] what accounts log on with. [`http`] and [`prometheus`] are for programs that gather metrics, [`api`] is the same and more for
+//! programs and people who have the token, by [`tls`] where other hosts reach it, with [`overview`] for the admin page.
 
 pub mod api;
 pub mod channels;
 pub mod client;
 pub mod http;
+pub mod keys;
 pub mod limits;
 pub mod metadata;
 pub mod nfs;
@@ -23,12 +24,14 @@ mod socket;
 pub mod status;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 pub mod transactions;
 pub mod usage;
 pub mod workload;
 
 pub use channels::Channels;
 pub use client::{Client, ClientError};
+pub use keys::{AccountKey, AccountKeys, KeyName};
 pub use protocol::{NtHash, Request, Response, UserChange, UserEntry};
 pub use status::Status;
 pub use transactions::Transactions;
@@ -62,6 +65,24 @@ pub trait Controlled: Send + Sync + 'static {
     /// # Errors
     /// Why not, in one line.
     fn remove_user(&self, name: &str) -> Result<(), String>;
+
+    /// The keys of an account.
+    ///
+    /// # Errors
+    /// Why not, in one line.
+    fn account_keys(&self, account: &str) -> Result<AccountKeys, String>;
+
+    /// Puts a new key, or the given one, in the place of one of an account's, or of the first that was never made; gives which
+    /// it was, and both. Sessions stay.
+    ///
+    /// # Errors
+    /// Why not, in one line.
+    fn renew_key(
+        &self,
+        account: &str,
+        key: Option<KeyName>,
+        given: Option<AccountKey>,
+    ) -> Result<(KeyName, AccountKeys), String>;
 
     /// Every account or every share.
     fn objects(&self, kind: objects::Kind) -> Vec<objects::Object>;

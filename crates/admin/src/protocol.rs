@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::objects::{Change, Changed, Kind, Object};
-use crate::{Channels, Status, Transactions, Workload};
+use crate::{AccountKey, AccountKeys, Channels, KeyName, Status, Transactions, Workload};
 
 /// Longest request, in bytes with its line end.
 pub const MAX_REQUEST: usize = 64 * 1024;
@@ -31,6 +31,20 @@ pub enum Request {
     RemoveUser {
         /// The user's name.
         name: String,
+    },
+    /// The keys of an account.
+    AccountKeys {
+        /// The account's name.
+        account: String,
+    },
+    /// Renews a key of an account.
+    RenewKey {
+        /// The account's name.
+        account: String,
+        /// Which; none: the first that was never made.
+        key: Option<KeyName>,
+        /// The new key; none: one is made.
+        given: Option<AccountKey>,
     },
     /// Every account or every share.
     Objects {
@@ -61,6 +75,10 @@ pub enum Response {
     Workload(Box<Workload>),
     /// To [`Request::Users`].
     Users(Vec<UserEntry>),
+    /// To [`Request::AccountKeys`].
+    AccountKeys(Box<AccountKeys>),
+    /// To [`Request::RenewKey`]: which was renewed, and both.
+    Renewed(KeyName, Box<AccountKeys>),
     /// To [`Request::Objects`].
     Objects(Vec<Object>),
     /// To [`Request::Change`].

@@ -153,6 +153,14 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
         Request::Users => Response::Users(server.users()),
         Request::ChangeUser(change) => done(server.change_user(change)),
         Request::RemoveUser { name } => done(server.remove_user(&name)),
+        Request::AccountKeys { account } => match server.account_keys(&account) {
+            Ok(keys) => Response::AccountKeys(Box::new(keys)),
+            Err(why) => Response::Refused(why),
+        },
+        Request::RenewKey { account, key, given } => match server.renew_key(&account, key, given) {
+            Ok((name, keys)) => Response::Renewed(name, Box::new(keys)),
+            Err(why) => Response::Refused(why),
+        },
         Request::Objects { kind } => Response::Objects(server.objects(kind)),
         Request::Change(change) => match server.change(*change) {
             Ok(changed) => Response::Changed(Box::new(changed)),
@@ -168,7 +176,7 @@ mod tests {
     use super::*;
     use crate::objects::{Change, Kind, What};
     use crate::testing::Fake;
-    use crate::{Client, ClientError, UserChange};
+    use crate::{Client, ClientError, KeyName, UserChange};
     use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
 
@@ -204,6 +212,12 @@ mod tests {
             assert!(matches!(ask(Request::Transactions).unwrap(), Response::Transactions(t) if t.at_ns == 7));
             assert_eq!(ask(Request::RemoveUser { name: "ann".to_owned() }).unwrap(), Response::Done);
             assert_eq!(ask(Request::Stop).unwrap(), Response::Done);
+            let renew =
+                Request::RenewKey { account: "lab".to_owned(), key: Some(KeyName::Key2), given: None };
+            assert!(
+                matches!(ask(renew).unwrap(), Response::Renewed(KeyName::Key2, keys) if keys.key1.is_none())
+            );
+            assert!(ask(Request::AccountKeys { account: "lab".to_owned() }).is_err());
             let objects = ask(Request::Objects { kind: Kind::Share }).unwrap();
             assert!(matches!(objects, Response::Objects(shares) if shares[0].name == "docs"));
             let delete = |name: &str| {
@@ -226,7 +240,7 @@ mod tests {
             let refused = ask(Request::ChangeUser(change)).unwrap_err();
             assert!(matches!(refused, ClientError::Refused(why) if why == "no bob"));
         });
-        assert_eq!(calls, ["remove ann", "stop", "delete docs"]);
+        assert_eq!(calls, ["remove ann", "stop", "renew lab key2", "delete docs"]);
         assert!(matches!(Client::connect(&deep).unwrap_err(), ClientError::NotRunning));
     }
 

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use crate::objects::{Change, Changed, Kind, Object, Refusal, What, Why};
-use crate::{Channels, Controlled, Status, Transactions, UserChange, UserEntry, Workload};
+use crate::{
+    AccountKey, AccountKeys, Channels, Controlled, KeyName, Status, Transactions, UserChange, UserEntry,
+    Workload,
+};
 
 /// The server.
 #[derive(Default)]
@@ -42,6 +45,21 @@ impl Controlled for Fake {
     fn remove_user(&self, name: &str) -> Result<(), String> {
         self.calls.lock().unwrap().push(format!("remove {name}"));
         Ok(())
+    }
+    fn account_keys(&self, account: &str) -> Result<AccountKeys, String> {
+        Err(format!("no account `{account}`"))
+    }
+    fn renew_key(
+        &self,
+        account: &str,
+        key: Option<KeyName>,
+        given: Option<AccountKey>,
+    ) -> Result<(KeyName, AccountKeys), String> {
+        let name = key.unwrap_or(KeyName::Key1);
+        self.calls.lock().unwrap().push(format!("renew {account} {name}"));
+        let mut keys = AccountKeys::default();
+        keys.set(name, given.unwrap_or(AccountKey("made".to_owned())));
+        Ok((name, keys))
     }
     fn objects(&self, kind: Kind) -> Vec<Object> {
         vec![object(kind)]

@@ -11,6 +11,8 @@ pub struct Account {
     pub name: String,
     /// The hash of its password.
     pub nt_hash: NtHash,
+    /// The hash of another one that is as good, where there is one.
+    pub second_hash: Option<NtHash>,
     /// May not log on, whatever the password.
     pub disabled: bool,
 }
@@ -72,8 +74,13 @@ mod tests {
     fn names_are_found_in_any_case() {
         let mut accounts = Accounts::default();
         let nt_hash = NtHash::from_password("pw");
-        accounts.insert(Account { name: "Jürgen".into(), nt_hash: nt_hash.clone(), disabled: false });
-        accounts.insert(Account { name: "JÜRGEN".into(), nt_hash, disabled: true });
+        accounts.insert(Account {
+            name: "Jürgen".into(),
+            nt_hash: nt_hash.clone(),
+            second_hash: None,
+            disabled: false,
+        });
+        accounts.insert(Account { name: "JÜRGEN".into(), nt_hash, second_hash: None, disabled: true });
         assert_eq!(accounts.iter().count(), 1);
         assert!(accounts.lookup("jürgen").unwrap().disabled);
         assert!(accounts.remove("jÜRGEN").is_some());

@@ -23,7 +23,7 @@ fn accounts() -> Accounts {
     let mut accounts = Accounts::default();
     for (name, password, disabled) in [("alice", "s3cret-ü", false), ("Bob", "builder", true)] {
         let nt_hash = NtHash::from_password(password);
-        accounts.insert(Account { name: name.into(), nt_hash, disabled });
+        accounts.insert(Account { name: name.into(), nt_hash, second_hash: None, disabled });
     }
     accounts
 }

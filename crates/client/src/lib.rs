@@ -65,7 +65,7 @@ pub use file::{Data, DirectoryEntry, File};
 pub use lasting::Lasting;
 pub use negotiate::Negotiated;
 pub use options::{Credentials, DIALECTS, Options};
-pub use session::Session;
+pub use session::{LoggingOn, Session};
 pub use transport::Traffic;
 pub use tree::{OpenOptions, Tree};
 pub use whole::{Fetched, Settings};

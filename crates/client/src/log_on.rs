@@ -22,22 +22,37 @@ pub(crate) struct LoggedOn {
     pub(crate) keys: ChannelKeys,
 }
 
-/// Makes a session on `connection`.
-pub(crate) async fn log_on(connection: &Inner, who: &Credentials) -> Result<LoggedOn> {
+/// A login whose first turn is done: the server has said what it wants to be proven.
+pub(crate) struct Begun<'a> {
+    exchange: Exchange<'a>,
+    next: Next,
+}
+
+/// Begins to make a session on `connection`. Nothing of what is sent depends on the password.
+pub(crate) async fn begin<'a>(connection: &'a Inner, who: &Credentials) -> Result<Begun<'a>> {
     let mut exchange = Exchange::new(connection, who, None);
-    let (reply, flags) = exchange.run().await?;
-    // MS-SMB2 3.2.5.3.1
-    if flags.intersects(SessionFlags::IS_GUEST | SessionFlags::IS_NULL) {
-        return Err(Error::Guest);
+    let next = exchange.begin().await?;
+    Ok(Begun { exchange, next })
+}
+
+impl Begun<'_> {
+    /// Proves that we know the password.
+    pub(crate) async fn finish(self) -> Result<LoggedOn> {
+        let Begun { mut exchange, next } = self;
+        let (reply, flags) = exchange.go_on(next).await?;
+        // MS-SMB2 3.2.5.3.1
+        if flags.intersects(SessionFlags::IS_GUEST | SessionFlags::IS_NULL) {
+            return Err(Error::Guest);
+        }
+        let id = reply.header().session_id();
+        let negotiated = &exchange.connection.negotiated;
+        let keys = ChannelKeys::derive(id, exchange.key()?, &negotiated.agreed(exchange.preauth));
+        if reply.header().is_signed() || negotiated.dialect == Dialect::Smb311 {
+            // The proof that the server knows our password too, and that nobody changed the negotiation.
+            keys.verify(&mut reply.message().to_vec())?;
+        }
+        Ok(LoggedOn { id, flags, keys })
     }
-    let id = reply.header().session_id();
-    let agreed = connection.negotiated.agreed(exchange.preauth);
-    let keys = ChannelKeys::derive(id, exchange.key()?, &agreed);
-    if reply.header().is_signed() || connection.negotiated.dialect == Dialect::Smb311 {
-        // The proof that the server knows our password too, and that nobody changed the negotiation.
-        keys.verify(&mut reply.message().to_vec())?;
-    }
-    Ok(LoggedOn { id, flags, keys })
 }
 
 /// Binds the session with the signing key and encryption keys `session` to `connection`; answers the keys of the
@@ -48,7 +63,8 @@ pub(crate) async fn bind(
     session: &ChannelKeys,
 ) -> Result<ChannelKeys> {
     let mut exchange = Exchange::new(connection, who, Some(session));
-    let (reply, flags) = exchange.run().await?;
+    let first = exchange.begin().await?;
+    let (reply, flags) = exchange.go_on(first).await?;
     // MS-SMB2 3.2.5.3.3
     if flags.contains(SessionFlags::IS_GUEST) {
         return Err(Error::Guest);
@@ -57,6 +73,14 @@ pub(crate) async fn bind(
     let keys = session.bound(exchange.key()?, &agreed);
     keys.verify(&mut reply.message().to_vec())?;
     Ok(keys)
+}
+
+/// What comes after a turn.
+enum Next {
+    /// This token is to be sent.
+    Token(Vec<u8>),
+    /// The server has let us in, by this reply.
+    In(Reply, SessionFlags),
 }
 
 /// The SESSION_SETUP messages of one login.
@@ -83,31 +107,44 @@ impl<'a> Exchange<'a> {
         self.initiator.session_key().ok_or(Error::Protocol("let in before a key was agreed on"))
     }
 
+    /// The first turn.
+    async fn begin(&mut self) -> Result<Next> {
+        let token = self.initiator.first();
+        self.step(&token).await
+    }
+
     /// Sends tokens until the server lets us in; answers with its last reply.
-    async fn run(&mut self) -> Result<(Reply, SessionFlags)> {
-        let mut token = self.initiator.first();
+    async fn go_on(&mut self, mut next: Next) -> Result<(Reply, SessionFlags)> {
         loop {
-            let reply = self.turn(&token).await?;
-            let status = reply.status();
-            if status != NtStatus::SUCCESS && status != NtStatus::MORE_PROCESSING_REQUIRED {
-                return Err(reply.refused());
+            match next {
+                Next::Token(token) => next = self.step(&token).await?,
+                Next::In(reply, flags) => return Ok((reply, flags)),
             }
-            let response = session_setup::Response::parse(reply.message())?;
-            let step = self.initiator.step(response.security_buffer, now());
-            match (step, status) {
-                (InitiatorStep::Done, NtStatus::SUCCESS) => {
-                    let flags = response.session_flags;
-                    return Ok((reply, flags));
-                }
-                (InitiatorStep::Continue(next), NtStatus::MORE_PROCESSING_REQUIRED) => {
-                    // MS-SMB2 3.2.5.3
-                    self.session_id = self.session_of(&reply)?;
-                    self.preauth = preauth_hash(&self.preauth, reply.message());
-                    token = next;
-                }
-                (InitiatorStep::Refused(why), _) => return Err(why.into()),
-                _ => return Err(Error::Protocol("token and status of SESSION_SETUP contradict each other")),
+        }
+    }
+
+    /// One turn, and what the server says to it.
+    async fn step(&mut self, token: &[u8]) -> Result<Next> {
+        let reply = self.turn(token).await?;
+        let status = reply.status();
+        if status != NtStatus::SUCCESS && status != NtStatus::MORE_PROCESSING_REQUIRED {
+            return Err(reply.refused());
+        }
+        let response = session_setup::Response::parse(reply.message())?;
+        let step = self.initiator.step(response.security_buffer, now());
+        match (step, status) {
+            (InitiatorStep::Done, NtStatus::SUCCESS) => {
+                let flags = response.session_flags;
+                Ok(Next::In(reply, flags))
             }
+            (InitiatorStep::Continue(next), NtStatus::MORE_PROCESSING_REQUIRED) => {
+                // MS-SMB2 3.2.5.3
+                self.session_id = self.session_of(&reply)?;
+                self.preauth = preauth_hash(&self.preauth, reply.message());
+                Ok(Next::Token(next))
+            }
+            (InitiatorStep::Refused(why), _) => Err(why.into()),
+            _ => Err(Error::Protocol("token and status of SESSION_SETUP contradict each other")),
         }
     }
 

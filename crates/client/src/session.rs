@@ -1,5 +1,6 @@
 //! A login: its identity, its keys, and the channels over which it is reached (MS-SMB2 3.2.1.3).
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,6 +50,30 @@ impl Drop for SessionInner {
     }
 }
 
+/// A login of which the server has answered the first message ([`Session::begin`]).
+pub struct LoggingOn<'a> {
+    connection: &'a Connection,
+    who: Credentials,
+    begun: log_on::Begun<'a>,
+}
+
+impl fmt::Debug for LoggingOn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoggingOn").field("who", &self.who).finish_non_exhaustive()
+    }
+}
+
+impl LoggingOn<'_> {
+    /// The second round trip: proves who we are. With `encrypt` every message of the session is sealed.
+    ///
+    /// # Errors
+    /// As [`Session::log_on`].
+    pub async fn finish(self, encrypt: bool) -> Result<Session> {
+        let logged_on = self.begun.finish().await?;
+        Session::new(self.connection, self.who, logged_on, encrypt)
+    }
+}
+
 impl Session {
     /// Logs on. With `encrypt` every message of the session is sealed.
     ///
@@ -64,8 +89,29 @@ impl Session {
     /// [`Error::Status`] and [`Error::LogOn`] when the server does not let us in, [`Error::Guest`] when it does
     /// so as its guest, [`Error::NotOffered`] when it cannot encrypt.
     pub async fn log_on(connection: &Connection, who: &Credentials, encrypt: bool) -> Result<Session> {
+        Session::begin(connection, who).await?.finish(encrypt).await
+    }
+
+    /// The first of the two round trips of [`Session::log_on`], in which nothing is said that depends on the password:
+    /// for who opens several sessions at once, and wants to know from one of them that the password is right before
+    /// it is tried in the others. Servers count wrong ones, and lock users out.
+    ///
+    /// # Errors
+    /// As [`Session::log_on`].
+    pub async fn begin<'a>(connection: &'a Connection, who: &Credentials) -> Result<LoggingOn<'a>> {
+        let begun = log_on::begin(&connection.inner, who).await?;
+        Ok(LoggingOn { connection, who: who.clone(), begun })
+    }
+
+    /// What came of a login, as a session over `connection`.
+    fn new(
+        connection: &Connection,
+        who: Credentials,
+        logged_on: log_on::LoggedOn,
+        encrypt: bool,
+    ) -> Result<Session> {
         let inner = &connection.inner;
-        let log_on::LoggedOn { id, flags, keys } = log_on::log_on(inner, who).await?;
+        let log_on::LoggedOn { id, flags, keys } = logged_on;
         let must_encrypt = encrypt || flags.contains(SessionFlags::ENCRYPT_DATA);
         if must_encrypt && !keys.can_seal() {
             return Err(Error::NotOffered("encryption"));
@@ -84,7 +130,7 @@ impl Session {
             negotiated: inner.negotiated.clone(),
             options: inner.options.clone(),
             host: inner.host.clone(),
-            credentials: who.clone(),
+            credentials: who,
             keys: Arc::clone(&first.keys),
             channels: Channels::new(first),
             negotiating: tokio::sync::Mutex::new(()),

@@ -65,6 +65,27 @@ async fn two_channels() -> (Session, File, Peer, Peer) {
     (session, opening.await.unwrap(), first, second)
 }
 
+#[tokio::test]
+async fn a_login_waits_with_the_password_until_it_is_told_to_go_on() {
+    let mut server = Server::start().await;
+    let address = server.address;
+    let who = Credentials::new(USER.0, USER.1);
+    let accepted = tokio::spawn(async move {
+        let mut peer = server.accept().await;
+        server.log_on(&mut peer).await;
+    });
+    let connection = Connection::connect(address, "peer", &Options::default()).await.unwrap();
+    let begun = Session::begin(&connection, &who).await.unwrap();
+    // The server has answered once and waits for the proof; what is on its way would be there by now.
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!accepted.is_finished(), "it was proven already");
+    let session = begun.finish(false).await.unwrap();
+    accepted.await.unwrap();
+    assert_eq!(session.channels().len(), 1);
+}
+
 fn created(out: &mut Vec<u8>) {
     create::Response {
         oplock_level: OplockLevel::None,

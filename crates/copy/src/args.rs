@@ -73,7 +73,7 @@ pub struct Args {
     /// Connections to each server [default: doubled from one on as long as that makes the copy faster, to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub channels: Option<u32>,
-    /// Files under way at once
+    /// Files under way at once, at most
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
     /// Report as JSON

@@ -9,7 +9,7 @@
 //! from there: nothing else has to be remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use crate::tree::{Carried, Facts, File, Tree, join, split};
 use crate::widen::Trial;
 
 /// Bytes of one piece at most.
-const PIECE: u32 = 1024 * 1024;
+pub(crate) const PIECE: u32 = 1024 * 1024;
 /// Pieces of one file that are under way at once for each connection, with as many to spare for one that is added, and in
 /// all: enough for a long path, and not so many that everything waits in the end for what a slow connection was given.
 const DEPTH: usize = 8;
@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) pace: Pace,
     /// Connections to the server that has more.
     width: AtomicUsize,
+    /// Whether small files have sessions of their own, or are about to.
+    split: AtomicBool,
     trials: Mutex<Vec<Trial>>,
     /// What the target could not hold, and how often.
     lost: Mutex<BTreeMap<Lost, u64>>,
@@ -78,10 +80,25 @@ impl Shared {
     pub(crate) fn new(plan: Plan, source: Tree, target: Tree, progress: Progress) -> Shared {
         let piece = PIECE.min(source.max_io()).min(target.max_io());
         let (room, pace) = (Arc::new(Semaphore::new(ROOM / STEP)), Pace::new(plan.rate));
-        let (width, trials, lost) = (AtomicUsize::new(1), Mutex::default(), Mutex::default());
+        let (width, split) = (AtomicUsize::new(1), AtomicBool::new(false));
+        let (trials, lost) = (Mutex::default(), Mutex::default());
         let nonce = auth::crypto::random();
         let window = WINDOW;
-        Shared { plan, source, target, progress, piece, window, room, pace, width, trials, lost, nonce }
+        Shared {
+            plan,
+            source,
+            target,
+            progress,
+            piece,
+            window,
+            room,
+            pace,
+            width,
+            split,
+            trials,
+            lost,
+            nonce,
+        }
     }
 
     /// Bytes of one piece.
@@ -132,6 +149,17 @@ impl Shared {
         self.width.store(channels, Ordering::Relaxed);
     }
 
+    /// From now on small files have sessions of their own. False when they had before.
+    pub(crate) fn set_split(&self) -> bool {
+        !self.split.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_split(&self) -> bool {
+        // Nobody else makes sessions for them.
+        let is_share = self.source.is_share() || self.target.is_share();
+        is_share && self.split.load(Ordering::Relaxed)
+    }
+
     /// Pieces of one file that may be under way.
     fn depth(&self) -> usize {
         ((self.width.load(Ordering::Relaxed).max(1) + 1) * DEPTH).min(DEEPEST)
@@ -171,9 +199,7 @@ pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
 }
 
 async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
-    let Plan { verify, sync, keep, .. } = &shared.plan;
-    let is_plain = !verify && !sync && !keep.is_more();
-    if is_plain && shared.is_small(job.facts.size) && small(shared, job, attempt).await? {
+    if shared.plan.is_plain() && shared.is_small(job.facts.size) && small(shared, job, attempt).await? {
         return Ok(());
     }
     large(shared, job).await

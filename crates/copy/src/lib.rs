@@ -10,8 +10,10 @@
 
 mod args;
 mod beside;
+mod crowd;
 mod error;
 mod file;
+mod glance;
 mod keep;
 mod name;
 mod pace;

@@ -95,6 +95,17 @@ impl Plan {
         })
     }
 
+    /// Whether a small file is only its data, its time and its bits, and so can be written in one piece.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.verify && !self.sync && !self.keep.is_more()
+    }
+
+    /// Whether many small files are worth sessions of their own. With what is checked or kept beyond the plain file they go the
+    /// way of large ones, through the first.
+    pub(crate) fn may_split(&self) -> bool {
+        self.channels.is_none() && !self.dry_run && self.is_plain()
+    }
+
     /// Whether the path, of a directory or not, is to be copied at all.
     pub(crate) fn wants(&self, path: &str, is_directory: bool) -> bool {
         let fits = |pattern: &Pattern| pattern.fits(path);

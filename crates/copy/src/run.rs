@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::beside::carry::carry_directory;
+use crate::crowd::Crowd;
 use crate::error::{Doing, Done, Fault};
 use crate::file::{self, Shared};
 use crate::name;
@@ -15,7 +16,7 @@ use crate::progress::Progress;
 use crate::report::{Channel, Report};
 use crate::survey::{self, Directory, Job, Survey};
 use crate::tree::{Facts, Kind, Tree, join};
-use crate::{Error, Place, Plan, widen};
+use crate::{Error, Place, Plan, glance, widen};
 
 /// Threads that work on files of this host.
 const THREADS: usize = 64;
@@ -24,7 +25,7 @@ const SURVEYS: usize = 16;
 /// No further directory is looked at while so many files wait.
 const WAITING: usize = 10_000;
 /// From so many small files on, what makes them quicker is worth its beginning.
-const MANY: usize = 64;
+pub(crate) const MANY: usize = 64;
 /// Files under way while that begins.
 const MEANWHILE: usize = 128;
 /// Directories whose times are set at once.
@@ -56,10 +57,11 @@ struct Run {
     jobs: VecDeque<Job>,
     surveys: usize,
     copies: usize,
+    /// How many files may be under way.
+    crowd: Crowd,
     /// Small files that were found.
     small: usize,
-    /// Whether further sessions were begun since there are many of them, and what opens these.
-    is_split: bool,
+    /// What opens further sessions since there are many of them.
     splitting: Option<JoinHandle<()>>,
     /// Since when some file has been under way.
     copying_since: Option<Instant>,
@@ -73,7 +75,7 @@ async fn go(plan: Plan) -> Result<Report, Error> {
     let begun = Instant::now();
     let (mut source, mut target) = tokio::try_join!(
         Tree::open(&plan.source, &plan.source_access),
-        Tree::open(&plan.target, &plan.target_access)
+        Tree::open_for(&plan.target, &plan.target_access, glance::begin(&plan))
     )?;
     let first = begin(&plan, &mut source, &mut target).await?;
     let report = Report::new(&plan);
@@ -86,8 +88,8 @@ async fn go(plan: Plan) -> Result<Report, Error> {
         jobs: VecDeque::new(),
         surveys: 0,
         copies: 0,
+        crowd: Crowd::new(shared.plan.threads),
         small: 0,
-        is_split: false,
         splitting: None,
         copying_since: None,
         is_one_file: matches!(first, First::File { .. }),
@@ -265,8 +267,8 @@ impl Run {
 
     /// Files that may be under way. While further sessions are opened few are: what is under way stays where it is.
     fn most(&self) -> usize {
-        let threads = self.shared.plan.threads;
-        if self.splitting.is_some() { threads.min(MEANWHILE) } else { threads }
+        let most = self.crowd.size();
+        if self.splitting.is_some() { most.min(MEANWHILE) } else { most }
     }
 
     /// Counts what came of something.
@@ -316,8 +318,7 @@ impl Run {
         let is_small = |job: &&Job| self.shared.is_small(job.facts.size);
         self.small += survey.jobs.iter().filter(is_small).count();
         let plan = &self.shared.plan;
-        if self.small >= MANY && plan.channels.is_none() && !plan.dry_run && !self.is_split {
-            self.is_split = true;
+        if self.small >= MANY && plan.may_split() && self.shared.set_split() {
             let shared = Arc::clone(&self.shared);
             self.splitting = Some(tokio::spawn(async move {
                 tokio::join!(shared.source.split(), shared.target.split());
@@ -334,6 +335,10 @@ impl Run {
             Ok(size) => {
                 tally.files.copied += 1;
                 tally.bytes.copied += size;
+                // An empty one is not asked for at the source: how quick that is says nothing of the others.
+                if size > 0 && self.shared.is_small(size) {
+                    self.crowd.took(took);
+                }
                 if self.shared.plan.dry_run {
                     self.note(&job.path, "would be copied");
                 }

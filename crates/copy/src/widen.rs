@@ -4,6 +4,9 @@
 //! are four, and it is measured again. If that gains something there are eight; when it does not, those that were added are
 //! given up, and for a while nothing is tried: other files may come, or better times.
 //!
+//! Where small files have sessions of their own, there are several connections already, and a server has its work with
+//! names: nothing is tried before enough has been carried, or enough time has passed, for it to pay.
+//!
 //! It is measured in slices of two round trips. A new connection carries more from slice to slice until it is up to
 //! speed; when a slice brings hardly more than the one before it, what follows counts. On a long path that takes a
 //! quarter of a second, in which others, that wait for whole files or pieces, have not seen one.
@@ -28,6 +31,9 @@ const STEADY: f64 = 1.1;
 /// Slices of which the mean is taken, and how many may pass before it is taken anyhow.
 const SLICES: usize = 3;
 const PATIENCE: usize = 40;
+/// What is carried, and how long it takes, before anything is tried beside sessions for small files.
+const ENOUGH: u64 = 8 * 1024 * 1024;
+const LONG_ENOUGH: Duration = Duration::from_secs(2);
 /// When nothing was gained, how long it stays so; twice as long each time.
 const AGAIN: Duration = Duration::from_secs(20);
 const LONGEST_AGAIN: Duration = Duration::from_secs(120);
@@ -44,16 +50,22 @@ fn pays(before: Trial, after: Trial) -> bool {
     after.rate >= before.rate * GAIN
 }
 
+/// Whether a trial is worth its beginning by now.
+fn is_worth_it(is_split: bool, carried: u64, since: Duration) -> bool {
+    !is_split || carried >= ENOUGH || since >= LONG_ENOUGH
+}
+
 /// Chooses how many connections the copy has; runs beside it until it is over.
 pub(crate) async fn run(shared: Arc<Shared>) {
+    let begun = Instant::now();
     let (mut width, mut again) = (1, AGAIN);
-    let mut before = measure(&shared, width).await;
+    let mut before = measure(&shared, width, begun).await;
     while let Some(next) = STEPS.into_iter().find(|step| *step > width) {
         let wider = open(&shared, next).await;
         if wider <= width {
             return;
         }
-        let after = measure(&shared, wider).await;
+        let after = measure(&shared, wider, begun).await;
         if pays(before, after) {
             (width, before) = (wider, after);
         } else {
@@ -62,7 +74,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             shared.set_width(width);
             tokio::time::sleep(again).await;
             again = (again * 2).min(LONGEST_AGAIN);
-            before = measure(&shared, width).await;
+            before = measure(&shared, width, begun).await;
         }
     }
 }
@@ -101,8 +113,8 @@ impl Slices {
     }
 }
 
-/// Measures while there is something to measure, and notes it.
-async fn measure(shared: &Shared, channels: usize) -> Trial {
+/// Measures while there is something to measure, and notes it. The copy has `begun` then.
+async fn measure(shared: &Shared, channels: usize, begun: Instant) -> Trial {
     let mut slices = Slices::default();
     let (mut since, mut from) = (Instant::now(), shared.carried());
     loop {
@@ -113,6 +125,9 @@ async fn measure(shared: &Shared, channels: usize) -> Trial {
         let moved = carried.bytes.saturating_sub(from.bytes);
         let rate = moved as f64 / (now - since).as_secs_f64();
         (since, from) = (now, carried);
+        if !is_worth_it(shared.is_split(), carried.bytes, now - begun) {
+            continue;
+        }
         if let Some(rate) = slices.take(rate) {
             let trial = Trial { channels, rate };
             shared.note(trial);
@@ -130,6 +145,14 @@ mod tests {
         let trial = |channels, rate| Trial { channels, rate };
         assert!(pays(trial(1, 25e6), trial(2, 48e6)) && pays(trial(4, 80e6), trial(8, 95e6)));
         assert!(!pays(trial(2, 100e6), trial(4, 104e6)) && !pays(trial(2, 100e6), trial(4, 80e6)));
+    }
+
+    #[test]
+    fn beside_sessions_for_small_files_a_trial_waits_until_it_pays() {
+        let (soon, late) = (Duration::from_millis(100), LONG_ENOUGH);
+        assert!(is_worth_it(false, 0, soon), "a large file waits for connections");
+        assert!(!is_worth_it(true, ENOUGH - 1, soon));
+        assert!(is_worth_it(true, ENOUGH, soon) && is_worth_it(true, 0, late));
     }
 
     /// The first answer, and after how many slices it came.

@@ -169,6 +169,26 @@ fn lists_attributes_and_streams_go_from_share_to_share() {
 }
 
 #[test]
+fn many_small_files_go_over_sessions_that_are_opened_together() {
+    let Some(samba) = Samba::start("many_small_files_go_over_sessions_that_are_opened_together") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let [here, back] = ["here", "back"].map(|name| dir.path().join(name).to_str().unwrap().to_owned());
+    plant(Path::new(&here));
+    let remote = format!("smb://{}@{}/files/many", USER.0, samba.address);
+    let wrong = Cli::parse_from(["copy", here.as_str(), remote.as_str()]).args;
+    let refused = copy::run(Plan::new(&wrong, &|_: &str| Ok("no".to_owned())).unwrap()).unwrap_err();
+    assert!(refused.to_string().contains("wrong password"), "{refused}");
+    let there = copy(&here, &remote, "");
+    assert_eq!(there.status(), 1, "{:#}", there.json());
+    assert!(there.json()["channels"]["target"].as_array().unwrap().len() >= 4, "{:#}", there.json());
+    assert_eq!(copy(&here, &remote, "").status(), 0);
+    assert_eq!(copy(&remote, &back, "").status(), 1);
+    assert!(grown(Path::new(&here)) == grown(Path::new(&back)));
+}
+
+#[test]
 fn a_tree_goes_to_samba_and_comes_back() {
     let Some(samba) = Samba::start("a_tree_goes_to_samba_and_comes_back") else { return };
     there_and_back(&format!("smb://{}@{}/files/copy/of", USER.0, samba.address));

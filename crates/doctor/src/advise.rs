@@ -392,20 +392,10 @@ impl Advice {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use serde_json::json;
 
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: AdviseArgs,
-    }
-
-    fn asked(line: &str) -> AdviseArgs {
-        Line::parse_from(std::iter::once("advise").chain(line.split_whitespace())).args
-    }
+    use crate::testing::asked;
 
     fn of<'a>(pieces: &'a [Piece], about: &str) -> &'a Piece {
         pieces.iter().find(|it| it.about == about).expect("there is advice on it")

@@ -9,7 +9,7 @@ use client::Bytes;
 
 use crate::drive::{self, Bench, Failure, Order};
 use crate::examine::{Patient, accounts_of};
-use crate::facts::{Cause, Channel, Data, Protocol, Run, Stage, Stopped, Work};
+use crate::facts::{Cause, Channel, Connects, Data, Protocol, Run, Stage, Stopped, Work};
 use crate::peer::{File, Line, Place};
 use crate::ping;
 use crate::tcp::TcpInfo;
@@ -29,19 +29,24 @@ const SMALL_FILE: u32 = 16 << 10;
 const SMALL_FILES: u32 = 16;
 /// Bytes under way that large runs have at least and at most, where the path allows.
 const UNDER_WAY: std::ops::RangeInclusive<f64> = 4_194_304.0..=67_108_864.0;
+/// Large operations under way at most.
+const MOST: u32 = 256;
 /// The longest time for which what is under way may keep the path busy.
 const QUEUED_S: f64 = 0.3;
 /// Round trips that a connection needs to find its rate, and after which it is measured.
 const TRIPS: u32 = 12;
 /// A round trip from which on a way is long.
 const LONG_MS: f64 = 5.0;
+/// The least time in which it is seen whether a rate still grows.
+const SLICE: Duration = Duration::from_millis(40);
 /// Bytes that are under way at first while that is decided, and at most.
 const FIRST: u32 = 512 << 10;
 const LAST: u32 = 16 << 20;
 /// What is left for the end of an examination.
 const RESERVE: Duration = Duration::from_millis(600);
 
-/// What the large runs have in common, which is decided once.
+/// What the large runs have in common. The blocks are decided once, so that operations for a second can be compared; how many
+/// are under way may grow ([`enough`]).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     /// Block and depth of writes, and of reads.
@@ -60,7 +65,13 @@ fn sizes(rate: f64, is_full: bool, rtt_ms: f64, most: u32, max_io: u32) -> (u32,
     let under_way = if is_full { wanted.min(bearable) } else { wanted };
     let block = if under_way >= *UNDER_WAY.start() { LARGE } else { SMALLER }.min(max_io);
     let depth = (under_way / f64::from(block)) as u32;
-    (block, depth.clamp(most.max(4), 256))
+    (block, depth.clamp(most.max(4), MOST))
+}
+
+/// Four times as much under way, in the same blocks; nothing where that is more than there may be.
+fn more((block, depth): (u32, u32)) -> Option<(u32, u32)> {
+    let under_way = 4.0 * f64::from(block) * f64::from(depth);
+    (under_way <= *UNDER_WAY.end() && depth * 4 <= MOST).then_some((block, depth * 4))
 }
 
 impl Patient<'_> {
@@ -75,6 +86,12 @@ impl Patient<'_> {
         trips.clamp(self.course.ramp, self.course.ramp * 3)
     }
 
+    /// How much longer while its rate still grows, where there is time for that.
+    fn settling(&self) -> Duration {
+        let is_long = self.trip_ms() > LONG_MS;
+        if is_long && self.left() > self.course.limit / 4 { self.ramp() } else { Duration::ZERO }
+    }
+
     fn order(&self, work: Work, block: u32, depth: u32, connections: u32) -> Order {
         let large = matches!(work, Work::Write | Work::Read | Work::ReadAgain);
         let by_bytes = self.args.max_rate.map(|rate| rate as f64 / f64::from(block));
@@ -85,6 +102,8 @@ impl Patient<'_> {
             depth,
             connections,
             ramp: self.ramp(),
+            settling: self.settling(),
+            slice: Duration::from_secs_f64(self.trip_ms() * 2.0 / 1000.0).max(SLICE),
             time: self.course.run,
             stall: self.course.stall,
             most_per_s: by_bytes.into_iter().chain(by_count).min_by(f64::total_cmp),
@@ -177,22 +196,24 @@ pub(crate) async fn data(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     let decided = decide(patient).await?;
     patient.sizes = Some(decided);
     for round in 0..patient.course.rounds {
+        let mut had = 0;
         for count in patient.course.connections.clone() {
-            if count > 1
-                && !patient.has_time((patient.course.run + patient.ramp()) * 2, "several connections")
-            {
+            let needed = (patient.course.run + patient.ramp() + patient.settling()) * 2;
+            if count > 1 && !patient.has_time(needed, "several connections") {
                 break;
             }
-            if patient.have(count).await? < count {
+            let have = patient.have(count).await?.min(count);
+            if have <= had {
                 break;
             }
-            step(patient, decided, count, round == 0).await?;
+            step(patient, decided.extent, have, round == 0).await?;
+            had = have;
         }
         if round + 1 < patient.course.rounds {
             patient.have_one().await;
         }
     }
-    depths(patient, decided).await?;
+    depths(patient, decided.extent).await?;
     patient.have_one().await;
     Ok(())
 }
@@ -336,7 +357,8 @@ async fn warm_up(
             true => patient.ramp(),
             false => patient.ramp() / 3,
         };
-        let order = Order { ramp, time, ..patient.order(work, block, (under_way / block).max(1), 1) };
+        let plain = patient.order(work, block, (under_way / block).max(1), 1);
+        let order = Order { ramp, settling: Duration::ZERO, time, ..plain };
         let run = patient.run(bench, order).await?;
         // Each run begins at the beginning of the file.
         bytes = bytes.max(run.operations * u64::from(block));
@@ -358,42 +380,99 @@ fn halves(parts: &[f64]) -> (f64, f64) {
 }
 
 /// Writes and reads with so many connections.
-async fn step(patient: &mut Patient<'_>, sizes: Sizes, count: u32, first: bool) -> Result<(), Stopped> {
-    let mut bench = patient.bench(sizes.extent).await?;
-    let done = loaded(patient, &mut bench, sizes, count, first).await;
+async fn step(patient: &mut Patient<'_>, extent: u64, count: u32, first: bool) -> Result<(), Stopped> {
+    let mut bench = patient.bench(extent).await?;
+    let mut done = Ok(());
+    for work in [Work::Write, Work::Read] {
+        done = enough(patient, &mut bench, work, count, first).await;
+        if done.is_err() {
+            break;
+        }
+    }
+    if done.is_ok() {
+        done = small_files(patient, &bench, count, first).await;
+    }
     close(bench).await;
     done
 }
 
-async fn loaded(
+/// Large runs of one kind, with more and more under way while there was too little: what is decided by a first look at a busy
+/// moment may be.
+async fn enough(
+    patient: &mut Patient<'_>,
+    bench: &mut Bench,
+    work: Work,
+    count: u32,
+    first: bool,
+) -> Result<(), Stopped> {
+    if work == Work::Write && patient.scratch.is_none() {
+        return Ok(());
+    }
+    loop {
+        let Some(mut sizes) = patient.sizes else { return Ok(()) };
+        match work {
+            Work::Write => written(patient, bench, sizes, count, first).await?,
+            _ => read(patient, bench, sizes, count, first).await?,
+        }
+        let runs = patient.facts.data.as_ref().and_then(|it| it.runs.last());
+        let had_too_little = runs.is_some_and(|run| crate::rules::had_too_little(&patient.facts, run));
+        if !had_too_little || patient.args.max_rate.is_some() {
+            return Ok(());
+        }
+        let size = if work == Work::Write { &mut sizes.write } else { &mut sizes.read };
+        let Some(more) = more(*size) else { return Ok(()) };
+        *size = more;
+        // What follows needs time too.
+        let needed = (patient.course.run + patient.ramp() + patient.settling()) * 4;
+        if patient.left() < needed + RESERVE {
+            return Ok(());
+        }
+        patient.sizes = Some(sizes);
+        patient.facts.data.get_or_insert_default().runs.pop();
+    }
+}
+
+/// Large writes. What is read later is what they wrote.
+async fn written(
     patient: &mut Patient<'_>,
     bench: &mut Bench,
     sizes: Sizes,
     count: u32,
     first: bool,
 ) -> Result<(), Stopped> {
-    if patient.scratch.is_some() {
-        let (block, depth) = sizes.write;
-        let order = patient.order(Work::Write, block, depth, count);
-        let written = patient.run(bench, order).await?;
-        let bytes = written.operations * u64::from(block);
-        patient.written = patient.written.max(bytes).max(u64::from(block)).min(sizes.extent);
-        bench.extent = patient.written;
-    }
+    let (block, depth) = sizes.write;
+    let order = patient.order(Work::Write, block, depth, count);
+    let run = match count == 1 && first {
+        true => {
+            let (run, connects) = connecting(patient, bench, order).await?;
+            if let Some(transport) = &mut patient.facts.transport {
+                transport.connect_under_writes = connects;
+            }
+            run
+        }
+        false => patient.run(bench, order).await?,
+    };
+    let bytes = run.operations * u64::from(block);
+    patient.written = patient.written.max(bytes).max(u64::from(block)).min(sizes.extent);
+    bench.extent = patient.written;
+    Ok(())
+}
+
+/// Large reads, and what each connection carried of them.
+async fn read(
+    patient: &mut Patient<'_>,
+    bench: &Bench,
+    sizes: Sizes,
+    count: u32,
+    first: bool,
+) -> Result<(), Stopped> {
     let order = patient.order(Work::Read, sizes.read.0, sizes.read.1, count);
     let before = patient.accounts();
     let begun = Instant::now();
     if count == 1 && first {
-        // What a connect takes while the path is busy.
-        let (to, time) = (patient.destination(), order.ramp + order.time);
-        let pings = tokio::spawn(async move {
-            tokio::time::sleep(time / 4).await;
-            ping::series(to, 6, time / 16, time / 2).await
-        });
-        patient.run(bench, order).await?;
-        let under_load = pings.await.ok();
+        let (_, connects) = connecting(patient, bench, order).await?;
         if let Some(transport) = &mut patient.facts.transport {
-            transport.connect_under_load = under_load;
+            transport.connect_under_load = connects;
         }
     } else {
         patient.run(bench, order).await?;
@@ -403,6 +482,16 @@ async fn loaded(
     if let Some(connections) = &mut patient.facts.connections {
         connections.channels = channels;
     }
+    Ok(())
+}
+
+/// Small files, where there is time for them.
+async fn small_files(
+    patient: &mut Patient<'_>,
+    bench: &Bench,
+    count: u32,
+    first: bool,
+) -> Result<(), Stopped> {
     let last = patient.course.connections.last() == Some(&count);
     let small = patient.order(Work::SmallFiles, SMALL_FILE, SMALL_FILES, count);
     if patient.course.name == "quick" && patient.trip_ms() > LONG_MS {
@@ -422,6 +511,21 @@ async fn loaded(
     Ok(())
 }
 
+/// A run, and what connects take while the path is busy with it.
+async fn connecting(
+    patient: &mut Patient<'_>,
+    bench: &Bench,
+    order: Order,
+) -> Result<(Run, Option<Connects>), Stopped> {
+    let (to, time) = (patient.destination(), order.ramp + order.time);
+    let pings = tokio::spawn(async move {
+        tokio::time::sleep(time / 4).await;
+        ping::series(to, 6, time / 16, time / 2).await
+    });
+    let run = patient.run(bench, order).await?;
+    Ok((run, pings.await.ok()))
+}
+
 type Accounts = [(SocketAddr, SocketAddr, TcpInfo)];
 
 /// What each connection carried between two accounts.
@@ -439,14 +543,14 @@ fn carried(before: &Accounts, after: &Accounts, seconds: f64) -> Vec<Channel> {
 }
 
 /// Small reads with more and more under way.
-async fn depths(patient: &mut Patient<'_>, sizes: Sizes) -> Result<(), Stopped> {
-    let extent = if patient.scratch.is_some() { patient.written } else { sizes.extent };
+async fn depths(patient: &mut Patient<'_>, extent: u64) -> Result<(), Stopped> {
+    let extent = if patient.scratch.is_some() { patient.written } else { extent };
     let bench = patient.bench(extent.max(u64::from(SMALL))).await?;
     let count = patient.lines.iter().map(|line| line.connections().len()).sum::<usize>() as u32;
     let mut done = Ok(());
     for depth in patient.course.depths.clone() {
         let plain = patient.order(Work::SmallRead, SMALL, depth, count);
-        let order = Order { ramp: plain.ramp / 2, time: plain.time / 2, ..plain };
+        let order = Order { ramp: plain.ramp / 2, settling: Duration::ZERO, time: plain.time / 2, ..plain };
         if !patient.has_time(order.ramp + order.time, "queue depths") {
             break;
         }
@@ -551,6 +655,20 @@ pub(crate) fn noise(length: usize) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_too_little_was_under_way_there_is_more_and_not_without_end() {
+        // As it was after a first look at a busy moment: 200 Mbit/s over 23 ms, and 768 KiB for four connections.
+        let mut size = (SMALLER, 12);
+        let mut seen = Vec::new();
+        while let Some(next) = more(size) {
+            size = next;
+            seen.push(size);
+        }
+        // In the same blocks: runs are compared by operations for a second.
+        assert_eq!(seen, [(SMALLER, 48), (SMALLER, 192)]);
+        assert_eq!(more((LARGE, 65)), None);
+    }
 
     #[test]
     fn a_run_that_goes_quicker_at_its_end_shows_it() {

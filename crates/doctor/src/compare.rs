@@ -4,13 +4,18 @@ use serde::Serialize;
 
 use crate::facts::{Data, Facts, Protocol, Work};
 use crate::rules::short;
+use crate::verdict::capital;
 
 /// Both servers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// What was measured of both.
     pub rows: Vec<Row>,
-    /// How many times as long as the second the first takes for a large copy to it, and from it.
+    /// Seconds that a copy of 1 GiB to each is expected to take.
+    pub write_times_s: Option<[f64; 2]>,
+    /// The same for reading.
+    pub read_times_s: Option<[f64; 2]>,
+    /// How many times as long as the second the first takes for such a copy to it, and from it.
     pub write_time_ratio: Option<f64>,
     /// The same for reading.
     pub read_time_ratio: Option<f64>,
@@ -34,11 +39,36 @@ pub struct Row {
 /// Figures that differ by less are the same.
 const SAME: f64 = 0.10;
 
-/// The rate that a client gets which opens as many connections as a session takes, up to four.
+/// MiB of a copy that is spoken of.
+const COPY_MIB: f64 = 1024.0;
+
+/// The connections that a client opens to a server: as many as a session takes, up to four.
+fn usual(facts: &Facts) -> u32 {
+    match facts.protocol {
+        // The kernel's client spreads over its connections whatever goes through the mount.
+        Some(Protocol::Mount(_)) => 1,
+        _ => facts.connections.as_ref().map_or(1, |it| it.got.clamp(1, 4)),
+    }
+}
+
+/// The rate that a client gets with them; nothing where so many were not measured, since fewer say little of them.
 fn usable(facts: &Facts, work: Work) -> Option<f64> {
-    let most = facts.connections.as_ref().map_or(1, |it| it.got.clamp(1, 4));
     let data: &Data = facts.data.as_ref()?;
-    Some(data.best(work, most)?.mib_s)
+    let usual = usual(facts);
+    data.run(work, usual)?;
+    Some(data.best(work, usual)?.mib_s)
+}
+
+/// Seconds that a copy takes with them: the log-on and the connections come first, and then its bytes.
+fn copy_s(facts: &Facts, work: Work) -> Option<f64> {
+    let rate = usable(facts, work).filter(|it| *it > 0.0)?;
+    let log_on_ms = match facts.protocol.as_ref()? {
+        Protocol::Smb(smb) => smb.log_on_ms,
+        Protocol::Nfs(nfs) => nfs.log_on_ms,
+        Protocol::Mount(_) => 0.0,
+    };
+    let opened_ms = facts.connections.as_ref().and_then(|it| it.opened_in_ms).unwrap_or(0.0);
+    Some(COPY_MIB / rate + (log_on_ms + opened_ms) / 1000.0)
 }
 
 fn same(a: f64, b: f64) -> bool {
@@ -111,81 +141,91 @@ pub fn compare(first: &Facts, second: &Facts) -> Comparison {
         };
         table.figures(title, both.map(of));
     }
-    let ratio = |rates: [Option<f64>; 2]| match rates {
-        [Some(first), Some(second)] if first > 0.0 => Some(second / first),
-        _ => None,
+    let times = |work| Some([copy_s(first, work)?, copy_s(second, work)?]);
+    let (write_times_s, read_times_s) = (times(Work::Write), times(Work::Read));
+    for (what, times) in [("1 GiB written, s", write_times_s), ("1 GiB read, s", read_times_s)] {
+        table.figures(what, [times.map(|it| it[0]), times.map(|it| it[1])]);
+    }
+    let ratio = |times: Option<[f64; 2]>| times.map(|[first, second]| first / second);
+    let paragraph = match (write_times_s, read_times_s) {
+        (Some(times), _) => explain(rtt, connections, single[0], "to", times),
+        (None, Some(times)) => explain(rtt, connections, single[1], "from", times),
+        (None, None) => format!("{} {}", network(rtt).0, unknown(both)).trim().to_owned(),
     };
-    let (write_time_ratio, read_time_ratio) = (ratio(writes), ratio(reads));
-    let paragraph = explain(rtt, connections, &single, write_time_ratio, read_time_ratio);
-    Comparison { rows: table.0, write_time_ratio, read_time_ratio, paragraph }
+    let (write_time_ratio, read_time_ratio) = (ratio(write_times_s), ratio(read_times_s));
+    Comparison { rows: table.0, write_times_s, read_times_s, write_time_ratio, read_time_ratio, paragraph }
 }
 
-/// What differs, and whether it explains the difference: the method of elimination, from the network up.
+/// Why nothing can be said of a copy.
+fn unknown(both: [&Facts; 2]) -> String {
+    let number = |facts: &&Facts| {
+        let data = facts.data.as_ref()?;
+        let usual = usual(facts);
+        let is_missing = data.run(Work::Read, 1).is_some() && data.run(Work::Read, usual).is_none();
+        is_missing.then_some(usual)
+    };
+    match both.iter().find_map(number) {
+        Some(usual) => format!(
+            "What {usual} connections carry was not measured, for lack of time, so that nothing can be said of a copy: take a longer course (--full)."
+        ),
+        None => {
+            "Reads and writes were not measured of both, so that nothing can be said of a copy.".to_owned()
+        }
+    }
+}
+
+/// What connects say of the network, and whether it is the same.
+fn network(rtt: [Option<f64>; 2]) -> (String, bool) {
+    let [Some(a), Some(b)] = rtt else { return (String::new(), false) };
+    let takes = format!("A connect takes {} ms to the first and {} ms to the second", short(a), short(b));
+    match same(a, b) {
+        true => (format!("{takes}, so it is not the network."), true),
+        false => (format!("{takes}: the ways differ."), false),
+    }
+}
+
+/// What differs, and whether it explains the difference: the method of elimination, from the network up. `what` is "to" or "from", the
+/// times are those of a copy, and `single` is what one connection carries.
 fn explain(
     rtt: [Option<f64>; 2],
     connections: [Option<f64>; 2],
-    single: &[[Option<f64>; 2]; 2],
-    write_ratio: Option<f64>,
-    read_ratio: Option<f64>,
+    single: [Option<f64>; 2],
+    what: &str,
+    times: [f64; 2],
 ) -> String {
-    let mut parts = Vec::new();
-    let mut network_is_same = false;
-    if let [Some(a), Some(b)] = rtt {
-        network_is_same = same(a, b);
-        parts.push(match network_is_same {
-            true => format!(
-                "A connect takes {} ms to the first and {} ms to the second, so it is not the network.",
-                short(a),
-                short(b)
-            ),
-            false => format!(
-                "A connect takes {} ms to the first and {} ms to the second: the ways differ.",
-                short(a),
-                short(b)
-            ),
-        });
-    }
-    let Some(ratio) = write_ratio.or(read_ratio) else {
-        parts.push(
-            "Reads and writes were not measured of both, so that nothing can be said of a copy.".to_owned(),
-        );
-        return parts.join(" ");
+    let (network, network_is_same) = network(rtt);
+    let (longer, shorter, ratio) = match times[0] >= times[1] {
+        true => ("first", "second", times[0] / times[1]),
+        false => ("second", "first", times[1] / times[0]),
     };
-    let what = if write_ratio.is_some() { "to" } else { "from" };
-    let times = |ratio: f64| match ratio >= 1.0 {
-        true => {
-            format!("A large copy {what} the first takes {} times as long as {what} the second", short(ratio))
+    let ratio = short(ratio);
+    let took = format!("1 GiB in about {} s and {} s", short(times[0]), short(times[1]));
+    let copy = format!(
+        "a large copy {what} the {longer} takes {ratio} times as long as {what} the {shorter} ({took})"
+    );
+    let follows = match (single, connections) {
+        _ if same(times[0], times[1]) => {
+            format!("{}: no difference that could be measured.", capital(&copy))
         }
-        false => format!(
-            "A large copy {what} the second takes {} times as long as {what} the first",
-            short(1.0 / ratio)
+        ([Some(a), Some(b)], [Some(first), Some(second)]) if same(a, b) && first != second => format!(
+            "One connection carries as much {what} both ({} and {} MiB/s), but a session takes {first} at the first and {second} at the second. That explains it: {copy}.",
+            short(a),
+            short(b)
         ),
-    };
-    if same(ratio, 1.0) {
-        parts.push(format!("{}: no difference that could be measured.", times(ratio)));
-        return parts.join(" ");
-    }
-    let of_one = single[usize::from(write_ratio.is_none())];
-    match (of_one, connections) {
-        ([Some(a), Some(b)], [Some(first), Some(second)]) if same(a, b) && first != second => parts.push(format!(
-            "One connection carries as much to both ({} and {} MiB/s), but a session takes {first} at the first and {second} at the second. That explains it: {}.",
-            short(a), short(b), lower(&times(ratio))
-        )),
         ([Some(a), Some(b)], _) if !same(a, b) => {
-            let cause = if network_is_same { "the servers themselves differ, not their connections" } else { "the way or the server differs" };
-            parts.push(format!(
-                "One connection carries {} MiB/s to the first and {} MiB/s to the second, so {cause}: {}.",
-                short(a), short(b), lower(&times(ratio))
-            ));
+            let cause = match network_is_same {
+                true => "the servers themselves differ, not their connections",
+                false => "the way or the server differs",
+            };
+            format!(
+                "One connection carries {} MiB/s {what} the first and {} MiB/s {what} the second, so {cause}: {copy}.",
+                short(a),
+                short(b)
+            )
         }
-        _ => parts.push(format!("{}; what was measured does not explain it.", times(ratio))),
-    }
-    parts.join(" ")
-}
-
-fn lower(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
+        _ => format!("{}; what was measured does not explain it.", capital(&copy)),
+    };
+    format!("{network} {follows}").trim().to_owned()
 }
 
 #[cfg(test)]
@@ -204,6 +244,40 @@ mod tests {
         }
         let slower = situation(Situation { rtt_ms: 23.0, single: 5.0, best: 5.0, got: 4, separate: false });
         assert!(compare(&slower, &four).paragraph.contains("the servers themselves differ"));
+        let other_way = compare(&four, &one).paragraph;
+        assert!(other_way.contains("to the second takes 4.00 times as long as to the first"), "{other_way}");
         assert!(compare(&four, &four).paragraph.contains("no difference"));
+    }
+
+    #[test]
+    fn what_comes_before_the_bytes_of_a_copy_is_a_part_of_its_time() {
+        let mut one = situation(Situation { rtt_ms: 23.0, single: 16.0, best: 64.0, got: 1, separate: true });
+        let mut four =
+            situation(Situation { rtt_ms: 23.0, single: 16.0, best: 64.0, got: 4, separate: false });
+        for (facts, opened) in [(&mut one, None), (&mut four, Some(400.0))] {
+            let Some(Protocol::Smb(smb)) = &mut facts.protocol else { panic!("{facts:?}") };
+            smb.log_on_ms = 100.0;
+            facts.connections.get_or_insert_default().opened_in_ms = opened;
+        }
+        let comparison = compare(&one, &four);
+        assert_eq!(comparison.write_times_s, Some([64.1, 16.5]));
+        assert!((comparison.write_time_ratio.unwrap() - 64.1 / 16.5).abs() < 1e-9);
+        assert!(
+            comparison.paragraph.contains("1 GiB in about 64.1 s and 16.5 s"),
+            "{}",
+            comparison.paragraph
+        );
+    }
+
+    #[test]
+    fn a_copy_over_connections_that_were_not_measured_is_not_predicted() {
+        let one = situation(Situation { rtt_ms: 23.0, single: 23.0, best: 92.0, got: 1, separate: true });
+        let mut four =
+            situation(Situation { rtt_ms: 23.0, single: 23.0, best: 92.0, got: 4, separate: false });
+        four.data.get_or_insert_default().runs.retain(|run| run.connections < 4);
+        let comparison = compare(&one, &four);
+        assert_eq!((comparison.write_times_s, comparison.read_time_ratio), (None, None));
+        assert!(comparison.paragraph.contains("What 4 connections carry was not measured"), "{comparison:?}");
+        assert!(comparison.paragraph.contains("it is not the network"), "{comparison:?}");
     }
 }

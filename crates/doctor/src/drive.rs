@@ -1,7 +1,8 @@
 //! Short measured runs: so many operations under way over so many connections for so long. The measured time is divided
-//! into parts, whose rates say how even it was and how sure the mean is.
+//! into parts, whose rates say how even it was and how sure the mean is. It begins when the rate does not grow any more: a
+//! connection that still looks for its rate would be measured too slow.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::Bytes;
@@ -20,6 +21,9 @@ const CONFIDENCE: f64 = 2.093;
 /// Latencies above this are counted as this.
 const MAX_LATENCY_US: u64 = 600_000_000;
 
+/// Reads the kernel's account of all connections.
+type Accounting<'a> = dyn Fn() -> Vec<TcpInfo> + Sync + 'a;
+
 /// What a run works with: for each session a directory and, for data, the open file.
 #[derive(Debug, Clone)]
 pub(crate) struct Bench {
@@ -36,7 +40,11 @@ pub(crate) struct Order {
     pub(crate) block: u32,
     pub(crate) depth: u32,
     pub(crate) connections: u32,
+    /// What goes before the measured time at least.
     pub(crate) ramp: Duration,
+    /// How much longer that may go on while the rate grows, and in what steps the rate is looked at.
+    pub(crate) settling: Duration,
+    pub(crate) slice: Duration,
     pub(crate) time: Duration,
     /// How long one answer may take.
     pub(crate) stall: Duration,
@@ -64,6 +72,77 @@ struct Tally {
     parts: [u64; PARTS],
 }
 
+/// When what counts begins, once that is known.
+#[derive(Debug)]
+struct Window {
+    from: OnceLock<Instant>,
+    time: Duration,
+}
+
+impl Window {
+    fn new(time: Duration) -> Window {
+        Window { from: OnceLock::new(), time }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.from.get().is_some_and(|from| now >= *from + self.time)
+    }
+
+    /// How far in what counts a moment lies.
+    fn at(&self, now: Instant) -> Option<Duration> {
+        now.checked_duration_since(*self.from.get()?).filter(|it| *it < self.time)
+    }
+
+    /// Waits until the rate does not grow any more, and lets what counts begin then; answers when that is.
+    async fn open(&self, order: &Order, begun: Instant, account: &Accounting<'_>) -> Instant {
+        let last = begun + order.ramp + order.settling;
+        let mut from = begun + order.ramp;
+        if !order.settling.is_zero() {
+            // The last two slices of what goes before are looked at already.
+            from = begun + order.ramp.saturating_sub(order.slice * 2);
+            tokio::time::sleep_until(from.into()).await;
+            let mut growth = Growth { seen: moved(&account()), before: None };
+            while from + order.slice <= last {
+                from += order.slice;
+                tokio::time::sleep_until(from.into()).await;
+                if !growth.goes_on(moved(&account())) {
+                    break;
+                }
+            }
+            // Two slices may be longer than all of what goes before.
+            from = from.max(begun + order.ramp);
+        }
+        tokio::time::sleep_until(from.into()).await;
+        // Waking may take a while on a busy host.
+        *self.from.get_or_init(|| from.max(Instant::now()))
+    }
+}
+
+/// Bytes that came to the other side, and to us.
+fn moved(connections: &[TcpInfo]) -> u64 {
+    connections.iter().map(|it| it.bytes_came + it.bytes_acknowledged).sum()
+}
+
+/// Whether slices bring more and more. Bytes show that better than operations, which may be few.
+#[derive(Debug)]
+struct Growth {
+    /// Moved at the end of the last slice.
+    seen: u64,
+    /// What that one brought.
+    before: Option<u64>,
+}
+
+impl Growth {
+    /// Takes what was moved until the end of one more slice; whether it brought clearly more than the one before it, or is the first.
+    fn goes_on(&mut self, moved: u64) -> bool {
+        // Less when a connection was lost, and its count with it.
+        let now = moved.saturating_sub(self.seen);
+        let goes_on = self.before.is_none_or(|before| now > before + before / 8);
+        (self.seen, self.before) = (moved, Some(now));
+        goes_on
+    }
+}
+
 /// When operations may begin, where their number in a second is bounded.
 #[derive(Debug)]
 struct Pace {
@@ -84,14 +163,9 @@ impl Pace {
 }
 
 /// Runs `order`. `account` reads the kernel's account of all connections.
-pub(crate) async fn run(
-    bench: &Bench,
-    order: &Order,
-    account: &(dyn Fn() -> Vec<TcpInfo> + Sync),
-) -> Result<Run, Failure> {
+pub(crate) async fn run(bench: &Bench, order: &Order, account: &Accounting<'_>) -> Result<Run, Failure> {
     let begun = Instant::now();
-    let from = begun + order.ramp;
-    let until = from + order.time;
+    let window = Arc::new(Window::new(order.time));
     let tally = Arc::new(Mutex::new(Tally {
         operations: 0,
         latency: Histogram::new(3).expect("three digits can be had"),
@@ -103,6 +177,7 @@ pub(crate) async fn run(
     let mut workers = JoinSet::new();
     for number in 0..order.depth {
         let (bench, order, tally, pace) = (bench.clone(), order.clone(), Arc::clone(&tally), pace.clone());
+        let window = Arc::clone(&window);
         workers.spawn(async move {
             let mut worker = Worker { bench, order, number: u64::from(number), turn: 0 };
             loop {
@@ -110,25 +185,25 @@ pub(crate) async fn run(
                     pace.wait().await;
                 }
                 let begin = Instant::now();
-                if begin >= until {
+                if window.is_over(begin) {
                     return Ok::<(), Failure>(());
                 }
                 worker.step().await?;
                 let end = Instant::now();
-                if end >= from && end < until {
+                if let Some(at) = window.at(end) {
                     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
                     tally.operations += 1;
                     let took = (end - begin).as_micros().clamp(1, u128::from(MAX_LATENCY_US)) as u64;
                     tally.latency.record(took).expect("it grows as far as this");
-                    let part = (end - from).as_nanos() * PARTS as u128 / worker.order.time.as_nanos();
+                    let part = at.as_nanos() * PARTS as u128 / worker.order.time.as_nanos();
                     tally.parts[(part as usize).min(PARTS - 1)] += 1;
                 }
             }
         });
     }
-    tokio::time::sleep_until(from.into()).await;
+    let from = window.open(order, begun, account).await;
     let before = Moment::read(account);
-    tokio::time::sleep_until(until.into()).await;
+    tokio::time::sleep_until((from + order.time).into()).await;
     let after = Moment::read(account);
     while let Some(done) = workers.join_next().await {
         match done {
@@ -184,7 +259,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    pub(crate) fn read(account: &(dyn Fn() -> Vec<TcpInfo> + Sync)) -> Moment {
+    pub(crate) fn read(account: &Accounting<'_>) -> Moment {
         Moment { at: Instant::now(), own: Account::own().ok(), all: Usage::read(), tcp: account() }
     }
 
@@ -270,6 +345,43 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_that_grows_is_told_from_one_that_varies() {
+        // After how many slices what counts begins.
+        let settled = |slices: &[u64]| {
+            let mut growth = Growth { seen: 7, before: None };
+            let mut done = 7;
+            slices.iter().position(|count| {
+                done += count;
+                !growth.goes_on(done)
+            })
+        };
+        assert_eq!(settled(&[100, 112]), Some(1));
+        assert_eq!(settled(&[0, 0]), Some(1));
+        assert_eq!(settled(&[1, 2, 4, 8, 16, 31, 33, 32]), Some(6));
+        assert_eq!(settled(&[80, 70]), Some(1));
+        assert_eq!(settled(&[1, 3, 9, 27]), None);
+        // A connection was lost, and its count with it.
+        assert!(!Growth { seen: 1000, before: Some(100) }.goes_on(400));
+        let account = |came, acknowledged| TcpInfo {
+            bytes_came: came,
+            bytes_acknowledged: acknowledged,
+            ..TcpInfo::default()
+        };
+        assert_eq!(moved(&[account(1, 20), account(300, 0)]), 321);
+    }
+
+    #[test]
+    fn what_counts_begins_once_and_lasts_for_its_time() {
+        let window = Window::new(Duration::from_millis(100));
+        let now = Instant::now();
+        assert!(!window.is_over(now) && window.at(now).is_none(), "it has not begun");
+        window.from.get_or_init(|| now);
+        assert_eq!(window.at(now + Duration::from_millis(99)), Some(Duration::from_millis(99)));
+        assert!(window.at(now + Duration::from_millis(100)).is_none());
+        assert!(window.is_over(now + Duration::from_millis(100)));
+    }
 
     #[test]
     fn the_interval_is_narrow_where_parts_are_even() {

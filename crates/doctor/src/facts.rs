@@ -163,8 +163,10 @@ pub struct Connects {
 pub struct Transport {
     /// While nothing else is under way.
     pub connect: Connects,
-    /// While a connection carries what it can; nothing where that was not tried.
+    /// While a connection reads what it can; nothing where that was not tried.
     pub connect_under_load: Option<Connects>,
+    /// While one writes what it can.
+    pub connect_under_writes: Option<Connects>,
     /// Bytes that this host lets a connection receive ahead of its reader.
     pub receive_window: Option<u64>,
     /// Bytes that this host keeps of what a connection has sent and the other side has not acknowledged.
@@ -264,6 +266,8 @@ pub struct Connections {
     pub asked: u32,
     /// Connections that one session got.
     pub got: u32,
+    /// What it took to open those beside the first; nothing where there are none.
+    pub opened_in_ms: Option<f64>,
     /// Why there are no more.
     pub failure: Option<String>,
     /// Whether runs with several connections used a session for each, since one session takes one alone.

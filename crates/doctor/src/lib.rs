@@ -30,9 +30,12 @@ mod report;
 mod route;
 pub mod rules;
 mod run;
+mod sweep;
 mod taken;
 mod tcp;
 mod terminal;
+#[cfg(test)]
+mod testing;
 pub mod verdict;
 
 pub use advise::{Advice, AdviseArgs, advise};

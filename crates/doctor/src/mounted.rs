@@ -2,11 +2,13 @@
 //! runs are those of `trunkline load` on a directory of this host, past its cache where that is possible.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use load::{Plan, Scheme, Target};
+use load::{Plan, Scheme, Stop, Target};
 use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::args::{Args, Course};
 use crate::drive::Moment;
@@ -16,12 +18,12 @@ use crate::facts::{
 };
 use crate::mount::Mount;
 use crate::run::{cut, written};
-use crate::{Error, mount, tcp};
+use crate::{Error, mount, sweep, tcp};
 
 /// Bytes of the test file.
 const FILE_SIZE: &str = "16m";
-/// How long this host may take to delete what was made.
-const CLEARING: Duration = Duration::from_secs(2);
+/// How long ending the work and deleting what was made may take, in the quick course and in the others.
+const CLEARING: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
 
 /// `trunkline load` as it is called here.
 #[derive(Debug, Parser)]
@@ -62,8 +64,9 @@ pub(crate) async fn examine(
     let mut patient = Patient::new(&server, written(target), args, course, "");
     patient.facts.protocol = Some(Protocol::Mount(mount));
     let scratch = path.join(format!(".trunkline-doctor-{:08x}", u32::from_ne_bytes(auth::crypto::random())));
+    let worker = Worker::new();
     let ended = tokio::select! {
-        ended = layers(&mut patient, &path, &scratch) => ended.err(),
+        ended = layers(&mut patient, &worker, &path, &scratch) => ended.err(),
         () = told => Some(cut(&Facts::default(), Cause::Interrupted, course.limit)),
         () = tokio::time::sleep(course.limit) => Some(cut(&Facts::default(), Cause::Other, course.limit)),
     };
@@ -71,12 +74,7 @@ pub(crate) async fn examine(
         let stage = if patient.facts.transport.is_some() { Stage::Data } else { stopped.stage };
         patient.facts.stopped = Some(Stopped { stage, ..stopped });
     }
-    let place = scratch.clone();
-    let cleared = aside(CLEARING, move || match std::fs::remove_dir_all(&place) {
-        Err(why) if why.kind() != std::io::ErrorKind::NotFound => Err(why),
-        _ => Ok(()),
-    });
-    if !matches!(cleared.await, Some(Ok(()))) {
+    if !worker.clear(&scratch, CLEARING[usize::from(course.name != "quick")]).await {
         patient.facts.left_behind = Some(scratch.display().to_string());
     }
     Ok(patient.facts)
@@ -90,21 +88,62 @@ fn port_of(connections: &[u16], usual: u16) -> u16 {
     most.unwrap_or(usual)
 }
 
-/// Does what may block for ever on a thread of its own, and waits for so long.
-async fn aside<T: Send + 'static>(
-    patience: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let (done, is_done) = tokio::sync::oneshot::channel();
-    // Whoever waits may have gone.
-    std::thread::spawn(move || drop(done.send(work())));
-    tokio::time::timeout(patience, is_done).await.ok()?.ok()
+/// Does what may block for ever on a thread of its own, one thing after the other. Whoever waits may go; the thread then works
+/// on, so that what it makes can be deleted only when it has ended.
+#[derive(Debug)]
+struct Worker {
+    stop: Stop,
+    /// Held by the thread while it works.
+    turn: Arc<Semaphore>,
+}
+
+impl Worker {
+    fn new() -> Worker {
+        Worker { stop: Stop::default(), turn: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Its turn, when what it did before has ended.
+    async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turn).acquire_owned().await.ok()
+    }
+
+    /// Does `work`, and waits for it so long.
+    async fn aside<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let working = async {
+            let turn = self.turn().await?;
+            let (done, is_done) = tokio::sync::oneshot::channel();
+            std::thread::spawn(move || {
+                let answer = work();
+                drop(turn);
+                // Whoever waits may have gone.
+                drop(done.send(answer));
+            });
+            is_done.await.ok()
+        };
+        tokio::time::timeout(patience, working).await.ok()?
+    }
+
+    /// Ends what is under way, and deletes `scratch` when it has ended; whether nothing is left.
+    async fn clear(&self, scratch: &Path, patience: Duration) -> bool {
+        self.stop.now();
+        let (place, until) = (scratch.to_owned(), std::time::Instant::now() + patience);
+        self.aside(patience, move || sweep::delete(&place, until)).await == Some(true)
+    }
 }
 
 /// Makes the directory of the test files; false where that is not allowed.
-async fn make(patient: &mut Patient<'_>, path: &Path, scratch: &Path) -> Result<bool, Stopped> {
+async fn make(
+    patient: &mut Patient<'_>,
+    worker: &Worker,
+    path: &Path,
+    scratch: &Path,
+) -> Result<bool, Stopped> {
     let directory = scratch.to_owned();
-    match aside(patient.course.stall, move || std::fs::create_dir(&directory)).await {
+    match worker.aside(patient.course.stall, move || std::fs::create_dir(&directory)).await {
         Some(Ok(())) => Ok(true),
         None => Err(patient.silent(Stage::Data, "making a directory")),
         Some(Err(why)) if why.kind() == std::io::ErrorKind::StorageFull => {
@@ -119,7 +158,12 @@ async fn make(patient: &mut Patient<'_>, path: &Path, scratch: &Path) -> Result<
     }
 }
 
-async fn layers(patient: &mut Patient<'_>, path: &Path, scratch: &Path) -> Result<(), Stopped> {
+async fn layers(
+    patient: &mut Patient<'_>,
+    worker: &Worker,
+    path: &Path,
+    scratch: &Path,
+) -> Result<(), Stopped> {
     patient.reach().await?;
     patient.facts.connections = Some(kernels(patient));
     patient.facts.data = Some(Data::default());
@@ -127,9 +171,21 @@ async fn layers(patient: &mut Patient<'_>, path: &Path, scratch: &Path) -> Resul
         patient.facts.left_out.push("runs through the mount: they would write (--read-only)".to_owned());
         return Ok(());
     }
-    if !make(patient, path, scratch).await? {
+    if !make(patient, worker, path, scratch).await? {
         return Ok(());
     }
+    through(patient, worker, scratch).await?;
+    // Numbers of the kernel's client count this work too.
+    if let Some(Protocol::Mount(mount)) = &mut patient.facts.protocol
+        && let Some(now) = mount::find(path)
+    {
+        *mount = Mount { port: mount.port, ..now };
+    }
+    Ok(())
+}
+
+/// Runs in the directory `scratch`.
+async fn through(patient: &mut Patient<'_>, worker: &Worker, scratch: &Path) -> Result<(), Stopped> {
     let seconds = |it: Duration| format!("{}ms", it.as_millis());
     let (time, ramp) = (seconds(patient.course.run), seconds(patient.course.ramp));
     let place = scratch.display().to_string();
@@ -148,18 +204,11 @@ async fn layers(patient: &mut Patient<'_>, path: &Path, scratch: &Path) -> Resul
             words.extend(["--rate_iops", rate]);
         }
         let idle = Moment::read(&Vec::new);
-        let report = loaded(patient, &words).await?;
+        let report = loaded(patient, worker, &words).await?;
         let run = run_of(work, depth, &report, idle.idle_since());
         patient.facts.data.get_or_insert_default().runs.extend(run);
     }
-    names(patient, &place).await?;
-    // Numbers of the kernel's client count this work too.
-    if let Some(Protocol::Mount(mount)) = &mut patient.facts.protocol
-        && let Some(now) = mount::find(path)
-    {
-        *mount = Mount { port: mount.port, ..now };
-    }
-    Ok(())
+    names(patient, worker, &place).await
 }
 
 /// Connections of the kernel to the server, as its table of sockets has them.
@@ -183,7 +232,7 @@ fn kernels(patient: &Patient<'_>) -> Connections {
     }
 }
 
-async fn names(patient: &mut Patient<'_>, place: &str) -> Result<(), Stopped> {
+async fn names(patient: &mut Patient<'_>, worker: &Worker, place: &str) -> Result<(), Stopped> {
     let mut metadata = Metadata { names: 200, ..Metadata::default() };
     let time = format!("{}ms", patient.course.names.as_millis());
     for (what, kind, trips) in [("create", "create", 2), ("open", "open", 2), ("delete", "unlink", 1)] {
@@ -191,7 +240,7 @@ async fn names(patient: &mut Patient<'_>, place: &str) -> Result<(), Stopped> {
         if kind != "unlink" {
             words.extend(["--runtime", &time]);
         }
-        let report = loaded(patient, &words).await?;
+        let report = loaded(patient, worker, &words).await?;
         let median_ms =
             report["trunkline"]["metadata"]["clat_ns"]["percentile"]["50.000000"].as_f64().unwrap_or(0.0)
                 / 1e6;
@@ -210,15 +259,15 @@ async fn names(patient: &mut Patient<'_>, place: &str) -> Result<(), Stopped> {
 }
 
 /// One load, as fio's job.
-async fn loaded(patient: &Patient<'_>, words: &[&str]) -> Result<Value, Stopped> {
+async fn loaded(patient: &Patient<'_>, worker: &Worker, words: &[&str]) -> Result<Value, Stopped> {
     let stopped = |why: String, stalled, cause| Stopped { stage: Stage::Data, why, stalled, cause };
     let command =
         Command::try_parse_from(words).map_err(|why| stopped(why.to_string(), false, Cause::Other))?;
     let plan =
         Plan::all(&command.args, "").map_err(|why| stopped(why.to_string(), false, Cause::Other))?.remove(0);
-    let patience = patient.left();
-    let done = aside(patience, move || load::run(plan).map(|report| report.json())).await;
-    match done {
+    let (patience, stop) = (patient.left(), worker.stop.clone());
+    let work = move || load::run_until(plan, &stop).map(|report| report.json());
+    match worker.aside(patience, work).await {
         Some(Ok(json)) => Ok(json["jobs"][0].clone()),
         Some(Err(why)) => {
             let text = why.to_string();
@@ -257,6 +306,7 @@ fn run_of(work: Work, depth: u32, job: &Value, idle: f64) -> Option<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::asked;
 
     #[test]
     fn what_load_reports_becomes_a_run() {
@@ -279,14 +329,46 @@ mod tests {
     #[tokio::test]
     async fn a_path_of_a_disk_is_refused_with_what_to_do() {
         let here = tempfile::tempdir().unwrap();
-        let target: Target = here.path().to_str().unwrap().parse().unwrap();
-        #[derive(Debug, Parser)]
-        struct Line {
-            #[command(flatten)]
-            args: Args,
-        }
-        let args = Line::parse_from(["doctor", here.path().to_str().unwrap(), "--quick"]).args;
-        let refused = examine(&target, &args, &args.course(), std::future::pending()).await;
+        let args: Args = asked(&format!("{} --quick", here.path().display()));
+        let refused = examine(&args.targets[0], &args, &args.course(), std::future::pending()).await;
         assert!(refused.unwrap_err().to_string().contains("mount it first"));
+    }
+
+    /// Waits until something is in a directory.
+    async fn filled(directory: &Path) {
+        let is_filled = || std::fs::read_dir(directory).is_ok_and(|mut it| it.next().is_some());
+        while !is_filled() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_cut_in_the_middle_leaves_nothing_behind() {
+        let long = Duration::from_secs(60);
+        let here = tempfile::tempdir().unwrap();
+        let args: Args = asked(&format!("{} --quick", here.path().display()));
+        let course = args.course();
+        let scratch = here.path().join("scratch");
+        for is_about_names in [false, true] {
+            let mut patient = Patient::new(&args.targets[0], String::new(), &args, &course, "");
+            let worker = Worker::new();
+            std::fs::create_dir(&scratch).unwrap();
+            let (place, made) = (scratch.display().to_string(), scratch.join("trunkline.names"));
+            let work = async {
+                match is_about_names {
+                    true => names(&mut patient, &worker, &place).await,
+                    false => through(&mut patient, &worker, &scratch).await,
+                }
+            };
+            tokio::select! {
+                done = work => panic!("it was to be cut: {done:?}"),
+                () = filled(if is_about_names { &made } else { &scratch }) => {}
+                () = tokio::time::sleep(long) => panic!("nothing was made"),
+            }
+            assert!(worker.clear(&scratch, long).await);
+            // Nobody works any more who could make it again.
+            assert!(worker.turn().await.is_some());
+            assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
+        }
     }
 }

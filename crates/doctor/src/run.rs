@@ -1,9 +1,10 @@
 //! Runs the examinations, one server after the other, and sees to it that each ends in time and leaves nothing behind.
 
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use load::{Scheme, Target};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Args, Course};
 use crate::compare::compare;
@@ -40,17 +41,10 @@ pub fn run(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<R
 }
 
 async fn all(args: &Args, course: &Course, passwords: &[String]) -> Result<Vec<Examined>, Error> {
-    let listen = |kind| signal(kind).map_err(|why| Error::host("listening for signals", why));
-    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let mut signals = signals().map_err(|why| Error::host("listening for signals", why))?;
     let mut examined = Vec::new();
     for (target, password) in args.targets.iter().zip(passwords) {
-        let told = async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        };
-        let facts = one(target, args, course, password, told).await?;
+        let facts = one(target, args, course, password, told(&mut signals)).await?;
         let is_over = facts.stopped.as_ref().is_some_and(|it| it.cause == Cause::Interrupted);
         let findings = findings(&facts);
         let verdict = verdict(&facts, &findings);
@@ -60,6 +54,26 @@ async fn all(args: &Args, course: &Course, passwords: &[String]) -> Result<Vec<E
         }
     }
     Ok(examined)
+}
+
+/// Whatever asks a program to end; not the end of its terminal where it is to outlast that (nohup).
+fn signals() -> std::io::Result<Vec<Signal>> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let hangup = SignalKind::hangup();
+    let outlasts = ignored >> (hangup.as_raw_value() - 1) & 1 == 1;
+    let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit(), hangup];
+    all.into_iter().filter(|kind| *kind != hangup || !outlasts).map(signal).collect()
+}
+
+/// Waits for one of them.
+async fn told(signals: &mut [Signal]) {
+    let poll = |context: &mut std::task::Context<'_>| {
+        let is_told = signals.iter_mut().any(|it| it.poll_recv(context).is_ready());
+        if is_told { Poll::Ready(()) } else { Poll::Pending }
+    };
+    std::future::poll_fn(poll).await;
 }
 
 async fn one(

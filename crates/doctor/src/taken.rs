@@ -136,19 +136,9 @@ impl Taken {
 #[cfg(test)]
 mod tests {
     use admin::workload::ShareWork;
-    use clap::Parser;
 
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: AdviseArgs,
-    }
-
-    fn asked(line: &str) -> AdviseArgs {
-        Line::parse_from(std::iter::once("advise").chain(line.split_whitespace())).args
-    }
+    use crate::testing::asked;
 
     fn work(reads: u64, writes: u64, metadata: u64) -> Work {
         let (read_bytes, written_bytes) = (reads << 20, writes << 20);
@@ -191,7 +181,7 @@ mod tests {
         let all = Taken::from(&counted(), &asked("--from . --share DOCS")).unwrap();
         assert_eq!((all.share.as_str(), all.operations, all.names_percent), ("docs", 1000, 10));
         assert_eq!((all.reads_percent, all.bytes, all.under_way, all.open_files), (78, 1 << 20, Some(17), 9));
-        let one = asked("--from . --share docs --client 10.0.0.5");
+        let one: AdviseArgs = asked("--from . --share docs --client 10.0.0.5");
         let one = Taken::from(&counted(), &one).unwrap().as_options(&one);
         assert_eq!((one.numjobs, one.iodepth, one.nrfiles, one.bs), (1, 1, 1, 1 << 20));
         assert_eq!((one.rwmixread, one.names), (0, 50));
@@ -224,7 +214,7 @@ mod tests {
     fn without_anybody_connected_the_options_say_how_much_is_under_way() {
         let mut counted = counted();
         counted.clients.clear();
-        let line = asked("--from . --share docs --numjobs 3 --iodepth 5");
+        let line: AdviseArgs = asked("--from . --share docs --numjobs 3 --iodepth 5");
         let taken = Taken::from(&counted, &line).unwrap();
         let options = taken.as_options(&line);
         assert_eq!((taken.under_way, options.numjobs, options.iodepth), (None, 3, 5));

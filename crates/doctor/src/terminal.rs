@@ -168,6 +168,9 @@ fn transport(f: &mut Formatter<'_>, it: &Transport, to: &Route) -> fmt::Result {
     if let Some(loaded) = it.connect_under_load.as_ref().and_then(Connects::median) {
         writeln!(f, "  while the share is read: {loaded:.2}ms in the middle")?;
     }
+    if let Some(loaded) = it.connect_under_writes.as_ref().and_then(Connects::median) {
+        writeln!(f, "  while it is written: {loaded:.2}ms in the middle")?;
+    }
     if let Some(info) = &it.first_connection {
         writeln!(
             f,

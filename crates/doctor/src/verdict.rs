@@ -48,7 +48,8 @@ pub struct Change {
 const FIRST: [&str; 2] = ["full", "dead_address"];
 
 /// Kinds that the server itself has said, where others follow from rates: of two that explain the same gain these come first.
-const TOLD: [&str; 8] = [
+/// What was seen and not concluded stands with them.
+const TOLD: [&str; 11] = [
     "multichannel_off",
     "client_multichannel_off",
     "no_rss",
@@ -56,7 +57,10 @@ const TOLD: [&str; 8] = [
     "credits",
     "slots",
     "sealing",
+    "signing",
     "throttled",
+    "unreachable_address",
+    "public_address",
 ];
 
 /// How much more a guess must gain to come before what was said.
@@ -127,7 +131,7 @@ fn statement(finding: &Finding) -> String {
 }
 
 /// Text that begins a sentence.
-fn capital(text: &str) -> String {
+pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }

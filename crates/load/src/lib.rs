@@ -32,7 +32,8 @@ mod work;
 
 pub use args::{Args, Encryption, Metadata, Pattern, Signing, Version};
 pub use error::Error;
+pub use measure::Stop;
 pub use plan::Plan;
 pub use report::{Report, html, json, plots};
-pub use run::run;
+pub use run::{run, run_until};
 pub use target::{Scheme, Target};

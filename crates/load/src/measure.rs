@@ -1,8 +1,8 @@
 //! What is counted, and when.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -174,6 +174,21 @@ pub(crate) enum Turn {
     Over,
 }
 
+/// Ends a run from outside. Copies are of the same run.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Nothing more is begun from now on; what is under way ends as it would have.
+    pub fn now(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_asked_for(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// When what counts begins and ends, for all connections.
 #[derive(Debug)]
 pub(crate) struct Course {
@@ -183,12 +198,12 @@ pub(crate) struct Course {
     cool_down: Duration,
     operations: Option<u64>,
     given: AtomicU64,
-    stopped: AtomicBool,
+    stopped: Stop,
 }
 
 impl Course {
     pub(crate) fn new(ramp: Duration, runtime: Option<Duration>, operations: Option<u64>) -> Course {
-        let (given, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (given, stopped) = (AtomicU64::new(0), Stop::default());
         Course {
             start: OnceLock::new(),
             ramp,
@@ -205,6 +220,11 @@ impl Course {
         Course { cool_down, ..self }
     }
 
+    /// The same, ended by `stop` too.
+    pub(crate) fn and_stopped_by(self, stop: &Stop) -> Course {
+        Course { stopped: stop.clone(), ..self }
+    }
+
     /// Starts it.
     pub(crate) fn begin(&self, at: Instant) {
         self.start.get_or_init(|| at);
@@ -212,11 +232,11 @@ impl Course {
 
     /// Ends it, because something went wrong.
     pub(crate) fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
+        self.stopped.now();
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.stopped.is_asked_for()
     }
 
     pub(crate) fn start(&self) -> Instant {
@@ -278,6 +298,12 @@ mod tests {
         assert_eq!(course.turn(start + Duration::from_secs(2)), Turn::Over);
         assert_eq!(course.turn(start), Turn::Counts(1));
         course.stop();
+        assert_eq!(course.turn(start), Turn::Over);
+        let stop = Stop::default();
+        let course = Course::new(Duration::ZERO, None, None).and_stopped_by(&stop);
+        course.begin(start);
+        assert_eq!(course.turn(start), Turn::Counts(0));
+        stop.clone().now();
         assert_eq!(course.turn(start), Turn::Over);
     }
 

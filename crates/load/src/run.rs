@@ -10,7 +10,7 @@ use client::Bytes;
 
 use crate::cpu::{Account, Usage, own_user_ns};
 use crate::error::Doing;
-use crate::measure::{Course, Kind, Record, Turn};
+use crate::measure::{Course, Kind, Record, Stop, Turn};
 use crate::pace::{Pace, Timer};
 use crate::peer::{Line, Share};
 use crate::plan::{Protocol, Work};
@@ -40,11 +40,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(plan: Plan) -> Shared {
+    fn new(plan: Plan, stop: &Stop) -> Shared {
         let parties = plan.connections as usize + 1;
         let pairs = (0..plan.workers()).map(|worker| (worker % plan.connections, worker / plan.depth));
         Shared {
-            course: Course::new(plan.ramp, plan.runtime, plan.operations).and_cool_down(plan.cool_down),
+            course: Course::new(plan.ramp, plan.runtime, plan.operations)
+                .and_cool_down(plan.cool_down)
+                .and_stopped_by(stop),
             pace: plan.rate.map(|rate| Pace::new(rate, plan.jobs)),
             positions: (0..plan.jobs).map(|_| Arc::default()).collect(),
             content: match &plan.work {
@@ -106,7 +108,15 @@ impl Shared {
 /// # Errors
 /// What went wrong first.
 pub fn run(plan: Plan) -> Result<Report, Error> {
-    let measured = measure(&plan, || Ok(()))?;
+    run_until(plan, &Stop::default())
+}
+
+/// Runs `plan` to its end, or until `stop` says so; then what was done by then is reported.
+///
+/// # Errors
+/// What went wrong first.
+pub fn run_until(plan: Plan, stop: &Stop) -> Result<Report, Error> {
+    let measured = measure(&plan, stop, || Ok(()))?;
     Ok(Report::new(&plan, measured))
 }
 
@@ -114,12 +124,16 @@ pub fn run(plan: Plan) -> Result<Report, Error> {
 ///
 /// # Errors
 /// What went wrong first, in `ready` too.
-pub(crate) fn measure(plan: &Plan, ready: impl FnOnce() -> Result<(), Error>) -> Result<Measured, Error> {
+pub(crate) fn measure(
+    plan: &Plan,
+    stop: &Stop,
+    ready: impl FnOnce() -> Result<(), Error>,
+) -> Result<Measured, Error> {
     if plan.target.scheme == crate::Scheme::Local {
         raise_limit();
     }
     runtime(plan)?.block_on(prepare(plan))?;
-    let shared = Arc::new(Shared::new(plan.clone()));
+    let shared = Arc::new(Shared::new(plan.clone(), stop));
     let threads: Vec<_> = (0..shared.plan.connections)
         .map(|connection| {
             let shared = Arc::clone(&shared);

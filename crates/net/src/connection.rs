@@ -406,7 +406,7 @@ impl<S: Service> Served<S> {
         }
         let worker = Rc::clone(&self.worker);
         let out = &mut *worker.output();
-        let how = How { messages, looks: connection.pace.looks() };
+        let how = How { messages, looks: connection.pace.looks() || core.inbound.holds_large() };
         let turn = turn::run(&*connection.shared.service, &connection.post, core, out, clock::now(), how);
         self.absorb(out, turn)
     }

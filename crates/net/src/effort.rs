@@ -16,18 +16,17 @@ impl Effort {
     /// That of the calling thread.
     pub(crate) fn now() -> Effort {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: the host writes one `rusage`, for which there is room; any bytes of it are a valid value.
+        let mut worked = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the host writes one `timespec` and one `rusage`, for which there is room; any bytes of these are valid values.
         #[allow(unsafe_code)]
         let usage = unsafe {
-            // It cannot fail with this argument; zeros, which say nothing was done, would be left.
+            // Neither can fail with these arguments; zeros, which say nothing was done, would be left. The processor time of
+            // `getrusage` is of no use here: it stands still between two ticks, of 4 ms with HZ=250, and then jumps.
+            libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut worked);
             libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
             usage.assume_init()
         };
-        let ns = |time: libc::timeval| {
-            let (seconds, micros) = (time.tv_sec.max(0) as u64, time.tv_usec.max(0) as u64);
-            seconds * 1_000_000_000 + micros * 1000
-        };
-        let cpu_ns = ns(usage.ru_utime) + ns(usage.ru_stime);
+        let cpu_ns = worked.tv_sec.max(0) as u64 * 1_000_000_000 + worked.tv_nsec.max(0) as u64;
         Effort { cpu_ns, waits: usage.ru_nvcsw.max(0) as u64 }
     }
 
@@ -37,9 +36,10 @@ impl Effort {
         Effort { cpu_ns, waits: self.waits.saturating_sub(before.waits) }
     }
 
-    /// Whether it waited, or worked for `bound_ns` and longer.
-    pub(crate) fn exceeds(self, bound_ns: u64) -> bool {
-        self.waits > 0 || self.cpu_ns >= bound_ns
+    /// Whether of the `took_ns` that passed it worked for `work_ns` and longer, or waited for something and was away for
+    /// `wait_ns` and longer. How much of being away was waiting the host does not say.
+    pub(crate) fn exceeds(self, work_ns: u64, wait_ns: u64, took_ns: u64) -> bool {
+        self.cpu_ns >= work_ns || (self.waits > 0 && took_ns.saturating_sub(self.cpu_ns) >= wait_ns)
     }
 }
 
@@ -48,6 +48,22 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    #[test]
+    fn work_shows_between_two_ticks_of_the_host() {
+        // In a second of work: shorter steps than a tick can only be seen by a clock that runs all the time.
+        let mut shortest = u64::MAX;
+        let began = Effort::now();
+        let mut last = began;
+        while last.since(began).cpu_ns < 1_000_000_000 && shortest >= 1_000_000 {
+            let now = Effort::now();
+            if now.cpu_ns > last.cpu_ns {
+                shortest = shortest.min(now.since(last).cpu_ns);
+            }
+            last = now;
+        }
+        assert!(shortest < 1_000_000, "{shortest} ns");
+    }
 
     #[test]
     fn waiting_shows_and_so_does_work() {
@@ -66,9 +82,11 @@ mod tests {
         }
         drop(sender);
         let waited = waiting.join().expect("it only waits");
-        assert!(waited.waits > 0 && waited.exceeds(u64::MAX), "{waited:?}");
+        assert!(waited.waits > 0, "{waited:?}");
+        assert!(waited.exceeds(u64::MAX, 10, waited.cpu_ns + 10), "{waited:?}");
+        assert!(!waited.exceeds(u64::MAX, 10, waited.cpu_ns + 9), "{waited:?}");
         let worked = Effort::now().since(before);
-        assert!(Effort { waits: 0, ..worked }.exceeds(10_000_000), "{worked:?}");
-        assert!(!Effort { waits: 0, cpu_ns: 10 }.exceeds(11));
+        assert!(Effort { waits: 0, ..worked }.exceeds(10_000_000, 1, u64::MAX), "{worked:?}");
+        assert!(!Effort { cpu_ns: 10, ..Effort::default() }.exceeds(11, 1, u64::MAX), "only put aside");
     }
 }

@@ -3,9 +3,9 @@
 //! Inline is several times cheaper, but a slow call stops every connection of the worker. So a second slow
 //! turn shortly after a first, or a very slow one, sends the connection's next turns to the pool, and they
 //! return after a run of quick ones. One slow turn alone proves nothing: on a busy host the thread may just have been put aside.
-//! Whether it was is looked at in the turns after such a one ([`Pace::looks`]), where it costs something, and a
-//! turn during which the thread neither worked nor waited for long is not a slow one. A connection that turns
-//! slow again soon after has to prove itself for longer.
+//! Whether it was is looked at in the turns after such a one ([`Pace::looks`]), where it costs something, and in those with a
+//! large record, where that does not show. A turn during which the thread neither worked nor waited for long is not a slow
+//! one. A connection that turns slow again soon after has to prove itself for longer.
 
 use crate::turn::Turn;
 
@@ -59,7 +59,8 @@ impl Pace {
         let Turn { calls, bytes, took_ns, effort, .. } = *turn;
         let bound_ns = self.slow_call_ns.saturating_mul(calls.clamp(1, TURN_CALLS));
         let work_ns = bound_ns.saturating_add(bytes.saturating_mul(NS_FOR_A_BYTE));
-        let is_slow = took_ns > bound_ns && effort.is_none_or(|effort| effort.exceeds(work_ns));
+        let is_slow =
+            took_ns > bound_ns && effort.is_none_or(|effort| effort.exceeds(work_ns, bound_ns, took_ns));
         match (is_slow, self.hops()) {
             (true, false) => {
                 self.quick_turns = 0;
@@ -171,14 +172,16 @@ mod tests {
     }
 
     #[test]
-    fn to_copy_much_is_not_slow_but_to_wait_meanwhile_is() {
+    fn to_copy_much_is_not_slow_but_to_wait_long_meanwhile_is() {
         let mut pace = Pace::new(CALL);
         let took_ns = 4 * CALL;
-        let copies = |waits| Effort { cpu_ns: took_ns, waits };
-        let of_a_mib = |waits| Turn { bytes: 1 << 20, effort: Some(copies(waits)), ..turn(1, took_ns) };
-        (0..10).for_each(|_| pace.note(&of_a_mib(0)));
-        assert!(!pace.hops());
-        (0..2).for_each(|_| pace.note(&of_a_mib(1)));
+        let of_a_mib = |cpu_ns| {
+            let effort = Some(Effort { cpu_ns, waits: 1 });
+            Turn { bytes: 1 << 20, effort, ..turn(1, took_ns) }
+        };
+        (0..10).for_each(|_| pace.note(&of_a_mib(took_ns - CALL + 1)));
+        assert!(!pace.hops(), "it waited for a moment");
+        (0..2).for_each(|_| pace.note(&of_a_mib(took_ns - CALL)));
         assert!(pace.hops());
     }
 }

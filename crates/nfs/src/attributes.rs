@@ -191,8 +191,21 @@ fn wants_list(wanted: &Bitmap) -> bool {
 /// # Errors
 /// As the engine says.
 pub fn of_item<'a>(export: &'a Export, item: &Item, wanted: &Bitmap) -> Result<What<'a>, NfsStat> {
+    of_known(export, item, export.engine.item_info(item), wanted)
+}
+
+/// The same where it was asked for what is known of the item.
+///
+/// # Errors
+/// As the engine says, or has said.
+pub fn of_known<'a>(
+    export: &'a Export,
+    item: &Item,
+    info: Result<Info, share::Refusal>,
+    wanted: &Bitmap,
+) -> Result<What<'a>, NfsStat> {
     let told = |why: share::Refusal| crate::status::of(&why);
-    let info = export.engine.item_info(item).map_err(told)?;
+    let info = info.map_err(told)?;
     let space = if wants_space(wanted) { Some(export.engine.space().map_err(told)?) } else { None };
     let is_root = item.kind() == Kind::Directory && item.id() == export.engine.root_item().id();
     let descriptor =

@@ -33,15 +33,16 @@
 //! 3. `Directories`: which directories are kept.
 //! 4. A shard of the table of open files.
 //! 5. `File::state`: everything about an open file.
-//! 6. Leaves, under which nothing else is locked: `Link::place`, `Directory::place`, `Watching`, the
-//!    tables of waits, deadlines, detached opens, recorded opens and clients, the parts of the cache, and the small
-//!    cells of an `Open`.
+//! 6. Leaves, under which nothing else is locked: `Link::place`, `Directory::place`, `Directory::own`,
+//!    `Watching`, the tables of waits, deadlines, detached opens, recorded opens and clients, the parts of
+//!    the cache, and the small cells of an `Open`.
 //!
 //! No holder is told, and no waiter woken, while any of these is held: what is to be sent is collected
 //! in [`waits::Effects`] and sent by `Share::settle`. The volume may block, so it is called under
 //! `File::state` never, and under `Directory::changing` and `Directory::contents` only for names.
 
 mod access;
+mod address;
 mod amending;
 mod basic;
 mod breaks;
@@ -98,7 +99,7 @@ use crate::{ClientKey, Holder, Refusal};
 pub(crate) use directory::Directory as WatchedDirectory;
 
 pub use basic::{Basic, TimeSet};
-pub use cache::MetadataCaching;
+pub use cache::{Descriptors, MetadataCaching};
 pub use config::{Accounts, Config, METADATA_CACHE_BYTES, NoAccounts};
 pub use copy::Side;
 pub use data::WriteAt;
@@ -153,7 +154,7 @@ impl Share {
     pub fn open(volume: Arc<dyn Volume>, config: Config) -> Result<Arc<Share>, Refusal> {
         let node = volume.root()?;
         let is_on = config.metadata_caching && cache::can_remember(volume.facts());
-        let cache = Arc::new(cache::Cache::new(config.metadata_cache_bytes, is_on));
+        let cache = Arc::new(cache::Cache::new(config.metadata_cache_bytes, &config.descriptors, is_on));
         let root = directory::Directory::root(&volume, node, &cache);
         let directories = directory::Directories::new(Arc::clone(&root), &cache);
         Ok(Arc::new(Share {

@@ -204,3 +204,25 @@ fn changes_and_losses_of_the_host_take_rights_away() {
     lost.sort_by_key(|(from, ..)| from.bits());
     assert_eq!(lost, [(R, NONE, false), LOST]);
 }
+
+#[test]
+fn a_name_that_the_host_takes_away_takes_the_right_to_keep_its_file_open() {
+    for change in
+        [HostChange::Removed, HostChange::RenamedFrom, HostChange::RenamedTo, HostChange::Attributes]
+    {
+        let world = World::new();
+        let one = world.client(1);
+        one.make_directory("d");
+        for at in ["d/f", "d/other"] {
+            one.make_with(at, "text");
+        }
+        let _kept =
+            [("d/f", 2), ("d/other", 3)].map(|(at, key)| one.open(at).access(READ).keyed(key, RH).open());
+        let directory = world.memory.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap().id();
+        let named = Some(name("f"));
+        world.memory.tell(HostEvent::Changed { directory, name: named, is_directory: false, change });
+        world.share.before_batch(now());
+        let told: Vec<_> = one.ears.notices.lock().unwrap().iter().map(|it| (it.key.0, it.to)).collect();
+        assert_eq!(told, [(2, R)], "{change:?}");
+    }
+}

@@ -7,11 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::*;
+use share::engine::Descriptors;
 use share::{Attributes, Basic, Config, Disposition, Options, Refusal};
-use volume::faulty::{Call, FaultyVolume, Plan};
+use volume::faulty::{Call, Fault, FaultyVolume, Plan};
 use volume::memory::MemoryVolume;
 use volume::security::Rights;
-use volume::{Facts, Failure, HostChange, HostEvent, Node, NodeId, OpenHow, Space, Volume};
+use volume::{Facts, Failure, HostChange, HostEvent, Node, NodeId, OpenHow, Space, Time, Volume};
+
+/// What a client asks for to delete something.
+const GOES: Rights = Rights::DELETE.union(Rights::READ_ATTRIBUTES);
 
 /// A share whose calls on the volume are counted.
 fn counted(config: Config) -> (World, Arc<Plan>) {
@@ -69,8 +73,7 @@ fn making_and_deleting_take_fewer_calls_too() {
     client.make_directory("d");
     client.make_with("d/first", "");
     let make = |at: &str| client.close(&client.make(at));
-    let rights = Rights::DELETE | Rights::READ_ATTRIBUTES;
-    let going = |at: &str| client.open(at).access(rights).options(Options::DELETE_ON_CLOSE).open();
+    let going = |at: &str| client.open(at).access(GOES).options(Options::DELETE_ON_CLOSE).open();
     let delete = |at: &str| client.close(&going(at));
     for (on, at, made, deleted) in [(true, "d/one", 2, 2), (false, "d/two", 3, 4), (true, "d/three", 2, 2)] {
         world.share.set_metadata_caching(on);
@@ -80,6 +83,89 @@ fn making_and_deleting_take_fewer_calls_too() {
         client.close(&client.open(at).open());
         assert_eq!(calls(&plan, || delete(at)), deleted, "deleted, on: {on}");
         assert_eq!(client.open(at).refusal(), Refusal::NotFound);
+    }
+}
+
+#[test]
+fn what_was_just_made_is_deleted_and_opened_without_asking_what_lies_beside_it() {
+    let (world, plan) = counted(Config::default());
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_with("d/first", "");
+    for (on, opened, deleted) in [(true, 1, 2), (false, 3, 4), (true, 1, 2)] {
+        world.share.set_metadata_caching(on);
+        // As on a host: what was just changed is not old enough to be believed.
+        world.memory.set_clock(Time::from_wall_ns(now().wall_ns));
+        for at in ["d/one", "d/two"] {
+            client.make_with(at, "text");
+        }
+        let open = || client.close(&client.open("d/two").access(Rights::READ_ATTRIBUTES).open());
+        assert_eq!(calls(&plan, open), opened, "opened, on: {on}");
+        for at in ["d/one", "d/two"] {
+            let delete =
+                || client.close(&client.open(at).options(Options::DELETE_ON_CLOSE).access(GOES).open());
+            assert_eq!(calls(&plan, delete), deleted, "{at}, on: {on}");
+            assert_eq!(client.open(at).refusal(), Refusal::NotFound);
+        }
+    }
+}
+
+/// The bytes of a record that says that a file is hidden, as another server or a backup stores it.
+const HIDDEN: [u8; 6] = [1, 1, 0x22, 0, 0, 0];
+
+#[test]
+fn what_the_host_puts_beside_what_was_just_made_is_seen() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("d");
+    let directory = host(&world, "d");
+    let is_hidden = |at: &str, second| {
+        let opened = client.open(at).access(Rights::READ_ATTRIBUTES).at(later(second)).result().unwrap();
+        client.close(&opened.open);
+        opened.info.attributes.contains(Attributes::HIDDEN)
+    };
+    let hide = |at: &str| {
+        let file = directory.lookup(&name(at), OpenHow::Attributes).unwrap();
+        file.set_note(volume::Note::Attributes, Some(&HIDDEN)).unwrap();
+    };
+    let set_clock = |ns: i64| world.memory.set_clock(Time::from_wall_ns(now().wall_ns + ns));
+    let changers = ["its name", "its name, moved since", "another name", "a client", "nobody"];
+    for (n, by) in (0..).zip(changers) {
+        set_clock(0);
+        let at = format!("f{n}");
+        client.make_with(&format!("d/{at}"), "");
+        assert!(!is_hidden(&format!("d/{at}"), 2 * n + 1));
+        let mut now_at = at.clone();
+        match by {
+            "its name" => {
+                hide(&at);
+                tell(&world, directory.as_ref(), &at, HostChange::Attributes);
+            }
+            "its name, moved since" => {
+                hide(&at);
+                tell(&world, directory.as_ref(), &at, HostChange::Attributes);
+                now_at = format!("moved{n}");
+                directory.rename(&name(&at), directory.as_ref(), &name(&now_at), false, None).unwrap();
+                tell(&world, directory.as_ref(), &at, HostChange::RenamedFrom);
+                tell(&world, directory.as_ref(), &now_at, HostChange::RenamedTo);
+            }
+            "another name" => {
+                // Somewhere where nobody tells of it, and later than the maker's close.
+                set_clock(300_000_000);
+                let file = directory.lookup(&name(&at), OpenHow::Attributes).unwrap();
+                directory.add_name(&name("other"), file.as_ref(), None).unwrap();
+                hide("other");
+                directory.remove(&name("other"), false, None).unwrap();
+            }
+            "a client" => {
+                let open = client.open(&format!("d/{at}")).access(Rights::WRITE_ATTRIBUTES).open();
+                let basic = Basic { attributes: Some(Attributes::HIDDEN), ..Basic::default() };
+                client.caller(true, now(), |c| world.share.set_basic(c, &open, basic)).unwrap();
+                client.close(&open);
+            }
+            _ => {}
+        }
+        assert_eq!(is_hidden(&format!("d/{now_at}"), 2 * n + 2), by != "nobody", "{by}");
     }
 }
 
@@ -100,6 +186,40 @@ fn a_path_in_another_case_takes_no_more_calls_than_the_exact_one() {
     }
     let missing = || assert_eq!(client.open("large/File2000").refusal(), Refusal::NotFound);
     assert_eq!(calls(&plan, missing), 0);
+}
+
+#[test]
+fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
+    const FILES: u64 = 20;
+    let (world, plan) = counted(Config::default());
+    let client = world.client(1);
+    client.make_directory("d");
+    (0..FILES).for_each(|n| client.make_with(&format!("d/f{n}"), "text"));
+    let list = || {
+        let open = client.open("d").access(READ).open();
+        let mut count = 0;
+        let taken = calls(&plan, || {
+            client.caller(true, now(), |c| {
+                let seen = world.share.scan(c, &open, 0, &mut |_| true, &mut |entry| {
+                    assert_eq!(entry.info().unwrap().size, 4);
+                    count += 1;
+                    std::ops::ControlFlow::Continue(())
+                });
+                assert_eq!(seen, Ok(()));
+            });
+        });
+        client.close(&open);
+        assert_eq!(count, FILES);
+        taken
+    };
+    // The scan, each name, and what lies beside its file; the second time that is known.
+    assert_eq!((list(), list()), (1 + 2 * FILES, 1 + FILES));
+    (0..FILES).for_each(|n| client.close(&client.open(&format!("d/f{n}")).access(READ).open()));
+    let hits = world.share.metadata_caching().hits;
+    // The directory itself is found too.
+    assert_eq!((list(), world.share.metadata_caching().hits - hits), (1 + FILES, FILES + 1));
+    world.share.set_metadata_caching(false);
+    assert_eq!(list(), 1 + 2 * FILES);
 }
 
 #[test]
@@ -254,6 +374,47 @@ fn the_limit_holds_with_many_more_names_than_fit() {
 }
 
 #[test]
+fn shares_keep_descriptors_together_and_give_back_what_another_needs() {
+    const TOGETHER: usize = 64;
+    let together = Descriptors::new(TOGETHER);
+    let begin = || {
+        let world = World::with(Config { descriptors: Arc::clone(&together), ..Config::default() });
+        let client = world.client(1);
+        client.make_directory("d");
+        (0..100).for_each(|n| client.make_with(&format!("d/f{n}"), ""));
+        (world, client)
+    };
+    let (one, two) = (begin(), begin());
+    let open_all = |(_, client): &(World, Client), second| {
+        for n in 0..100 {
+            let opened = client.open(&format!("d/f{n}")).access(READ).at(later(second)).result().unwrap();
+            client.close(&opened.open);
+            assert!(together.used() <= TOGETHER);
+        }
+    };
+    let look_after = |(world, _): &(World, Client), second| {
+        (0..16).for_each(|_| world.share.before_batch(later(second)));
+    };
+    let kept = |(world, _): &(World, Client)| world.share.metadata_caching().names;
+    open_all(&one, 1);
+    assert_eq!(together.used(), kept(&one) + kept(&two));
+    assert_eq!(together.used(), TOGETHER, "who is alone has what there is");
+    open_all(&two, 2);
+    look_after(&one, 2);
+    assert!(kept(&one) <= TOGETHER / 2 && kept(&one) > TOGETHER / 4, "{}", kept(&one));
+    open_all(&two, 3);
+    assert!(kept(&two) >= TOGETHER / 2, "{}", kept(&two));
+    // The first is idle.
+    open_all(&two, 20);
+    look_after(&one, 20);
+    assert_eq!(kept(&one), 0);
+    open_all(&two, 21);
+    assert_eq!(kept(&two), TOGETHER);
+    drop(two);
+    assert_eq!(together.used(), 0);
+}
+
+#[test]
 fn nothing_holds_a_file_that_is_gone_and_idle_names_are_let_go() {
     let (world, plan) = counted(Config::default());
     let client = world.client(1);
@@ -278,6 +439,34 @@ fn nothing_holds_a_file_that_is_gone_and_idle_names_are_let_go() {
 }
 
 #[test]
+fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
+    const FILES: u64 = 400;
+    // Nothing at all fits; about eighty names do.
+    for (limit, again_at_most) in [(0, 0), (1 << 18, FILES / 2)] {
+        let (world, plan) = counted(Config { metadata_cache_bytes: limit, ..Config::default() });
+        let client = world.client(1);
+        client.make_directory("d");
+        (0..FILES).for_each(|n| client.make_with(&format!("d/f{n}"), ""));
+        let open = |n: u64| client.close(&client.open(&format!("d/f{n}")).access(WRITE).open());
+        let before = (plan.count(Call::Lookup), plan.count(Call::OpenAgain));
+        (0..FILES).for_each(open);
+        let looked_up = plan.count(Call::Lookup) - before.0;
+        let opened_again = plan.count(Call::OpenAgain) - before.1;
+        assert_eq!(looked_up, FILES, "limit: {limit}");
+        // What was let in is opened for its attributes, so that it can be kept, and then to write.
+        assert!(opened_again <= again_at_most, "limit: {limit}, {opened_again}");
+        let names = world.share.metadata_caching().names as u64;
+        // The directory is a name too.
+        assert!(names <= opened_again + 1 && (limit == 0) == (names == 0), "limit: {limit}, {names}");
+        // With or without, each open takes one of the two.
+        let before = plan.count(Call::Lookup) + plan.count(Call::OpenAgain);
+        world.share.set_metadata_caching(limit == 0);
+        open(FILES / 2);
+        assert_eq!(plan.count(Call::Lookup) + plan.count(Call::OpenAgain) - before, 1, "limit: {limit}");
+    }
+}
+
+#[test]
 fn kept_descriptors_give_way_when_the_host_has_no_more() {
     let (world, plan) = counted(Config::default());
     let client = world.client(1);
@@ -286,9 +475,29 @@ fn kept_descriptors_give_way_when_the_host_has_no_more() {
         client.close(&client.open(at).access(READ).open());
     }
     client.make_with("three", "");
-    plan.add(Call::Lookup, 1, volume::faulty::Fault::Fail(Failure::Exhausted));
+    let names = || world.share.metadata_caching().names;
+    let lacks = |call| plan.add(call, 1, Fault::Fail(Failure::Exhausted));
+    lacks(Call::Lookup);
     client.close(&client.open("three").access(READ).open());
-    assert_eq!(world.share.metadata_caching().names, 1);
+    assert_eq!(names(), 1);
+    // What is remembered is opened to write.
+    client.close(&client.open("two").access(READ).open());
+    lacks(Call::OpenAgain);
+    client.close(&client.open("three").access(WRITE).open());
+    assert_eq!(names(), 1);
+    let root = world.share.root_item();
+    let item = client.caller(true, now(), |c| world.share.item_in(c, &root, &name("three"))).unwrap();
+    let address = item.address().unwrap();
+    lacks(Call::Lookup);
+    assert_eq!(world.share.item(&address).unwrap().id(), item.id());
+    assert_eq!(names(), 0);
+    client.close(&client.open("two").access(READ).open());
+    lacks(Call::Create);
+    client.close(&client.make("four"));
+    assert_eq!(names(), 0);
+    // Where none is kept none can give way.
+    lacks(Call::Create);
+    assert_eq!(client.open("five").disposition(Disposition::Create).refusal(), Refusal::Exhausted);
 }
 
 #[test]

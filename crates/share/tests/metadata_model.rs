@@ -13,7 +13,7 @@ use proptest::sample::Index;
 use share::{Attributes, Basic, Disposition, Info, Open, Options, Refusal};
 use volume::memory::MemoryVolume;
 use volume::security::Rights;
-use volume::{Actor, HostChange, HostEvent, Kind, Name, Node, NodeId, OpenHow, Stat, Volume};
+use volume::{Actor, HostChange, HostEvent, Kind, Name, Node, NodeId, Note, OpenHow, Stat, Time, Volume};
 
 const NAMES: [&str; 5] = ["x", "X", "y", "d", "D"];
 /// What the owner needs for every deed.
@@ -23,6 +23,12 @@ const DOES: Rights = Rights::READ_DATA
     .union(Rights::WRITE_ATTRIBUTES)
     .union(Rights::WRITE_DAC)
     .union(Rights::DELETE);
+
+/// From one act to the looks after it, and on to the next act: what one does is told apart from what another did by its time.
+const STEP: Duration = Duration::from_millis(150);
+
+/// The bytes of a record that says that a file is hidden.
+const HIDDEN: [u8; 6] = [1, 1, 0x22, 0, 0, 0];
 
 /// Permission bits that leave the owner everything.
 fn mode_of(is_directory: bool, which: usize) -> u32 {
@@ -48,6 +54,8 @@ enum Act {
     /// The host does this, and its events are lost.
     Unheard(Vec<Deed>),
     Hide(Index, bool),
+    /// The host does the same to a file that no client has open, as a backup does that is played back.
+    HostHides(Index, bool),
     /// A client opens something and keeps it open.
     Hold(Index),
     LetGo(Index),
@@ -62,6 +70,8 @@ struct Look {
     upper: bool,
     exact: bool,
     stranger: bool,
+    /// The directory is listed too.
+    list: bool,
 }
 
 fn deeds() -> impl Strategy<Value = Deed> {
@@ -84,12 +94,15 @@ fn acts() -> impl Strategy<Value = Vec<(Act, Vec<Look>)>> {
         8 => deeds().prop_map(Act::Client),
         1 => prop::collection::vec(deeds(), 1..4).prop_map(Act::Unheard),
         2 => (at(), any::<bool>()).prop_map(|(what, on)| Act::Hide(what, on)),
+        2 => (at(), any::<bool>()).prop_map(|(what, on)| Act::HostHides(what, on)),
         1 => at().prop_map(Act::Hold),
         1 => at().prop_map(Act::LetGo),
         1 => prop::bool::weighted(0.8).prop_map(Act::Switch),
     ];
-    let look = (at(), 0..NAMES.len(), any::<bool>(), prop::bool::weighted(0.3), prop::bool::weighted(0.3))
-        .prop_map(|(above, name, upper, exact, stranger)| Look { above, name, upper, exact, stranger });
+    let rarely = || prop::bool::weighted(0.3);
+    let look = (at(), 0..NAMES.len(), any::<bool>(), rarely(), rarely(), rarely()).prop_map(
+        |(above, name, upper, exact, stranger, list)| Look { above, name, upper, exact, stranger, list },
+    );
     prop::collection::vec((act, prop::collection::vec(look, 0..5)), 1..60)
 }
 
@@ -192,7 +205,7 @@ struct Test {
     stranger: Client,
     hidden: HashMap<NodeId, bool>,
     held: Vec<Arc<Open>>,
-    clock: u64,
+    clock: u32,
 }
 
 impl Test {
@@ -203,7 +216,13 @@ impl Test {
     }
 
     fn now(&self) -> wire::Now {
-        now().plus(Duration::from_millis(self.clock))
+        now().plus(STEP * self.clock)
+    }
+
+    /// Time goes on, on the host too.
+    fn step(&mut self) {
+        self.clock += 1;
+        self.world.memory.set_clock(Time::from_wall_ns(self.now().wall_ns));
     }
 
     fn tell(&self, above: &Place, text: &Name, is_directory: bool, change: HostChange) {
@@ -355,6 +374,15 @@ impl Test {
                 self.world.share.close(&open, self.now()).unwrap();
                 self.hidden.insert(what.stat.id, *on);
             }
+            Act::HostHides(what, on) => {
+                let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else { return };
+                if self.held.iter().all(|open| open.node_id() != what.stat.id) {
+                    let record = on.then_some(&HIDDEN[..]);
+                    what.node(OpenHow::Attributes).set_note(Note::Attributes, record).unwrap();
+                    self.tell(&what.above, &what.name, false, HostChange::Attributes);
+                    self.hidden.insert(what.stat.id, *on);
+                }
+            }
             Act::Hold(what) if self.held.len() < 3 => {
                 if let Some(open) = thing(what).and_then(|what| self.open(&what.path(), READ)) {
                     self.held.push(open);
@@ -399,8 +427,35 @@ impl Test {
             }
             Err(why) => prop_assert!(expected.is_empty() || is_choice, "{text}: {why}, but it is there"),
         }
+        if look.list {
+            self.list(above)?;
+        }
         if look.stranger && expected.len() == 1 && !is_choice {
             self.look_as_stranger(&text, options, &expected[0])?;
+        }
+        Ok(())
+    }
+
+    /// A directory shows what is in it, as it is.
+    fn list(&self, above: &Place) -> Result<(), TestCaseError> {
+        let text: Vec<_> = above.path.iter().map(|name| name.display().into_owned()).collect();
+        // One that is to go is not opened any more.
+        let Some(open) = self.open(&text.join("/"), READ) else { return Ok(()) };
+        let mut listed = Vec::new();
+        let shown = self.owner.caller(true, self.now(), |c| {
+            self.world.share.scan(c, &open, 0, &mut |_| true, &mut |entry| {
+                listed.push((entry.name().clone(), entry.info()));
+                std::ops::ControlFlow::Continue(())
+            })
+        });
+        self.world.share.close(&open, self.now()).unwrap();
+        prop_assert_eq!(shown, Ok(()));
+        let things = things_in(above);
+        prop_assert_eq!(listed.len(), things.len());
+        for (name, info) in listed {
+            let thing: Vec<Thing> = things.iter().filter(|thing| thing.name == name).cloned().collect();
+            let fits = info.as_ref().is_ok_and(|info| self.fits(info, &thing));
+            prop_assert!(fits, "{} is listed as {info:?}", name.display());
         }
         Ok(())
     }
@@ -429,9 +484,9 @@ proptest! {
     fn no_answer_is_old_whatever_host_and_clients_do_in_between(acts in acts()) {
         let mut test = Test::new();
         for (act, looks) in acts {
-            test.clock += 1;
+            test.step();
             test.act(&act);
-            test.clock += 1;
+            test.step();
             for look in &looks {
                 test.look(look)?;
             }

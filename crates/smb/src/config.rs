@@ -75,8 +75,10 @@ pub struct ServerConfig {
     pub multichannel: bool,
     /// Channels that one session may have, from 1 to [`MAX_CHANNELS`](crate::limits::MAX_CHANNELS).
     pub max_channels: usize,
-    /// Groups of users for whose sessions other numbers count.
+    /// Groups of users and shares, for whose sessions other numbers and demands count.
     pub accounts: Vec<AccountConfig>,
+    /// The users of shares that are of no account; `*` is everyone who can log on.
+    pub free_users: Vec<String>,
 }
 
 /// One user that may log on.
@@ -86,6 +88,10 @@ pub struct UserConfig {
     pub identity: Arc<Identity>,
     /// MD4 of the password (MS-NLMP 3.3.1 NTOWFv1), from which NTLMv2 responses are checked.
     pub nt_hash: [u8; 16],
+    /// The same of another password that is as good.
+    pub second_hash: Option<[u8; 16]>,
+    /// The account whose keys these passwords are: its shares are the user's in full, and no others.
+    pub key_of: Option<String>,
     /// Whether they may log on.
     pub enabled: bool,
 }
@@ -97,6 +103,8 @@ pub struct ShareConfig {
     pub name: String,
     /// For people.
     pub comment: String,
+    /// The account that it belongs to.
+    pub account: Option<String>,
     /// The engine behind it.
     pub engine: Arc<Share>,
     /// The lower bound for everybody and everything on it.
@@ -126,11 +134,17 @@ impl ShareConfig {
         let given = match &self.users {
             None => Access::Full,
             Some(users) => {
-                let found = users.iter().filter(|(name, _)| name.eq_ignore_ascii_case(user) || name == "*");
+                let found = users.iter().filter(|(name, _)| same_name(name, user) || name == "*");
                 found.map(|&(_, access)| access).max().unwrap_or(Access::None)
             }
         };
-        if self.read_only { given.min(Access::Read) } else { given }
+        given.min(self.full_access())
+    }
+
+    /// The most that anybody may do here.
+    #[must_use]
+    pub fn full_access(&self) -> Access {
+        if self.read_only { Access::Read } else { Access::Full }
     }
 }
 
@@ -138,6 +152,12 @@ impl std::fmt::Debug for ShareConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ShareConfig").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// Whether two names are the same: case is not minded, as in the tables of users and shares.
+pub(crate) fn same_name(one: &str, other: &str) -> bool {
+    let is_ascii = one.is_ascii() && other.is_ascii();
+    one.eq_ignore_ascii_case(other) || !is_ascii && one.to_lowercase() == other.to_lowercase()
 }
 
 /// Who an anonymous log-on is: nobody, who may do nothing.

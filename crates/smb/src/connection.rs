@@ -15,14 +15,16 @@ use share::{ClientKey, Waiter, Wake};
 use smallvec::SmallVec;
 use smb_wire::header::transform::{self, TransformHeader};
 use smb_wire::header::{Chain, Packet};
-use smb_wire::negotiate::{Capabilities, SecurityMode};
+use smb_wire::negotiate::{Capabilities, Dialect, SecurityMode};
 use smb_wire::{Command, Guid, Header, NtStatus, header};
 use wire::{Mailbox, Now, Output, Peer};
 
+use crate::account::Known;
 use crate::admit::Refused;
 use crate::answering::Answering;
 use crate::cmd::session_setup::Setup;
 use crate::compound::{Compound, Key};
+use crate::config::ServerConfig;
 use crate::counting::Course;
 use crate::dispatch::{self, Request};
 use crate::event::Event;
@@ -53,6 +55,8 @@ pub struct Negotiated {
     pub capabilities: Capabilities,
     /// How we said that we sign.
     pub security: SecurityMode,
+    /// The oldest dialect that could be chosen.
+    pub min_dialect: Dialect,
     /// Largest READ, WRITE and TRANSACT.
     pub max_io: u32,
     /// Whether the client speaks the POSIX extensions.
@@ -83,8 +87,8 @@ pub struct Connection {
     pub(crate) multi_protocol: bool,
     /// Its own client, and those of sessions that another client made and that are bound here.
     clients: SmallVec<[ClientKey; 1]>,
-    /// The account that the client named at NEGOTIATE.
-    pub(crate) account: Option<String>,
+    /// Its account, where that is known since NEGOTIATE.
+    pub(crate) account: Option<Known>,
     pub(crate) preauth: [u8; 64],
     /// Where its requests are counted.
     pub(crate) desk: Desk,
@@ -138,6 +142,15 @@ impl Connection {
             next_receipt: 0,
             deaf: false,
         })
+    }
+
+    /// The settings that count here: the server's, and what its account demands besides, where that is known.
+    pub(crate) fn settings(&self) -> Arc<ServerConfig> {
+        let config = self.server.config();
+        match &self.account {
+            Some(known) => Arc::new(config.of_account(known)),
+            None => Arc::clone(&config),
+        }
     }
 
     /// Where the channel of a session is in the list.

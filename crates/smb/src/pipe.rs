@@ -193,7 +193,10 @@ impl Host for Facts<'_> {
             security_descriptor: None,
         };
         let mut shares: Vec<rpc::Share> = Vec::new();
-        for config in self.server.shares() {
+        let standing = self.session.standing();
+        let is_near =
+            |of: &Option<String>| standing.is_none_or(|standing| standing.holds_off(of.as_deref()).is_none());
+        for config in self.server.shares().into_iter().filter(|share| is_near(&share.account)) {
             let kind = if config.hidden { ShareType::DISK_SPECIAL } else { ShareType::DISK };
             let mut entry = share(&config.name, &config.comment, kind);
             entry.path = format!(
@@ -208,7 +211,9 @@ impl Host for Facts<'_> {
     }
 
     fn caller_is_admin(&self) -> bool {
-        self.session.proved().is_some_and(|proved| proved.identity.administrator)
+        // An account's key is no right over the server.
+        let by_key = self.session.standing().is_some_and(|standing| standing.by_key);
+        !by_key && self.session.proved().is_some_and(|proved| proved.identity.administrator)
     }
 
     fn caller(&self) -> Account {

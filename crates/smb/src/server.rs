@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use share::counts::Counts;
-use share::{ClientKey, Keeper};
+use share::{ClientKey, Identity, Keeper};
 use smb_wire::{FileId, Guid};
 use wire::Now;
 
@@ -98,6 +98,11 @@ impl Server {
     /// A user by name, case not minded.
     pub fn user(&self, name: &str) -> Option<Arc<UserConfig>> {
         self.users.load().get(&name.to_lowercase()).cloned()
+    }
+
+    /// Whether this very user may log on. One that has come to their name since, as an account that has keys now, is another.
+    pub fn knows(&self, identity: &Identity) -> bool {
+        self.user(&identity.name).is_some_and(|user| user.identity.sid == identity.sid)
     }
 
     /// All users.

@@ -11,7 +11,7 @@ use share::{ClientKey, Identity};
 use smb_wire::Guid;
 use wire::Now;
 
-use crate::account::ChannelRule;
+use crate::account::{ChannelRule, Standing};
 use crate::connection::Handle;
 use crate::keys::{Protection, Seal};
 use crate::limits::MAX_TREES_PER_SESSION;
@@ -76,7 +76,7 @@ pub struct Session {
     channels: Mutex<Vec<Arc<Handle>>>,
     /// Attempts to bind more channels than it may have.
     crowd: Mutex<Crowd>,
-    channel_rule: OnceLock<ChannelRule>,
+    standing: OnceLock<Standing>,
     /// Connections it has lost while others carried it on.
     pub failures: AtomicU64,
     /// Its client has asked where else the server is (MS-SMB2 3.3.5.15.11).
@@ -109,7 +109,7 @@ impl Session {
             nonce: AtomicU64::new(0),
             channels: Mutex::default(),
             crowd: Mutex::default(),
-            channel_rule: OnceLock::new(),
+            standing: OnceLock::new(),
             failures: AtomicU64::new(0),
             asked_interfaces: AtomicBool::new(false),
             trees: RwLock::default(),
@@ -197,14 +197,19 @@ impl Session {
         Some(channels.remove(at))
     }
 
-    /// How many connections it may have, as its account says; none before its user is proved.
-    pub fn channel_rule(&self) -> Option<&ChannelRule> {
-        self.channel_rule.get()
+    /// What its account settles; none before its user is proved.
+    pub fn standing(&self) -> Option<&Standing> {
+        self.standing.get()
     }
 
-    /// Settles how many connections it may have. Only the first call counts.
-    pub fn set_channel_rule(&self, rule: ChannelRule) {
-        let _settled_before = self.channel_rule.set(rule);
+    /// How many connections it may have, as its account says; none before its user is proved.
+    pub fn channel_rule(&self) -> Option<&ChannelRule> {
+        self.standing().map(|standing| &standing.channels)
+    }
+
+    /// Settles what its account says of it. Only the first call counts.
+    pub fn settle(&self, standing: Standing) {
+        let _settled_before = self.standing.set(standing);
     }
 
     /// The connections that carry it, the first one first.

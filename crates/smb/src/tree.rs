@@ -6,7 +6,7 @@ use share::{Identity, Share};
 use smb_wire::create::Access as Rights;
 use smb_wire::negotiate::Capabilities;
 
-use crate::config::ShareConfig;
+use crate::config::{ShareConfig, same_name};
 
 /// What a tree leads to.
 pub enum Target {
@@ -55,7 +55,7 @@ impl Tree {
 
     /// Whether it leads to the share of this name, case not minded; never to the server's own pipes.
     pub fn leads_to_share(&self, name: &str) -> bool {
-        matches!(&self.target, Target::Disk { config, .. } if config.name.to_lowercase() == name.to_lowercase())
+        matches!(&self.target, Target::Disk { config, .. } if same_name(&config.name, name))
     }
 
     /// Whether Opens of this tree can outlive the server, for a client with these capabilities

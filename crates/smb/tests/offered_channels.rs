@@ -31,6 +31,7 @@ fn account(name: &str, users: &[&str], most: Option<usize>) -> AccountConfig {
         users: users.iter().map(|user| (*user).into()).collect(),
         multichannel: most.is_some(),
         max_channels: most.unwrap_or(1),
+        ..AccountConfig::default()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use admin::KeyName;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Origin, Overrides, Setting};
@@ -31,7 +32,7 @@ pub enum Command {
     Account {
         /// What to do with accounts.
         #[command(subcommand)]
-        command: ObjectCommand,
+        command: AccountCommand,
     },
     /// Make, list, show, change and remove shares; sessions stay
     Share {
@@ -159,7 +160,7 @@ pub struct ServeArgs {
     /// Do not announce the server by mDNS and WS-Discovery
     #[arg(long)]
     pub no_discovery: bool,
-    /// Serve the admin page there, for this host alone: 127.0.0.1:9446 or [::1]:9446
+    /// Serve the admin page there: 127.0.0.1:9446 or [::1]:9446; elsewhere needs TLS in the configuration
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::config::admin::page_address)]
     pub admin: Option<SocketAddr>,
     /// Serve a demo share from ./.trunkline on port 4450, with a user made for it
@@ -225,6 +226,49 @@ pub enum UserCommand {
         /// The password.
         #[command(flatten)]
         password: PasswordArgs,
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// `trunkline account …`
+#[derive(Debug, Subcommand)]
+pub enum AccountCommand {
+    /// What is done with accounts and shares alike.
+    #[command(flatten)]
+    Object(ObjectCommand),
+    /// Show and renew the keys with which an account's name logs on
+    Keys {
+        /// What to do with keys.
+        #[command(subcommand)]
+        command: KeysCommand,
+    },
+}
+
+/// `trunkline account keys …`
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// Print both keys of an account
+    List {
+        /// Name of the account
+        name: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// Which server.
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Make a new key in the place of one, and print it; sessions stay
+    Renew {
+        /// Name of the account
+        name: String,
+        /// key1 or key2 [default: the first that was never made]
+        key: Option<KeyName>,
+        /// File whose first line is the key, 64 bytes in base64; - is standard input [default: make one]
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<PathBuf>,
         /// Which server.
         #[command(flatten)]
         place: Place,

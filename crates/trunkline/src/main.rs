@@ -1,13 +1,14 @@
 //! Layer 7: the command line, the configuration, putting it together.
 //!
 //! Start with [`cli`] for what can be asked and [`serve`] for what happens then. [`config`] reads the
-//! settings, [`state`] keeps what must survive, [`people`] joins both into the users who may log on,
+//! settings, [`state`] keeps what must survive, [`people`] joins both into the users who may log on, with accounts that have keys ([`account_keys`]),
 //! [`changes`] has accounts and shares changed by command.
 //!
 //! What is wrong with a command, a setting or the host is one line on standard error and exit status 2,
 //! and nothing has been changed then. Exit status 1 is a server or a load that ran and failed, or an examination
 //! that ended early. `copy` has the exit statuses of robocopy instead.
 
+mod account_keys;
 mod calendar;
 mod changes;
 mod cli;
@@ -18,9 +19,11 @@ mod host;
 mod log;
 mod password;
 mod people;
+mod secrets;
 mod serve;
 mod state;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -45,16 +48,26 @@ fn main() -> ExitCode {
         Err(error) => {
             // A chain of causes may hold line ends of its own.
             let text = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");
-            eprintln!("trunkline: {text}");
+            eprintln!("trunkline: {}", secrets::masked(&text, words()));
             if has_failed(&error) { ExitCode::FAILURE } else { ExitCode::from(2) }
         }
     }
 }
 
+/// The words of the command line, as far as they are text.
+fn words() -> impl Iterator<Item = String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned())
+}
+
 /// Prints what is wrong with the command line, or the help that was asked for.
 fn refused(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    let masked = secrets::masked(&text, words());
     // Nothing is left to do when nobody reads it.
-    let _ = error.print();
+    let _ = match masked == text {
+        true => error.print(),
+        false => std::io::stderr().write_all(masked.as_bytes()),
+    };
     let is_copy = std::env::args_os().nth(1).is_some_and(|command| command == "copy");
     match error.exit_code() {
         2 if is_copy => ExitCode::from(copy::FATAL),

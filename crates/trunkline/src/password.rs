@@ -21,13 +21,7 @@ const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 /// The password for a user: from `file`, else asked for at the terminal, else the first line of stdin.
 pub fn obtain(user: &str, file: Option<&Path>) -> anyhow::Result<String> {
     if let Some(file) = file {
-        let shown = file.display();
-        let password = if file == Path::new("-") {
-            first_line(io::stdin().lock())?
-        } else {
-            read_password(file).map_err(|why| anyhow::anyhow!("--password-file {shown}: {why}"))?
-        };
-        return checked(password);
+        return checked(from_file(file, "--password-file")?);
     }
     match File::options().read(true).write(true).open("/dev/tty") {
         Ok(tty) if rustix::termios::isatty(io::stdin()) => {
@@ -38,6 +32,14 @@ pub fn obtain(user: &str, file: Option<&Path>) -> anyhow::Result<String> {
         }
         _ => checked(first_line(io::stdin().lock())?),
     }
+}
+
+/// The first line of the file that `option` names; `-` is standard input.
+pub fn from_file(file: &Path, option: &str) -> anyhow::Result<String> {
+    if file == Path::new("-") {
+        return first_line(io::stdin().lock());
+    }
+    read_password(file).map_err(|why| anyhow::anyhow!("{option} {}: {why}", file.display()))
 }
 
 /// The password of a user of another server: asked for at the terminal, else the first line of stdin.

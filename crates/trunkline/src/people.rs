@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use admin::{NtHash, UserChange, UserEntry};
 use auth::NtHash as Hash;
 
+use crate::account_keys;
 use crate::config::check::read_password;
 use crate::config::{Config, User, values};
 use crate::host::Accounts;
@@ -35,6 +36,10 @@ pub struct Person {
     pub admin: bool,
     /// File the password came from; none when it is kept in the state directory.
     pub password_file: Option<PathBuf>,
+    /// The hash of another password that is as good: an account's second key.
+    pub second_hash: Option<NtHash>,
+    /// The account whose keys these are; then it is no user at all.
+    pub key_of: Option<String>,
 }
 
 impl Person {
@@ -58,7 +63,8 @@ pub fn nt_hash(password: &str) -> NtHash {
     NtHash(*Hash::from_password(password).as_bytes())
 }
 
-/// Every user who may log on, sorted by name. What `config` says about a user goes before what is stored.
+/// Every user who may log on, and every account that may by its keys, sorted by name. What `config` says about a user goes
+/// before what is stored.
 ///
 /// # Errors
 /// One line that names the user.
@@ -90,6 +96,7 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<Person>>
             place.insert(person(&user, store, &host)?);
         }
     }
+    account_keys::add_to(&mut people, config, store)?;
     Ok(people.into_values().collect())
 }
 
@@ -135,6 +142,8 @@ fn person(user: &StoredUser, store: &Store, host: &Accounts) -> Result<Person, S
         groups: ids.groups,
         admin: user.admin,
         password_file: None,
+        second_hash: None,
+        key_of: None,
     })
 }
 

@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use volume::{Failure, HostChange, HostEvent, Name, NodeId, Result};
 use wire::Cursor;
 
 use crate::errno::{call, failure};
-use crate::node::PosixNode;
+use crate::facts;
+use crate::node::{PosixNode, open_below};
 use crate::sys::{Handle, fanotify};
 
 /// Bytes of events taken from the host at once.
@@ -89,9 +91,12 @@ impl Events {
             }
             Entry::Vacant(slot) => slot,
         };
-        let file_system = call(|| rustix::fs::fstatvfs(&node.fd))?.f_fsid;
-        let place = Place { file_system, handle: call(|| Handle::of(node.fd.as_fd()))? };
-        let directory = call(|| rustix::io::fcntl_dupfd_cloexec(&node.fd, 0))?;
+        let directory = open_below(node.fd.as_fd(), b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+        if !facts::is_told_of(directory.as_fd(), &node.shared.facts)? {
+            return Err(Failure::NotSupported);
+        }
+        let file_system = call(|| rustix::fs::fstatvfs(&directory))?.f_fsid;
+        let place = Place { file_system, handle: call(|| Handle::of(directory.as_fd()))? };
         match fanotify::mark(self.queue.as_fd(), directory.as_fd(), true) {
             Ok(()) => {}
             // More marks than the host allows one user.

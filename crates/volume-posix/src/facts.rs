@@ -62,19 +62,39 @@ pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, tells_changes: bool) -> Re
     let room = call(|| rustix::fs::fstatvfs(root))?;
     let read_only = room.f_flag.contains(StatVfsMountFlags::RDONLY);
     let attributes = rustix::fs::fgetxattr(root, c"user.trunkline.probe", &mut [0_u8; 1]);
-    let folds = rustix::fs::ioctl_getflags(root).is_ok_and(|flags| flags.bits() & CASEFOLD != 0);
     Ok(Facts {
         file_system: file_system.to_owned(),
         serial: serial(file_system_id(root, stat.id.device)?, stat.id.inode),
         born: stat.born.unwrap_or(stat.changed),
         name_max: u32::try_from(room.f_namemax).unwrap_or(255).clamp(1, 255),
-        folds_case: folds || matches!(file_system, "vfat" | "exfat"),
+        folds_case: folds_case(file_system, flags_of(root)),
         clones: !read_only && clones(root).unwrap_or(false),
         discards: discards(stat.id.device),
         extended_attributes: attributes != Err(Errno::OPNOTSUPP),
         read_only,
         tells_changes: tells_changes && !FAR.contains(&file_system),
     })
+}
+
+/// Whether what the host tells of a directory can be relied on: it may be on another file system than the root, and be another
+/// kind of directory.
+pub(crate) fn is_told_of(directory: BorrowedFd<'_>, facts: &Facts) -> Result<bool> {
+    Ok(is_reliable(file_system_name(directory)?, flags_of(directory), facts.folds_case))
+}
+
+/// The same by what the directory is. Where the root folds case already, nobody relies on names.
+fn is_reliable(file_system: &str, flags: u32, root_folds: bool) -> bool {
+    (root_folds || !folds_case(file_system, flags)) && !FAR.contains(&file_system)
+}
+
+/// The flags of a directory; none where the file system has none.
+fn flags_of(directory: BorrowedFd<'_>) -> u32 {
+    rustix::fs::ioctl_getflags(directory).map_or(0, |flags| flags.bits())
+}
+
+/// Whether the file system itself folds case in a directory with these flags.
+fn folds_case(file_system: &str, flags: u32) -> bool {
+    flags & CASEFOLD != 0 || matches!(file_system, "vfat" | "exfat")
 }
 
 /// Mixes two numbers into one so that directories of one file system differ in their low half too, which
@@ -120,6 +140,21 @@ pub(crate) fn umask() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn directories_below_the_root_are_judged_by_what_they_are_themselves() {
+        for (file_system, flags, root_folds, expected) in [
+            ("ext4", 0x80000, false, true),
+            ("ext4", CASEFOLD, false, false),
+            ("ext4", CASEFOLD, true, true),
+            ("vfat", 0, false, false),
+            ("exfat", 0, false, false),
+            ("nfs", 0, false, false),
+            ("ceph", 0, true, false),
+        ] {
+            assert_eq!(is_reliable(file_system, flags, root_folds), expected, "{file_system} {flags:x}");
+        }
+    }
 
     #[test]
     fn discards_are_taken_by_what_the_host_says_takes_them() {

@@ -73,6 +73,11 @@ impl PosixNode {
                     open_below(directory, name.as_bytes(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
                 self.made(fd, mode, OpenHow::Attributes, true)
             }
+            Err(Failure::Exhausted) => {
+                // It would be in the way of the next attempt.
+                let _ = rustix::fs::unlinkat(directory, name.as_bytes(), AtFlags::REMOVEDIR);
+                Err(Failure::Exhausted)
+            }
             fd => self.made(fd?, mode, OpenHow::Read, false),
         }
     }

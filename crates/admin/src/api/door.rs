@@ -19,6 +19,8 @@ pub const SHORTEST_TOKEN: usize = 32;
 /// Lets in who may ask.
 pub struct Door {
     token: String,
+    /// Whether requests come by TLS, from anywhere.
+    is_sealed: bool,
 }
 
 impl std::fmt::Debug for Door {
@@ -36,19 +38,34 @@ impl Door {
         if token.len() < SHORTEST_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(format!("a token has at least {SHORTEST_TOKEN} letters and digits"));
         }
-        Ok(Door { token: token.to_owned() })
+        Ok(Door { token: token.to_owned(), is_sealed: false })
+    }
+
+    /// The same for requests that come by TLS.
+    ///
+    /// They may name this host as they like: a page of another site under a name that it has led here is shown a certificate
+    /// that is not of that name.
+    #[must_use]
+    pub(super) fn behind_tls(self) -> Door {
+        Door { is_sealed: true, ..self }
     }
 
     /// Whether a request can come from one of the host's own programs or from the admin page.
     pub(super) fn admits(&self, head: &Parts) -> Result<(), Answer> {
         let host = head.headers.get(HOST);
-        if !is_named_as_loopback(host) {
+        if self.is_sealed && host.is_none() {
+            return Err(Answer::error(StatusCode::MISDIRECTED_REQUEST, "say which host is asked (Host)"));
+        }
+        if !self.is_sealed && !is_named_as_loopback(host) {
             let why = "ask for this host by localhost or its address";
             return Err(Answer::error(StatusCode::MISDIRECTED_REQUEST, why));
         }
         let other = || Err(Answer::error(StatusCode::FORBIDDEN, "this comes from a page of another site"));
         if let Some(origin) = head.headers.get(ORIGIN) {
-            let own = host.and_then(|host| host.to_str().ok()).map(|host| format!("http://{host}"));
+            let own = host.and_then(|host| host.to_str().ok()).map(|host| match self.is_sealed {
+                true => format!("https://{host}"),
+                false => format!("http://{host}"),
+            });
             if own.as_deref() != origin.to_str().ok() {
                 return other();
             }

@@ -1,11 +1,13 @@
 //! The admin API and the admin page over HTTP: what the server does, and accounts and shares to be changed.
 //!
-//! [`door`] decides who may ask at all: only on loopback, only by a name of loopback, never from another site's page, and
-//! with the token, which stands in the state directory. [`objects`] answers for accounts and shares; what else there is stands
-//! in [`answer`]. The page (`page/`) is files in this program and asks for nothing else than this API.
+//! [`door`] decides who may ask at all: only on loopback and by a name of loopback, or over TLS ([`crate::tls`]), never from
+//! another site's page, and with the token, which stands in the state directory; [`strangers`] bounds who has not shown it yet.
+//! [`objects`] answers for accounts and shares; what else there is stands in [`answer`]. The page (`page/`) is files in this
+//! program and asks for nothing else than this API.
 
 pub mod door;
 mod objects;
+mod strangers;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,17 +21,20 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::Controlled;
 use crate::objects::{Kind, Refusal, Why};
 use crate::overview::{Overview, Question, ROWS};
+use crate::tls::Tls;
 use door::Door;
+use strangers::{Stranger, Strangers};
 
 /// How long one exchange may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Callers that are served at once; more wait.
+/// Callers with the token that are served at once; more wait.
 const MAX_CALLERS: usize = 16;
 /// Longest body of a request, in bytes.
 const MAX_BODY: usize = 64 * 1024;
@@ -46,22 +51,33 @@ const PLOT: &str = include_str!("../page/plot.js");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// What all callers come to.
+struct Page {
+    door: Door,
+    places: Semaphore,
+    server: Arc<dyn Controlled>,
+}
+
 /// Answers on a socket that listens, until the future is dropped.
-pub async fn serve(listener: &TcpListener, door: Door, server: Arc<dyn Controlled>) {
-    let places = Arc::new(Semaphore::new(MAX_CALLERS));
-    let door = Arc::new(door);
+pub async fn serve(listener: &TcpListener, door: Door, tls: Option<Arc<Tls>>, server: Arc<dyn Controlled>) {
+    let door = if tls.is_some() { door.behind_tls() } else { door };
+    let page = Arc::new(Page { door, places: Semaphore::new(MAX_CALLERS), server });
+    let strangers = Arc::new(Strangers::default());
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, remote)) => {
-                let (door, server) = (Arc::clone(&door), Arc::clone(&server));
-                tokio::spawn(async move {
-                    if let Err(why) = exchange(stream, door, server).await {
+                let (page, tls) = (Arc::clone(&page), tls.clone());
+                strangers.serve(remote.ip().to_canonical(), |stranger| async move {
+                    let ended = match tls {
+                        None => exchange(stream, stranger, page).await,
+                        Some(tls) => match tls.accept(stream).await {
+                            Ok(stream) => exchange(stream, stranger, page).await,
+                            Err(error) => Err(error.to_string()),
+                        },
+                    };
+                    if let Err(why) = ended {
                         tracing::debug!(%remote, %why, "a caller of the admin API was not served");
                     }
-                    drop(place);
                 });
             }
             Err(error) => {
@@ -73,10 +89,15 @@ pub async fn serve(listener: &TcpListener, door: Door, server: Arc<dyn Controlle
 }
 
 /// Answers one request, and closes.
-async fn exchange(stream: TcpStream, door: Arc<Door>, server: Arc<dyn Controlled>) -> Result<(), String> {
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    stranger: Stranger,
+    page: Arc<Page>,
+) -> Result<(), String> {
+    let stranger = Arc::new(stranger);
     let answer = |request: Request<Incoming>| {
-        let (door, server) = (Arc::clone(&door), Arc::clone(&server));
-        async move { Ok::<_, Infallible>(answer(request, &door, server).await) }
+        let (stranger, page) = (Arc::clone(&stranger), Arc::clone(&page));
+        async move { Ok::<_, Infallible>(answer(request, &stranger, &page).await) }
     };
     let connection =
         http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service_fn(answer));
@@ -84,30 +105,30 @@ async fn exchange(stream: TcpStream, door: Arc<Door>, server: Arc<dyn Controlled
     ended.map_err(|error| error.to_string())
 }
 
-async fn answer(
-    request: Request<Incoming>,
-    door: &Door,
-    server: Arc<dyn Controlled>,
-) -> Response<Full<Bytes>> {
+async fn answer(request: Request<Incoming>, stranger: &Stranger, page: &Page) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
-    if let Err(refused) = door.admits(&head) {
+    if let Err(refused) = page.door.admits(&head) {
         return refused.response();
     }
     if let Some((kind, text)) = open(&path) {
         let is_read = [Method::GET, Method::HEAD].contains(&head.method);
         return if is_read { file(kind, text) } else { Answer::no_method("GET, HEAD").response() };
     }
-    if let Err(refused) = door.knows(&head) {
+    if let Err(refused) = page.door.knows(&head) {
         return refused.response();
     }
+    stranger.introduced();
+    let Ok(_place) = page.places.acquire().await else {
+        return Answer::error(StatusCode::SERVICE_UNAVAILABLE, "the server ends").response();
+    };
     let body = match Limited::new(body, MAX_BODY).collect().await {
         Ok(body) => body.to_bytes(),
         Err(_) => {
             return Answer::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB").response();
         }
     };
-    let asked = Asked { head, path, body };
+    let (asked, server) = (Asked { head, path, body }, Arc::clone(&page.server));
     // It may ask the host, which may take its time.
     let made = tokio::task::spawn_blocking(move || asked.answer(&*server)).await;
     let failed = |_| Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "it failed; see the log");

@@ -7,26 +7,36 @@ use crate::testing::Fake;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// Sends a request to a server; what comes back, and what the server was asked to do.
-fn send(request: &str) -> (String, Vec<String>) {
+/// A server on loopback, without TLS.
+fn serving() -> (tokio::runtime::Runtime, std::net::SocketAddr, Arc<Fake>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let fake = Arc::new(Fake::default());
     let controlled: Arc<dyn Controlled> = Arc::<Fake>::clone(&fake);
     let door = Door::new(TOKEN).unwrap();
-    let serving = runtime.spawn(async move {
+    runtime.spawn(async move {
         let listener = crate::http::listener(socket).unwrap();
-        serve(&listener, door, controlled).await;
+        serve(&listener, door, None, controlled).await;
     });
+    (runtime, address, fake)
+}
+
+/// Sends a request to a server; what comes back, and what the server was asked to do.
+fn send(request: &str) -> (String, Vec<String>) {
+    let (_runtime, address, fake) = serving();
+    let answer = send_to(address, request);
+    let calls = fake.calls.lock().unwrap().clone();
+    (answer, calls)
+}
+
+fn send_to(address: std::net::SocketAddr, request: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    serving.abort();
-    let calls = fake.calls.lock().unwrap().clone();
-    (answer, calls)
+    answer
 }
 
 /// A request as a program with the token sends it.
@@ -164,4 +174,129 @@ fn names_in_addresses_are_read_as_they_were_meant() {
     for bad in ["%", "%2", "%zz", "%ff", "%+1"] {
         assert_eq!(decoded(bad), None, "{bad}");
     }
+}
+
+/// The page behind TLS, with a certificate of its own.
+struct Sealed {
+    runtime: tokio::runtime::Runtime,
+    address: std::net::SocketAddr,
+    trusts: tokio_rustls::TlsConnector,
+    _files: tempfile::TempDir,
+}
+
+impl Sealed {
+    fn new() -> Sealed {
+        use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
+        use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let files = tempfile::tempdir().unwrap();
+        let (certificate, key) = crate::tls::tests::pair();
+        let at = |name: &str| files.path().join(name);
+        std::fs::write(at("cert.pem"), &certificate).unwrap();
+        std::fs::write(at("key.pem"), key).unwrap();
+        let tls = Arc::new(Tls::load(&at("cert.pem"), &at("key.pem")).unwrap());
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let controlled: Arc<dyn Controlled> = Arc::new(Fake::default());
+        let door = Door::new(TOKEN).unwrap();
+        runtime.spawn(async move {
+            let listener = crate::http::listener(socket).unwrap();
+            serve(&listener, door, Some(tls), controlled).await;
+        });
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let trusts = tokio_rustls::TlsConnector::from(Arc::new(config));
+        Sealed { runtime, address, trusts, _files: files }
+    }
+
+    /// Sends a request, and gives all that comes back.
+    fn send(&self, name: &'static str, request: &str) -> std::io::Result<String> {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let exchange = async {
+            let stream = tokio::net::TcpStream::connect(self.address).await?;
+            let mut stream = self.trusts.connect(name.try_into().unwrap(), stream).await?;
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            Ok(answer)
+        };
+        let bounded = async { tokio::time::timeout(PATIENCE, exchange).await };
+        self.runtime.block_on(bounded).expect("an answer in time")
+    }
+
+    fn ask(&self, headers: &str) -> String {
+        self.send("localhost", &format!("GET /api/v1/shares HTTP/1.1\r\n{headers}\r\n")).unwrap()
+    }
+}
+
+#[test]
+fn behind_tls_the_page_is_asked_by_any_name_with_the_token() {
+    let page = Sealed::new();
+    let with =
+        |more: &str| format!("Host: files.example.net:9446\r\nAuthorization: Bearer {TOKEN}\r\n{more}");
+    let starts = |answer: String, status: &str| {
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
+    };
+    let answer = page.ask(&with(""));
+    assert!(answer.contains("\"name\":\"docs\""), "{answer}");
+    starts(page.ask(&with("Origin: https://files.example.net:9446\r\n")), "200");
+    starts(page.ask(&with("Origin: http://files.example.net:9446\r\n")), "403");
+    starts(page.ask(&with("Origin: https://evil.example\r\n")), "403");
+    starts(page.ask("Host: files.example.net\r\n"), "401");
+    starts(page.ask(&format!("Authorization: Bearer {TOKEN}\r\n")), "421");
+    let shown = page.send("localhost", "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    assert!(shown.contains("<html"), "{shown}");
+    // The certificate is of another name than the client wants.
+    assert!(page.send("files.example.net", "GET / HTTP/1.1\r\nHost: x\r\n\r\n").is_err());
+}
+
+#[test]
+fn who_speaks_no_tls_or_never_finishes_is_let_go() {
+    let page = Sealed::new();
+    let plain = |sent: &str| {
+        let mut stream = std::net::TcpStream::connect(page.address).unwrap();
+        stream.set_read_timeout(Some(crate::tls::HANDSHAKE_PATIENCE * 4)).unwrap();
+        stream.write_all(sent.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // It may be reset or closed in order.
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let answer =
+        plain(&format!("GET /api/v1/shares HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"));
+    assert!(!answer.contains("HTTP/1.1"), "{answer}");
+    // Nothing but a beginning, from more than are served at once, and then one that does it right and waits for none of them.
+    let begun = std::time::Instant::now();
+    let silent: Vec<_> = (0..4 * MAX_CALLERS)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(page.address).unwrap();
+            stream.write_all(&[0x16, 0x03]).unwrap();
+            stream
+        })
+        .collect();
+    let answer = page.ask(&format!("Host: x\r\nAuthorization: Bearer {TOKEN}\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(begun.elapsed() < crate::tls::HANDSHAKE_PATIENCE);
+    drop(silent);
+}
+
+#[test]
+fn who_never_asks_holds_up_nobody_with_the_token() {
+    let (_runtime, address, _) = serving();
+    let begun = std::time::Instant::now();
+    let silent: Vec<_> =
+        (0..4 * MAX_CALLERS).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    let answer = send_to(
+        address,
+        &format!("GET /api/v1/shares HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"),
+    );
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(begun.elapsed() < PATIENCE / 2);
+    drop(silent);
 }

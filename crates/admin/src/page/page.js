@@ -36,18 +36,25 @@ function told(text) {
   if (!byId("told").open) byId("told").showModal();
 }
 
-// Makes a change, and says what was refused or should be known.
+// Makes a change, and says what was refused or should be known; gives what came of it, or null.
 async function change(method, path, body, version) {
   try {
     const changed = await ask(method, path, body, version);
     if (changed.notes && changed.notes.length) told(changed.notes.join("\n"));
-    return true;
+    return changed;
   } catch (error) {
     told(error.message);
-    return false;
+    return null;
   } finally {
     listed = 0;
   }
+}
+
+// Changes one setting of a share or an account. Its control may stay: the next change from there is one of the new version.
+async function set(kind, object, key, value) {
+  const changed = await change("PATCH", kind + "/" + encodeURIComponent(object.name), { settings: { [key]: value } }, object.version);
+  if (changed && changed.object) Object.assign(object, changed.object);
+  refresh();
 }
 
 // Differences ----------------------------------------------------------------------------------------
@@ -109,6 +116,32 @@ function fill(table, rows) {
     tr.append(...cells.map(cell));
     return tr;
   }));
+}
+
+// Fills a table whose rows have names, in place. What makes a control is a function, called anew when the version is another and
+// the control has not the focus: nothing goes away below somebody's fingers.
+function fillByName(table, rows) {
+  const body = byId(table).tBodies[0], known = new Map([...body.rows].map((tr) => [tr.dataset.name, tr]));
+  rows.forEach(({ name, version, cells }, at) => {
+    const tr = known.get(name) || document.createElement("tr");
+    known.delete(name);
+    tr.dataset.name = name;
+    cells.forEach((content, column) => {
+      const old = tr.cells[column];
+      if (typeof content !== "function") {
+        const made = cell(content);
+        if (!old) tr.append(made);
+        else if (old.textContent !== made.textContent) old.textContent = made.textContent;
+      } else if (!old || old.dataset.version !== version && !old.contains(document.activeElement)) {
+        const made = cell(content());
+        made.dataset.version = version;
+        if (old) old.replaceWith(made);
+        else tr.append(made);
+      }
+    });
+    if (body.rows[at] !== tr) body.insertBefore(tr, body.rows[at] || null);
+  });
+  for (const gone of known.values()) gone.remove();
 }
 
 function drawFigures(now, sample) {
@@ -186,11 +219,9 @@ function sizeForm(share) {
   input.setAttribute("aria-label", "Provisioned GiB of " + share.name);
   save.textContent = "Set";
   form.append(input, save);
-  form.addEventListener("submit", async (event) => {
+  form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const gib = input.value === "" ? null : Number(input.value);
-    await change("PATCH", "shares/" + encodeURIComponent(share.name), { settings: { provisioned_gib: gib } }, share.version);
-    refresh();
+    set("shares", share, "provisioned_gib", input.value === "" ? null : Number(input.value));
   });
   return form;
 }
@@ -201,10 +232,7 @@ function switchBox(kind, object, key, label) {
   box.type = "checkbox";
   box.checked = object.settings[key] === true;
   box.setAttribute("aria-label", label);
-  box.addEventListener("change", async () => {
-    await change("PATCH", kind + "/" + encodeURIComponent(object.name), { settings: { [key]: box.checked } }, object.version);
-    refresh();
-  });
+  box.addEventListener("change", () => set(kind, object, key, box.checked));
   return box;
 }
 
@@ -223,19 +251,22 @@ async function remove(share) {
 
 function drawLists(now) {
   const limited = new Set(lists.accounts.filter((one) => one.settings.kind !== "unlimited").map((one) => one.name.toLowerCase()));
-  fill("shares", lists.shares.map((share) => {
+  fillByName("shares", lists.shares.map((share) => {
     const state = now.shares[share.name] || { gauges: {}, limits: null }, gauges = state.gauges, limits = state.limits;
     const isLimited = limited.has((share.settings.account || "").toLowerCase());
     const used = gauges.max_used_iops === undefined ? null : gauges.max_used_iops + " /s, " + shortNumber(gauges.max_used_bandwidth_bytes / MIB) + " MiB/s";
-    return [share.name, share.settings.account, share.settings.path, isLimited ? sizeForm(share) : "not limited",
+    const cells = [share.name, share.settings.account, share.settings.path, () => isLimited ? sizeForm(share) : "not limited",
       limits ? limits.iops + (limits.burst_iops > limits.iops ? ", burst " + limits.burst_iops : "") : null, used,
       limits ? shortNumber(limits.burst_credits) + " of " + shortNumber(limits.max_burst_credits) : null,
       limits ? limits.held : null, gauges.open_files,
-      switchBox("shares", share, "metadata_caching", "Metadata caching of " + share.name), button("Delete", () => remove(share))];
+      () => switchBox("shares", share, "metadata_caching", "Metadata caching of " + share.name),
+      () => button("Delete", () => remove(share))];
+    return { name: share.name, version: share.version + (isLimited ? "" : " not limited"), cells };
   }));
-  fill("accounts", lists.accounts.map((account) => {
-    const box = switchBox("accounts", account, "multichannel", "Multichannel for the sessions of " + account.name + " from now on");
-    return [account.name, account.settings.kind, account.settings.formula, box, account.settings.max_channels];
+  fillByName("accounts", lists.accounts.map((account) => {
+    const box = () => switchBox("accounts", account, "multichannel", "Multichannel for the sessions of " + account.name + " from now on");
+    const cells = [account.name, account.settings.kind, account.settings.formula, box, account.settings.max_channels];
+    return { name: account.name, version: account.version, cells };
   }));
   const chosen = byId("share").value, select = byId("create").elements.account, account = select.value;
   choices(byId("share"), "all", Object.keys(now.shares), chosen);
@@ -247,12 +278,6 @@ function choices(select, none, names, chosen) {
   if (select.options.length && there.join("\n") === names.join("\n")) return;
   select.replaceChildren(new Option(none, ""), ...names.map((name) => new Option(name, name)));
   select.value = names.includes(chosen) ? chosen : "";
-}
-
-// What somebody types into is not drawn anew below their fingers.
-function isTyping(table) {
-  const at = document.activeElement;
-  return at !== null && at !== document.body && byId(table).contains(at);
 }
 
 // The loop -------------------------------------------------------------------------------------------
@@ -292,10 +317,8 @@ async function poll() {
     drawApis(sample);
   }
   drawTables(now);
-  if (!isTyping("shares") && !isTyping("accounts")) {
-    if (Date.now() - listed > 10000) await refresh();
-    else drawLists(now);
-  }
+  if (Date.now() - listed > 10000) await refresh();
+  else drawLists(now);
   state("since " + now.started_at.replace("T", " ").slice(0, 19) + ", seen " + new Date().toLocaleTimeString(), false);
 }
 

@@ -1,6 +1,6 @@
-//! Hashes and random bytes: thin, total wrappers over aws-lc-rs.
+//! Hashes and random bytes: thin, total wrappers over aws-lc-rs and the host's generator.
 
-use aws_lc_rs::{digest, hmac, rand};
+use aws_lc_rs::{digest, hmac};
 
 /// SHA-512 over the parts in order, as if they were one message.
 #[must_use]
@@ -26,13 +26,14 @@ pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
     copied(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref())
 }
 
-/// Fills `out` with bytes from the cryptographic generator of aws-lc.
+/// Fills `out` with bytes from the cryptographic generator of the host. That of aws-lc is seeded from it too, but measures the
+/// jitter of the processor beforehand: tens of milliseconds, once in each process, in which a command would stand still.
 ///
 /// # Panics
 /// When the generator of the system fails. There is nothing safe to go on with: a predictable challenge
 /// or key would be worse.
 pub fn fill_random(out: &mut [u8]) {
-    rand::fill(out).expect("the system's random generator works");
+    getrandom::fill(out).expect("the system's random generator works");
 }
 
 /// `N` bytes from the cryptographic generator.

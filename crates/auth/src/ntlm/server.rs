@@ -180,7 +180,8 @@ impl Server {
         client_challenge: &[u8],
     ) -> (bool, Key) {
         let nobody = NtHash::from_bytes([0; 16]);
-        let hash = account.map_or(&nobody, |account| &account.nt_hash);
+        let first = account.map(|account| &account.nt_hash);
+        let second = account.and_then(|account| account.second_hash.as_ref());
         let upper = String::from_utf16_lossy(&units(sent.domain)).to_uppercase();
         let mut fits = Choice::from(0);
         let mut found: Key = Zeroizing::new([0; 16]);
@@ -188,16 +189,18 @@ impl Server {
         // The users are our own, so the domain says nothing; but clients put into their key the one that
         // they send, or the same in upper case, or none.
         for domain in [sent.domain, utf16le(&upper).as_slice(), &[]] {
-            let key = ntowf_v2(hash, sent.user, domain);
-            let expected = nt_proof(&key, &self.server_challenge, client_challenge);
-            let equal = expected.ct_eq(proof);
-            let base = session_base_key(&key, &expected);
-            for (byte, candidate) in found.iter_mut().zip(base.iter()) {
-                byte.conditional_assign(candidate, equal);
+            // Both, whether they are there or not, so that the time does not tell how many there are.
+            for hash in [first, second] {
+                let key = ntowf_v2(hash.unwrap_or(&nobody), sent.user, domain);
+                let expected = nt_proof(&key, &self.server_challenge, client_challenge);
+                let equal = expected.ct_eq(proof) & Choice::from(u8::from(hash.is_some()));
+                let base = session_base_key(&key, &expected);
+                for (byte, candidate) in found.iter_mut().zip(base.iter()) {
+                    byte.conditional_assign(candidate, equal);
+                }
+                fits |= equal;
             }
-            fits |= equal;
         }
-        fits &= Choice::from(u8::from(account.is_some()));
         (fits.into(), found)
     }
 
@@ -353,7 +356,7 @@ mod tests {
     fn accounts() -> Accounts {
         let mut accounts = Accounts::default();
         let nt_hash = NtHash::from_password("Password");
-        accounts.insert(Account { name: "user".into(), nt_hash, disabled: false });
+        accounts.insert(Account { name: "user".into(), nt_hash, second_hash: None, disabled: false });
         accounts
     }
 

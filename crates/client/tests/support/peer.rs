@@ -119,7 +119,7 @@ impl Peer {
         }));
         let mut accounts = Accounts::default();
         let (name, nt_hash) = (USER.0.to_owned(), NtHash::from_password(USER.1));
-        accounts.insert(Account { name, nt_hash, disabled: false });
+        accounts.insert(Account { name, nt_hash, second_hash: None, disabled: false });
         let mut expected = bound.unwrap_or(0);
         loop {
             let message = self.next().await;

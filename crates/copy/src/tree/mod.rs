@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::Traffic;
+use tokio::task::JoinHandle;
 
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Error, Fault};
@@ -157,9 +158,19 @@ macro_rules! of_side {
 impl Tree {
     /// Goes to `place`, over one connection when that is a server.
     pub(crate) async fn open(place: &Place, access: &Access) -> Result<Tree, Error> {
+        Tree::open_for(place, access, None).await
+    }
+
+    /// As [`Tree::open`]. What [`Tree::split`] opens is begun at the same time as soon as `is_many` says that many small
+    /// files are going to be copied.
+    pub(crate) async fn open_for(
+        place: &Place,
+        access: &Access,
+        is_many: Option<JoinHandle<bool>>,
+    ) -> Result<Tree, Error> {
         Ok(match place {
             Place::Local(path) => Tree::Local(local::Local::new(path)),
-            Place::Smb(remote) => Tree::Smb(Box::new(smb::Smb::open(remote, access).await?)),
+            Place::Smb(remote) => Tree::Smb(Box::new(smb::Smb::open(remote, access, is_many).await?)),
             Place::Nfs(remote) => Tree::Nfs(nfs::Nfs::open(remote, access).await?),
         })
     }

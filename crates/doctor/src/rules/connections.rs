@@ -1,7 +1,7 @@
 //! Layer 4: how many connections, where to, and what further ones would bring.
 
 use super::{gain, short, shown};
-use crate::facts::{Connections, Facts, Protocol, Work, median};
+use crate::facts::{Channel, Connections, Facts, Protocol, Work, median};
 use crate::finding::{Finding, Layer, Side};
 use crate::mount::Mount;
 
@@ -161,37 +161,43 @@ fn unreachable(connections: &Connections) -> Vec<Finding> {
     .collect()
 }
 
-/// One connection that carries clearly less than the others.
-fn slow_one(connections: &Connections) -> Option<Finding> {
-    let rates: Vec<f64> = connections.channels.iter().map(|it| it.mib_s).collect();
-    if rates.len() < 3 {
-        return None;
-    }
-    let middle = median(&rates)?;
-    let (slowest, rate) = rates.iter().copied().enumerate().min_by(|a, b| a.1.total_cmp(&b.1))?;
-    // Only one is slow, and not all uneven.
-    let mut others = rates.clone();
-    others.remove(slowest);
+/// The rates of those that `is_slow` says, and of the others, where these are clearly slower and not all uneven.
+fn apart(channels: &[Channel], is_slow: impl Fn(&Channel) -> bool) -> Option<(Vec<f64>, Vec<f64>)> {
+    let (slow, others): (Vec<&Channel>, Vec<&Channel>) = channels.iter().partition(|it| is_slow(it));
+    let [slow, others] = [slow, others].map(|of| of.iter().map(|it| it.mib_s).collect::<Vec<f64>>());
+    let most = slow.iter().copied().max_by(f64::total_cmp)?;
     let least = others.iter().copied().min_by(f64::total_cmp)?;
-    if middle < 0.5 || rate > 0.4 * middle || rate > 0.25 * least {
-        return None;
-    }
-    let channel = &connections.channels[slowest];
+    let middle = median(&others)?;
+    let are_slow = middle >= 0.5 && most <= 0.4 * middle && most <= 0.25 * least;
+    (others.len() >= 2 && are_slow).then_some((slow, others))
+}
+
+/// One connection that carries clearly less than the others; or all of those to one address, where others lead elsewhere.
+fn slow_one(connections: &Connections) -> Option<Finding> {
+    let channels = &connections.channels;
+    let slowest = channels.iter().min_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
+    let leads_there = |it: &Channel| it.peer.ip() == slowest.peer.ip();
+    let is_it = |it: &Channel| std::ptr::eq(it, slowest);
+    let (slow, others) = apart(channels, leads_there).or_else(|| apart(channels, is_it))?;
+    let (rate, middle) = (median(&slow)?, median(&others)?);
     let says = format!(
         "the connection to {} carries {} MiB/s, the others about {}: whoever shares files over all of them waits for it",
-        channel.peer,
+        slowest.peer,
         short(rate),
         short(middle)
     );
+    let all = slow.len() + others.len();
     let by = format!(
         "MiB/s of each under the same load: {}",
-        rates.iter().map(|it| short(*it)).collect::<Vec<_>>().join(", ")
+        channels.iter().map(|it| short(it.mib_s)).collect::<Vec<_>>().join(", ")
     );
-    let gain = middle * rates.len() as f64 / rates.iter().sum::<f64>();
+    // If it carried as much as the others do.
+    let sum = others.iter().sum::<f64>();
+    let gain = sum / others.len() as f64 * all as f64 / (sum + slow.iter().sum::<f64>());
     let finding = Finding::held(Layer::Connections, "slow_channel", says).by(by).gain(gain);
     let what = format!(
         "look at the path to {}: its interface, cable, queue; or leave the address out",
-        channel.peer.ip()
+        slowest.peer.ip()
     );
     Some(finding.change(Side::Path, what))
 }

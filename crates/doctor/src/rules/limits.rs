@@ -35,7 +35,7 @@ pub(super) fn store(facts: &Facts) -> Vec<Finding> {
         if own > QUICK_MS
             && own > base
             && !is_capped(facts)
-            && !has_queue(facts)
+            && !has_queue(facts, Work::SmallRead)
             && late_echo(facts) < own / 2.0
         {
             let says = format!(
@@ -156,7 +156,8 @@ fn capped_names(facts: &Facts) -> Option<Finding> {
         is_quick && it.idle >= 0.25 && unevenness(&it.parts) <= EVEN && rate <= expected * 0.5 && rate <= FEW
     };
     let stopped: Vec<&NameWork> = facts.metadata.as_ref()?.operations.iter().filter(stops).collect();
-    let first = stopped.first().filter(|_| stopped.len() >= KINDS && !has_queue(facts))?;
+    let is_full = has_queue(facts, Work::Read) || has_queue(facts, Work::Write);
+    let first = stopped.first().filter(|_| stopped.len() >= KINDS && !is_full)?;
     let names: Vec<&str> = stopped.iter().map(|it| it.what).collect();
     let says = format!(
         "work with names ({}) stops evenly, though this host and the path have time: a limit of the server",
@@ -197,7 +198,7 @@ fn cap(facts: &Facts) -> Option<(&Run, &Run)> {
     let waits = last.median_ms > earlier.median_ms * 2.0;
     // Rates that are the same to 2 % are a limit's: a host without time has others each time.
     let even = (last.per_s - earlier.per_s).abs() < 0.02 * earlier.per_s;
-    let held = by_server(facts, last) || (even && last.own_processors < 0.5 && !has_queue(facts));
+    let held = by_server(facts, last) || (even && last.own_processors < 0.5 && !has_queue(facts, last.work));
     (flat && (waits || even) && held && last.per_s < FEW && last.operations > 20).then_some((*earlier, *last))
 }
 
@@ -268,14 +269,13 @@ fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
         let rates = data.runs.iter().filter(|run| run.work == work && run.connections != one.connections);
         let count = rates.clone().count();
         let even = count > 1 && rates.into_iter().all(|run| (run.per_s - one.per_s).abs() < 0.03 * one.per_s);
-        let held = by_server(facts, one) || (even && one.own_processors < 0.5 && !has_queue(facts));
+        let held = by_server(facts, one) || (even && one.own_processors < 0.5 && !has_queue(facts, work));
         let waits = waited(facts, best);
         (flat && waits && one.mib_s < LITTLE && held && one.operations > 5).then_some((one, best))
     };
     let (reads, writes) = (held(Work::Read), held(Work::Write));
     let both = reads.is_some() && writes.is_some();
     let (one, best) = reads.or(writes)?;
-    // A path that is full in one direction has a queue there, which the connects under load would have met.
     let which = match (both, one.work) {
         (true, _) => "reads and writes",
         (_, Work::Write) => "writes",
@@ -294,7 +294,7 @@ fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
     {
         finding = finding.by(shown(other));
     }
-    if let Some(queued) = super::queued(facts) {
+    if let Some(queued) = super::queued(facts, one.work) {
         finding = finding.by(format!("a connect under load took {} ms longer", short(queued.max(0.0))));
     }
     Some(finding.change(Side::Server, "buy or allow more throughput there; more connections bring none"))
@@ -305,7 +305,10 @@ fn burst(facts: &Facts, data: &Data) -> Option<Finding> {
     let first = data.runs.iter().find(|it| it.work == Work::Read && it.connections == 1)?;
     let last = data.runs.iter().find(|it| it.work == Work::ReadAgain)?;
     let change = last.per_s / first.per_s.max(1e-6);
-    if change < 0.6 && last.interval[1] < first.interval[0] && by_server(facts, last) {
+    // A limit holds for good. A host that had no time for a moment comes back to the old rate.
+    let late = &last.parts[last.parts.len() / 2..];
+    let stays = late.iter().all(|rate| *rate < first.interval[0]);
+    if change < 0.6 && stays && last.interval[1] < first.interval[0] && by_server(facts, last) {
         let says = format!(
             "reads became {} times slower in the course of the examination: burst credits are used up, or a cache is",
             short(1.0 / change)

@@ -79,16 +79,21 @@ pub(crate) fn rtt(facts: &Facts) -> Option<f64> {
     facts.transport.as_ref()?.connect.median()
 }
 
-/// How much later a connect was answered under load, in ms.
-pub(crate) fn queued(facts: &Facts) -> Option<f64> {
+/// How much later a connect was answered under a load of this kind, in ms. A path that is full in one direction has its queue
+/// there, and a line may be narrow in one alone.
+pub(crate) fn queued(facts: &Facts, work: Work) -> Option<f64> {
     let transport = facts.transport.as_ref()?;
-    Some(transport.connect_under_load.as_ref()?.median()? - transport.connect.median()?)
+    let loaded = match work {
+        Work::Write | Work::SmallFiles => &transport.connect_under_writes,
+        Work::Read | Work::SmallRead | Work::ReadAgain => &transport.connect_under_load,
+    };
+    Some(loaded.as_ref()?.median()? - transport.connect.median()?)
 }
 
-/// Whether the path had a queue under load: what came later came much later.
-pub(crate) fn has_queue(facts: &Facts) -> bool {
+/// Whether the path had a queue under such a load: what came later came much later.
+pub(crate) fn has_queue(facts: &Facts, work: Work) -> bool {
     let Some(base) = rtt(facts) else { return false };
-    queued(facts).is_some_and(|it| it > (base * 0.5).max(5.0))
+    queued(facts, work).is_some_and(|it| it > (base * 0.5).max(5.0))
 }
 
 /// A large run with one connection.
@@ -105,6 +110,11 @@ pub(crate) fn gain(facts: &Facts) -> Option<(f64, &Run, &Run)> {
 /// carried more, and the rate says nothing about whoever answered.
 pub(crate) fn waited(facts: &Facts, run: &Run) -> bool {
     run.median_ms > 2.0 * rtt(facts).unwrap_or(0.0) + 2.0
+}
+
+/// Whether operations came back nearly as soon as the way allows, so that more of them under way would have carried more.
+pub(crate) fn had_too_little(facts: &Facts, run: &Run) -> bool {
+    rtt(facts).is_some_and(|base| base >= 1.0 && run.median_ms < 1.5 * base + 2.0)
 }
 
 /// Whether this host had enough to spare in a run for something else to be what held it back.

@@ -75,11 +75,12 @@ fn shown_or(address: Option<std::net::IpAddr>) -> String {
 pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(loss(facts));
-    found.extend(narrow(facts));
-    // A path that loses packets keeps windows small by itself.
+    // A path that loses packets keeps windows small by itself. One that is full does so in the direction in which it is full, where
+    // more connections bring nothing.
     if found.is_empty() {
         found.extend(window(facts));
     }
+    found.extend(narrow(facts));
     found.extend(timer(facts));
     found.extend(distance(facts));
     found
@@ -88,7 +89,7 @@ pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
 /// The round trip of what was measured under load, where that is longer than without.
 fn loaded_rtt(facts: &Facts, run: &Run) -> f64 {
     let base = rtt(facts).unwrap_or(0.0);
-    run.tcp.map_or(0.0, |it| it.rtt_ms).max(base + queued(facts).unwrap_or(0.0))
+    run.tcp.map_or(0.0, |it| it.rtt_ms).max(base + queued(facts, run.work).unwrap_or(0.0))
 }
 
 /// Part of the segments that were lost, where runs lose them alike: a flow that looks for its share overshoots now and then,
@@ -160,22 +161,24 @@ fn loss(facts: &Facts) -> Option<Finding> {
 /// A path that is full and slow: neither more connections nor depth bring more, and what is sent waits in a queue.
 fn narrow(facts: &Facts) -> Option<Finding> {
     let data = facts.data.as_ref().filter(|it| it.bound_mib_s.is_none())?;
-    if !has_queue(facts) {
-        return None;
-    }
-    let best = [Work::Read, Work::Write]
-        .iter()
-        .filter_map(|work| data.best(*work, u32::MAX))
-        .max_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
-    if best.mib_s > NARROW_MIB_S || gain(facts).is_some_and(|(gain, ..)| gain > 1.4) {
+    let full = [Work::Read, Work::Write].into_iter().filter(|work| has_queue(facts, *work));
+    let best =
+        full.filter_map(|work| data.best(work, u32::MAX)).min_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
+    let gain = data.gain(&[best.work]).map_or(1.0, |(gain, ..)| gain);
+    if best.mib_s > NARROW_MIB_S || gain > 1.4 {
         return None;
     }
     let mbit = short(best.mib_s * 8.388_608);
-    let says =
-        format!("the path is full: it carries {mbit} Mbit/s, and whatever more is sent waits in a queue");
-    let load = queued(facts).unwrap_or(0.0) + rtt(facts).unwrap_or(0.0);
+    let [what, direction] = match best.work {
+        Work::Write => ["written", "to the server"],
+        _ => ["read", "from the server"],
+    };
+    let says = format!(
+        "the path is full: it carries {mbit} Mbit/s {direction}, and whatever more is sent waits in a queue"
+    );
+    let load = queued(facts, best.work)? + rtt(facts)?;
     let finding = Finding::held(Layer::Transport, "narrow", says).by(shown(best)).by(format!(
-        "a connect takes {} ms, and {} ms while the share is read",
+        "a connect takes {} ms, and {} ms while the share is {what}",
         short(rtt(facts)?),
         short(load)
     ));
@@ -187,11 +190,14 @@ fn narrow(facts: &Facts) -> Option<Finding> {
 fn window(facts: &Facts) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
     let base = rtt(facts).filter(|it| *it > 1.0)?;
-    let (gain, _, best) = gain(facts).filter(|(gain, ..)| *gain > 1.3)?;
+    let data = facts.data.as_ref()?;
+    // What more connections bring in the direction in which the window is said to be small.
+    let gained = |work: Work| data.gain(&[work]).filter(|(gain, ..)| *gain > 1.3);
     let under_way = |run: &Run| run.mib_s * 1_048_576.0 * base / 1000.0;
     let most = |window: f64| short(window / (base / 1000.0) / 1_048_576.0);
-    let holds = best.mib_s * 1_048_576.0 * base / 1000.0;
-    let finding = |side: Side, which: &str, by: String, what: &str| {
+    let finding = |work: Work, side: Side, which: &str, by: String, what: &str| {
+        let (gain, _, best) = gained(work)?;
+        let holds = best.mib_s * 1_048_576.0 * base / 1000.0;
         let says = format!(
             "{which} is too small for this path, so that one connection waits for the other side most of the time"
         );
@@ -200,16 +206,12 @@ fn window(facts: &Facts) -> Option<Finding> {
             short(holds / 1024.0),
             short(base)
         );
-        Finding::held(Layer::Transport, "window", says)
-            .by(by)
-            .by(path)
-            .by(shown(best))
-            .gain(gain)
-            .change(side, what)
+        let finding = Finding::held(Layer::Transport, "window", says).by(by).by(path).by(shown(best));
+        Some(finding.gain(gain).change(side, what))
     };
     if let (Some(run), Some(window)) = (single(facts, Work::Read), transport.receive_window) {
         let window = window as f64;
-        if under_way(run) > 0.45 * window && under_way(run) < 2.2 * window {
+        if gained(Work::Read).is_some() && under_way(run) > 0.45 * window && under_way(run) < 2.2 * window {
             let by = format!(
                 "{}; the window of this host is {} KiB, so one connection carries {} MiB/s at most",
                 shown(run),
@@ -217,7 +219,7 @@ fn window(facts: &Facts) -> Option<Finding> {
                 most(window)
             );
             let what = "raise the third number of net.ipv4.tcp_rmem (sysctl), or take more connections";
-            return Some(finding(Side::Client, "the receive window of this host", by, what));
+            return finding(Work::Read, Side::Client, "the receive window of this host", by, what);
         }
     }
     let run = single(facts, Work::Write)?;
@@ -230,7 +232,7 @@ fn window(facts: &Facts) -> Option<Finding> {
             part(tcp.held_by_peer_window)
         );
         let what = "raise net.ipv4.tcp_rmem on the server, or its receive buffer; or take more connections";
-        return Some(finding(Side::Server, "the receive window of the server", by, what));
+        return finding(Work::Write, Side::Server, "the receive window of the server", by, what);
     }
     if tcp.held_by_send_buffer > 0.4 {
         let by = format!(
@@ -239,7 +241,7 @@ fn window(facts: &Facts) -> Option<Finding> {
             part(tcp.held_by_send_buffer)
         );
         let what = "raise the third number of net.ipv4.tcp_wmem (sysctl), or take more connections";
-        return Some(finding(Side::Client, "the send buffer of this host", by, what));
+        return finding(Work::Write, Side::Client, "the send buffer of this host", by, what);
     }
     None
 }
@@ -301,5 +303,5 @@ fn distance(facts: &Facts) -> Option<Finding> {
 
 /// Whether a run was held back by something else than this host and the path.
 pub(super) fn by_server(facts: &Facts, run: &Run) -> bool {
-    had_time(run) && !has_queue(facts)
+    had_time(run) && !has_queue(facts, run.work)
 }

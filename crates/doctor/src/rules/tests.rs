@@ -28,7 +28,8 @@ fn runs(facts: &mut Facts) -> &mut Vec<Run> {
 
 fn under_load(facts: &mut Facts, ms: f64) {
     if let Some(transport) = &mut facts.transport {
-        transport.connect_under_load = Some(Connects { sent: 3, lost: 0, times_ms: vec![ms; 3] });
+        let connects = Some(Connects { sent: 3, lost: 0, times_ms: vec![ms; 3] });
+        (transport.connect_under_load, transport.connect_under_writes) = (connects.clone(), connects);
     }
 }
 
@@ -49,13 +50,18 @@ fn offer(facts: &mut Facts, address: &str, rss: bool, reachable: bool) {
 }
 
 fn set_channels(facts: &mut Facts, rates: [f64; 4]) {
-    let channel = |rate| Channel {
+    set_channels_to(facts, &rates.map(|rate| (1, rate)));
+}
+
+/// Channels by the last part of the address that they lead to, and their rates.
+fn set_channels_to(facts: &mut Facts, all: &[(u8, f64)]) {
+    let channel = |(host, mib_s): &(u8, f64)| Channel {
         local: "10.0.0.2:4000".parse().unwrap(),
-        peer: "10.0.0.1:445".parse().unwrap(),
-        mib_s: rate,
+        peer: ([10, 0, 0, *host], 445).into(),
+        mib_s: *mib_s,
         tcp: None,
     };
-    facts.connections.get_or_insert_default().channels = rates.map(channel).to_vec();
+    facts.connections.get_or_insert_default().channels = all.iter().map(channel).collect();
 }
 
 fn traffic(facts: &mut Facts, change: impl Fn(&mut Traffic)) {
@@ -136,6 +142,47 @@ const FAULTS: &[Fault] = &[
         |facts| set_channels(facts, [80.1, 674.0, 309.6, 8.3]),
         Layer::Connections,
         "slow_channel",
+    ),
+    (
+        "both channels to one address are slow",
+        NEAR,
+        |facts| {
+            let rates = [80.0, 90.0, 70.0, 5.0, 85.0, 75.0, 80.0, 6.0];
+            let all: Vec<(u8, f64)> = [1, 2, 3, 4, 1, 2, 3, 4].into_iter().zip(rates).collect();
+            set_channels_to(facts, &all);
+        },
+        Layer::Connections,
+        "slow_channel",
+    ),
+    (
+        "one of the channels to an address is slow",
+        NEAR,
+        |facts| set_channels_to(facts, &[(1, 80.0), (1, 4.0), (2, 90.0), (2, 70.0)]),
+        Layer::Connections,
+        "slow_channel",
+    ),
+    (
+        "the line is narrow towards the server alone",
+        Situation { rtt_ms: 20.0, single: 11.5, best: 11.6, got: 4, separate: false },
+        |facts| {
+            let runs = runs(facts);
+            runs.retain(|run| run.work != Work::Write);
+            runs.extend([1, 2, 4].map(|count| large(Work::Write, count, 1.2, 20.0)));
+            // What comes back has room: a connect waits behind what is written alone.
+            if let Some(transport) = &mut facts.transport {
+                transport.connect_under_load = Some(Connects { sent: 3, lost: 0, times_ms: vec![21.0; 3] });
+                transport.connect_under_writes =
+                    Some(Connects { sent: 3, lost: 0, times_ms: vec![320.0; 3] });
+            }
+            // And reads stop at nothing here.
+            let data = facts.data.get_or_insert_default();
+            data.runs.retain(|run| !matches!(run.work, Work::Read | Work::ReadAgain));
+            data.runs.extend(
+                [(1, 11.5), (2, 23.0), (4, 46.0)].map(|(count, rate)| large(Work::Read, count, rate, 20.0)),
+            );
+        },
+        Layer::Transport,
+        "narrow",
     ),
     (
         "the window of this host is small",
@@ -398,6 +445,16 @@ fn every_statement_that_holds_something_back_carries_its_measurement() {
     }
 }
 
+/// The host had no time for the first three quarters of the last reads (requests a second as measured).
+fn held_up_at_the_end() -> Facts {
+    let mut facts = situation(Situation { rtt_ms: 0.05, single: 2982.0, best: 2890.0, ..NEAR });
+    let mut again = large(Work::ReadAgain, 1, 1210.0, 0.05);
+    again.parts = [vec![3500.0; 15], vec![8044.0, 4978.0, 14489.0, 11244.0, 5378.0]].concat();
+    runs(&mut facts).retain(|run| run.work != Work::ReadAgain);
+    runs(&mut facts).push(again);
+    facts
+}
+
 #[test]
 fn sound_servers_are_healthy() {
     let at = |rtt_ms, single, best| situation(Situation { rtt_ms, single, best, ..NEAR });
@@ -433,7 +490,16 @@ fn sound_servers_are_healthy() {
         route.used = "52.239.238.8".parse().unwrap();
         route.addresses = vec![Address { address: route.used, scope: Scope::Public, reachable: Some(true) }];
     }
+    // On a busy host writes once waited for the send buffer, gained nothing, and reads gained something (MiB/s as measured).
+    let mut waiting_writes = at(5.34, 83.9, 142.2);
+    runs(&mut waiting_writes).retain(|run| run.work != Work::Write);
+    let written = [(1, 145.0), (2, 132.8), (4, 59.4)];
+    runs(&mut waiting_writes).extend(written.map(|(count, rate)| large(Work::Write, count, rate, 5.34)));
+    traffic(&mut waiting_writes, |it| it.held_by_send_buffer = 0.46);
+    runs(&mut waiting_writes).iter_mut().for_each(|run| run.idle = 0.0);
     let healthy = [
+        ("last reads that the host held up", held_up_at_the_end()),
+        ("writes that wait for the send buffer and gain nothing", waiting_writes),
         ("near", at(0.3, 900.0, 950.0)),
         ("on this host", at(0.04, 1500.0, 1400.0)),
         ("far, and each connection has a share", situation(FAR)),

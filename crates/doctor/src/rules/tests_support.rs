@@ -111,7 +111,8 @@ pub(crate) fn situation(of: Situation) -> Facts {
         }),
         transport: Some(Transport {
             connect: connect.clone(),
-            connect_under_load: Some(connect),
+            connect_under_load: Some(connect.clone()),
+            connect_under_writes: Some(connect),
             receive_window: Some(3 << 20),
             send_window: Some(4 << 20),
             ..Transport::default()

@@ -14,6 +14,7 @@ use clap::Parser;
 use super::channel::{Channel, Side};
 use super::{Message, place};
 use crate::args::Args;
+use crate::measure::Stop;
 use crate::run::measure;
 use crate::{Error, Plan, diskspd};
 
@@ -116,7 +117,7 @@ impl Shared {
 
     fn load(&self, channel: &mut Channel, words: Vec<String>, number: u32) -> Result<(), Error> {
         for plan in self.plans(words, number)? {
-            let measured = measure(&plan, || {
+            let measured = measure(&plan, &Stop::default(), || {
                 let lost = |why: io::Error| Error::host("waiting for the other clients", why);
                 channel.send(&Message::Ready).map_err(lost)?;
                 match channel.receive(READY_TIME).map_err(lost)? {

@@ -28,6 +28,17 @@ pub fn name(sent: &[u8]) -> Result<Name, NfsStat> {
     })
 }
 
+/// Does what begins with looking up a name, and once more where the name was remembered for what is gone: it is so no longer then.
+///
+/// # Errors
+/// As `act` says at last.
+pub fn with_name_again<T>(run: &mut Run, act: impl Fn(&mut Run) -> Result<T, Stop>) -> Result<T, Stop> {
+    match act(run) {
+        Err(Stop::Fail(NfsStat::Stale)) => act(run),
+        other => other,
+    }
+}
+
 /// A request to open something for these rights, in no way of anybody else's.
 #[must_use]
 pub fn opening(path: &[Name], access: Rights) -> OpenRequest<'_> {
@@ -63,12 +74,12 @@ pub fn opening_own<'a>(
     Ok(request)
 }
 
-/// The version of a directory, for change_info4.
+/// The version of a directory before it is changed, for change_info4.
 ///
 /// # Errors
 /// As the engine says.
 pub fn version(export: &Export, directory: &Item) -> Result<u64, Stop> {
-    Ok(export.engine.item_version(directory)?)
+    Ok(export.engine.version_before(directory)?)
 }
 
 /// A directory around a change. Others may have changed it meanwhile, so that it is not atomic.
@@ -76,7 +87,7 @@ pub fn version(export: &Export, directory: &Item) -> Result<u64, Stop> {
 /// # Errors
 /// As the engine says.
 pub fn changed(export: &Export, directory: &Item, before: u64) -> Result<ChangeInfo, Stop> {
-    Ok(ChangeInfo { atomic: false, before, after: version(export, directory)? })
+    Ok(ChangeInfo { atomic: false, before, after: export.engine.item_version(directory)? })
 }
 
 /// Opens an item for these rights, does something with it, and closes it.

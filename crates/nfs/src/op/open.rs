@@ -12,7 +12,7 @@ use volume::security::Rights;
 use volume::{Kind, Name, Time};
 
 use super::delegate::{delegate, delegate_again};
-use super::names::{changed, name, opening, opening_own, version, with_open};
+use super::names::{changed, name, opening, opening_own, version, with_name_again, with_open};
 use super::setattr;
 use crate::attributes::Wanted;
 use crate::back;
@@ -63,6 +63,13 @@ struct Found {
 /// NFS4ERR_INVAL, NFS4ERR_NOENT, NFS4ERR_EXIST, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_SHARE_DENIED, NFS4ERR_ACCESS,
 /// NFS4ERR_DELAY, NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT and others.
 pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
+    match args.claim {
+        Claim::Null(_) | Claim::DelegateCur(_) => with_name_again(run, |run| open(run, args)),
+        _ => open(run, args),
+    }
+}
+
+fn open(run: &mut Run, args: &Args<'_>) -> Done {
     run.current()?;
     let ask = Ask { access: args.share_access & ShareAccess::BOTH, deny: args.share_deny };
     check(args, ask)?;
@@ -278,7 +285,7 @@ fn by_name(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result<Foun
         (Ok(item), None) => (item, None, Bitmap::EMPTY),
         (Ok(item), Some(making)) => {
             let attrset = take_existing(run, &export, &item, &making)?;
-            (item, None, attrset)
+            (item.changed_since(), None, attrset)
         }
         (Err(Stop::Fail(NfsStat::NoEnt)), Some(making)) => {
             let (opened, attrset) = make(run, &export, &above, ask, &file, &making)?;

@@ -7,7 +7,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::readdir::{Args, EntriesWriter};
-use share::{Item, Options};
+use share::{Info, Item, Options, Refusal};
 use volume::Kind;
 use volume::security::Rights;
 
@@ -93,7 +93,8 @@ impl List<'_> {
             let root = export.engine.root_item();
             let (server, minor, wanted) = (self.server, self.minor, self.wanted);
             let name = export.name.as_bytes();
-            if !entry(&mut writer, (cookie, name), (server, minor, wanted), export, &root) {
+            let found = (&root, export.engine.item_info(&root));
+            if !entry(&mut writer, (cookie, name), (server, minor, wanted), export, found) {
                 is_whole = false;
                 break;
             }
@@ -119,7 +120,8 @@ impl List<'_> {
             // What has vanished since is not shown.
             let Ok(item) = found.item() else { return ControlFlow::Continue(()) };
             let at = (found.cookie(), found.name().as_bytes());
-            is_whole = entry(&mut writer, at, (server, minor, wanted), export, &item);
+            let found = (&item, found.item_info());
+            is_whole = entry(&mut writer, at, (server, minor, wanted), export, found);
             if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         if !is_whole && writer.count() == 0 {
@@ -136,11 +138,11 @@ fn entry(
     (cookie, name): (u64, &[u8]),
     (server, minor, wanted): (&Server, u32, Bitmap),
     export: &Export,
-    item: &Item,
+    (item, info): (&Item, Result<Info, Refusal>),
 ) -> bool {
     let wants_handle = wanted.has(AttrNum::Filehandle.get());
     let handle = if wants_handle { handle_of(server, export, item) } else { Err(NfsStat::Ok) };
-    let what = match (attributes::of_item(export, item, &wanted), wants_handle, &handle) {
+    let what = match (attributes::of_known(export, item, info, &wanted), wants_handle, &handle) {
         (Ok(_), true, Err(why)) => Err(*why),
         (what, ..) => what,
     };

@@ -1,14 +1,19 @@
 //! REMOVE (RFC 8881 18.25).
 
+use std::sync::Arc;
+
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{Changed, RemoveArgs};
+use share::{Item, Opened};
+use volume::Name;
+use volume::security::Rights;
 
 use super::lookup::check_directory;
-use super::names::{changed, name, opening_own, version};
+use super::names::{changed, name, opening_own, version, with_name_again};
 use crate::compound::{Done, Run, Stop};
+use crate::config::Export;
 use crate::current::handle_of;
-use volume::security::Rights;
 
 /// Does it. Whoever has a file open goes on with it, unless they said that nobody may delete it.
 ///
@@ -20,19 +25,22 @@ pub fn run(run: &mut Run, args: &RemoveArgs<'_>) -> Done {
     let name = name(args.target)?;
     run.check_writable(&export)?;
     let before = version(&export, &above)?;
-    let item = run.tell(&export, |engine, caller| engine.item_in(caller, &above, &name))?;
-    if let Ok(handle) = handle_of(&run.server, &export, &item) {
-        run.server.forget_item(&handle);
-    }
-    let request = opening_own(run, &export, item.id(), &[], Rights::DELETE)?;
-    let opened = run.ask(&export, |engine, caller| engine.create_found(caller, &item, &request));
-    let opened = opened.map_err(held)?;
+    let opened = with_name_again(run, |run| open_to_remove(run, &export, &above, &name)).map_err(held)?;
     let marked = run.ask(&export, |engine, caller| engine.set_delete(caller, &opened.open, true, true, true));
     let closed = export.engine.close(&opened.open, run.now);
     marked.map_err(held)?;
     closed?;
     let cinfo = changed(&export, &above, before)?;
     run.answer(OpNum::Remove, Changed { cinfo })
+}
+
+fn open_to_remove(run: &Run, export: &Arc<Export>, above: &Item, name: &Name) -> Result<Opened, Stop> {
+    let item = run.tell(export, |engine, caller| engine.item_in(caller, above, name))?;
+    if let Ok(handle) = handle_of(&run.server, export, &item) {
+        run.server.forget_item(&handle);
+    }
+    let request = opening_own(run, export, item.id(), &[], Rights::DELETE)?;
+    run.ask(export, |engine, caller| engine.create_found(caller, &item, &request))
 }
 
 /// Somebody who lets nobody delete a file is not in the way of an open, but of its removal.

@@ -71,6 +71,14 @@ impl World {
         World::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now)
     }
 
+    /// Whose volume counts the calls on it.
+    pub fn counted() -> (World, Arc<volume::faulty::Plan>) {
+        let World { memory, now, instance, .. } = World::new();
+        let volume = volume::faulty::FaultyVolume::new(Arc::new(memory.clone()));
+        let plan = Arc::clone(volume.plan());
+        (World::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now), plan)
+    }
+
     /// Around a server that somebody else has made, and its engine.
     pub fn around(server: Arc<Server>, engine: Arc<share::Share>, now: Now) -> World {
         let instance = server.config().instance;

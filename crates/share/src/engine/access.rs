@@ -101,11 +101,12 @@ impl Share {
         if let Some(known) = directory.known_security() {
             return Ok(known);
         }
+        let own_changes = directory.own_changes();
         let node = directory.node.as_ref();
         let stat = node.stat()?;
         let record = self.load_record(node, &stat)?;
         let security = self.load_security(node, &stat, &record)?;
-        directory.set_security(Some(Arc::clone(&security)));
+        directory.note_security(Arc::clone(&security), own_changes);
         Ok(security)
     }
 

@@ -30,7 +30,8 @@ impl Share {
             Ok(()) => {}
             Err(why) => return Step::Refused(why),
         }
-        let node = match self.shared_node(&open.file, &open.node, how_for_rights(access)) {
+        let how = how_for_rights(access);
+        let node = match self.with_room(|| self.shared_node(&open.file, &open.node, how)) {
             Ok(node) => node,
             Err(why) => return Step::Refused(why),
         };
@@ -86,7 +87,7 @@ impl Share {
         if adds.is_empty() {
             return Ok(());
         }
-        let facts = self.facts(&open.file, open.node.as_ref(), None)?;
+        let facts = self.facts(&open.file, open.node.as_ref(), None, None)?;
         let parent = open.link.as_ref().map(|link| link.place().0);
         self.rights_on(caller, &facts.security, parent.as_ref(), adds, open.options).map(|_| ())
     }

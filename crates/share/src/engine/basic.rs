@@ -8,6 +8,7 @@ use volume::{Kind, Time, Times};
 use wire::Now;
 
 use super::Share;
+use super::file::File;
 use super::record::{CHANGE_TIME_HOLDS_NS, Kept, Record, STORED};
 use crate::open::OwnTimes;
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal};
@@ -64,7 +65,7 @@ impl Share {
         let (times, told) = asked_for(&basic);
         if times != Times::default() {
             open.node.set_times(times)?;
-            self.versions.touch(open.file.id);
+            self.own_changed(&open.file);
         }
         let mut new = record;
         if times != Times::default() {
@@ -106,9 +107,19 @@ impl Share {
     /// As the volume says.
     pub(super) fn store_record(&self, open: &Open, record: Record) -> Result<(), Refusal> {
         self.put_record(open.node.as_ref(), &record)?;
-        self.versions.touch(open.file.id);
+        self.own_changed(&open.file);
         open.file.state.lock().record = Some(record);
         Ok(())
+    }
+
+    /// Something of a file was changed that it does not count itself.
+    pub(super) fn own_changed(&self, file: &File) {
+        self.versions.touch(file.id);
+        if file.is_directory
+            && let Some(directory) = self.directories.get(file.id)
+        {
+            directory.own_changed();
+        }
     }
 
     /// Does something that changes data, and leaves the times as they were that the open has in its hands.

@@ -1,6 +1,6 @@
 //! What is remembered of names and files, so that the volume need not be asked again.
 //!
-//! Two tables with a limit in bytes, and nothing in them that could be old:
+//! Three tables with a limit in bytes, and nothing in them that could be old:
 //!
 //! - **Names** ([`Answer`]): what an exact name in a directory leads to, as a node that is kept open, or that nothing has
 //!   that name. Trusted only in directories in which the volume tells of changes by others. The engine's own changes take
@@ -11,24 +11,33 @@
 //!   can have the same ([`Cache::remember`]), and while the engine itself has stored none of them since
 //!   ([`Cache::wrote`]): what lies beside a file moves none of its times.
 //!
+//! - **Made** ([`Made`]): that a file which was made through the share a moment ago has no attribute record, under its name
+//!   and with its address. It goes with the name's answer, and with the news of a change by that name.
+//!
 //! Sizes, times, links and permission bits are asked of the volume each time: hosts do not tell of everything that
 //! changes them (mappings of memory, names of the same file elsewhere).
 //!
 //! Start with [`super::look_up`], which asks the first table, and [`Share::facts`], which asks the second.
 
 mod bounded;
+mod descriptors;
+mod made;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use volume::security::Acl;
 use volume::{Name, Node, NodeId, Stat, Time};
 
 use super::Share;
 use super::access::Security;
+use super::address::Address;
 use super::record::Record;
 use crate::Refusal;
-use bounded::{Bounded, PARTS};
+use bounded::{Bounded, PARTS, Weight};
+pub use descriptors::Descriptors;
+use made::MADE_BYTES;
+pub(crate) use made::Made;
 
 /// For how many bytes a name counts that leads to something, beside its own length: what is kept here, and what the host
 /// keeps for an open descriptor.
@@ -52,27 +61,30 @@ pub(crate) enum Answer {
     Absent,
 }
 
+impl Answer {
+    /// What it takes under a name.
+    fn weight(&self, name: &Name) -> Weight {
+        match self {
+            Answer::There(_) => weight_of_node(name),
+            Answer::Absent => Weight::of_bytes(ABSENT_BYTES + name.as_bytes().len()),
+        }
+    }
+}
+
+/// What a node takes under a name.
+fn weight_of_node(name: &Name) -> Weight {
+    Weight { bytes: KEPT_BYTES + name.as_bytes().len(), descriptors: 1 }
+}
+
 /// A node that is kept, never open for writing: the host would not run such a file.
 pub(crate) struct KeptNode {
     pub node: Arc<dyn Node>,
-    address: OnceLock<Vec<u8>>,
+    pub address: Address,
 }
 
 impl KeptNode {
     pub fn new(node: Arc<dyn Node>) -> Arc<KeptNode> {
-        Arc::new(KeptNode { node, address: OnceLock::new() })
-    }
-
-    /// The node's address, which stays the same as long as the node is.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub fn address(&self) -> Result<Vec<u8>, Refusal> {
-        if let Some(known) = self.address.get() {
-            return Ok(known.clone());
-        }
-        let address = self.node.address()?;
-        Ok(self.address.get_or_init(|| address).clone())
+        Arc::new(KeptNode { node, address: Address::default() })
     }
 }
 
@@ -121,7 +133,10 @@ pub(crate) struct Cache {
     is_on: AtomicBool,
     names: Bounded<(u64, Name), Answer>,
     figures: Bounded<NodeId, Arc<Known>>,
+    made: Bounded<(u64, Name), Arc<Made>>,
     written: Box<[AtomicU64]>,
+    /// How often the engine has stored something with any file.
+    stores: AtomicU64,
     /// Monotonic seconds, as the last request or tick said.
     now_s: AtomicU64,
     /// The part that is looked through for idle names next.
@@ -135,13 +150,17 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// For at most so many bytes: two thirds for names, the rest for figures.
-    pub fn new(bytes: usize, is_on: bool) -> Cache {
+    /// For at most so many bytes: two thirds for names, a quarter for figures, the rest for what was just made. Nodes are kept
+    /// with descriptors from there.
+    pub fn new(bytes: usize, descriptors: &Arc<Descriptors>, is_on: bool) -> Cache {
+        let none = Descriptors::new(0);
         Cache {
             is_on: AtomicBool::new(is_on),
-            names: Bounded::new(bytes / 3 * 2),
-            figures: Bounded::new(bytes / 3),
+            names: Bounded::new(bytes / 3 * 2, descriptors),
+            figures: Bounded::new(bytes / 4, &none),
+            made: Bounded::new(bytes / 12, &none),
             written: (0..WRITTEN).map(|_| AtomicU64::new(0)).collect(),
+            stores: AtomicU64::new(0),
             now_s: AtomicU64::new(0),
             turn: AtomicUsize::new(0),
             hits: AtomicU64::new(0),
@@ -188,12 +207,25 @@ impl Cache {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         self.names.clear();
         self.figures.clear();
+        self.made.clear();
+    }
+
+    /// Gives every descriptor back; false when none was kept.
+    fn give_back(&self) -> bool {
+        let keeps = self.names.usage().0 > 0;
+        if keeps {
+            self.clear();
+        }
+        keeps
     }
 
     /// Forgets names that nobody has asked for lately; each call looks through a part of them.
     pub fn drop_idle(&self) {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % PARTS;
-        self.names.drop_idle(turn, self.now_s().saturating_sub(IDLE_S));
+        let now_s = self.now_s();
+        let since_s = now_s.saturating_sub(IDLE_S);
+        self.names.drop_idle(turn, since_s, now_s);
+        self.made.drop_idle(turn, since_s, now_s);
     }
 
     /// A name was found without asking the volume.
@@ -211,20 +243,50 @@ impl Cache {
         self.names.get(&(directory, name.clone()), self.now_s())
     }
 
-    /// Keeps what a name leads to, unless `is_right` no longer says so.
+    /// Whether a node that a name is about to lead to would be worth its room. To be asked once before it is kept.
+    pub fn lets_node_in(&self, directory: u64, name: &Name) -> bool {
+        self.is_on() && self.names.lets_in(&(directory, name.clone()), weight_of_node(name), self.now_s())
+    }
+
+    /// Keeps what a name leads to if that is worth its room, unless `is_right` no longer says so.
     pub fn keep(&self, directory: u64, name: &Name, answer: Answer, is_right: impl FnOnce() -> bool) {
-        let bytes = name.as_bytes().len()
-            + match answer {
-                Answer::There(_) => KEPT_BYTES,
-                Answer::Absent => ABSENT_BYTES,
-            };
-        self.names.put((directory, name.clone()), answer, bytes, self.now_s(), || self.is_on() && is_right());
+        let key = (directory, name.clone());
+        if self.is_on() && self.names.lets_in(&key, answer.weight(name), self.now_s()) {
+            self.keep_let_in(directory, name, answer, is_right);
+        }
+    }
+
+    /// The same for a node of which [`Cache::lets_node_in`] has said so.
+    pub fn keep_let_in(&self, directory: u64, name: &Name, answer: Answer, is_right: impl FnOnce() -> bool) {
+        let (key, weight) = ((directory, name.clone()), answer.weight(name));
+        self.names.put(key, answer, weight, self.now_s(), || self.is_on() && is_right());
     }
 
     /// Forgets a name.
     pub fn forget(&self, directory: u64, name: &Name) {
+        let key = (directory, name.clone());
+        drop(self.made.remove(&key));
         // Closing a descriptor takes time, so it is dropped behind the lock.
-        drop(self.names.remove(&(directory, name.clone())));
+        drop(self.names.remove(&key));
+    }
+
+    /// A file that was made under a name a moment ago.
+    pub fn made(&self, directory: u64, name: &Name) -> Option<Arc<Made>> {
+        if self.is_on() { self.made.get(&(directory, name.clone()), self.now_s()) } else { None }
+    }
+
+    /// Keeps that a file was made under a name, unless `is_right` no longer says so.
+    pub fn note_made(&self, directory: u64, name: &Name, made: &Arc<Made>, is_right: impl FnOnce() -> bool) {
+        let (key, now_s) = ((directory, name.clone()), self.now_s());
+        let weight = Weight::of_bytes(MADE_BYTES + name.as_bytes().len());
+        if self.is_on() && self.made.lets_in(&key, weight, now_s) {
+            self.made.put(key, Arc::clone(made), weight, now_s, || self.is_on() && is_right());
+        }
+    }
+
+    /// Forgets that a file was made under a name.
+    pub fn forget_made(&self, directory: u64, name: &Name) {
+        drop(self.made.remove(&(directory, name.clone())));
     }
 
     fn counter(&self, id: NodeId) -> &AtomicU64 {
@@ -239,7 +301,20 @@ impl Cache {
 
     /// The engine stores something with a file; to be said before and after.
     pub fn wrote(&self, id: NodeId) {
+        self.stores.fetch_add(1, Ordering::AcqRel);
         self.counter(id).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// To be taken before a file is made that is to be remembered ([`Cache::made_now`]).
+    pub fn stores(&self) -> u64 {
+        self.stores.load(Ordering::Acquire)
+    }
+
+    /// A file that showed these figures when it was made; none when something was stored with any file since `stores`, which
+    /// may have been this one.
+    pub fn made_now(&self, stat: &Stat, stores: u64) -> Option<Arc<Made>> {
+        let made = Made::new(stat, self.written(stat.id));
+        (self.is_on() && self.stores() == stores).then(|| Arc::new(made))
     }
 
     /// What is known of a file that shows these figures.
@@ -272,20 +347,23 @@ impl Cache {
     }
 
     fn put(&self, id: NodeId, known: Known, epoch: u64) {
-        let (bytes, written) = (known.bytes(), known.written);
+        let (weight, written) = (Weight::of_bytes(known.bytes()), known.written);
         let is_right = || self.is_on() && self.epoch() == epoch && self.written(id) == written;
-        self.figures.put(id, Arc::new(known), bytes, self.now_s(), is_right);
+        if self.figures.lets_in(&id, weight, self.now_s()) {
+            self.figures.put(id, Arc::new(known), weight, self.now_s(), is_right);
+        }
     }
 
     fn summary(&self) -> MetadataCaching {
         let ((names, name_bytes), (files, file_bytes)) = (self.names.usage(), self.figures.usage());
+        let (made, made_bytes) = self.made.usage();
         MetadataCaching {
             on: self.is_on(),
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
             names,
-            files,
-            bytes: name_bytes + file_bytes,
+            files: files + made,
+            bytes: name_bytes + file_bytes + made_bytes,
         }
     }
 }
@@ -300,6 +378,18 @@ impl Share {
     /// How much is remembered, and what that was good for.
     pub fn metadata_caching(&self) -> MetadataCaching {
         self.cache.summary()
+    }
+
+    /// Does what takes a descriptor of the host. When there is none, those that are kept are wanted for something better: they
+    /// are given back, and it is tried again.
+    ///
+    /// # Errors
+    /// As `act`.
+    pub(super) fn with_room<T>(&self, act: impl Fn() -> Result<T, Refusal>) -> Result<T, Refusal> {
+        match act() {
+            Err(Refusal::Exhausted) if self.cache.give_back() => act(),
+            other => other,
+        }
     }
 
     /// Whether what is remembered of names stays true until an event says otherwise.
@@ -340,7 +430,7 @@ mod tests {
 
     #[test]
     fn figures_count_until_the_time_of_change_moves_or_the_engine_writes() {
-        let cache = Cache::new(1 << 20, true);
+        let cache = Cache::new(1 << 20, &Descriptors::new(99), true);
         let record = Record { extended_size: 7, ..Record::default() };
         cache.remember(&stat(5), cache.written(stat(5).id), record);
         cache.add(&stat(5), cache.epoch() + 1, |known| known.extended = Some(8));
@@ -359,7 +449,7 @@ mod tests {
 
     #[test]
     fn nothing_is_remembered_while_it_is_off() {
-        let cache = Cache::new(1 << 20, false);
+        let cache = Cache::new(1 << 20, &Descriptors::new(99), false);
         let name = Name::new(b"a").unwrap();
         cache.keep(1, &name, Answer::Absent, || true);
         cache.remember(&stat(5), 0, Record::default());

@@ -50,6 +50,9 @@ impl Share {
         let mut state = open.file.state.lock();
         effects.wakes.append(&mut state.waiting);
         let is_last = state.members.is_empty();
+        if let Some(made) = state.made.as_ref().filter(|_| is_last) {
+            made.closed(now);
+        }
         drop(state);
         if is_last && self.files.leave(&open.file) {
             self.versions.closed(open.file.id, open.file.changes.load(Ordering::Relaxed));

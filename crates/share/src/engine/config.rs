@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use volume::security::Sid;
 
+use super::cache::Descriptors;
+
 /// Bytes for what is remembered of names and files unless a share says otherwise: room for about 16,000 names.
 pub const METADATA_CACHE_BYTES: usize = 48 << 20;
 
@@ -66,6 +68,8 @@ pub struct Config {
     pub metadata_caching: bool,
     /// Most bytes that what is remembered counts for; it is set when the share is opened.
     pub metadata_cache_bytes: usize,
+    /// Where the descriptors come from that are kept for names; it is set when the share is opened.
+    pub descriptors: Arc<Descriptors>,
     /// Whether descriptors decide who may do what.
     pub enforce: bool,
     /// Most opens at one time.
@@ -95,6 +99,7 @@ impl Default for Config {
             dot_files_hidden: true,
             metadata_caching: true,
             metadata_cache_bytes: METADATA_CACHE_BYTES,
+            descriptors: Descriptors::new(usize::MAX),
             enforce: true,
             max_opens: 1 << 20,
             max_detached: 1 << 16,

@@ -89,7 +89,7 @@ impl Share {
         }
         let mut from = from;
         for _ in 0..MAX_ATTEMPTS {
-            match self.attempt(caller, from, request) {
+            match self.with_room(|| self.attempt(caller, from, request)) {
                 Ok(Attempt::Done(opened)) => return Step::Done(*opened),
                 // Who was in the way may have gone when it was asked.
                 Ok(Attempt::Wait(ticket)) if self.waits.is_over(ticket) => {}

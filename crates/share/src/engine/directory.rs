@@ -6,15 +6,17 @@
 //! at least [`SETTLED`] old when it was made, so that a change within the clock's grain cannot hide.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use volume::{Failure, Name, Node, NodeId, Volume};
 
 use super::access::Security;
-use super::cache::{Answer, Cache};
+use super::address::Address;
+use super::cache::{Answer, Cache, KeptNode, Made};
 use super::names::{Index, Stamp, has_case, same_folded};
 use crate::Refusal;
 
@@ -23,6 +25,11 @@ const MAX_KEPT: usize = 2048;
 
 /// Most names in all indexes together, at about 100 bytes each; the index of one directory is kept whatever its size.
 const MAX_NAMES: usize = 1 << 20;
+
+/// Names asked for in vain from which on an index of a directory is made for exact names too, and how many names there may
+/// be for each of them.
+const FIRST_SCAN: usize = 16;
+const NAMES_FOR_A_MISS: usize = 16;
 
 /// How long a change of names may hold up who looks whether a name is really gone.
 const CHANGE_TAKES: Duration = Duration::from_millis(20);
@@ -44,13 +51,15 @@ pub(crate) struct Directory {
     /// How many names are being changed.
     under_way: AtomicUsize,
     contents: Mutex<Contents>,
+    /// How often the volume was asked for an exact name that was not there, since the last index was dropped.
+    misses: AtomicUsize,
     /// Moves with each change of names: what was looked up before such a change is not remembered after it.
     generation: AtomicU64,
     /// By which what its names lead to is remembered; another one when none of that can be trusted.
     serial: AtomicU64,
     cache: Arc<Cache>,
-    security: Mutex<Option<Arc<Security>>>,
-    address: OnceLock<Vec<u8>>,
+    own: Mutex<Own>,
+    address: Address,
     used: AtomicU64,
     /// The volume that tells of changes by others in it.
     told_by: Option<Arc<dyn Volume>>,
@@ -67,6 +76,16 @@ impl Drop for Changing<'_> {
         self.directory.contents.lock().in_change.clear();
         self.directory.under_way.store(0, Ordering::Release);
     }
+}
+
+/// What was seen of a directory itself.
+#[derive(Default)]
+struct Own {
+    /// How often something of it was changed, so that what was seen before may be untrue.
+    changes: u64,
+    security: Option<Arc<Security>>,
+    /// The generation of its names before its version was told last.
+    version_at: Option<u64>,
 }
 
 #[derive(Default)]
@@ -120,11 +139,12 @@ impl Directory {
             changing: Mutex::default(),
             under_way: AtomicUsize::new(0),
             contents: Mutex::default(),
+            misses: AtomicUsize::new(0),
             generation: AtomicU64::new(0),
             serial: AtomicU64::new(cache.next_serial()),
             cache: Arc::clone(cache),
-            security: Mutex::default(),
-            address: OnceLock::new(),
+            own: Mutex::default(),
+            address: Address::default(),
             used: AtomicU64::new(0),
             told_by: tells.then(|| Arc::clone(volume)),
         })
@@ -140,11 +160,7 @@ impl Directory {
     /// # Errors
     /// As the volume says.
     pub fn address(&self) -> Result<Vec<u8>, Refusal> {
-        if let Some(known) = self.address.get() {
-            return Ok(known.clone());
-        }
-        let address = self.node.address()?;
-        Ok(self.address.get_or_init(|| address).clone())
+        self.address.get(|| Ok(self.node.address()?))
     }
 
     /// Begins to change these names, when no other change is under way.
@@ -181,12 +197,50 @@ impl Directory {
         self.cache.answer(self.serial.load(Ordering::Acquire), name)
     }
 
-    /// Remembers what a name leads to, unless names have changed since `generation`.
+    /// Whether a name is remembered to lead to this node, and nobody is changing it.
+    pub fn leads_to(&self, name: &Name, id: NodeId) -> bool {
+        let is_it = |answer| matches!(answer, Some(Answer::There(kept)) if kept.node.id() == id);
+        self.is_told() && self.cache.is_on() && self.settle(name) && is_it(self.answer(name))
+    }
+
+    /// Remembers what a name leads to if that is worth its room, unless names have changed since `generation`.
     pub fn remember(&self, name: &Name, generation: u64, answer: Answer) {
         if self.is_told() {
             let serial = self.serial.load(Ordering::Acquire);
             self.cache.keep(serial, name, answer, || self.generation() == generation);
         }
+    }
+
+    /// Whether a node that a name is about to lead to will be remembered; to be asked once before
+    /// [`Directory::remember_let_in`].
+    pub fn lets_in(&self, name: &Name) -> bool {
+        self.is_told() && self.cache.lets_node_in(self.serial.load(Ordering::Acquire), name)
+    }
+
+    /// Remembers a node of which [`Directory::lets_in`] has said so, unless names have changed since `generation`.
+    pub fn remember_let_in(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
+        let (serial, answer) = (self.serial.load(Ordering::Acquire), Answer::There(Arc::clone(kept)));
+        self.cache.keep_let_in(serial, name, answer, || self.generation() == generation);
+    }
+
+    /// A file that was made under a name a moment ago.
+    pub fn made(&self, name: &Name) -> Option<Arc<Made>> {
+        self.cache.made(self.serial.load(Ordering::Acquire), name)
+    }
+
+    /// Remembers that a file was made under a name, which the caller is changing ([`Directory::change`]) and has added,
+    /// unless there was news of anything else since `generation`, which was taken before.
+    pub fn note_made(&self, name: &Name, generation: u64, made: &Arc<Made>) {
+        if self.is_told() {
+            let serial = self.serial.load(Ordering::Acquire);
+            self.cache.note_made(serial, name, made, || self.generation() == generation + 1);
+        }
+    }
+
+    /// Something was changed by a name by others, perhaps what lies beside its file.
+    pub fn forget_made(&self, name: &Name) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.cache.forget_made(self.serial.load(Ordering::Acquire), name);
     }
 
     /// Forgets what a name leads to; that it stands there is still known.
@@ -289,8 +343,8 @@ impl Directory {
         self.cache.forget(self.serial.load(Ordering::Acquire), name);
         let mut contents = self.contents.lock();
         match &mut contents.index {
-            Some(index) if self.told_by.is_some() => index.insert(name),
-            index => *index = None,
+            Some(index) if self.told_by.is_some() && index.may_grow(MAX_NAMES) => index.insert(name),
+            _ => self.drop_index(&mut contents),
         }
         contents.forget(name);
     }
@@ -302,15 +356,22 @@ impl Directory {
         let mut contents = self.contents.lock();
         match &mut contents.index {
             Some(index) if self.told_by.is_some() => index.remove(name),
-            index => *index = None,
+            _ => self.drop_index(&mut contents),
         }
         contents.forget(name);
+    }
+
+    fn drop_index(&self, contents: &mut Contents) {
+        if contents.index.take().is_some() {
+            self.misses.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Nothing that is remembered of its names can be trusted.
     pub fn forget_names(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.serial.store(self.cache.next_serial(), Ordering::Release);
+        self.misses.store(0, Ordering::Relaxed);
         let mut contents = self.contents.lock();
         let in_change = std::mem::take(&mut contents.in_change);
         let dropped = std::mem::replace(&mut *contents, Contents { in_change, ..Contents::default() });
@@ -320,11 +381,39 @@ impl Directory {
 
     /// The descriptor, as it was read last.
     pub fn known_security(&self) -> Option<Arc<Security>> {
-        if self.is_told() { self.security.lock().clone() } else { None }
+        if self.is_told() { self.own.lock().security.clone() } else { None }
     }
 
-    pub fn set_security(&self, security: Option<Arc<Security>>) {
-        *self.security.lock() = security;
+    /// To be taken before anything is read of the directory itself that is to be noted.
+    pub fn own_changes(&self) -> u64 {
+        self.own.lock().changes
+    }
+
+    /// Something of the directory itself may be another now, its descriptor too.
+    pub fn own_changed(&self) {
+        let mut own = self.own.lock();
+        *own = Own { changes: own.changes + 1, ..Own::default() };
+    }
+
+    /// Takes note of the descriptor that was read, unless something was changed since `own_changes`.
+    pub fn note_security(&self, security: Arc<Security>, own_changes: u64) {
+        let mut own = self.own.lock();
+        if own.changes == own_changes {
+            own.security = Some(security);
+        }
+    }
+
+    /// Whether neither a name nor anything of its own has changed since its version was told.
+    pub fn is_as_told(&self) -> bool {
+        self.is_told() && self.own.lock().version_at == Some(self.generation())
+    }
+
+    /// Takes note that its version was told; `generation` and `own_changes` were taken before.
+    pub fn note_told(&self, generation: u64, own_changes: u64) {
+        let mut own = self.own.lock();
+        if own.changes == own_changes {
+            own.version_at = Some(generation);
+        }
     }
 }
 
@@ -348,7 +437,8 @@ pub(super) struct Directories {
     cache: Arc<Cache>,
     known: Mutex<Table>,
     clock: AtomicU64,
-    names: AtomicUsize,
+    /// How many names all indexes have.
+    names: Arc<AtomicUsize>,
     /// Wall time in seconds, as the last request or tick said.
     wall_secs: AtomicI64,
 }
@@ -376,7 +466,7 @@ impl Directories {
             cache: Arc::clone(cache),
             known: Mutex::new(table),
             clock: AtomicU64::new(1),
-            names: AtomicUsize::new(0),
+            names: Arc::default(),
             wall_secs: AtomicI64::new(0),
         }
     }
@@ -478,10 +568,9 @@ impl Directories {
     pub fn forget_names(&self) {
         for directory in self.all() {
             directory.forget_names();
-            directory.set_security(None);
+            directory.own_changed();
         }
         self.cache.clear();
-        self.names.store(0, Ordering::Relaxed);
     }
 
     /// What is known of the spellings of a name before one is made: everything where changes by others are told, though the
@@ -507,11 +596,9 @@ impl Directories {
         }
         let mut contents = directory.contents.lock();
         let stamp = if directory.is_told() { None } else { Some(directory.stamp()?) };
-        let mut index = Index::new(stamp);
-        directory.node.entries(0, &mut |entry| {
-            index.insert(&entry.name);
-            std::ops::ControlFlow::Continue(())
-        })?;
+        let Some(index) = self.indexed(directory, stamp, usize::MAX)? else {
+            return Ok(Vec::new());
+        };
         let found = index.find(name);
         if let Some(stamp) = stamp {
             let newest = stamp.modified.max(stamp.changed).secs;
@@ -520,12 +607,31 @@ impl Directories {
                 return Ok(found);
             }
         }
-        if self.names.fetch_add(index.len(), Ordering::Relaxed) + index.len() > MAX_NAMES {
+        self.keep_index(directory, &mut contents, index);
+        Ok(found)
+    }
+
+    /// The volume was asked for an exact name that is not there. Where that happens often an index saves asking: one is made
+    /// when there were enough such names for the directory's size, so that the scans take a little of each of them.
+    pub fn missed(&self, directory: &Directory) {
+        let misses = directory.misses.fetch_add(1, Ordering::Relaxed) + 1;
+        if misses < FIRST_SCAN || !misses.is_power_of_two() || !directory.is_told() {
+            return;
+        }
+        let mut contents = directory.contents.lock();
+        if contents.index.is_none()
+            && let Ok(Some(index)) = self.indexed(directory, None, misses.saturating_mul(NAMES_FOR_A_MISS))
+        {
+            self.keep_index(directory, &mut contents, index);
+        }
+    }
+
+    /// Keeps an index; others go when all of them have too many names.
+    fn keep_index(&self, directory: &Directory, contents: &mut Contents, index: Index) {
+        if self.names.load(Ordering::Relaxed) > MAX_NAMES {
             self.drop_indexes(directory);
-            self.names.store(index.len(), Ordering::Relaxed);
         }
         contents.index = Some(index);
-        Ok(found)
     }
 
     /// Drops all indexes but that of `spared`, which the caller holds.
@@ -533,9 +639,29 @@ impl Directories {
         for directory in self.all().iter().filter(|d| d.id != spared.id) {
             // One that is being used stays.
             if let Some(mut contents) = directory.contents.try_lock() {
-                contents.index = None;
+                directory.drop_index(&mut contents);
             }
         }
+    }
+
+    /// An index of a directory's names, made by a scan; none when there are more names than this.
+    fn indexed(
+        &self,
+        directory: &Directory,
+        stamp: Option<Stamp>,
+        at_most: usize,
+    ) -> Result<Option<Index>, Refusal> {
+        let mut index = Index::new(stamp, &self.names);
+        let mut is_whole = true;
+        directory.node.entries(0, &mut |entry| {
+            is_whole = index.len() < at_most;
+            if !is_whole {
+                return ControlFlow::Break(());
+            }
+            index.insert(&entry.name);
+            ControlFlow::Continue(())
+        })?;
+        Ok(is_whole.then_some(index))
     }
 }
 
@@ -564,5 +690,67 @@ impl Table {
             self.by_id.retain(|_, entered| entered.directory.strong_count() > 0);
             self.tidy_at = 2 * self.by_id.len().max(MAX_KEPT);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volume::memory::MemoryVolume;
+
+    use super::super::cache::Descriptors;
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).unwrap()
+    }
+
+    /// Two directories with ten names each.
+    fn two() -> (Directories, [Arc<Directory>; 2]) {
+        let volume: Arc<dyn Volume> = Arc::new(MemoryVolume::new(1));
+        let cache = Arc::new(Cache::new(1 << 20, &Descriptors::new(9), true));
+        let root = Directory::root(&volume, volume.root().unwrap(), &cache);
+        let directories = Directories::new(Arc::clone(&root), &cache);
+        let two = ["a", "b"].map(|text| {
+            let own = name(text);
+            let node = root.node.create_directory(&own, 0o755, None).unwrap();
+            (0..10).for_each(|n| drop(node.create_file(&name(&format!("f{n}")), 0o644, None).unwrap()));
+            directories.enter(&volume, &root, (&own, &own), node, None)
+        });
+        (directories, two)
+    }
+
+    #[test]
+    fn indexes_are_bounded_together_and_what_is_dropped_counts_no_more() {
+        let (directories, [a, b]) = two();
+        let names = || directories.names.load(Ordering::Relaxed);
+        let find = |directory: &Directory| directories.spellings(directory, &name("F5")).unwrap().len();
+        assert_eq!((find(&a), find(&b), names()), (1, 1, 20));
+        a.added(&name("more"));
+        b.removed(&name("f1"));
+        b.removed(&name("f2"));
+        assert_eq!(names(), 19);
+        for _ in 0..3 {
+            a.forget_names();
+            assert_eq!((find(&a), names()), (1, 18));
+        }
+        // Others have as many as there may be.
+        directories.names.fetch_add(MAX_NAMES, Ordering::Relaxed);
+        [&a, &b].iter().for_each(|directory| directory.misses.store(5, Ordering::Relaxed));
+        a.added(&name("more"));
+        assert_eq!((names(), a.misses.load(Ordering::Relaxed)), (MAX_NAMES + 8, 0));
+        assert_eq!((find(&a), names(), b.misses.load(Ordering::Relaxed)), (1, MAX_NAMES + 10, 0));
+    }
+
+    #[test]
+    fn what_was_seen_of_a_directory_before_it_was_changed_is_not_noted_after_it() {
+        let (_, [a, _]) = two();
+        let (generation, own_changes) = (a.generation(), a.own_changes());
+        a.own_changed();
+        a.note_told(generation, own_changes);
+        assert!(!a.is_as_told());
+        a.note_told(a.generation(), a.own_changes());
+        assert!(a.is_as_told());
+        a.added(&name("more"));
+        assert!(!a.is_as_told());
     }
 }

@@ -73,13 +73,15 @@ impl Share {
                 return Ok(Attempt::Wait(ticket));
             }
             Ok((.., Tried::Again)) => return Ok(Attempt::Again),
-            Err(Refusal::Gone) if target.is_from_memory => {
+            Err(Refusal::Gone) => {
                 self.files.leave(&file);
                 // Its event is still on the way.
                 if let Some((parent, name)) = &target.place {
                     parent.forget_name(name);
                 }
-                return Ok(Attempt::Again);
+                // What was found before is looked up again by who found it.
+                let is_again = target.is_from_memory && !target.may_be_gone;
+                return if is_again { Ok(Attempt::Again) } else { Err(Refusal::Gone) };
             }
             Err(why) => {
                 self.files.leave(&file);
@@ -101,7 +103,7 @@ impl Share {
         target: &Target,
         file: &Arc<File>,
     ) -> Result<(Facts, Plan, Tried), Refusal> {
-        let facts = self.facts(file, target.node.as_ref(), target.seen)?;
+        let facts = self.facts(file, target.node.as_ref(), target.place.as_ref(), target.seen)?;
         if facts.stat.links == 0 {
             // Who comes by a name does not get a file that has none, whoever else has it open.
             let is_gone = target.may_be_gone && file.state.lock().members.is_empty();

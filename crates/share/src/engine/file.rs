@@ -11,6 +11,7 @@ use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
 use super::access::Security;
+use super::cache::Made;
 use super::directory::Directory;
 use super::record::Record;
 use crate::caching::grants::{Asker, Grants, Surroundings};
@@ -168,6 +169,8 @@ pub(crate) struct State {
     /// The attribute record as stored; none when not read yet.
     pub record: Option<Record>,
     pub security: Option<Arc<Security>>,
+    /// What is remembered of its having been made, by one of those who have it open.
+    pub made: Option<Arc<Made>>,
     /// Size of the extended attributes in list form, when it was counted.
     pub extended_size: Option<u32>,
 }

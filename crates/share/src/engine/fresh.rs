@@ -3,9 +3,10 @@
 use std::sync::{Arc, Weak};
 
 use volume::security::{self, Descriptor, Rights};
-use volume::{Failure, Name, Node};
+use volume::{Failure, Kind, Name, Node, Stat};
 
 use super::Share;
+use super::cache::Made;
 use super::create::{Attempt, Reserved, settable};
 use super::directory::Directory;
 use super::existing::stream_stat;
@@ -17,6 +18,9 @@ use crate::{Attributes, Caller, ChangeFilter, ChangeKind, OpenRequest, Options, 
 /// Permission bits of what is made when the client does not set them.
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
+
+/// What was made, and what is remembered of that.
+type JustMade = (Arc<dyn Node>, Option<Arc<Made>>);
 
 impl Share {
     /// Makes a file or directory and opens it.
@@ -50,7 +54,8 @@ impl Share {
             is_directory,
         )?;
         let mode = new_mode(request, is_directory, descriptor.as_ref());
-        let Some(node) = self.make(caller, parent, name, is_directory, mode, request.options)? else {
+        let stays_plain = descriptor.is_none() && is_plain(request, is_directory);
+        let Some((node, made)) = self.make(caller, request, (parent, name), mode, stays_plain)? else {
             return Ok(Attempt::Again);
         };
         let descriptor = match descriptor {
@@ -60,7 +65,7 @@ impl Share {
         let reserved = self.reserve_new(caller, request, parent, name, &node, granted);
         let id = reserved.id;
         let file = Arc::clone(&reserved.file);
-        let is_as_made = descriptor.is_none() && is_plain(request, is_directory);
+        let is_as_made = descriptor.is_none() && stays_plain;
         let furnished = self.furnish(request, &node, descriptor.as_ref(), &reserved);
         let (record, data) = match furnished {
             Ok(done) => done,
@@ -78,8 +83,8 @@ impl Share {
         if reserved.stream.is_named {
             self.tell_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
         }
-        let first = node.first_stat().filter(|_| self.cache.is_on() && is_as_made);
-        let stat = first.map_or_else(|| node.stat(), Ok)?;
+        let stat = if is_as_made { self.just_seen(node.as_ref())? } else { node.stat()? };
+        file.state.lock().made = made;
         let info = self.info_of(
             &file,
             reserved.link.as_ref(),
@@ -88,6 +93,14 @@ impl Share {
             stream_stat(&reserved.stream, data.as_ref())?,
         );
         Ok(self.hand_out(caller, request, reserved, (node, data), (Outcome::Created, info)))
+    }
+
+    /// What is known of something that was made just now.
+    fn just_seen(&self, node: &dyn Node) -> Result<Stat, Refusal> {
+        match node.first_stat().filter(|_| self.cache.is_on()) {
+            Some(first) => Ok(first),
+            None => Ok(node.stat()?),
+        }
     }
 
     /// Whether a directory is to be removed, so that nothing may be made in it.
@@ -132,42 +145,49 @@ impl Share {
         if who.actor.is_some() {
             return Ok(None);
         }
-        let stat = node.stat()?;
+        let stat = self.just_seen(node.as_ref())?;
         if stat.uid == who.uid {
             return Ok(None);
         }
         let group = self.config.load().accounts.group_sid(who.gid);
-        let is_directory = stat.kind == volume::Kind::Directory;
+        let is_directory = stat.kind == Kind::Directory;
         Ok(Some(security::from_mode(stat.mode, who.sid, group, is_directory)))
     }
 
-    /// Makes the name; none when somebody else was quicker.
+    /// Makes the name; none when somebody else was quicker. That a file was made is remembered when nothing is to lie beside
+    /// it.
     fn make(
         &self,
         caller: &Caller<'_>,
-        parent: &Arc<Directory>,
-        name: &Name,
-        is_directory: bool,
+        request: &OpenRequest<'_>,
+        (parent, name): (&Arc<Directory>, &Name),
         mode: u32,
-        options: Options,
-    ) -> Result<Option<Arc<dyn Node>>, Refusal> {
+        stays_plain: bool,
+    ) -> Result<Option<JustMade>, Refusal> {
         let _changing = parent.change(&[name]);
         // Between the search and this lock another spelling may have been made.
-        if !self.is_exact(options)
+        if !self.is_exact(request.options)
             && let super::directory::Known::Names(names) = self.directories.known(parent, name)?
             && !names.is_empty()
         {
             return Ok(None);
         }
         let actor = caller.identity.actor.as_ref();
-        let made = match is_directory {
-            true => parent.node.create_directory(name, mode, actor),
-            false => parent.node.create_file(name, mode, actor),
+        let (generation, stores) = (parent.generation(), self.cache.stores());
+        let made = if request.options.contains(Options::DIRECTORY) {
+            parent.node.create_directory(name, mode, actor)
+        } else {
+            parent.node.create_file(name, mode, actor)
         };
         match made {
             Ok(node) => {
                 parent.added(name);
-                Ok(Some(node))
+                let first = node.first_stat().filter(|first| stays_plain && first.kind == Kind::File);
+                let made = first.and_then(|first| self.cache.made_now(&first, stores));
+                if let Some(made) = &made {
+                    parent.note_made(name, generation, made);
+                }
+                Ok(Some((node, made)))
             }
             Err(Failure::Exists) => {
                 parent.added(name);

@@ -1,5 +1,6 @@
 //! What others do on the host: it makes us forget, take rights back, and tell watches.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,7 +9,7 @@ use wire::Now;
 
 use super::Share;
 use super::directory::Directory;
-use super::file::File;
+use super::file::{File, LinkState};
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::{ChangeFilter, ChangeKind};
@@ -56,12 +57,13 @@ impl Share {
             .collect();
         self.looked_at_ns.fetch_max(now.mono_ns, Ordering::AcqRel);
         drop(taking);
+        self.take_back_from_names(&heard, now);
         for (event, node) in heard {
             self.pass_on(event, node, now);
         }
     }
 
-    /// Forgets what an event makes untrue; says whose data or attributes were changed.
+    /// Forgets what an event makes untrue; says whose data, attributes or name were changed.
     fn believe(&self, event: &HostEvent) -> Option<NodeId> {
         let HostEvent::Changed { directory: id, name, change, .. } = event else {
             tracing::warn!(share = %self.name(), "changes on the host were lost; caches are dropped");
@@ -80,18 +82,21 @@ impl Share {
             HostChange::Created | HostChange::RenamedTo => {
                 directory.added(name);
                 // What was told of it under its old name leads nowhere now.
-                if *change == HostChange::RenamedTo
-                    && let Ok(stat) = directory.node.stat_name(name)
-                {
-                    self.forget(stat.id);
+                if *change != HostChange::RenamedTo {
+                    return None;
                 }
-                None
+                let moved = directory.node.stat_name(name).ok()?.id;
+                self.forget(moved);
+                Some(moved)
             }
             HostChange::Removed | HostChange::RenamedFrom => {
                 directory.seen_gone(name);
                 None
             }
             HostChange::Modified | HostChange::Attributes => {
+                if *change == HostChange::Attributes {
+                    directory.forget_made(name);
+                }
                 let changed = directory.node.stat_name(name).ok()?.id;
                 self.forget(changed);
                 Some(changed)
@@ -120,10 +125,14 @@ impl Share {
         if is_directory && matches!(change, HostChange::Created | HostChange::RenamedTo) {
             self.hold_new(&directory, &name);
         }
-        if change == HostChange::Modified
-            && let Some(file) = node.and_then(|node| self.files.get(node))
-        {
-            self.take_back(&file, Need::Change, now);
+        let need = match change {
+            HostChange::Modified => Need::Change,
+            HostChange::RenamedTo => Need::Rename,
+            // As a new descriptor does.
+            _ => Need::CloseKept,
+        };
+        if let Some(file) = node.and_then(|node| self.files.get(node)) {
+            self.take_back(&file, need, now);
         }
         let names = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         let (kind, what) = match change {
@@ -147,10 +156,33 @@ impl Share {
     /// Forgets what is remembered of what is open or kept under this id.
     fn forget(&self, id: NodeId) {
         if let Some(directory) = self.directories.get(id) {
-            directory.set_security(None);
+            directory.own_changed();
         }
         if let Some(file) = self.files.get(id) {
             forget_file(&file);
+        }
+    }
+
+    /// Takes the rights to keep files open back whose names a program of the host has taken away: as long as a client has
+    /// such a right it believes the name, and asks nobody. A moved file that stays in sight is found by where it went.
+    fn take_back_from_names(&self, heard: &[(HostEvent, Option<NodeId>)], now: Now) {
+        let gone: HashSet<(NodeId, &Name)> =
+            heard.iter().filter_map(|(event, _)| name_taken(event)).collect();
+        if gone.is_empty() {
+            return;
+        }
+        for file in self.files.all() {
+            let state = file.state.lock();
+            let is_held = state.streams.iter().any(|stream| !stream.grants.is_empty());
+            let is_lost = |of: &LinkState| {
+                let (directory, name) = of.link.place();
+                gone.contains(&(directory.id, &name))
+            };
+            let has_lost = is_held && state.links.iter().any(is_lost);
+            drop(state);
+            if has_lost {
+                self.take_back(&file, Need::Rename, now);
+            }
         }
     }
 
@@ -179,6 +211,17 @@ impl Share {
                 self.hold(&watch, directory);
             }
         }
+    }
+}
+
+/// The name that does not lead any more to where it led.
+fn name_taken(event: &HostEvent) -> Option<(NodeId, &Name)> {
+    use HostChange::{Removed, RenamedFrom, RenamedTo};
+    match event {
+        HostEvent::Changed {
+            directory, name: Some(name), change: Removed | RenamedFrom | RenamedTo, ..
+        } => Some((*directory, name)),
+        _ => None,
     }
 }
 

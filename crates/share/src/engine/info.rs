@@ -19,6 +19,9 @@ const SETTLED_AFTER_S: i64 = 2;
 // MS-FSCC 2.1.2.1
 pub(super) const TAG_SYMLINK: u32 = 0xa000_000c;
 
+/// A directory, and a name in it.
+pub(super) type Place = (Arc<Directory>, Name);
+
 /// One open, for status.
 #[derive(Debug, Clone)]
 pub struct OpenSummary {
@@ -56,7 +59,8 @@ pub struct HeldRange {
 }
 
 impl Share {
-    /// Reads what a decision about a file needs; what is known from another open is not read again.
+    /// Reads what a decision about a file needs; what is known from another open is not read again. `place` is where it was
+    /// found, if that is known to be so still, and `seen` what the volume has said of it just now.
     ///
     /// # Errors
     /// As the volume says.
@@ -64,6 +68,7 @@ impl Share {
         &self,
         file: &Arc<File>,
         node: &dyn Node,
+        place: Option<&Place>,
         seen: Option<Stat>,
     ) -> Result<Facts, Refusal> {
         let stat = match seen {
@@ -78,7 +83,7 @@ impl Share {
             return Ok(Facts { stat, record, security });
         }
         let stored = self.cache.written(stat.id);
-        let record = self.load_record(node, &stat)?;
+        let record = self.load_record_at(node, place, &stat)?;
         let security = self.load_security(node, &stat, &record)?;
         let mut state = file.state.lock();
         // Somebody may have stored another one meanwhile.
@@ -107,6 +112,11 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub(super) fn load_record(&self, node: &dyn Node, stat: &Stat) -> Result<Record, Refusal> {
+        self.load_record_at(node, None, stat)
+    }
+
+    /// The same for a file that was found in a place, which is not asked when it was made there a moment ago.
+    fn load_record_at(&self, node: &dyn Node, place: Option<&Place>, stat: &Stat) -> Result<Record, Refusal> {
         if let Some(known) = self.cache.known(stat) {
             return Ok(known.record);
         }
@@ -114,6 +124,10 @@ impl Share {
             return Ok(Record::default());
         }
         let (written, stored) = (self.versions.written(stat.id), self.cache.written(stat.id));
+        let made = place.and_then(|(parent, name)| parent.made(name));
+        if made.is_some_and(|made| made.has_no_record(stat, stored)) {
+            return Ok(Record::default());
+        }
         let record = Record::load(node)?;
         // A second change within one tick of the host's clock would not be seen.
         let is_settled = stat.changed.secs < self.directories.wall_secs().saturating_sub(SETTLED_AFTER_S);

@@ -37,6 +37,10 @@ pub struct Item {
     pub(super) place: Option<(Arc<Directory>, Name)>,
     /// Where its node is remembered.
     kept: Option<Arc<KeptNode>>,
+    /// The volume was asked for it when it was looked up, and has said what is known of it.
+    is_asked: bool,
+    /// The volume was not asked for its name when it was looked up.
+    is_from_memory: bool,
 }
 
 /// When an item was looked up.
@@ -73,7 +77,23 @@ impl std::fmt::Debug for Item {
 impl Item {
     fn of_directory(directory: Arc<Directory>) -> Item {
         let (node, place) = (Arc::clone(&directory.node), directory.place());
-        Item { node, place, directory: Some(directory), kept: None }
+        Item { node, place, directory: Some(directory), kept: None, is_asked: false, is_from_memory: false }
+    }
+
+    /// What is no directory, at this place if that is known.
+    fn of_other(node: Arc<dyn Node>, place: Option<(Arc<Directory>, Name)>) -> Item {
+        Item { node, directory: None, place, kept: None, is_asked: false, is_from_memory: false }
+    }
+
+    /// The same, whose node is remembered there.
+    pub(super) fn kept_as(self, kept: Option<Arc<KeptNode>>) -> Item {
+        Item { kept, ..self }
+    }
+
+    /// The same when something was done to it since it was looked up.
+    #[must_use]
+    pub fn changed_since(self) -> Item {
+        Item { is_asked: false, ..self }
     }
 
     /// Its identity.
@@ -98,9 +118,19 @@ impl Item {
     pub fn address(&self) -> Result<Vec<u8>, Refusal> {
         match (&self.directory, &self.kept) {
             (Some(directory), _) => directory.address(),
-            (None, Some(kept)) => kept.address(),
-            (None, None) => Ok(self.node.address()?),
+            (None, Some(kept)) => kept.address.get(|| self.address_as_made()),
+            (None, None) => self.address_as_made(),
         }
+    }
+
+    /// The address, which is known of a file that was made a moment ago.
+    fn address_as_made(&self) -> Result<Vec<u8>, Refusal> {
+        let ask = || -> Result<Vec<u8>, Refusal> { Ok(self.node.address()?) };
+        let made = match (&self.place, self.node.first_stat()) {
+            (Some((parent, name)), Some(first)) => parent.made(name).filter(|made| made.is(&first)),
+            _ => None,
+        };
+        made.map_or_else(ask, |made| made.address.get(ask))
     }
 
     /// The text of a symbolic link.
@@ -128,8 +158,8 @@ impl Item {
         if seen == Seen::JustNow {
             return Some((Arc::clone(parent), name.clone()));
         }
-        let is_there = parent.node.stat_name(name).is_ok_and(|stat| stat.id == self.id());
-        is_there.then(|| (Arc::clone(parent), name.clone()))
+        let is_there = || parent.node.stat_name(name).is_ok_and(|stat| stat.id == self.id());
+        (parent.leads_to(name, self.id()) || is_there()).then(|| (Arc::clone(parent), name.clone()))
     }
 }
 
@@ -144,9 +174,9 @@ impl Share {
     /// # Errors
     /// [`Refusal::Gone`] when nothing has it any more, or it stands outside of the share.
     pub fn item(&self, address: &[u8]) -> Result<Item, Refusal> {
-        let node = self.volume.find(address)?;
+        let node = self.with_room(|| Ok(self.volume.find(address)?))?;
         if node.kind() != Kind::Directory {
-            return Ok(Item { node, directory: None, place: None, kept: None });
+            return Ok(Item::of_other(node, None));
         }
         Ok(Item::of_directory(self.enter_found(node)?))
     }
@@ -200,17 +230,18 @@ impl Share {
         self.check_traverse(caller, parent)?;
         if let Some(child) = self.known_child(parent, name, true) {
             self.directories.touch(&child);
-            return Ok(Item::of_directory(child));
+            return Ok(Item { is_from_memory: true, ..Item::of_directory(child) });
         }
         let generation = parent.generation();
         let search = Search { exact: true, how: how_for_rights(access), rather_missing: false };
-        let Named { name, node, kept, .. } = self.look_up(parent, name, search)?.ok_or(Refusal::NotFound)?;
+        let found = self.look_up(parent, name, search)?.ok_or(Refusal::NotFound)?;
+        let Named { name, node, kept, seen, is_from_memory } = found;
         if node.kind() == Kind::Directory {
             let names = (&name, &name);
             let found = self.directories.enter(&self.volume, parent, names, node, Some(generation));
-            return Ok(Item::of_directory(found));
+            return Ok(Item { is_from_memory, ..Item::of_directory(found) });
         }
-        Ok(Item { kept, ..self.item_at(parent, &name, node) })
+        Ok(Item { kept, is_asked: seen.is_some(), is_from_memory, ..self.item_at(parent, &name, node) })
     }
 
     /// What was found under a name.
@@ -224,7 +255,7 @@ impl Share {
                 None,
             ));
         }
-        Item { node, directory: None, place: Some((Arc::clone(parent), name.clone())), kept: None }
+        Item::of_other(node, Some((Arc::clone(parent), name.clone())))
     }
 
     /// The directory that a directory is in; none above the root.
@@ -243,7 +274,7 @@ impl Share {
         match place {
             Some((parent, name)) => self.item_at(&parent, &name, Arc::clone(&open.node)),
             None if open.file.id == self.root.id => self.root_item(),
-            None => Item { node: Arc::clone(&open.node), directory: None, place: None, kept: None },
+            None => Item::of_other(Arc::clone(&open.node), None),
         }
     }
 
@@ -264,18 +295,21 @@ impl Share {
     /// # Errors
     /// [`Refusal::Gone`] when it has no name left and nobody has it open; as the volume says.
     pub fn item_info(&self, item: &Item) -> Result<Info, Refusal> {
-        let node = item.node.as_ref();
-        let stat = node.stat()?;
+        self.info_of_node(item.node.as_ref(), &item.node.stat()?)
+    }
+
+    /// The same for a node that shows these figures.
+    pub(super) fn info_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Info, Refusal> {
         let file = self.files.get(stat.id);
         if stat.links == 0 && file.is_none() {
             return Err(Refusal::Gone);
         }
-        let version = self.version_of(&stat, file.as_deref());
-        let record = match file.and_then(|file| self.record_if_told(&file, &stat)) {
+        let version = self.version_of(stat, file.as_deref());
+        let record = match file.and_then(|file| self.record_if_told(&file, stat)) {
             Some(record) => record,
-            None => self.load_record(node, &stat)?,
+            None => self.load_record(node, stat)?,
         };
-        Ok(Info { version, ..info_from(&stat, &record, false) })
+        Ok(Info { version, ..info_from(stat, &record, false) })
     }
 
     /// The version of an item alone, as [`Share::item_info`] tells it.
@@ -283,8 +317,27 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub fn item_version(&self, item: &Item) -> Result<u64, Refusal> {
+        let directory = item.directory.as_ref().filter(|_| self.cache.is_on());
+        let before = directory.map(|directory| (directory.generation(), directory.own_changes()));
         let stat = item.node.stat()?;
-        Ok(self.version_of(&stat, self.files.get(stat.id).as_deref()))
+        let version = self.version_of(&stat, self.files.get(stat.id).as_deref());
+        if let (Some(directory), Some((generation, own_changes))) = (directory, before) {
+            directory.note_told(generation, own_changes);
+        }
+        Ok(version)
+    }
+
+    /// The version of an item before something is done in it that others may be doing too: of a directory the one that
+    /// anybody was told last, if neither a name in it nor anything of its own has changed since.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn version_before(&self, item: &Item) -> Result<u64, Refusal> {
+        let directory = item.directory.as_ref().filter(|known| self.cache.is_on() && known.is_as_told());
+        match directory.and_then(|directory| self.versions.told(directory.id)) {
+            Some(told) => Ok(told),
+            None => self.item_version(item),
+        }
     }
 
     fn version_of(&self, stat: &Stat, file: Option<&File>) -> u64 {
@@ -329,7 +382,9 @@ impl Share {
         self.create_at(caller, Some((item, Seen::Before)), request)
     }
 
-    /// The same for an item that this very request has looked up by its name: the name is not asked for again.
+    /// The same for an item that this very request has looked up by its name: the name is not asked for again. It is refused
+    /// as [`Refusal::Gone`] when the name was remembered and is of something else by now, which is found by looking it up
+    /// once more.
     pub fn create_found(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> Step<Opened> {
         self.create_at(caller, Some((item, Seen::JustNow)), request)
     }
@@ -349,7 +404,10 @@ impl Share {
         how: OpenHow,
     ) -> Result<super::create::Target, Refusal> {
         let node = if item.node.how() >= how { Arc::clone(&item.node) } else { item.node.open_again(how)? };
-        Ok(super::create::Target::found_before(item.place_if(seen), node))
+        let first = if seen == Seen::JustNow && item.is_asked { item.node.first_stat() } else { None };
+        let is_from_memory = seen == Seen::JustNow && item.is_from_memory;
+        let target = super::create::Target::found_before(item.place_if(seen), node);
+        Ok(super::create::Target { seen: first, is_from_memory, ..target })
     }
 
     /// Whether an owner holds byte ranges of a file.
@@ -369,7 +427,7 @@ impl Share {
         let node = match kept {
             Some(node) => node,
             None if item.node.how() >= OpenHow::Read => Arc::clone(&item.node),
-            None => item.node.open_again(OpenHow::Read)?,
+            None => self.with_room(|| Ok(item.node.open_again(OpenHow::Read)?))?,
         };
         Ok(node.sync(false)?)
     }

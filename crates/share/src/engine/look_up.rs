@@ -37,6 +37,16 @@ pub(super) struct Named {
     pub is_from_memory: bool,
 }
 
+/// What is remembered of an exact name.
+enum Recalled {
+    /// It leads to this.
+    Found(Named),
+    /// It leads to nothing.
+    Absent,
+    /// It must be asked for.
+    Nothing,
+}
+
 impl Named {
     /// A node under its name, of which nothing else is known.
     pub fn of(name: Name, node: Arc<dyn Node>) -> Named {
@@ -51,6 +61,15 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub(super) fn look_up(
+        &self,
+        here: &Arc<Directory>,
+        name: &Name,
+        search: Search,
+    ) -> Result<Option<Named>, Refusal> {
+        self.with_room(|| self.look_up_once(here, name, search))
+    }
+
+    fn look_up_once(
         &self,
         here: &Arc<Directory>,
         name: &Name,
@@ -98,18 +117,13 @@ impl Share {
         how: OpenHow,
         folds: bool,
     ) -> Result<Option<Named>, Refusal> {
-        let generation = here.generation();
-        match here.answer(name) {
-            Some(Answer::There(kept)) => {
-                if let Some(found) = self.reuse(here, name, &kept, (how, generation))? {
-                    return Ok(Some(found));
-                }
-            }
-            Some(Answer::Absent) if !folds => {
+        match self.recall(here, name, how)? {
+            Recalled::Found(found) => return Ok(Some(found)),
+            Recalled::Absent if !folds => {
                 self.cache.hit();
                 return Ok(None);
             }
-            Some(Answer::Absent) | None => {}
+            Recalled::Absent | Recalled::Nothing => {}
         }
         if let Known::Names(mut spellings) = here.known(name)? {
             spellings.retain(|real| folds || real == name);
@@ -119,6 +133,7 @@ impl Share {
             return Ok(Some(found));
         }
         if !folds {
+            self.directories.missed(here);
             return Ok(None);
         }
         let spellings = self.directories.spellings(here, name)?;
@@ -136,18 +151,38 @@ impl Share {
             self.cache.hit();
         }
         for real in spellings {
-            let generation = here.generation();
-            if let Some(Answer::There(kept)) = here.answer(&real)
-                && let Some(found) = self.reuse(here, &real, &kept, (how, generation))?
-            {
-                return Ok(Some(found));
-            }
-            if let Some(found) = self.ask(here, &real, how, false)? {
-                return Ok(Some(found));
+            let found = match self.recall(here, &real, how)? {
+                Recalled::Found(found) => Some(found),
+                Recalled::Absent | Recalled::Nothing => self.ask(here, &real, how, false)?,
+            };
+            if found.is_some() {
+                return Ok(found);
             }
             here.seen_gone(&real);
         }
         Ok(None)
+    }
+
+    /// What is remembered of an exact name, opened for this.
+    fn recall(&self, here: &Directory, name: &Name, how: OpenHow) -> Result<Recalled, Refusal> {
+        let generation = here.generation();
+        Ok(match here.answer(name) {
+            Some(Answer::There(kept)) => {
+                self.reuse(here, name, &kept, (how, generation))?.map_or(Recalled::Nothing, Recalled::Found)
+            }
+            Some(Answer::Absent) => Recalled::Absent,
+            None => Recalled::Nothing,
+        })
+    }
+
+    /// The node that is remembered for an exact name, if that can be trusted.
+    pub(super) fn remembered(&self, here: &Directory, name: &Name) -> Option<Arc<KeptNode>> {
+        if !here.is_told() || !here.settle(name) {
+            return None;
+        }
+        let Some(Answer::There(kept)) = here.answer(name) else { return None };
+        self.cache.hit();
+        Some(kept)
     }
 
     /// What is remembered of a name, opened for this; none when it cannot be any more.
@@ -189,25 +224,26 @@ impl Share {
     ) -> Result<Option<Named>, Refusal> {
         self.cache.missed();
         let generation = here.generation();
-        // What is open for writing is not kept.
-        let first = if how == OpenHow::ReadWrite { OpenHow::Attributes } else { how };
-        let asked = match here.node.lookup(name, first) {
-            Err(Failure::Exhausted) => {
-                // Descriptors are wanted for something better than to be kept.
-                self.cache.clear();
-                here.node.lookup(name, first)
-            }
-            other => other,
-        };
-        let Some(found) = existing(asked)? else {
+        // What is open for writing is not kept: only what will be is opened for its attributes first.
+        let writes = how == OpenHow::ReadWrite;
+        let is_let_in = !writes || here.lets_in(name);
+        let first = if writes && is_let_in { OpenHow::Attributes } else { how };
+        let Some(found) = existing(here.node.lookup(name, first))? else {
             if remembers_absence {
                 here.remember(name, generation, Answer::Absent);
             }
             return Ok(None);
         };
-        let kept = KeptNode::new(Arc::clone(&found));
-        here.remember(name, generation, Answer::There(Arc::clone(&kept)));
         let seen = found.first_stat();
+        if !is_let_in {
+            return Ok(Some(Named { seen, ..Named::of(name.clone(), found) }));
+        }
+        let kept = KeptNode::new(Arc::clone(&found));
+        if writes {
+            here.remember_let_in(name, generation, &kept);
+        } else {
+            here.remember(name, generation, Answer::There(Arc::clone(&kept)));
+        }
         let node = if serves(found.as_ref(), how) { found } else { found.open_again(how)? };
         Ok(Some(Named { name: name.clone(), node, kept: Some(kept), seen, is_from_memory: false }))
     }

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use volume::{Name, Time};
 use wire::fold::fold;
@@ -49,13 +51,24 @@ pub(super) struct Index {
     slots: HashMap<u64, Slot>,
     hasher: RandomState,
     len: usize,
+    /// How many names it has together with other indexes.
+    all: Arc<AtomicUsize>,
     /// When it was right, if it must be compared.
     pub stamp: Option<Stamp>,
 }
 
 impl Index {
-    pub fn new(stamp: Option<Stamp>) -> Index {
-        Index { slots: HashMap::new(), hasher: RandomState::new(), len: 0, stamp }
+    /// One without names, which are counted in `all`.
+    pub fn new(stamp: Option<Stamp>, all: &Arc<AtomicUsize>) -> Index {
+        let all = Arc::clone(all);
+        Index { slots: HashMap::new(), hasher: RandomState::new(), len: 0, all, stamp }
+    }
+
+    /// Whether there may be a further name, where all indexes together are to have no more than so many: the one that has
+    /// most of them is not bounded.
+    pub fn may_grow(&self, most: usize) -> bool {
+        let all = self.all.load(Ordering::Relaxed);
+        all < most || self.len > all / 2
     }
 
     /// How many names.
@@ -77,23 +90,19 @@ impl Index {
         match self.slots.entry(self.hash(name.as_bytes())) {
             Entry::Vacant(vacant) => {
                 vacant.insert(Slot::One(name.clone()));
-                self.len += 1;
             }
             Entry::Occupied(mut slot) => match slot.get_mut() {
-                Slot::One(one) if one == name => {}
+                Slot::One(one) if one == name => return,
                 Slot::One(one) => {
                     let both = vec![one.clone(), name.clone()];
                     slot.insert(Slot::Many(both));
-                    self.len += 1;
                 }
-                Slot::Many(many) => {
-                    if !many.contains(name) {
-                        many.push(name.clone());
-                        self.len += 1;
-                    }
-                }
+                Slot::Many(many) if many.contains(name) => return,
+                Slot::Many(many) => many.push(name.clone()),
             },
         }
+        self.len += 1;
+        self.all.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Removes a name; one that is not there is no error.
@@ -117,6 +126,7 @@ impl Index {
             slot.remove();
         }
         self.len -= 1;
+        self.all.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// The real names that are `name` but for case; the exact one first.
@@ -130,6 +140,12 @@ impl Index {
         let mut found: Vec<Name> = candidates.iter().filter(fits).cloned().collect();
         found.sort_by_key(|one| one != name);
         found
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.len, Ordering::Relaxed);
     }
 }
 
@@ -152,7 +168,8 @@ mod tests {
 
     #[test]
     fn an_index_finds_every_spelling_and_the_exact_one_first() {
-        let mut index = Index::new(None);
+        let all = Arc::default();
+        let mut index = Index::new(None, &all);
         for text in ["Readme", "README", "other", "Readme"] {
             index.insert(&name(text));
         }
@@ -164,5 +181,19 @@ mod tests {
         assert_eq!(index.find(&name("readme")), [name("README")]);
         index.remove(&name("README"));
         assert_eq!((index.find(&name("readme")).len(), index.len()), (0, 1));
+        assert_eq!(all.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn indexes_have_names_together_of_which_one_may_have_any_number() {
+        let all = Arc::default();
+        let [mut large, mut small] = [(); 2].map(|()| Index::new(None, &all));
+        (0..5).for_each(|n| large.insert(&name(&n.to_string())));
+        assert!(large.may_grow(6) && small.may_grow(6));
+        small.insert(&name("a"));
+        assert!(large.may_grow(6) && !small.may_grow(6));
+        drop(large);
+        assert_eq!(all.load(Ordering::Relaxed), 1);
+        assert!(small.may_grow(6));
     }
 }

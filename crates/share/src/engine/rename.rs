@@ -261,7 +261,7 @@ impl Share {
     ) -> Result<Step<()>, Refusal> {
         let node = parent.node.lookup(real, OpenHow::Attributes)?;
         let file = self.files.enter(node.id(), node.kind());
-        let facts = self.facts(&file, node.as_ref(), None);
+        let facts = self.facts(&file, node.as_ref(), None, None);
         let checked = facts.and_then(|facts| {
             if facts.record.bits(&facts.stat).contains(Attributes::READ_ONLY) && !posix {
                 return Err(Refusal::AccessDenied);

@@ -1,12 +1,15 @@
 //! Listing directories.
 
+use std::cell::OnceCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{DirEntry, Kind, Name, OpenHow};
+use volume::{DirEntry, Kind, Name, Node, OpenHow, Stat};
 
 use super::Share;
+use super::cache::KeptNode;
+use super::directory::Directory;
 use super::info::{info_from, tag_of};
 use super::look_up::{Named, Search};
 use crate::{Caller, Info, Item, Open, Options, Refusal};
@@ -15,7 +18,20 @@ use crate::{Caller, Info, Item, Open, Options, Refusal};
 pub struct Entry<'a> {
     share: &'a Share,
     open: &'a Open,
+    /// The directory that is listed, where names are remembered.
+    here: Option<&'a Arc<Directory>>,
     entry: DirEntry,
+    /// What the name leads to, once somebody has wanted it.
+    found: OnceCell<Found>,
+}
+
+/// What the name of an entry leads to.
+struct Found {
+    node: Arc<dyn Node>,
+    /// Where it is remembered.
+    kept: Option<Arc<KeptNode>>,
+    /// What the volume said of it when it was found.
+    stat: Stat,
 }
 
 impl Entry<'_> {
@@ -39,8 +55,46 @@ impl Entry<'_> {
     /// # Errors
     /// As [`Entry::info`].
     pub fn item(&self) -> Result<Item, Refusal> {
-        let node = self.open.node.lookup(&self.entry.name, OpenHow::Attributes)?;
-        Ok(self.share.item_at(&self.share.directory_here(self.open), &self.entry.name, node))
+        let Found { node, kept, .. } = self.found()?;
+        let here = self.here.map_or_else(|| self.share.directory_here(self.open), Arc::clone);
+        Ok(self.share.item_at(&here, &self.entry.name, Arc::clone(node)).kept_as(kept.clone()))
+    }
+
+    /// What is known of that item, as [`Share::item_info`] tells it.
+    ///
+    /// # Errors
+    /// As [`Entry::info`].
+    pub fn item_info(&self) -> Result<Info, Refusal> {
+        let found = self.found()?;
+        self.share.info_of_node(found.node.as_ref(), &found.stat)
+    }
+
+    /// What its name leads to: as it is remembered, or else as the volume says. Nothing is remembered for being listed.
+    fn found(&self) -> Result<&Found, Refusal> {
+        if let Some(found) = self.found.get() {
+            return Ok(found);
+        }
+        let found = match self.remembered()? {
+            Some(found) => found,
+            None => self.looked_up()?,
+        };
+        Ok(self.found.get_or_init(|| found))
+    }
+
+    fn remembered(&self) -> Result<Option<Found>, Refusal> {
+        let Some(kept) = self.here.and_then(|here| self.share.remembered(here, &self.entry.name)) else {
+            return Ok(None);
+        };
+        let (node, stat) = (Arc::clone(&kept.node), kept.node.stat()?);
+        // The name was given to something else after the host was asked for news.
+        Ok((stat.links > 0).then_some(Found { node, kept: Some(kept), stat }))
+    }
+
+    fn looked_up(&self) -> Result<Found, Refusal> {
+        let (directory, name) = (self.open.node.as_ref(), &self.entry.name);
+        let node = self.share.with_room(|| Ok(directory.lookup(name, OpenHow::Attributes)?))?;
+        let stat = node.first_stat().map_or_else(|| node.stat(), Ok)?;
+        Ok(Found { node, kept: None, stat })
     }
 
     /// Inode number.
@@ -53,13 +107,13 @@ impl Entry<'_> {
     /// # Errors
     /// [`Refusal::NotFound`] when it has vanished since; as the volume says.
     pub fn info(&self) -> Result<Info, Refusal> {
-        let node = self.open.node.lookup(&self.entry.name, OpenHow::Attributes)?;
-        let stat = node.stat()?;
+        let found = self.found()?;
+        let (node, stat) = (found.node.as_ref(), found.stat);
         let hides = self.share.config.load().hides(self.entry.name.as_bytes());
         let open = self.share.files.get(stat.id);
         let record = match open.and_then(|file| self.share.record_if_told(&file, &stat)) {
             Some(record) => record,
-            None => self.share.load_record(node.as_ref(), &stat)?,
+            None => self.share.load_record(node, &stat)?,
         };
         let mut info = info_from(&stat, &record, hides);
         if record.has_reparse
@@ -73,10 +127,10 @@ impl Entry<'_> {
     /// Whether the caller may look into it.
     fn is_readable(&self, caller: &Caller<'_>) -> bool {
         let check = || {
-            let node = self.open.node.lookup(&self.entry.name, OpenHow::Attributes)?;
-            let stat = node.stat()?;
-            let record = self.share.load_record(node.as_ref(), &stat)?;
-            let security = self.share.load_security(node.as_ref(), &stat, &record)?;
+            let found = self.found()?;
+            let (node, stat) = (found.node.as_ref(), found.stat);
+            let record = self.share.load_record(node, &stat)?;
+            let security = self.share.load_security(node, &stat, &record)?;
             let wanted = Rights::READ_DATA | Rights::READ_ATTRIBUTES | Rights::READ_EA | Rights::READ_CONTROL;
             self.share.rights_on(caller, &security, None, wanted, Options::empty())
         };
@@ -105,13 +159,15 @@ impl Share {
         if !open.granted.contains(Rights::LIST_DIRECTORY) {
             return Err(Refusal::AccessDenied);
         }
+        self.begin(caller.now);
+        let here = self.cache.is_on().then(|| self.directory_here(open));
         let hides = self.config.load().hide_unreadable;
         let from = if cookie <= 2 { 0 } else { cookie };
         open.node.entries(from, &mut |entry| {
             if !wants(&entry.name) {
                 return ControlFlow::Continue(());
             }
-            let entry = Entry { share: self, open, entry };
+            let entry = Entry { share: self, open, here: here.as_ref(), entry, found: OnceCell::new() };
             if hides && !entry.is_readable(caller) {
                 return ControlFlow::Continue(());
             }
@@ -145,8 +201,9 @@ impl Share {
         let Some(Named { name, node, .. }) = self.look_up(&here, name, search)? else {
             return Ok(false);
         };
-        let found = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };
-        let entry = Entry { share: self, open, entry: found };
+        let entry = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };
+        let here = self.cache.is_on().then_some(&here);
+        let entry = Entry { share: self, open, here, entry, found: OnceCell::new() };
         if self.config.load().hide_unreadable && !entry.is_readable(caller) {
             return Ok(false);
         }

@@ -43,7 +43,7 @@ impl Share {
     }
 
     fn security_of(&self, open: &Open) -> Result<Arc<Security>, Refusal> {
-        Ok(self.facts(&open.file, open.node.as_ref(), None)?.security)
+        Ok(self.facts(&open.file, open.node.as_ref(), None, None)?.security)
     }
 
     /// Changes parts of the descriptor, once those who only keep the file open have heard of it: whether
@@ -95,8 +95,9 @@ impl Share {
         self.put_descriptor(open.node.as_ref(), Some(&bytes))?;
         let record = self.record_of(open)?;
         self.store_record(open, Record { has_descriptor: true, ..record })?;
+        let shown = self.show_on_host(open, &descriptor, parts);
         self.forget_security(open);
-        self.show_on_host(open, &descriptor, parts)?;
+        shown?;
         if let Some(link) = &open.link {
             self.tell(link, None, ChangeKind::Modified, ChangeFilter::SECURITY);
         }
@@ -124,11 +125,8 @@ impl Share {
     }
 
     fn forget_security(&self, open: &Open) {
-        self.versions.touch(open.file.id);
         open.file.state.lock().security = None;
-        if let Some(directory) = self.directories.get(open.file.id) {
-            directory.set_security(None);
-        }
+        self.own_changed(&open.file);
     }
 
     /// Sets the permission bits; from then on they, and no stored descriptor, say who may do what.

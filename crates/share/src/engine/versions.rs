@@ -31,9 +31,12 @@ const CLOCK_LAG_NS: u64 = 100_000_000;
 
 /// What was told of a file.
 struct Told {
+    /// The last number.
     version: u64,
     /// Changes counted by the file as long as it was open when it was told.
     changes: u64,
+    /// Something else about it was changed since.
+    is_touched: bool,
     /// Whether it is ahead of the host's time, so that it must not be forgotten lightly.
     ahead: bool,
     /// The host's time of change at which it was seen to have no attribute record.
@@ -109,12 +112,18 @@ impl Versions {
         }
         let told = shard.entry(id).or_insert_with(|| {
             self.len.fetch_add(1, Ordering::Relaxed);
-            Told { version: host, changes, ahead: false, plain_at: None }
+            Told { version: host, changes, is_touched: false, ahead: false, plain_at: None }
         });
-        let least = told.version + u64::from(told.changes != changes);
-        *told = Told { version: host.max(least), changes, ahead: least > host, plain_at: told.plain_at };
+        let least = told.version + u64::from(told.is_touched || told.changes != changes);
+        (told.version, told.changes, told.is_touched) = (host.max(least), changes, false);
+        told.ahead = least > host;
         let is_first = told.ahead && !self.is_ahead.swap(true, Ordering::Relaxed);
         (told.version, is_first)
+    }
+
+    /// The number that was told of a file last, if that is known.
+    pub fn told(&self, id: NodeId) -> Option<u64> {
+        self.shard(id).lock().get(&id).map(|told| told.version)
     }
 
     /// To be taken before a record is read, and given to [`Versions::note_plain`] with what was seen.
@@ -153,7 +162,7 @@ impl Versions {
             return;
         }
         if let Some(told) = self.shard(id).lock().get_mut(&id) {
-            told.version += 1;
+            told.is_touched = true;
         }
     }
 
@@ -163,7 +172,7 @@ impl Versions {
             return;
         }
         if let Some(told) = self.shard(id).lock().get_mut(&id) {
-            told.version += u64::from(told.changes != changes);
+            told.is_touched |= told.changes != changes;
             told.changes = 0;
         }
     }
@@ -216,6 +225,7 @@ mod tests {
         versions.closed(ID, 1);
         assert_eq!(tell(&versions, ID, at(100), 0), second);
         versions.touch(ID);
+        assert_eq!(versions.told(ID), Some(second), "nobody was told of it yet");
         let third = tell(&versions, ID, at(100), 0);
         assert!(third > second);
         // The host's clock was set back.

@@ -12,6 +12,7 @@ use smb_wire::negotiate::{
 use smb_wire::{Command, Guid, Header, NtStatus};
 use wire::{Now, Output};
 
+use crate::account::Known;
 use crate::compound::Compound;
 use crate::config::{Encryption, ServerConfig, Signing};
 use crate::connection::{Connection, Negotiated};
@@ -25,9 +26,6 @@ use crate::suspend::{Handled, Stop};
 const DIALECTS: [Dialect; 5] =
     [Dialect::Smb311, Dialect::Smb302, Dialect::Smb300, Dialect::Smb210, Dialect::Smb202];
 
-/// Ciphers in the order in which we like them; what we choose is the first that the client has too.
-const CIPHERS: [Cipher; 4] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Aes128Ccm, Cipher::Aes256Ccm];
-
 /// Signing algorithms in the order in which we like them (GMAC costs a tenth of CMAC).
 const SIGNING: [SigningAlgorithm; 3] =
     [SigningAlgorithm::AesGmac, SigningAlgorithm::AesCmac, SigningAlgorithm::HmacSha256];
@@ -39,8 +37,6 @@ struct Agreed {
     encryption_asked: bool,
     signing: Option<SigningAlgorithm>,
     posix: bool,
-    /// The name under which the client found the server.
-    server_name: Option<String>,
 }
 
 /// Answers a NEGOTIATE.
@@ -55,14 +51,22 @@ pub(crate) fn handle(
         return Err(Stop::Disconnect("a second NEGOTIATE"));
     }
     let asked = negotiate::Request::parse(request.message)?;
-    let config = connection.server.config().clone();
-    let dialect = choose(&asked.dialects, &config).ok_or(Stop::Fail(NtStatus::NOT_SUPPORTED))?;
+    connection.account = account_at(connection);
+    let mut config = connection.settings();
+    let chosen = choose(&asked.dialects, config.min_dialect, &config);
+    let dialect = chosen.ok_or(Stop::Fail(NtStatus::NOT_SUPPORTED))?;
+    if connection.account.is_none() && dialect == Dialect::Smb311 {
+        let named =
+            server_name(&asked.contexts).and_then(|name| Some(config.account_of(&name)?.name.clone()));
+        connection.account = named.map(|account| Known { account, by_endpoint: false });
+        config = connection.settings();
+    }
+    let ciphers = config.ciphers(connection.account.as_ref());
     let agreed = match dialect {
-        Dialect::Smb311 => agree(&asked.contexts, &config)?,
+        Dialect::Smb311 => agree(&asked.contexts, &config, &ciphers)?,
         _ => Agreed::default(),
     };
-    let protection = protection(dialect, &agreed, asked.capabilities, &config);
-    let account = agreed.server_name.as_deref().and_then(|name| config.account_of(name));
+    let protection = protection(dialect, &agreed, asked.capabilities, &config, &ciphers);
     let negotiated = Negotiated {
         protection,
         client_guid: asked.client_guid,
@@ -74,17 +78,17 @@ pub(crate) fn handle(
             protection,
             asked.capabilities,
             [
-                config.offers_multichannel(account.map(|account| account.name.as_str())),
+                config.offers_multichannel(connection.account.as_ref()),
                 connection.server.is_continuously_available(),
             ],
         ),
         security: security(&config),
+        min_dialect: config.min_dialect,
         max_io: if dialect == Dialect::Smb202 { MAX_IO_SMALL } else { MAX_IO },
         posix: agreed.posix,
     };
     let several = asked.capabilities.contains(Capabilities::MULTI_CHANNEL);
     connection.handle.announced_multichannel.store(several, Ordering::Relaxed);
-    connection.account = account.map(|account| account.name.clone());
     connection.negotiated = Some(negotiated);
     connection.preauth = preauth_hash(&[0; 64], request.message);
     connection.join(negotiated.client);
@@ -93,9 +97,25 @@ pub(crate) fn handle(
     Ok(NtStatus::SUCCESS)
 }
 
-/// The newest dialect that both sides have.
-pub(crate) fn choose(offered: &List<'_, Dialect>, config: &ServerConfig) -> Option<Dialect> {
-    let ours = config.min_dialect.get()..=config.max_dialect.get();
+/// The account to whose own address the client has come.
+fn account_at(connection: &Connection) -> Option<Known> {
+    let config = connection.server.config();
+    let account = config.account_at(connection.handle.peer.local.ip())?;
+    Some(Known { account: account.name.clone(), by_endpoint: true })
+}
+
+/// The name under which the client found the server. What is malformed is told by who reads all contexts.
+fn server_name(contexts: &Contexts<'_>) -> Option<String> {
+    let names = contexts.iter().map_while(Result::ok).filter_map(|context| match context {
+        Context::Netname(name) => Some(name.to_string_lossy()),
+        _ => None,
+    });
+    names.last()
+}
+
+/// The newest dialect that both sides have, from `oldest` on.
+pub(crate) fn choose(offered: &List<'_, Dialect>, oldest: Dialect, config: &ServerConfig) -> Option<Dialect> {
+    let ours = oldest.get()..=config.max_dialect.get();
     let mut common = DIALECTS.into_iter().filter(|dialect| ours.contains(&dialect.get()));
     common.find(|&dialect| offered.contains(dialect))
 }
@@ -108,7 +128,8 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     if connection.negotiated.is_some() || connection.multi_protocol {
         return connection.hang_up("a second NEGOTIATE", out);
     }
-    let config = connection.server.config().clone();
+    connection.account = account_at(connection);
+    let config = connection.settings();
     // MS-SMB2 3.3.5.3.1, 3.3.5.3.2: the wildcard asks for an SMB2 NEGOTIATE with the real choice.
     let dialect =
         if asked.offers(smb1::DIALECT_2_WILDCARD) && config.max_dialect.get() >= Dialect::Smb210.get() {
@@ -118,7 +139,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
         } else {
             return connection.hang_up("a client that speaks only SMB1", out);
         };
-    let protection = protection(Dialect::Smb202, &Agreed::default(), Capabilities::empty(), &config);
+    let protection = protection(Dialect::Smb202, &Agreed::default(), Capabilities::empty(), &config, &[]);
     let negotiated = Negotiated {
         protection,
         client_guid: Guid::ZERO,
@@ -131,6 +152,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
             Capabilities::empty()
         },
         security: security(&config),
+        min_dialect: config.min_dialect,
         max_io: if dialect == Dialect::Wildcard { MAX_IO } else { MAX_IO_SMALL },
         posix: false,
     };
@@ -194,7 +216,7 @@ fn write_response(
 }
 
 // MS-SMB2 3.3.5.4
-fn agree(contexts: &Contexts<'_>, config: &ServerConfig) -> Result<Agreed, Stop> {
+fn agree(contexts: &Contexts<'_>, config: &ServerConfig, ours: &[Cipher]) -> Result<Agreed, Stop> {
     let mut agreed = Agreed::default();
     let (mut hashes, mut encryptions, mut signings, mut compressions) = (0, 0, 0, 0);
     for context in contexts.iter() {
@@ -209,7 +231,7 @@ fn agree(contexts: &Contexts<'_>, config: &ServerConfig) -> Result<Agreed, Stop>
                 encryptions += 1;
                 agreed.encryption_asked = true;
                 let known = |cipher: &Cipher| ciphers.contains(context::Cipher::new(*cipher as u16));
-                let found = CIPHERS.into_iter().find(known);
+                let found = ours.iter().copied().find(known);
                 agreed.cipher = found.filter(|_| config.encryption != Encryption::Off);
             }
             Context::Signing(algorithms) => {
@@ -221,8 +243,10 @@ fn agree(contexts: &Contexts<'_>, config: &ServerConfig) -> Result<Agreed, Stop>
             }
             Context::Compression { .. } => compressions += 1,
             Context::Posix(data) => agreed.posix |= data == context::POSIX_GUID,
-            Context::Netname(name) => agreed.server_name = Some(name.to_string_lossy()),
-            Context::Transport(_) | Context::RdmaTransform(_) | Context::Unknown { .. } => {}
+            Context::Netname(_)
+            | Context::Transport(_)
+            | Context::RdmaTransform(_)
+            | Context::Unknown { .. } => {}
         }
     }
     if hashes != 1 || encryptions > 1 || signings > 1 || compressions > 1 {
@@ -231,7 +255,13 @@ fn agree(contexts: &Contexts<'_>, config: &ServerConfig) -> Result<Agreed, Stop>
     Ok(agreed)
 }
 
-fn protection(dialect: Dialect, agreed: &Agreed, client: Capabilities, config: &ServerConfig) -> Protection {
+fn protection(
+    dialect: Dialect,
+    agreed: &Agreed,
+    client: Capabilities,
+    config: &ServerConfig,
+    ciphers: &[Cipher],
+) -> Protection {
     let signing = match dialect {
         Dialect::Smb311 => agreed.signing.unwrap_or(SigningAlgorithm::AesCmac),
         dialect if dialect.is_smb3() => SigningAlgorithm::AesCmac,
@@ -241,7 +271,8 @@ fn protection(dialect: Dialect, agreed: &Agreed, client: Capabilities, config: &
         Dialect::Smb311 => agreed.cipher,
         // MS-SMB2 3.3.5.4: 3.0 and 3.0.2 know one cipher, and a flag that says whether it is used.
         dialect if dialect.is_smb3() && config.encryption != Encryption::Off => {
-            client.contains(Capabilities::ENCRYPTION).then_some(Cipher::Aes128Ccm)
+            let agreed = client.contains(Capabilities::ENCRYPTION) && ciphers.contains(&Cipher::Aes128Ccm);
+            agreed.then_some(Cipher::Aes128Ccm)
         }
         _ => None,
     };

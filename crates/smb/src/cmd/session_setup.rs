@@ -16,7 +16,8 @@ use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Header, NtStatus};
 
-use crate::config::{Encryption, ServerConfig, Signing};
+use crate::account::{Comes, Standing};
+use crate::config::{Encryption, ServerConfig, Signing, same_name};
 use crate::connection::{Channel, Connection};
 use crate::dispatch::Request;
 use crate::keys;
@@ -59,7 +60,8 @@ impl Credentials for Users<'_> {
     fn lookup(&self, user: &str) -> Option<Account> {
         let found = self.0.user(user)?;
         let nt_hash = NtHash::from_bytes(found.nt_hash);
-        Some(Account { name: found.identity.name.clone(), nt_hash, disabled: !found.enabled })
+        let second_hash = found.second_hash.map(NtHash::from_bytes);
+        Some(Account { name: found.identity.name.clone(), nt_hash, second_hash, disabled: !found.enabled })
     }
 }
 
@@ -67,7 +69,7 @@ impl Credentials for Users<'_> {
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
     let asked = session_setup::Request::parse(request.message)?;
     let negotiated = *connection.negotiated()?;
-    let config = connection.server.config().clone();
+    let config = connection.settings();
     // MS-SMB2 3.3.5.5: who must seal and cannot is told so here.
     if config.encryption == Encryption::Required && negotiated.protection.cipher.is_none() {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
@@ -209,10 +211,10 @@ fn accept(
         abandon(connection, &setup, request);
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
-    let identity = match login.is_anonymous() {
-        true => Arc::new(crate::config::nobody()),
+    let (identity, key_of) = match login.is_anonymous() {
+        true => (Arc::new(crate::config::nobody()), None),
         false => match server.user(&login.user) {
-            Some(user) => Arc::clone(&user.identity),
+            Some(user) => (Arc::clone(&user.identity), user.key_of.clone()),
             None => {
                 abandon(connection, &setup, request);
                 return Err(Stop::Fail(NtStatus::LOGON_FAILURE));
@@ -221,11 +223,15 @@ fn accept(
     };
     let session = &setup.session;
     check_dialect(connection, &setup, request)?;
-    let is_owner = session.user_name().eq_ignore_ascii_case(&identity.name);
+    let signs = config.signing == Signing::Required
+        || asked.security_mode.contains(SecurityMode::SIGNING_REQUIRED)
+        || connection.negotiated()?.client_security.contains(SecurityMode::SIGNING_REQUIRED);
+    let is_owner = same_name(session.user_name(), &identity.name);
     match setup.purpose {
         Purpose::New => {
             // Before the session can be found to be in use, so that no binding counts by anything else.
-            session.set_channel_rule(config.channel_rule(connection.account.as_deref(), &identity.name));
+            let comes = Comes { protection: session.protection, signs, key_of: key_of.as_deref() };
+            session.settle(standing(connection, request, &setup, &identity, comes)?);
             log_on(connection, &setup, login, identity);
         }
         Purpose::Bind if !is_owner => return Err(bind::other_user(connection, session, &identity.name)),
@@ -243,22 +249,42 @@ fn accept(
         }
         Purpose::Again => {}
     }
-    let required = config.signing == Signing::Required
-        || asked.security_mode.contains(SecurityMode::SIGNING_REQUIRED)
-        || connection.negotiated()?.client_security.contains(SecurityMode::SIGNING_REQUIRED);
+    let standing = session.standing();
+    let required = signs || standing.is_some_and(|standing| standing.signs);
     // MS-SMB2 3.3.5.5.3 (exception: a further channel does not change what the others need not do so far)
     if required && setup.purpose != Purpose::Bind {
         session.signing_required.store(true, Ordering::Relaxed);
     }
     end_previous(&server, session, asked.previous_session_id, request);
     let mut flags = SessionFlags::empty();
+    let seals = config.encryption == Encryption::Required || standing.is_some_and(|standing| standing.seals);
     if login.is_anonymous() && setup.purpose == Purpose::New {
         flags |= SessionFlags::IS_NULL;
-    } else if config.encryption == Encryption::Required && setup.purpose != Purpose::Bind {
+    } else if seals && setup.purpose != Purpose::Bind {
         session.sealing_required.store(true, Ordering::Relaxed);
         flags |= SessionFlags::ENCRYPT_DATA;
     }
     Ok(flags)
+}
+
+/// What the user's account says of a new session, which ends before it begins where the account's demands are not met.
+fn standing(
+    connection: &mut Connection,
+    request: &Request<'_>,
+    setup: &Setup,
+    identity: &Identity,
+    comes: Comes<'_>,
+) -> Result<Standing, Stop> {
+    let config = connection.server.config().clone();
+    let user = &identity.name;
+    let known = connection.account.as_ref();
+    let standing = config.standing(known, user, comes);
+    standing.map_err(|why| {
+        let peer = connection.handle.peer.remote;
+        tracing::warn!(%peer, user, "log-on refused: {why}");
+        abandon(connection, setup, request);
+        Stop::Fail(NtStatus::ACCESS_DENIED)
+    })
 }
 
 /// A client has one dialect: a new session in another one ends before it begins.

@@ -8,6 +8,7 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
 use smb_wire::{NtStatus, header};
 
+use crate::account::Demands;
 use crate::config::{Access, Encryption, ShareConfig, Signing};
 use crate::connection::Connection;
 use crate::dispatch::Request;
@@ -71,14 +72,17 @@ fn connect_disk(
     let denied = Stop::Fail(NtStatus::ACCESS_DENIED);
     let proved = session.proved().ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))?;
     let protection = session.protection;
-    let access = config.access(&proved.identity.name);
+    let by_key = session.standing().is_some_and(|standing| standing.by_key);
+    let access = if by_key { config.full_access() } else { config.access(&proved.identity.name) };
     let maximal = match access {
         Access::None => return Err(denied),
         Access::Read => READ,
         Access::Write => WRITE,
         Access::Full => Rights::FILE_ALL,
     };
-    let seal = config.encryption == Encryption::Required;
+    // A share may demand more than its account, never less.
+    let demands = check_account(connection, session, config)?;
+    let seal = config.encryption == Encryption::Required || demands.seals();
     if protection.dialect.get() < config.min_dialect.get() || (seal && protection.cipher.is_none()) {
         return Err(denied);
     }
@@ -91,7 +95,7 @@ fn connect_disk(
         target: Target::Disk { config: Arc::clone(config), engine: Arc::clone(&engine), identity },
         maximal,
         sealed: seal,
-        signed: config.signing == Signing::Required,
+        signed: config.signing == Signing::Required || demands.signs(),
     });
     let tree = tree.ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
     engine.attach(session.client, Holder::new(&connection.server, &engine));
@@ -116,6 +120,18 @@ fn connect_disk(
     }
     .write(body);
     Ok(NtStatus::SUCCESS)
+}
+
+/// What the account of the share demands. Refuses a share of another account than the session's, or of one whose demands the
+/// session does not meet.
+fn check_account(connection: &Connection, session: &Session, share: &ShareConfig) -> Result<Demands, Stop> {
+    let standing = session.standing().ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))?;
+    let config = connection.server.config();
+    config.reach(standing, share.account.as_deref(), session.protection).map_err(|why| {
+        let (peer, user, share) = (connection.handle.peer.remote, session.user_name(), &share.name);
+        tracing::warn!(%peer, user, share, "TREE_CONNECT refused: {why}");
+        Stop::Fail(NtStatus::ACCESS_DENIED)
+    })
 }
 
 /// The user, held to what the share gives them.

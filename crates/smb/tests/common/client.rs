@@ -96,6 +96,20 @@ impl Dial {
         Protection { dialect: self.dialect, signing: self.signing, cipher: self.cipher }
     }
 
+    /// What it says that it can do.
+    pub fn capabilities(&self) -> Capabilities {
+        let is_smb3 = self.dialect.is_smb3();
+        let mut capabilities = Capabilities::LARGE_MTU | Capabilities::LEASING;
+        for (flag, is_set) in [
+            (Capabilities::MULTI_CHANNEL, self.announces_multichannel && is_smb3),
+            (Capabilities::PERSISTENT_HANDLES, self.knows_persistent && is_smb3),
+            (Capabilities::ENCRYPTION, self.cipher.is_some()),
+        ] {
+            capabilities.set(flag, is_set);
+        }
+        capabilities
+    }
+
     /// The body of NEGOTIATE.
     pub fn write_negotiate(&self, out: &mut Vec<u8>) {
         let hashes = [HashAlgorithm::Sha512];
@@ -110,18 +124,9 @@ impl Dial {
         }
         let name = self.server_name.as_deref().map(utf16::encode);
         contexts.extend(name.as_deref().and_then(Utf16::new).map(Context::Netname));
-        let several = match self.announces_multichannel && self.dialect.is_smb3() {
-            true => Capabilities::MULTI_CHANNEL,
-            false => Capabilities::empty(),
-        };
-        let persistent = match self.knows_persistent && self.dialect.is_smb3() {
-            true => Capabilities::PERSISTENT_HANDLES,
-            false => Capabilities::empty(),
-        };
-        let sealing = if self.cipher.is_some() { Capabilities::ENCRYPTION } else { Capabilities::empty() };
         negotiate::Request {
             security_mode: self.security_mode(),
-            capabilities: Capabilities::LARGE_MTU | Capabilities::LEASING | sealing | several | persistent,
+            capabilities: self.capabilities(),
             client_guid: self.guid,
             dialects: List::Values(&[self.dialect]),
             contexts: Contexts::Values(&contexts),

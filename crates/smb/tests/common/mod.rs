@@ -185,12 +185,14 @@ fn server_config() -> ServerConfig {
         multichannel: true,
         max_channels: smb::limits::DEFAULT_CHANNELS,
         accounts: Vec::new(),
+        free_users: Vec::new(),
     }
 }
 
 fn share_config(engine: &Arc<Share>) -> ShareConfig {
     ShareConfig {
         name: SHARE.into(),
+        account: None,
         comment: String::new(),
         engine: Arc::clone(engine),
         read_only: false,
@@ -205,7 +207,7 @@ fn share_config(engine: &Arc<Share>) -> ShareConfig {
     }
 }
 
-fn user(name: &str, password: &str, uid: u32) -> UserConfig {
+pub fn user(name: &str, password: &str, uid: u32) -> UserConfig {
     let identity = Identity {
         name: name.into(),
         sid: Sid::new(5, &[21, 1, 2, 3, uid]),
@@ -219,5 +221,5 @@ fn user(name: &str, password: &str, uid: u32) -> UserConfig {
         limit: Rights::ALL,
     };
     let nt_hash = *NtHash::from_password(password).as_bytes();
-    UserConfig { identity: Arc::new(identity), nt_hash, enabled: true }
+    UserConfig { identity: Arc::new(identity), nt_hash, second_hash: None, key_of: None, enabled: true }
 }

@@ -1,5 +1,6 @@
 //! One file for each command; `serve` has a room of its own.
 
+mod account;
 mod channels;
 mod config;
 mod control;
@@ -37,7 +38,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Link(args) => return link::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::User { command } => user::run(command),
-        Command::Account { command } => objects::run(Kind::Account, command),
+        Command::Account { command } => account::run(command),
         Command::Share { command } => objects::run(Kind::Share, command),
         Command::Config { command } => config::run(&command),
         Command::Status { of: None, place, json } => status::run(&place, json),

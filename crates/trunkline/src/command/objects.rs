@@ -76,7 +76,15 @@ fn change_state(overrides: &Overrides, dir: &Path, change: &Change) -> anyhow::R
     let config = Config::of(overrides, &sources)?;
     let history = History::default();
     let edited = Edited::new(overrides, &sources, &config, change, &history, &state, check::consistent)?;
+    let is_account = change.kind == Kind::Account;
+    // One of that name that was taken out of the configuration may have left its own.
+    if is_account && matches!(change.what, What::Create { .. }) {
+        state.store().remove_account_keys(&change.name)?;
+    }
     edited.keep(&state)?;
+    if is_account && matches!(change.what, What::Delete { .. }) {
+        state.store().remove_account_keys(&change.name)?;
+    }
     Ok(Changed { object: object::find(&edited.config, change.kind, &change.name), notes: Vec::new() })
 }
 

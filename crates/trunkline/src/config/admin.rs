@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use admin::tls::{Tls, Unusable};
+
 use super::section::Section;
-use super::{ConfigError, Setting};
+use super::{Config, ConfigError, Setting};
 
 /// The keys of the table.
-pub const KEYS: &[&str] = &["metrics", "listen", "records", "records_sample", "records_max_mib"];
+pub const KEYS: &[&str] =
+    &["metrics", "listen", "tls_certificate", "tls_key", "records", "records_sample", "records_max_mib"];
 
 /// `[admin]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +19,10 @@ pub struct Admin {
     pub metrics: Setting<Option<SocketAddr>>,
     /// Where the admin page and its API are; none: nowhere.
     pub listen: Setting<Option<SocketAddr>>,
+    /// The certificate of the admin page, and what leads to it; none: it is asked without TLS.
+    pub tls_certificate: Setting<Option<PathBuf>>,
+    /// The certificate's key.
+    pub tls_key: Setting<Option<PathBuf>>,
     /// What is written down of single requests.
     pub records: Records,
 }
@@ -54,29 +61,81 @@ impl Admin {
     pub fn read(table: Option<&Section<'_>>, base: &Path) -> Result<Admin, ConfigError> {
         let metrics_address = |text: &str| loopback(text, "metrics are neither protected nor sealed");
         let set = |at: Option<Setting<SocketAddr>>| at.map_or(Setting::default_of(None), |at| at.map(Some));
-        let records = Records::read(table, base)?;
-        let Some(table) = table else { return Ok(Admin { metrics: set(None), listen: set(None), records }) };
+        let file = |key| -> Result<Setting<Option<PathBuf>>, ConfigError> {
+            let path = table.map(|table| table.path(key, base)).transpose()?.flatten();
+            Ok(path.map_or(Setting::default_of(None), |path| path.map(Some)))
+        };
+        let address = |key, parse: fn(&str) -> Result<SocketAddr, String>| {
+            table.map(|table| table.parsed(key, parse)).transpose().map(Option::flatten)
+        };
         Ok(Admin {
-            metrics: set(table.parsed("metrics", metrics_address)?),
-            listen: set(table.parsed("listen", page_address)?),
-            records,
+            metrics: set(address("metrics", metrics_address)?),
+            listen: set(address("listen", page_address)?),
+            tls_certificate: file("tls_certificate")?,
+            tls_key: file("tls_key")?,
+            records: Records::read(table, base)?,
         })
+    }
+
+    /// The certificate of the page with its key; none where it is asked without TLS.
+    ///
+    /// # Errors
+    /// What is missing or cannot be used, with the setting to change.
+    pub fn tls(&self, config: &Config) -> Result<Option<Tls>, ConfigError> {
+        let wrong = |setting: &Setting<Option<PathBuf>>, key: &str, why: &str| {
+            ConfigError(format!("{}: `{key}` in [admin]: {why}", config.place(&setting.origin)))
+        };
+        let (certificate, key) = (&self.tls_certificate, &self.tls_key);
+        match (&certificate.value, &key.value) {
+            (None, None) => Ok(None),
+            (Some(of), Some(with)) => Tls::load(of, with).map(Some).map_err(|unusable| match unusable {
+                Unusable::Certificate(why) => wrong(certificate, "tls_certificate", &why),
+                Unusable::Key(why) => wrong(key, "tls_key", &why),
+            }),
+            (Some(_), None) => {
+                Err(wrong(certificate, "tls_certificate", "its key is missing; set `tls_key` too"))
+            }
+            (None, Some(_)) => {
+                Err(wrong(key, "tls_key", "its certificate is missing; set `tls_certificate` too"))
+            }
+        }
     }
 }
 
-/// Where the admin page can be.
+/// Whether the page is where it may be: at an address that other hosts reach only with TLS.
 ///
 /// # Errors
-/// Why not there.
+/// With the setting to change.
+pub fn check(config: &Config) -> Result<(), ConfigError> {
+    let Admin { listen, .. } = &config.admin;
+    let tls = config.admin.tls(config)?;
+    match listen.value {
+        Some(at) if tls.is_none() && !at.ip().to_canonical().is_loopback() => {
+            let place = config.place(&listen.origin);
+            Err(ConfigError(format!(
+                "{place}: the admin page at {at} can be reached from other hosts, which needs TLS: set `tls_certificate` and \
+                 `tls_key` in [admin], or give 127.0.0.1:PORT or [::1]:PORT"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where the admin page is to be; [`check`] says whether it may.
+///
+/// # Errors
+/// When it is no address.
 pub fn page_address(text: &str) -> Result<SocketAddr, String> {
-    loopback(text, "the server has no TLS for its admin page")
+    address(text)
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is not an address with a port, such as 127.0.0.1:9445"))
 }
 
 /// An address of this host alone, and a port.
 fn loopback(text: &str, why: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text
-        .parse()
-        .map_err(|_| format!("`{text}` is not an address with a port, such as 127.0.0.1:9445"))?;
+    let address = address(text)?;
     if address.ip().to_canonical().is_loopback() {
         return Ok(address);
     }
@@ -119,13 +178,46 @@ mod tests {
             ("localhost:9445", "is not an address with a port"),
             ("127.0.0.1", "is not an address with a port"),
         ] {
-            for key in ["metrics", "listen"] {
-                let error = of(&format!("[admin]\n{key} = \"{bad}\"\n")).unwrap_err().0;
-                assert!(
-                    error.starts_with(&format!("t:2: `{key}` in [admin]: ")) && error.contains(why),
-                    "{error}"
-                );
-            }
+            let error = of(&format!("[admin]\nmetrics = \"{bad}\"\n")).unwrap_err().0;
+            assert!(error.starts_with("t:2: `metrics` in [admin]: ") && error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_page_is_elsewhere_only_with_tls() {
+        let of = |text: &str| {
+            let config = read::parse("t", text, Path::new("/none")).map_err(|e| e.0)?;
+            super::check(&config).map_err(|e| e.0)
+        };
+        assert_eq!((of(""), of("[admin]\nlisten = \"[::1]:9446\"\n")), (Ok(()), Ok(())));
+        for open in ["0.0.0.0:9446", "[::]:9446", "192.0.2.1:9446"] {
+            let why = of(&format!("[admin]\nlisten = \"{open}\"\n")).unwrap_err();
+            let wanted = format!(
+                "line 2: the admin page at {open} can be reached from other hosts, which needs TLS: "
+            );
+            assert!(why.starts_with(&wanted) && why.contains("`tls_certificate` and `tls_key`"), "{why}");
+        }
+        let cases = [
+            (
+                "listen = \"localhost:9446\"\n",
+                "t:2: `listen` in [admin]: `localhost:9446` is not an address with a port",
+            ),
+            (
+                "tls_certificate = \"c\"\n",
+                "line 2: `tls_certificate` in [admin]: its key is missing; set `tls_key` too",
+            ),
+            (
+                "tls_key = \"k\"\n",
+                "line 2: `tls_key` in [admin]: its certificate is missing; set `tls_certificate` too",
+            ),
+            (
+                "tls_key = \"k\"\ntls_certificate = \"c\"\n",
+                "line 3: `tls_certificate` in [admin]: /none/c: no such file or directory",
+            ),
+        ];
+        for (text, wanted) in cases {
+            let why = of(&format!("[admin]\n{text}")).unwrap_err();
+            assert!(why.starts_with(wanted), "{why}");
         }
     }
 }

@@ -37,6 +37,7 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
         readers(config, share, stored)?;
     }
     super::limits::check(config)?;
+    super::admin::check(config)?;
     super::endpoints::check(config)
 }
 

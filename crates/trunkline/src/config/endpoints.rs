@@ -1,4 +1,5 @@
-//! Where NFS clients find what: endpoints, each an address and port with a server of its own behind it.
+//! Where NFS clients find what: endpoints, each an address and port with a server of its own behind it. And which
+//! addresses are an account's for SMB, where all share one port.
 //!
 //! A client takes all mounts of one server together and gives them the connections of the first. An account or a share
 //! with an address or a port of its own is another server to it, whose mounts have their own.
@@ -173,6 +174,7 @@ fn one(config: &Config, owner: Owner) -> Endpoint {
 /// # Errors
 /// With the two that cannot.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
+    smb(config)?;
     for share in config.shares.values() {
         let own = &share.nfs.endpoint;
         if own.is_there() && !share.nfs.is_offered() {
@@ -200,6 +202,38 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
                     title(&endpoint.owner)
                 )));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Whether each account's own addresses for SMB are among those that the server listens on, and no other account's.
+fn smb(config: &Config) -> Result<(), ConfigError> {
+    let listen = &config.server.listen;
+    let mut taken: Vec<(IpAddr, &str)> = Vec::new();
+    for account in config.accounts.values() {
+        let Some(own) = &account.smb_listen else { continue };
+        let name = &account.name.value;
+        let wrong = |why: String| {
+            let place = config.place(&own.origin);
+            Err(ConfigError(format!("{place}: `smb_listen` of account `{name}`: {why}")))
+        };
+        for address in own.value.iter().map(IpAddr::to_canonical) {
+            if address.is_unspecified() {
+                return wrong(format!("{address} is every address; name those that are the account's own"));
+            }
+            let takes =
+                |at: &IpAddr| *at == address || at.is_unspecified() && at.is_ipv4() == address.is_ipv4();
+            if !listen.value.iter().any(takes) {
+                let place = config.place(&listen.origin);
+                return wrong(format!(
+                    "the server does not listen on {address}; add it to `listen` ({place})"
+                ));
+            }
+            if let Some((_, other)) = taken.iter().find(|(at, _)| *at == address) {
+                return wrong(format!("{address} is an address of account `{other}` too; give it to one"));
+            }
+            taken.push((address, name));
         }
     }
     Ok(())
@@ -235,6 +269,39 @@ mod tests {
         assert_eq!(told, wanted);
         assert_eq!(all[2].listen, ["10.0.0.2".parse::<IpAddr>().unwrap()]);
         assert_eq!(check(&config), Ok(()));
+    }
+
+    #[test]
+    fn an_address_for_smb_is_one_of_the_servers_and_of_one_account() {
+        let checked = |text: &str| check(&config(text).unwrap()).map_err(|e| e.to_string());
+        let own = |name: &str, at: &str| format!("[account.{name}]\nsmb_listen = [\"{at}\"]\n");
+        assert_eq!(checked(&format!("{}{}", own("a", "10.0.0.2"), own("b", "fd00::2"))), Ok(()));
+        let server = "[server]\nlisten = [\"10.0.0.1\", \"10.0.0.2\"]\n";
+        assert_eq!(checked(&format!("{server}{}", own("a", "10.0.0.2"))), Ok(()));
+        let cases = [
+            (
+                format!("{server}{}", own("a", "10.0.0.3")),
+                "line 4: `smb_listen` of account `a`: the server does not listen on 10.0.0.3; add it to `listen` (line 2)",
+            ),
+            (
+                format!("{}{}", own("a", "10.0.0.2"), own("b", "::ffff:10.0.0.2")),
+                "line 4: `smb_listen` of account `b`: 10.0.0.2 is an address of account `a` too; give it to one",
+            ),
+            (
+                own("a", "0.0.0.0"),
+                "line 2: `smb_listen` of account `a`: 0.0.0.0 is every address; name those that are the account's own",
+            ),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(checked(&text).unwrap_err(), wanted, "{text}");
+        }
+        let none = config("[account.a]\nsmb_listen = []\n").unwrap_err().to_string();
+        assert_eq!(none, "t:1: `smb_listen` in [account.a] must name at least one, or not be there");
+        let none = config("[account.a]\nciphers = [\"AES-512\"]\n").unwrap_err().to_string();
+        assert!(
+            none.starts_with("t:2: `ciphers` in [account.a]: `AES-512` is not one of \"AES-128-CCM\""),
+            "{none}"
+        );
     }
 
     #[test]

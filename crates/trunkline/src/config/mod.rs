@@ -21,7 +21,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-pub use values::{Access, Advertised, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing};
+pub use values::{
+    Access, Advertised, Authentication, Cipher, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing,
+};
 
 /// In the state directory: accounts and shares as they were changed by command.
 pub const CHANGES: &str = "changes.toml";
@@ -197,6 +199,12 @@ pub struct Account {
     pub signing: Option<Setting<Signing>>,
     /// For its shares.
     pub min_dialect: Option<Setting<Dialect>>,
+    /// Ciphers by which sessions that reach its shares may be sealed; none: all.
+    pub ciphers: Option<Setting<Vec<Cipher>>>,
+    /// How whoever reaches its shares has logged on; none: in any way.
+    pub authentication: Option<Setting<Vec<Authentication>>>,
+    /// Addresses of the server at which SMB connections are the account's; none: it has none of its own.
+    pub smb_listen: Option<Setting<Vec<IpAddr>>>,
     /// For its shares.
     pub metadata_caching: Option<Setting<bool>>,
     /// For the sessions of its users.

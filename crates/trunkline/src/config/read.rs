@@ -13,10 +13,10 @@ use super::admin::{self, Admin};
 use super::section::{Document, Layer, Section, address};
 use super::values::{self, Choice};
 use super::{
-    Access, Account, Config, ConfigError, LogFormat, LogLevel, Origin, Rss, Server, Setting, Share, Signing,
-    User,
+    Access, Account, Authentication, Config, ConfigError, LogFormat, LogLevel, Origin, Rss, Server, Setting,
+    Share, Signing, User,
 };
-use super::{Dialect, Encryption, endpoints, limits};
+use super::{Cipher, Dialect, Encryption, endpoints, limits};
 
 const TOP: &[&str] = &["server", "admin", "user", "account", "share"];
 /// What can be changed by command.
@@ -61,9 +61,12 @@ pub const ACCOUNT: &[&str] = &[
     "encryption",
     "signing",
     "min_dialect",
+    "ciphers",
+    "authentication",
     "metadata_caching",
     "multichannel",
     "max_channels",
+    "smb_listen",
     "nfs_listen",
     "nfs_port",
     "nfs_max_connections",
@@ -280,6 +283,13 @@ fn accounts(top: &Section<'_>, server: &Server) -> Result<BTreeMap<String, Accou
             encryption: table.choice("encryption", Encryption::NAMES)?,
             signing: table.choice("signing", Signing::NAMES)?,
             min_dialect: table.choice("min_dialect", Dialect::NAMES)?,
+            ciphers: some(&table, "ciphers", table.choices("ciphers", Cipher::NAMES)?)?,
+            authentication: some(
+                &table,
+                "authentication",
+                table.choices("authentication", Authentication::NAMES)?,
+            )?,
+            smb_listen: some(&table, "smb_listen", table.list("smb_listen", address)?)?,
             metadata_caching: table.boolean("metadata_caching")?,
             multichannel: table
                 .boolean("multichannel")?
@@ -293,6 +303,20 @@ fn accounts(top: &Section<'_>, server: &Server) -> Result<BTreeMap<String, Accou
         }
     }
     Ok(accounts)
+}
+
+/// A list that names at least one, where it is there.
+fn some<T>(
+    table: &Section<'_>,
+    key: &str,
+    list: Option<Setting<Vec<T>>>,
+) -> Result<Option<Setting<Vec<T>>>, ConfigError> {
+    match &list {
+        Some(list) if list.value.is_empty() => {
+            Err(table.error(format!("`{key}` in {} must name at least one, or not be there", table.title())))
+        }
+        _ => Ok(list),
+    }
 }
 
 fn shares(

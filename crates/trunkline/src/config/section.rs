@@ -228,6 +228,15 @@ impl<'a> Section<'a> {
         Ok(Some(Setting { value: out, origin: found.origin() }))
     }
 
+    /// A list of which each item is one of the names in `choices`.
+    pub fn choices<T: Copy>(
+        &self,
+        key: &str,
+        choices: &[(&str, T)],
+    ) -> Result<Option<Setting<Vec<T>>>, ConfigError> {
+        self.list(key, |text| choose(text, choices))
+    }
+
     /// A list of whole numbers of 32 bits.
     pub fn numbers(&self, key: &str) -> Result<Option<Setting<Vec<u32>>>, ConfigError> {
         let Some(found) = self.found(key) else {

@@ -128,6 +128,11 @@ impl Page<'_> {
                 }
             }
         }
+        for (key, file) in [("tls_certificate", &admin.tls_certificate), ("tls_key", &admin.tls_key)] {
+            if let Some(path) = &file.value {
+                self.line(key, file, quoted(&path.display().to_string()));
+            }
+        }
         let records = &self.config.admin.records;
         match &records.path.value {
             Some(path) => self.line("records", &records.path, quoted(&path.display().to_string())),
@@ -185,11 +190,20 @@ impl Page<'_> {
         if let Some(dialect) = &account.min_dialect {
             self.choice("min_dialect", dialect);
         }
+        if let Some(ciphers) = &account.ciphers {
+            self.list("ciphers", ciphers);
+        }
+        if let Some(authentication) = &account.authentication {
+            self.list("authentication", authentication);
+        }
         if let Some(caching) = &account.metadata_caching {
             self.plain("metadata_caching", caching);
         }
         self.plain("multichannel", &account.multichannel);
         self.plain("max_channels", &account.max_channels);
+        if let Some(listen) = &account.smb_listen {
+            self.list("smb_listen", listen);
+        }
         self.endpoint(&account.nfs);
     }
 
@@ -305,7 +319,8 @@ mod tests {
         let text = "[server]\nsmb_port = 4450\nname = \"fi\\\"les\"\n[account.t]\nsigning = \"required\"\n\
                     kind = \"premium\"\nformula = \"v2\"\n[share.'my docs']\npath = \"/srv\"\naccount = \"t\"\n\
                     provisioned_gib = 64\nprovisioned_mib_s = 200\nusers = { '*' = \"read\" }\n\
-                    [admin]\nmetrics = \"[::1]:9445\"\nlisten = \"127.0.0.1:0\"\nrecords = \"/r\"\nrecords_sample = 9\n";
+                    [admin]\nmetrics = \"[::1]:9445\"\nlisten = \"127.0.0.1:0\"\nrecords = \"/r\"\nrecords_sample = 9\n\
+                    tls_key = \"/k\"\ntls_certificate = \"/c\"\n";
         let mut config = read::parse("t.toml", text, Path::new("/")).unwrap();
         let shown = show(&config);
         let again = read::parse("shown", &shown, Path::new("/")).unwrap();
@@ -314,6 +329,10 @@ mod tests {
         assert_eq!(again.server.name.value, "fi\"les");
         assert_eq!(again.admin.metrics.value, config.admin.metrics.value);
         assert_eq!(again.admin.listen.value, config.admin.listen.value);
+        let tls = |config: &Config| {
+            (config.admin.tls_certificate.value.clone(), config.admin.tls_key.value.clone())
+        };
+        assert_eq!(tls(&again), tls(&config));
         let records =
             |config: &Config| (config.admin.records.path.value.clone(), config.admin.records.sample.value);
         assert_eq!(records(&again), records(&config));

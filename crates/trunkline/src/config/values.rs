@@ -49,6 +49,40 @@ pub enum Dialect {
     Smb311,
 }
 
+/// How somebody logs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authentication {
+    /// As a user, with their password.
+    Password,
+    /// As the account, with one of its keys.
+    Key,
+}
+
+impl fmt::Display for Authentication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How messages are sealed (MS-SMB2 2.2.3.1.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cipher {
+    /// AES-128-CCM, the only one of 3.0 and 3.0.2
+    Aes128Ccm,
+    /// AES-128-GCM
+    Aes128Gcm,
+    /// AES-256-CCM
+    Aes256Ccm,
+    /// AES-256-GCM
+    Aes256Gcm,
+}
+
+impl fmt::Display for Cipher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -174,6 +208,20 @@ impl Choice for Dialect {
         ("3.0", Dialect::Smb30),
         ("3.0.2", Dialect::Smb302),
         ("3.1.1", Dialect::Smb311),
+    ];
+}
+
+impl Choice for Authentication {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("password", Authentication::Password), ("key", Authentication::Key)];
+}
+
+impl Choice for Cipher {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("AES-128-CCM", Cipher::Aes128Ccm),
+        ("AES-128-GCM", Cipher::Aes128Gcm),
+        ("AES-256-CCM", Cipher::Aes256Ccm),
+        ("AES-256-GCM", Cipher::Aes256Gcm),
     ];
 }
 

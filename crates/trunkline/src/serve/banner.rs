@@ -149,7 +149,8 @@ fn reached_by(plan: &Plan, addresses: &[SocketAddr]) -> String {
 fn mounts(plan: &Plan, bound: &Bound, user: Option<&str>, out: &mut String) {
     let Some(share) = plan.config.shares.values().next() else { return };
     let named = share.users.keys().find(|user| *user != "*").map(String::as_str);
-    let first = || plan.people.first().map(|person| person.name.as_str());
+    let mut users = plan.people.iter().filter(|person| person.key_of.is_none());
+    let first = || users.next().map(|person| person.name.as_str());
     let user = user.or(named).or_else(first).unwrap_or("USER");
     let mount = Mount {
         host: &reached_by(plan, &bound.addresses),
@@ -227,7 +228,7 @@ fn percent(text: &str) -> String {
 }
 
 /// Where administrators ask; empty where they cannot.
-pub fn admin(bound: &AdminBound, state: &StateDir) -> String {
+pub fn admin(plan: &Plan, bound: &AdminBound, state: &StateDir) -> String {
     let at =
         |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let mut out = String::new();
@@ -236,7 +237,11 @@ pub fn admin(bound: &AdminBound, state: &StateDir) -> String {
     }
     if let Some(at) = at(&bound.page) {
         let token = state.path().join(super::ADMIN_TOKEN);
-        out += &format!("\n  admin      http://{at}/   (token: {})\n", token.display());
+        let scheme = if plan.config.admin.tls_certificate.value.is_some() { "https" } else { "http" };
+        // Of every address one by which it is reached.
+        let host = reached_by(plan, &[at]);
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        out += &format!("\n  admin      {scheme}://{host}:{}/   (token: {})\n", at.port(), token.display());
     }
     out
 }

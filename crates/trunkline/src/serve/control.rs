@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use admin::objects::{Change, Changed, Kind, Object, Refusal, What, Why};
 use admin::status::{ServerStatus, Status};
 use admin::workload::ShareWork;
-use admin::{Channels, Controlled, Transactions, UserChange, UserEntry, Workload};
+use admin::{
+    AccountKey, AccountKeys, Channels, Controlled, KeyName, Transactions, UserChange, UserEntry, Workload,
+};
 use tokio::sync::Notify;
 
 use super::plan::Plan;
@@ -16,7 +18,7 @@ use crate::changes::{self, Edited, object};
 use crate::config::{Config, Overrides, Sources, check};
 use crate::people::Person;
 use crate::state::StateDir;
-use crate::{calendar, people};
+use crate::{account_keys, calendar, people};
 
 /// The running server.
 pub struct Control {
@@ -97,6 +99,13 @@ impl Control {
         Ok(())
     }
 
+    /// Forgets the keys of accounts that were served `before` and are not any more.
+    fn prune_keys(&self, before: &Plan, current: &Served) {
+        if let Err(error) = account_keys::prune(&before.config, &current.plan.config, self.state.store()) {
+            tracing::error!(%error, "keys of accounts that are gone stay, and count again with them");
+        }
+    }
+
     fn read_again(&self) -> Result<Vec<&'static str>, String> {
         let mut current = self.lock();
         let sources = Sources::read(&self.overrides).map_err(|e| e.to_string())?;
@@ -104,6 +113,7 @@ impl Control {
         let before = Arc::clone(&current.plan);
         self.serve(&mut current, config)?;
         current.sources = sources;
+        self.prune_keys(&before, &current);
         Ok(current.plan.fixed_changes(&before))
     }
 
@@ -119,6 +129,7 @@ impl Control {
             return Err(refusal);
         }
         current.sources = edited.sources;
+        self.prune_keys(&before, current);
         Ok(())
     }
 
@@ -186,7 +197,7 @@ impl Controlled for Control {
     }
 
     fn users(&self) -> Vec<UserEntry> {
-        self.plan().people.iter().map(Person::entry).collect()
+        self.plan().people.iter().filter(|person| person.key_of.is_none()).map(Person::entry).collect()
     }
 
     fn change_user(&self, change: UserChange) -> Result<(), String> {
@@ -226,6 +237,30 @@ impl Controlled for Control {
         self.serve(&mut current, config)
     }
 
+    fn account_keys(&self, account: &str) -> Result<AccountKeys, String> {
+        account_keys::list(&self.plan().config, self.state.store(), account)
+    }
+
+    fn renew_key(
+        &self,
+        account: &str,
+        key: Option<KeyName>,
+        given: Option<AccountKey>,
+    ) -> Result<(KeyName, AccountKeys), String> {
+        let mut current = self.lock();
+        let (config, store) = (current.plan.config.clone(), self.state.store());
+        let before = account_keys::list(&config, store, account)?;
+        let renewed = account_keys::renew(&config, store, account, key, given)?;
+        if let Err(why) = self.serve(&mut current, config) {
+            if let Err(error) = store.put_account_keys(account, &before) {
+                tracing::error!(%error, account, "a renewed key that could not be served counts from the next change on");
+            }
+            return Err(why);
+        }
+        tracing::info!(account, key = %renewed.0, "key renewed");
+        Ok(renewed)
+    }
+
     fn objects(&self, kind: Kind) -> Vec<Object> {
         let mut current = self.lock();
         let all = object::all(&current.plan.config, kind);
@@ -249,6 +284,11 @@ impl Controlled for Control {
         };
         if kind == Kind::Share && matches!(change.what, What::Delete { force: false }) {
             self.check_unused(&name)?;
+        }
+        // One of that name may have left its own, as when the server was killed too early.
+        if kind == Kind::Account && matches!(change.what, What::Create { .. }) {
+            let forgotten = self.state.store().remove_account_keys(&name);
+            forgotten.map_err(|why| Refusal::new(Why::Failed, why.to_string()))?;
         }
         self.take(&mut current, edited)?;
         if kind == Kind::Share && is_forced {
@@ -390,6 +430,79 @@ mod tests {
         let channels = control.channels();
         assert_eq!(channels.sessions[0].connections[0].server_name, channels.server_name);
         assert_ne!(channels.server_name, "");
+    }
+
+    #[test]
+    fn a_key_is_served_when_it_is_made_is_no_user_and_goes_with_its_account() {
+        let dir = tempfile::tempdir().unwrap();
+        let share = "[share.docs]\npath = \"data\"\nusers = { '*' = \"read\" }\n";
+        let (control, told) = control(dir.path(), share);
+        let account = |what| Change { kind: Kind::Account, name: "lab".to_owned(), what, if_version: None };
+        control.change(account(What::Create { settings: serde_json::Map::new() })).unwrap();
+        assert!(control.renew_key("lap", None, None).unwrap_err().contains("no account `lap`"));
+        let (name, keys) = control.renew_key("LAB", None, None).unwrap();
+        assert_eq!(name, KeyName::Key1);
+        assert_eq!(control.account_keys("lab").unwrap(), keys);
+        assert_eq!(told.lock().unwrap().last().unwrap(), "docs for lab");
+        assert!(control.users().is_empty());
+        let shown = serde_json::to_string(&control.objects(Kind::Account)).unwrap();
+        let kept = keys.clone();
+        assert!(!shown.contains(&keys.key1.unwrap().0) && shown.contains("lab"));
+        control.change(account(What::Delete { force: false })).unwrap();
+        assert_eq!(told.lock().unwrap().last().unwrap(), "docs for ");
+        // What is left of another account of that name, as when the server was killed too early.
+        control.state.store().put_account_keys("lab", &kept).unwrap();
+        control.change(account(What::Create { settings: serde_json::Map::new() })).unwrap();
+        assert_eq!(control.account_keys("lab").unwrap(), AccountKeys::default());
+        assert_eq!(told.lock().unwrap().last().unwrap(), "docs for ");
+    }
+
+    #[test]
+    fn keys_of_an_account_that_is_taken_out_of_the_file_do_not_come_back_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("{BUSY}[account.lab]\n");
+        let (control, told) = control(dir.path(), &text);
+        let reload = |text: &str| {
+            std::fs::write(dir.path().join("t.toml"), text).unwrap();
+            control.reload()
+        };
+        control.renew_key("lab", None, None).unwrap();
+        let kept = control.account_keys("lab").unwrap();
+        reload(&BUSY.replace("data", "none")).unwrap_err();
+        assert_eq!(control.account_keys("lab").unwrap(), kept, "it is served still");
+        reload(BUSY).unwrap();
+        assert_eq!(control.state.store().account_keys("lab").unwrap(), AccountKeys::default());
+        reload(&text).unwrap();
+        assert_eq!(control.account_keys("lab").unwrap(), AccountKeys::default());
+        assert_eq!(told.lock().unwrap().last().unwrap(), "busy for ");
+    }
+
+    #[test]
+    fn a_reload_that_mends_a_configuration_without_an_account_finds_its_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let (control, _) = control(dir.path(), BUSY);
+        let key = Some(AccountKey("key".to_owned()));
+        let kept = AccountKeys { key1: key, key2: None };
+        control.state.store().put_account_keys("lab", &kept).unwrap();
+        std::fs::write(dir.path().join("t.toml"), format!("{BUSY}[account.lab]\n")).unwrap();
+        control.reload().unwrap();
+        assert_eq!(control.account_keys("lab").unwrap(), kept);
+    }
+
+    #[test]
+    fn a_renewed_key_that_cannot_be_served_is_the_old_one_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let password = dir.path().join("pw");
+        std::fs::write(&password, "secret").unwrap();
+        let text = format!("{BUSY}[account.Lab]\n[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n");
+        let (control, _) = control(dir.path(), &text);
+        control.renew_key("lab", None, None).unwrap();
+        let before = control.account_keys("lab").unwrap();
+        std::fs::remove_file(&password).unwrap();
+        for which in [KeyName::Key1, KeyName::Key2] {
+            control.renew_key("LAB", Some(which), None).unwrap_err();
+            assert_eq!(control.account_keys("lab").unwrap(), before);
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::api::door::Door;
+use admin::tls::Tls;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
@@ -54,13 +55,14 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let plan = Plan::new(config, people, &state);
     print!("{}", banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
     let door = door(&admin, &state)?;
-    print!("{}", banner::admin(&admin, &state));
+    let tls = plan.config.admin.tls(&plan.config)?.map(Arc::new);
+    print!("{}", banner::admin(&plan, &admin, &state));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
     let server = wiring::start(&plan, bound.listeners, nfs, &state)?;
     let control = Arc::new(Control::new(overrides, state, (plan, sources), addresses, server));
-    runtime.block_on(supervise(&control, admin, door))
+    runtime.block_on(supervise(&control, admin, door.map(|door| (door, tls))))
 }
 
 /// What lets administrators in, where the admin page is open.
@@ -119,7 +121,11 @@ impl Setup {
 }
 
 /// Waits for what may happen to a running server, until it is to end.
-async fn supervise(control: &Arc<Control>, admin: AdminBound, door: Option<Door>) -> anyhow::Result<()> {
+async fn supervise(
+    control: &Arc<Control>,
+    admin: AdminBound,
+    entrance: Option<(Door, Option<Arc<Tls>>)>,
+) -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -135,8 +141,10 @@ async fn supervise(control: &Arc<Control>, admin: AdminBound, door: Option<Door>
     };
     let page = admin.page.map(admin::http::listener).transpose()?;
     let showing = async {
-        match page.as_ref().zip(door) {
-            Some((listener, door)) => admin::api::serve(listener, door, Arc::clone(&controlled)).await,
+        match page.as_ref().zip(entrance) {
+            Some((listener, (door, tls))) => {
+                admin::api::serve(listener, door, tls, Arc::clone(&controlled)).await;
+            }
             None => std::future::pending().await,
         }
     };

@@ -49,6 +49,11 @@ impl Plan {
             ("discovery", new.discovery.value != old.discovery.value),
             ("[admin] metrics", self.config.admin.metrics.value != before.config.admin.metrics.value),
             ("[admin] listen", self.config.admin.listen.value != before.config.admin.listen.value),
+            (
+                "[admin] tls_certificate",
+                self.config.admin.tls_certificate.value != before.config.admin.tls_certificate.value,
+            ),
+            ("[admin] tls_key", self.config.admin.tls_key.value != before.config.admin.tls_key.value),
             ("[admin] records", self.config.admin.records != before.config.admin.records),
             ("anonymous", new.anonymous.value != old.anonymous.value),
             ("signing", new.signing.value != old.signing.value),

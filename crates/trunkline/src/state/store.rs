@@ -2,14 +2,15 @@
 //!
 //! Of a password only its NT hash is kept (MS-NLMP 3.3.1), which NTLMv2 needs; nothing leads back to the
 //! password but guessing. The server's GUID and the machine SID are made once and kept; the RID of a user
-//! is given once and never to another, so that descriptors on disk keep their meaning.
+//! is given once and never to another, so that descriptors on disk keep their meaning. Keys of accounts are kept as they
+//! are, since whoever looks after the server may ask for them again.
 
 use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use admin::NtHash;
+use admin::{AccountKeys, NtHash};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,8 @@ const VOLUMES: TableDefinition<'_, &[u8], u32> = TableDefinition::new("volumes")
 const BURST_CREDITS: TableDefinition<'_, u32, (u64, i64)> = TableDefinition::new("burst_credits");
 /// By the numbers of directories: bytes and files that lie there.
 const USAGE: TableDefinition<'_, u32, (u64, u64)> = TableDefinition::new("usage");
+/// By the names of accounts in lower case.
+const ACCOUNT_KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("account_keys");
 const IDENTITY: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("identity");
 
 /// The first RID that is not given to well-known users (MS-SAMR 2.2.1.14).
@@ -113,6 +116,7 @@ impl Store {
         write.open_table(VOLUMES)?;
         write.open_table(BURST_CREDITS)?;
         write.open_table(USAGE)?;
+        write.open_table(ACCOUNT_KEYS)?;
         let identity = {
             let mut table = write.open_table(IDENTITY)?;
             let guid = kept(&mut table, "guid", guid_of)?;
@@ -168,6 +172,37 @@ impl Store {
         let removed = write.open_table(USERS)?.remove(name.to_lowercase().as_str())?.is_some();
         write.commit()?;
         Ok(removed)
+    }
+
+    /// The keys of `account`, whatever its case.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn account_keys(&self, account: &str) -> Result<AccountKeys, StoreError> {
+        let table = self.database.begin_read()?.open_table(ACCOUNT_KEYS)?;
+        let found = table.get(account.to_lowercase().as_str())?;
+        Ok(found.map(|record| serde_json::from_slice(record.value())).transpose()?.unwrap_or_default())
+    }
+
+    /// Keeps the keys of `account`. On disk when it returns.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn put_account_keys(&self, account: &str, keys: &AccountKeys) -> Result<(), StoreError> {
+        let record = serde_json::to_vec(keys)?;
+        let write = self.database.begin_write()?;
+        write.open_table(ACCOUNT_KEYS)?.insert(account.to_lowercase().as_str(), record.as_slice())?;
+        Ok(write.commit()?)
+    }
+
+    /// Forgets the keys of `account`.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn remove_account_keys(&self, account: &str) -> Result<(), StoreError> {
+        let write = self.database.begin_write()?;
+        write.open_table(ACCOUNT_KEYS)?.remove(account.to_lowercase().as_str())?;
+        Ok(write.commit()?)
     }
 
     /// The RID of the user `name`, given at the first call.

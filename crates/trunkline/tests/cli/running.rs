@@ -170,6 +170,21 @@ fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
 }
 
 #[test]
+fn a_server_that_begins_without_an_account_deletes_no_keys_of_it() {
+    let place = Place::new();
+    place.write("docs/file", "");
+    let keys = || json(&place, "account keys list lab --config t.toml --json");
+    place.write("t.toml", "[account.lab]\n");
+    place.run("account keys renew lab --config t.toml").success();
+    let made = keys();
+    assert!(!made["key1"].is_null());
+    place.write("t.toml", "");
+    drop(start(&place, "docs --config t.toml --no-discovery"));
+    place.write("t.toml", "[account.lab]\n");
+    assert_eq!(keys(), made);
+}
+
+#[test]
 fn one_state_directory_has_one_server() {
     let place = Place::new();
     place.write("docs/file", "");

@@ -38,6 +38,57 @@ fn no_password_stands_in_the_state_in_the_clear() {
 }
 
 #[test]
+fn keys_of_accounts_are_made_shown_and_renewed() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.write("t.toml", "[account.lab]\n");
+    let run = |line: &str| place.run(&format!("account keys {line} --config t.toml"));
+    let listed =
+        || -> serde_json::Value { serde_json::from_str(&output(&run("list lab --json").success())).unwrap() };
+    assert!(listed()["key1"].is_null());
+    let made = output(&run("renew lab").success());
+    let (name, first) = made.trim_end().split_once("  ").unwrap();
+    assert_eq!((name, first.len()), ("key1", 88));
+    run("renew lab key2").success();
+    run("renew lab").code(2);
+    let before = listed();
+    assert_eq!(before["key1"], first);
+    run("renew lab key1").success();
+    assert!(listed()["key1"] != before["key1"] && listed()["key2"] == before["key2"]);
+    // One's own: the length is checked, and it is not printed again.
+    place.write("short", "c2hvcnQ=\n");
+    let refused = run("renew lab key1 --key-file short").code(2);
+    let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+    assert!(said.contains("64 bytes in base64") && said.contains("this has 5 bytes"), "{said}");
+    place.write("own", &format!("{first}\n"));
+    let said = output(&run("renew lab key2 --key-file own").success());
+    assert!(!said.contains(first) && listed()["key2"] == first, "{said}");
+    run("renew lap").code(2);
+    let state = place.path().join("state");
+    let mode = |file: &str| std::fs::metadata(state.join(file)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(""), mode("state.redb")), (0o700, 0o600));
+    let shown = output(&place.run("account show lab --config t.toml --json").success());
+    assert!(!shown.contains(first));
+    place.run("account delete lab --config t.toml").success();
+    run("list lab").code(2);
+    place.run("account create lab --config t.toml").success();
+    assert!(listed()["key2"].is_null(), "they go with the account");
+}
+
+#[test]
+fn keys_of_an_account_that_was_taken_out_are_not_those_of_the_next_of_its_name() {
+    let place = Place::new();
+    place.write("t.toml", "[account.lab]\n");
+    place.run("account keys renew lab --config t.toml").success();
+    place.write("t.toml", "");
+    place.run("account create lab --config t.toml").success();
+    assert_eq!(
+        output(&place.run("account keys list lab --config t.toml").success()),
+        "key1  (none)\nkey2  (none)\n"
+    );
+}
+
+#[test]
 fn what_is_right_is_checked_without_making_anything() {
     let place = Place::new();
     place.write("docs/file", "");

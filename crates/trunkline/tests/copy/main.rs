@@ -144,6 +144,28 @@ fn a_tree_goes_over_both_protocols_and_comes_back_with_what_both_know_of_it() {
 }
 
 #[test]
+fn many_small_files_get_sessions_of_their_own_and_a_wrong_password_none() {
+    let server = Running::start();
+    for number in 0..200u32 {
+        server.place.write(&format!("here/{number}"), &number.to_string());
+    }
+    let smb = server.smb("to");
+    let (status, _, said) = server.copy(&format!("here {smb} --password-file wrong"));
+    assert!(status == 16 && said.contains("wrong password") && said.lines().count() == 1, "{said}");
+    assert!(names(&server.path("files")).is_empty());
+    let (status, report, said) = server.copy(&format!("here {smb}"));
+    assert_eq!((status, said.as_str(), &report["files"]["copied"]), (1, "", &200.into()), "{report:#}");
+    let sessions = report["channels"]["target"].as_array().unwrap();
+    assert!(sessions.len() >= 4, "{report:#}");
+    assert!((0..200u32).all(|number| {
+        fs::read(server.path("files/to").join(number.to_string())).unwrap() == number.to_string().as_bytes()
+    }));
+    assert_eq!(names(&server.path("files/to")).len(), 200, "no part is left");
+    // Nothing is left to do.
+    assert_eq!(server.copy(&format!("here {smb}")).0, 0);
+}
+
+#[test]
 fn a_mirror_deletes_what_is_beyond_the_source_and_a_dry_run_does_nothing() {
     let server = Running::start();
     server.place.write("here/a", "new");

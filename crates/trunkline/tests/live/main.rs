@@ -104,8 +104,20 @@ impl Running {
     }
 
     async fn log_on(&self) -> Session {
+        self.log_on_as("anna", "s3cret").await
+    }
+
+    async fn log_on_as(&self, user: &str, password: &str) -> Session {
         let connection = Connection::connect(self.smb, "localhost", &Options::default()).await.unwrap();
-        Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap()
+        Session::log_on(&connection, &Credentials::new(user, password), false).await.unwrap()
+    }
+
+    /// Waits until nobody is logged on any more.
+    async fn is_left(&self) {
+        let begun = std::time::Instant::now();
+        while self.json("status").await["sessions"] != serde_json::json!({}) {
+            assert!(begun.elapsed() < server::PATIENCE, "a session stays");
+        }
     }
 }
 
@@ -278,6 +290,26 @@ async fn an_nfs_client_works_on_while_an_export_comes_and_goes() {
     file.write_all(4, &data).await.unwrap();
     file.close().await.unwrap();
     assert_eq!(server.json("status").await["open_files"], Value::Object(serde_json::Map::new()));
+}
+
+#[tokio::test]
+async fn a_session_ends_when_its_name_becomes_somebody_elses() {
+    let server = Running::start();
+    server.says("account create lab users=anna=full").await;
+    server.says("share set files account=lab").await;
+    let made = server.says("account keys renew lab").await;
+    let (_, key) = made.trim_end().split_once("  ").unwrap();
+    let by_key = server.log_on_as("lab", key).await;
+    by_key.connect("files").await.unwrap();
+    server.place.write("another", "a password");
+    server.says("user add lab --password-file another").await;
+    server.is_left().await;
+    // And the other way round: the account's keys count again when the user is gone.
+    let by_password = server.log_on_as("lab", "a password").await;
+    server.says("user remove lab").await;
+    server.is_left().await;
+    server.log_on_as("lab", key).await;
+    drop((by_key, by_password));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use client::{ChannelOptions, Connection, Session, Tree};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 
 use crate::Channel;
 use crate::error::{Doing, Error};
@@ -14,6 +14,34 @@ use crate::tree::Carried;
 
 /// The most channels of a session.
 const MOST_CHANNELS: usize = 16;
+
+/// Which of several sessions that are opened at once tries the password first. A server counts wrong passwords, and may
+/// lock a user out after a few: one copy uses up one of them.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// This one, which says here when it was let in.
+    First(watch::Sender<bool>),
+    /// Another one, which says here when it was.
+    Behind(watch::Receiver<bool>),
+}
+
+impl Order {
+    /// That of a session that is opened alone, or after another one.
+    pub(super) fn alone() -> Order {
+        Order::First(watch::Sender::new(false))
+    }
+
+    /// Waits until the password may be tried; answers who is to be told that it was right. None if it was wrong.
+    async fn turn(self) -> Option<watch::Sender<bool>> {
+        match self {
+            Order::First(told) => Some(told),
+            Order::Behind(mut first) => {
+                first.wait_for(|is_in| *is_in).await.ok()?;
+                Some(watch::Sender::new(true))
+            }
+        }
+    }
+}
 
 /// A session with a share.
 #[derive(Debug)]
@@ -28,16 +56,19 @@ pub(super) struct Live {
 
 impl Live {
     /// Goes to the share.
-    pub(super) async fn begin(remote: &Remote, access: &Access) -> Result<Live, Error> {
+    pub(super) async fn begin(remote: &Remote, access: &Access, order: Order) -> Result<Live, Error> {
         let address = (remote.host.as_str(), remote.port);
         let connection = Connection::connect(address, &remote.host, &access.smb)
             .await
             .doing(|| format!("connecting to {} port {}", remote.host, remote.port))?;
         let wanted = access.credentials.as_ref();
         let wanted = wanted.ok_or_else(|| Error::new("logging on", "there is no password"))?;
-        let session = Session::log_on(&connection, wanted, access.encrypt)
-            .await
-            .doing(|| format!("logging on to {} as {}", remote.host, remote.user))?;
+        let logging_on = || format!("logging on to {} as {}", remote.host, remote.user);
+        let begun = Session::begin(&connection, wanted).await.doing(logging_on)?;
+        let told =
+            order.turn().await.ok_or_else(|| Error::new(logging_on(), "the first session was refused"))?;
+        let session = begun.finish(access.encrypt).await.doing(logging_on)?;
+        told.send_replace(true);
         let tree = session.connect(&remote.share).await;
         let tree = tree.doing(|| format!("connecting to the share {} of {}", remote.share, remote.host))?;
         let negotiated = connection.negotiated();
@@ -94,4 +125,38 @@ async fn addresses(session: &Session, found: &OnceCell<Vec<SocketAddr>>) -> Vec<
         further.ok().filter(|it| !it.is_empty()).unwrap_or_else(first)
     };
     found.get_or_init(ask).await.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use super::*;
+
+    /// Whether `turn` has come, without waiting for it.
+    async fn has_come(
+        turn: &mut std::pin::Pin<&mut impl Future<Output = Option<watch::Sender<bool>>>>,
+    ) -> bool {
+        poll_fn(|context| Poll::Ready(turn.as_mut().poll(context).is_ready())).await
+    }
+
+    #[tokio::test]
+    async fn others_try_the_password_only_when_the_first_session_was_let_in() {
+        let (told, first) = watch::channel(false);
+        let mut behind = pin!(Order::Behind(first).turn());
+        let told = Order::First(told).turn().await.expect("nobody is waited for");
+        assert!(!has_come(&mut behind).await);
+        told.send_replace(true);
+        assert!(has_come(&mut behind).await);
+        assert!(Order::alone().turn().await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_password_that_was_wrong_is_not_tried_again() {
+        let (told, first) = watch::channel(false);
+        drop(Order::First(told).turn().await);
+        assert!(Order::Behind(first).turn().await.is_none());
+    }
 }

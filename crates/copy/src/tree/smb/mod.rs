@@ -6,8 +6,9 @@ mod beside;
 mod lanes;
 mod live;
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +16,8 @@ use client::{OpenOptions, Settings, Tree};
 use smb_wire::Guid;
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::{FileAttributes, FileTime};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::{Carried, Facts, Fetched, Kind, Like, Listing, join, split};
 use crate::beside::{Beside, Given};
@@ -23,7 +26,7 @@ use crate::place::Remote;
 use crate::plan::Access;
 use crate::{Channel, Keep};
 use lanes::Lanes;
-use live::Live;
+use live::{Live, Order};
 
 /// A directory of a share.
 #[derive(Debug)]
@@ -32,7 +35,9 @@ pub(crate) struct Smb {
     access: Access,
     root: String,
     live: RwLock<Arc<Live>>,
-    lanes: Lanes,
+    lanes: Arc<Lanes>,
+    /// Opens the lanes, where it was known from the beginning that they are wanted.
+    ahead: Mutex<Option<JoinHandle<()>>>,
     /// How many channels there are to be.
     width: AtomicUsize,
     /// Held while the session is begun anew.
@@ -101,9 +106,37 @@ fn changing(keep: &Keep) -> Rights {
     rights
 }
 
+/// A further session on its way.
+type Beginning = Pin<Box<dyn Future<Output = Option<Live>> + Send>>;
+
+/// What begins further sessions, each for a client of its own.
+fn further<O: Fn() -> Order>(remote: &Remote, access: &Access, order: O) -> impl Fn() -> Beginning + use<O> {
+    let (remote, access) = (remote.clone(), access.clone());
+    move || {
+        let (remote, mut access, order) = (remote.clone(), access.clone(), order());
+        access.smb.client_guid = Guid(auth::crypto::random());
+        Box::pin(async move { Live::begin(&remote, &access, order).await.ok() })
+    }
+}
+
 impl Smb {
-    pub(super) async fn open(remote: &Remote, access: &Access) -> Result<Smb, Error> {
-        let live = Live::begin(remote, access).await?;
+    pub(super) async fn open(
+        remote: &Remote,
+        access: &Access,
+        is_many: Option<JoinHandle<bool>>,
+    ) -> Result<Smb, Error> {
+        let (told, first) = watch::channel(false);
+        let lanes = Arc::new(Lanes::default());
+        let ahead = is_many.map(|is_many| {
+            let (lanes, begin) =
+                (Arc::clone(&lanes), further(remote, access, move || Order::Behind(first.clone())));
+            tokio::spawn(async move {
+                if is_many.await.unwrap_or(false) {
+                    lanes.open(begin).await;
+                }
+            })
+        });
+        let live = Live::begin(remote, access, Order::First(told)).await?;
         live.look_around();
         let live = RwLock::new(Arc::new(live));
         let (remote, access, root) = (remote.clone(), access.clone(), remote.path.clone());
@@ -112,7 +145,8 @@ impl Smb {
             access,
             root,
             live,
-            lanes: Lanes::default(),
+            lanes,
+            ahead: Mutex::new(ahead),
             width: AtomicUsize::new(1),
             reviving: tokio::sync::Mutex::default(),
         })
@@ -144,7 +178,7 @@ impl Smb {
         if let Ok(Ok(_)) = tokio::time::timeout(PATIENCE, tree.stat("")).await {
             return Ok(());
         }
-        let live = Live::begin(&self.remote, &self.access).await;
+        let live = Live::begin(&self.remote, &self.access, Order::alone()).await;
         let live = live.map_err(|error| Fault::Said(error.to_string()))?;
         live.look_around();
         live.open_channels(self.width.load(Ordering::Relaxed)).await;
@@ -285,12 +319,12 @@ impl Smb {
 
     /// Opens further sessions for small files.
     pub(super) async fn split(&self) {
-        let begin = || {
-            let (remote, mut access) = (self.remote.clone(), self.access.clone());
-            access.smb.client_guid = Guid(auth::crypto::random());
-            async move { Live::begin(&remote, &access).await.ok() }
-        };
-        self.lanes.open(begin).await;
+        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ahead) = ahead {
+            // However it ended: what it has not opened is tried once more.
+            let _ = ahead.await;
+        }
+        self.lanes.open(further(&self.remote, &self.access, Order::alone)).await;
     }
 
     pub(super) fn channels(&self) -> Vec<Channel> {

@@ -34,7 +34,8 @@ pub(super) fn validate_negotiate(
         return Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL));
     }
     let config = connection.server.config();
-    let chosen = crate::cmd::negotiate::choose(&claimed.dialects, &config);
+    // What an account has come to demand since then is no change on the way.
+    let chosen = crate::cmd::negotiate::choose(&claimed.dialects, negotiated.min_dialect, &config);
     if chosen != Some(negotiated.protection.dialect)
         || claimed.capabilities != negotiated.client_capabilities
         || claimed.guid != negotiated.client_guid
@@ -67,7 +68,12 @@ pub(super) fn interfaces(
     if !connection.negotiated()?.capabilities.contains(Capabilities::MULTI_CHANNEL) || !allowed {
         return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
     }
-    let list = interfaces::answer(&connection.server.interfaces(), connection.handle.peer.local.ip());
+    let config = connection.server.config();
+    let own = connection.handle.peer.local.ip();
+    // A channel to an address of another account would not be bound.
+    let mut known = connection.server.interfaces().to_vec();
+    known.retain(|at| config.account_at(at.address) == config.account_at(own));
+    let list = interfaces::answer(&known, own);
     // MS-SMB2 3.3.5.15: never more than the client takes, and half a list would hide addresses.
     if limit < list.len() * wire_interfaces::SIZE {
         return Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL));

@@ -84,6 +84,13 @@ fn check(
     if request.channel.is_some() {
         return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the connection carries the session already"));
     }
+    let came_to = connection.account.as_ref().filter(|known| known.by_endpoint).map(|known| &known.account);
+    if session.standing().is_some_and(|standing| standing.endpoint.as_ref() != came_to) {
+        return Err((
+            NtStatus::REQUEST_NOT_ACCEPTED,
+            "the connection came to an address of another account than the session's first one",
+        ));
+    }
     // MS-SMB2 3.3.5.5 (exception: no word on ciphers there; since the sealing keys are the session's, a
     // connection with another cipher could not use them)
     if session.protection.cipher != here.protection.cipher {
@@ -114,7 +121,7 @@ fn rule_of(connection: &Connection, session: Option<&Arc<Session>>, config: &Ser
     let known = session.and_then(|session| session.channel_rule().cloned());
     known.unwrap_or_else(|| ChannelRule {
         accounts: Vec::new(),
-        multichannel: config.offers_multichannel(connection.account.as_deref()),
+        multichannel: config.offers_multichannel(connection.account.as_ref()),
         max_channels: config.max_channels,
     })
 }

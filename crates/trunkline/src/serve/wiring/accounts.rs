@@ -1,10 +1,12 @@
-//! What accounts say of the sessions of their users.
+//! What accounts say of the sessions of their users and of their shares.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use smb::AccountConfig;
+use smb::account::Demands;
 
-use crate::config::{Account, Config, Setting};
+use crate::config::{Account, Authentication, Cipher, Config, Setting};
 
 /// The accounts as the server wants them.
 pub fn of(config: &Config) -> Vec<AccountConfig> {
@@ -16,6 +18,14 @@ pub fn apply(config: &Config, settings: &mut smb::ServerConfig) {
     settings.multichannel = config.server.multichannel.value;
     settings.max_channels = channels(&config.server.max_channels);
     settings.accounts = of(config);
+    settings.free_users = free_users(config);
+}
+
+/// The users of shares of no account.
+pub fn free_users(config: &Config) -> Vec<String> {
+    let free = config.shares.values().filter(|share| share.account.is_none());
+    let users: BTreeSet<&String> = free.flat_map(|share| share.users.keys()).collect();
+    users.into_iter().cloned().collect()
 }
 
 /// A number of channels, which was read within its bounds.
@@ -36,6 +46,31 @@ fn one(config: &Config, account: &Account) -> AccountConfig {
         users: users.into_iter().cloned().collect(),
         multichannel: account.multichannel.value,
         max_channels: channels(&account.max_channels),
+        demands: demands(account),
+        endpoint: account.smb_listen.iter().flat_map(|own| &own.value).map(IpAddr::to_canonical).collect(),
+    }
+}
+
+/// What it says of the sessions that reach its shares.
+fn demands(account: &Account) -> Demands {
+    let ciphers = account.ciphers.as_ref();
+    let refuses = |how| account.authentication.as_ref().is_some_and(|own| !own.value.contains(&how));
+    Demands {
+        min_dialect: account.min_dialect.as_ref().map(|own| super::dialect(own.value)),
+        encryption: account.encryption.as_ref().map(|own| super::encryption(own.value)),
+        signing: account.signing.as_ref().map(|own| super::signing(own.value)),
+        ciphers: ciphers.map(|own| own.value.iter().map(|&one| cipher(one)).collect()),
+        refuses_passwords: refuses(Authentication::Password),
+        refuses_keys: refuses(Authentication::Key),
+    }
+}
+
+fn cipher(cipher: Cipher) -> auth::Cipher {
+    match cipher {
+        Cipher::Aes128Ccm => auth::Cipher::Aes128Ccm,
+        Cipher::Aes128Gcm => auth::Cipher::Aes128Gcm,
+        Cipher::Aes256Ccm => auth::Cipher::Aes256Ccm,
+        Cipher::Aes256Gcm => auth::Cipher::Aes256Gcm,
     }
 }
 
@@ -49,7 +84,9 @@ mod tests {
     fn an_account_has_the_users_of_all_its_shares() {
         let config = read::parse(
             "t",
-            "[account.Team]\nusers = { ann = \"read\" }\nmax_channels = 8\n\
+            "[account.Team]\nusers = { ann = \"read\" }\nmax_channels = 8\nsmb_listen = \"::ffff:10.0.0.2\"\n\
+             min_dialect = \"3.0\"\nencryption = \"required\"\nsigning = \"required\"\n\
+             ciphers = [\"AES-256-GCM\", \"AES-128-CCM\"]\nauthentication = [\"key\"]\n\
              [share.a]\npath = \"/a\"\naccount = \"team\"\nusers = { bob = \"read\" }\n\
              [share.b]\npath = \"/b\"\nusers = { eve = \"read\" }\n",
             Path::new("/"),
@@ -57,10 +94,19 @@ mod tests {
         .unwrap();
         let told = of(&config);
         let users = vec!["ann".to_owned(), "bob".to_owned()];
-        assert_eq!(
-            told,
-            [AccountConfig { name: "Team".to_owned(), users, multichannel: true, max_channels: 8 }]
-        );
+        let demands = Demands {
+            min_dialect: Some(smb_wire::negotiate::Dialect::Smb300),
+            encryption: Some(smb::Encryption::Required),
+            signing: Some(smb::Signing::Required),
+            ciphers: Some(vec![auth::Cipher::Aes256Gcm, auth::Cipher::Aes128Ccm]),
+            refuses_passwords: true,
+            refuses_keys: false,
+        };
+        let endpoint = vec!["10.0.0.2".parse().unwrap()];
+        let name = "Team".to_owned();
+        let wanted = AccountConfig { name, users, multichannel: true, max_channels: 8, demands, endpoint };
+        assert_eq!(told, [wanted]);
+        assert_eq!(free_users(&config), ["eve"]);
     }
 
     #[test]

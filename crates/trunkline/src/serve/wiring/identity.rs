@@ -40,9 +40,11 @@ impl People {
         let (own_uid, _) = host::own();
         for person in people {
             let sid: Sid = person.sid.parse().map_err(|e| format!("`sid` of user `{}`: {e}", person.name))?;
-            holders.entry(person.uid).or_default().push(sid);
             by_sid.insert(sid, person.uid);
-            by_name.insert(person.name.to_lowercase(), person.uid);
+            if person.key_of.is_none() {
+                holders.entry(person.uid).or_default().push(sid);
+                by_name.insert(person.name.to_lowercase(), person.uid);
+            }
             if own_uid == 0 && person.uid == 0 && !person.admin {
                 tracing::warn!(user = %person.name, "acts as root on the host; give the user a `uid` to change that");
             }
@@ -50,6 +52,8 @@ impl People {
             users.push(smb::UserConfig {
                 identity: Arc::new(identity),
                 nt_hash: person.nt_hash.0,
+                second_hash: person.second_hash.as_ref().map(|hash| hash.0),
+                key_of: person.key_of.clone(),
                 enabled: true,
             });
         }
@@ -110,7 +114,8 @@ fn identity(person: &Person, sid: Sid, server: &store::Identity, own_uid: u32) -
         host_groups: person.groups.clone(),
         actor,
         administrator: person.admin,
-        unbound: false,
+        // Whoever has an account's key owns what lies on its shares.
+        unbound: person.key_of.is_some(),
         limit: Rights::ALL,
     }
 }
@@ -129,6 +134,8 @@ mod tests {
             groups: vec![7],
             admin: false,
             password_file: None,
+            second_hash: None,
+            key_of: None,
         }
     }
 
@@ -145,6 +152,20 @@ mod tests {
         let bob = &people.users()[1].identity;
         assert!(bob.groups.contains(&Sid::unix_user(1001)) && bob.groups.contains(&Sid::unix_group(7)));
         assert_eq!(people.uid(&Sid::unix_user(5)), Some(5));
+    }
+
+    #[test]
+    fn an_account_is_bound_by_no_descriptor_and_is_no_user_of_the_host() {
+        let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
+        let second_hash = Some(admin::NtHash([2; 16]));
+        let lab =
+            Person { admin: true, key_of: Some("lab".to_owned()), second_hash, ..person("lab", 1000, 1001) };
+        let people = People::new(&[person("ann", 1000, 1000), lab], &server, &["Office"]).unwrap();
+        let ann = Sid::new(5, &[21, 1, 2, 3, 1000]);
+        assert_eq!((people.user_sid(1000), people.uid_named("lab", "office")), (ann, None));
+        let users = people.users();
+        assert!(!users[0].identity.unbound && users[1].identity.unbound && users[1].identity.actor.is_none());
+        assert_eq!((users[1].key_of.as_deref(), users[1].second_hash), (Some("lab"), Some([2; 16])));
     }
 
     #[test]

@@ -34,6 +34,7 @@ use admin::Status;
 use admin::channels::SessionChannels;
 use admin::transactions::{Counted, Gauges};
 use admin::workload::ClientWork;
+use share::engine::Descriptors;
 use smb_wire::Guid;
 use volume::security::Sid;
 use volume_posix::PosixVolume;
@@ -81,6 +82,8 @@ struct Wired {
     records: Option<Records>,
     state: Arc<StateDir>,
     addresses: Arc<Addresses>,
+    /// What all shares together may keep for names.
+    descriptors: Arc<Descriptors>,
     /// Ends with the server; none where the host does not tell its addresses.
     _watcher: Option<net::interfaces::Watcher>,
     /// Dropped to end the keeper.
@@ -132,6 +135,7 @@ pub fn start(
         state: Arc::clone(state),
         _watcher: watch(&addresses),
         addresses,
+        descriptors: metadata::kept_of(descriptors),
         keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, seen, kept, Arc::clone(state))?)),
     };
     if nfs_listeners.is_some() {
@@ -214,7 +218,7 @@ impl FileServer for Wired {
             }
             let export = exports::export(share, &path, &served.engine, &self.state)?;
             exported.extend(export.map(|export| (share.endpoint(&plan.config), export)));
-            shares.push((share_config(share, plan, &served.engine), Arc::clone(&served.engine), config));
+            shares.push((share_config(share, &served.engine), Arc::clone(&served.engine), config));
             next.insert(path, served);
         }
         self.pacing.start_for(&limited)?;
@@ -300,8 +304,7 @@ impl Wired {
         let volume = Arc::new(volume);
         let shared = metadata::slowed(Arc::<PosixVolume>::clone(&volume), all.server.metadata_delay_us.value);
         let shared = usage::metered(shared, share, path, &self.state)?;
-        let config =
-            share::Config { metadata_cache_bytes: metadata::cache_bytes(all.shares.len()), ..config };
+        let config = share::Config { descriptors: Arc::clone(&self.descriptors), ..config };
         let engine = share::Share::open(shared, config)
             .map_err(|e| format!("share `{name}`: {}: {e}", path.display()))?;
         Ok(Served { volume, engine })
@@ -340,16 +343,12 @@ impl Wired {
     /// Whoever may not log on any more is not served any more either.
     fn end_sessions_of_strangers(&self) {
         for session in self.server.sessions() {
-            let name = session.user_name();
-            if session.proved().is_some_and(|proved| !proved.anonymous) && self.server.user(name).is_none() {
-                tracing::info!(
-                    user = name,
-                    session = session.id,
-                    "the user is gone: their connections are closed"
-                );
-                for channel in session.channels() {
-                    channel.post(smb::event::Event::Close);
-                }
+            let user = session.proved().filter(|proved| !proved.anonymous);
+            let Some(gone) = user.filter(|user| !self.server.knows(&user.identity)) else { continue };
+            let (user, id) = (&gone.identity.name, session.id);
+            tracing::info!(user, session = id, "the user is gone: their connections are closed");
+            for channel in session.channels() {
+                channel.post(smb::event::Event::Close);
             }
         }
     }
@@ -490,6 +489,7 @@ fn server_config(plan: &Plan) -> smb::ServerConfig {
         multichannel: server.multichannel.value,
         max_channels: accounts::channels(&server.max_channels),
         accounts: accounts::of(&plan.config),
+        free_users: accounts::free_users(&plan.config),
     }
 }
 
@@ -515,14 +515,11 @@ fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) 
     }
 }
 
-fn share_config(share: &Share, plan: &Plan, engine: &Arc<share::Share>) -> smb::ShareConfig {
-    let users = share.users.iter().map(|(user, granted)| {
-        // The server compares names as they are written for the user.
-        let written = plan.people.iter().find(|person| person.name.to_lowercase() == *user);
-        (written.map_or_else(|| user.clone(), |person| person.name.clone()), access(granted.value))
-    });
+fn share_config(share: &Share, engine: &Arc<share::Share>) -> smb::ShareConfig {
+    let users = share.users.iter().map(|(user, granted)| (user.clone(), access(granted.value)));
     smb::ShareConfig {
         name: share.name.value.clone(),
+        account: share.account.as_ref().map(|account| account.value.clone()),
         comment: share.comment.value.clone(),
         engine: Arc::clone(engine),
         read_only: share.read_only.value,

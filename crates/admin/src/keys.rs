@@ -1,0 +1,99 @@
+//! Keys of accounts, with which an account's name logs on.
+//!
+//! A key is as good as all that lies on the account's shares to whoever holds it: it is printed by whoever asked for it
+//! and nobody else, so that nothing here shows one by accident.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The text of a key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AccountKey(pub String);
+
+impl fmt::Debug for AccountKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AccountKey(…)")
+    }
+}
+
+/// Which of an account's two keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyName {
+    /// The first.
+    Key1,
+    /// The second, with which everybody works while the first is renewed.
+    Key2,
+}
+
+impl fmt::Display for KeyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyName::Key1 => "key1",
+            KeyName::Key2 => "key2",
+        })
+    }
+}
+
+impl FromStr for KeyName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "key1" => Ok(KeyName::Key1),
+            "key2" => Ok(KeyName::Key2),
+            _ => Err("the keys are key1 and key2".to_owned()),
+        }
+    }
+}
+
+/// The keys of an account; what is none was never made.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccountKeys {
+    /// The first.
+    pub key1: Option<AccountKey>,
+    /// The second.
+    pub key2: Option<AccountKey>,
+}
+
+impl AccountKeys {
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, name: KeyName) -> Option<&AccountKey> {
+        match name {
+            KeyName::Key1 => self.key1.as_ref(),
+            KeyName::Key2 => self.key2.as_ref(),
+        }
+    }
+
+    /// Puts one in the place of another.
+    pub fn set(&mut self, name: KeyName, key: AccountKey) {
+        let place = match name {
+            KeyName::Key1 => &mut self.key1,
+            KeyName::Key2 => &mut self.key2,
+        };
+        *place = Some(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_sent_as_it_is_and_never_shown_by_accident() {
+        let mut keys = AccountKeys::default();
+        keys.set(KeyName::Key2, AccountKey("opensesame".to_owned()));
+        assert!(!format!("{keys:?}").contains("opensesame"));
+        let text = serde_json::to_string(&keys).unwrap();
+        assert_eq!(text, "{\"key1\":null,\"key2\":\"opensesame\"}");
+        assert_eq!(serde_json::from_str::<AccountKeys>(&text).unwrap(), keys);
+        assert_eq!(keys.get(KeyName::Key1), None);
+        assert_eq!("key2".parse(), Ok(KeyName::Key2));
+        assert!("key3".parse::<KeyName>().is_err());
+    }
+}

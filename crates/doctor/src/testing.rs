@@ -1,0 +1,8 @@
+//! What tests of several files need.
+
+/// The options that the words of a command line stand for.
+pub(crate) fn asked<A: clap::Args>(line: &str) -> A {
+    let command = A::augment_args(clap::Command::new("test").no_binary_name(true));
+    let words = command.get_matches_from(line.split_whitespace());
+    A::from_arg_matches(&words).expect("the command has these options")
+}

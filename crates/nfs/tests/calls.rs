@@ -1,0 +1,128 @@
+//! How many calls about names and attributes operations take on the volume, with names and files remembered and without: what
+//! they cost where each such call goes to a store far away.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use nfs_wire::attr::{AttrNum, Bitmap, Fattr};
+use nfs_wire::op::names::RemoveArgs;
+use nfs_wire::op::open::{Claim, CreateHow, OpenHow, ShareAccess, ShareDeny};
+use nfs_wire::op::{Args, Res, getattr, open};
+use nfs_wire::types::{ChangeInfo, Identity, Owner, StateId};
+use volume::Time;
+use volume::faulty::Plan;
+
+/// A client that counts what its COMPOUNDs take.
+struct Counting {
+    plan: Arc<Plan>,
+    wire: Wire,
+    client: Client,
+    directory: Vec<u8>,
+}
+
+impl Counting {
+    fn begin(remembers: bool) -> Counting {
+        let (world, plan) = World::counted();
+        // As on a host: what was just changed is not old enough to be believed.
+        world.memory.set_clock(Time::from_wall_ns(world.now.wall_ns));
+        world.engine.set_metadata_caching(remembers);
+        let mut wire = world.connect();
+        let mut client = Client::new(&mut wire, b"client", 1);
+        let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), Args::GetFh]).ok();
+        let Res::GetFh(Ok(handle)) = answer.last() else { panic!("{answer:?}") };
+        Counting { plan, wire, client, directory: handle.object.0.to_vec() }
+    }
+
+    fn count(&mut self, handle: &[u8], operations: &[Args<'_>]) -> (u64, Answer) {
+        let before = self.plan.metadata_calls();
+        let answer = self.client.on(&mut self.wire, handle, operations).ok();
+        (self.plan.metadata_calls() - before, answer)
+    }
+
+    /// Opens a name and asks for its handle and attributes, as clients do, writes if it may, and closes it. The calls of opening
+    /// and closing.
+    fn open_and_close(&mut self, share_access: ShareAccess, openhow: OpenHow<'_>, name: &str) -> (u64, u64) {
+        let wanted = Bitmap::of(&[AttrNum::Change.get(), AttrNum::Size.get(), AttrNum::Mode.get()]);
+        let open = Args::Open(open::Args {
+            seqid: 0,
+            share_access,
+            share_deny: ShareDeny::empty(),
+            owner: Owner { clientid: 0, owner: Identity(b"owner") },
+            openhow,
+            claim: Claim::Null(name.as_bytes()),
+        });
+        let operations = [open, Args::GetFh, Args::GetAttr(getattr::Args { attr_request: wanted })];
+        let directory = self.directory.clone();
+        let (opening, answer) = self.count(&directory, &operations);
+        let results = answer.results();
+        let (Res::Open(Ok(open)), Res::GetFh(Ok(handle))) = (results[2], results[3]) else {
+            panic!("{results:?}")
+        };
+        let (file, stateid): (Vec<u8>, StateId) = (handle.object.0.to_vec(), open.stateid);
+        if share_access.contains(ShareAccess::WRITE) {
+            assert_eq!(self.count(&file, &[writing(stateid, 0, b"text")]).0, 0, "data");
+        }
+        (opening, self.count(&file, &[closing(stateid)]).0)
+    }
+
+    fn create(&mut self, name: &str) -> (u64, u64) {
+        let how = OpenHow::Create(CreateHow::Guarded(Fattr::default()));
+        self.open_and_close(ShareAccess::WRITE, how, name)
+    }
+
+    fn open(&mut self, name: &str) -> (u64, u64) {
+        self.open_and_close(ShareAccess::READ, OpenHow::NoCreate, name)
+    }
+
+    fn remove(&mut self, name: &str) -> (u64, ChangeInfo) {
+        let directory = self.directory.clone();
+        let (calls, answer) = self.count(&directory, &[Args::Remove(RemoveArgs { target: name.as_bytes() })]);
+        let Res::Remove(Ok(removed)) = answer.last() else { panic!("{answer:?}") };
+        (calls, removed.cinfo)
+    }
+}
+
+#[test]
+fn what_is_remembered_saves_calls() {
+    // Making, closing, opening, closing and removing a file; what was kept of it is given back with its removal.
+    for (remembers, expected) in [(true, [5, 1, 2, 0, 4]), (false, [9, 1, 7, 0, 8])] {
+        let mut it = Counting::begin(remembers);
+        let _first = it.create("first");
+        let (made, closed) = it.create("one");
+        let _found = it.open("one");
+        let (opened, closed_again) = it.open("one");
+        let removed = it.remove("one").0;
+        assert_eq!([made, closed, opened, closed_again, removed], expected, "remembers: {remembers}");
+    }
+}
+
+#[test]
+fn what_was_just_made_is_removed_with_what_is_known_of_it() {
+    for (remembers, expected) in [(true, 3), (false, 7)] {
+        let mut it = Counting::begin(remembers);
+        let names: Vec<String> = (0..3).map(|n| format!("f{n}")).collect();
+        for name in &names {
+            it.create(name);
+        }
+        let mut versions = Vec::new();
+        for name in &names {
+            let (calls, cinfo) = it.remove(name);
+            assert_eq!(calls, expected, "remembers: {remembers}");
+            assert!(!cinfo.atomic && cinfo.before < cinfo.after, "{cinfo:?}");
+            versions.push((cinfo.before, cinfo.after));
+        }
+        // Nobody else has changed anything.
+        assert!(versions.windows(2).all(|two| two[0].1 == two[1].0), "{versions:?}");
+    }
+}
+
+#[test]
+fn where_new_names_are_made_all_the_time_they_are_not_looked_for_any_more() {
+    let mut it = Counting::begin(true);
+    let counts: Vec<u64> = (0..40).map(|n| it.create(&format!("f{n}")).0).collect();
+    assert_eq!((counts[5], counts[39]), (5, 4), "{counts:?}");
+    // One scan is all it took.
+    assert_eq!(it.plan.count(volume::faulty::Call::Entries), 1);
+}

@@ -1,0 +1,165 @@
+//! What is remembered, when somebody changes what it is of between two steps of a request.
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::*;
+use share::{Basic, Config, Item, Open, OpenRequest, Opened, Options, Refusal, TimeSet};
+use volume::faulty::{Call, Fault, FaultyVolume};
+use volume::memory::MemoryVolume;
+use volume::security::Rights;
+use volume::{Node, NodeId, OpenHow, Time, Volume};
+
+/// A file `d/a` and a directory `d/sub` that were remembered, and that a program of the host has replaced, of which nobody has
+/// heard.
+struct Replaced {
+    world: World,
+    client: Client,
+    /// Of the file, opened before.
+    held: Option<Arc<Open>>,
+    old: [NodeId; 2],
+    new: [NodeId; 2],
+}
+
+fn directory(memory: &MemoryVolume) -> Arc<dyn Node> {
+    memory.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap()
+}
+
+impl Replaced {
+    fn new(is_held: bool) -> Replaced {
+        let world = World::new();
+        let client = world.client(1);
+        client.make_directory("d");
+        client.make_directory("d/sub");
+        client.make_with("d/a", "old");
+        client.make_with("d/sub/inside", "");
+        let held = client.open("d/a").access(READ).open();
+        client.close(&client.open("d/sub/inside").options(Options::DELETE_ON_CLOSE).open());
+        if !is_held {
+            client.close(&held);
+        }
+        let held = is_held.then_some(held);
+        let host = directory(&world.memory);
+        let id = |text| host.lookup(&name(text), OpenHow::Attributes).unwrap().id();
+        let old = ["a", "sub"].map(id);
+        host.create_file(&name("tmp"), 0o666, None).unwrap();
+        host.rename(&name("tmp"), host.as_ref(), &name("a"), true, None).unwrap();
+        host.remove(&name("sub"), true, None).unwrap();
+        host.create_directory(&name("sub"), 0o777, None).unwrap();
+        let new = ["a", "sub"].map(id);
+        Replaced { world, client, held, old, new }
+    }
+
+    fn find(&self, text: &str) -> Item {
+        let share = &self.world.share;
+        self.client.caller(true, now(), |c| {
+            let d = share.item_in(c, &share.root_item(), &name("d")).unwrap();
+            share.item_in(c, &d, &name(text)).unwrap()
+        })
+    }
+
+    fn open(&self, item: &Item) -> Result<Opened, Refusal> {
+        let request = OpenRequest { access: Rights::READ_ATTRIBUTES, ..self.client.open("").request };
+        done(self.client.caller(true, now(), |c| self.world.share.create_found(c, item, &request)))
+    }
+}
+
+#[test]
+fn a_listing_shows_what_took_the_place_of_what_is_remembered() {
+    let it = Replaced::new(false);
+    let open = it.client.open("d").access(READ).open();
+    let (mut listed, mut found) = (Vec::new(), Vec::new());
+    it.client.caller(true, now(), |c| {
+        let scanned = it.world.share.scan(c, &open, 0, &mut |one| *one == name("a"), &mut |entry| {
+            listed.push(entry.item().map(|item| item.id()));
+            listed.push(entry.item_info().map(|info| info.id));
+            listed.push(entry.info().map(|info| info.id));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(scanned, Ok(()));
+        let is_there = it.world.share.find(c, &open, &name("a"), &mut |entry| {
+            found.push(entry.info().map(|info| info.id));
+        });
+        assert_eq!(is_there, Ok(true));
+    });
+    assert_eq!((listed, found), (vec![Ok(it.new[0]); 3], vec![Ok(it.new[0])]));
+}
+
+#[test]
+fn what_was_remembered_and_is_gone_is_looked_up_again() {
+    for is_held in [false, true] {
+        let it = Replaced::new(is_held);
+        for (at, text) in ["a", "sub"].into_iter().enumerate() {
+            let before = it.find(text);
+            assert_eq!(before.id(), it.old[at], "{text}");
+            assert_eq!(it.open(&before).err(), Some(Refusal::Gone), "{text}, held: {is_held}");
+            let again = it.find(text);
+            assert_eq!(again.id(), it.new[at], "{text}, held: {is_held}");
+            it.client.close(&it.open(&again).unwrap().open);
+        }
+        it.held.iter().for_each(|held| it.client.close(held));
+    }
+}
+
+#[test]
+fn rights_that_were_read_before_they_were_changed_are_not_kept() {
+    let mut plan = None;
+    let world = World::over(Config::default(), |memory| {
+        let faulty = FaultyVolume::new(Arc::new(memory));
+        plan = Some(Arc::clone(faulty.plan()));
+        Arc::new(faulty)
+    });
+    let plan = plan.unwrap();
+    let (one, two) = (world.client(1), world.client_of(2, user(1002)));
+    one.make_directory("d");
+    one.make_with("d/f", "");
+    let open = one.open("d").access(Rights::WRITE_DAC).open();
+    // Forgets what is known of the directory.
+    world.share.configure(Config { metadata_caching: false, ..Config::default() });
+    let look = || {
+        let found = two.open("d/f").access(Rights::READ_ATTRIBUTES).result();
+        found.map(|opened| two.close(&opened.open))
+    };
+    plan.add(Call::Note, 1, Fault::Hold);
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(look);
+        assert!(plan.wait_held(1, Duration::from_secs(20)));
+        one.caller(true, now(), |c| world.share.set_mode(c, &open, 0o700)).unwrap();
+        plan.release();
+        assert_eq!(looking.join().unwrap(), Ok(()), "it was asked before");
+    });
+    assert_eq!(look(), Err(Refusal::AccessDenied));
+}
+
+#[test]
+fn no_version_before_a_change_is_older_than_one_that_was_told() {
+    let world = World::new();
+    let (share, client) = (&world.share, world.client(1));
+    client.make_directory("d");
+    client.make_with("d/x", "");
+    let d = client.caller(true, now(), |c| share.item_in(c, &share.root_item(), &name("d"))).unwrap();
+    let before = || share.version_before(&d).unwrap();
+    let noted = share.item_version(&d).unwrap();
+    let open = client.open("d/x").open();
+    client.write(&open, 0, "text").unwrap();
+    client.close(&open);
+    assert_eq!(before(), noted, "no name has changed, and nobody was told of anything else");
+    let told = share.item_info(&d).unwrap().version;
+    assert!(told > noted);
+    assert_eq!(before(), told);
+    // What is changed of the directory itself counts before anybody is told of it.
+    let open = client.open("d").access(Rights::WRITE_ATTRIBUTES | Rights::WRITE_EA).open();
+    let modified = Some(TimeSet::Set(Time { secs: 5, nanos: 0 }));
+    client
+        .caller(true, now(), |c| share.set_basic(c, &open, Basic { modified, ..Basic::default() }))
+        .unwrap();
+    let timed = before();
+    assert!(timed > told);
+    let attribute = [(b"name".to_vec(), b"value".to_vec())];
+    client.caller(true, now(), |c| share.set_extended(c, &open, &attribute)).unwrap();
+    assert!(before() > timed);
+    client.close(&open);
+}

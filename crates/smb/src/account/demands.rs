@@ -1,0 +1,135 @@
+//! What an account demands of a session, and why one does not meet it.
+
+use auth::crypto::Cipher;
+use smb_wire::negotiate::Dialect;
+
+use super::Comes;
+use crate::config::{Encryption, Signing};
+use crate::keys::Protection;
+
+/// Demands of an account; what is none, it has no word on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Demands {
+    /// Oldest dialect.
+    pub min_dialect: Option<Dialect>,
+    /// Sealing.
+    pub encryption: Option<Encryption>,
+    /// Signing.
+    pub signing: Option<Signing>,
+    /// Ciphers by which may be sealed.
+    pub ciphers: Option<Vec<Cipher>>,
+    /// Whether nobody is let in by a password of their own.
+    pub refuses_passwords: bool,
+    /// Whether nobody is let in by the account's keys.
+    pub refuses_keys: bool,
+}
+
+impl Demands {
+    /// Whether a session may be sealed so.
+    #[must_use]
+    pub fn takes(&self, cipher: Cipher) -> bool {
+        self.ciphers.as_ref().is_none_or(|ciphers| ciphers.contains(&cipher))
+    }
+
+    /// Whether all must be sealed.
+    #[must_use]
+    pub fn seals(&self) -> bool {
+        self.encryption == Some(Encryption::Required)
+    }
+
+    /// Whether all must be signed or sealed.
+    #[must_use]
+    pub fn signs(&self) -> bool {
+        self.signing == Some(Signing::Required)
+    }
+
+    /// Why who comes so does not meet them, in words behind the account's name.
+    #[must_use]
+    pub fn unmet(&self, comes: Comes<'_>) -> Option<String> {
+        let Comes { protection: Protection { dialect, cipher, .. }, signs, key_of } = comes;
+        match key_of {
+            Some(_) if self.refuses_keys => return Some("takes no keys".to_owned()),
+            None if self.refuses_passwords => {
+                return Some("takes its keys alone, and this is a user's password".to_owned());
+            }
+            _ => {}
+        }
+        if let Some(oldest) = self.min_dialect.filter(|oldest| dialect.get() < oldest.get()) {
+            let (oldest, spoken) = (shown(oldest), shown(dialect));
+            return Some(format!("demands SMB {oldest} or later, and this connection speaks SMB {spoken}"));
+        }
+        match cipher {
+            None if self.seals() => {
+                Some("demands encryption, and its client has none that both sides know".to_owned())
+            }
+            // A client that could seal may be about to, which is as good.
+            None if self.signs() && !signs => {
+                Some("demands signed messages, and its client has not said that it signs".to_owned())
+            }
+            Some(cipher) if !self.takes(cipher) => {
+                let taken: Vec<&str> = self.ciphers.iter().flatten().map(|&cipher| name(cipher)).collect();
+                let (taken, agreed) = (taken.join(", "), name(cipher));
+                Some(format!("takes no cipher but {taken}, and this connection has agreed on {agreed}"))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn shown(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Smb202 => "2.0.2",
+        Dialect::Smb210 => "2.1",
+        Dialect::Smb300 => "3.0",
+        Dialect::Smb302 => "3.0.2",
+        Dialect::Smb311 => "3.1.1",
+        _ => "of an unknown dialect",
+    }
+}
+
+/// The name of a cipher, as Microsoft's tools spell it.
+#[must_use]
+pub const fn name(cipher: Cipher) -> &'static str {
+    match cipher {
+        Cipher::Aes128Ccm => "AES-128-CCM",
+        Cipher::Aes128Gcm => "AES-128-GCM",
+        Cipher::Aes256Ccm => "AES-256-CCM",
+        Cipher::Aes256Gcm => "AES-256-GCM",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use auth::crypto::SigningAlgorithm;
+
+    fn with(dialect: Dialect, cipher: Option<Cipher>, signs: bool) -> Comes<'static> {
+        let protection = Protection { dialect, signing: SigningAlgorithm::AesCmac, cipher };
+        Comes { protection, signs, key_of: None }
+    }
+
+    #[test]
+    fn each_demand_is_named_when_it_is_not_met() {
+        let demands = Demands {
+            min_dialect: Some(Dialect::Smb300),
+            encryption: None,
+            signing: Some(Signing::Required),
+            ciphers: Some(vec![Cipher::Aes256Gcm, Cipher::Aes128Ccm]),
+            ..Demands::default()
+        };
+        let why = |dialect, cipher, signs| demands.unmet(with(dialect, cipher, signs)).unwrap_or_default();
+        assert!(
+            why(Dialect::Smb210, None, true).contains("SMB 3.0 or later, and this connection speaks SMB 2.1")
+        );
+        assert!(why(Dialect::Smb300, None, false).contains("demands signed messages"));
+        assert_eq!(why(Dialect::Smb300, None, true), "");
+        assert_eq!(why(Dialect::Smb300, Some(Cipher::Aes128Ccm), false), "", "it may seal");
+        let wanted =
+            "takes no cipher but AES-256-GCM, AES-128-CCM, and this connection has agreed on AES-128-GCM";
+        assert_eq!(why(Dialect::Smb311, Some(Cipher::Aes128Gcm), true), wanted);
+        let sealed = Demands { encryption: Some(Encryption::Required), ..Demands::default() };
+        assert!(sealed.unmet(with(Dialect::Smb311, None, true)).unwrap().contains("demands encryption"));
+        assert_eq!(sealed.unmet(with(Dialect::Smb300, Some(Cipher::Aes128Ccm), false)), None);
+        assert_eq!(Demands::default().unmet(with(Dialect::Smb202, None, false)), None);
+    }
+}

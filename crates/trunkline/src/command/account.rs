@@ -1,0 +1,72 @@
+//! `trunkline account keys list|renew`: through the running server, else on the state directly. The one place where keys
+//! are printed.
+
+use std::path::Path;
+
+use admin::objects::Kind;
+use admin::{AccountKey, AccountKeys, KeyName, Request, Response};
+
+use super::{control, objects};
+use crate::cli::{AccountCommand, KeysCommand, Place};
+use crate::config::Config;
+use crate::state::StateDir;
+use crate::{account_keys, password};
+
+/// Does what was asked.
+pub fn run(command: AccountCommand) -> anyhow::Result<()> {
+    match command {
+        AccountCommand::Object(command) => objects::run(Kind::Account, command),
+        AccountCommand::Keys { command: KeysCommand::List { name, json, place } } => {
+            list(&name, json, &place)
+        }
+        AccountCommand::Keys { command: KeysCommand::Renew { name, key, key_file, place } } => {
+            renew(name, key, key_file.as_deref(), &place)
+        }
+    }
+}
+
+fn list(account: &str, json: bool, place: &Place) -> anyhow::Result<()> {
+    let dir = control::state_dir(place)?;
+    let keys = match control::ask(&dir, &Request::AccountKeys { account: account.to_owned() })? {
+        Some(Response::AccountKeys(keys)) => *keys,
+        Some(_) => anyhow::bail!("the server answered something else"),
+        None => {
+            let config = Config::load(&place.overrides())?;
+            match StateDir::open_existing(&dir)? {
+                Some(state) => {
+                    account_keys::list(&config, state.store(), account).map_err(anyhow::Error::msg)?
+                }
+                None => AccountKeys::default(),
+            }
+        }
+    };
+    if json {
+        println!("{}", serde_json::to_string_pretty(&keys)?);
+        return Ok(());
+    }
+    for name in [KeyName::Key1, KeyName::Key2] {
+        println!("{name}  {}", keys.get(name).map_or("(none)", |key| key.0.as_str()));
+    }
+    Ok(())
+}
+
+fn renew(account: String, key: Option<KeyName>, file: Option<&Path>, place: &Place) -> anyhow::Result<()> {
+    let given = file.map(|file| password::from_file(file, "--key-file")).transpose()?.map(AccountKey);
+    let is_given = given.is_some();
+    let dir = control::state_dir(place)?;
+    let request = Request::RenewKey { account: account.clone(), key, given: given.clone() };
+    let (name, keys) = match control::ask(&dir, &request)? {
+        Some(Response::Renewed(name, keys)) => (name, *keys),
+        Some(_) => anyhow::bail!("the server answered something else"),
+        None => {
+            let config = Config::load(&place.overrides())?;
+            let state = StateDir::open(&dir)?;
+            account_keys::renew(&config, state.store(), &account, key, given).map_err(anyhow::Error::msg)?
+        }
+    };
+    match keys.get(name).filter(|_| !is_given) {
+        Some(key) => println!("{name}  {}", key.0),
+        None => println!("{name} of account {account} renewed"),
+    }
+    Ok(())
+}

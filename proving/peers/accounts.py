@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""Accounts and the admin page by other people's programs: Samba's smbclient comes to accounts that demand something, by their names
+and addresses, and with their keys; curl and Python's ssl ask for the page over TLS.
+
+    accounts.py
+
+A server of its own has an account that demands SMB 3 and an address of its own, one that demands nothing, and a share of none. Without
+Debian's smbclient and openssl it is skipped.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from harness import server as servers  # noqa: E402
+from harness.tally import Tally, skip_whole_suite  # noqa: E402
+
+PASSWORD = "s3cret-s3cret"
+# Of the server, and of one account's own.
+ANYWHERE, OWN = "127.0.0.1", "127.0.0.2"
+CONFIG = """
+[server]
+listen = ["{anywhere}", "{own}"]
+smb_port = {port}
+state_dir = "state"
+discovery = false
+log_level = "info"
+[admin]
+listen = "0.0.0.0:{page_port}"
+tls_certificate = "page.pem"
+tls_key = "page.key"
+{users}
+[account.strict]
+min_dialect = "3.0"
+smb_listen = ["{own}"]
+[account.plain]
+[share.new]
+path = "new"
+account = "strict"
+users = {{ ann = "full", bob = "full" }}
+[share.old]
+path = "old"
+account = "plain"
+users = {{ ann = "full" }}
+[share.free]
+path = "free"
+users = {{ eve = "full" }}
+"""
+USER = '[[user]]\nname = "{name}"\npassword_file = "password"\n'
+
+
+class Place:
+    """A server in a directory of its own; a context manager that ends it."""
+
+    def __init__(self):
+        self.directory = Path(tempfile.mkdtemp(prefix="proof-accounts-"))
+        self.port, self.page_port = servers.free_port(), servers.free_port()
+        self.certify()
+        for name in ("new", "old", "free"):
+            (self.directory / name).mkdir()
+            (self.directory / name).chmod(0o777)
+        (self.directory / "password").write_text(PASSWORD + "\n")
+        (self.directory / "password").chmod(0o600)
+        users = "".join(USER.format(name=name) for name in ("ann", "bob", "eve"))
+        text = CONFIG.format(port=self.port, page_port=self.page_port, users=users, anywhere=ANYWHERE, own=OWN)
+        (self.directory / "t.toml").write_text(text)
+
+    def certify(self):
+        """Make a certificate for the page, and its key."""
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE",
+                        "-keyout", "page.key", "-out", "page.pem"],
+                       cwd=self.directory, check=True, capture_output=True, timeout=60)
+
+    def line(self, *words):
+        return [servers.program(), *words, "--config", str(self.directory / "t.toml")]
+
+    def ask(self, *words, given=None):
+        """What a command of the program says, which must go well."""
+        done = subprocess.run(self.line(*words), capture_output=True, text=True, timeout=60, input=given)
+        if done.returncode != 0:
+            raise AssertionError(f"{words}: {done.stderr.strip()}")
+        return done.stdout
+
+    def log(self):
+        return (self.directory / "log").read_text(errors="replace")
+
+    def __enter__(self):
+        with open(self.directory / "output", "w") as output, open(self.directory / "log", "w") as log:
+            self._server = subprocess.Popen(self.line("serve"), stdin=subprocess.DEVNULL, stdout=output, stderr=log)
+        end = time.monotonic() + 30
+        while "serves on " not in (self.directory / "output").read_text():
+            if time.monotonic() > end or self._server.poll() is not None:
+                why = self.log()[-400:]
+                self.__exit__()
+                raise servers.CannotStart("trunkline", f"the server does not start: {why}")
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *_):
+        self._server.send_signal(signal.SIGTERM)
+        try:
+            self._server.wait(30)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def smbclient(self, user, share, password=PASSWORD, highest="SMB3_11", host=ANYWHERE, name=None, commands="ls", listing=False):
+        """The first status that is no success, or none, and all that smbclient says."""
+        address = ["-I", host] if name else []
+        what = ["-g", "-L", f"//{host}"] if listing else [f"//{name or host}/{share}", "-c", commands]
+        command = ["smbclient", *what, *address, "-p", str(self.port), "-m", highest]
+        # The password is none of what other users of this machine may see.
+        environment = dict(os.environ, USER=user, PASSWD=password)
+        done = subprocess.run([*command, "-U", user], capture_output=True, text=True, timeout=60, env=environment,
+                              cwd=self.directory, stdin=subprocess.DEVNULL)
+        text = done.stdout + done.stderr
+        statuses = [status for status in re.findall(r"NT_STATUS_\w+", text) if status != "NT_STATUS_OK"]
+        # What comes behind a list of shares is a question in SMB1, which ends the connection.
+        if not statuses and done.returncode != 0 and not listing:
+            raise AssertionError(text.strip()[-300:])
+        return (statuses[0] if statuses else None), text
+
+
+def expect(found, wanted, what):
+    if found != wanted:
+        raise AssertionError(f"{what}: wanted {wanted!r}, found {found!r}")
+
+
+DENIED, FAILED = "NT_STATUS_ACCESS_DENIED", "NT_STATUS_LOGON_FAILURE"
+
+
+def demands(place):
+    status, text = place.smbclient("bob", "new", highest="SMB2_10")
+    expect((status, "session setup failed" in text), (DENIED, True), text.strip()[-200:])
+    said = "log-on refused: account `strict` demands SMB 3.0 or later, and this connection speaks SMB 2.1"
+    expect(said in place.log(), True, "the server's log says why")
+    expect(place.smbclient("bob", "new", highest="SMB3_00")[0], None, "SMB 3.0")
+    expect(place.smbclient("bob", "new")[0], None, "SMB 3.1.1")
+
+
+def either(place):
+    status, text = place.smbclient("ann", "new", highest="SMB2_10")
+    expect((status, "tree connect failed" in text), (DENIED, True), text.strip()[-200:])
+    expect(place.smbclient("ann", "old", highest="SMB2_10")[0], None, "the account that demands nothing")
+    expect(place.smbclient("eve", "free", highest="SMB2_10")[0], None, "a share of no account")
+
+
+def names(place):
+    expect(place.smbclient("ann", "old", name="plain")[0], None, "the share of the account that is named")
+    expect(place.smbclient("ann", "new", name="plain")[0], DENIED, "the share of another one")
+    expect("the share is of account `strict`, the session of account `plain`" in place.log(), True, "the server's log says why")
+
+
+def address(place):
+    expect(place.smbclient("ann", "new", host=OWN)[0], None, "the account's share at its address")
+    expect(place.smbclient("ann", "old", host=OWN)[0], DENIED, "another account's share there")
+    status, _ = place.smbclient("ann", "new", host=OWN, highest="SMB2_10")
+    expect(status in ("NT_STATUS_NOT_SUPPORTED", "NT_STATUS_CONNECTION_DISCONNECTED"), True, f"SMB 2.1 there: {status}")
+
+
+def live(place):
+    """A change counts for who comes from then on."""
+    place.ask("account", "set", "plain", "min_dialect=3.1.1")
+    expect(place.smbclient("ann", "old", highest="SMB3_02")[0], DENIED, "a dialect that was enough before")
+    expect(place.smbclient("ann", "old")[0], None, "SMB 3.1.1")
+    place.ask("account", "set", "plain", "--reset", "min_dialect")
+    expect(place.smbclient("ann", "old", highest="SMB2_10")[0], None, "the change taken back")
+
+
+def keys(place):
+    """An account's name logs on with either of its keys, which are renewed one after the other."""
+    expect(place.smbclient("strict", "new", "no key yet")[0], FAILED, "an account without keys")
+    first = place.ask("account", "keys", "renew", "strict").split()[1]
+    second = place.ask("account", "keys", "renew", "strict", "key2").split()[1]
+    for key in (first, second):
+        expect(place.smbclient("strict", "new", key, commands="mkdir made; ls; rmdir made")[0], None, "a key")
+    for other in ("old", "free"):
+        expect(place.smbclient("strict", other, second)[0], DENIED, f"share {other}, which is not the account's")
+    status, text = place.smbclient("strict", "new", second, listing=True)
+    shown = {line.split("|")[1] for line in text.splitlines() if line.startswith("Disk|")}
+    expect((status, shown), (None, {"new"}), "the shares that are listed")
+    # Nobody but the owner may look into this file, and the owner of the account's shares is who has the key.
+    own = place.directory / "new" / "own"
+    own.write_text("of somebody")
+    own.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(own, 12345, 12345)
+    expect(place.smbclient("strict", "new", first, commands="get own seen")[0], None, "somebody's file")
+    renewed = place.ask("account", "keys", "renew", "strict", "key1").split()[1]
+    expect(place.smbclient("strict", "new", first)[0], FAILED, "the key before")
+    expect(place.smbclient("strict", "new", renewed)[0], None, "the key that was made for it")
+    expect(place.smbclient("strict", "new", second)[0], None, "the other key")
+    expect(place.smbclient("strict", "new", second, highest="SMB2_10")[0], DENIED, "a key over SMB 2.1")
+    place.ask("account", "keys", "renew", "strict", "key1", "--key-file", "-", given=first + "\n")
+    expect(place.smbclient("strict", "new", first)[0], None, "a key of one's own")
+    short = subprocess.run(place.line("account", "keys", "renew", "strict", "key1", "--key-file", "-"), text=True, input="c2hvcnQ=\n",
+                           capture_output=True, timeout=60)
+    expect((short.returncode, "this has 5 bytes" in short.stderr), (2, True), short.stderr.strip())
+    expect([key for key in (first, second, renewed) if key in place.log() or key in place.ask("status", "--json")], [], "keys in the log or the status")
+
+
+def authentication(place):
+    """An account says whether users' passwords count, or its keys."""
+    key = place.ask("account", "keys", "renew", "plain", "key2").split()[1]
+    place.ask("account", "set", "plain", "authentication=key")
+    expect(place.smbclient("plain", "old", key)[0], None, "a key where keys alone count")
+    expect(place.smbclient("ann", "old")[0], DENIED, "a password there")
+    place.ask("account", "set", "plain", "authentication=password")
+    expect(place.smbclient("plain", "old", key)[0], DENIED, "a key where passwords alone count")
+    expect("log-on refused: account `plain` takes no keys" in place.log(), True, "the server's log says why")
+    expect(place.smbclient("ann", "old")[0], None, "a password there")
+    place.ask("account", "set", "plain", "--reset", "authentication")
+
+
+def curl(place, path, *options):
+    """The status and body of what curl gets, or its exit status."""
+    url = f"https://localhost:{place.page_port}{path}"
+    done = subprocess.run(["curl", "-sS", "--max-time", "30", "--noproxy", "*", "-w", "\n%{http_code}", *options, url],
+                          capture_output=True, text=True, timeout=60)
+    body, _, status = done.stdout.rpartition("\n")
+    return (int(status), body) if done.returncode == 0 else (f"curl ends with {done.returncode}", done.stderr)
+
+
+def page(place):
+    """The admin page over TLS."""
+    if shutil.which("curl") is None:
+        raise Skipped("curl is missing: apt-get install curl")
+    trusting = ("--cacert", str(place.directory / "page.pem"))
+    token = (place.directory / "state" / "admin-token").read_text().strip()
+    known = (*trusting, "-H", f"Authorization: Bearer {token}")
+    status, body = curl(place, "/api/v1/shares", *known)
+    expect((status, '"name":"new"' in body), (200, True), body[-300:])
+    expect(curl(place, "/api/v1/shares", *trusting)[0], 401, "without the token")
+    expect(curl(place, "/api/v1/shares", *known, "-H", "Origin: https://evil.example")[0], 403, "from another site's page")
+    expect(curl(place, "/", *trusting)[0], 200, "the page itself")
+    expect(curl(place, "/")[0], "curl ends with 60", "a certificate that nobody vouches for")
+    for version in ("--tlsv1.3", "--tls-max=1.2"):
+        expect(curl(place, "/", *trusting, *version.split("="))[0], 200, version)
+    # Python checks the name and the certificate by itself.
+    context = ssl.create_default_context(cafile=str(place.directory / "page.pem"))
+    request = urllib.request.Request(f"https://localhost:{place.page_port}/api/v1/accounts", headers={"Authorization": f"Bearer {token}"})
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=30) as answer:
+        expect({entry["name"] for entry in json.load(answer)}, {"strict", "plain"}, "accounts")
+    with socket.create_connection((ANYWHERE, place.page_port), timeout=30) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        expect(b"HTTP/1.1" in plain.recv(4096), False, "an answer without TLS")
+
+
+def renewed(place):
+    """Another certificate counts for the next connection."""
+    before = ssl.get_server_certificate((ANYWHERE, place.page_port))
+    place.certify()
+    expect(ssl.get_server_certificate((ANYWHERE, place.page_port)) == before, False, "the certificate is the old one")
+    expect(ssl.get_server_certificate((ANYWHERE, place.page_port)).split(), (place.directory / "page.pem").read_text().split(), "the new one")
+
+
+def refused(place):
+    """What would leave the page open to anybody, or cannot be used, keeps the server from starting."""
+    text = (place.directory / "t.toml").read_text()
+    open_page = text.replace('tls_certificate = "page.pem"\n', "").replace('tls_key = "page.key"\n', "")
+    lost = text.replace('"page.pem"', '"lost.pem"')
+    for wrong, words in ((open_page, ("can be reached from other hosts, which needs TLS", ":")),
+                         (lost, ("`tls_certificate` in [admin]", "lost.pem: no such file or directory"))):
+        (place.directory / "wrong.toml").write_text(wrong)
+        done = subprocess.run([servers.program(), "serve", "--config", str(place.directory / "wrong.toml"), "--state-dir", str(place.directory / "other")],
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        expect((done.returncode, [word for word in words if word not in done.stderr]), (2, []), done.stderr.strip())
+
+
+class Skipped(Exception):
+    """What the case needs is missing here."""
+
+
+CASES = {
+    "smbclient is refused what an account demands more of, and the log says why": demands,
+    "smbclient reaches the one of two accounts whose demands it meets": either,
+    "smbclient is held to the account by whose name it comes": names,
+    "smbclient is held to the account to whose address it comes": address,
+    "a changed demand counts for whoever comes from then on": live,
+    "smbclient logs on with an account's keys, renewed one after the other": keys,
+    "an account takes users' passwords, its keys, or both": authentication,
+    "curl and Python ask for the admin page over TLS": page,
+    "a renewed certificate counts at once": renewed,
+    "a page that others reach without TLS, and a certificate that is not there, are refused": refused,
+}
+
+
+def main():
+    for needed in ("smbclient", "openssl"):
+        if shutil.which(needed) is None:
+            skip_whole_suite("accounts", f"{needed} is missing: apt-get install {needed}")
+    tally = Tally("accounts")
+    try:
+        with Place() as place:
+            for name, case in CASES.items():
+                try:
+                    case(place)
+                    tally.add("pass", name)
+                except Skipped as reason:
+                    tally.add("skip", name, str(reason))
+                except (AssertionError, OSError, subprocess.SubprocessError) as error:
+                    tally.add("fail", name, " ".join(str(error).split())[:400])
+    except servers.CannotStart as reason:
+        tally.add(reason.result, "server", str(reason))
+    sys.exit(tally.close())
+
+
+if __name__ == "__main__":
+    main()
