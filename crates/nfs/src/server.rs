@@ -240,8 +240,10 @@ impl Server {
             _ => opened.remove(&state.handle),
         };
         drop(opened);
-        // A file without a name goes with its last descriptor: none is kept for who might ask again.
-        if last.is_some_and(|last| last.is_lost) {
+        // A file without a name goes with its last descriptor: none is kept for who might ask again. Nor is one of any other
+        // where descriptors are not remembered.
+        let is_kept = state.export.engine.remembers_metadata();
+        if last.is_some_and(|last| last.is_lost || !is_kept) {
             self.forget_item(&state.handle);
         }
         if let Err(why) = state.export.engine.close(&state.holding().open, now) {

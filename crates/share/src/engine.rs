@@ -10,6 +10,7 @@
 //! | `table`, `file`, `record` | open files: the table of them, one of them, its attribute record |
 //! | `directory`, `names`, `look_up`, `walk` | directories on the way, names without regard to case, one name, paths and links |
 //! | `cache` | what is remembered of names and files so that the volume need not be asked |
+//! | `giving_back` | files that are given back to the volume behind the answer |
 //! | `access` | descriptors and rights |
 //! | `items` | what was found and is not open |
 //! | `create`, `existing`, `fresh`, `amending`, `close` | the life of an open |
@@ -61,6 +62,7 @@ mod existing;
 mod extended;
 pub(crate) mod file;
 mod fresh;
+pub(crate) mod giving_back;
 mod host;
 mod info;
 mod items;
@@ -118,6 +120,7 @@ pub struct Share {
     root: Arc<directory::Directory>,
     directories: directory::Directories,
     cache: Arc<cache::Cache>,
+    giving_back: Arc<giving_back::GivingBack>,
     versions: versions::Versions,
     files: table::Files,
     waits: waits::Waits,
@@ -163,6 +166,7 @@ impl Share {
             root,
             directories,
             cache,
+            giving_back: Arc::default(),
             versions: versions::Versions::default(),
             files: table::Files::default(),
             waits: waits::Waits::default(),

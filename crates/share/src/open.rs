@@ -11,6 +11,7 @@ use volume::{Name, Node, NodeId, Time};
 
 use crate::caching::grants::Asker;
 use crate::engine::file::{File, Link, Stream};
+use crate::engine::giving_back::Held;
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
 
 pub use crate::caching::grants::Grant;
@@ -69,10 +70,10 @@ pub struct Open {
     pub(crate) id: u64,
     pub(crate) file: Arc<File>,
     pub(crate) stream: Arc<Stream>,
-    /// The file itself: attributes, notes, names.
-    pub(crate) node: Arc<dyn Node>,
     /// Where the data is: the file or one of its streams.
     pub(crate) data: Arc<dyn Node>,
+    /// The file itself: attributes, notes, names. Dropped last of what holds it, which fields above may do too.
+    pub(crate) node: Held,
     /// The name it was opened by; none for the root.
     pub(crate) link: Option<Arc<Link>>,
     pub(crate) granted: Rights,

@@ -101,7 +101,7 @@ fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: De
         file: Arc::clone(&open.file),
         stream: Arc::clone(&open.stream),
         data: Arc::clone(&node),
-        node,
+        node: node.into(),
         link: open.link.clone(),
         granted,
         deny,

@@ -375,6 +375,11 @@ impl Share {
         self.cache.set(on && self.can_remember());
     }
 
+    /// Whether names, attributes and descriptors are remembered now.
+    pub fn remembers_metadata(&self) -> bool {
+        self.cache.is_on()
+    }
+
     /// How much is remembered, and what that was good for.
     pub fn metadata_caching(&self) -> MetadataCaching {
         self.cache.summary()

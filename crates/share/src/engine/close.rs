@@ -43,6 +43,7 @@ impl Share {
         if open.is_directory() && open.file.state.lock().is_deleted(open.link.as_ref()) {
             self.end_watches_of(open.file.id);
         }
+        let stays = going.link.is_none() && going.stream.is_none();
         let removed = self.remove_going(open, going, now);
         // Only now, so that a crash before leaves an open whose close is still to come.
         self.unrecord(open);
@@ -56,6 +57,10 @@ impl Share {
         drop(state);
         if is_last && self.files.leave(&open.file) {
             self.versions.closed(open.file.id, open.file.changes.load(Ordering::Relaxed));
+        }
+        // What was removed is not to take room any longer.
+        if is_last && stays && self.cache.is_on() {
+            open.node.give_back_behind(&self.giving_back);
         }
         self.settle(effects);
         removed
