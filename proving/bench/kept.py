@@ -1,18 +1,44 @@
-"""What was measured on this machine, case by case.
+"""What was measured, case by case.
 
 All cases take most of an hour, and each is a run of its own, in which whatever it compares takes turns. So each is kept as soon as
-it is measured, with when and with what, below cargo's target directory; the page is made of what is kept, and says of which
-commits and how many rounds that is. Start reading at `Kept`.
+it is measured, with when and with what, in measured.json beside this file; the page is made of what is kept, and says of which
+commits and machines and how many rounds that is. Start reading at `Kept`.
 """
 
+import contextlib
+import dataclasses
 import datetime
-import os
-import pickle
+import importlib
+import json
 from collections.abc import MutableMapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-PATH = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "bench" / "kept.pickle"
+PATH = Path(__file__).resolve().parent / "measured.json"
+# How a value that JSON has no word for is marked: one of our samples, and a mapping whose keys are not all texts.
+SAMPLE, MAPPING = "sample of", "keys"
+
+
+def _plain(value):
+    """What JSON can say, of which `_whole` makes the same again; but a tuple becomes a list."""
+    if dataclasses.is_dataclass(value):
+        return {SAMPLE: type(value).__module__, **vars(value)}
+    if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+        return {MAPPING: list(value), "values": [_plain(one) for one in value.values()]}
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _whole(value):
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if SAMPLE in value:
+        return importlib.import_module(value.pop(SAMPLE)).Sample(**value)
+    if MAPPING in value:
+        return dict(zip(value[MAPPING], map(_whole, value["values"])))
+    return {key: _whole(one) for key, one in value.items()}
 
 
 class Kept:
@@ -24,11 +50,12 @@ class Kept:
         self.entries = self._read() if path else {}
 
     def _read(self):
-        # What another version of these scripts kept may not be read any more; it is measured again then.
-        try:
-            return pickle.loads(self._path.read_bytes())
-        except (OSError, pickle.UnpicklingError, AttributeError, ImportError, TypeError, EOFError):
-            return {}
+        entries = {}
+        for name, (result, stamp, when) in (json.loads(self._path.read_text()) if self._path.exists() else {}).items():
+            # What another version of these scripts kept may not be read any more; it is measured again then.
+            with contextlib.suppress(TypeError, ImportError, AttributeError):
+                entries[name] = (_whole(result), stamp, datetime.datetime.fromisoformat(when))
+        return entries
 
     def part(self, prefix):
         """The results of one section, by the names of its cases."""
@@ -37,12 +64,13 @@ class Kept:
     def add(self, name, result):
         """Keeps a result, over what was there before."""
         now = datetime.datetime.now(datetime.timezone.utc)
-        self.entries[name] = (result, self._stamp, now)
+        self.entries[name] = (_whole(_plain(result)), self._stamp, now)
         if not self._path:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        lines = (f"{json.dumps(name)}: {json.dumps([_plain(result), stamp, when.isoformat(timespec='seconds')])}"
+                 for name, (result, stamp, when) in sorted(self.entries.items()))
         written = self._path.with_suffix(".new")
-        written.write_bytes(pickle.dumps(self.entries))
+        written.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         written.replace(self._path)
 
     def has(self, name):

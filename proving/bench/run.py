@@ -148,7 +148,7 @@ def arguments():
 
 def _stamp(options, congestion_control, place):
     """How this run measures: what differs in it is not the same measurement."""
-    return (f"commit {tree.commit(PAGE)}, {options.rounds} rounds of {options.seconds:g} s, Linux {platform.release()}, "
+    return (f"commit {tree.commit(PAGE, kept.PATH)}, {options.rounds} rounds of {options.seconds:g} s, Linux {platform.release()}, "
             f"{os.cpu_count()} CPUs ({report.processor()}), TCP's congestion control {congestion_control}, files {place}")
 
 
@@ -188,7 +188,7 @@ def write_page(everything, sections, versions, congestion_control, place):
     names = [results.prefix + case.name for cases, results in sections for case in cases]
     missing = [name for name in names if name not in everything.entries]
     if missing:
-        print(f"{PAGE.name} is not written, since {len(missing)} of {len(names)} cases were never measured here: {'; '.join(missing[:3])} ...")
+        print(f"{PAGE.name} is not written, since {len(missing)} of {len(names)} cases were never measured: {'; '.join(missing[:3])} ...")
         return
     smb, over_channels, over_nfs, remembered, limit, told, copied = (results for _, results in sections)
     machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: {congestion_control}; files lie {place}"

@@ -24,6 +24,8 @@ SIDES = ("c", "n")
 BLOCKS = 12
 # How long a client may take to hear that what it has in memory is old.
 LATE_S = 2
+# How long what is removed or listed may stay as it was where Linux closes behind its caller's back or was not told yet.
+SETTLED_S = 10
 # How long a lock may have to be waited for, and a call that meets somebody's caching right.
 LOCK_LIMIT_S = 60
 BUSY_LIMIT_S = 40
@@ -113,12 +115,13 @@ class Shared:
 
     def _compare(self, side, descriptor, index):
         wanted = block(self._name, index, self.generations[index])
-        began = time.monotonic()
+        began = None
         late = False
         while True:
             found = os.pread(descriptor, BLOCK, index * BLOCK)
             if found == wanted:
                 break
+            began = began or time.monotonic()
             known = self._known(index, found)
             what = f"generation {known}" if known else f"{len(found)} bytes of no generation"
             is_stale = time.monotonic() - began > LATE_S
@@ -344,7 +347,7 @@ class Directory:
 
     def check(self):
         """Compare the directory, as both sides see it, with what it must hold."""
-        end = time.monotonic() + LATE_S
+        end = time.monotonic() + SETTLED_S
         while True:
             listed = {side: sorted(os.listdir(self.path(side, ""))) for side in SIDES}
             if all(names == sorted(self.holds) for names in listed.values()):
@@ -359,11 +362,12 @@ class Directory:
             time.sleep(0.02)
         side = self._worker.random.choice(SIDES)
         for name, wanted in self.holds.items():
-            self._compare(side, name, wanted, end)
+            self._compare(side, name, wanted)
 
-    def _compare(self, side, name, wanted, end):
+    def _compare(self, side, name, wanted):
         """Read a file by its name on a side. Linux' SMB client that is asked to give the right to keep a file open back, may open
         it from memory once more between its answer and its close: such a read is late too."""
+        end = time.monotonic() + SETTLED_S
         while True:
             try:
                 found = Path(self.path(side, name)).read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ from pathlib import Path
 A, B = Path("/mnt/a"), Path("/mnt/b")
 SCRATCH = Path("/run/scratch")
 # How long a client may take to give up what it caches of reads after another one's write.
-BREAK_TAKEN_S = 2
+BREAK_TAKEN_S = 10
 
 CASES = []
 SMB3_CASES = []

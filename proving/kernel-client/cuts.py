@@ -30,16 +30,22 @@ import runs  # noqa: E402
 from harness import server as servers  # noqa: E402
 
 SUITE = "kernel-cuts"
-BACK_WITHIN_S = 15
+# What four channels may take to carry requests again, with one exception in twenty cuts: Linux waits twice as long from one try to
+# the next, which a host without time to spare can push over it. None may take longer than the second.
+BACK_WITHIN_S, BACK_AT_ALL_S = 15, 60
 # How long a worker may take for its next step once the channels are back. Linux does not answer a break of a lease that came
 # with an answer it never saw, and any server waits 35 s for that; a worker may meet several.
 STEP_WITHIN_S = 180
 
 
+# How many errors come together.
+CLUMP = 3
+
+
 class Cuts(runs.Run):
     """One mount's cuts, whatever it is mounted over: what was done, what went wrong, what passed."""
 
-    back_within_s, step_within_s = BACK_WITHIN_S, STEP_WITHIN_S
+    back_within_s, back_at_all_s, step_within_s = BACK_WITHIN_S, BACK_AT_ALL_S, STEP_WITHIN_S
 
     def __init__(self, kind, seed, name):
         super().__init__(kind, seed)
@@ -56,8 +62,11 @@ class Cuts(runs.Run):
         for _ in range(count):
             mended = self._cut(mount)
             before = mount.progress()["steps"]
-            self.back_s.append(mount.wait_for_channels(mended, mount.cutter.connections(), self.back_within_s))
+            self.back_s.append(mount.wait_for_channels(mended, mount.cutter.connections(), self.back_at_all_s))
             self.step_s.append(mount.wait_for_steps(before, self.step_within_s))
+        late = [took for took in self.back_s if took > self.back_within_s]
+        if len(late) > max(1, self.done() / 20):
+            self.failures.append(f"{len(late)} of {self.done()} times connections were back later than after {self.back_within_s} s: {late}")
 
     def _cut(self, mount):
         """Make and mend one fault; gives when it was mended."""
@@ -118,10 +127,11 @@ class Run(Cuts):
 def within_chance(our_errors, our_cuts, their_errors, their_cuts):
     """Whether our errors for a cut are no more than the other's; chance gets three standard deviations.
 
-    Both counts are samples, so the spread is that of their difference where the rate is the same for both.
+    Both counts are samples, so the spread is that of their difference where the rate is the same for both. Errors come in clumps,
+    since one cut is met by several workers and by each of their tries.
     """
     rate = (our_errors + their_errors) / (our_cuts + their_cuts)
-    spread = math.sqrt(rate * our_cuts * (1 + our_cuts / their_cuts))
+    spread = math.sqrt(CLUMP * rate * our_cuts * (1 + our_cuts / their_cuts))
     return our_errors - their_errors * our_cuts / their_cuts <= 3 * spread
 
 

@@ -33,7 +33,7 @@ SUITE = "kernel-host-changes"
 ROUND_S = 30
 STEP_WITHIN_S = 90
 # As long may what a delegation holds be late.
-RECALLED_WITHIN_S = 2
+RECALLED_WITHIN_S = 10
 # Mounts that keep nothing.
 SMB, NFS = ",cache=none,nolease,nohandlecache", "vers=4.2,nconnect=4,noac,lookupcache=none"
 WORKERS = [worker for worker in mixed.WORKERS if worker[0] in ("exchange", "writer", "reader", "renames")]

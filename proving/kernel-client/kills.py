@@ -31,6 +31,7 @@ import runs  # noqa: E402
 from harness import server as servers  # noqa: E402
 
 SUITE = "kernel-kills"
+# Of this 4 s are the longest pause that is made.
 RESTART_WITHIN_S = 10
 STEP_WITHIN_S = 90
 # Two reconnects of the client beside the load: with one channel, and with four.
@@ -62,7 +63,7 @@ class Kills(runs.Run):
         mount.answers_were_lost = True
         mount.server.kill()
         killed = time.monotonic()
-        time.sleep(self._random.choice((0, 0.5, 2, 5)))
+        time.sleep(self._random.choice((0, 0.5, 2, 4)))
         mount.server.start()
         restarted = time.monotonic()
         self.done += 1

@@ -18,7 +18,7 @@ CHANNELS = 4
 BASIC = "vers=3.1.1,sec=ntlmsspi,noperm,nosharesock,actimeo=0,echo_interval=2"
 MULTICHANNEL = f"{BASIC},multichannel,max_channels={CHANNELS}"
 # Linux keeps what a program has closed open for a second, in the hope that it is opened again.
-CLOSED_WITHIN_S = 10
+CLOSED_WITHIN_S = 30
 # NICs and further mount options, in turns.
 MOUNTS = [(1, ""), (2, ""), (1, ",seal"), (2, ",seal")]
 STORM = [[kind, f"{kind}-{n}"] for kind, count in (("writer", 4), ("reader", 4), ("names", 2)) for n in range(count)]

@@ -30,7 +30,7 @@ from harness import server as servers  # noqa: E402
 SUITE = "kernel-nfs-cuts"
 CONNECTIONS = 4
 # Linux waits for a retransmission of TCP that doubles while nothing comes through, and then before it connects again.
-BACK_WITHIN_S = 30
+BACK_WITHIN_S, BACK_AT_ALL_S = 30, 90
 STEP_WITHIN_S = 60
 VERSIONS = ("4.1", "4.2")
 
@@ -67,7 +67,7 @@ class Mount(nfs_mounted.NfsMounted):
 class Run(cuts.Cuts):
     """One mount's cuts over NFS. An error that an application sees is a failure, and no passing error."""
 
-    back_within_s, step_within_s = BACK_WITHIN_S, STEP_WITHIN_S
+    back_within_s, back_at_all_s, step_within_s = BACK_WITHIN_S, BACK_AT_ALL_S, STEP_WITHIN_S
 
     def __init__(self, kind, seed):
         super().__init__(kind, seed, "nfs cuts")

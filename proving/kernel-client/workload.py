@@ -33,7 +33,7 @@ PASSING = {errno.EAGAIN, errno.ECONNABORTED, errno.EHOSTDOWN, errno.EINTR, errno
 # How long one call may go on failing in passing.
 PATIENCE_S = 90
 # How long a CLOSE may be on its way whose channel was lost. What an open is in the way of longer than that, it stays in the way of.
-CLOSED_WITHIN_S = 10
+CLOSED_WITHIN_S = 30
 LATE_CLOSE = "behind a late close"
 
 

@@ -259,7 +259,11 @@ def page(place):
         expect({entry["name"] for entry in json.load(answer)}, {"strict", "plain"}, "accounts")
     with socket.create_connection((ANYWHERE, place.page_port), timeout=30) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        expect(b"HTTP/1.1" in plain.recv(4096), False, "an answer without TLS")
+        try:
+            answer = plain.recv(4096)
+        except ConnectionResetError:
+            answer = b""
+        expect(b"HTTP/1.1" in answer, False, "an answer without TLS")
 
 
 def renewed(place):

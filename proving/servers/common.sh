@@ -35,13 +35,13 @@ stop() {
   local pid
   pid=$(cat "$state/pid" 2>/dev/null) || return 0
   kill "$pid" 2>/dev/null || true
-  for ((t = 0; t < 100; t++)); do
+  for ((t = 0; t < 300; t++)); do
     kill -0 "$pid" 2>/dev/null || break
     sleep 0.1
   done
   if kill -0 "$pid" 2>/dev/null; then
     kill -9 "$pid" || true
-    echo "$(basename "$0"): the server did not end within 10 s of SIGTERM" >&2
+    echo "$(basename "$0"): the server did not end within 30 s of SIGTERM" >&2
     rm -f "$state/pid"
     return 1
   fi

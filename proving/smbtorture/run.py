@@ -24,6 +24,9 @@ import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+# How often a test is tried alone that did not end as expected among others: some wait a tenth of a second for a break, and the
+# machine may be busy with other suites all the while.
+TRIES_ALONE = 2
 sys.path.insert(0, str(HERE.parent))
 
 import compare  # noqa: E402
@@ -134,7 +137,7 @@ def _leave_file(path, size):
 def run_all(release, book, kind, tests, lanes):
     """Run the tests under their profiles.
 
-    Gives name -> Outcome, the names that ended as expected on a second try only, and complaints about the server itself.
+    Gives name -> Outcome, the names that ended as expected on a later try only, and complaints about the server itself.
     """
     plan, results, second_try, complaints = Plan(kind), {}, [], []
     expected = compare.wanted(book, kind)
@@ -148,13 +151,14 @@ def run_all(release, book, kind, tests, lanes):
                 runner = Runner(release, plan, server, lanes)
                 runner.run(group)
                 results.update(runner.results)
-                again = [test for test in group if not expected(test, results[test].result)]
                 runner.lanes = 1
-                runner.run(again)
-                for test in again:
-                    if expected(test, runner.results[test].result):
-                        second_try.append(test)
-                        results[test] = runner.results[test]
+                for _ in range(TRIES_ALONE):
+                    again = [test for test in group if not expected(test, results[test].result)]
+                    runner.run(again)
+                    for test in again:
+                        if expected(test, runner.results[test].result):
+                            second_try.append(test)
+                            results[test] = runner.results[test]
         except servers.CannotSetUp as reason:
             results |= {test: torture.Outcome("skip", 0.0, f"profile {profile}: {reason}") for test in group}
         if server.complaint:
@@ -215,7 +219,7 @@ def main():
         options.out.write_text(json.dumps(report, indent=1) + "\n")
     if options.record and options.server == "samba" and not options.newer:
         book.record(report)
-    print(f"\n{len(tests)} tests in {seconds} s; as expected on the second try only: {', '.join(sorted(second_try)) or 'none'}")
+    print(f"\n{len(tests)} tests in {seconds} s; as expected on a later try only: {', '.join(sorted(second_try)) or 'none'}")
     compare.judge(tally, results, book, options.server)
     for complaint in complaints:
         tally.add("fail", "the server's end", complaint)

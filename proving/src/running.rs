@@ -54,7 +54,7 @@ impl Running {
         let private = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(directory.join("password"), private).expect("its mode");
         let server = "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\nstate_dir = \"state\"\n\
-                      discovery = false\nlog_level = \"warn\"\nmax_connections = 20000\n\
+                      discovery = false\nlog_level = \"warn\"\nmax_connections = 20000\nmax_channels = 16\n\
                       [[user]]\nname = \"anna\"\npassword_file = \"password\"\n";
         write("trunkline.toml", &format!("{server}{tables}"));
         let notify = directory.join("notify");

@@ -64,6 +64,8 @@ pub struct ChannelStatus {
     pub bytes: u64,
     /// Bytes that the path itself has carried.
     pub traffic: Traffic,
+    /// Whether a request is under way on it.
+    pub is_busy: bool,
 }
 
 /// The channels of one session.
@@ -268,6 +270,7 @@ impl Channels {
             requests: channel.requests.load(Ordering::Relaxed),
             bytes: channel.weight.load(Ordering::Relaxed),
             traffic: channel.connection.link.traffic(),
+            is_busy: channel.outstanding.load(Ordering::Relaxed) > 0,
         };
         state.list.iter().map(status).collect()
     }

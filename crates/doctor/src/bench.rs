@@ -1,6 +1,7 @@
 //! Layers 5 to 7: what is read, written and named on the server to see what connections and depth are worth. All test files
 //! lie in one directory, whose name [`Patient::scratch`] holds before it is made.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use client::Bytes;
 use crate::drive::{self, Bench, Failure, Order};
 use crate::examine::{Patient, accounts_of};
 use crate::facts::{Cause, Channel, Connects, Data, Protocol, Run, Stage, Stopped, Work};
-use crate::peer::{File, Line, Place};
+use crate::peer::{File, Gauge, Line, Place};
 use crate::ping;
 use crate::tcp::TcpInfo;
 use crate::{names, protocol};
@@ -42,6 +43,8 @@ const SLICE: Duration = Duration::from_millis(40);
 /// Bytes that are under way at first while that is decided, and at most.
 const FIRST: u32 = 512 << 10;
 const LAST: u32 = 16 << 20;
+/// How often it is looked whether connections are busy.
+const LOOK: Duration = Duration::from_millis(10);
 /// What is left for the end of an examination.
 const RESERVE: Duration = Duration::from_millis(600);
 
@@ -468,6 +471,8 @@ async fn read(
 ) -> Result<(), Stopped> {
     let order = patient.order(Work::Read, sizes.read.0, sizes.read.1, count);
     let before = patient.accounts();
+    let gauges: Vec<Gauge> = patient.lines.iter().map(Line::gauge).collect();
+    let looking = tokio::spawn(look(gauges, order.ramp + order.time));
     let begun = Instant::now();
     if count == 1 && first {
         let (_, connects) = connecting(patient, bench, order).await?;
@@ -478,7 +483,8 @@ async fn read(
         patient.run(bench, order).await?;
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let channels = carried(&before, &patient.accounts(), seconds);
+    let busy = looking.await.unwrap_or_default();
+    let channels = carried(&before, &patient.accounts(), &busy, seconds);
     if let Some(connections) = &mut patient.facts.connections {
         connections.channels = channels;
     }
@@ -526,10 +532,27 @@ async fn connecting(
     Ok((run, pings.await.ok()))
 }
 
+/// How often each connection was looked at, and was busy then.
+type Looks = HashMap<SocketAddr, (u32, u32)>;
+
+/// Looks for so long which connections are busy.
+async fn look(gauges: Vec<Gauge>, time: Duration) -> Looks {
+    let mut looks = Looks::new();
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        tokio::time::sleep(LOOK).await;
+        for (local, is_busy) in gauges.iter().flat_map(Gauge::look) {
+            let (all, busy) = looks.entry(local).or_default();
+            (*all, *busy) = (*all + 1, *busy + u32::from(is_busy));
+        }
+    }
+    looks
+}
+
 type Accounts = [(SocketAddr, SocketAddr, TcpInfo)];
 
 /// What each connection carried between two accounts.
-fn carried(before: &Accounts, after: &Accounts, seconds: f64) -> Vec<Channel> {
+fn carried(before: &Accounts, after: &Accounts, looks: &Looks, seconds: f64) -> Vec<Channel> {
     let came = |all: &Accounts, local: SocketAddr| {
         all.iter().find(|(other, _, _)| *other == local).map_or(0, |(_, _, info)| info.bytes_came)
     };
@@ -537,6 +560,7 @@ fn carried(before: &Accounts, after: &Accounts, seconds: f64) -> Vec<Channel> {
         local: *local,
         peer: *peer,
         mib_s: info.bytes_came.saturating_sub(came(before, *local)) as f64 / seconds / 1_048_576.0,
+        busy: looks.get(local).map(|(all, busy)| f64::from(*busy) / f64::from((*all).max(1))),
         tcp: Some(info.clone()),
     };
     after.iter().map(channel).collect()

@@ -219,6 +219,7 @@ fn kernels(patient: &Patient<'_>) -> Connections {
         local,
         peer,
         mib_s: 0.0,
+        busy: None,
         tcp: Some(info),
     };
     let channels: Vec<Channel> = tcp::to(peer).unwrap_or_default().into_iter().map(channel).collect();

@@ -27,6 +27,23 @@ pub(crate) enum Line {
     Nfs { client: nfs::Client, export: nfs::Directory },
 }
 
+/// A session of which it is asked how busy its connections are.
+#[derive(Debug)]
+pub(crate) enum Gauge {
+    Smb(Session),
+    Nfs(nfs::Client),
+}
+
+impl Gauge {
+    /// Each connection by our end, and whether a request is under way on it.
+    pub(crate) fn look(&self) -> Vec<(SocketAddr, bool)> {
+        match self {
+            Gauge::Smb(session) => session.channels().into_iter().map(|it| (it.local, it.is_busy)).collect(),
+            Gauge::Nfs(client) => client.connections().into_iter().map(|it| (it.local, it.is_busy)).collect(),
+        }
+    }
+}
+
 /// A directory in a session. Copies share it.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
@@ -66,6 +83,14 @@ impl Line {
             Line::Nfs { client, .. } => {
                 client.connections().into_iter().map(|it| (it.local, it.peer)).collect()
             }
+        }
+    }
+
+    /// What tells which of its connections are busy.
+    pub(crate) fn gauge(&self) -> Gauge {
+        match self {
+            Line::Smb { session, .. } => Gauge::Smb(session.clone()),
+            Line::Nfs { client, .. } => Gauge::Nfs(client.clone()),
         }
     }
 

@@ -287,9 +287,11 @@ fn connections(f: &mut Formatter<'_>, it: &Connections, facts: &Facts) -> fmt::R
     for channel in &it.channels {
         let info = channel.tcp.as_ref();
         let rtt = info.map_or_else(|| "?".to_owned(), |it| short(it.rtt_ms));
+        let busy =
+            channel.busy.map_or_else(String::new, |it| format!(", busy {:.0} % of the time", it * 100.0));
         writeln!(
             f,
-            "  {} -> {}  {} MiB/s, round trip {rtt} ms",
+            "  {} -> {}  {} MiB/s{busy}, round trip {rtt} ms",
             channel.local,
             channel.peer,
             short(channel.mib_s)

@@ -73,6 +73,8 @@ pub struct ConnectionStatus {
     pub bytes: u64,
     /// Bytes that the path itself has carried.
     pub traffic: Traffic,
+    /// Whether a call is under way on it.
+    pub is_busy: bool,
 }
 
 /// The connections of one client.
@@ -267,6 +269,7 @@ impl Channels {
             requests: channel.requests.load(Ordering::Relaxed),
             bytes: channel.bytes.load(Ordering::Relaxed),
             traffic: channel.link.traffic(),
+            is_busy: channel.outstanding.load(Ordering::Relaxed) > 0,
         };
         self.read().list.iter().map(status).collect()
     }

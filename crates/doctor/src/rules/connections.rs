@@ -172,9 +172,14 @@ fn apart(channels: &[Channel], is_slow: impl Fn(&Channel) -> bool) -> Option<(Ve
     (others.len() >= 2 && are_slow).then_some((slow, others))
 }
 
+/// The part of looks from which on a connection had enough to do: a client that finds nothing to gain by some uses them now and
+/// then, or not at all.
+const IN_USE: f64 = 0.5;
+
 /// One connection that carries clearly less than the others; or all of those to one address, where others lead elsewhere.
 fn slow_one(connections: &Connections) -> Option<Finding> {
-    let channels = &connections.channels;
+    let in_use = connections.channels.iter().filter(|it| it.busy.is_none_or(|busy| busy >= IN_USE));
+    let channels: &Vec<Channel> = &in_use.cloned().collect();
     let slowest = channels.iter().min_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
     let leads_there = |it: &Channel| it.peer.ip() == slowest.peer.ip();
     let is_it = |it: &Channel| std::ptr::eq(it, slowest);
