@@ -106,6 +106,7 @@ pub use config::{Accounts, Config, METADATA_CACHE_BYTES, NoAccounts};
 pub use copy::Side;
 pub use data::WriteAt;
 pub use extended::Extended;
+pub use giving_back::GiveBack;
 pub use info::{HeldRange, OpenSummary};
 pub use items::{Fresh, Item};
 pub use scan::Entry;
@@ -120,7 +121,7 @@ pub struct Share {
     root: Arc<directory::Directory>,
     directories: directory::Directories,
     cache: Arc<cache::Cache>,
-    giving_back: Arc<giving_back::GivingBack>,
+    give_back: Option<Arc<dyn GiveBack>>,
     versions: versions::Versions,
     files: table::Files,
     waits: waits::Waits,
@@ -162,11 +163,11 @@ impl Share {
         let directories = directory::Directories::new(Arc::clone(&root), &cache);
         Ok(Arc::new(Share {
             volume,
+            give_back: config.give_back.clone(),
             config: ArcSwap::from_pointee(config),
             root,
             directories,
             cache,
-            giving_back: Arc::default(),
             versions: versions::Versions::default(),
             files: table::Files::default(),
             waits: waits::Waits::default(),

@@ -26,7 +26,7 @@ pub use caching::{BreakNotice, CacheKey, Caching};
 pub use client::{Caller, ClientKey, Holder, Waiter, Wake};
 pub use detached::{Detached, Keeper};
 pub use engine::{
-    Accounts, Basic, Config, Entry, Extended, Fresh, HeldRange, Item, MetadataCaching, NoAccounts,
+    Accounts, Basic, Config, Entry, Extended, Fresh, GiveBack, HeldRange, Item, MetadataCaching, NoAccounts,
     OpenSummary, Share, Side, TimeSet, WriteAt,
 };
 pub use identity::Identity;

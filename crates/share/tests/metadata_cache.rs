@@ -574,14 +574,16 @@ fn what_one_thread_has_done_the_others_see() {
     maker.make_directory("d");
     // Even: nothing is under way; every second even number: the name is there.
     let (step, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    // How many readers have compared a name that is gone, and one that is there.
+    let compared = [AtomicU64::new(0), AtomicU64::new(0)];
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..3u128)
             .map(|n| {
-                let (client, step, over) = (world.client(2 + n), &step, &over);
+                let (client, step, over, compared) = (world.client(2 + n), &step, &over, &compared);
                 let at = ["d/name", "D/NAME", "d/Name"][n as usize];
                 let exact = if n == 0 { Options::EXACT_CASE } else { Options::empty() };
                 scope.spawn(move || {
-                    let mut compared = [0; 2];
+                    let mut has_compared = [false; 2];
                     while !over.load(Ordering::SeqCst) {
                         let before = step.load(Ordering::SeqCst);
                         let found = client.open(at).access(Rights::READ_ATTRIBUTES).options(exact).result();
@@ -589,14 +591,22 @@ fn what_one_thread_has_done_the_others_see() {
                         if before % 2 == 0 && step.load(Ordering::SeqCst) == before {
                             let is_there = before % 4 == 2;
                             assert_eq!(found, is_there, "{at} at {before}");
-                            compared[usize::from(is_there)] += 1;
+                            let which = usize::from(is_there);
+                            if !std::mem::replace(&mut has_compared[which], true) {
+                                compared[which].fetch_add(1, Ordering::SeqCst);
+                            }
                         }
                     }
-                    compared
                 })
             })
             .collect();
-        for _ in 0..200 {
+        // Until each has met both on a busy host too.
+        let are_all = || compared.iter().all(|count| count.load(Ordering::SeqCst) == 3);
+        for turn in 0..4000 {
+            let are_well = readers.iter().all(|reader| !reader.is_finished());
+            if turn >= 200 && are_all() || !are_well {
+                break;
+            }
             step.fetch_add(1, Ordering::SeqCst);
             let made = maker.open("d/name").disposition(Disposition::Create).open();
             maker.close(&made);
@@ -615,9 +625,8 @@ fn what_one_thread_has_done_the_others_see() {
             std::thread::yield_now();
         }
         over.store(true, Ordering::SeqCst);
-        for reader in readers {
-            let compared = reader.join().unwrap();
-            assert!(compared[0] > 0 && compared[1] > 0, "{compared:?}");
-        }
+        let are_all = are_all();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert!(are_all, "{compared:?}");
     });
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use share::{Basic, Config, Item, Open, OpenRequest, Opened, Options, Refusal, TimeSet};
-use volume::faulty::{Call, Fault, FaultyVolume};
+use share::{Basic, Config, Item, Open, OpenRequest, Opened, Options, Refusal, Step, TimeSet};
+use volume::faulty::{Call, Fault, FaultyVolume, Plan};
 use volume::memory::MemoryVolume;
 use volume::security::Rights;
 use volume::{Node, NodeId, OpenHow, Time, Volume};
@@ -132,6 +132,62 @@ fn rights_that_were_read_before_they_were_changed_are_not_kept() {
         assert_eq!(looking.join().unwrap(), Ok(()), "it was asked before");
     });
     assert_eq!(look(), Err(Refusal::AccessDenied));
+}
+
+/// A share that remembers nothing of names, so that nobody waits for who changes them.
+fn forgetful() -> (World, Arc<Plan>) {
+    let mut plan = None;
+    let config = Config { metadata_caching: false, ..Config::default() };
+    let world = World::over(config, |memory| {
+        let faulty = FaultyVolume::new(Arc::new(memory));
+        plan = Some(Arc::clone(faulty.plan()));
+        Arc::new(faulty)
+    });
+    (world, plan.unwrap())
+}
+
+/// What was marked stays marked for whoever comes while the close that removes it is not done yet: were it open to them, what is
+/// made by that name next would go with their close.
+#[test]
+fn a_name_that_a_close_is_removing_is_open_to_nobody() {
+    let (world, plan) = forgetful();
+    let (client, other) = (world.client(1), world.client(2));
+    client.make_with("f", "");
+    let held = client.open("f").open();
+    client.close(&client.open("f").options(Options::DELETE_ON_CLOSE).open());
+    plan.add(Call::Remove, 1, Fault::Hold);
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| client.close(&held));
+        assert!(plan.wait_held(1, Duration::from_secs(20)));
+        let tries = [(); 3].map(|()| other.open("f").options(Options::DELETE_ON_CLOSE).result().err());
+        plan.release();
+        closing.join().unwrap();
+        assert!(tries.iter().all(|it| *it == Some(Refusal::DeletePending)), "{tries:?}");
+    });
+    assert_eq!(other.open("f").refusal(), Refusal::NotFound);
+}
+
+/// Between looking a name up and entering the open among the others the name went, and others made another file by it.
+#[test]
+fn an_open_whose_name_went_meanwhile_is_of_what_stands_there_now() {
+    let (world, plan) = forgetful();
+    let (client, other) = (world.client(1), world.client(2));
+    client.make_with("f", "old");
+    let held = client.open("f").access(READ | Rights::DELETE).open();
+    plan.add(Call::Stat, 1, Fault::Hold);
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| other.open("f").options(Options::DELETE_ON_CLOSE).open());
+        assert!(plan.wait_held(1, Duration::from_secs(20)));
+        assert!(matches!(client.rename(&held, "g", false), Step::Done(())));
+        client.make_with("f", "new");
+        plan.release();
+        let opened = opening.join().unwrap();
+        assert_ne!(opened.node_id(), held.node_id());
+        other.close(&opened);
+    });
+    assert_eq!(client.open("f").refusal(), Refusal::NotFound);
+    client.close(&held);
+    assert_eq!(client.open("g").result().unwrap().info.id, held.node_id());
 }
 
 #[test]

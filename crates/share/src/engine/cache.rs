@@ -147,6 +147,8 @@ pub(crate) struct Cache {
     serials: AtomicU64,
     /// How often everything was forgotten.
     epoch: AtomicU64,
+    /// How often a name of the share went, or may have: removed, moved, replaced.
+    names_gone: AtomicU64,
 }
 
 impl Cache {
@@ -167,6 +169,7 @@ impl Cache {
             misses: AtomicU64::new(0),
             serials: AtomicU64::new(1),
             epoch: AtomicU64::new(0),
+            names_gone: AtomicU64::new(1),
         }
     }
 
@@ -195,6 +198,17 @@ impl Cache {
 
     fn now_s(&self) -> u64 {
         self.now_s.load(Ordering::Relaxed)
+    }
+
+    /// To be taken before a name is looked up: who has entered what was found among the opens of its file and finds another number
+    /// then, must look whether the name still leads there. Never zero.
+    pub fn names_gone(&self) -> u64 {
+        self.names_gone.load(Ordering::Acquire)
+    }
+
+    /// A name has gone, and nothing that is remembered leads to it any more.
+    pub fn name_went(&self) {
+        self.names_gone.fetch_add(1, Ordering::AcqRel);
     }
 
     /// To be taken before anything is read, settings too, that [`Cache::add`] is to add.

@@ -24,6 +24,13 @@ struct Going {
     marks: bool,
 }
 
+impl Going {
+    /// Whether a name or a stream is to be removed.
+    fn is_something(&self) -> bool {
+        self.link.is_some() || self.stream.is_some()
+    }
+}
+
 impl Share {
     /// Closes an open: its byte ranges, caching right and watch end, and what was to be removed with it
     /// is removed. Closing again does nothing.
@@ -43,7 +50,7 @@ impl Share {
         if open.is_directory() && open.file.state.lock().is_deleted(open.link.as_ref()) {
             self.end_watches_of(open.file.id);
         }
-        let stays = going.link.is_none() && going.stream.is_none();
+        let stays = !going.is_something();
         let removed = self.remove_going(open, going, now);
         // Only now, so that a crash before leaves an open whose close is still to come.
         self.unrecord(open);
@@ -60,7 +67,7 @@ impl Share {
         }
         // What was removed is not to take room any longer.
         if is_last && stays && self.cache.is_on() {
-            open.node.give_back_behind(&self.giving_back);
+            self.give_back.iter().for_each(|by| open.node.give_back_by(Arc::clone(by)));
         }
         self.settle(effects);
         removed
@@ -88,7 +95,9 @@ impl Share {
             let stream = state.stream(&open.stream);
             self.require(&open.file, stream, &open.asker(), Need::CloseKept, now, &mut effects);
         }
-        if going.link.is_none() && going.stream.is_none() {
+        if going.is_something() {
+            state.removing += 1;
+        } else {
             _swept = Some(state.sweep());
         }
         (going, effects)
@@ -117,9 +126,10 @@ impl Share {
                 result = Ok(());
             }
         }
-        if going.link.is_some() || going.stream.is_some() {
+        if going.is_something() {
             let _swept;
             let mut state = open.file.state.lock();
+            state.removing -= 1;
             if let Some(link) = going.link.as_ref().and_then(|link| state.link(link)) {
                 // A name that could not be removed is there for others again.
                 link.removed = is_removed;

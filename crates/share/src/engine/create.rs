@@ -45,11 +45,13 @@ pub(super) struct Target {
     pub seen: Option<Stat>,
     /// It was found in what is remembered of names.
     pub is_from_memory: bool,
+    /// [`Cache::names_gone`](super::cache::Cache::names_gone) before its name was looked up; zero: not known.
+    pub names_gone: u64,
 }
 
 impl Target {
     fn of(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>, may_be_gone: bool) -> Target {
-        Target { place, node, may_be_gone, seen: None, is_from_memory: false }
+        Target { place, node, may_be_gone, seen: None, is_from_memory: false, names_gone: 0 }
     }
 
     /// What was found before this request: it may be gone.
@@ -152,6 +154,7 @@ impl Share {
             rather_missing: request.disposition == Disposition::Create
                 || matches!(request.disposition, Disposition::OverwriteOrCreate | Disposition::Supersede),
         };
+        let names_gone = self.cache.names_gone();
         match self.walk(caller, from.as_ref(), request.path, request.options, search)? {
             Found::Root(root) => {
                 let node = root.node.open_again(OpenHow::Read)?;
@@ -160,7 +163,7 @@ impl Share {
             Found::There { parent, found } => {
                 let Named { name, node, seen, is_from_memory, .. } = found;
                 let target = Target::of(Some((parent, name)), node, false);
-                self.open_existing(caller, request, Target { seen, is_from_memory, ..target })
+                self.open_existing(caller, request, Target { seen, is_from_memory, names_gone, ..target })
             }
             Found::Missing { .. }
                 if matches!(request.disposition, Disposition::Open | Disposition::Overwrite) =>

@@ -248,6 +248,7 @@ impl Directory {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.cache.forget(self.serial.load(Ordering::Acquire), name);
         self.contents.lock().forget(name);
+        self.cache.name_went();
     }
 
     /// Somebody says or has seen that a name is gone. It may have been made again since, so the volume is asked before the
@@ -359,6 +360,8 @@ impl Directory {
             _ => self.drop_index(&mut contents),
         }
         contents.forget(name);
+        drop(contents);
+        self.cache.name_went();
     }
 
     fn drop_index(&self, contents: &mut Contents) {
@@ -377,6 +380,7 @@ impl Directory {
         let dropped = std::mem::replace(&mut *contents, Contents { in_change, ..Contents::default() });
         drop(contents);
         drop(dropped);
+        self.cache.name_went();
     }
 
     /// The descriptor, as it was read last.

@@ -113,7 +113,28 @@ impl Share {
         }
         let plan = self.plan(caller, request, target, &facts)?;
         let tried = self.reserve(caller, request, target, file, &plan)?;
+        if let Tried::Reserved(reserved) = &tried
+            && !self.is_still_there(target, file)
+        {
+            self.abandon(file, reserved.id);
+            return Ok((facts, plan, Tried::Again));
+        }
         Ok((facts, plan, tried))
+    }
+
+    /// Whether the name that was looked up leads to the file, now that the open stands among the others: who takes the name away
+    /// from now on finds it there. Without that an open of a file that has lost this name would count under it, and what is made
+    /// by that name next would go when such an open is deleted.
+    fn is_still_there(&self, target: &Target, file: &File) -> bool {
+        let Some((parent, name)) = &target.place else { return true };
+        if self.cache.names_gone() == target.names_gone {
+            return true;
+        }
+        let leads_there = parent.node.stat_name(name).is_ok_and(|stat| stat.id == file.id);
+        if !leads_there {
+            parent.forget_name(name);
+        }
+        leads_there
     }
 
     /// Decides what is to be done and whether the caller may.

@@ -159,6 +159,9 @@ pub(crate) struct Swept {
 pub(crate) struct State {
     /// It has left the table; whoever found it there must look again.
     pub dead: bool,
+    /// Closes that are just removing what goes with them. Until they are done it stays in the table, and what is known of its
+    /// names with it: who comes meanwhile must find that they go.
+    pub removing: u32,
     pub members: Vec<Member>,
     pub links: Vec<LinkState>,
     pub streams: Vec<StreamState>,
@@ -330,6 +333,9 @@ impl State {
     /// so they are to be dropped when the lock is released.
     #[must_use]
     pub fn sweep(&mut self) -> Swept {
+        if self.removing > 0 {
+            return Swept { _streams: Vec::new(), _links: Vec::new() };
+        }
         let members = &self.members;
         let streams =
             self.streams.extract_if(.., |s| !members.iter().any(|m| Arc::ptr_eq(&m.stream, &s.stream)));

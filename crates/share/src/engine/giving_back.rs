@@ -1,93 +1,30 @@
-//! Giving files back to the volume behind the answer, where that takes long.
+//! Giving files back to the volume behind the answer, where somebody does that.
 //!
-//! A store far away is asked for each file that is given back, and with metadata caching on nobody waits for that: the open
-//! is over for everybody when [`super::Share::close`] says so, and what is left is the descriptor. On a local directory
-//! giving one back takes less than telling a thread of it, and the host runs a program only when nobody has it open to write
-//! any more, so that [`GivingBack`] looks at how long it takes. Start with [`GivingBack::take`].
+//! A store far away is asked for each file that is given back, and with metadata caching on nobody need wait for that: the open
+//! is over for everybody when [`super::Share::close`] says so, and what is left is the descriptor. Whoever runs the engine may
+//! take it over ([`GiveBack`]).
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use volume::Node;
 
-/// What giving a file back may take before it is done behind the answers.
-const LONG: Duration = Duration::from_micros(200);
-/// How many in a row must take so long: one may on any busy host.
-const LONG_IN_A_ROW: u32 = 8;
-/// Files that wait to be given back; with more, who closes does it.
-const WAITING: usize = 256;
-
-/// Gives files back.
-#[derive(Default)]
-pub(crate) struct GivingBack {
-    /// How many in a row took long.
-    long: Arc<AtomicU32>,
-    /// To the thread that does it; none before it is wanted.
-    thread: Mutex<Option<SyncSender<Arc<dyn Node>>>>,
-}
-
-impl GivingBack {
-    /// Gives a node back, now or soon.
-    pub fn take(&self, node: Arc<dyn Node>) {
-        // Somebody else has it, and will give it back.
-        if Arc::strong_count(&node) > 1 {
-            return;
-        }
-        let is_slow = self.long.load(Ordering::Relaxed) >= LONG_IN_A_ROW;
-        let here = if is_slow { self.hand_over(node) } else { Some(node) };
-        if let Some(node) = here {
-            give_back(node, &self.long);
-        }
-    }
-
-    /// Hands a node to the thread; gives it out again when it has enough to do, or cannot be had.
-    fn hand_over(&self, node: Arc<dyn Node>) -> Option<Arc<dyn Node>> {
-        let mut thread = self.thread.lock();
-        if thread.is_none() {
-            let (sender, receiver) = sync_channel(WAITING);
-            let long = Arc::clone(&self.long);
-            let began =
-                std::thread::Builder::new().name("give-back".into()).spawn(move || run(&receiver, &long));
-            if began.is_err() {
-                return Some(node);
-            }
-            *thread = Some(sender);
-        }
-        match thread.as_ref()?.try_send(node) {
-            Ok(()) => None,
-            Err(TrySendError::Full(node) | TrySendError::Disconnected(node)) => Some(node),
-        }
-    }
-}
-
-/// Gives back what comes, until nobody can send any more.
-fn run(nodes: &Receiver<Arc<dyn Node>>, long: &AtomicU32) {
-    for node in nodes {
-        give_back(node, long);
-    }
-}
-
-fn give_back(node: Arc<dyn Node>, long: &AtomicU32) {
-    let begun = Instant::now();
-    drop(node);
-    let count = if begun.elapsed() >= LONG { long.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
-    long.store(count, Ordering::Relaxed);
+/// Who gives files back that nobody has open any more.
+pub trait GiveBack: Send + Sync {
+    /// Drops a node that nobody else has, now or soon.
+    fn give_back(&self, node: Arc<dyn Node>);
 }
 
 /// The node of an open, given back with it.
 pub(crate) struct Held {
     node: Option<Arc<dyn Node>>,
-    behind: OnceLock<Arc<GivingBack>>,
+    behind: OnceLock<Arc<dyn GiveBack>>,
 }
 
 impl Held {
     /// Nobody waits for it to be given back.
-    pub fn give_back_behind(&self, to: &Arc<GivingBack>) {
-        let _was_said = self.behind.set(Arc::clone(to));
+    pub fn give_back_by(&self, by: Arc<dyn GiveBack>) {
+        let _was_said = self.behind.set(by);
     }
 }
 
@@ -107,86 +44,11 @@ impl Deref for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let (Some(to), Some(node)) = (self.behind.get(), self.node.take()) {
-            to.take(node);
+        // Where somebody else has it too, they will give it back.
+        if let Some(by) = self.behind.get()
+            && let Some(node) = self.node.take_if(|node| Arc::strong_count(node) == 1)
+        {
+            by.give_back(node);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use volume::faulty::{Call, Fault, FaultyVolume};
-    use volume::memory::MemoryVolume;
-    use volume::{Name, OpenHow, Volume};
-
-    use super::*;
-
-    const AT_MOST: Duration = Duration::from_secs(20);
-
-    struct Files {
-        volume: FaultyVolume,
-        root: Arc<dyn Node>,
-        name: Name,
-        giving_back: Arc<GivingBack>,
-    }
-
-    impl Files {
-        fn new() -> Files {
-            let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
-            let (root, name) = (volume.root().unwrap(), Name::new(b"a").unwrap());
-            drop(root.create_file(&name, 0o644, None).unwrap());
-            Files { volume, root, name, giving_back: Arc::default() }
-        }
-
-        fn open(&self) -> Held {
-            let held = Held::from(self.root.lookup(&self.name, OpenHow::Read).unwrap());
-            held.give_back_behind(&self.giving_back);
-            held
-        }
-
-        fn given_back(&self) -> u64 {
-            self.volume.plan().count(Call::GiveBack)
-        }
-    }
-
-    #[test]
-    fn what_takes_long_is_done_behind_once_that_is_known() {
-        let files = Files::new();
-        let before = files.given_back();
-        drop(files.open());
-        assert_eq!(files.given_back(), before + 1, "quick, and done by who closed");
-        files.volume.plan().slow_down(|| std::thread::sleep(LONG * 2));
-        // On a busy host the first may have taken long too.
-        let said = files.giving_back.long.load(Ordering::Relaxed);
-        let known = before + 1 + u64::from(LONG_IN_A_ROW - said);
-        while files.given_back() < known {
-            let at = files.given_back();
-            drop(files.open());
-            assert_eq!(files.given_back(), at + 1);
-        }
-        files.volume.plan().add(Call::GiveBack, 1, Fault::Hold);
-        let another = Arc::clone(&files.open());
-        assert_eq!(files.given_back(), known, "somebody has it");
-        drop(files.open());
-        assert!(files.volume.plan().wait_held(1, AT_MOST), "it is given back, and nobody waited for that");
-        drop(another);
-        files.volume.plan().release();
-    }
-
-    #[test]
-    fn who_closes_does_it_where_too_many_wait() {
-        let files = Files::new();
-        files.giving_back.long.store(LONG_IN_A_ROW, Ordering::Relaxed);
-        files.volume.plan().add(Call::GiveBack, 1, Fault::Hold);
-        drop(files.open());
-        assert!(files.volume.plan().wait_held(1, AT_MOST));
-        let before = files.given_back();
-        for _ in 0..WAITING {
-            drop(files.open());
-        }
-        assert_eq!(files.given_back(), before);
-        drop(files.open());
-        assert_eq!(files.given_back(), before + 1);
-        files.volume.plan().release();
     }
 }

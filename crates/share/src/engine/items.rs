@@ -41,6 +41,8 @@ pub struct Item {
     is_asked: bool,
     /// The volume was not asked for its name when it was looked up.
     is_from_memory: bool,
+    /// [`Cache::names_gone`](super::cache::Cache::names_gone) before it was looked up; zero: not known.
+    names_gone: u64,
 }
 
 /// When an item was looked up.
@@ -77,12 +79,28 @@ impl std::fmt::Debug for Item {
 impl Item {
     fn of_directory(directory: Arc<Directory>) -> Item {
         let (node, place) = (Arc::clone(&directory.node), directory.place());
-        Item { node, place, directory: Some(directory), kept: None, is_asked: false, is_from_memory: false }
+        Item {
+            node,
+            place,
+            directory: Some(directory),
+            kept: None,
+            is_asked: false,
+            is_from_memory: false,
+            names_gone: 0,
+        }
     }
 
     /// What is no directory, at this place if that is known.
     fn of_other(node: Arc<dyn Node>, place: Option<(Arc<Directory>, Name)>) -> Item {
-        Item { node, directory: None, place, kept: None, is_asked: false, is_from_memory: false }
+        Item {
+            node,
+            directory: None,
+            place,
+            kept: None,
+            is_asked: false,
+            is_from_memory: false,
+            names_gone: 0,
+        }
     }
 
     /// The same, whose node is remembered there.
@@ -228,9 +246,10 @@ impl Share {
         self.begin(caller.now);
         let parent = above.directory()?;
         self.check_traverse(caller, parent)?;
+        let names_gone = self.cache.names_gone();
         if let Some(child) = self.known_child(parent, name, true) {
             self.directories.touch(&child);
-            return Ok(Item { is_from_memory: true, ..Item::of_directory(child) });
+            return Ok(Item { is_from_memory: true, names_gone, ..Item::of_directory(child) });
         }
         let generation = parent.generation();
         let search = Search { exact: true, how: how_for_rights(access), rather_missing: false };
@@ -239,9 +258,10 @@ impl Share {
         if node.kind() == Kind::Directory {
             let names = (&name, &name);
             let found = self.directories.enter(&self.volume, parent, names, node, Some(generation));
-            return Ok(Item { is_from_memory, ..Item::of_directory(found) });
+            return Ok(Item { is_from_memory, names_gone, ..Item::of_directory(found) });
         }
-        Ok(Item { kept, is_asked: seen.is_some(), is_from_memory, ..self.item_at(parent, &name, node) })
+        let item = self.item_at(parent, &name, node);
+        Ok(Item { kept, is_asked: seen.is_some(), is_from_memory, names_gone, ..item })
     }
 
     /// What was found under a name.
@@ -406,8 +426,9 @@ impl Share {
         let node = if item.node.how() >= how { Arc::clone(&item.node) } else { item.node.open_again(how)? };
         let first = if seen == Seen::JustNow && item.is_asked { item.node.first_stat() } else { None };
         let is_from_memory = seen == Seen::JustNow && item.is_from_memory;
+        let names_gone = if seen == Seen::JustNow { item.names_gone } else { self.cache.names_gone() };
         let target = super::create::Target::found_before(item.place_if(seen), node);
-        Ok(super::create::Target { seen: first, is_from_memory, ..target })
+        Ok(super::create::Target { seen: first, is_from_memory, names_gone, ..target })
     }
 
     /// Whether an owner holds byte ranges of a file.

@@ -46,7 +46,7 @@ impl Files {
         let _dropped;
         let mut shard = self.shard(file.id).lock();
         let mut state = file.state.lock();
-        if state.members.is_empty() && !state.dead {
+        if state.members.is_empty() && state.removing == 0 && !state.dead {
             state.dead = true;
             _dropped = (state.node.take(), state.sweep());
             if shard.get(&file.id).is_some_and(|kept| Arc::ptr_eq(kept, file)) {

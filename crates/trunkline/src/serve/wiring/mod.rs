@@ -10,6 +10,7 @@ mod accounts;
 mod addresses;
 mod channels;
 mod exports;
+mod giving_back;
 mod identity;
 mod lasting;
 mod leaving;
@@ -304,7 +305,11 @@ impl Wired {
         let volume = Arc::new(volume);
         let shared = metadata::slowed(Arc::<PosixVolume>::clone(&volume), all.server.metadata_delay_us.value);
         let shared = usage::metered(shared, share, path, &self.state)?;
-        let config = share::Config { descriptors: Arc::clone(&self.descriptors), ..config };
+        let config = share::Config {
+            descriptors: Arc::clone(&self.descriptors),
+            give_back: Some(Arc::new(giving_back::GivingBack::default())),
+            ..config
+        };
         let engine = share::Share::open(shared, config)
             .map_err(|e| format!("share `{name}`: {}: {e}", path.display()))?;
         Ok(Served { volume, engine })

@@ -1,0 +1,146 @@
+//! Gives files back to a slow store behind the answers to closes.
+//!
+//! On a local directory giving a file back takes less than telling a thread of it, and the host runs a program only when nobody has
+//! it open to write any more, so that [`GivingBack`] looks at how long it takes.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use share::GiveBack;
+use volume::Node;
+
+/// What giving a file back may take before it is done behind the answers.
+const LONG: Duration = Duration::from_micros(200);
+/// How many in a row must take so long: one may on any busy host.
+const LONG_IN_A_ROW: u32 = 8;
+/// Files that wait to be given back; with more, who closes does it.
+const WAITING: usize = 256;
+
+/// Gives files back.
+#[derive(Default)]
+pub struct GivingBack {
+    /// How many in a row took long.
+    long: Arc<AtomicU32>,
+    /// To the thread that does it; none before it is wanted.
+    thread: Mutex<Option<SyncSender<Arc<dyn Node>>>>,
+}
+
+impl GiveBack for GivingBack {
+    fn give_back(&self, node: Arc<dyn Node>) {
+        let is_slow = self.long.load(Ordering::Relaxed) >= LONG_IN_A_ROW;
+        let here = if is_slow { self.hand_over(node) } else { Some(node) };
+        if let Some(node) = here {
+            give_back(node, &self.long);
+        }
+    }
+}
+
+impl GivingBack {
+    /// Hands a node to the thread; gives it out again when it has enough to do, or cannot be had.
+    fn hand_over(&self, node: Arc<dyn Node>) -> Option<Arc<dyn Node>> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let (sender, receiver) = sync_channel(WAITING);
+            let long = Arc::clone(&self.long);
+            let began =
+                std::thread::Builder::new().name("give-back".into()).spawn(move || run(&receiver, &long));
+            if began.is_err() {
+                return Some(node);
+            }
+            *thread = Some(sender);
+        }
+        match thread.as_ref()?.try_send(node) {
+            Ok(()) => None,
+            Err(TrySendError::Full(node) | TrySendError::Disconnected(node)) => Some(node),
+        }
+    }
+}
+
+/// Gives back what comes, until nobody can send any more.
+fn run(nodes: &Receiver<Arc<dyn Node>>, long: &AtomicU32) {
+    for node in nodes {
+        give_back(node, long);
+    }
+}
+
+fn give_back(node: Arc<dyn Node>, long: &AtomicU32) {
+    let begun = Instant::now();
+    drop(node);
+    let count = if begun.elapsed() >= LONG { long.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+    long.store(count, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use volume::faulty::{Call, Fault, FaultyVolume};
+    use volume::memory::MemoryVolume;
+    use volume::{Name, OpenHow, Volume};
+
+    use super::*;
+
+    const AT_MOST: Duration = Duration::from_secs(20);
+
+    struct Files {
+        volume: FaultyVolume,
+        root: Arc<dyn Node>,
+        name: Name,
+        giving_back: GivingBack,
+    }
+
+    impl Files {
+        fn new() -> Files {
+            let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
+            let (root, name) = (volume.root().unwrap(), Name::new(b"a").unwrap());
+            drop(root.create_file(&name, 0o644, None).unwrap());
+            Files { volume, root, name, giving_back: GivingBack::default() }
+        }
+
+        fn open_and_close(&self) {
+            self.giving_back.give_back(self.root.lookup(&self.name, OpenHow::Read).unwrap());
+        }
+
+        fn given_back(&self) -> u64 {
+            self.volume.plan().count(Call::GiveBack)
+        }
+    }
+
+    #[test]
+    fn what_takes_long_is_done_behind_once_that_is_known() {
+        let files = Files::new();
+        let before = files.given_back();
+        files.open_and_close();
+        assert_eq!(files.given_back(), before + 1, "quick, and done by who closed");
+        files.volume.plan().slow_down(|| std::thread::sleep(LONG * 2));
+        // On a busy host the first may have taken long too.
+        let said = files.giving_back.long.load(Ordering::Relaxed);
+        let known = before + 1 + u64::from(LONG_IN_A_ROW - said);
+        while files.given_back() < known {
+            let at = files.given_back();
+            files.open_and_close();
+            assert_eq!(files.given_back(), at + 1);
+        }
+        files.volume.plan().add(Call::GiveBack, 1, Fault::Hold);
+        files.open_and_close();
+        assert!(files.volume.plan().wait_held(1, AT_MOST), "it is given back, and nobody waited for that");
+        files.volume.plan().release();
+    }
+
+    #[test]
+    fn who_closes_does_it_where_too_many_wait() {
+        let files = Files::new();
+        files.giving_back.long.store(LONG_IN_A_ROW, Ordering::Relaxed);
+        files.volume.plan().add(Call::GiveBack, 1, Fault::Hold);
+        files.open_and_close();
+        assert!(files.volume.plan().wait_held(1, AT_MOST));
+        let before = files.given_back();
+        for _ in 0..WAITING {
+            files.open_and_close();
+        }
+        assert_eq!(files.given_back(), before);
+        files.open_and_close();
+        assert_eq!(files.given_back(), before + 1);
+        files.volume.plan().release();
+    }
+}
