@@ -9,24 +9,13 @@ use std::time::Duration;
 use common::*;
 use share::engine::Descriptors;
 use share::{Attributes, Basic, Config, Disposition, Options, Refusal};
-use volume::faulty::{Call, Fault, FaultyVolume, Plan};
+use volume::faulty::{Call, Fault, Plan};
 use volume::memory::MemoryVolume;
 use volume::security::Rights;
 use volume::{Facts, Failure, HostChange, HostEvent, Node, NodeId, OpenHow, Space, Time, Volume};
 
 /// What a client asks for to delete something.
 const GOES: Rights = Rights::DELETE.union(Rights::READ_ATTRIBUTES);
-
-/// A share whose calls on the volume are counted.
-fn counted(config: Config) -> (World, Arc<Plan>) {
-    let mut plan = None;
-    let world = World::over(config, |memory| {
-        let faulty = FaultyVolume::new(Arc::new(memory));
-        plan = Some(Arc::clone(faulty.plan()));
-        Arc::new(faulty)
-    });
-    (world, plan.unwrap())
-}
 
 /// Calls about names and attributes that something takes.
 fn calls(plan: &Plan, act: impl FnOnce()) -> u64 {
@@ -50,7 +39,7 @@ fn tell(world: &World, directory: &dyn Node, text: &str, change: HostChange) {
 
 #[test]
 fn a_known_path_is_opened_with_one_call_instead_of_four() {
-    let (world, plan) = counted(Config::default());
+    let (world, plan) = World::planned(Config::default());
     let client = world.client(1);
     for at in ["a", "a/b", "a/b/c"] {
         client.make_directory(at);
@@ -68,7 +57,7 @@ fn a_known_path_is_opened_with_one_call_instead_of_four() {
 
 #[test]
 fn making_and_deleting_take_fewer_calls_too() {
-    let (world, plan) = counted(Config::default());
+    let (world, plan) = World::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/first", "");
@@ -88,7 +77,7 @@ fn making_and_deleting_take_fewer_calls_too() {
 
 #[test]
 fn what_was_just_made_is_deleted_and_opened_without_asking_what_lies_beside_it() {
-    let (world, plan) = counted(Config::default());
+    let (world, plan) = World::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/first", "");
@@ -171,7 +160,7 @@ fn what_the_host_puts_beside_what_was_just_made_is_seen() {
 
 #[test]
 fn a_path_in_another_case_takes_no_more_calls_than_the_exact_one() {
-    let (world, plan) = counted(Config::default());
+    let (world, plan) = World::planned(Config::default());
     let client = world.client(1);
     client.make_directory("Large");
     let large = host(&world, "Large");
@@ -191,7 +180,7 @@ fn a_path_in_another_case_takes_no_more_calls_than_the_exact_one() {
 #[test]
 fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
     const FILES: u64 = 20;
-    let (world, plan) = counted(Config::default());
+    let (world, plan) = World::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     (0..FILES).for_each(|n| client.make_with(&format!("d/f{n}"), "text"));
@@ -224,7 +213,7 @@ fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
 
 #[test]
 fn that_a_name_is_missing_is_remembered_until_somebody_makes_it() {
-    let (world, plan) = counted(Config::default());
+    let (world, plan) = World::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     let exact =
@@ -243,7 +232,7 @@ fn that_a_name_is_missing_is_remembered_until_somebody_makes_it() {
 
 #[test]
 fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
-    let (world, _) = counted(Config::default());
+    let (world, _) = World::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/f", "text");
@@ -277,7 +266,7 @@ fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
 
 #[test]
 fn after_a_loss_of_events_nothing_is_trusted() {
-    let (world, _) = counted(Config::default());
+    let (world, _) = World::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/f", "");
@@ -323,7 +312,7 @@ fn a_name_that_was_made_again_by_a_client_outlives_the_news_of_its_removal() {
 
 #[test]
 fn attributes_and_descriptors_that_one_client_sets_the_other_sees() {
-    let (world, _) = counted(Config::default());
+    let (world, _) = World::planned(Config::default());
     let (one, two) = (world.client(1), world.client_of(2, user(1002)));
     one.make_with("f", "");
     let may_read = || two.open("f").access(Rights::READ_DATA).result().map(|opened| two.close(&opened.open));
@@ -416,7 +405,7 @@ fn shares_keep_descriptors_together_and_give_back_what_another_needs() {
 
 #[test]
 fn nothing_holds_a_file_that_is_gone_and_idle_names_are_let_go() {
-    let (world, plan) = counted(Config::default());
+    let (world, plan) = World::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     for at in ["d/mine", "d/theirs", "d/idle"] {
@@ -443,7 +432,7 @@ fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
     const FILES: u64 = 400;
     // Nothing at all fits; about eighty names do.
     for (limit, again_at_most) in [(0, 0), (1 << 18, FILES / 2)] {
-        let (world, plan) = counted(Config { metadata_cache_bytes: limit, ..Config::default() });
+        let (world, plan) = World::planned(Config { metadata_cache_bytes: limit, ..Config::default() });
         let client = world.client(1);
         client.make_directory("d");
         (0..FILES).for_each(|n| client.make_with(&format!("d/f{n}"), ""));
@@ -468,7 +457,7 @@ fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
 
 #[test]
 fn kept_descriptors_give_way_when_the_host_has_no_more() {
-    let (world, plan) = counted(Config::default());
+    let (world, plan) = World::planned(Config::default());
     let client = world.client(1);
     for at in ["one", "two"] {
         client.make_with(at, "");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::*;
 use share::{Basic, Config, Item, Open, OpenRequest, Opened, Options, Refusal, Step, TimeSet};
-use volume::faulty::{Call, Fault, FaultyVolume, Plan};
+use volume::faulty::{Call, Fault, Plan};
 use volume::memory::MemoryVolume;
 use volume::security::Rights;
 use volume::{Node, NodeId, OpenHow, Time, Volume};
@@ -106,13 +106,7 @@ fn what_was_remembered_and_is_gone_is_looked_up_again() {
 
 #[test]
 fn rights_that_were_read_before_they_were_changed_are_not_kept() {
-    let mut plan = None;
-    let world = World::over(Config::default(), |memory| {
-        let faulty = FaultyVolume::new(Arc::new(memory));
-        plan = Some(Arc::clone(faulty.plan()));
-        Arc::new(faulty)
-    });
-    let plan = plan.unwrap();
+    let (world, plan) = World::planned(Config::default());
     let (one, two) = (world.client(1), world.client_of(2, user(1002)));
     one.make_directory("d");
     one.make_with("d/f", "");
@@ -136,14 +130,7 @@ fn rights_that_were_read_before_they_were_changed_are_not_kept() {
 
 /// A share that remembers nothing of names, so that nobody waits for who changes them.
 fn forgetful() -> (World, Arc<Plan>) {
-    let mut plan = None;
-    let config = Config { metadata_caching: false, ..Config::default() };
-    let world = World::over(config, |memory| {
-        let faulty = FaultyVolume::new(Arc::new(memory));
-        plan = Some(Arc::clone(faulty.plan()));
-        Arc::new(faulty)
-    });
-    (world, plan.unwrap())
+    World::planned(Config { metadata_caching: false, ..Config::default() })
 }
 
 /// What was marked stays marked for whoever comes while the close that removes it is not done yet: were it open to them, what is

@@ -2,13 +2,12 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
 use share::{Attributes, Config, Deny, Disposition, Options, Outcome, Refusal};
 use volume::Failure;
-use volume::faulty::{Call, FaultyVolume};
+use volume::faulty::Call;
 use volume::security::Rights;
 
 #[test]
@@ -284,13 +283,8 @@ fn names_that_begin_with_a_dot_are_shown_as_hidden() {
 
 #[test]
 fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets_go() {
-    let mut plan = None;
-    let world = World::over(Config::default(), |memory| {
-        let volume = FaultyVolume::new(Arc::new(memory));
-        plan = Some(Arc::clone(volume.plan()));
-        Arc::new(volume)
-    });
-    let (plan, client) = (plan.unwrap(), world.client(1));
+    let (world, plan) = World::planned(Config::default());
+    let client = world.client(1);
     client.make_with("f", "text");
     plan.always(Call::Lookup, Some(Failure::HostKeeps));
     assert_eq!(client.open("f").without_waiting().refusal(), Refusal::HostKeeps);

@@ -428,7 +428,8 @@ mod tests {
 
     use super::*;
 
-    fn stat(changed: i64) -> Stat {
+    /// A file that was changed last at this second.
+    pub(super) fn stat(changed: i64) -> Stat {
         let at = |secs| Time { secs, nanos: 0 };
         Stat {
             id: NodeId { device: 1, inode: 2 },

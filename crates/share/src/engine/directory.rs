@@ -203,6 +203,11 @@ impl Directory {
         self.is_told() && self.cache.is_on() && self.settle(name) && is_it(self.answer(name))
     }
 
+    /// Whether the volume says that a name leads to this node.
+    pub fn holds(&self, name: &Name, id: NodeId) -> bool {
+        self.node.stat_name(name).is_ok_and(|stat| stat.id == id)
+    }
+
     /// Remembers what a name leads to if that is worth its room, unless names have changed since `generation`.
     pub fn remember(&self, name: &Name, generation: u64, answer: Answer) {
         if self.is_told() {

@@ -130,7 +130,7 @@ impl Share {
         if self.cache.names_gone() == target.names_gone {
             return true;
         }
-        let leads_there = parent.node.stat_name(name).is_ok_and(|stat| stat.id == file.id);
+        let leads_there = parent.holds(name, file.id);
         if !leads_there {
             parent.forget_name(name);
         }

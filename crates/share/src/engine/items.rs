@@ -176,8 +176,8 @@ impl Item {
         if seen == Seen::JustNow {
             return Some((Arc::clone(parent), name.clone()));
         }
-        let is_there = || parent.node.stat_name(name).is_ok_and(|stat| stat.id == self.id());
-        (parent.leads_to(name, self.id()) || is_there()).then(|| (Arc::clone(parent), name.clone()))
+        let is_there = parent.leads_to(name, self.id()) || parent.holds(name, self.id());
+        is_there.then(|| (Arc::clone(parent), name.clone()))
     }
 }
 

@@ -173,7 +173,7 @@ impl Share {
         if here.is_told() && !self.volume.facts().folds_case {
             return Some(child);
         }
-        let is_there = here.node.stat_name(&real).is_ok_and(|stat| stat.id == child.id);
+        let is_there = here.holds(&real, child.id);
         is_there.then_some(child)
     }
 

@@ -8,6 +8,7 @@ use share::{
     BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Disposition, Holder,
     Identity, LockOwner, Open, OpenRequest, Opened, Options, Refusal, Share, Step, Ticket, Waiter, Wake,
 };
+use volume::faulty::{FaultyVolume, Plan};
 use volume::memory::MemoryVolume;
 use volume::security::{Rights, Sid};
 use volume::{Name, Volume};
@@ -60,6 +61,17 @@ impl World {
 
     pub fn with(config: Config) -> World {
         World::over(config, |memory| Arc::new(memory))
+    }
+
+    /// A world whose volume meets a plan first, and the plan: it counts calls, holds them up, and has them fail.
+    pub fn planned(config: Config) -> (World, Arc<Plan>) {
+        let mut plan = None;
+        let world = World::over(config, |memory| {
+            let faulty = FaultyVolume::new(Arc::new(memory));
+            plan = Some(Arc::clone(faulty.plan()));
+            Arc::new(faulty)
+        });
+        (world, plan.expect("the volume was wrapped"))
     }
 
     /// A share on a volume in memory with something around it.

@@ -55,29 +55,14 @@ impl Made {
 
 #[cfg(test)]
 mod tests {
-    use volume::Kind;
-
+    use super::super::tests::stat;
     use super::*;
 
     #[test]
     fn it_counts_for_the_file_with_one_name_that_nobody_has_changed_since() {
         let at = |ns: i64| Time::from_wall_ns(ns);
-        let (id, closed) = (NodeId { device: 1, inode: 2 }, 50_000_000_000);
-        let stat = Stat {
-            id,
-            kind: Kind::File,
-            size: 0,
-            allocated: 0,
-            links: 1,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            accessed: at(1),
-            modified: at(1),
-            changed: at(closed),
-            born: Some(at(1)),
-        };
+        let closed = 50_000_000_000;
+        let stat = stat(50);
         let made = Made::new(&stat, 7);
         assert!(!made.has_no_record(&stat, 7), "it is open");
         made.closed(Now { mono_ns: 0, wall_ns: closed });
