@@ -154,7 +154,7 @@ def no_cache():
     if not shutil.which("strace"):
         raise Missing("strace delays the calls of the server, and is not here")
     calls = "openat,openat2,newfstatat,unlinkat,mkdirat"
-    slow = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:delay_enter=8000"]
+    slow = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:delay_enter=12000"]
     with Trunkline(before=slow, share=UNCACHED) as running:
         yield [], smb(running), {}
 

@@ -2,7 +2,7 @@
 //!
 //! [`Channels::choose`] picks the connection of a request and [`Channels::lose`] drops one that has failed;
 //! [`open`] finds addresses and binds the session to connections there, and [`keeper`] opens again what was lost.
-//! [`spread`] decides how many of the channels small requests use.
+//! [`spread`] decides how many of the channels are used.
 
 pub(crate) mod keeper;
 pub(crate) mod open;
@@ -75,6 +75,8 @@ pub(crate) struct Channels {
     spread: Spread,
     /// Place in the list of the channel that was chosen last.
     last: AtomicUsize,
+    /// Whether all channels are used, however many would be enough.
+    use_all: AtomicBool,
     /// Whether there ever was more than one.
     several: AtomicBool,
     /// Called when a channel is lost.
@@ -116,8 +118,8 @@ impl Channels {
     pub(crate) fn new(first: Arc<Channel>) -> Channels {
         let state = State { list: vec![first], sequence: 0, losses: 0, failure: None };
         let (spread, last) = (Spread::default(), AtomicUsize::new(0));
-        let (several, lost) = (AtomicBool::new(false), Arc::default());
-        Channels { state: RwLock::new(state), spread, last, several, lost }
+        let [use_all, several] = [const { AtomicBool::new(false) }; 2];
+        Channels { state: RwLock::new(state), spread, last, use_all, several, lost: Arc::default() }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -142,13 +144,19 @@ impl Channels {
         let tuner = (state.list.len() > 1).then(|| {
             let tuner = self.spread.tuner(first.outstanding.load(Ordering::Relaxed) + weight);
             tuner.begin();
-            chosen = self.least(&state.list[..tuner.width().min(state.list.len())]).unwrap_or(first);
+            let width = if self.use_all.load(Ordering::Relaxed) { usize::MAX } else { tuner.width() };
+            chosen = self.least(&state.list[..width.min(state.list.len())]).unwrap_or(first);
             tuner
         });
         chosen.outstanding.fetch_add(weight, Ordering::Relaxed);
         chosen.requests.fetch_add(1, Ordering::Relaxed);
         chosen.weight.fetch_add(weight, Ordering::Relaxed);
         Ok(Chosen { channel: Arc::clone(chosen), sequence: state.sequence, weight, tuner })
+    }
+
+    /// Says whether all channels are used, even where fewer would move as much.
+    pub(crate) fn use_all(&self, all: bool) {
+        self.use_all.store(all, Ordering::Relaxed);
     }
 
     /// The channel that has least under way, or the one that was chosen last if it is ahead by little: what is sent

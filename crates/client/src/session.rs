@@ -142,9 +142,10 @@ impl Session {
     /// Opens further connections for this session, to the server's interfaces unless `options` say where. A
     /// server that wants no more of them leaves the session with those it has.
     ///
-    /// From now on a request goes over whichever connection has the least under way, unless one is enough; when
-    /// one is lost, its requests are repeated on another so that each is done once, and it is opened again. To
-    /// have an effect a second time it must be called with more channels than before.
+    /// From now on a request goes over whichever connection has the least under way, among as many as make it
+    /// quicker ([`ChannelOptions::use_all`]: among all); when one is lost, its requests are repeated on another so
+    /// that each is done once, and it is opened again. To have an effect a second time it must be called with more
+    /// channels than before.
     ///
     /// ```no_run
     /// # async fn example(session: client::Session) -> client::Result<()> {
@@ -167,6 +168,7 @@ impl Session {
             return Err(Error::NotOffered("several channels for one session"));
         }
         let plan = self.plan(options).await?;
+        inner.channels.use_all(options.use_all);
         inner.dismiss_keeper();
         let (plan, mut failure) = self.open_all(plan).await;
         if plan.len() < options.channels && failure.is_none() {

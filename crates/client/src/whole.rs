@@ -1,7 +1,7 @@
-//! Small files whole, in compounds: one that is read in one round trip, and one that is written under a name of its
-//! own and then gets its final name, so that nobody ever finds a part of it there.
+//! Small files whole, in compounds: one that is read in one round trip, one that is made in one, and one that is written
+//! under a name of its own and then gets its final name, so that nobody ever finds a part of it in the place of another.
 //!
-//! A server that follows MS-SMB2 3.3.5.2.7.2 would carry out the whole of the second in one compound, and stop where
+//! A server that follows MS-SMB2 3.3.5.2.7.2 would carry out the whole of the last in one compound, and stop where
 //! something fails. Samba goes on behind a WRITE that has failed, so the new name is asked for once the data is known
 //! to be there.
 
@@ -162,6 +162,46 @@ impl Tree {
     /// # Errors
     /// [`Error::Status`] with what the server has against it. The file is closed then, and may be left.
     pub async fn stage(&self, path: &str, how: &OpenOptions, data: &[u8], with: Settings) -> Result<File> {
+        let made = self.make_with(path, how, data, with, false).await?;
+        match made.done {
+            Ok(()) => Ok(made.file),
+            Err(error) => {
+                // What matters is why it was refused.
+                let _ = made.file.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a file with `data` in it, in one round trip: CREATE, WRITE, SET_INFO and CLOSE. `data` is at most what one
+    /// WRITE can carry. A server gets all of it or nothing, so nobody finds a part of the file for longer than the server
+    /// needs for it, unless it fails just then; what it refuses to write whole is removed again. With [`Disposition::Create`]
+    /// nothing is harmed that was there.
+    ///
+    /// It is not repeated when a channel is lost: the file may then be there.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with what the server has against it.
+    pub async fn deliver(&self, path: &str, how: &OpenOptions, data: &[u8], with: Settings) -> Result<()> {
+        let made = self.make_with(path, how, data, with, true).await?;
+        let Err(error) = made.done else { return Ok(()) };
+        if !made.is_closed {
+            let _ = made.file.close().await;
+        }
+        // There is nothing more to be done about one that cannot be removed either; what counts is why.
+        let _ = self.touch(path, &OpenOptions::delete()).await;
+        Err(error)
+    }
+
+    /// Makes a file with `data` in it in one compound, and closes it in the same one if that is to be.
+    async fn make_with(
+        &self,
+        path: &str,
+        how: &OpenOptions,
+        data: &[u8],
+        with: Settings,
+        closing: bool,
+    ) -> Result<Made> {
         let name = wire_path(path);
         let settings = with.buffer();
         let request = write::Request::new(RELATED, 0, data);
@@ -172,34 +212,47 @@ impl Tree {
         let create = Part { command: Command::Create, payload: 0, body: &create_body };
         let write = Part { command: Command::Write, payload: request.payload_len(), body: &write_body };
         let set = Part { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
-        let (opened, written, set) = if data.is_empty() {
-            let [opened, set] = self.inner.call_once([create, set]).await?.replies;
-            (opened, None, set)
-        } else {
-            let [opened, written, set] = self.inner.call_once([create, write, set]).await?.replies;
-            (opened, Some(written), set)
+        let (opened, written, set, closed) = match (data.is_empty(), closing) {
+            (true, false) => {
+                let [opened, set] = self.inner.call_once([create, set]).await?.replies;
+                (opened, None, set, None)
+            }
+            (true, true) => {
+                let [opened, set, closed] = self.inner.call_once([create, set, CLOSE_RELATED]).await?.replies;
+                (opened, None, set, Some(closed))
+            }
+            (false, false) => {
+                let [opened, written, set] = self.inner.call_once([create, write, set]).await?.replies;
+                (opened, Some(written), set, None)
+            }
+            (false, true) => {
+                let parts = [create, write, set, CLOSE_RELATED];
+                let [opened, written, set, closed] = self.inner.call_once(parts).await?.replies;
+                (opened, Some(written), set, Some(closed))
+            }
         };
         let opened = opened.success()?;
         let opened = create::Response::parse(opened.message())?;
         let file = File::new(Arc::clone(&self.inner), opened.file_id, opened.info);
-        let done = (|| {
-            if let Some(written) = written {
-                let count = write::Response::parse(written.success()?.message())?.count;
-                if count as usize != data.len() {
-                    return Err(Error::Protocol("a WRITE was done in part"));
-                }
-            }
-            set.success().map(drop)
-        })();
-        match done {
-            Ok(()) => Ok(file),
-            Err(error) => {
-                // What matters is why it was refused.
-                let _ = file.close().await;
-                Err(error)
-            }
-        }
+        let is_closed = closed.is_some_and(|it| it.status().is_success());
+        let done = is_whole(written, data.len()).and_then(|()| set.success().map(drop));
+        Ok(Made { file, is_closed, done })
     }
+}
+
+/// What came of making a file in one compound.
+struct Made {
+    file: File,
+    is_closed: bool,
+    /// Whether all was done behind the CREATE.
+    done: Result<()>,
+}
+
+/// Whether a WRITE of `length` bytes, if there was one, was done.
+fn is_whole(written: Option<Reply>, length: usize) -> Result<()> {
+    let Some(written) = written else { return Ok(()) };
+    let count = write::Response::parse(written.success()?.message())?.count;
+    if count as usize == length { Ok(()) } else { Err(Error::Protocol("a WRITE was done in part")) }
 }
 
 impl Tree {

@@ -18,9 +18,14 @@ use tokio::task::JoinHandle;
 
 const FILE: FileId = FileId { persistent: 1, volatile: 2 };
 
-/// Logs on over one connection and asks for `channels`, while the other end does what `script` says.
+/// So many channels; nothing is opened again while a test runs.
+fn wanting(channels: usize) -> ChannelOptions {
+    ChannelOptions { channels, reopen_after: Duration::from_secs(3600), ..ChannelOptions::default() }
+}
+
+/// Logs on over one connection and asks for channels, while the other end does what `script` says.
 async fn with_channels<F>(
-    channels: usize,
+    options: ChannelOptions,
     script: impl FnOnce(Server, Peer) -> F,
 ) -> (Session, Opened, F::Output)
 where
@@ -31,10 +36,7 @@ where
     let client = tokio::spawn(async move {
         let connection = Connection::connect(address, "peer", &Options::default()).await.unwrap();
         let session = Session::log_on(&connection, &Credentials::new(USER.0, USER.1), false).await.unwrap();
-        let addresses = vec![address];
-        // Nothing is opened again while a test runs.
-        let reopen_after = Duration::from_secs(3600);
-        let options = ChannelOptions { channels, addresses, reopen_after };
+        let options = ChannelOptions { addresses: vec![address], ..options };
         let opened = session.open_channels(&options).await.unwrap();
         (session, opened)
     });
@@ -47,7 +49,11 @@ where
 
 /// A session over two channels with an open file.
 async fn two_channels() -> (Session, File, Peer, Peer) {
-    let (session, opened, (mut first, second)) = with_channels(2, |mut server, first| async move {
+    two_channels_by(wanting(2)).await
+}
+
+async fn two_channels_by(options: ChannelOptions) -> (Session, File, Peer, Peer) {
+    let (session, opened, (mut first, second)) = with_channels(options, |mut server, first| async move {
         let mut second = server.accept().await;
         server.bind(&mut second).await;
         (first, second)
@@ -133,14 +139,15 @@ fn writing(file: File) -> JoinHandle<client::Result<(File, u32)>> {
 #[tokio::test]
 async fn a_server_that_refuses_one_more_channel_leaves_the_session_as_it_is() {
     for status in [NtStatus::INSUFFICIENT_RESOURCES, NtStatus::REQUEST_NOT_ACCEPTED] {
-        let (session, opened, (mut first, _second)) = with_channels(4, move |mut server, first| async move {
-            let mut second = server.accept().await;
-            server.bind(&mut second).await;
-            let mut third = server.accept().await;
-            server.refuse(&mut third, status).await;
-            (first, second)
-        })
-        .await;
+        let (session, opened, (mut first, _second)) =
+            with_channels(wanting(4), move |mut server, first| async move {
+                let mut second = server.accept().await;
+                server.bind(&mut second).await;
+                let mut third = server.accept().await;
+                server.refuse(&mut third, status).await;
+                (first, second)
+            })
+            .await;
         assert_eq!(opened.channels, 2);
         assert_eq!(opened.failure.and_then(|it| it.status()), Some(status));
         let connecting = tokio::spawn(async move { session.connect("files").await.map(drop) });
@@ -151,7 +158,7 @@ async fn a_server_that_refuses_one_more_channel_leaves_the_session_as_it_is() {
 
 #[tokio::test]
 async fn a_server_that_calls_itself_otherwise_is_not_the_same() {
-    let (session, opened, ()) = with_channels(2, |mut server, _first| async move {
+    let (session, opened, ()) = with_channels(wanting(2), |mut server, _first| async move {
         server.guid = Guid([8; 16]);
         server.accept().await;
     })
@@ -159,6 +166,25 @@ async fn a_server_that_calls_itself_otherwise_is_not_the_same() {
     assert_eq!(opened.channels, 1);
     assert!(matches!(opened.failure, Some(Error::Protocol(_))), "{:?}", opened.failure);
     assert_eq!(session.channels().len(), 1);
+}
+
+#[tokio::test]
+async fn a_little_goes_over_one_channel_unless_all_are_to_be_used() {
+    for use_all in [false, true] {
+        let options = ChannelOptions { use_all, ..wanting(2) };
+        let (_session, file, mut first, mut second) = two_channels_by(options).await;
+        let writing =
+            tokio::spawn(async move { tokio::join!(file.write(0, b"once"), file.write(4, b"next")) });
+        // Both are under way before one is answered.
+        let once = first.next_of(Command::Write).await;
+        let further = if use_all { &mut second } else { &mut first };
+        let next = further.next_of(Command::Write).await;
+        assert_eq!((write_of(&once).0, write_of(&next).0), (0, 4), "all: {use_all}");
+        further.accept(&next, written).await;
+        first.accept(&once, written).await;
+        let (once, next) = writing.await.unwrap();
+        assert_eq!((once.unwrap(), next.unwrap()), (4, 4));
+    }
 }
 
 #[tokio::test]

@@ -207,7 +207,7 @@ async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
 
 /// Copies a file that fits one piece. False when it has more than that takes, and nothing was done.
 async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
-    let Job { from, path, facts } = job;
+    let Job { from, path, facts, is_new } = job;
     let _permit = shared.permit(facts.size).await?;
     shared.pace.take(facts.size).await;
     let content = match facts.size {
@@ -228,12 +228,12 @@ async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
     let above = split(path).0;
     let first = join(above, &part_of(path, facts));
     if attempt == 0 {
-        shared.target.put(path, &first, &content, &like).await?;
+        shared.target.put(path, &first, &content, &like, *is_new).await?;
     } else {
         // What an attempt on a lost connection has sent may still come to be done, to a name that is not this one.
         let of = [&shared.nonce[..], &attempt.to_le_bytes()].concat();
         let part = join(above, &name::part(split(path).1, &of));
-        shared.target.put(path, &part, &content, &like).await?;
+        shared.target.put(path, &part, &content, &like, false).await?;
         // There may be none.
         let _ = shared.target.remove(&first).await;
     }
@@ -249,7 +249,7 @@ pub(crate) fn part_of(path: &str, facts: &Facts) -> String {
 }
 
 async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
-    let Job { from, path, facts } = job;
+    let Job { from, path, facts, .. } = job;
     let part = join(split(path).0, &part_of(path, facts));
     let reader = Arc::new(shared.source.open_file(from).await?);
     let done = async {

@@ -167,13 +167,16 @@ async fn begin(plan: &Plan, source: &mut Tree, target: &mut Tree) -> Result<Firs
             let into = there.is_some_and(|there| there.kind == Kind::Directory);
             if into {
                 let there = target.stat(&name).await.doing(|| looking(&plan.target))?;
-                return Ok(First::File { job: Job { from: name.clone(), path: name, facts }, there });
+                return Ok(First::File {
+                    job: Job { from: name.clone(), path: name, facts, is_new: there.is_none() },
+                    there,
+                });
             }
             let path = target.step_up().doing(|| looking(&plan.target))?;
             if !plan.dry_run {
                 target.make_root().await.doing(|| format!("making the directory of {}", plan.target))?;
             }
-            Ok(First::File { job: Job { from: name, path, facts }, there })
+            Ok(First::File { job: Job { from: name, path, facts, is_new: there.is_none() }, there })
         }
         Kind::Other => Err(Error::new(looking(&plan.source), "it is neither a file nor a directory")),
     }

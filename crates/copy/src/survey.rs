@@ -29,6 +29,8 @@ pub(crate) struct Job {
     /// Where the target gets it: the same, unless one file alone is given another name.
     pub(crate) path: String,
     pub(crate) facts: Facts,
+    /// Whether the target had nothing of that name when it was looked at.
+    pub(crate) is_new: bool,
 }
 
 /// What came of looking at a directory.
@@ -171,9 +173,9 @@ async fn consider(
                 }
             }
         }
-        _ => {
+        other => {
             survey.changes = true;
-            survey.jobs.push(Job { from: path.clone(), path, facts });
+            survey.jobs.push(Job { from: path.clone(), path, facts, is_new: other.is_none() });
         }
     }
 }

@@ -36,7 +36,7 @@ async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
 
 async fn job(shared: &Shared, path: &str) -> Job {
     let facts = shared.source.stat(path).await.unwrap().unwrap();
-    Job { from: path.to_owned(), path: path.to_owned(), facts }
+    Job { from: path.to_owned(), path: path.to_owned(), facts, is_new: false }
 }
 
 fn names(dir: &Path) -> Vec<String> {

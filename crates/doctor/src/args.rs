@@ -132,7 +132,7 @@ impl Course {
             rounds: 1,
             connections: Vec::new(),
             depths: Vec::new(),
-            connects: 10,
+            connects: 20,
             limit: Duration::from_millis(12_500),
             stall: Duration::from_secs(3),
             targets: 1,

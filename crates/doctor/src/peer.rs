@@ -104,7 +104,9 @@ impl Line {
         let failure = match self {
             Line::Smb { session, .. } => {
                 let addresses = ways.to_vec();
-                let options = ChannelOptions { channels: count, addresses, ..ChannelOptions::default() };
+                // What our client would leave alone the clients of others use: Windows and Linux use them all.
+                let options =
+                    ChannelOptions { channels: count, addresses, use_all: true, ..ChannelOptions::default() };
                 match session.open_channels(&options).await {
                     Ok(opened) => opened.failure.map(|why| why.to_string()),
                     Err(why) => Some(why.to_string()),

@@ -25,11 +25,19 @@ pub struct ChannelOptions {
     /// How long after a loss the first attempt to open the channel again is made. Each further attempt waits
     /// twice as long, up to a minute.
     pub reopen_after: Duration,
+    /// Whether all channels are used, even where fewer of them would move as much: for who wants to know what each
+    /// of them carries, as Windows and Linux use them all.
+    pub use_all: bool,
 }
 
 impl Default for ChannelOptions {
     fn default() -> ChannelOptions {
-        ChannelOptions { channels: 4, addresses: Vec::new(), reopen_after: Duration::from_secs(1) }
+        ChannelOptions {
+            channels: 4,
+            addresses: Vec::new(),
+            reopen_after: Duration::from_secs(1),
+            use_all: false,
+        }
     }
 }
 

@@ -100,6 +100,7 @@ where
         channels: 4,
         addresses: ways[1..].iter().map(|way| way.address).collect(),
         reopen_after: Duration::from_millis(5),
+        ..ChannelOptions::default()
     };
     let opened = session.open_channels(&channels).await.unwrap();
     assert_eq!((opened.channels, opened.failure.map(|it| it.to_string())), (4, None));

@@ -2,7 +2,7 @@
 //! their parts divided by `/`; nothing is that place itself.
 //!
 //! Whatever is written gets a name of its own first and its final name when it is whole: [`Tree::put`] for what fits one
-//! piece, [`Tree::create`] and [`File::finish`] for the rest.
+//! piece, [`Tree::create`] and [`File::finish`] for the rest. What is new and small goes to an SMB server in one request.
 
 mod local;
 mod nfs;
@@ -249,9 +249,20 @@ impl Tree {
         of_side!(Tree, self, side => side.fetch(path, size as u32 + 1).await)
     }
 
-    /// Makes the file `path` of `content`, by way of `part` beside it, as `like` says.
-    pub(crate) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<()> {
-        of_side!(Tree, self, side => side.put(path, part, content, like).await)
+    /// Makes the file `path` of `content`, by way of `part` beside it, as `like` says. Where it `is_new` and one request
+    /// to a server makes it whole, it needs no name of its own first.
+    pub(crate) async fn put(
+        &self,
+        path: &str,
+        part: &str,
+        content: &Bytes,
+        like: &Like,
+        is_new: bool,
+    ) -> Done<()> {
+        match self {
+            Tree::Smb(side) if is_new && side.put_new(path, content, like).await? => Ok(()),
+            _ => of_side!(Tree, self, side => side.put(path, part, content, like).await),
+        }
     }
 
     /// Opens a file to be read.

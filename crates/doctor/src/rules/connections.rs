@@ -172,8 +172,7 @@ fn apart(channels: &[Channel], is_slow: impl Fn(&Channel) -> bool) -> Option<(Ve
     (others.len() >= 2 && are_slow).then_some((slow, others))
 }
 
-/// The part of looks from which on a connection had enough to do: a client that finds nothing to gain by some uses them now and
-/// then, or not at all.
+/// The part of looks from which on a connection had enough to do: what it carries when it is rarely asked says nothing about it.
 const IN_USE: f64 = 0.5;
 
 /// One connection that carries clearly less than the others; or all of those to one address, where others lead elsewhere.

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::{OpenOptions, Settings, Tree};
-use smb_wire::Guid;
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::{FileAttributes, FileTime};
+use smb_wire::{Guid, NtStatus};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -257,6 +257,16 @@ impl Smb {
             let _ = lane.tree.touch(&part, &OpenOptions::delete()).await;
         }
         self.lanes.end(lane, made.map_err(Fault::from))
+    }
+
+    /// Makes a file at once where there is none. False when there is one, and nothing was done.
+    pub(super) async fn put_new(&self, path: &str, content: &Bytes, like: &Like) -> Done<bool> {
+        let lane = self.lanes.choose(self.tree());
+        let how = OpenOptions { share: ShareAccess::empty(), ..OpenOptions::file(Disposition::Create) };
+        let made = lane.tree.deliver(&self.path(path), &how, content, settings(like)).await;
+        let there = made.as_ref().is_err_and(|error| error.status() == Some(NtStatus::OBJECT_NAME_COLLISION));
+        let made = if there { Ok(()) } else { made };
+        self.lanes.end(lane, made.map_err(Fault::from)).map(|()| !there)
     }
 
     pub(super) async fn open_file(&self, path: &str) -> Done<File> {
