@@ -3,6 +3,15 @@
 //! [`crate::pace`] asks, since only a turn that works or waits for long is in the way of other connections; one
 //! during which the host let others run is not slow, and would be no quicker elsewhere.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+thread_local! {
+    /// Where the host says how long this thread was ready to run without a processor (proc(5), sched-stats); nothing where it
+    /// does not.
+    static SCHEDULING: Option<File> = File::open("/proc/thread-self/schedstat").ok();
+}
+
 /// What a thread has done up to one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Effort {
@@ -10,6 +19,21 @@ pub(crate) struct Effort {
     pub(crate) cpu_ns: u64,
     /// How often it gave up its processor to wait for something.
     pub(crate) waits: u64,
+    /// How long it was ready to run while others had the processors (ns), as far as the host says.
+    pub(crate) put_aside_ns: u64,
+}
+
+/// The second number of three: nanoseconds for which a thread was ready and did not run.
+fn put_aside(scheduling: &[u8]) -> Option<u64> {
+    std::str::from_utf8(scheduling).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// That of the calling thread; zero, which says that it never was, where the host does not tell.
+fn put_aside_now() -> u64 {
+    let mut line = [0; 64];
+    let read = |file: &Option<File>| file.as_ref()?.read_at(&mut line, 0).ok();
+    let read = SCHEDULING.try_with(read).ok().flatten().unwrap_or(0);
+    line.get(..read).and_then(put_aside).unwrap_or(0)
 }
 
 impl Effort {
@@ -27,19 +51,23 @@ impl Effort {
             usage.assume_init()
         };
         let cpu_ns = worked.tv_sec.max(0) as u64 * 1_000_000_000 + worked.tv_nsec.max(0) as u64;
-        Effort { cpu_ns, waits: usage.ru_nvcsw.max(0) as u64 }
+        Effort { cpu_ns, waits: usage.ru_nvcsw.max(0) as u64, put_aside_ns: put_aside_now() }
     }
 
     /// What was done since `before`.
     pub(crate) fn since(self, before: Effort) -> Effort {
-        let cpu_ns = self.cpu_ns.saturating_sub(before.cpu_ns);
-        Effort { cpu_ns, waits: self.waits.saturating_sub(before.waits) }
+        Effort {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            waits: self.waits.saturating_sub(before.waits),
+            put_aside_ns: self.put_aside_ns.saturating_sub(before.put_aside_ns),
+        }
     }
 
     /// Whether of the `took_ns` that passed it worked for `work_ns` and longer, or waited for something and was away for
-    /// `wait_ns` and longer. How much of being away was waiting the host does not say.
+    /// `wait_ns` and longer, without what it was put aside for: on a busy host a short wait for another thread takes long.
     pub(crate) fn exceeds(self, work_ns: u64, wait_ns: u64, took_ns: u64) -> bool {
-        self.cpu_ns >= work_ns || (self.waits > 0 && took_ns.saturating_sub(self.cpu_ns) >= wait_ns)
+        let waited_ns = took_ns.saturating_sub(self.cpu_ns).saturating_sub(self.put_aside_ns);
+        self.cpu_ns >= work_ns || (self.waits > 0 && waited_ns >= wait_ns)
     }
 }
 
@@ -66,6 +94,21 @@ mod tests {
     }
 
     #[test]
+    fn what_the_host_says_of_a_ready_thread_is_read() {
+        assert_eq!(put_aside(b"19084733 1294021 41\n"), Some(1_294_021));
+        assert_eq!((put_aside(b""), put_aside(b"0")), (None, None));
+        let told = std::fs::read("/proc/thread-self/schedstat").is_ok_and(|line| put_aside(&line).is_some());
+        assert_eq!(SCHEDULING.with(Option::is_some), told);
+    }
+
+    #[test]
+    fn a_short_wait_during_which_others_had_the_processor_is_not_long() {
+        let waited = Effort { cpu_ns: 5, waits: 1, put_aside_ns: 80 };
+        assert!(!waited.exceeds(10, 20, 100), "it waited for 15");
+        assert!(waited.exceeds(10, 20, 105));
+    }
+
+    #[test]
     fn waiting_shows_and_so_does_work() {
         let before = Effort::now();
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
@@ -83,8 +126,9 @@ mod tests {
         drop(sender);
         let waited = waiting.join().expect("it only waits");
         assert!(waited.waits > 0, "{waited:?}");
-        assert!(waited.exceeds(u64::MAX, 10, waited.cpu_ns + 10), "{waited:?}");
-        assert!(!waited.exceeds(u64::MAX, 10, waited.cpu_ns + 9), "{waited:?}");
+        let busy_ns = waited.cpu_ns + waited.put_aside_ns;
+        assert!(waited.exceeds(u64::MAX, 10, busy_ns + 10), "{waited:?}");
+        assert!(!waited.exceeds(u64::MAX, 10, busy_ns + 9), "{waited:?}");
         let worked = Effort::now().since(before);
         assert!(Effort { waits: 0, ..worked }.exceeds(10_000_000, 1, u64::MAX), "{worked:?}");
         assert!(!Effort { cpu_ns: 10, ..Effort::default() }.exceeds(11, 1, u64::MAX), "only put aside");

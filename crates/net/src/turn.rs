@@ -56,7 +56,7 @@ pub(crate) struct Turn {
 pub(crate) struct How {
     /// Whether messages are answered; otherwise they wait.
     pub(crate) messages: bool,
-    /// Whether the thread's effort is looked at, which takes four system calls.
+    /// Whether the thread's effort is looked at, which takes six system calls.
     pub(crate) looks: bool,
 }
 

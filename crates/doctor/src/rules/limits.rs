@@ -12,8 +12,6 @@ const QUICK_MS: f64 = 4.0;
 const FEW: f64 = 20_000.0;
 /// Parts of the time that differ by no more are a limit's.
 const EVEN: f64 = 0.06;
-/// Few operations that a limit paces come about as evenly; those of a host without time do not.
-const STEADY: f64 = 0.15;
 /// Below such a rate a limit on throughput is felt, in MiB/s.
 const LITTLE: f64 = 700.0;
 
@@ -198,12 +196,9 @@ fn cap(facts: &Facts) -> Option<(&Run, &Run)> {
     let earlier = curve.iter().rev().find(|it| it.depth * 4 <= last.depth)?;
     let flat = last.per_s < earlier.per_s * 1.15;
     let waits = last.median_ms > earlier.median_ms * 2.0;
-    // Rates that are the same to 2 % and even with little under way are a limit's: a host without time has others each time, and
-    // from moment to moment.
-    let even =
-        (last.per_s - earlier.per_s).abs() < 0.02 * earlier.per_s && unevenness(&earlier.parts) < STEADY;
-    let held = by_server(facts, last) || (even && last.own_processors < 0.5 && !has_queue(facts, last.work));
-    (flat && (waits || even) && held && last.per_s < FEW && last.operations > 20).then_some((*earlier, *last))
+    // A server on this host that has no more processors to take answers as evenly as one that is held to a limit.
+    let held = by_server(facts, last);
+    (flat && waits && held && last.per_s < FEW && last.operations > 20).then_some((*earlier, *last))
 }
 
 fn is_capped(facts: &Facts) -> bool {
