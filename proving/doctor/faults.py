@@ -153,8 +153,8 @@ V2020 = 'kind = "premium"\nformula = "v1-2020"'
 PREMIUM = 'kind = "premium"\nformula = "v1"'
 NARROW_WINDOW = 'echo "4096 65536 65536" >/proc/sys/net/ipv4/tcp_rmem'
 UNCACHED = "metadata_caching = false"
-# A store to which each call on a name takes 8 ms, as one far away does.
-SLOW_NAMES = "testing.metadata_delay_us = 8000"
+# A store to which each call on a name takes 3 ms, as one far away does.
+SLOW_NAMES = "testing.metadata_delay_us = 3000"
 CMAC = ("server signing = mandatory", "server smb3 signing algorithms = AES-128-CMAC")
 SMALL_REQUESTS = ("smb2 max read = 65536", "smb2 max write = 65536")
 
