@@ -226,3 +226,37 @@ fn a_name_that_the_host_takes_away_takes_the_right_to_keep_its_file_open() {
         assert_eq!(told, [(2, R)], "{change:?}");
     }
 }
+
+#[test]
+fn a_file_of_several_names_is_given_back_with_each_that_goes_and_each_that_comes() {
+    let world = World::new();
+    let one = world.client(1);
+    one.make_directory("d");
+    one.make_with("d/f", "text");
+    let node = world.memory.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap();
+    let file = node.lookup(&name("f"), OpenHow::Attributes).unwrap();
+    node.add_name(&name("further"), file.as_ref(), None).unwrap();
+    let directory = node.id();
+    let heard = |named: &str, change| {
+        let _kept = one.open("d/f").access(READ).keyed(2, RH).open();
+        world.memory.tell(HostEvent::Changed {
+            directory,
+            name: Some(name(named)),
+            is_directory: false,
+            change,
+        });
+        world.share.before_batch(now());
+        let told: Vec<_> = one.ears.notices.lock().unwrap().drain(..).map(|it| (it.key.0, it.to)).collect();
+        if !told.is_empty() {
+            one.acknowledge(2, true, R).unwrap();
+        }
+        told
+    };
+    // It was never opened by that name, under which a client may know it all the same.
+    assert_eq!(heard("further", HostChange::Removed), [(2, R)]);
+    assert_eq!(heard("further", HostChange::Created), [(2, R)]);
+    node.remove(&name("further"), false, None).unwrap();
+    // It has one name now, and others are none of its.
+    assert_eq!(heard("other", HostChange::Removed), []);
+    assert_eq!(heard("other", HostChange::Created), []);
+}

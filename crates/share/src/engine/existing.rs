@@ -42,6 +42,8 @@ struct Plan {
     granted: Rights,
     /// What it does now: also what replacing needs.
     uses: Rights,
+    /// How many names the file has.
+    names: u32,
 }
 
 /// A stream by its real name, and its data when it exists.
@@ -193,7 +195,9 @@ impl Share {
             (Effect::Open, Some(data)) => extent_of(&data.stat()?),
             (Effect::Overwrite | Effect::Supersede | Effect::MakeStream, _) => 0,
         };
-        Ok(Plan { effect, stream, data, extent, granted, uses: granted | needs })
+        // The names of a directory's children count as names of its own for the host.
+        let names = if is_file { facts.stat.links } else { 1 };
+        Ok(Plan { effect, stream, data, extent, granted, uses: granted | needs, names })
     }
 
     /// The stream that a name leads to, and what it is really called.
@@ -255,6 +259,7 @@ impl Share {
             // What was found by its address counts under a name that others have it open by.
             None => state.links.iter().find(|entry| !entry.removed).map(|entry| Arc::clone(&entry.link)),
         };
+        state.names = plan.names;
         let stream = state.enter_stream(plan.stream.as_ref());
         if state.is_deleted(link.as_ref()) || state.stream(&stream).delete {
             return Err(Refusal::DeletePending);

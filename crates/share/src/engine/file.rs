@@ -164,6 +164,8 @@ pub(crate) struct State {
     pub removing: u32,
     pub members: Vec<Member>,
     pub links: Vec<LinkState>,
+    /// How many names it has in all, as far as was seen: clients may know it by more than those it is open under.
+    pub names: u32,
     pub streams: Vec<StreamState>,
     /// Requests that wait for opens or caching rights to go.
     pub waiting: Vec<Ticket>,
@@ -235,6 +237,11 @@ impl State {
 
     pub fn link(&mut self, link: &Arc<Link>) -> Option<&mut LinkState> {
         self.links.iter_mut().find(|l| Arc::ptr_eq(&l.link, link))
+    }
+
+    /// Whether it is known only by a part of its names, so that any name that goes may be one of its.
+    pub fn has_unknown_names(&self) -> bool {
+        (self.links.iter().filter(|entry| !entry.removed).count() as u64) < u64::from(self.names)
     }
 
     /// Whether the name goes with its last open.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use volume::{HostChange, HostEvent, Name, NodeId, OpenHow};
+use volume::{HostChange, HostEvent, Kind, Name, NodeId, OpenHow};
 use wire::Now;
 
 use super::Share;
@@ -81,13 +81,15 @@ impl Share {
         match change {
             HostChange::Created | HostChange::RenamedTo => {
                 directory.added(name);
-                // What was told of it under its old name leads nowhere now.
-                if *change != HostChange::RenamedTo {
-                    return None;
+                // What was told of it under its old name leads nowhere now; what is known by a further name has changed.
+                let stat = directory.node.stat_name(name).ok()?;
+                self.forget(stat.id);
+                if stat.kind != Kind::Directory
+                    && let Some(file) = self.files.get(stat.id)
+                {
+                    file.state.lock().names = stat.links;
                 }
-                let moved = directory.node.stat_name(name).ok()?.id;
-                self.forget(moved);
-                Some(moved)
+                Some(stat.id)
             }
             HostChange::Removed | HostChange::RenamedFrom => {
                 directory.seen_gone(name);
@@ -164,7 +166,8 @@ impl Share {
     }
 
     /// Takes the rights to keep files open back whose names a program of the host has taken away: as long as a client has
-    /// such a right it believes the name, and asks nobody. A moved file that stays in sight is found by where it went.
+    /// such a right it believes the name, and asks nobody. A moved file that stays in sight is found by where it went. A client
+    /// of NFS believes all names of a file of which it has a delegation, also those that it has never opened it by.
     fn take_back_from_names(&self, heard: &[(HostEvent, Option<NodeId>)], now: Now) {
         let gone: HashSet<(NodeId, &Name)> =
             heard.iter().filter_map(|(event, _)| name_taken(event)).collect();
@@ -178,7 +181,7 @@ impl Share {
                 let (directory, name) = of.link.place();
                 gone.contains(&(directory.id, &name))
             };
-            let has_lost = is_held && state.links.iter().any(is_lost);
+            let has_lost = is_held && (state.has_unknown_names() || state.links.iter().any(is_lost));
             drop(state);
             if has_lost {
                 self.take_back(&file, Need::Rename, now);
