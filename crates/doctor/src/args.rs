@@ -113,6 +113,7 @@ pub(crate) struct Course {
     pub(crate) rounds: u32,
     pub(crate) connections: Vec<u32>,
     pub(crate) depths: Vec<u32>,
+    /// TCP connects and echoes; on a short way twice as many connects.
     pub(crate) connects: u32,
     /// When the examination of the target ends, whatever is left to do.
     pub(crate) limit: Duration,
@@ -132,7 +133,7 @@ impl Course {
             rounds: 1,
             connections: Vec::new(),
             depths: Vec::new(),
-            connects: 20,
+            connects: 10,
             limit: Duration::from_millis(12_500),
             stall: Duration::from_secs(3),
             targets: 1,

@@ -21,6 +21,8 @@ use crate::{bench, live, protocol, tcp};
 const FAREWELL: Duration = Duration::from_millis(700);
 /// How long an address may take that is only looked at.
 const PROBE: Duration = Duration::from_millis(900);
+/// A way on which a connect takes less is short: there it costs little to make more, and what a busy host adds is a larger part.
+const SHORT_WAY: Duration = Duration::from_millis(10);
 
 /// One server under examination.
 pub(crate) struct Patient<'a> {
@@ -160,12 +162,13 @@ impl<'a> Patient<'a> {
     async fn transport(&mut self) -> Result<(), Stopped> {
         let Some(route) = &mut self.facts.route else { return Ok(()) };
         let patience = self.course.stall.min(Duration::from_secs(3));
-        let mut ends = Vec::new();
+        let (mut ends, mut connects) = (Vec::new(), self.course.connects);
         for at in 0..route.addresses.len().min(8) {
             let to = SocketAddr::new(route.addresses[at].address, route.port);
             let attempt = ping::once(to, patience).await;
             route.addresses[at].reachable = Some(matches!(attempt, Attempt::Took(_)));
-            if let Attempt::Took(_) = attempt {
+            if let Attempt::Took(took) = attempt {
+                connects *= if took < SHORT_WAY { 2 } else { 1 };
                 route.go_by(to.ip());
                 ends.clear();
                 break;
@@ -176,8 +179,7 @@ impl<'a> Patient<'a> {
             return Err(unreachable(to, &attempt, patience));
         }
         let to = route.destination();
-        let connect =
-            ping::series(to, self.course.connects, Duration::from_millis(10), self.course.limit / 8).await;
+        let connect = ping::series(to, connects, Duration::from_millis(10), self.course.limit / 8).await;
         let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok();
         let largest = |name: &str| sysctl(name)?.split_whitespace().nth(2)?.parse::<u64>().ok();
         self.facts.transport = Some(Transport {
