@@ -1,5 +1,7 @@
 //! The server's end of the connections of one session, played by a test: it logs the client on, binds further
 //! connections, and answers with whatever the test says.
+// Each test file uses its own part of this.
+#![allow(dead_code)]
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
