@@ -111,7 +111,7 @@ fn lost_part(facts: &Facts, base: f64) -> f64 {
     for run in facts.data.iter().flat_map(|it| &it.runs) {
         let Some(tcp) = run.tcp else { continue };
         // A host without time acknowledges late, and what was not lost is sent again.
-        if run.idle < 0.1 || is_here || loaded_rtt(facts, run) > (base * 1.4).max(base + 5.0) {
+        if run.idle < 0.1 || is_here || loaded_rtt(facts, run) > (base * 1.5).max(base + 8.0) {
             continue;
         }
         match run.work {
@@ -123,7 +123,8 @@ fn lost_part(facts: &Facts, base: f64) -> f64 {
     let written = steady(&again).filter(|part| *part > SOUND_LOSS);
     // Behind each lost segment several come out of order.
     let read = steady(&disorder).filter(|part| *part > 6.0 * SOUND_LOSS).map(|part| part / 20.0);
-    written.into_iter().chain(read).fold(0.0, f64::max)
+    // What was sent again is counted, what the other side lost is guessed.
+    written.or(read).unwrap_or(0.0)
 }
 
 /// Lost packets, where the path is not simply full: that loses packets too.
