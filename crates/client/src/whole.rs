@@ -184,10 +184,8 @@ impl Tree {
     /// [`Error::Status`] with what the server has against it.
     pub async fn deliver(&self, path: &str, how: &OpenOptions, data: &[u8], with: Settings) -> Result<()> {
         let made = self.make_with(path, how, data, with, true).await?;
-        let Err(error) = made.done else { return Ok(()) };
-        if !made.is_closed {
-            let _ = made.file.close().await;
-        }
+        let closed = if made.is_closed { Ok(()) } else { made.file.close().await };
+        let Err(error) = made.done.and(closed) else { return Ok(()) };
         // There is nothing more to be done about one that cannot be removed either; what counts is why.
         let _ = self.touch(path, &OpenOptions::delete()).await;
         Err(error)

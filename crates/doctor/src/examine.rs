@@ -22,7 +22,7 @@ const FAREWELL: Duration = Duration::from_millis(700);
 /// How long an address may take that is only looked at.
 const PROBE: Duration = Duration::from_millis(900);
 /// A way on which a connect takes less is short: there it costs little to make more, and what a busy host adds is a larger part.
-const SHORT_WAY: Duration = Duration::from_millis(10);
+const SHORT_WAY: Duration = Duration::from_millis(20);
 
 /// One server under examination.
 pub(crate) struct Patient<'a> {
