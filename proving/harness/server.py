@@ -42,7 +42,7 @@ class CannotStart(Exception):
 def program():
     """Our own program: what TRUNKLINE names, else the release build."""
     built = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline"
-    return os.environ.get("TRUNKLINE") or str(built)
+    return os.path.abspath(os.environ.get("TRUNKLINE") or built)
 
 
 def clean_up_when_told_to_end():

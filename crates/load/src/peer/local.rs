@@ -109,13 +109,19 @@ impl Share {
         Ok(fs::metadata(self.directory.join(name))?.len())
     }
 
+    /// A name that is gone before it is asked for is left out: what is mounted may have listed from its cache.
     pub(super) fn list(&self) -> io::Result<Vec<(String, u64)>> {
         let here = if self.directory == Path::new("") { Path::new(".") } else { &self.directory };
-        let entry = |entry: io::Result<fs::DirEntry>| {
+        let mut listed = Vec::new();
+        for entry in fs::read_dir(here)? {
             let entry = entry?;
-            Ok((entry.file_name().to_string_lossy().into_owned(), entry.metadata()?.len()))
-        };
-        fs::read_dir(here)?.map(entry).collect()
+            match entry.metadata() {
+                Ok(status) => listed.push((entry.file_name().to_string_lossy().into_owned(), status.len())),
+                Err(why) if why.kind() == ErrorKind::NotFound => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(listed)
     }
 }
 
@@ -137,5 +143,34 @@ impl File {
 
     pub(super) fn write(&self, offset: u64, content: &Bytes) -> io::Result<u32> {
         Ok(self.file.write_at(content, offset)? as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_leaves_out_what_goes_meanwhile() {
+        let place = tempfile::tempdir().unwrap();
+        let share = Share { directory: place.path().to_owned(), flags: OFlags::empty() };
+        let path = |number: u32| place.path().join(format!("n{number}"));
+        for number in 0..2000 {
+            fs::write(path(number), b"five5").unwrap();
+        }
+        let going = std::thread::spawn({
+            let paths: Vec<_> = (0..2000).map(path).collect();
+            move || paths.iter().for_each(|path| fs::remove_file(path).unwrap())
+        });
+        loop {
+            let done = going.is_finished();
+            let listed = share.list().unwrap();
+            assert!(listed.iter().all(|(_, size)| *size == 5));
+            if done {
+                assert!(listed.is_empty());
+                break;
+            }
+        }
+        going.join().unwrap();
     }
 }
