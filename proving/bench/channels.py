@@ -10,6 +10,7 @@ import statistics
 import subprocess
 from dataclasses import dataclass
 
+import headers
 from cases import FILE_BYTES, PROTECTION, SHARE, trunkline_target
 
 CHANNELS = (1, 2, 4)
@@ -49,12 +50,14 @@ CASES = [
 
 @dataclass(frozen=True)
 class Sample:
-    """One load: bytes for a second, µs of both processors for a MiB and for an operation, median latency in µs."""
+    """One load: bytes for a second, µs of both processors for a MiB and for an operation, median latency in µs, and bytes in a second that
+    its connections carried in the fuller direction, headers among them."""
 
     rate: float
     cpu_mib: float
     cpu_op: float
     latency: float
+    carried: float
 
 
 def _load(case, server, secret, user, seconds, channels, *more):
@@ -70,8 +73,9 @@ def _sample(job):
     part = job["write"] if job["write"]["total_ios"] else job["read"]
     own = job["trunkline"]
     cpu = (own["server_cpu_ns"] + own["client_cpu_ns"]) / 1000
-    return Sample(part["io_bytes"] / (part["runtime"] / 1000), cpu / (part["io_bytes"] / MIB), cpu / part["total_ios"],
-                  part["clat_ns"]["percentile"]["50.000000"] / 1000)
+    seconds = part["runtime"] / 1000
+    return Sample(part["io_bytes"] / seconds, cpu / (part["io_bytes"] / MIB), cpu / part["total_ios"],
+                  part["clat_ns"]["percentile"]["50.000000"] / 1000, headers.carried(part["total_ios"] / seconds, own["channels"]))
 
 
 def measure(case, server, secret, user, options):
@@ -90,7 +94,7 @@ def measure(case, server, secret, user, options):
             rounds.append(dict(load(options.seconds, order)))
             continue
         [(_, uncapped)] = load(options.seconds, [1])
-        cap = ["--channel-rate", str(int(uncapped.rate / max(CHANNELS)))]
+        cap = ["--channel-rate", str(int(uncapped.carried / max(CHANNELS)))]
         samples = dict(load(options.seconds, order, *cap))
         [(_, slow)] = load(options.seconds, [max(CHANNELS)], *cap, "--slow-channel", str(SLOW))
         rounds.append({**samples, "uncapped": uncapped, "slow": slow})
@@ -168,7 +172,7 @@ def section(results, cores):
         f"taken within a round. Client and server share {cores} processor cores here, which one connection already fills: what more cores\n"
         "would bring does not show. CPU is that of client and server together.\n\n"
         "Where an uncapped rate stands, it is what one connection reaches in that round, and each connection is then held to a quarter of\n"
-        "it: the client itself reads and writes no faster, and the server knows nothing of it. This stands for paths whose single connection\n"
+        "it, counted in the bytes that the connection carries: the client itself reads and writes no faster, and the server knows nothing of it. This stands for paths whose single connection\n"
         "is slow, such as a queue of a network interface or a long line; it is not such a path. “One slow” is four channels of which one\n"
         f"is held to {SLOW} times less than the others. The other cases are not capped.\n\n"
         "| case | one, uncapped | 1 channel | 2 channels | 4 channels | 4, one slow | 4 channels against 1 |\n" + "|---" * 7 + "|\n"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+import headers
 from cases import DIRECTORY, FILE_BYTES, NAMES, OPERATIONS, SHARE
 from harness import server as servers
 
@@ -76,6 +77,8 @@ class Sample:
     ops: float
     rate: float
     cpu: float
+    # Bytes in a second that its connections carried in the fuller direction, headers among them.
+    carried: float
 
 
 def _load(server, channels, *options, below=""):
@@ -90,7 +93,8 @@ def _sample(job):
     own = job["trunkline"]
     part = next(part for part in (job["read"], job["write"], own["metadata"]) if part["total_ios"])
     seconds = part["runtime"] / 1000
-    return Sample(part["total_ios"] / seconds, part["io_bytes"] / seconds, own["server_cpu_ns"] / 1000 / part["total_ios"])
+    ops = part["total_ios"] / seconds
+    return Sample(ops, part["io_bytes"] / seconds, own["server_cpu_ns"] / 1000 / part["total_ios"], headers.carried(ops, own["channels"]))
 
 
 def _data(workload, block, depth, options):
@@ -134,7 +138,7 @@ def measure_list(fio, server, options):
     for number in range(options.rounds):
         first = number % len(NCONNECT)
         uncapped = _load(server, [1], *load)[1]
-        cap = ["--channel-rate", str(int(uncapped.rate / CAPPED))]
+        cap = ["--channel-rate", str(int(uncapped.carried / CAPPED))]
         rounds.append({"uncapped": uncapped, **_load(server, NCONNECT[first:] + NCONNECT[:first], *load, *cap)})
     return rounds
 
@@ -245,7 +249,7 @@ def section(results):
         "Creating sends an OPEN, an unstable WRITE and a CLOSE, opening an OPEN and a CLOSE, one after the other as Linux does.\n\n"
         "| case | connections | Trunkline | Ganesha | Ganesha / Trunkline |\n" + "|---" * 5 + "|\n" + "\n".join(rows)
         + f"\n\nnconnect on Trunkline, {DEPTH} requests under way, each connection held to a quarter of what one uncapped connection reaches in the\n"
-        "same round: the client itself reads and writes no faster, and the server knows nothing of it. This stands for a path whose single\n"
+        "same round, counted in the bytes that the connection carries: the client itself reads and writes no faster, and the server knows nothing of it. This stands for a path whose single\n"
         "connection is slow; it is not such a path. The last column is what four connections carry of the uncapped rate.\n\n"
         "| load | one, uncapped | " + " | ".join(f"nconnect={count}" for count in NCONNECT) + " | four against uncapped |\n" + "|---" * (len(NCONNECT) + 3) + "|\n"
         + "\n".join(lines) + "\n"

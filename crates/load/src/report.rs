@@ -87,7 +87,12 @@ pub(crate) struct Channel {
     pub(crate) local: SocketAddr,
     pub(crate) peer: SocketAddr,
     pub(crate) requests: u64,
+    /// Bytes that were read and written; over SMB with headers, estimated.
     pub(crate) bytes: u64,
+    /// Bytes that the connection itself carried to the server, by the host's account.
+    pub(crate) sent: u64,
+    /// Bytes that came from it.
+    pub(crate) received: u64,
 }
 
 /// Processor time in nanoseconds, where it is known.

@@ -3,7 +3,7 @@
 use client::nfs::{
     Client, ConnectionStatus, Creation, Directory, File, NfsStat, OpenOptions, Options, StableHow,
 };
-use client::{Bytes, Error as ClientError};
+use client::{Bytes, Error as ClientError, Traffic};
 
 use super::How;
 use crate::error::Doing;
@@ -42,7 +42,8 @@ pub(super) async fn open(plan: &Plan, options: &Options) -> Result<(Client, Shar
 }
 
 pub(super) fn channel(it: ConnectionStatus) -> Channel {
-    Channel { local: it.local, peer: it.peer, requests: it.requests, bytes: it.bytes }
+    let Traffic { sent, received, .. } = it.traffic;
+    Channel { local: it.local, peer: it.peer, requests: it.requests, bytes: it.bytes, sent, received }
 }
 
 pub(super) fn security() -> Security {

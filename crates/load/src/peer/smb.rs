@@ -69,6 +69,8 @@ impl Line {
             peer: it.peer,
             requests: it.requests,
             bytes: it.bytes,
+            sent: it.traffic.sent,
+            received: it.traffic.received,
         };
         self.session.channels().into_iter().map(channel).collect()
     }

@@ -87,6 +87,8 @@ fn channel(channel: &Channel) -> Value {
         "peer": channel.peer.to_string(),
         "requests": channel.requests,
         "bytes": channel.bytes,
+        "sent": channel.sent,
+        "received": channel.received,
     })
 }
 
