@@ -21,7 +21,7 @@ use crate::handle::Handle;
 use crate::op;
 use crate::pacing::Pacing;
 use crate::promised::Promised;
-use crate::server::Server;
+use crate::server::Near;
 use crate::session::Session;
 use crate::who::Who;
 
@@ -90,7 +90,7 @@ pub struct Serving {
 /// A COMPOUND under way.
 pub struct Run {
     /// The server.
-    pub server: Arc<Server>,
+    pub server: Near,
     /// The connection it came on.
     pub way: Arc<Way>,
     /// Who asks.
@@ -145,7 +145,7 @@ pub struct Run {
 /// What a COMPOUND begins with.
 pub struct Begin {
     /// The server.
-    pub server: Arc<Server>,
+    pub server: Near,
     /// The connection.
     pub way: Arc<Way>,
     /// Who asks.

@@ -28,7 +28,7 @@ use crate::event::Event;
 use crate::limits::{MAX_REMEMBERED_CREDENTIALS, MAX_WORKING, REMEMBERED_HANDLES};
 use crate::pacing::Held;
 use crate::promised::Promised;
-use crate::server::Server;
+use crate::server::{Near, Server};
 use crate::session::Session;
 use crate::who::Who;
 
@@ -118,7 +118,7 @@ impl Way {
 
 /// One connection.
 pub struct Connection {
-    pub(crate) server: Arc<Server>,
+    pub(crate) server: Near,
     pub(crate) way: Arc<Way>,
     /// Credentials that it was used with, the last one first.
     known: Vec<Arc<Who>>,
@@ -165,7 +165,7 @@ impl Connection {
         };
         let exports = server.exports().version;
         Some(Connection {
-            server: Arc::clone(server),
+            server: Arc::new(Arc::clone(server)),
             way: Arc::new(way),
             known: Vec::new(),
             session: None,

@@ -23,9 +23,19 @@ pub struct Known {
 /// found by its name gets its handle when somebody asks for that.
 #[derive(Debug, Clone)]
 pub struct Current {
+    origin: Origin,
+    /// Of what was found by its name.
     handle: Option<Handle>,
-    export: Option<Arc<Export>>,
     item: Option<Item>,
+}
+
+/// Where a filehandle is from.
+#[derive(Debug, Clone)]
+enum Origin {
+    /// It was sent by the client.
+    Sent(Arc<Known>),
+    /// It was found by its name in an export.
+    Named(Arc<Export>),
 }
 
 impl Current {
@@ -35,19 +45,19 @@ impl Current {
     /// None in practice: a handle without an address always fits.
     pub fn root(server: &Server) -> Result<Current, NfsStat> {
         let handle = server.handles.make(0, &[]).ok_or(NfsStat::ServerFault)?;
-        Ok(Current { handle: Some(handle), export: None, item: None })
+        Ok(Current::of(&Arc::new(Known { handle, export: None })))
     }
 
     /// What a handle leads to that was checked.
     #[must_use]
-    pub fn of(known: &Known) -> Current {
-        Current { handle: Some(known.handle), export: known.export.clone(), item: None }
+    pub fn of(known: &Arc<Known>) -> Current {
+        Current { origin: Origin::Sent(Arc::clone(known)), handle: None, item: None }
     }
 
     /// Something that was found in an export.
     #[must_use]
     pub fn found(export: &Arc<Export>, item: Item) -> Current {
-        Current { handle: None, export: Some(Arc::clone(export)), item: Some(item) }
+        Current { origin: Origin::Named(Arc::clone(export)), handle: None, item: Some(item) }
     }
 
     /// The handle.
@@ -56,10 +66,12 @@ impl Current {
     /// When what it leads to has no address, and so no handle.
     #[inline]
     pub fn handle(&mut self, server: &Server, now: Now) -> Result<Handle, NfsStat> {
-        if let Some(handle) = self.handle {
-            return Ok(handle);
-        }
-        let (Some(export), Some(item)) = (&self.export, &self.item) else { return Err(NfsStat::ServerFault) };
+        let export = match (&self.origin, self.handle) {
+            (Origin::Sent(known), _) => return Ok(known.handle),
+            (Origin::Named(_), Some(handle)) => return Ok(handle),
+            (Origin::Named(export), None) => export,
+        };
+        let Some(item) = &self.item else { return Err(NfsStat::ServerFault) };
         let handle = handle_of(server, export, item)?;
         server.keep_item(&handle, item, now);
         Ok(*self.handle.insert(handle))
@@ -69,7 +81,10 @@ impl Current {
     #[inline]
     #[must_use]
     pub fn export(&self) -> Option<&Arc<Export>> {
-        self.export.as_ref()
+        match &self.origin {
+            Origin::Sent(known) => known.export.as_ref(),
+            Origin::Named(export) => Some(export),
+        }
     }
 
     /// What it leads to in its export; none for the pseudo root.
@@ -77,14 +92,17 @@ impl Current {
     /// # Errors
     /// NFS4ERR_STALE; as the engine says.
     pub fn item(&mut self, server: &Server, now: Now) -> Result<Option<(Arc<Export>, Item)>, NfsStat> {
-        let Some(export) = &self.export else { return Ok(None) };
+        let Some(export) = self.export().map(Arc::clone) else { return Ok(None) };
         export.engine.take_host_changes(now);
-        let item = match (&self.item, &self.handle) {
+        let item = match (&self.item, &self.origin) {
             (Some(item), _) => item.clone(),
-            (None, Some(handle)) => self.item.insert(server.item(export, handle, now)?).clone(),
-            (None, None) => return Err(NfsStat::ServerFault),
+            (None, Origin::Sent(known)) => {
+                let item = server.item(&export, &known.handle, now)?;
+                self.item.insert(item).clone()
+            }
+            (None, Origin::Named(_)) => return Err(NfsStat::ServerFault),
         };
-        Ok(Some((Arc::clone(export), item)))
+        Ok(Some((export, item)))
     }
 }
 

@@ -58,6 +58,10 @@ impl Exports {
     }
 }
 
+/// The server as a connection holds it: with a count of references of the connection's own, which each COMPOUND takes
+/// part in. The server's count would go from thread to thread.
+pub type Near = Arc<Arc<Server>>;
+
 /// The server.
 pub struct Server {
     config: ServerConfig,

@@ -32,6 +32,8 @@ pub struct Session {
     calling: Mutex<Calling>,
     ended: AtomicBool,
     bound: Mutex<Vec<Bound>>,
+    /// Whether any of them carries callbacks: each SEQUENCE asks, and a lock would go from thread to thread.
+    has_back: AtomicBool,
     /// What its slots' replies may take.
     _kept: Part,
 }
@@ -90,6 +92,7 @@ impl Session {
             calling: Mutex::new(calling),
             ended: AtomicBool::new(false),
             bound: Mutex::default(),
+            has_back: AtomicBool::new(false),
             _kept: kept,
         }
     }
@@ -116,16 +119,18 @@ impl Session {
     /// Ends it: its connections forget it.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        for bound in self.bound.lock().drain(..) {
+        let mut bound = self.bound.lock();
+        for bound in bound.drain(..) {
             bound.way.post(Event::SessionGone { session: self.key() });
         }
+        self.publish(&bound);
     }
 
     /// Binds a connection, or widens what it is bound for. True when it was not bound before.
     // RFC 8881 2.10.3.1
     pub fn bind(&self, way: &Arc<Way>, fore: bool, back: bool) -> bool {
         let mut bound = self.bound.lock();
-        match bound.iter_mut().find(|known| Arc::ptr_eq(&known.way, way)) {
+        let is_new = match bound.iter_mut().find(|known| Arc::ptr_eq(&known.way, way)) {
             Some(known) => {
                 known.fore |= fore;
                 known.back |= back;
@@ -135,12 +140,21 @@ impl Session {
                 bound.push(Bound { way: Arc::clone(way), fore, back });
                 true
             }
-        }
+        };
+        self.publish(&bound);
+        is_new
+    }
+
+    /// Brings up to date what is known of the connections without their lock, which is held.
+    fn publish(&self, bound: &[Bound]) {
+        self.has_back.store(bound.iter().any(|bound| bound.back), Ordering::Release);
     }
 
     /// A connection is gone, or carries something else.
     pub fn unbind(&self, way: &Arc<Way>) {
-        self.bound.lock().retain(|known| !Arc::ptr_eq(&known.way, way));
+        let mut bound = self.bound.lock();
+        bound.retain(|known| !Arc::ptr_eq(&known.way, way));
+        self.publish(&bound);
     }
 
     /// Whether a connection carries it at all.
@@ -156,9 +170,10 @@ impl Session {
     }
 
     /// Whether a callback can be sent.
+    #[inline]
     #[must_use]
     pub fn has_back_channel(&self) -> bool {
-        self.bound.lock().iter().any(|bound| bound.back)
+        self.has_back.load(Ordering::Acquire)
     }
 
     /// Its connections and what each is bound for, for status.

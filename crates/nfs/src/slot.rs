@@ -36,8 +36,9 @@ struct State {
     mark: u64,
 }
 
-/// One slot.
+/// One slot. On a cache line of its own: its neighbours serve requests of other connections, on other threads.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub struct Slot(Mutex<State>);
 
 /// What to do with a request.

@@ -193,7 +193,7 @@ impl Connection {
             return Ok(());
         }
         let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
-        if open.order.channel.begin(request.header.channel_sequence(), is_replay) {
+        if open.moving.sequence.begin(request.header.channel_sequence(), is_replay) {
             request.counted = Some(open.id.volatile);
             return Ok(());
         }
@@ -241,7 +241,7 @@ pub(crate) fn handle(
         && let Some(open) = request.counted.take().and_then(|id| connection.server.opens.get(id))
     {
         // MS-SMB2 3.3.4.1
-        open.order.channel.end(request.header.channel_sequence());
+        open.moving.sequence.end(request.header.channel_sequence());
     }
     match &handled {
         Err(Stop::Fail(status) | Stop::FailWith(status, _)) => {

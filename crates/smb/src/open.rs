@@ -17,7 +17,7 @@ use wire::Now;
 use crate::cmd::query_directory::Listing;
 use crate::durable::{Made, Survival};
 use crate::info::Kept;
-use crate::sequence::Order;
+use crate::sequence::{ChannelSequence, LockSequences};
 use crate::table::Keyed;
 use crate::tree::Tree;
 
@@ -50,6 +50,17 @@ pub struct Open {
     body: Arc<Body>,
 }
 
+/// What every READ and WRITE on an Open changes, on one cache line and with nothing else on it: requests come on the
+/// threads of several channels, and what they only look at should not go from thread to thread with it.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Moving {
+    /// Which requests are late.
+    pub(crate) sequence: ChannelSequence,
+    /// What some information classes ask for.
+    pub(crate) kept: Kept,
+}
+
 /// What of an Open stays the same whoever reaches it.
 pub struct Body {
     /// When it was made.
@@ -57,10 +68,10 @@ pub struct Body {
     object: OnceLock<Object>,
     /// Its directory listing.
     pub(crate) listing: Mutex<Listing>,
-    /// What some information classes ask for.
-    pub(crate) kept: Kept,
-    /// The order of the requests on it.
-    pub order: Order,
+    /// What its requests change.
+    pub(crate) moving: Moving,
+    /// The numbers of its LOCK requests.
+    pub(crate) locks: LockSequences,
     /// The lease it was opened with.
     pub lease_key: OnceLock<[u8; 16]>,
     /// How it was asked for, where that is needed later.
@@ -123,8 +134,8 @@ impl Body {
             created,
             object: OnceLock::new(),
             listing: Mutex::default(),
-            kept: Kept::default(),
-            order: Order::default(),
+            moving: Moving::default(),
+            locks: LockSequences::default(),
             lease_key: OnceLock::new(),
             made: OnceLock::new(),
             survival: Mutex::default(),

@@ -142,7 +142,7 @@ fn take<T>(
 // MS-SMB2 3.3.5.9.10
 pub(crate) fn begin(open: &Open) -> bool {
     let Some((engine, file)) = open.file() else { return false };
-    let Some(note) = Note::of(open, open.order.locks.all()) else { return false };
+    let Some(note) = Note::of(open, open.locks.all()) else { return false };
     let keep_ns = u64::from(note.timeout_ms) * 1_000_000;
     match engine.record(file, keep_ns, note.encode()) {
         Ok(()) => true,
@@ -156,7 +156,7 @@ pub(crate) fn begin(open: &Open) -> bool {
 /// Prepares the record of a LOCK: its sequence number is to be there exactly when its ranges are.
 pub(crate) fn prepare_lock(open: &Open, index: u32, number: u8) {
     let Some((engine, file)) = open.file().filter(|(_, file)| file.is_lasting()) else { return };
-    let locks = open.order.locks.all_with(index, number);
+    let locks = open.locks.all_with(index, number);
     engine.annotate_with_ranges(file, Note::of(open, locks).map(|note| note.encode()));
 }
 
@@ -237,7 +237,7 @@ impl Server {
         if note.is_replayable {
             open.set_replayable();
         }
-        open.order.locks.set_all(note.locks);
+        open.locks.set_all(note.locks);
         let _ = open.made.set(note.made);
         open.settle(Object::File { engine: Arc::clone(&config.engine), open: Arc::clone(file) });
         let open = Arc::new(open);

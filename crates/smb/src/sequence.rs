@@ -13,15 +13,6 @@ use crate::open::Open;
 /// Places for the sequence numbers of locks.
 pub const LOCKS: usize = 64;
 
-/// The order of the requests on one Open.
-#[derive(Debug, Default)]
-pub struct Order {
-    /// Of all requests.
-    pub channel: ChannelSequence,
-    /// Of LOCK requests.
-    pub locks: LockSequences,
-}
-
 /// Open.ChannelSequence, and how many requests of it and of those before it are under way.
 ///
 /// One word, since every request on an Open changes it, from any channel's thread.
@@ -117,7 +108,7 @@ pub struct Outstanding {
 
 impl Drop for Outstanding {
     fn drop(&mut self) {
-        self.open.order.channel.end(self.sequence);
+        self.open.moving.sequence.end(self.sequence);
     }
 }
 

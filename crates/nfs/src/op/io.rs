@@ -8,16 +8,18 @@ use nfs_wire::types::StateId;
 use share::{LockOwner, Open, Side};
 use volume::Kind;
 use volume::security::Rights;
+use wire::table::Held;
 
 use super::names::opening_own;
 use crate::compound::{Run, Stop};
 use crate::config::Export;
-use crate::state::Holding;
+use crate::state::{Holding, State};
 
 /// An open to read or write through.
 pub enum Through {
-    /// The client's own, which stands behind its stateid.
-    Held(Arc<Export>, arc_swap::Guard<Arc<Holding>>),
+    /// The client's own, which stands behind its stateid. Both are held without counting references, which all
+    /// connections of the client would do in one place.
+    Held(Held<State>, arc_swap::Guard<Arc<Holding>>),
     /// One that was made for a special stateid, to be closed.
     Own(Arc<Export>, Arc<Open>),
 }
@@ -36,7 +38,8 @@ impl Through {
     #[inline]
     pub fn export(&self) -> &Arc<Export> {
         match self {
-            Through::Held(export, _) | Through::Own(export, _) => export,
+            Through::Held(state, _) => &state.export,
+            Through::Own(export, _) => export,
         }
     }
 
@@ -98,7 +101,7 @@ pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Throu
         if access == ShareAccess::READ && !holding.access.contains(access) {
             return Err(NfsStat::OpenMode.into());
         }
-        return Ok(Through::Held(Arc::clone(&state.export), holding));
+        return Ok(Through::Held(state, holding));
     }
     if id != StateId::ANONYMOUS && id != StateId::READ_BYPASS {
         return Err(NfsStat::BadStateId.into());

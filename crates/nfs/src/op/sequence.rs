@@ -16,33 +16,8 @@ use crate::slot::Admitted;
 /// NFS4ERR_BADSESSION, NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG, and what the
 /// slot says.
 pub fn run(run: &mut Run, args: &Args) -> Done {
-    let session = find(run, args)?;
-    // RFC 8881 18.46.3
-    if args.slotid >= session.fore.maxrequests {
-        return Err(NfsStat::BadSlot.into());
-    }
-    if args.highest_slotid < args.slotid || args.highest_slotid >= session.fore.maxrequests {
-        return Err(NfsStat::BadHighSlot.into());
-    }
-    let slot = session.slots.get(args.slotid as usize).ok_or(NfsStat::BadSlot)?;
-    if run.count > session.fore.maxoperations {
-        return Err(NfsStat::TooManyOps.into());
-    }
-    if run.request_len > session.fore.maxrequestsize as usize {
-        return Err(NfsStat::ReqTooBig.into());
-    }
-    session.client.heard(run.now);
-    let admitted = slot.admit(args.sequenceid, run.mark)?;
-    let result = ResOk {
-        sessionid: args.sessionid,
-        sequenceid: args.sequenceid,
-        slotid: args.slotid,
-        highest_slotid: session.fore.maxrequests - 1,
-        target_highest_slotid: session.fore.maxrequests - 1,
-        status_flags: flags_of(run, &session),
-    };
-    let client_ended = session.client.has_ended();
-    run.session = Some(session);
+    find(run, args)?;
+    let (admitted, client_ended, result) = admit(run, args)?;
     match admitted {
         Admitted::New => {
             run.serving = Some(Serving { slot: args.slotid, cache: args.cachethis });
@@ -68,17 +43,47 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     }
 }
 
-/// The session; a connection that carries it for the first time is bound to its fore channel.
+/// Asks the slot, and says what is new to the client: what the slot says, whether the client has ended, and the result.
+fn admit(run: &Run, args: &Args) -> Result<(Admitted, bool, ResOk), NfsStat> {
+    let session = run.session.as_ref().ok_or(NfsStat::BadSession)?;
+    // RFC 8881 18.46.3
+    if args.slotid >= session.fore.maxrequests {
+        return Err(NfsStat::BadSlot);
+    }
+    if args.highest_slotid < args.slotid || args.highest_slotid >= session.fore.maxrequests {
+        return Err(NfsStat::BadHighSlot);
+    }
+    let slot = session.slots.get(args.slotid as usize).ok_or(NfsStat::BadSlot)?;
+    if run.count > session.fore.maxoperations {
+        return Err(NfsStat::TooManyOps);
+    }
+    if run.request_len > session.fore.maxrequestsize as usize {
+        return Err(NfsStat::ReqTooBig);
+    }
+    session.client.heard(run.now);
+    let admitted = slot.admit(args.sequenceid, run.mark)?;
+    let result = ResOk {
+        sessionid: args.sessionid,
+        sequenceid: args.sequenceid,
+        slotid: args.slotid,
+        highest_slotid: session.fore.maxrequests - 1,
+        target_highest_slotid: session.fore.maxrequests - 1,
+        status_flags: flags_of(run, session),
+    };
+    Ok((admitted, session.client.has_ended(), result))
+}
+
+/// Finds the session, which mostly is the one that the connection carried last; a connection that carries it for the
+/// first time is bound to its fore channel.
 // RFC 8881 2.10.3.1
-fn find(run: &mut Run, args: &Args) -> Result<Arc<Session>, NfsStat> {
-    if let Some(session) = run.session.as_ref().filter(|session| session.id == args.sessionid)
-        && !session.has_ended()
-    {
-        return Ok(Arc::clone(session));
+fn find(run: &mut Run, args: &Args) -> Result<(), NfsStat> {
+    if run.session.as_ref().is_some_and(|session| session.id == args.sessionid && !session.has_ended()) {
+        return Ok(());
     }
     let session = Arc::clone(&*run.server.session(&args.sessionid).ok_or(NfsStat::BadSession)?);
     run.bind(&session, true, false);
-    Ok(session)
+    run.session = Some(session);
+    Ok(())
 }
 
 /// What the client should know.

@@ -147,7 +147,12 @@ impl Share {
             ChangeFilter::LAST_WRITE | ChangeFilter::SIZE
         };
         open.file.changes.fetch_add(1, Ordering::Relaxed);
-        let before = open.untold.fetch_or(told.bits() | unseen, Ordering::Relaxed);
+        let noted = told.bits() | unseen;
+        let mut before = open.untold.load(Ordering::Relaxed);
+        // A write to a line that all channels of the open share costs, so only when it says something new.
+        if before & noted != noted {
+            before = open.untold.fetch_or(noted, Ordering::Relaxed);
+        }
         if before & told.bits() == 0 {
             self.mark_archive(open)?;
         }

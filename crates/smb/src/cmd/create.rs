@@ -233,7 +233,7 @@ pub(crate) fn reserve(
 ) -> Result<Arc<Open>, Stop> {
     let id = connection.server.reserve_open().ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
     let open = Arc::new(Open::new(id, session.id, session.client, Arc::clone(tree), request.now));
-    open.order.channel.start(request.header.channel_sequence());
+    open.moving.sequence.start(request.header.channel_sequence());
     connection.server.opens.fill(Arc::clone(&open));
     Ok(open)
 }

@@ -27,7 +27,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let elements: Vec<LockElement> = asked.locks.iter().collect();
     let (index, number) = (asked.lock_sequence_index, asked.lock_sequence_number);
     let is_verified = is_sequenced(connection, &open)?;
-    if is_verified && !request.resumed && open.order.locks.is_done(index, number) {
+    if is_verified && !request.resumed && open.locks.is_done(index, number) {
         lock::Response.write(body);
         return Ok(NtStatus::SUCCESS);
     }
@@ -41,7 +41,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         lock(connection, request, &open, &elements)?;
     }
     if is_verified {
-        open.order.locks.done(index, number);
+        open.locks.done(index, number);
     }
     lock::Response.write(body);
     let is_lasting = open.file().is_some_and(|(_, file)| file.is_lasting());

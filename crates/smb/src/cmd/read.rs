@@ -53,7 +53,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             connection.pace(request, engine, paced)?;
             if let Some(range) = uncopied(engine, file, open.lock_owner(), wanted, request.bare)? {
                 engine.give_back(paced, wanted.length, range.len);
-                open.kept.set_position(wanted.offset + range.len as u64);
+                open.moving.kept.set_position(wanted.offset + range.len as u64);
                 let at = begin(body);
                 let completion = end(body, at, range.len, wanted).map_err(Stop::Fail);
                 request.attached = Some(range);
@@ -63,7 +63,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             match engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Cached) {
                 Ok(count) => {
                     engine.give_back(paced, wanted.length, count);
-                    open.kept.set_position(wanted.offset + count as u64);
+                    open.moving.kept.set_position(wanted.offset + count as u64);
                     end(body, at, count, wanted).map_err(Stop::Fail)
                 }
                 Err(share::Refusal::WouldBlock) => {

@@ -111,7 +111,7 @@ fn take_up(
     let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
     let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
     let open = super::reconnect::take_up(server, session, tree, (&found, &survival), &caller)?;
-    open.order.channel.start(request.header.channel_sequence());
+    open.moving.sequence.start(request.header.channel_sequence());
     Ok(Some(open))
 }
 

@@ -169,12 +169,12 @@ fn access(query: &Query<'_>) -> Access {
 
 // MS-FSA 2.1.5.12.23
 fn position(query: &Query<'_>) -> Position {
-    Position { current_byte_offset: query.open.kept.position() as i64 }
+    Position { current_byte_offset: query.open.moving.kept.position() as i64 }
 }
 
 // MS-FSA 2.1.5.12.18
 fn mode(query: &Query<'_>) -> Mode {
-    Mode { mode: query.open.kept.mode(query.file.options()) }
+    Mode { mode: query.open.moving.kept.mode(query.file.options()) }
 }
 
 // MS-FSA 2.1.5.12.3

@@ -152,7 +152,7 @@ fn mark(change: &Change<'_>, deletes: bool, posix: bool, ignores_read_only: bool
 fn position(change: &Change<'_>) -> Applied {
     let given = file::Position::parse(change.buffer).map_err(status_of)?;
     let position = u64::try_from(given.current_byte_offset).map_err(|_| invalid())?;
-    change.open.kept.set_position(position);
+    change.open.moving.kept.set_position(position);
     Ok(())
 }
 
@@ -178,7 +178,7 @@ fn set_mode(change: &Change<'_>) -> Applied {
     if given & !known != 0 || given & SYNCHRONOUS != 0 {
         return Err(invalid());
     }
-    change.open.kept.set_mode(given);
+    change.open.moving.kept.set_mode(given);
     Ok(())
 }
 
