@@ -1,11 +1,13 @@
 //! Counts connections: the bounds on them, and which worker takes the next one.
 //!
-//! Touched when a connection starts, is placed and ends; never for a message.
+//! Touched when a connection starts, is placed or moved and ends, and by each worker once in a span of time (`balance.rs`); never
+//! for a message.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -16,6 +18,8 @@ pub(crate) struct Census {
     max_per_address: usize,
     /// Connections of each worker.
     load: Box<[AtomicUsize]>,
+    /// What each worker has to do.
+    busy: Box<[Busy]>,
     state: Mutex<State>,
 }
 
@@ -26,6 +30,16 @@ struct State {
     /// For each placement key the connections of each worker.
     keys: HashMap<u128, Box<[usize]>>,
 }
+
+/// How much of a processor a worker took when it said so last, in thousandths, and when that was (monotonic ns).
+#[derive(Debug, Default)]
+struct Busy {
+    parts: AtomicU64,
+    at_ns: AtomicU64,
+}
+
+/// A worker that has not said for so long (ns) how much it has to do has nothing to do.
+const QUIET_NS: u64 = 100_000_000;
 
 /// One connection's place in the census; given up when dropped.
 #[derive(Debug)]
@@ -42,6 +56,7 @@ impl Census {
             max,
             max_per_address,
             load: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            busy: (0..workers).map(|_| Busy::default()).collect(),
             state: Mutex::default(),
         })
     }
@@ -69,6 +84,24 @@ impl Census {
         self.state.lock().total
     }
 
+    /// A worker says how much of a processor it takes, in thousandths.
+    pub(crate) fn say(&self, worker: usize, parts: u64, now_ns: u64) {
+        let busy = &self.busy[worker];
+        busy.parts.store(parts, Relaxed);
+        busy.at_ns.store(now_ns, Relaxed);
+    }
+
+    /// The worker that has least to do, other than `but`; none when even that has more than `most` thousandths.
+    pub(crate) fn idlest(&self, but: usize, most: u64, now_ns: u64) -> Option<usize> {
+        let parts = |busy: &Busy| {
+            let is_quiet = now_ns.saturating_sub(busy.at_ns.load(Relaxed)) > QUIET_NS;
+            if is_quiet { 0 } else { busy.parts.load(Relaxed) }
+        };
+        let others =
+            self.busy.iter().map(parts).enumerate().filter(|(at, parts)| *at != but && *parts <= most);
+        others.min_by_key(|(at, parts)| (*parts, self.load[*at].load(Relaxed))).map(|(at, _)| at)
+    }
+
     /// Connections of each worker now.
     pub(crate) fn load(&self) -> Vec<usize> {
         self.load.iter().map(|count| count.load(Relaxed)).collect()
@@ -81,22 +114,38 @@ impl Place {
         self.worker
     }
 
-    /// Moves to the worker with the fewest connections of `key`, then the fewest others; stays on its own
-    /// where that is as good. Returns the worker.
+    /// Moves to the worker with the most connections of `key`, and where there are none yet, to the one with the fewest of
+    /// others; stays on its own where that is as good. Returns the worker.
     pub(crate) fn choose(&mut self, key: u128) -> usize {
         let census = &*self.census;
         let mut state = census.state.lock();
         let of_key = state.keys.entry(key).or_insert_with(|| vec![0; census.load.len()].into_boxed_slice());
         let others = |at: usize| census.load[at].load(Relaxed) - usize::from(at == self.worker);
         let best = (0..of_key.len())
-            .min_by_key(|&at| (of_key[at], others(at), at != self.worker))
+            .min_by_key(|&at| (Reverse(of_key[at]), others(at), at != self.worker))
             .unwrap_or(self.worker);
         of_key[best] += 1;
-        census.load[self.worker].fetch_sub(1, Relaxed);
-        census.load[best].fetch_add(1, Relaxed);
-        self.worker = best;
         self.key = Some(key);
+        drop(state);
+        self.enter(best);
         best
+    }
+
+    /// Moves to another worker.
+    pub(crate) fn go(&mut self, worker: usize) {
+        if let Some(key) = self.key
+            && let Some(of_key) = self.census.state.lock().keys.get_mut(&key)
+        {
+            of_key[self.worker] -= 1;
+            of_key[worker] += 1;
+        }
+        self.enter(worker);
+    }
+
+    fn enter(&mut self, worker: usize) {
+        self.census.load[self.worker].fetch_sub(1, Relaxed);
+        self.census.load[worker].fetch_add(1, Relaxed);
+        self.worker = worker;
     }
 }
 
@@ -130,16 +179,36 @@ mod tests {
     const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn connections_of_one_key_are_spread() {
+    fn connections_of_one_key_come_together_and_keys_are_spread() {
         let census = Census::new(2, 100, 100);
         let mut places: Vec<Place> = (0..8).filter_map(|_| census.admit(HOME)).collect();
-        let on: Vec<usize> = places.iter_mut().take(4).map(|place| place.choose(7)).collect();
-        assert_eq!(on.iter().filter(|&&worker| worker == 0).count(), 2, "{on:?}");
+        for (at, key) in [(0, 7), (1, 7), (2, 7), (3, 7)] {
+            assert_eq!(places[at].choose(key), 0);
+        }
+        assert_eq!(census.load(), [6, 2]);
+        assert_eq!(places[4].choose(8), 1);
+        places[0].go(1);
         assert_eq!(census.load(), [4, 4]);
         drop(places);
         assert_eq!(census.load(), [0, 0]);
         assert!(census.state.lock().keys.is_empty());
         assert!(census.state.lock().addresses.is_empty());
+    }
+
+    #[test]
+    fn the_worker_that_has_least_to_do_is_found() {
+        let census = Census::new(3, 100, 100);
+        let now = 10 * QUIET_NS;
+        census.say(0, 950, now);
+        census.say(1, 700, now);
+        census.say(2, 300, now);
+        assert_eq!(census.idlest(0, 650, now), Some(2));
+        assert_eq!(census.idlest(2, 650, now), None);
+        census.say(2, 0, now);
+        assert_eq!(census.idlest(0, 200, now), Some(2));
+        census.say(2, 300, now);
+        assert_eq!(census.idlest(0, 200, now + QUIET_NS), None);
+        assert!(census.idlest(0, 200, now + QUIET_NS + 1).is_some(), "who says nothing does nothing");
     }
 
     #[test]

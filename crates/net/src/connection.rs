@@ -21,6 +21,7 @@ use tokio::time::Sleep;
 use wire::endpoint::{Conversation, Output, Peer, Service};
 use wire::limits::MAX_QUEUED_REPLY_BYTES;
 
+use crate::balance::Share;
 use crate::census::Place;
 use crate::clock;
 use crate::files;
@@ -87,7 +88,8 @@ pub(crate) struct Connection<S: Service> {
     /// Jobs without a result yet.
     outstanding: usize,
     pace: Pace,
-    /// Where the placement key leads, until the move.
+    share: Share,
+    /// The worker that it is to go to, until the move.
     target: Option<usize>,
     placed: bool,
     /// Send what is queued, then close.
@@ -123,6 +125,7 @@ impl<S: Service> Connection<S> {
             deferred: VecDeque::new(),
             outstanding: 0,
             pace: Pace::new(slow_call),
+            share: Share::default(),
             target: None,
             placed: false,
             closing: false,
@@ -408,7 +411,16 @@ impl<S: Service> Served<S> {
         let out = &mut *worker.output();
         let how = How { messages, looks: connection.pace.looks() || core.inbound.holds_large() };
         let turn = turn::run(&*connection.shared.service, &connection.post, core, out, clock::now(), how);
-        self.absorb(out, turn)
+        let end = self.absorb(out, turn);
+        let connection = &mut *self.connection;
+        if let Some(target) = worker.counted(&mut connection.share, turn.took_ns, turn.ended_ns)
+            && end.is_none()
+            && connection.target.is_none()
+        {
+            connection.place.go(target);
+            connection.target = Some(target);
+        }
+        end
     }
 
     /// Takes in what a turn has put out.

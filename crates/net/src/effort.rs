@@ -10,6 +10,8 @@ thread_local! {
     /// Where the host says how long this thread was ready to run without a processor (proc(5), sched-stats); nothing where it
     /// does not.
     static SCHEDULING: Option<File> = File::open("/proc/thread-self/schedstat").ok();
+    /// Where the host says how many threads run or are ready to (proc(5)).
+    static RUNNING: Option<File> = File::open("/proc/loadavg").ok();
 }
 
 /// What a thread has done up to one moment.
@@ -36,21 +38,43 @@ fn put_aside_now() -> u64 {
     line.get(..read).and_then(put_aside).unwrap_or(0)
 }
 
+/// How many threads of the host run or are ready to: the number in front of the slash.
+fn running(load: &[u8]) -> Option<usize> {
+    std::str::from_utf8(load).ok()?.split_ascii_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+/// Whether the host has a processor that does nothing just now; yes where it does not tell.
+pub(crate) fn has_spare_processor() -> bool {
+    let mut line = [0; 128];
+    let read = |file: &Option<File>| file.as_ref()?.read_at(&mut line, 0).ok();
+    let read = RUNNING.try_with(read).ok().flatten().unwrap_or(0);
+    // SAFETY: it takes a number and touches no memory of ours.
+    #[allow(unsafe_code)]
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    line.get(..read)
+        .and_then(running)
+        .is_none_or(|running| usize::try_from(processors).is_ok_and(|all| running < all))
+}
+
+/// The processor time of the calling thread (ns).
+pub(crate) fn cpu_ns() -> u64 {
+    let worked = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    worked.tv_sec.max(0) as u64 * 1_000_000_000 + worked.tv_nsec.max(0) as u64
+}
+
 impl Effort {
     /// That of the calling thread.
     pub(crate) fn now() -> Effort {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-        let mut worked = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the host writes one `timespec` and one `rusage`, for which there is room; any bytes of these are valid values.
+        // SAFETY: the host writes one `rusage`, for which there is room; any bytes of it are a valid value.
         #[allow(unsafe_code)]
         let usage = unsafe {
-            // Neither can fail with these arguments; zeros, which say nothing was done, would be left. The processor time of
-            // `getrusage` is of no use here: it stands still between two ticks, of 4 ms with HZ=250, and then jumps.
-            libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut worked);
+            // It cannot fail with these arguments; zeros, which say nothing was done, would be left. Its processor time is of no
+            // use here: it stands still between two ticks, of 4 ms with HZ=250, and then jumps.
             libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
             usage.assume_init()
         };
-        let cpu_ns = worked.tv_sec.max(0) as u64 * 1_000_000_000 + worked.tv_nsec.max(0) as u64;
+        let cpu_ns = cpu_ns();
         Effort { cpu_ns, waits: usage.ru_nvcsw.max(0) as u64, put_aside_ns: put_aside_now() }
     }
 
@@ -99,6 +123,14 @@ mod tests {
         assert_eq!((put_aside(b""), put_aside(b"0")), (None, None));
         let told = std::fs::read("/proc/thread-self/schedstat").is_ok_and(|line| put_aside(&line).is_some());
         assert_eq!(SCHEDULING.with(Option::is_some), told);
+    }
+
+    #[test]
+    fn what_the_host_says_of_threads_that_run_is_read() {
+        assert_eq!(running(b"0.20 0.18 0.12 3/80 11206\n"), Some(3));
+        assert_eq!((running(b""), running(b"0.20 0.18 0.12 x/80 1")), (None, None));
+        let told = std::fs::read("/proc/loadavg").is_ok_and(|line| running(&line).is_some());
+        assert_eq!(RUNNING.with(Option::is_some), told);
     }
 
     #[test]

@@ -5,10 +5,11 @@
 //! together from know no socket and can be read alone: `inbound` cuts records out of what was received,
 //! `turn` calls the conversation, `sends` holds what is to be written, `pace` decides between inline and
 //! the blocking pool, by time and `effort`, `mailbox` brings events in, `pool` runs what would block, `census` counts and
-//! places connections, `receipts` finds out whether what was sent has arrived. Beside them, [`netlink`] asks the
+//! places connections, `balance` says when one goes elsewhere, `receipts` finds out whether what was sent has arrived. Beside them, [`netlink`] asks the
 //! kernel about its network and [`interfaces`] so reads and watches the addresses of the host, [`Alarm`] is a thread that calls back in time, and [`tun`] makes a device whose other end is this process.
 
 mod alarm;
+mod balance;
 mod buffers;
 mod census;
 mod clock;

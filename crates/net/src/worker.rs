@@ -16,11 +16,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use wire::FileRange;
 use wire::endpoint::{Output, Peer, Service};
 
+use crate::balance::{Balance, Share};
 use crate::buffers::Buffers;
 use crate::census::Place;
 use crate::config::Config;
 use crate::connection::{Connection, End, EventOf, Served};
 use crate::counters::Counters;
+use crate::effort;
 use crate::mailbox::Post;
 use crate::sends::Sends;
 use crate::server::Shared;
@@ -54,6 +56,7 @@ pub(crate) struct Worker<S: Service> {
     output: RefCell<Output<EventOf<S>>>,
     spares: RefCell<Vec<Output<EventOf<S>>>>,
     buffers: RefCell<Buffers>,
+    balance: RefCell<Balance>,
     /// Mailboxes of the connections that are here.
     posts: RefCell<HashMap<u64, Arc<Post<S::Conversation>>>>,
     next_id: Cell<u64>,
@@ -85,6 +88,7 @@ pub(crate) fn run<S: Service>(
         output: RefCell::default(),
         spares: RefCell::default(),
         buffers: RefCell::default(),
+        balance: RefCell::default(),
         posts: RefCell::default(),
         next_id: Cell::new(0),
         finishing: Cell::new(false),
@@ -113,6 +117,21 @@ impl<S: Service> Worker<S> {
     /// The output that all its connections use in turn, so that they share its buffers.
     pub(crate) fn output(&self) -> RefMut<'_, Output<EventOf<S>>> {
         self.output.borrow_mut()
+    }
+
+    /// Counts a turn of a connection here. The worker that it is to go to, when there is too much to do for this one.
+    pub(crate) fn counted(&self, share: &mut Share, took_ns: u64, ended_ns: u64) -> Option<usize> {
+        let mut balance = self.balance.borrow_mut();
+        if balance.count(share, took_ns, ended_ns) {
+            let busy = balance.end_span(ended_ns, effort::cpu_ns(), effort::has_spare_processor);
+            self.shared.census.say(self.index, busy, ended_ns);
+        }
+        if !balance.is_full() {
+            return None;
+        }
+        let target = self.shared.census.idlest(self.index, balance.room_for(share)?, ended_ns)?;
+        balance.relieved();
+        Some(target)
     }
 
     pub(crate) fn buffers(&self) -> RefMut<'_, Buffers> {

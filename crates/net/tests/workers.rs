@@ -11,14 +11,16 @@ use std::time::Duration;
 use net::Config;
 
 #[test]
-fn connections_of_one_client_are_spread_over_the_workers() {
+fn connections_of_one_client_begin_on_one_worker_and_clients_on_different_ones() {
     let tricks = Tricks::new();
     let (server, address) = start(&tricks, workers(4));
     let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(address)).collect();
-    for client in &mut clients {
-        assert_eq!(client.ask(&[ask::PLACE, 7]), [ask::PLACE, 7]);
+    for (at, client) in clients.iter_mut().enumerate() {
+        let key = (at % 4) as u8;
+        assert_eq!(client.ask(&[ask::PLACE, key]), [ask::PLACE, key]);
     }
     let mut names: Vec<Vec<u8>> = clients.iter_mut().map(|client| client.ask(&[ask::THREAD, 0])).collect();
+    assert_eq!(names[..4], names[4..]);
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), 4);
@@ -29,18 +31,11 @@ fn connections_of_one_client_are_spread_over_the_workers() {
 fn a_connection_moves_once_and_loses_nothing() {
     let tricks = Tricks::new();
     let (server, address) = start(&tricks, workers(2));
-    // Two that never move fill the places of the first two, so that the key has to move one of the others.
-    let mut pair: Vec<Client> = (0..4).map(|_| Client::connect(address)).collect();
-    let mut same: Vec<&mut Client> = Vec::new();
-    let mut first_name = None;
+    // They begin on different workers, so that the key has to move the second.
+    let mut pair = [Client::connect(address), Client::connect(address)];
+    let [first, second] = &mut pair;
+    assert_ne!(first.ask(&[ask::THREAD, 0]), second.ask(&[ask::THREAD, 0]));
     for client in &mut pair {
-        let name = client.ask(&[ask::THREAD, 0]);
-        if first_name.get_or_insert_with(|| name.clone()) == &name {
-            same.push(client);
-        }
-    }
-    assert_eq!(same.len(), 2);
-    for client in same {
         // The request behind the one that moves it, and half of a third, travel along.
         let third = record(&echo_body(100_000, 3));
         let mut bytes = record(&[ask::PLACE, 9]);
