@@ -84,6 +84,11 @@ impl Census {
         self.state.lock().total
     }
 
+    /// Whether there is nobody to give a connection to.
+    pub(crate) fn has_one_worker(&self) -> bool {
+        self.load.len() == 1
+    }
+
     /// A worker says how much of a processor it takes, in thousandths.
     pub(crate) fn say(&self, worker: usize, parts: u64, now_ns: u64) {
         let busy = &self.busy[worker];

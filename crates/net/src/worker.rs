@@ -121,6 +121,10 @@ impl<S: Service> Worker<S> {
 
     /// Counts a turn of a connection here. The worker that it is to go to, when there is too much to do for this one.
     pub(crate) fn counted(&self, share: &mut Share, took_ns: u64, ended_ns: u64) -> Option<usize> {
+        // One that ends serves what it has to its end.
+        if self.shared.census.has_one_worker() || self.is_finishing() {
+            return None;
+        }
         let mut balance = self.balance.borrow_mut();
         if balance.count(share, took_ns, ended_ns) {
             let busy = balance.end_span(ended_ns, effort::cpu_ns(), effort::has_spare_processor);
