@@ -9,12 +9,14 @@
 //! Time is looked at in spans. [`Balance`] is a worker's account of its last two, [`Share`] is a connection's.
 
 /// Length of a span (ns).
-const SPAN_NS: u64 = 12_500_000;
-/// How many spans in a row a worker must be full. At the end of each the host is asked for a processor to spare, and a
-/// moment's answer says little.
-const SPANS: u32 = 16;
+const SPAN_NS: u64 = 50_000_000;
+/// How many spans in a row a worker must be full.
+const SPANS: u32 = 4;
 /// Of a processor's time, in thousandths, from which on a worker is full.
 const FULL: u64 = 900;
+/// How much of a processor, in thousandths, must have been idle meanwhile. Another thread has its price, which a third of a processor
+/// only just pays: with less, four connections were quicker on one thread, with more on two (measured on two processors).
+const SPARE: u64 = 350;
 /// By how much less than this worker the other one must have to do afterwards, and the least that is worth moving.
 const GAIN: u64 = 50;
 
@@ -47,8 +49,12 @@ pub(crate) struct Balance {
     last_ns: u64,
     /// Of a processor's time in the last span, in thousandths.
     busy: u64,
-    /// For how many spans in a row it was full while the host had a processor to spare.
+    /// For how many spans in a row it was full.
     full_for: u32,
+    /// When these began, and for how long the host's processors had been idle by then (ns), where it tells.
+    full_since: (u64, Option<u64>),
+    /// It was full for long enough, and the host had a processor to spare.
+    gives: bool,
 }
 
 impl Balance {
@@ -60,20 +66,49 @@ impl Balance {
     }
 
     /// Ends a span, at which the thread had used `cpu_ns` of processor time in all; answers how much of a processor it took, in
-    /// thousandths. `is_spare`: whether the host has a processor that does nothing.
-    pub(crate) fn end_span(&mut self, ended_ns: u64, cpu_ns: u64, is_spare: impl FnOnce() -> bool) -> u64 {
+    /// thousandths. `idle_ns`: for how long the host's processors were idle in all, where it tells.
+    pub(crate) fn end_span(
+        &mut self,
+        ended_ns: u64,
+        cpu_ns: u64,
+        idle_ns: impl FnOnce() -> Option<u64>,
+    ) -> u64 {
         let took_ns = ended_ns.saturating_sub(self.began_ns).max(1);
         self.busy = (cpu_ns.saturating_sub(self.began_cpu_ns).saturating_mul(1000) / took_ns).min(1000);
-        self.full_for = if self.busy >= FULL && is_spare() { self.full_for.saturating_add(1) } else { 0 };
+        self.gives = false;
+        if self.busy < FULL {
+            self.full_for = 0;
+        } else {
+            self.look(ended_ns, idle_ns);
+        }
         (self.began_ns, self.began_cpu_ns) = (ended_ns, cpu_ns);
         (self.last_ns, self.now_ns) = (self.now_ns, 0);
         self.span = self.span.wrapping_add(1);
         self.busy
     }
 
-    /// Whether it is to give a connection away.
-    pub(crate) fn is_full(&self) -> bool {
-        self.full_for >= SPANS
+    /// A span is over in which it was full.
+    fn look(&mut self, ended_ns: u64, idle_ns: impl FnOnce() -> Option<u64>) {
+        self.full_for += 1;
+        if self.full_for == 1 {
+            self.full_since = (ended_ns, idle_ns());
+            return;
+        }
+        if self.full_for <= SPANS {
+            return;
+        }
+        let now_idle_ns = idle_ns();
+        let (since_ns, was_idle_ns) = self.full_since;
+        let passed_ns = ended_ns.saturating_sub(since_ns).max(1);
+        let idle = was_idle_ns.zip(now_idle_ns).map(|(was, now)| now.saturating_sub(was) * 1000 / passed_ns);
+        // Who is not told tries.
+        self.gives = idle.is_none_or(|idle| idle >= SPARE);
+        (self.full_for, self.full_since) = (1, (ended_ns, now_idle_ns));
+    }
+
+    /// Whether it is to give a connection away in the span that runs.
+    pub(crate) fn gives(&self) -> bool {
+        self.gives
     }
 
     /// How much a worker may have to do, in thousandths of a processor, that this connection goes to; none when it is better
@@ -86,7 +121,7 @@ impl Balance {
 
     /// A connection leaves. Whether that was enough is looked at anew.
     pub(crate) fn relieved(&mut self) {
-        self.full_for = 0;
+        (self.gives, self.full_for) = (false, 0);
     }
 }
 
@@ -94,12 +129,17 @@ impl Balance {
 mod tests {
     use super::*;
 
-    /// A worker on which connections work for so many thousandths of each span, for `spans`.
-    fn after(spans: u64, works: &[u64], is_spare: bool) -> (Balance, Vec<Share>) {
+    /// Spans after which a worker that is full knows it.
+    const LONG: u64 = SPANS as u64 + 1;
+
+    /// A worker on which connections work for so many thousandths of each span, for `spans`, on a host where meanwhile so many
+    /// thousandths of a processor are idle.
+    fn after(spans: u64, works: &[u64], idle: Option<u64>) -> (Balance, Vec<Share>) {
         let mut balance = Balance::default();
         let mut shares: Vec<Share> = works.iter().map(|_| Share::default()).collect();
         let (mut now_ns, mut cpu_ns) = (1_000_000_000, 7);
-        balance.end_span(now_ns, cpu_ns, || is_spare);
+        let idle_ns = |now_ns: u64| idle.map(|idle| 5 + now_ns * idle / 1000);
+        balance.end_span(now_ns, cpu_ns, || idle_ns(now_ns));
         for span in 0..=spans {
             for (share, work) in shares.iter_mut().zip(works) {
                 let took_ns = work * SPAN_NS / 1000;
@@ -108,7 +148,7 @@ mod tests {
             }
             if span < spans {
                 now_ns += SPAN_NS - works.iter().sum::<u64>() * SPAN_NS / 1000;
-                balance.end_span(now_ns, cpu_ns, || is_spare);
+                balance.end_span(now_ns, cpu_ns, || idle_ns(now_ns));
             }
         }
         (balance, shares)
@@ -116,20 +156,23 @@ mod tests {
 
     #[test]
     fn a_worker_is_full_when_it_was_for_some_time_and_a_processor_is_to_spare() {
-        let spans = u64::from(SPANS);
-        assert!(after(spans, &[500, 450], true).0.is_full());
-        assert!(!after(spans - 1, &[500, 450], true).0.is_full());
-        assert!(!after(spans, &[500, 450], false).0.is_full());
-        assert!(!after(spans, &[500, 350], true).0.is_full());
-        let (mut balance, _) = after(spans, &[500, 450], true);
+        let gives = |spans, works: &[u64], idle| after(spans, works, idle).0.gives();
+        assert!(gives(LONG, &[500, 450], Some(SPARE + 1)));
+        assert!(!gives(LONG - 1, &[500, 450], Some(1000)));
+        assert!(!gives(LONG + 1, &[500, 450], Some(1000)), "in the span behind it alone");
+        assert!(!gives(LONG, &[500, 450], Some(SPARE - 1)));
+        assert!(!gives(LONG, &[500, 350], Some(1000)));
+        assert!(gives(LONG, &[500, 450], None), "the host does not tell");
+        assert!(gives(LONG + u64::from(SPANS), &[500, 450], Some(1000)), "it is asked again and again");
+        let (mut balance, _) = after(LONG, &[500, 450], None);
         balance.relieved();
-        assert!(!balance.is_full());
+        assert!(!balance.gives());
     }
 
     #[test]
     fn a_connection_goes_where_it_makes_the_busiest_less_busy() {
         let room = |works: &[u64], at: usize| {
-            let (balance, shares) = after(u64::from(SPANS), works, true);
+            let (balance, shares) = after(LONG, works, Some(1000));
             balance.room_for(&shares[at])
         };
         assert_eq!(room(&[250, 250, 250, 250], 0), Some(700));
@@ -140,10 +183,10 @@ mod tests {
 
     #[test]
     fn what_a_connection_did_long_ago_does_not_count() {
-        let (mut balance, mut shares) = after(u64::from(SPANS), &[500, 500], true);
+        let (mut balance, mut shares) = after(LONG, &[500, 500], Some(1000));
         assert!(balance.room_for(&shares[0]).is_some());
         for _ in 0..2 {
-            balance.end_span(balance.began_ns + SPAN_NS, balance.began_cpu_ns + SPAN_NS, || true);
+            balance.end_span(balance.began_ns + SPAN_NS, balance.began_cpu_ns + SPAN_NS, || None);
         }
         assert_eq!(balance.room_for(&shares[0]), None);
         balance.count(&mut shares[0], 1, balance.began_ns);

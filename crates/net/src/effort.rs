@@ -10,8 +10,8 @@ thread_local! {
     /// Where the host says how long this thread was ready to run without a processor (proc(5), sched-stats); nothing where it
     /// does not.
     static SCHEDULING: Option<File> = File::open("/proc/thread-self/schedstat").ok();
-    /// Where the host says how many threads run or are ready to (proc(5)).
-    static RUNNING: Option<File> = File::open("/proc/loadavg").ok();
+    /// Where the host says for how long its processors did nothing (proc(5)).
+    static UPTIME: Option<File> = File::open("/proc/uptime").ok();
 }
 
 /// What a thread has done up to one moment.
@@ -38,22 +38,21 @@ fn put_aside_now() -> u64 {
     line.get(..read).and_then(put_aside).unwrap_or(0)
 }
 
-/// How many threads of the host run or are ready to: the number in front of the slash.
-fn running(load: &[u8]) -> Option<usize> {
-    std::str::from_utf8(load).ok()?.split_ascii_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+/// The second number, seconds and hundredths, in nanoseconds; none where it is zero, which is no count.
+fn idle(uptime: &[u8]) -> Option<u64> {
+    let (seconds, hundredths) =
+        std::str::from_utf8(uptime).ok()?.split_ascii_whitespace().nth(1)?.split_once('.')?;
+    let idle_ns = seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?;
+    let idle_ns = idle_ns.checked_add(hundredths.parse::<u64>().ok()?.checked_mul(10_000_000)?)?;
+    (idle_ns > 0).then_some(idle_ns)
 }
 
-/// Whether the host has a processor that does nothing just now; yes where it does not tell.
-pub(crate) fn has_spare_processor() -> bool {
-    let mut line = [0; 128];
+/// For how long the host's processors did nothing, added up (ns, in steps of 10 ms); none where it does not tell.
+pub(crate) fn idle_ns() -> Option<u64> {
+    let mut line = [0; 64];
     let read = |file: &Option<File>| file.as_ref()?.read_at(&mut line, 0).ok();
-    let read = RUNNING.try_with(read).ok().flatten().unwrap_or(0);
-    // SAFETY: it takes a number and touches no memory of ours.
-    #[allow(unsafe_code)]
-    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    line.get(..read)
-        .and_then(running)
-        .is_none_or(|running| usize::try_from(processors).is_ok_and(|all| running < all))
+    let read = UPTIME.try_with(read).ok().flatten().unwrap_or(0);
+    line.get(..read).and_then(idle)
 }
 
 /// The processor time of the calling thread (ns).
@@ -126,11 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_says_of_threads_that_run_is_read() {
-        assert_eq!(running(b"0.20 0.18 0.12 3/80 11206\n"), Some(3));
-        assert_eq!((running(b""), running(b"0.20 0.18 0.12 x/80 1")), (None, None));
-        let told = std::fs::read("/proc/loadavg").is_ok_and(|line| running(&line).is_some());
-        assert_eq!(RUNNING.with(Option::is_some), told);
+    fn what_the_host_says_of_idle_processors_is_read() {
+        assert_eq!(idle(b"7483.20 12043.07\n"), Some(12_043_070_000_000));
+        assert_eq!((idle(b""), idle(b"7483.20 0.00\n"), idle(b"7483.20 x")), (None, None, None));
+        assert_eq!(UPTIME.with(Option::is_some), std::fs::exists("/proc/uptime").is_ok_and(|there| there));
     }
 
     #[test]

@@ -127,10 +127,10 @@ impl<S: Service> Worker<S> {
         }
         let mut balance = self.balance.borrow_mut();
         if balance.count(share, took_ns, ended_ns) {
-            let busy = balance.end_span(ended_ns, effort::cpu_ns(), effort::has_spare_processor);
+            let busy = balance.end_span(ended_ns, effort::cpu_ns(), effort::idle_ns);
             self.shared.census.say(self.index, busy, ended_ns);
         }
-        if !balance.is_full() {
+        if !balance.gives() {
             return None;
         }
         let target = self.shared.census.idlest(self.index, balance.room_for(share)?, ended_ns)?;
