@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::thread::LocalKey;
 
 thread_local! {
     /// Where the host says how long this thread was ready to run without a processor (proc(5), sched-stats); nothing where it
@@ -25,6 +26,13 @@ pub(crate) struct Effort {
     pub(crate) put_aside_ns: u64,
 }
 
+/// What the host says in a file of one line now.
+fn told(file: &'static LocalKey<Option<File>>, parse: impl FnOnce(&[u8]) -> Option<u64>) -> Option<u64> {
+    let mut line = [0; 64];
+    let read = file.try_with(|file| file.as_ref()?.read_at(&mut line, 0).ok()).ok().flatten()?;
+    line.get(..read).and_then(parse)
+}
+
 /// The second number of three: nanoseconds for which a thread was ready and did not run.
 fn put_aside(scheduling: &[u8]) -> Option<u64> {
     std::str::from_utf8(scheduling).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -32,10 +40,7 @@ fn put_aside(scheduling: &[u8]) -> Option<u64> {
 
 /// That of the calling thread; zero, which says that it never was, where the host does not tell.
 fn put_aside_now() -> u64 {
-    let mut line = [0; 64];
-    let read = |file: &Option<File>| file.as_ref()?.read_at(&mut line, 0).ok();
-    let read = SCHEDULING.try_with(read).ok().flatten().unwrap_or(0);
-    line.get(..read).and_then(put_aside).unwrap_or(0)
+    told(&SCHEDULING, put_aside).unwrap_or(0)
 }
 
 /// The second number, seconds and hundredths, in nanoseconds; none where it is zero, which is no count.
@@ -49,10 +54,7 @@ fn idle(uptime: &[u8]) -> Option<u64> {
 
 /// For how long the host's processors did nothing, added up (ns, in steps of 10 ms); none where it does not tell.
 pub(crate) fn idle_ns() -> Option<u64> {
-    let mut line = [0; 64];
-    let read = |file: &Option<File>| file.as_ref()?.read_at(&mut line, 0).ok();
-    let read = UPTIME.try_with(read).ok().flatten().unwrap_or(0);
-    line.get(..read).and_then(idle)
+    told(&UPTIME, idle)
 }
 
 /// The processor time of the calling thread (ns).
