@@ -4,9 +4,9 @@
 //! ([`diskspd`]); [`Plan`] is what has been checked; [`run`] makes the files that are needed, drives the server, and
 //! answers with a [`Report`], which is printed as diskspd prints its own, as fio's JSON, or drawn ([`html`]).
 //!
-//! One thread with a runtime of its own serves each connection, so that nothing is shared while it is measured
-//! but the tickets of a fixed amount of work. A path of this host has a thread for each operation under way
-//! instead. What is counted are the operations that began in the measured time, each once, when it is done.
+//! A runtime of its own drives each session, with one thread or, for large blocks over several channels, more (`threads`):
+//! nothing is shared between sessions while it is measured but the tickets of a fixed amount of work. A path of this host
+//! has a thread for each operation under way instead. What is counted are the operations that began in the measured time, each once, when it is done.
 //!
 //! [`agents`] lets several machines load together.
 //!
@@ -27,6 +27,7 @@ mod progress;
 mod report;
 mod run;
 mod target;
+mod threads;
 pub mod units;
 mod work;
 

@@ -1,4 +1,4 @@
-//! Runs a plan: makes the files, starts a thread for each connection, measures, adds up.
+//! Runs a plan: makes the files, starts what drives each connection, measures, adds up.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -16,6 +16,7 @@ use crate::peer::{Line, Share};
 use crate::plan::{Protocol, Work};
 use crate::progress::Progress;
 use crate::report::{Channel, Measured, Processor, Security};
+use crate::threads;
 use crate::work::data::{self, Job};
 use crate::work::metadata::{Done, Names};
 use crate::work::{Random, make_directories};
@@ -132,7 +133,7 @@ pub(crate) fn measure(
     if plan.target.scheme == crate::Scheme::Local {
         raise_limit();
     }
-    runtime(plan)?.block_on(prepare(plan))?;
+    threads::alone(plan)?.block_on(prepare(plan))?;
     let shared = Arc::new(Shared::new(plan.clone(), stop));
     let threads: Vec<_> = (0..shared.plan.connections)
         .map(|connection| {
@@ -160,7 +161,7 @@ pub(crate) fn measure(
     if let Some(error) = first_error {
         return Err(error);
     }
-    runtime(&shared.plan)?.block_on(clear(&shared.plan))?;
+    threads::alone(&shared.plan)?.block_on(clear(&shared.plan))?;
     let (processor, usage) = watched?;
     let security = security.expect("there is at least one connection");
     Ok(Measured { jobs: shared.in_the_end(), missed: shared.missed(), processor, usage, security, channels })
@@ -252,15 +253,6 @@ fn wait_until(shared: &Shared, then: Instant) {
     }
 }
 
-/// A runtime for a connection; files of this host need no descriptors to wait for.
-fn runtime(plan: &Plan) -> Result<tokio::runtime::Runtime, Error> {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    if !matches!(plan.protocol, Protocol::Local) {
-        runtime.enable_all();
-    }
-    runtime.build().map_err(|why| Error::host("starting a runtime", why))
-}
-
 /// Makes what must exist before anything is measured.
 async fn prepare(plan: &Plan) -> Result<(), Error> {
     let line = Line::open(&plan.unhindered()).await?;
@@ -300,7 +292,7 @@ async fn clear(plan: &Plan) -> Result<(), Error> {
 
 /// One connection, from its login to its end. Meets the others at every barrier, whatever happens.
 fn serve(shared: &Arc<Shared>, connection: u32) -> Result<Served, Error> {
-    let opened = runtime(&shared.plan).and_then(|runtime| {
+    let opened = threads::of_session(&shared.plan).and_then(|runtime| {
         let opened = runtime.block_on(Workers::open(shared, connection))?;
         Ok((runtime, opened))
     });
