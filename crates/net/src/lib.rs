@@ -21,7 +21,7 @@ mod files;
 mod inbound;
 pub mod interfaces;
 mod listen;
-mod lowat;
+pub mod lowat;
 mod mailbox;
 pub mod netlink;
 mod pace;

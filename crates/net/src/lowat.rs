@@ -4,12 +4,12 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// What a socket was last told; a new one wakes at every byte.
 #[derive(Debug, Default)]
-pub(crate) struct Mark(Option<usize>);
+pub struct Mark(Option<usize>);
 
 impl Mark {
     /// Lets `socket` wake its reader once `bytes` have come, or its end. A host that refuses wakes it too early, which
     /// does no harm.
-    pub(crate) fn set(&mut self, socket: &impl AsFd, bytes: usize) {
+    pub fn set(&mut self, socket: &impl AsFd, bytes: usize) {
         if self.0.unwrap_or(1) != bytes {
             self.0 = Some(bytes);
             tell(socket, bytes);

@@ -2,17 +2,25 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
+use net::lowat::Mark;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::null::put_request;
 use crate::report::Security;
 use crate::{Error, Plan};
+
+/// From this length of an answer on it is not worth waking up for each piece of it that comes.
+const LARGE: u32 = 32 * 1024;
+/// How much of such answers is waited for at most: a second part comes while one is taken.
+const PART: u32 = 256 * 1024;
 
 /// A connection. Copies share it.
 #[derive(Debug, Clone)]
@@ -38,9 +46,46 @@ struct Line {
 struct State {
     /// Requests that have not left.
     out: Vec<u8>,
-    /// Who waits for an answer of so many bytes, in order.
-    waiting: VecDeque<(usize, oneshot::Sender<()>)>,
+    /// What is asked for and not answered, in order.
+    asked: VecDeque<Asked>,
+    /// How many were answered before these.
+    answered: u64,
+    /// Bytes of them that have not come.
+    outstanding: usize,
     is_over: bool,
+}
+
+#[derive(Debug)]
+struct Asked {
+    /// Bytes that have not come.
+    left: usize,
+    /// Who waits for them.
+    waker: Option<Waker>,
+}
+
+/// Resolves when the request is answered.
+struct Answered<'a> {
+    line: &'a Line,
+    number: u64,
+}
+
+impl Future for Answered<'_> {
+    type Output = io::Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.line.with(|state| {
+            let Some(place) = self.number.checked_sub(state.answered) else { return Poll::Ready(Ok(())) };
+            match state.asked.get_mut(place as usize) {
+                Some(asked) => asked.waker = Some(context.waker().clone()),
+                None => return Poll::Ready(Err(over())),
+            }
+            Poll::Pending
+        })
+    }
+}
+
+fn over() -> io::Error {
+    ErrorKind::ConnectionReset.into()
 }
 
 pub(super) fn security() -> Security {
@@ -57,6 +102,7 @@ pub(super) async fn open(plan: &Plan) -> Result<(Tasks, Share), Error> {
     let stream = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
     let line = Arc::new(Line::default());
+    let part = if plan.block < LARGE { 1 } else { plan.block.min(PART) as usize };
     let (read, write) = stream.into_split();
     let [for_writing, for_reading] = [Arc::clone(&line), Arc::clone(&line)];
     let writing = tokio::spawn(async move {
@@ -65,7 +111,7 @@ pub(super) async fn open(plan: &Plan) -> Result<(Tasks, Share), Error> {
     });
     let reading = tokio::spawn(async move {
         // Whoever waits is told that it is over.
-        let _ = for_reading.read(read).await;
+        let _ = for_reading.read(read, part).await;
         for_reading.end();
     });
     Ok((Tasks([writing, reading]), Share(line)))
@@ -79,7 +125,7 @@ impl Line {
     fn end(&self) {
         self.with(|state| {
             state.is_over = true;
-            state.waiting.clear();
+            state.asked.drain(..).filter_map(|asked| asked.waker).for_each(Waker::wake);
         });
     }
 
@@ -94,23 +140,27 @@ impl Line {
         }
     }
 
-    async fn read(&self, mut stream: OwnedReadHalf) -> io::Result<()> {
-        let mut buffer = vec![0; 1 << 20];
+    /// Wakes up for so many bytes, as long as as many are to come.
+    async fn read(&self, mut stream: OwnedReadHalf, part: usize) -> io::Result<()> {
+        let (mut buffer, mut mark) = (vec![0; 1 << 20], Mark::default());
         loop {
+            mark.set(stream.as_ref(), self.with(|state| state.outstanding).clamp(1, part));
             let mut read = stream.read(&mut buffer).await?;
             if read == 0 {
                 return Ok(());
             }
             self.with(|state| {
-                while let Some((left, _)) = state.waiting.front_mut() {
-                    if *left > read {
-                        *left -= read;
+                state.outstanding = state.outstanding.saturating_sub(read);
+                while let Some(first) = state.asked.front_mut() {
+                    if first.left > read {
+                        first.left -= read;
                         return;
                     }
-                    read -= *left;
-                    if let Some((_, waiting)) = state.waiting.pop_front() {
-                        // A worker that went away needs no answer.
-                        let _ = waiting.send(());
+                    read -= first.left;
+                    state.answered += 1;
+                    // A worker that went away waits no more.
+                    if let Some(waker) = state.asked.pop_front().and_then(|first| first.waker) {
+                        waker.wake();
                     }
                 }
             });
@@ -121,17 +171,21 @@ impl Line {
 impl Share {
     /// Reads; the bytes are counted and dropped.
     pub(super) async fn read(&self, offset: u64, length: u32) -> io::Result<usize> {
-        let answered = self.0.with(|state| {
+        let (number, is_first) = self.0.with(|state| {
             if state.is_over {
-                return Err(io::Error::from(ErrorKind::ConnectionReset));
+                return Err(over());
             }
-            let (waiting, answered) = oneshot::channel();
+            let is_first = state.out.is_empty();
             put_request(&mut state.out, offset, length);
-            state.waiting.push_back((length as usize, waiting));
-            Ok(answered)
+            state.asked.push_back(Asked { left: length as usize, waker: None });
+            state.outstanding += length as usize;
+            Ok((state.answered + state.asked.len() as u64 - 1, is_first))
         })?;
-        self.0.written.notify_one();
-        answered.await.map_err(|_| io::Error::from(ErrorKind::ConnectionReset))?;
+        // The others leave with the first.
+        if is_first {
+            self.0.written.notify_one();
+        }
+        Answered { line: &self.0, number }.await?;
         Ok(length as usize)
     }
 }
