@@ -31,10 +31,22 @@ async fn with_channels<F>(
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
+    with_channels_by(Options::default(), options, script).await
+}
+
+/// The same, by `connecting`.
+async fn with_channels_by<F>(
+    connecting: Options,
+    options: ChannelOptions,
+    script: impl FnOnce(Server, Peer) -> F,
+) -> (Session, Opened, F::Output)
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
     let mut server = Server::start().await;
     let address = server.address;
     let client = tokio::spawn(async move {
-        let connection = Connection::connect(address, "peer", &Options::default()).await.unwrap();
+        let connection = Connection::connect(address, "peer", &connecting).await.unwrap();
         let session = Session::log_on(&connection, &Credentials::new(USER.0, USER.1), false).await.unwrap();
         let options = ChannelOptions { addresses: vec![address], ..options };
         let opened = session.open_channels(&options).await.unwrap();
@@ -154,6 +166,24 @@ async fn a_server_that_refuses_one_more_channel_leaves_the_session_as_it_is() {
         first.connect_tree().await;
         connecting.await.unwrap().unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_server_that_loses_a_new_connection_is_asked_over_another() {
+    let connecting = Options { connect_timeout: Duration::from_secs(4), ..Options::default() };
+    let (_session, opened, _peers) =
+        with_channels_by(connecting, wanting(3), |mut server, first| async move {
+            // The first is never answered at all, of the next one only NEGOTIATE; the client gives both up.
+            let mut silent = server.accept_silently().await;
+            silent.is_closed().await;
+            let mut half = server.accept().await;
+            half.is_closed().await;
+            let mut second = server.accept().await;
+            server.bind(&mut second).await;
+            (first, second)
+        })
+        .await;
+    assert_eq!(opened.channels, 2);
 }
 
 #[tokio::test]

@@ -15,6 +15,13 @@ use crate::protection::ChannelKeys;
 use crate::session::SessionInner;
 use crate::{Connection, Error, Result, log_on};
 
+/// A server's first silence on a new channel may last this part of what connecting may take.
+const FIRST_ATTEMPT: u32 = 4;
+
+fn late() -> Error {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+}
+
 /// How many channels a session has, and where they go.
 #[derive(Debug, Clone)]
 pub struct ChannelOptions {
@@ -124,22 +131,31 @@ impl SessionInner {
         self.add_channel(self.bind_at(address).await?, slot)
     }
 
-    /// Connects to `address` and binds the session to the connection.
+    /// Connects to `address` and binds the session to the connection. A server that does not say a word there is asked once
+    /// more over another connection: Samba now and then loses one while it gives it over to the process of the first.
     pub(crate) async fn bind_at(&self, address: SocketAddr) -> Result<Bound> {
-        let patience = self.options.connect_timeout;
-        let late = |_| Error::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
-        let stream = tokio::time::timeout(patience, TcpStream::connect(address)).await.map_err(late)??;
+        match self.bind_within(address, self.options.connect_timeout / FIRST_ATTEMPT).await? {
+            Some(bound) => Ok(bound),
+            None => self.bind_within(address, self.options.connect_timeout).await?.ok_or_else(late),
+        }
+    }
+
+    /// As [`SessionInner::bind_at`], once. None when the server has not answered within `patience`.
+    async fn bind_within(&self, address: SocketAddr, patience: Duration) -> Result<Option<Bound>> {
+        let connecting = tokio::time::timeout(self.options.connect_timeout, TcpStream::connect(address));
+        let stream = connecting.await.map_err(|_| late())??;
         // One after the other: Samba gives each further connection of a client, when it negotiates, over to the process of
         // the first, and of two that come there at the same moment one is never answered.
         let turn = self.negotiating.lock().await;
         // MS-SMB2 3.2.4.2.3
         let connecting = Connection::over(stream, &self.host, &self.options);
-        let connection = tokio::time::timeout(patience, connecting).await.map_err(late)??.inner;
+        let Ok(connection) = tokio::time::timeout(patience, connecting).await else { return Ok(None) };
+        let connection = connection?.inner;
         drop(turn);
         same_server(&self.negotiated, &connection)?;
         let binding = log_on::bind(&connection, &self.credentials, &self.keys);
-        let keys = tokio::time::timeout(patience, binding).await.map_err(late)??;
-        Ok(Bound { connection, keys })
+        let Ok(keys) = tokio::time::timeout(patience, binding).await else { return Ok(None) };
+        Ok(Some(Bound { connection, keys: keys? }))
     }
 
     /// Makes a bound connection the channel in `slot`.

@@ -57,10 +57,15 @@ impl Server {
         Server { listener, address, client: None, session_key: None, guid: Guid([7; 16]) }
     }
 
+    /// Takes the next connection and says nothing there.
+    pub async fn accept_silently(&mut self) -> Peer {
+        let stream = self.listener.accept().await.unwrap().0;
+        Peer { stream, requests: VecDeque::new(), preauth: [0; 64], key: None }
+    }
+
     /// Takes the next connection and negotiates 3.1.1 with several channels, signed by AES-CMAC.
     pub async fn accept(&mut self) -> Peer {
-        let stream = self.listener.accept().await.unwrap().0;
-        let mut peer = Peer { stream, requests: VecDeque::new(), preauth: [0; 64], key: None };
+        let mut peer = self.accept_silently().await;
         let message = peer.next().await;
         let request = negotiate::Request::parse(&message).unwrap();
         assert!(request.capabilities.contains(Capabilities::MULTI_CHANNEL));
@@ -194,6 +199,13 @@ impl Peer {
             self.split(&frame);
         }
         self.requests.pop_front().unwrap()
+    }
+
+    /// Waits until the client has closed the connection, whatever it says before.
+    pub async fn is_closed(&mut self) {
+        let mut rest = Vec::new();
+        // A reset is an end as well.
+        let _ = self.stream.read_to_end(&mut rest).await;
     }
 
     fn split(&mut self, mut frame: &[u8]) {
