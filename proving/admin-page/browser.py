@@ -140,6 +140,8 @@ class Browser:
         """Give the window a size in pixels."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
 
-    def picture(self, place):
-        """Write what is seen of the page as PNG."""
-        Path(place).write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
+    def picture(self, place, box=None):
+        """Write what is seen of the page as PNG, or what lies in `box` of it: left, top, width, height."""
+        more = {} if box is None else {
+            "clip": dict(zip(("x", "y", "width", "height"), box), scale=1), "captureBeyondViewport": True}
+        Path(place).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", **more)["data"]))

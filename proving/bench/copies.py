@@ -39,14 +39,19 @@ GAIN, REACHED, OVER_SMBCLIENT, OVER_RCLONE = 3.5, 0.9, 100, 10
 
 @dataclass(frozen=True)
 class Case:
-    """`is_large` is one large file, else many small ones; `kind` is the server."""
+    """`is_large` is one large file, else many small ones; `kind` is the server, to which they go or, if `is_back`, from which they come."""
 
     name: str
     is_large: bool
     kind: str
+    is_back: bool = False
 
 
-CASES = [Case(f"{what} to {kind}", is_large, kind) for is_large, what in ((True, "1 GB"), (False, "1,000 files of 4 KiB")) for kind in KINDS]
+CASES = [
+    *(Case(f"1 GB to {kind}", True, kind) for kind in KINDS),
+    *(Case(f"1 GB from {kind}", True, kind, is_back=True) for kind in KINDS),
+    *(Case(f"1,000 files of 4 KiB to {kind}", False, kind) for kind in KINDS),
+]
 
 
 class CannotCopy(Exception):
@@ -90,9 +95,22 @@ def _timed(command, statuses=(0,)):
     return said["seconds"]
 
 
-def _copy(place, source, *more):
+def _copy(place, source, *more, back=False):
+    """From a directory of this host to a place, or back from there."""
+    ends = (str(source), place.url())
     # robocopy's status for files that were copied and nothing else.
-    return _timed([servers.program(), "copy", str(source), place.url(), "--password-file", place.secret, "--json", *more], statuses=(1,))
+    return _timed([servers.program(), "copy", *(reversed(ends) if back else ends), "--password-file", place.secret, "--json", *more], statuses=(1,))
+
+
+def _copy_back(place, source, *more):
+    """The same with what lies there already: in the end it is in both, and it is the place's that is counted."""
+    shutil.copytree(source, place.directory)
+    with tempfile.TemporaryDirectory(prefix="copies-back-") as target:
+        seconds = _copy(place, target, *more, back=True)
+        sizes = [path.stat().st_size for path in Path(target).rglob("*") if path.is_file()]
+    if sizes != [LARGE_BYTES]:
+        raise CannotCopy(f"what came back has {sizes} bytes")
+    return seconds
 
 
 def _rclone(place, source):
@@ -153,10 +171,10 @@ class Sources:
 def _ways(case, sources):
     """Name -> what copies to a place and gives its seconds, how many files arrive, and the size of each."""
     if case.is_large:
-        source = sources.large()
+        source, copy = sources.large(), _copy_back if case.is_back else _copy
         return {
-            "automatic": (lambda place: _copy(place, source), 1, LARGE_BYTES),
-            "one": (lambda place: _copy(place, source, "--channels", "1"), 1, LARGE_BYTES),
+            "automatic": (lambda place: copy(place, source), 1, LARGE_BYTES),
+            "one": (lambda place: copy(place, source, "--channels", "1"), 1, LARGE_BYTES),
         }
     source, some = sources.small(FILES), sources.small(FILES_OF_SMBCLIENT)
     ways = {
@@ -177,7 +195,7 @@ def measure(case, server, secret, sources, options):
         seconds = {}
         first = number % len(ways)
         for name, (copy, files, size) in ways[first:] + ways[:first]:
-            place = Place(server, f"copy-{case.is_large}-{number}-{name}", user, password, secret)
+            place = Place(server, f"copy-{case.is_large}-{case.is_back}-{number}-{name}", user, password, secret)
             seconds[name] = copy(place)
             _arrived(place, files, size)
         rounds.append(seconds)
@@ -278,8 +296,8 @@ def section(results):
         "with connecting and logging on; medians, with the quickest and the slowest round. Everything that copies takes its turn in each\n"
         "round, and ratios are taken within it.\n\n"
         f"    trunkline link --rtt {RTT} --flow-rate {FLOW_MBIT}Mbit --rate {LINE_MBIT}Mbit --congestion-control {network.CONGESTION_CONTROL} -- COMMAND\n\n"
-        f"One file of 1 GB (10⁹ bytes), {ROUNDS_OF_LARGE} rounds at most: `trunkline copy SRC smb://...` with as many connections as it chooses by itself, and\n"
-        "with `--channels 1`.\n\n"
+        f"One file of 1 GB (10⁹ bytes), {ROUNDS_OF_LARGE} rounds at most: `trunkline copy SRC smb://...`, or back with both the other way round, with as many\n"
+        "connections as it chooses by itself, and with `--channels 1`.\n\n"
         "| case | automatic | one connection | |\n" + "|---" * 4 + "|\n" + _rows(results, True) + "\n\n"
         f"{FILES:,} files of {FILE_BYTES >> 10} KiB: `trunkline copy SRC smb://...`; `rclone copy SRC :smb,...: --transfers {TRANSFERS}` ({rclone}); smbclient with\n"
         f"`prompt off; mput *`, which takes minutes: {FILES_OF_SMBCLIENT} files are measured, and what they take beyond logging on is scaled to {FILES:,}.\n\n"

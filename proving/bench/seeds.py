@@ -104,7 +104,7 @@ SLOW_LINKS = [
 ]
 UNHINDERED = [
     *_cases("many threads, one file", (4 * KIB,)),
-    *_cases("one thread, one file", (4 * KIB, 64 * KIB), threads=1, depth=1),
+    *_cases("one thread, one file", (4 * KIB, 8 * KIB, 64 * KIB, MIB), threads=1, depth=1),
 ]
 FILLS = [Fill("NFS"), Fill("SMB")]
 

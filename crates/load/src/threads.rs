@@ -38,11 +38,12 @@ pub(crate) fn of_session(plan: &Plan) -> Result<Runtime, Error> {
     }
 }
 
-/// How many threads drive one session: the sessions share the processors, and a channel has no use for two.
+/// How many threads drive one session: the sessions share the processors, and neither a channel nor an operation has use for two.
 fn count(plan: &Plan, processors: usize) -> usize {
     let carries_large = plan.block >= LARGE && matches!(plan.work, Work::Data(_));
     let share = processors / plan.connections as usize;
-    if carries_large { share.clamp(1, plan.channels as usize) } else { 1 }
+    let at_once = plan.workers().div_ceil(plan.connections).min(plan.channels);
+    if carries_large { share.clamp(1, at_once.max(1) as usize) } else { 1 }
 }
 
 /// Files of this host need no descriptors to wait for.
@@ -67,24 +68,24 @@ mod tests {
     }
 
     fn threads(options: &str, processors: usize) -> usize {
-        let words =
-            ["load", "nfs://host/export", "--iodepth", "16"].into_iter().chain(options.split_whitespace());
+        let words = ["load", "nfs://host/export"].into_iter().chain(options.split_whitespace());
         let plans = Plan::all(&Command::parse_from(words).args, "").expect("these options are sound");
         count(&plans[0], processors)
     }
 
     #[test]
     fn large_blocks_over_several_channels_have_a_thread_for_each_as_far_as_there_are_processors() {
-        assert_eq!(threads("--rw read --bs 1m --channels 4", 16), 4);
-        assert_eq!(threads("--rw write --bs 256k --channels 4", 2), 2);
-        assert_eq!(threads("--rw read --bs 1m --channels 4 --connections 4", 8), 2);
-        assert_eq!(threads("--rw read --bs 1m --channels 4 --connections 9", 8), 1);
+        assert_eq!(threads("--rw read --bs 1m --channels 4 --iodepth 16", 16), 4);
+        assert_eq!(threads("--rw write --bs 256k --channels 4 --iodepth 16", 2), 2);
+        assert_eq!(threads("--rw read --bs 1m --channels 4 --connections 4 --iodepth 16", 8), 2);
+        assert_eq!(threads("--rw read --bs 1m --channels 4 --connections 9 --iodepth 16", 8), 1);
     }
 
     #[test]
     fn everything_else_has_one() {
-        assert_eq!(threads("--rw read --bs 1m --channels 1", 16), 1);
-        assert_eq!(threads("--rw read --bs 128k --channels 4", 16), 1);
+        assert_eq!(threads("--rw read --bs 1m --channels 1 --iodepth 16", 16), 1);
+        assert_eq!(threads("--rw read --bs 1m --channels 4 --iodepth 1", 16), 1);
+        assert_eq!(threads("--rw read --bs 128k --channels 4 --iodepth 16", 16), 1);
         assert_eq!(threads("--metadata stat --channels 4", 16), 1);
     }
 }

@@ -1,0 +1,92 @@
+"""Records what a command says on a terminal: as an asciicast (version 2), and as lines of text for a picture.
+
+The commands recorded here only print, move up, go back to the beginning of the line and erase; a screen needs to know no more.
+"""
+
+import fcntl
+import html
+import json
+import os
+import pty
+import re
+import select
+import struct
+import termios
+import time
+
+COLUMNS, ROWS = 110, 40
+# A control sequence, a control character, or plain text.
+TOKEN = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|([\r\n\t\x08])|([^\x1b\r\n\t\x08]+)|\x1b")
+
+
+class Recording:
+    """What was said, and when."""
+
+    def __init__(self, title):
+        self.title = title
+        self.events = []
+        self._begun = time.monotonic()
+
+    def type(self, line):
+        """Show a command as if somebody had typed it."""
+        self.add(f"$ {line}\r\n")
+
+    def add(self, text):
+        self.events.append((time.monotonic() - self._begun, text))
+
+    def run(self, command, environment, seconds):
+        """Run a command on a terminal and keep what it says; gives its exit status. What takes longer than `seconds` is an error."""
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execvpe(command[0], command, environment)
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        end = time.monotonic() + seconds
+        while True:
+            if not select.select([terminal], [], [], max(0, end - time.monotonic()))[0]:
+                os.kill(child, 9)
+                os.waitpid(child, 0)
+                raise TimeoutError(f"not over after {seconds} s: {' '.join(command)}")
+            try:
+                said = os.read(terminal, 65536)
+            except OSError:  # How Linux says that the other end is closed.
+                said = b""
+            if not said:
+                break
+            self.add(said.decode(errors="replace"))
+        os.close(terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def replaced(self, what, by):
+        """The same with `what` written as `by`: a directory of the recording is of no use to the reader."""
+        self.events = [(at, text.replace(what, by)) for at, text in self.events]
+
+    def cast(self):
+        """As an asciicast."""
+        header = {"version": 2, "width": COLUMNS, "height": ROWS, "title": self.title}
+        lines = [header, *([round(at, 3), "o", text] for at, text in self.events)]
+        return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+    def screen(self):
+        """The lines that are there in the end."""
+        lines, row, column = [""], 0, 0
+        for parameters, letter, control, text in TOKEN.findall("".join(text for _, text in self.events)):
+            number = int(parameters) if parameters.isdigit() else 1
+            if text:
+                lines[row] = lines[row][:column].ljust(column) + text + lines[row][column + len(text):]
+                column += len(text)
+            elif control == "\n":
+                row += 1
+                lines += [""] * (row + 1 - len(lines))
+            elif control == "\r":
+                column = 0
+            elif letter == "A":
+                row = max(row - number, 0)
+            elif letter == "K":
+                lines[row] = "" if parameters == "2" else lines[row][:column]
+        return [line.rstrip() for line in lines]
+
+    def page(self):
+        """The screen as an HTML page."""
+        text = html.escape("\n".join(self.screen()).rstrip())
+        return ("<!doctype html><meta charset=utf-8><style>body{margin:0;background:#1c1f24;color:#d8dee6}"
+                f"pre{{margin:0;padding:14px;display:inline-block;font:13px/1.35 monospace}}</style><pre id=screen>{text}</pre>")
