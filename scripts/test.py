@@ -57,6 +57,7 @@ LANES = [
 ]
 ALONE = [
     ("admin-page", ["proving/admin-page/run.py"], 300),
+    ("metrics", ["proving/metrics/run.py"], 180),
     ("kernel-doctor", ["proving/kernel-client/doctor.py"], 300),
 ]
 INSTALL = (["scripts/foreign"], 900)
