@@ -7,8 +7,8 @@ use share::{
     Attributes, Basic, Config, Disposition, LockRule, Options, RangeKind, RangeRequest, Refusal, Side,
     TimeSet,
 };
-use volume::Time;
 use volume::security::{Ace, AceFlags, Acl, Descriptor, Parts, Rights, Sid};
+use volume::{Time, Volume};
 
 const LONG_AGO: Time = Time { secs: 946_684_800, nanos: 100 };
 
@@ -40,6 +40,25 @@ fn times_that_were_set_stay_whatever_this_open_writes() {
     client.write(&open, 0, "last").unwrap();
     client.call(|c| world.share.set_size(c, &open, 1)).unwrap();
     assert_eq!(world.share.info(&open).unwrap().modified, moved);
+}
+
+#[test]
+fn a_change_right_after_a_change_time_was_set_is_not_told_apart_from_the_setting() {
+    let world = World::new();
+    let (one, other) = (world.client(1), world.client(2));
+    let open = one.make("f");
+    let second = other.open("f").open();
+    let changed = || world.share.info(&second).unwrap().changed;
+    let at = |ms: u32| Time { secs: now().wall_ns as i64 / 1_000_000_000, nanos: ms * 1_000_000 };
+    world.memory.set_clock(at(0));
+    set(&one, &open, Basic { changed: Some(TimeSet::Set(LONG_AGO)), ..Basic::default() }).unwrap();
+    one.close(&open);
+    world.memory.set_clock(at(200));
+    other.write(&second, 0, "soon").unwrap();
+    assert_eq!(changed(), LONG_AGO);
+    world.memory.set_clock(at(300));
+    other.write(&second, 0, "later").unwrap();
+    assert!(changed() > LONG_AGO);
 }
 
 #[test]
@@ -109,6 +128,37 @@ fn another_user_gets_what_the_descriptor_gives() {
         |open| done(owner.caller(true, now(), |c| world.share.set_descriptor(c, open, Parts::OWNER, &steal)));
     assert_eq!(set_owner(&open), Err(Refusal::AccessDenied));
     assert_eq!(owner.open("f").access(Rights::ACCESS_SYSTEM_SECURITY).refusal(), Refusal::PrivilegeNotHeld);
+}
+
+#[test]
+fn rights_are_decided_at_the_open_and_a_mode_of_the_host_changes_nothing_under_a_descriptor() {
+    let world = World::new();
+    let owner = world.client(1);
+    let other = world.client_of(2, user(2002));
+    let list = |rights| Acl::new(vec![Ace::allow(Sid::unix_user(2002), rights, AceFlags::empty())]);
+    owner.make_with("f", "");
+    let open = owner.open("f").access(READ | WRITE | Rights::WRITE_DAC).open();
+    let set = |rights| {
+        let descriptor = Descriptor { dacl: Some(list(rights)), ..Descriptor::default() };
+        let step =
+            owner.caller(true, now(), |c| world.share.set_descriptor(c, &open, Parts::DACL, &descriptor));
+        done(step).unwrap();
+    };
+    set(READ | WRITE);
+    let writes = other.open("f").access(READ | WRITE).open();
+    set(Rights::READ_ATTRIBUTES);
+    assert_eq!(other.open("f").access(READ).refusal(), Refusal::AccessDenied);
+    other.write(&writes, 0, "text").unwrap();
+    assert_eq!(other.read(&writes).unwrap(), "text");
+    // The one who made the file has all rights still, and the list says nothing of it.
+    owner.write(&open, 0, "more").unwrap();
+    set(READ);
+    let file = world.memory.root().unwrap().lookup(&name("f"), volume::OpenHow::Read).unwrap();
+    for mode in [0o000, 0o777] {
+        file.set_mode(mode).unwrap();
+        assert!(other.open("f").access(READ).result().is_ok(), "{mode:o}");
+        assert_eq!(other.open("f").access(WRITE).refusal(), Refusal::AccessDenied, "{mode:o}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use share::{Attributes, Config, Deny, Disposition, Options, Outcome, Refusal};
+use share::{Attributes, Caching, Config, Deny, Disposition, Options, Outcome, Refusal};
 use volume::Failure;
 use volume::faulty::Call;
 use volume::security::Rights;
@@ -62,6 +62,39 @@ fn kinds_must_fit_the_options() {
     assert_eq!(refused("none/x", Options::empty(), OpenOrCreate), Err(Refusal::PathNotFound));
     let both = Options::DIRECTORY | Options::NOT_DIRECTORY;
     assert_eq!(refused("dir", both, Open), Err(Refusal::Invalid));
+}
+
+/// What is refused for several reasons is refused for the first: each reason is added in front of those that were there.
+#[test]
+fn the_first_reason_in_the_order_is_the_one_that_is_told() {
+    let world = World::new();
+    let holder = world.client(1);
+    let open = holder.open("f").disposition(Disposition::Create).attributes(Attributes::READ_ONLY);
+    let everything = Caching::READ | Caching::HANDLE | Caching::WRITE;
+    let kept = open.deny(Deny::all()).keyed(1, everything).open();
+    let client = world.client(2);
+    let stranger = world.client_of(3, user(2002));
+    // Share modes, after the holder was asked to give way.
+    waits(client.open("f").access(READ).step());
+    assert_eq!(holder.breaks().len(), 1);
+    holder.acknowledge(1, true, Caching::empty()).unwrap();
+    assert_eq!(client.open("f").access(READ).refusal(), Refusal::SharingConflict);
+    // Before that: that it is marked to go.
+    let marks = client.open("f").access(Rights::DELETE | Rights::READ_ATTRIBUTES);
+    assert_eq!(marks.refusal(), Refusal::SharingConflict);
+    holder.call(|c| world.share.set_delete(c, &kept, true, false, true)).unwrap();
+    assert_eq!(client.open("f").access(READ).refusal(), Refusal::DeletePending);
+    // Before that: the attribute, then the rights, the disposition, the kind.
+    assert_eq!(client.open("f").access(WRITE).refusal(), Refusal::AccessDenied);
+    let maximum = client.open("f").access(Rights::MAXIMUM_ALLOWED);
+    assert_eq!(maximum.options(Options::DELETE_ON_CLOSE).refusal(), Refusal::CannotDelete);
+    let deletes = stranger.open("f").access(Rights::WRITE_DAC | Rights::DELETE);
+    assert_eq!(deletes.options(Options::DELETE_ON_CLOSE).refusal(), Refusal::AccessDenied);
+    let makes = stranger.open("f").access(Rights::WRITE_DAC).disposition(Disposition::Create);
+    assert_eq!(makes.refusal(), Refusal::Exists);
+    let opens = stranger.open("f").access(Rights::WRITE_DAC).options(Options::DIRECTORY);
+    assert_eq!(opens.refusal(), Refusal::NotADirectory);
+    assert!(holder.breaks().is_empty(), "nobody is asked to give way for what is refused anyway");
 }
 
 #[test]
@@ -238,6 +271,24 @@ fn names_match_without_regard_to_case_and_keep_theirs() {
     assert_eq!(client.open("Größe/readme.txt").refusal(), Refusal::NotFound);
     client.make_with("Größe/README.txt", "");
     assert_eq!(client.names_in("größe"), ["README.txt"]);
+}
+
+#[test]
+fn names_that_one_client_has_told_apart_the_others_see_and_reach_by_their_exact_spelling() {
+    let world = World::new();
+    let (posix, client) = (world.client(1), world.client(2));
+    for (at, text) in [("Name", "one"), ("name", "two")] {
+        let open = posix.open(at).disposition(Disposition::Create).options(Options::EXACT_CASE).open();
+        posix.write(&open, 0, text).unwrap();
+        posix.close(&open);
+    }
+    assert_eq!(client.names_in(""), ["Name", "name"]);
+    for (at, text) in [("Name", "one"), ("name", "two")] {
+        let open = client.open(at).open();
+        assert_eq!(client.read(&open).unwrap(), text);
+    }
+    assert!(client.open("NAME").result().is_ok(), "one of them");
+    assert_eq!(client.open("NAME").disposition(Disposition::Create).refusal(), Refusal::Exists);
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! What programs of the host may do to files that clients have open, and what shows of it: neither side's share modes and locks
+//! bind the other, and what the host has put somewhere stays or goes as SEMANTICS.md says.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use common::*;
+use share::{Attributes, Config, Deny, LockRule, RangeKind, RangeRequest, Refusal, Share};
+use volume::security::Rights;
+use volume_posix::PosixVolume;
+
+/// A share on a directory of the host, and a client that may do everything there.
+struct Served {
+    place: tempfile::TempDir,
+    client: Client,
+}
+
+impl Served {
+    fn new() -> Served {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("files")).unwrap();
+        let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
+        let share = Share::open(Arc::new(volume), Config { enforce: false, ..Config::default() }).unwrap();
+        let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
+        let client = Client { share, key: share::ClientKey(1), identity, ears: Arc::default() };
+        Served { place, client }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.place.path().join("files").join(path)
+    }
+
+    /// What a program of the host that locks `f` as a whole with flock(1) is told.
+    fn may_lock(&self) -> bool {
+        let mut command = Command::new("flock");
+        command.args(["-n", "-x"]).arg(self.at("f")).arg("true").status().unwrap().success()
+    }
+
+    /// A program of the host that has `f` locked until it is let go.
+    fn locks(&self) -> Child {
+        let mut command = Command::new("flock");
+        command.args(["-x"]).arg(self.at("f")).args(["sh", "-c", "echo has it; read line"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut told = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut told).unwrap();
+        child
+    }
+}
+
+#[test]
+fn programs_of_the_host_are_not_bound_by_share_modes_and_deny_nothing() {
+    let served = Served::new();
+    let client = &served.client;
+    client.make_with("f", "clients");
+    let alone = client.open("f").deny(Deny::all()).open();
+    std::fs::write(served.at("f"), "the host's").unwrap();
+    assert_eq!(client.read(&alone).unwrap(), "the host's");
+    client.close(&alone);
+    let kept = std::fs::File::options().read(true).write(true).open(served.at("f")).unwrap();
+    let alone = client.open("f").deny(Deny::all()).open();
+    client.write(&alone, 0, "clients'  ").unwrap();
+    drop(kept);
+    assert_eq!(std::fs::read_to_string(served.at("f")).unwrap(), "clients'  ");
+}
+
+#[test]
+fn ranges_of_clients_and_locks_of_the_host_do_not_see_each_other() {
+    let served = Served::new();
+    let client = &served.client;
+    client.make_with("f", "text");
+    let open = client.open("f").open();
+    let owner = client.owner(&open);
+    let range = [RangeRequest { start: 0, len: u64::MAX, kind: RangeKind::Exclusive }];
+    let lock = || client.call(|c| client.share.lock(c, &open, owner, LockRule::Exact, &range));
+    lock().unwrap();
+    assert!(served.may_lock());
+    client.share.unlock(&open, owner, LockRule::Exact, &range).unwrap();
+    let mut program = served.locks();
+    assert!(!served.may_lock(), "another program of the host is kept out");
+    lock().unwrap();
+    client.write(&open, 0, "more").unwrap();
+    drop(program.stdin.take());
+    program.wait().unwrap();
+}
+
+#[test]
+fn a_directory_into_which_the_host_has_put_something_stays() {
+    let served = Served::new();
+    let client = &served.client;
+    client.make_directory("d");
+    let open = client.open("d").open();
+    client.set_delete(&open, true).unwrap();
+    std::fs::write(served.at("d/put"), "text").unwrap();
+    client.close(&open);
+    assert_eq!(client.names_in("d"), ["put"]);
+    // Nothing is left of the mark.
+    client.make_with("d/made", "text");
+}
+
+#[test]
+fn what_the_host_has_put_by_a_marked_name_goes_with_it() {
+    let served = Served::new();
+    let client = &served.client;
+    client.make_with("f", "clients");
+    let open = client.open("f").open();
+    client.set_delete(&open, true).unwrap();
+    std::fs::rename(served.at("f"), served.at("kept")).unwrap();
+    std::fs::write(served.at("f"), "the host's").unwrap();
+    client.close(&open);
+    assert_eq!(client.names_in(""), ["kept"]);
+}
+
+#[test]
+fn a_mode_that_lets_nobody_write_shows_as_read_only() {
+    let served = Served::new();
+    let client = &served.client;
+    client.make_with("f", "text");
+    let shown = || client.open("f").access(Rights::READ_ATTRIBUTES).result().unwrap().info.attributes;
+    assert!(!shown().contains(Attributes::READ_ONLY));
+    for (mode, expected) in [("444", true), ("0", true), ("244", false), ("466", true), ("644", false)] {
+        assert!(Command::new("chmod").arg(mode).arg(served.at("f")).status().unwrap().success());
+        assert_eq!(shown().contains(Attributes::READ_ONLY), expected, "{mode}");
+    }
+    assert!(Command::new("chmod").arg("444").arg(served.at("f")).status().unwrap().success());
+    assert_eq!(client.open("f").access(WRITE).refusal(), Refusal::AccessDenied);
+}
