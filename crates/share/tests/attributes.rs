@@ -49,7 +49,7 @@ fn a_change_right_after_a_change_time_was_set_is_not_told_apart_from_the_setting
     let open = one.make("f");
     let second = other.open("f").open();
     let changed = || world.share.info(&second).unwrap().changed;
-    let at = |ms: u32| Time { secs: now().wall_ns as i64 / 1_000_000_000, nanos: ms * 1_000_000 };
+    let at = |ms: u32| Time { secs: now().wall_ns / 1_000_000_000, nanos: ms * 1_000_000 };
     world.memory.set_clock(at(0));
     set(&one, &open, Basic { changed: Some(TimeSet::Set(LONG_AGO)), ..Basic::default() }).unwrap();
     one.close(&open);

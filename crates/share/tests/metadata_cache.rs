@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::*;
 use share::engine::Descriptors;
-use share::{Attributes, Basic, Config, Disposition, Options, Refusal};
+use share::{Attributes, Basic, Caching, ChangeFilter, Config, Disposition, Options, Refusal, Waiter};
 use volume::faulty::{Call, Fault, Plan};
 use volume::memory::MemoryVolume;
 use volume::security::Rights;
@@ -553,6 +553,29 @@ fn where_nobody_tells_of_changes_nothing_is_remembered() {
     directory.rename(&name("f"), directory.as_ref(), &name("g"), false, None).unwrap();
     assert_eq!(client.open("d/f").refusal(), Refusal::NotFound);
     assert_eq!(client.open("d/g").result().unwrap().info.id, before);
+}
+
+#[test]
+fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone() {
+    let world = World::over(Config::default(), |inner| {
+        let facts = Facts { tells_changes: false, ..inner.facts().clone() };
+        Arc::new(Silent { inner, facts })
+    });
+    let (holder, client) = (world.client(1), world.client(2));
+    client.make_directory("d");
+    client.make_with("d/f", "text");
+    let right = Caching::READ | Caching::HANDLE;
+    let kept = holder.open("d/f").access(READ).keyed(1, right).result().unwrap();
+    assert_eq!(kept.granted.map(|granted| granted.state), Some(right));
+    let watched = holder.open("d").access(READ).open();
+    world.share.watch(&watched, ChangeFilter::all(), false, 4096).unwrap();
+    let directory = host(&world, "d");
+    directory.rename(&name("f"), directory.as_ref(), &name("g"), false, None).unwrap();
+    world.share.before_batch(now());
+    assert!(holder.breaks().is_empty());
+    waits(world.share.take_changes(&watched, Some(&Waiter { wake: holder.ears.clone(), token: 1 })));
+    client.make_with("d/made", "");
+    assert!(holder.woken() > 0, "a client's change is told");
 }
 
 /// One thread makes and removes a name; others, who know when it has done so, never see what was before.
