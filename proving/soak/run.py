@@ -64,7 +64,7 @@ COUNTS = [
     Count("nfs-kills", 50, "kills of the server under Linux's NFS client, each with a restart within 10 s", 5,
           [sys.executable, f"{KERNEL}/nfs_kills.py", "--kills", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"],
           1200),
-    Count("histories", 100_000, "seeded histories of cuts, delays and replays over one to eight channels, beside a model", 5_000,
+    Count("histories", 100_000, "seeded histories of cuts, delays, duplicates and replays over one to eight channels, beside a model", 5_000,
           ["env", "SIMULATED_HISTORIES={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb",
            "--test", "simulation"], 3600),
     Count("limits", 1, "rounds of 10 s with 1, 4 and 16 connections, 4 KiB and 1 MiB, over SMB, NFS and both, in which a share's limit holds within 2 %, and two clients of it and its neighbour have the same within 10 %, medians of 20 pairs", 1,
