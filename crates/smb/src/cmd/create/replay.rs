@@ -44,16 +44,21 @@ pub(super) fn begin(
     let Some(v2) = contexts.durability.request_v2 else { return Ok(Begun::New(None)) };
     let server = &connection.server;
     let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
-    if is_replay
-        && lasts
-        && let Some(open) = take_up(connection, request, tree, (asked, v2.create_guid), session)?
-    {
+    let take_up = || match is_replay && lasts {
+        true => take_up(connection, request, tree, (asked, v2.create_guid), session),
+        false => Ok(None),
+    };
+    if let Some(open) = take_up()? {
         return Ok(Begun::Replay(open));
     }
     let find = |volatile| server.opens.get(volatile).filter(|open| open.is_replayable());
     let sent = (is_replay, request.header.channel_sequence());
     match server.index.claim((session.client, v2.create_guid), sent, find) {
-        Known::Claimed(claim) => Ok(Begun::New(Some(claim))),
+        // Its Open may have been used since it was looked for.
+        Known::Claimed(claim) => match take_up()? {
+            Some(open) => Ok(Begun::Replay(open)),
+            None => Ok(Begun::New(Some(claim))),
+        },
         // MS-SMB2 3.3.5.9.10
         Known::Made(_) | Known::UnderWay if !is_replay => Err(Stop::Fail(NtStatus::DUPLICATE_OBJECTID)),
         // A replay of it was quicker. No section knows that; it is a late request of a lost channel like those of
@@ -76,8 +81,9 @@ pub(super) fn begin(
 }
 
 /// The persistent Open that this CREATE made before its session ended or the server was started anew: it is
-/// taken up again.
-// MS-SMB2 3.3.5.9 (exception: looked for before the Opens of this client, since it would be refused there)
+/// taken up again. None where it made none, or one that is answered from as of any other CREATE.
+// MS-SMB2 3.3.5.9 (exception: what has no session is looked for before the Opens of this client, since it would be
+// refused there)
 fn take_up(
     connection: &Connection,
     request: &Request<'_>,
@@ -86,18 +92,19 @@ fn take_up(
     session: &Arc<Session>,
 ) -> Result<Option<Arc<Open>>, Stop> {
     let server = &connection.server;
-    let find = || server.index.by_create_guid(create_guid).and_then(|id| server.opens.get(id));
-    let Some(found) = find().map(|open| open.share()) else { return Ok(None) };
-    let survival = found.survival.lock();
-    // Another request may have been quicker.
-    let Some(found) = find().map(|open| open.share()) else { return Ok(None) };
-    if found.session_id == session.id {
+    let replayed = server.index.by_create((session.client, create_guid)).and_then(|id| server.opens.get(id));
+    if replayed.is_some_and(|open| open.is_replayable() && open.session_id != NO_SESSION) {
         return Ok(None);
     }
+    let Some(found) = server.persistent_open(create_guid) else { return Ok(None) };
+    let survival = found.survival.lock();
+    // Another request may have been quicker.
+    let Some(found) = super::reconnect::at(server, found.id.persistent) else { return Ok(None) };
     let not_available = Stop::Fail(NtStatus::FILE_NOT_AVAILABLE);
     let (Some(made), Some((engine, _))) = (found.made.get(), found.file()) else {
         return Err(not_available);
     };
+    // Somebody has it. A client that does has used it, and so knows how its CREATE went, which would be done twice.
     if found.session_id != NO_SESSION || !tree.leads_to(engine) {
         return Err(not_available);
     }
