@@ -13,7 +13,7 @@ use wire::{Cursor, Now, Truncated, Writer};
 use crate::config::ShareConfig;
 use crate::durable::{Durable, Instance, Made, Survival, Version};
 use crate::open::{Object, Open};
-use crate::sequence::LOCKS;
+use crate::sequence::{LOCKS, LockSequences};
 use crate::server::Server;
 use crate::suspend::{Completion, Stop};
 use crate::tree::{Target, Tree};
@@ -153,11 +153,16 @@ pub(crate) fn begin(open: &Open) -> bool {
     }
 }
 
-/// Prepares the record of a LOCK: its sequence number is to be there exactly when its ranges are.
-pub(crate) fn prepare_lock(open: &Open, index: u32, number: u8) {
-    let Some((engine, file)) = open.file().filter(|(_, file)| file.is_lasting()) else { return };
-    let locks = open.locks.all_with(index, number);
-    engine.annotate_with_ranges(file, Note::of(open, locks).map(|note| note.encode()));
+/// What is recorded beside the byte ranges of a LOCK, in one step with them: which numbers are done. Built where the
+/// engine orders such changes, since several may be made at once; `change` is made to the numbers there.
+pub(crate) fn lock_note(open: &Open, change: impl Fn(&LockSequences)) -> impl Fn() -> Option<Vec<u8>> {
+    // The rest of it is settled.
+    let note =
+        open.file().filter(|(_, file)| file.is_lasting()).and_then(|_| Note::of(open, open.locks.all()));
+    move || {
+        change(&open.locks);
+        note.as_ref().map(|note| Note { locks: open.locks.all(), ..note.clone() }.encode())
+    }
 }
 
 /// The answer, whose body is written, once everything it says of the Open is on stable storage. To be

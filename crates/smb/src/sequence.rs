@@ -156,13 +156,6 @@ impl LockSequences {
         std::array::from_fn(|at| self.0[at].load(Ordering::Acquire))
     }
 
-    /// What will be in all places when the LOCK with this number is done.
-    pub fn all_with(&self, index: u32, number: u8) -> [u8; LOCKS] {
-        let after = LockSequences(self.all().map(AtomicU8::new));
-        after.done(index, number);
-        after.all()
-    }
-
     /// Puts back what [`LockSequences::all`] has said.
     pub fn set_all(&self, all: [u8; LOCKS]) {
         for (place, was) in self.0.iter().zip(all) {

@@ -103,6 +103,17 @@ fn lock(client: &mut Peer, file_id: FileId, offset: u64, flags: Flags, sequence:
     })
 }
 
+/// The same with several ranges.
+fn unlock_all(client: &mut Peer, file_id: FileId, offsets: &[u64], sequence: u8) -> NtStatus {
+    let element = |&offset| LockElement { offset, length: 5, flags: Flags::UNLOCK };
+    let elements: Vec<LockElement> = offsets.iter().map(element).collect();
+    client.status(Command::Lock, |out| {
+        let locks = List::Values(&elements);
+        let (lock_sequence_number, lock_sequence_index) = (sequence, 1);
+        lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks }.write(out);
+    })
+}
+
 const EXCLUSIVE: Flags = Flags::EXCLUSIVE_LOCK.union(Flags::FAIL_IMMEDIATELY);
 
 // MS-SMB2 3.3.5.4
@@ -187,6 +198,23 @@ fn a_handle_goes_on_after_a_restart_with_its_lease_its_locks_and_their_sequence(
     assert_eq!(client.close(id), NtStatus::SUCCESS);
     let world = store.serve();
     assert_eq!((world.server.opens.len(), world.engine.open_count()), (0, 0));
+}
+
+// MS-SMB2 3.3.5.14
+#[test]
+fn a_lock_that_failed_is_not_taken_for_done_after_a_restart() {
+    let mut store = Store::new();
+    let world = store.serve();
+    let mut client = world.client();
+    let id = create(&mut client, "f", OplockLevel::Batch, &[persistent(CREATE)]).file_id();
+    assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 1), NtStatus::SUCCESS);
+    // The second range is not held; the first has been released.
+    assert_eq!(unlock_all(&mut client, id, &[0, 50], 2), NtStatus::RANGE_NOT_LOCKED);
+    let world = store.serve();
+    let mut client = world.client();
+    let id = create(&mut client, "f", OplockLevel::None, &[back(id, PERSISTENT)]).file_id();
+    assert!(world.engine.held_ranges().is_empty());
+    assert_eq!(unlock_all(&mut client, id, &[0, 50], 2), NtStatus::RANGE_NOT_LOCKED);
 }
 
 // MS-SMB2 3.3.5.9.12
