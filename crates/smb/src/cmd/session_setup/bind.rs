@@ -4,7 +4,6 @@
 //! token is looked at, [`take_channel`] makes the channel once its user is proved. A refusal changes nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use auth::crypto::SigningAlgorithm;
 use smb_wire::NtStatus;
@@ -110,7 +109,7 @@ fn makes_room(session: &Session, request: &Request<'_>) -> bool {
         silent_ms,
         "channel closed: it is silent, and its client asks for one in its place"
     );
-    session.failures.fetch_add(1, Ordering::Relaxed);
+    // It is counted as lost when it is closed.
     silent.post(Event::Close);
     true
 }
