@@ -2,6 +2,7 @@
 //! kept beside the engine's record of each, and [`Server::restore`] makes Opens of it after a restart.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use share::{CacheKey, ClientKey, Detached, Restored, Share};
 use smb_wire::create::{Access, CreateAction};
@@ -15,7 +16,7 @@ use crate::durable::{Durable, Instance, Made, Survival, Version};
 use crate::open::{Object, Open};
 use crate::sequence::{LOCKS, LockSequences};
 use crate::server::Server;
-use crate::suspend::{Completion, Stop};
+use crate::suspend::{Completion, Handled, Stop};
 use crate::tree::{Target, Tree};
 
 /// What a note begins with; another is of another version.
@@ -165,11 +166,52 @@ pub(crate) fn lock_note(open: &Open, change: impl Fn(&LockSequences)) -> impl Fn
     }
 }
 
+/// Whether the client has been told of a persistent Open. From then on it is not taken back, whether it was the CREATE
+/// that was answered or a replay of it.
+#[derive(Debug, Default)]
+pub(crate) struct Promise(AtomicU8);
+
+const TOLD: u8 = 1;
+const TAKEN_BACK: u8 = 2;
+
+impl Promise {
+    /// The client is told of the Open; false when that was taken back before.
+    pub(crate) fn tell(&self) -> bool {
+        let told = self.0.compare_exchange(0, TOLD, Ordering::AcqRel, Ordering::Acquire);
+        told != Err(TAKEN_BACK)
+    }
+
+    /// The Open is not to be; false when its client has been told of it.
+    pub(crate) fn take_back(&self) -> bool {
+        self.0.compare_exchange(0, TAKEN_BACK, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
 /// The answer, whose body is written, once everything it says of the Open is on stable storage. To be
-/// returned in its place where the Open is persistent. When that fails, `undo` takes back what was done.
-pub(crate) fn when_lasting(engine: &Arc<Share>, undo: impl FnOnce() + Send + 'static) -> Stop {
+/// returned in its place where the Open is persistent. `tell` says whether what it tells still holds, since somebody
+/// else who waited may have taken it back; when this one fails, `undo` takes back what was done.
+pub(crate) fn when_lasting(
+    engine: &Arc<Share>,
+    tell: impl FnOnce() -> bool + Send + 'static,
+    undo: impl FnOnce() + Send + 'static,
+) -> Stop {
     let engine = Arc::clone(engine);
-    Stop::Work(Box::new(move |_body| last(&engine).inspect_err(|_| undo())))
+    Stop::Work(Box::new(move |_body| {
+        let status = last(&engine).inspect_err(|_| undo())?;
+        // As what comes while the first is under way: it is to be tried again.
+        if tell() { Ok(status) } else { Err(NtStatus::FILE_NOT_AVAILABLE) }
+    }))
+}
+
+/// The same for an answer to a replay, which did nothing itself.
+pub(crate) fn replay_when_lasting(open: &Arc<Open>) -> Handled {
+    match open.file().filter(|(_, file)| file.is_lasting()) {
+        Some((engine, _)) => {
+            let open = Arc::clone(open);
+            Err(when_lasting(engine, move || open.promise.tell(), || ()))
+        }
+        None => Ok(NtStatus::SUCCESS),
+    }
 }
 
 fn last(engine: &Share) -> Completion {

@@ -28,37 +28,55 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let elements: Vec<LockElement> = asked.locks.iter().collect();
     let (index, number) = (asked.lock_sequence_index, asked.lock_sequence_number);
     let is_verified = is_sequenced(connection, &open)?;
+    let engine = open.file().filter(|(_, file)| file.is_lasting()).map(|(engine, _)| Arc::clone(engine));
+    let told = Arc::clone(&open);
+    let tell = move || !is_verified || told.locks.tell(index, number);
     if is_verified && !request.resumed && open.locks.is_done(index, number) {
         lock::Response.write(body);
-        return Ok(NtStatus::SUCCESS);
+        return match engine {
+            Some(engine) => Err(persistent::when_lasting(&engine, tell, || ())),
+            None => Ok(NtStatus::SUCCESS),
+        };
     }
     // MS-SMB2 3.3.5.14
+    let unlocks = elements[0].flags.contains(Flags::UNLOCK);
+    // What was released stays so.
+    let is_told = unlocks || engine.is_none();
     let done = |locks: &LockSequences| {
         if is_verified {
-            locks.done(index, number);
+            locks.done(index, number, is_told);
         }
     };
     let note = persistent::lock_note(&open, done);
-    if elements[0].flags.contains(Flags::UNLOCK) {
+    if unlocks {
         unlock(&open, &elements, &note)?;
     } else {
         lock(connection, request, (&open, &note), &elements)?;
     }
     drop(note);
-    done(&open.locks);
+    if engine.is_none() {
+        done(&open.locks);
+    }
     lock::Response.write(body);
-    let is_lasting = open.file().is_some_and(|(_, file)| file.is_lasting());
-    match open.file().map(|(engine, _)| Arc::clone(engine)).filter(|_| is_lasting) {
-        Some(engine) => Err(persistent::when_lasting(&engine, move || take_back(&open, &elements))),
+    match engine {
+        Some(engine) => {
+            let undo = move || take_back(&open, &elements, (index, number));
+            Err(persistent::when_lasting(&engine, tell, undo))
+        }
         None => Ok(NtStatus::SUCCESS),
     }
 }
 
-/// Releases what was locked and is not sure to be held after a restart.
-fn take_back(open: &Open, elements: &[LockElement]) {
-    for element in elements.iter().filter(|element| !element.flags.contains(Flags::UNLOCK)) {
+/// Releases what was locked and is not sure to be held after a restart, unless the client was told of it as it sent
+/// this again.
+fn take_back(open: &Open, elements: &[LockElement], (index, number): (u32, u8)) {
+    if elements[0].flags.contains(Flags::UNLOCK) || !open.locks.take_back(index, number) {
+        return;
+    }
+    let note = persistent::lock_note(open, |_| ());
+    for element in elements {
         // The client may have released it already.
-        let _ = unlock(open, &[LockElement { flags: Flags::UNLOCK, ..*element }], &|| None);
+        let _ = unlock(open, &[LockElement { flags: Flags::UNLOCK, ..*element }], &note);
     }
 }
 
