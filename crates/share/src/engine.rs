@@ -109,6 +109,7 @@ pub use extended::Extended;
 pub use giving_back::GiveBack;
 pub use info::{HeldRange, OpenSummary};
 pub use items::{Fresh, Item};
+pub use locking::RangeNote;
 pub use scan::Entry;
 
 /// A client, and how often it was attached.

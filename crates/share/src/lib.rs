@@ -27,7 +27,7 @@ pub use client::{Caller, ClientKey, Holder, Waiter, Wake};
 pub use detached::{Detached, Keeper};
 pub use engine::{
     Accounts, Basic, Config, Entry, Extended, Fresh, GiveBack, HeldRange, Item, MetadataCaching, NoAccounts,
-    OpenSummary, Share, Side, TimeSet, WriteAt,
+    OpenSummary, RangeNote, Share, Side, TimeSet, WriteAt,
 };
 pub use identity::Identity;
 pub use info::{Attributes, Info};

@@ -89,8 +89,6 @@ pub struct Open {
     /// It is recorded for a client that will say itself what it had: that it or a range of it is given back need
     /// not be on record at once.
     pub(crate) claimed: AtomicBool,
-    /// Recorded with the next change of its byte ranges.
-    pub(crate) note_with_ranges: Mutex<Option<Vec<u8>>>,
     /// As bits of [`OwnTimes`].
     pub(crate) own_times: AtomicU8,
     /// Changes that were made and not yet told, as bits of `ChangeFilter`, and [`UNSEEN`].

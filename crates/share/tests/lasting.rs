@@ -3,13 +3,13 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::*;
 use proptest::prelude::*;
 use share::{
     CacheKey, Caching, Config, Deny, Detached, Disposition, Keeper, LockRule, Open, Options, RangeKind,
-    RangeRequest, Refusal, Restored, Share, Step, Unreadable,
+    RangeNote, RangeRequest, Refusal, Restored, Share, Step, Unreadable,
 };
 use volume::Volume;
 use volume::journal::{Journal, MemoryJournal, Place};
@@ -68,9 +68,12 @@ fn range(start: u64) -> RangeRequest {
 }
 
 fn lock(client: &Client, open: &Arc<Open>, start: u64) -> Result<(), Refusal> {
-    let owner = client.owner(open);
-    let ranges = [range(start)];
-    done(client.caller(false, now(), |c| client.share.lock(c, open, owner, LockRule::Exact, &ranges)))
+    lock_noting(client, open, start, &|| None)
+}
+
+fn lock_noting(client: &Client, open: &Arc<Open>, start: u64, note: RangeNote<'_>) -> Result<(), Refusal> {
+    let (owner, rule, ranges) = (client.owner(open), LockRule::Exact, [range(start)]);
+    done(client.caller(false, now(), |c| client.share.lock_noting(c, open, owner, rule, &ranges, note)))
 }
 
 fn unlock(client: &Client, open: &Arc<Open>, start: u64) -> Result<(), Refusal> {
@@ -96,8 +99,7 @@ fn an_open_comes_back_with_deny_ranges_right_and_note_and_goes_on() {
     lock(&one, &open, 20).unwrap();
     unlock(&one, &open, 0).unwrap();
     one.share.annotate(&open, b"first".to_vec());
-    one.share.annotate_with_ranges(&open, Some(b"other".to_vec()));
-    lock(&one, &open, 40).unwrap();
+    lock_noting(&one, &open, 40, &|| Some(b"other".to_vec())).unwrap();
 
     let (after, mut restored) = before.restart();
     let Restored { open, keep_ns, note, .. } = restored.pop().unwrap();
@@ -119,6 +121,48 @@ fn an_open_comes_back_with_deny_ranges_right_and_note_and_goes_on() {
     unlock(&one, &open, 20).unwrap();
     one.close(&open);
     assert!(after.restart().1.is_empty());
+}
+
+#[test]
+fn whatever_a_crash_leaves_the_note_says_of_each_range_what_became_of_it() {
+    const EACH: u64 = 12;
+    let before = Recorded::new();
+    let one = before.world.client(1);
+    let open = one.open("f").disposition(Disposition::Create).open();
+    record(&one, &open);
+    // What was done, one bit for each, as two threads do it at once through one open.
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (one, open, done) = (&one, &open, &done);
+            scope.spawn(move || {
+                for turn in 0..EACH {
+                    let at = thread * EACH + turn;
+                    let does =
+                        |bits: u64| Some((done.fetch_xor(bits, Ordering::SeqCst) ^ bits).to_le_bytes());
+                    let note = || does(1 << at).map(|bits| bits.to_vec());
+                    lock_noting(one, open, at * 10, &note).unwrap();
+                    if turn % 3 == 0 {
+                        // The second is not held, so nothing is noted of it; then of the first.
+                        let (owner, rule) = (one.owner(open), LockRule::Exact);
+                        let (here, nowhere) = (range(at * 10), range(1_000_000));
+                        let gone = one.share.unlock_noting(open, owner, rule, &[nowhere], &note);
+                        assert_eq!(gone, Err(Refusal::RangeNotHeld));
+                        one.share.unlock_noting(open, owner, rule, &[here], &note).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let records = before.journal.records();
+    let first = records.len() - 2 * (EACH + EACH / 3) as usize;
+    for len in first..=records.len() {
+        let (after, restored) = before.restart_with(&records[..len]);
+        let noted = <[u8; 8]>::try_from(restored[0].note.as_slice()).map_or(0, u64::from_le_bytes);
+        let held = after.world.share.held_ranges();
+        let held = held.iter().fold(0, |all, held| all | 1 << (held.range.start / 10));
+        assert_eq!(noted, held, "after {len} of {} records", records.len());
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use auth::crypto::{GmacNonce, Signer, SigningAlgorithm};
 use smb_wire::{Command, Header, NtStatus};
+use wire::Now;
 
 use crate::compound::Compound;
 use crate::connection::{Channel, Connection, Negotiated};
@@ -44,6 +45,7 @@ impl Connection {
         message: &[u8],
         signature: &[u8; 16],
         compound: &Compound,
+        now: Now,
     ) -> Result<bool, Refused> {
         if header.is_response() {
             return Err(Refused::Close("a response where a request must be"));
@@ -76,9 +78,20 @@ impl Connection {
             return Ok(false);
         }
         match self.channel_of(session_id) {
-            Some(at) => check_signature(&self.channels[at], header, message, signature),
+            Some(at) => check_signature(&self.channels[at], header, message, signature)
+                .inspect_err(|_| self.complain_of_signature(header, now)),
             None => Ok(self.is_signed_otherwise(session_id, header, message, signature)),
         }
+    }
+
+    /// A request has been refused for its signature: the log has a line.
+    fn complain_of_signature(&self, header: &Header, now: Now) {
+        let why = match header.is_signed() {
+            true => "its signature is wrong",
+            false => "it is not signed",
+        };
+        let what = format!("{:?} refused: {why}", header.command());
+        self.complain(header.session_id(), NtStatus::ACCESS_DENIED, &what, now);
     }
 
     /// Whether a request is signed with the key of a session that ended on another channel, or that only other

@@ -234,7 +234,7 @@ impl Connection {
             let was = resumed.take();
             let admitted = match &was {
                 Some(resumed) => Ok(resumed.signed),
-                None => self.admit(header, message, &signature, &compound),
+                None => self.admit(header, message, &signature, &compound, now),
             };
             let signed = match admitted {
                 Ok(signed) => signed,

@@ -138,6 +138,15 @@ impl Connection {
         channel.map(|channel| &channel.session).ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))
     }
 
+    /// A request is of no session of this connection: the log has a line where it is one of others.
+    pub(crate) fn complain_of_stolen(&self, request: &Request<'_>) {
+        if self.server.session(request.session_id).is_some() {
+            let what =
+                format!("{:?} refused: the session is one of other connections", request.header.command());
+            self.complain(request.session_id, NtStatus::USER_SESSION_DELETED, &what, request.now);
+        }
+    }
+
     /// The tree of a request.
     pub(crate) fn tree(&mut self, request: &mut Request<'_>) -> Result<Arc<Tree>, Stop> {
         // MS-SMB2 3.3.5.2.7.2
@@ -197,12 +206,17 @@ impl Connection {
             request.counted = Some(open.id.volatile);
             return Ok(());
         }
-        match request.header.command() {
-            Command::Write | Command::SetInfo | Command::Ioctl => {
-                Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))
-            }
-            _ => Ok(()),
+        let command = request.header.command();
+        if !matches!(command, Command::Write | Command::SetInfo | Command::Ioctl) {
+            return Ok(());
         }
+        let why = match is_replay {
+            true => "an earlier one is still under way",
+            false => "its ChannelSequence is an older one, as of a channel that was lost",
+        };
+        let (what, status) = (format!("{command:?} refused: {why}"), NtStatus::FILE_NOT_AVAILABLE);
+        self.complain(request.session_id, status, &what, request.now);
+        Err(Stop::Fail(status))
     }
 
     /// What keeps a request counted that is put aside.
@@ -304,6 +318,9 @@ fn checked(
     if request.channel.is_none() && request.header.is_related() {
         // What it is related to had no session either, so there is nothing to inherit.
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
+    }
+    if request.channel.is_none() {
+        connection.complain_of_stolen(request);
     }
     let session = connection.session(request)?;
     if session.state() != State::Valid {

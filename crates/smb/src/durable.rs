@@ -14,7 +14,7 @@ use smb_wire::create_context::Lease;
 use volume::security::Sid;
 use wire::Now;
 
-use crate::open::Open;
+use crate::open::{NO_SESSION, Open};
 use crate::persistent::AskedFor;
 use crate::server::Server;
 use crate::session::Session;
@@ -129,6 +129,14 @@ impl Server {
         if survives || made.is_some_and(|made| made.create_guid.is_some() || made.instance.is_some()) {
             self.index.enter(open, persistent);
         }
+    }
+
+    /// The persistent Open that a CREATE of this name has made: one that waits for its client, if there is one.
+    pub(crate) fn persistent_open(&self, create: Guid) -> Option<Arc<Open>> {
+        let ids = self.index.by_create_guid(create);
+        let opens: Vec<Arc<Open>> =
+            ids.into_iter().filter_map(|id| Some(self.opens.get(id)?.share())).collect();
+        opens.iter().find(|open| open.session_id == NO_SESSION).or(opens.first()).cloned()
     }
 
     /// Lets go of an Open whose session ends, so that its client can come back for it; false when it is

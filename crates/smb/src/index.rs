@@ -27,8 +27,8 @@ pub struct Index(Mutex<Names>);
 struct Names {
     by_durable_id: HashMap<u64, u64>,
     by_create: HashMap<CreateKey, u64>,
-    /// Of persistent Opens, whichever client made them.
-    by_create_guid: HashMap<Guid, u64>,
+    /// Of persistent Opens, whichever client made them. One whose Open has been used may be given once more.
+    by_create_guid: HashMap<Guid, Vec<u64>>,
     /// CREATEs that are under way.
     under_way: HashSet<CreateKey>,
     replayed: Replayed,
@@ -104,7 +104,7 @@ impl Index {
         if let Some(create) = made.create_guid {
             names.by_create.insert((made.client, create), volatile);
             if is_persistent {
-                names.by_create_guid.insert(create, volatile);
+                enter_among(names.by_create_guid.entry(create).or_default(), volatile);
             }
             if let Some(lease) = made.lease {
                 enter_among(names.by_lease.entry((made.client, lease.key)).or_default(), volatile);
@@ -127,9 +127,7 @@ impl Index {
             if names.by_create.get(&(made.client, create)) == Some(&volatile) {
                 names.by_create.remove(&(made.client, create));
             }
-            if names.by_create_guid.get(&create) == Some(&volatile) {
-                names.by_create_guid.remove(&create);
-            }
+            remove_among(&mut names.by_create_guid, create, volatile);
             if let Some(lease) = made.lease {
                 remove_among(&mut names.by_lease, (made.client, lease.key), volatile);
             }
@@ -144,9 +142,14 @@ impl Index {
         self.0.lock().by_durable_id.get(&persistent).copied()
     }
 
-    /// The volatile id of the persistent Open that a CREATE has made.
-    pub fn by_create_guid(&self, create: Guid) -> Option<u64> {
-        self.0.lock().by_create_guid.get(&create).copied()
+    /// The volatile id of the Open that the latest CREATE of this name has made.
+    pub fn by_create(&self, key: CreateKey) -> Option<u64> {
+        self.0.lock().by_create.get(&key).copied()
+    }
+
+    /// Volatile ids of the persistent Opens that CREATEs of this name have made.
+    pub fn by_create_guid(&self, create: Guid) -> Vec<u64> {
+        self.0.lock().by_create_guid.get(&create).cloned().unwrap_or_default()
     }
 
     /// Volatile ids of the Opens under a lease that a CREATE may have been answered with more than once.

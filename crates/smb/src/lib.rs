@@ -16,6 +16,7 @@ mod admit;
 mod answering;
 pub mod client;
 pub mod cmd;
+mod complaints;
 pub mod compound;
 pub mod config;
 pub mod connection;

@@ -86,5 +86,15 @@ pub const RECEIPT_TIME_NS: u64 = 2_000_000_000;
 /// has arrived counts as read when its connection has lasted so long.
 pub const SILENCE_NS: u64 = 10_000_000_000;
 
+/// How many lines the log has about refused requests from one address within [`COMPLAINTS_TIME_NS`]: enough to see what
+/// goes on.
+pub const MAX_COMPLAINTS: u32 = 10;
+
+/// The time for that, in nanoseconds.
+pub const COMPLAINTS_TIME_NS: u64 = 60_000_000_000;
+
+/// Addresses of which that is known; all others share one bound.
+pub const MAX_COMPLAINED: usize = 1024;
+
 /// How many notices of one connection that have arrived are kept until they count as read.
 pub const MAX_UNPROVED: usize = 1024;

@@ -17,6 +17,7 @@ use wire::Now;
 use crate::cmd::query_directory::Listing;
 use crate::durable::{Made, Survival};
 use crate::info::Kept;
+use crate::persistent::Promise;
 use crate::sequence::{ChannelSequence, LockSequences};
 use crate::table::Keyed;
 use crate::tree::Tree;
@@ -78,6 +79,8 @@ pub struct Body {
     pub made: OnceLock<Made>,
     /// Whether and for how long it outlives its session. Held while a client comes back for it.
     pub survival: Mutex<Survival>,
+    /// Whether its client knows of it, where it is persistent.
+    pub(crate) promise: Promise,
     /// Whether the CREATE that made it may be replayed (IsReplayEligible).
     replayable: AtomicBool,
     /// The key of its own caching right.
@@ -139,6 +142,7 @@ impl Body {
             lease_key: OnceLock::new(),
             made: OnceLock::new(),
             survival: Mutex::default(),
+            promise: Promise::default(),
             replayable: AtomicBool::new(false),
             oplock_key,
             lock_owner: LockOwner { client, owner: u128::from(id.persistent) },

@@ -2,6 +2,7 @@
 //! kept beside the engine's record of each, and [`Server::restore`] makes Opens of it after a restart.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use share::{CacheKey, ClientKey, Detached, Restored, Share};
 use smb_wire::create::{Access, CreateAction};
@@ -13,9 +14,9 @@ use wire::{Cursor, Now, Truncated, Writer};
 use crate::config::ShareConfig;
 use crate::durable::{Durable, Instance, Made, Survival, Version};
 use crate::open::{Object, Open};
-use crate::sequence::LOCKS;
+use crate::sequence::{LOCKS, LockSequences};
 use crate::server::Server;
-use crate::suspend::{Completion, Stop};
+use crate::suspend::{Completion, Handled, Stop};
 use crate::tree::{Target, Tree};
 
 /// What a note begins with; another is of another version.
@@ -153,18 +154,64 @@ pub(crate) fn begin(open: &Open) -> bool {
     }
 }
 
-/// Prepares the record of a LOCK: its sequence number is to be there exactly when its ranges are.
-pub(crate) fn prepare_lock(open: &Open, index: u32, number: u8) {
-    let Some((engine, file)) = open.file().filter(|(_, file)| file.is_lasting()) else { return };
-    let locks = open.locks.all_with(index, number);
-    engine.annotate_with_ranges(file, Note::of(open, locks).map(|note| note.encode()));
+/// What is recorded beside the byte ranges of a LOCK, in one step with them: which numbers are done. Built where the
+/// engine orders such changes, since several may be made at once; `change` is made to the numbers there.
+pub(crate) fn lock_note(open: &Open, change: impl Fn(&LockSequences)) -> impl Fn() -> Option<Vec<u8>> {
+    // The rest of it is settled.
+    let note =
+        open.file().filter(|(_, file)| file.is_lasting()).and_then(|_| Note::of(open, open.locks.all()));
+    move || {
+        change(&open.locks);
+        note.as_ref().map(|note| Note { locks: open.locks.all(), ..note.clone() }.encode())
+    }
+}
+
+/// Whether the client has been told of a persistent Open. From then on it is not taken back, whether it was the CREATE
+/// that was answered or a replay of it.
+#[derive(Debug, Default)]
+pub(crate) struct Promise(AtomicU8);
+
+const TOLD: u8 = 1;
+const TAKEN_BACK: u8 = 2;
+
+impl Promise {
+    /// The client is told of the Open; false when that was taken back before.
+    pub(crate) fn tell(&self) -> bool {
+        let told = self.0.compare_exchange(0, TOLD, Ordering::AcqRel, Ordering::Acquire);
+        told != Err(TAKEN_BACK)
+    }
+
+    /// The Open is not to be; false when its client has been told of it.
+    pub(crate) fn take_back(&self) -> bool {
+        self.0.compare_exchange(0, TAKEN_BACK, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
 }
 
 /// The answer, whose body is written, once everything it says of the Open is on stable storage. To be
-/// returned in its place where the Open is persistent. When that fails, `undo` takes back what was done.
-pub(crate) fn when_lasting(engine: &Arc<Share>, undo: impl FnOnce() + Send + 'static) -> Stop {
+/// returned in its place where the Open is persistent. `tell` says whether what it tells still holds, since somebody
+/// else who waited may have taken it back; when this one fails, `undo` takes back what was done.
+pub(crate) fn when_lasting(
+    engine: &Arc<Share>,
+    tell: impl FnOnce() -> bool + Send + 'static,
+    undo: impl FnOnce() + Send + 'static,
+) -> Stop {
     let engine = Arc::clone(engine);
-    Stop::Work(Box::new(move |_body| last(&engine).inspect_err(|_| undo())))
+    Stop::Work(Box::new(move |_body| {
+        let status = last(&engine).inspect_err(|_| undo())?;
+        // As what comes while the first is under way: it is to be tried again.
+        if tell() { Ok(status) } else { Err(NtStatus::FILE_NOT_AVAILABLE) }
+    }))
+}
+
+/// The same for an answer to a replay, which did nothing itself.
+pub(crate) fn replay_when_lasting(open: &Arc<Open>) -> Handled {
+    match open.file().filter(|(_, file)| file.is_lasting()) {
+        Some((engine, _)) => {
+            let open = Arc::clone(open);
+            Err(when_lasting(engine, move || open.promise.tell(), || ()))
+        }
+        None => Ok(NtStatus::SUCCESS),
+    }
 }
 
 fn last(engine: &Share) -> Completion {

@@ -119,8 +119,11 @@ impl std::fmt::Debug for Outstanding {
 }
 
 /// Open.LockSequenceArray: which LOCK was the last to succeed in each place. Zero is none, else the number
-/// and one.
+/// and one, with [`UNTOLD`] while that may still be taken back.
 pub struct LockSequences([AtomicU8; LOCKS]);
+
+/// The client has not been told of it.
+const UNTOLD: u8 = 0x80;
 
 impl Default for LockSequences {
     fn default() -> Self {
@@ -144,7 +147,7 @@ impl LockSequences {
     // MS-SMB2 3.3.5.14
     pub fn is_done(&self, index: u32, number: u8) -> bool {
         let Some(place) = self.place(index) else { return false };
-        let is_same = place.load(Ordering::Acquire) == number + 1;
+        let is_same = place.load(Ordering::Acquire) & !UNTOLD == number + 1;
         if !is_same {
             place.store(0, Ordering::Release);
         }
@@ -153,14 +156,7 @@ impl LockSequences {
 
     /// What is in all places.
     pub fn all(&self) -> [u8; LOCKS] {
-        std::array::from_fn(|at| self.0[at].load(Ordering::Acquire))
-    }
-
-    /// What will be in all places when the LOCK with this number is done.
-    pub fn all_with(&self, index: u32, number: u8) -> [u8; LOCKS] {
-        let after = LockSequences(self.all().map(AtomicU8::new));
-        after.done(index, number);
-        after.all()
+        std::array::from_fn(|at| self.0[at].load(Ordering::Acquire) & !UNTOLD)
     }
 
     /// Puts back what [`LockSequences::all`] has said.
@@ -170,13 +166,28 @@ impl LockSequences {
         }
     }
 
-    /// The LOCK with this number is done.
+    /// The LOCK with this number is done; `is_told`: its client may be told so at once.
     // MS-SMB2 3.3.5.14.1
     // MS-SMB2 3.3.5.14.2
-    pub fn done(&self, index: u32, number: u8) {
+    pub fn done(&self, index: u32, number: u8, is_told: bool) {
         if let Some(place) = self.place(index) {
-            place.store(number + 1, Ordering::Release);
+            place.store((number + 1) | if is_told { 0 } else { UNTOLD }, Ordering::Release);
         }
+    }
+
+    /// The client is told that the LOCK with this number is done; false when that was taken back before.
+    pub fn tell(&self, index: u32, number: u8) -> bool {
+        let Some(place) = self.place(index) else { return true };
+        let told = |was| (was & !UNTOLD == number + 1).then_some(number + 1);
+        place.fetch_update(Ordering::AcqRel, Ordering::Acquire, told).is_ok()
+    }
+
+    /// The LOCK with this number is as if it had not been done; false when its client has been told of it, as the
+    /// answer to a replay.
+    pub fn take_back(&self, index: u32, number: u8) -> bool {
+        let Some(place) = self.place(index) else { return true };
+        let untold = (number + 1) | UNTOLD;
+        place.compare_exchange(untold, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 

@@ -13,6 +13,7 @@ use smb_wire::{FileId, Guid};
 use wire::Now;
 
 use crate::client::Client;
+use crate::complaints::Complaints;
 use crate::config::{ServerConfig, ShareConfig, UserConfig};
 use crate::connection::Handle;
 use crate::counting::FAMILY;
@@ -53,6 +54,8 @@ pub struct Server {
     connections: Mutex<HashMap<u64, Arc<Handle>>>,
     next_connection: AtomicU64,
     next_open: AtomicU64,
+    /// What the log has said of refused requests.
+    pub(crate) complaints: Complaints,
 }
 
 impl Server {
@@ -74,6 +77,7 @@ impl Server {
             connections: Mutex::default(),
             next_connection: AtomicU64::new(1),
             next_open: AtomicU64::new(first_open(now)),
+            complaints: Complaints::default(),
         })
     }
 

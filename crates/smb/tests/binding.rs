@@ -4,6 +4,7 @@
 mod common;
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use auth::{Cipher, Signer, SigningAlgorithm};
@@ -380,6 +381,12 @@ fn a_lost_channel_gives_its_place_up_at_once_to_a_client_that_never_wanted_more(
     assert!(in_its_place.is_served() && main.is_served() && others[0].is_served() && others[2].is_served());
     others[1].turn();
     assert!(others[1].is_closed);
+    // It is one loss, however it came about.
+    others.remove(1).hang_up();
+    let session = world.server.session(main.session_id).unwrap();
+    assert_eq!(session.failures.load(Ordering::Relaxed), 1);
+    others.remove(0).hang_up();
+    assert_eq!(session.failures.load(Ordering::Relaxed), 2);
 }
 
 #[test]

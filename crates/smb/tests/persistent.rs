@@ -69,6 +69,14 @@ fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[Context])
     client.create(&OpenFile { share: ShareAccess::empty(), oplock, contexts, ..OpenFile::named(name) })
 }
 
+/// Sends a CREATE again, as a replay.
+fn replay(client: &mut Peer, open: &OpenFile<'_>) -> Answer {
+    let mut header = client.header(Command::Create);
+    header.set_flags(header.flags() | HeaderFlags::REPLAY_OPERATION);
+    let id = client.send(common::peer::whole(&header, |out| open.write(out)));
+    client.answer(id).expect("an answer to CREATE")
+}
+
 /// The milliseconds that were granted, and whether the server's end counts.
 fn granted(answer: &Answer) -> Option<(u32, bool)> {
     let response = create::Response::parse(&answer.message).expect("a CREATE response");
@@ -88,6 +96,17 @@ fn held(answer: &Answer) -> Option<LeaseState> {
 
 fn lock(client: &mut Peer, file_id: FileId, offset: u64, flags: Flags, sequence: u8) -> NtStatus {
     let elements = [LockElement { offset, length: 5, flags }];
+    client.status(Command::Lock, |out| {
+        let locks = List::Values(&elements);
+        let (lock_sequence_number, lock_sequence_index) = (sequence, 1);
+        lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks }.write(out);
+    })
+}
+
+/// The same with several ranges.
+fn unlock_all(client: &mut Peer, file_id: FileId, offsets: &[u64], sequence: u8) -> NtStatus {
+    let element = |&offset| LockElement { offset, length: 5, flags: Flags::UNLOCK };
+    let elements: Vec<LockElement> = offsets.iter().map(element).collect();
     client.status(Command::Lock, |out| {
         let locks = List::Values(&elements);
         let (lock_sequence_number, lock_sequence_index) = (sequence, 1);
@@ -181,6 +200,23 @@ fn a_handle_goes_on_after_a_restart_with_its_lease_its_locks_and_their_sequence(
     assert_eq!((world.server.opens.len(), world.engine.open_count()), (0, 0));
 }
 
+// MS-SMB2 3.3.5.14
+#[test]
+fn a_lock_that_failed_is_not_taken_for_done_after_a_restart() {
+    let mut store = Store::new();
+    let world = store.serve();
+    let mut client = world.client();
+    let id = create(&mut client, "f", OplockLevel::Batch, &[persistent(CREATE)]).file_id();
+    assert_eq!(lock(&mut client, id, 0, EXCLUSIVE, 1), NtStatus::SUCCESS);
+    // The second range is not held; the first has been released.
+    assert_eq!(unlock_all(&mut client, id, &[0, 50], 2), NtStatus::RANGE_NOT_LOCKED);
+    let world = store.serve();
+    let mut client = world.client();
+    let id = create(&mut client, "f", OplockLevel::None, &[back(id, PERSISTENT)]).file_id();
+    assert!(world.engine.held_ranges().is_empty());
+    assert_eq!(unlock_all(&mut client, id, &[0, 50], 2), NtStatus::RANGE_NOT_LOCKED);
+}
+
 // MS-SMB2 3.3.5.9.12
 #[test]
 fn only_its_user_with_its_create_and_its_flag_takes_it_up_and_only_for_its_time() {
@@ -229,16 +265,9 @@ fn a_create_that_is_sent_again_after_a_restart_gets_what_it_made() {
     let first = create(&mut client, "f", OplockLevel::Lease, &asked).file_id();
     let world = store.serve();
     let mut client = world.client();
-    let again = |client: &mut Peer, access: ShareAccess| {
-        let mut header = client.header(Command::Create);
-        header.set_flags(header.flags() | HeaderFlags::REPLAY_OPERATION);
-        let message = common::peer::whole(&header, |out| {
-            let contexts = Contexts::Requests(&asked);
-            let oplock = OplockLevel::Lease;
-            OpenFile { share: access, oplock, contexts, ..OpenFile::named("f") }.write(out);
-        });
-        let id = client.send(message);
-        client.answer(id).expect("an answer")
+    let again = |client: &mut Peer, share: ShareAccess| {
+        let (oplock, contexts) = (OplockLevel::Lease, Contexts::Requests(&asked));
+        replay(client, &OpenFile { share, oplock, contexts, ..OpenFile::named("f") })
     };
     assert_eq!(again(&mut client, ShareAccess::READ).status(), NtStatus::CONTEXT_MISMATCH);
     let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::default() });
@@ -251,6 +280,53 @@ fn a_create_that_is_sent_again_after_a_restart_gets_what_it_made() {
     assert_eq!(client.write(answer.file_id(), 0, b"text"), NtStatus::SUCCESS);
     // It is in use now.
     assert_eq!(again(&mut world.client(), ShareAccess::empty()).status(), NtStatus::FILE_NOT_AVAILABLE);
+}
+
+// MS-SMB2 3.3.5.9
+#[test]
+fn a_create_whose_handle_was_used_is_not_carried_out_once_more() {
+    let world = Store::new().serve();
+    let mut client = world.client();
+    let mut second = world.bind(&Dial::default(), &client);
+    let contexts = [persistent(CREATE)];
+    let contexts = Contexts::Requests(&contexts);
+    let open = OpenFile { disposition: create::Disposition::OverwriteIf, contexts, ..OpenFile::named("f") };
+    let first = client.create(&open).file_id();
+    // Not used yet, it is answered to its session and to no other.
+    assert_eq!(replay(&mut second, &open).file_id(), first);
+    assert_eq!(replay(&mut world.client(), &open).status(), NtStatus::DUPLICATE_OBJECTID);
+    // Nor is it known to another client.
+    let mut elsewhere = world.dial(&Dial::elsewhere());
+    assert_eq!(replay(&mut elsewhere, &open).status(), NtStatus::FILE_NOT_AVAILABLE);
+    assert_eq!(client.write(first, 0, b"text"), NtStatus::SUCCESS);
+    for peer in [&mut client, &mut second, &mut world.client(), &mut elsewhere] {
+        assert_eq!(replay(peer, &open).status(), NtStatus::FILE_NOT_AVAILABLE);
+    }
+    assert_eq!(second.read(first, 0, 100).data(), b"text");
+    assert_eq!(world.server.opens.len(), 1);
+}
+
+// MS-SMB2 3.3.5.9.12
+#[test]
+fn two_handles_of_one_create_guid_are_both_taken_up() {
+    let mut store = Store::new();
+    let world = store.serve();
+    let mut client = world.client();
+    let contexts = [persistent(CREATE)];
+    let open = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::named("f") };
+    // Once the first is used, the name is free for another.
+    let first = client.create(&open).file_id();
+    assert_eq!(client.write(first, 0, b"text"), NtStatus::SUCCESS);
+    let second = client.create(&open).file_id();
+    assert_ne!(first.persistent, second.persistent);
+    let world = store.serve();
+    let mut client = world.client();
+    let contexts = [back(FileId { persistent: 5, volatile: 6 }, PERSISTENT)];
+    let open = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::named("f") };
+    let mut taken = [(); 2].map(|()| client.create(&open).file_id().persistent);
+    taken.sort_unstable();
+    assert_eq!(taken, [first.persistent, second.persistent]);
+    assert_eq!(client.create(&open).status(), NOT_FOUND);
 }
 
 #[test]

@@ -116,7 +116,6 @@ fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: De
         detached: AtomicBool::new(open.is_detached()),
         lasting: AtomicBool::new(open.is_lasting()),
         claimed: AtomicBool::new(open.claimed.load(Ordering::Relaxed)),
-        note_with_ranges: Mutex::new(open.note_with_ranges.lock().take()),
         own_times: AtomicU8::new(open.own_times.load(Ordering::Relaxed)),
         untold: AtomicU32::new(open.untold.swap(0, Ordering::AcqRel)),
         watch: Mutex::new(open.watch.lock().take()),

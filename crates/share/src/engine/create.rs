@@ -217,7 +217,6 @@ impl Share {
             detached: AtomicBool::new(false),
             lasting: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
-            note_with_ranges: Mutex::default(),
             own_times: AtomicU8::new(0),
             untold: AtomicU32::new(0),
             watch: Mutex::new(None),

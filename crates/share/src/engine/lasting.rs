@@ -369,23 +369,17 @@ impl Share {
         }
     }
 
-    /// Has `note` recorded beside an open in one step with the next byte ranges that are taken or released
-    /// through it; none: nothing any more.
-    pub fn annotate_with_ranges(&self, open: &Open, note: Option<Vec<u8>>) {
-        if open.is_lasting() {
-            *open.note_with_ranges.lock() = note;
-        }
-    }
-
-    /// Notes that byte ranges were taken or released through an open. Under the file's lock.
-    pub(super) fn note_ranges(&self, open: &Open, change: Record) {
+    /// Notes in one step that byte ranges were taken or released through an open, and what is beside it from now on.
+    /// Under the file's lock.
+    pub(super) fn note_ranges(&self, open: &Open, changes: Vec<Record>, note: Option<Vec<u8>>) {
         let Some(keeping) = self.keeping.get() else { return };
-        let note = open.note_with_ranges.lock().take();
         let mut noted = keeping.noted.lock();
-        if open.claimed.load(Ordering::Relaxed) && matches!(change, Record::Released { .. }) {
-            keeping.note_for_later(&mut noted, change);
-        } else {
-            keeping.note_in(&mut noted, change);
+        for change in changes {
+            if open.claimed.load(Ordering::Relaxed) && matches!(change, Record::Released { .. }) {
+                keeping.note_for_later(&mut noted, change);
+            } else {
+                keeping.note_in(&mut noted, change);
+            }
         }
         if let Some(note) = note {
             keeping.note_in(&mut noted, Record::Note { id: open.id, note });

@@ -7,9 +7,12 @@ use crate::caching::grants::Need;
 use crate::lasting::record::Record;
 use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, Step};
 
+/// What is recorded beside an open in one step with a change of its byte ranges; none: nothing. Asked under the lock
+/// that orders these changes, when all of one request are made, and only for an open that is recorded.
+pub type RangeNote<'a> = &'a dyn Fn() -> Option<Vec<u8>>;
+
 impl Share {
     /// Takes all of `ranges` or none. Waits only when the caller can, and for one range alone.
-    // MS-FSA 2.1.5.8
     pub fn lock(
         &self,
         caller: &Caller<'_>,
@@ -17,6 +20,20 @@ impl Share {
         owner: LockOwner,
         rule: LockRule,
         ranges: &[RangeRequest],
+    ) -> Step<()> {
+        self.lock_noting(caller, open, owner, rule, ranges, &|| None)
+    }
+
+    /// The same, with a note beside the open.
+    // MS-FSA 2.1.5.8
+    pub fn lock_noting(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        owner: LockOwner,
+        rule: LockRule,
+        ranges: &[RangeRequest],
+        note: RangeNote<'_>,
     ) -> Step<()> {
         if let Err(why) = check_lockable(open) {
             return Step::Refused(why);
@@ -33,7 +50,8 @@ impl Share {
         let taken = stream.ranges.lock(owner, open.id, rule, ranges);
         stream.publish();
         if taken.is_ok() && open.is_lasting() {
-            self.note_ranges(open, Record::Taken { id: open.id, owner, rule, ranges: ranges.to_vec() });
+            let taken = Record::Taken { id: open.id, owner, rule, ranges: ranges.to_vec() };
+            self.note_ranges(open, vec![taken], note());
             drop(state);
             self.write_changes();
             return Step::Done(());
@@ -53,7 +71,6 @@ impl Share {
     ///
     /// # Errors
     /// [`Refusal::RangeNotHeld`], [`Refusal::BadRange`].
-    // MS-FSA 2.1.5.9
     pub fn unlock(
         &self,
         open: &Arc<Open>,
@@ -61,18 +78,38 @@ impl Share {
         rule: LockRule,
         ranges: &[RangeRequest],
     ) -> Result<(), Refusal> {
+        self.unlock_noting(open, owner, rule, ranges, &|| None)
+    }
+
+    /// The same, with a note beside the open if all are released.
+    ///
+    /// # Errors
+    /// As [`Share::unlock`].
+    // MS-FSA 2.1.5.9
+    pub fn unlock_noting(
+        &self,
+        open: &Arc<Open>,
+        owner: LockOwner,
+        rule: LockRule,
+        ranges: &[RangeRequest],
+        note: RangeNote<'_>,
+    ) -> Result<(), Refusal> {
         check_lockable(open)?;
         let mut state = open.file.state.lock();
         let stream = state.stream(&open.stream);
         let mut released = Ok(());
+        let mut changes = Vec::new();
         for range in ranges {
             released = stream.ranges.unlock(owner, rule, std::slice::from_ref(range));
             if released.is_err() {
                 break;
             }
             if open.is_lasting() {
-                self.note_ranges(open, Record::Released { id: open.id, owner, rule, range: *range });
+                changes.push(Record::Released { id: open.id, owner, rule, range: *range });
             }
+        }
+        if !changes.is_empty() {
+            self.note_ranges(open, changes, released.is_ok().then(note).flatten());
         }
         let wakes = stream.ranges.ready();
         stream.publish();

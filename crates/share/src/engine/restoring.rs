@@ -145,7 +145,6 @@ impl Share {
             detached: AtomicBool::new(false),
             lasting: AtomicBool::new(true),
             claimed: AtomicBool::new(!made.address.is_empty()),
-            note_with_ranges: Mutex::default(),
             own_times: AtomicU8::new(0),
             untold: AtomicU32::new(0),
             watch: Mutex::new(None),

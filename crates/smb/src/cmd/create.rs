@@ -15,6 +15,7 @@ use smb_wire::create_context::{Contexts, Lease};
 use smb_wire::fscc::names::Syntax;
 use smb_wire::{FileId, NtStatus};
 use volume::security::Rights;
+use wire::Now;
 
 use crate::connection::Connection;
 use crate::dispatch::Request;
@@ -23,6 +24,7 @@ use crate::info::Shown;
 use crate::open::{Object, Open};
 use crate::path;
 use crate::persistent::{self, AskedFor};
+use crate::server::Server;
 use crate::session::Session;
 use crate::suspend::{Handled, Stop};
 use crate::tree::{Target, Tree};
@@ -154,7 +156,8 @@ fn create_file(
     let claim = match replay::begin(connection, request, tree, (asked, contexts, lasts), &session)? {
         replay::Begun::New(claim) => claim,
         replay::Begun::Replay(open) => {
-            return replay::answer(connection, request, &open, (asked, contexts), body);
+            replay::answer(connection, request, &open, (asked, contexts), body)?;
+            return persistent::replay_when_lasting(&open);
         }
     };
     instance::take_over(connection, request, tree, &target, contexts)?;
@@ -174,11 +177,7 @@ fn create_file(
             request.related.file_id = Some(open.id);
             let status = write_response(&open, contexts, &response, connection.negotiated()?.posix, body)?;
             if response.durable.is_some_and(|durable| durable.persistent) {
-                let (server, now) = (Arc::clone(&connection.server), request.now);
-                return Err(persistent::when_lasting(engine, move || {
-                    // The client never gets to know it.
-                    let _ = server.force_close(&open, now);
-                }));
+                return Err(once_lasting(&connection.server, engine, open, request.now));
             }
             Ok(status)
         }
@@ -192,6 +191,18 @@ fn create_file(
             Err(path::refused(&refusal, asked.name))
         }
     }
+}
+
+/// The answer to a CREATE that has made a persistent Open. Where that cannot be made to last its client never gets to
+/// know it, unless a replay of this was answered before.
+fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, now: Now) -> Stop {
+    let (server, told) = (Arc::clone(server), Arc::clone(&open));
+    let undo = move || {
+        if open.promise.take_back() {
+            let _ = server.force_close(&open, now);
+        }
+    };
+    persistent::when_lasting(engine, move || told.promise.tell(), undo)
 }
 
 /// The request as the engine has it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use share::{Caller, LockRule, RangeKind, RangeRequest, Step};
+use share::{Caller, LockRule, RangeKind, RangeNote, RangeRequest, Step};
 use smb_wire::NtStatus;
 use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::negotiate::{Capabilities, Dialect};
@@ -11,6 +11,7 @@ use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::open::Open;
 use crate::persistent;
+use crate::sequence::LockSequences;
 use crate::suspend::{Handled, Stop};
 use crate::tree::Target;
 
@@ -27,35 +28,55 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let elements: Vec<LockElement> = asked.locks.iter().collect();
     let (index, number) = (asked.lock_sequence_index, asked.lock_sequence_number);
     let is_verified = is_sequenced(connection, &open)?;
+    let engine = open.file().filter(|(_, file)| file.is_lasting()).map(|(engine, _)| Arc::clone(engine));
+    let told = Arc::clone(&open);
+    let tell = move || !is_verified || told.locks.tell(index, number);
     if is_verified && !request.resumed && open.locks.is_done(index, number) {
         lock::Response.write(body);
-        return Ok(NtStatus::SUCCESS);
+        return match engine {
+            Some(engine) => Err(persistent::when_lasting(&engine, tell, || ())),
+            None => Ok(NtStatus::SUCCESS),
+        };
     }
     // MS-SMB2 3.3.5.14
-    if is_verified {
-        persistent::prepare_lock(&open, index, number);
-    }
-    if elements[0].flags.contains(Flags::UNLOCK) {
-        unlock(&open, &elements)?;
+    let unlocks = elements[0].flags.contains(Flags::UNLOCK);
+    // What was released stays so.
+    let is_told = unlocks || engine.is_none();
+    let done = |locks: &LockSequences| {
+        if is_verified {
+            locks.done(index, number, is_told);
+        }
+    };
+    let note = persistent::lock_note(&open, done);
+    if unlocks {
+        unlock(&open, &elements, &note)?;
     } else {
-        lock(connection, request, &open, &elements)?;
+        lock(connection, request, (&open, &note), &elements)?;
     }
-    if is_verified {
-        open.locks.done(index, number);
+    drop(note);
+    if engine.is_none() {
+        done(&open.locks);
     }
     lock::Response.write(body);
-    let is_lasting = open.file().is_some_and(|(_, file)| file.is_lasting());
-    match open.file().map(|(engine, _)| Arc::clone(engine)).filter(|_| is_lasting) {
-        Some(engine) => Err(persistent::when_lasting(&engine, move || take_back(&open, &elements))),
+    match engine {
+        Some(engine) => {
+            let undo = move || take_back(&open, &elements, (index, number));
+            Err(persistent::when_lasting(&engine, tell, undo))
+        }
         None => Ok(NtStatus::SUCCESS),
     }
 }
 
-/// Releases what was locked and is not sure to be held after a restart.
-fn take_back(open: &Open, elements: &[LockElement]) {
-    for element in elements.iter().filter(|element| !element.flags.contains(Flags::UNLOCK)) {
+/// Releases what was locked and is not sure to be held after a restart, unless the client was told of it as it sent
+/// this again.
+fn take_back(open: &Open, elements: &[LockElement], (index, number): (u32, u8)) {
+    if elements[0].flags.contains(Flags::UNLOCK) || !open.locks.take_back(index, number) {
+        return;
+    }
+    let note = persistent::lock_note(open, |_| ());
+    for element in elements {
         // The client may have released it already.
-        let _ = unlock(open, &[LockElement { flags: Flags::UNLOCK, ..*element }]);
+        let _ = unlock(open, &[LockElement { flags: Flags::UNLOCK, ..*element }], &note);
     }
 }
 
@@ -69,16 +90,21 @@ fn is_sequenced(connection: &Connection, open: &Open) -> Result<bool, Stop> {
 }
 
 // MS-SMB2 3.3.5.14.1
-fn unlock(open: &Open, elements: &[LockElement]) -> Result<(), Stop> {
+fn unlock(open: &Open, elements: &[LockElement], note: RangeNote<'_>) -> Result<(), Stop> {
     let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))?;
-    for element in elements {
-        // What stands before a malformed element has been unlocked and stays so.
-        if element.flags != Flags::UNLOCK {
-            return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-        }
-        let range = RangeRequest { start: element.offset, len: element.length, kind: RangeKind::Exclusive };
-        engine.unlock(file, open.lock_owner(), LockRule::Exact, &[range])?;
+    // What stands before a malformed element is unlocked and stays so.
+    let well_formed = elements.iter().take_while(|element| element.flags == Flags::UNLOCK);
+    let range = |element: &LockElement| RangeRequest {
+        start: element.offset,
+        len: element.length,
+        kind: RangeKind::Exclusive,
+    };
+    let ranges: Vec<RangeRequest> = well_formed.map(range).collect();
+    if ranges.len() < elements.len() {
+        engine.unlock(file, open.lock_owner(), LockRule::Exact, &ranges)?;
+        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
+    engine.unlock_noting(file, open.lock_owner(), LockRule::Exact, &ranges, note)?;
     Ok(())
 }
 
@@ -86,7 +112,7 @@ fn unlock(open: &Open, elements: &[LockElement]) -> Result<(), Stop> {
 fn lock(
     connection: &mut Connection,
     request: &mut Request<'_>,
-    open: &Open,
+    (open, note): (&Open, RangeNote<'_>),
     elements: &[LockElement],
 ) -> Result<(), Stop> {
     let (engine, file) = open.file().ok_or(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST))?;
@@ -110,7 +136,7 @@ fn lock(
     let waiter = connection.waiter(async_id);
     let waiter = waits.then_some(&waiter);
     let caller = Caller { identity, client: open.client, waiter, now: request.now };
-    match engine.lock(&caller, file, open.lock_owner(), LockRule::Exact, &ranges) {
+    match engine.lock_noting(&caller, file, open.lock_owner(), LockRule::Exact, &ranges, note) {
         Step::Done(()) => Ok(()),
         Step::Wait(ticket) => Err(Stop::Wait(Some((engine.clone(), ticket)))),
         Step::Refused(refusal) => Err(refusal.into()),

@@ -37,10 +37,12 @@ fn of_oplock(
         Ok(_) => {}
         // What was lost without being asked for an answer is answered for with the wrong protocol; there is
         // nothing to answer for where no break was told.
-        Err(Refusal::NoSuchGrant) if held.is_none() && file.asked_for_caching() => {
-            return Err(Stop::Fail(NtStatus::INVALID_OPLOCK_PROTOCOL));
+        Err(Refusal::NoSuchGrant) => {
+            let was_lost = held.is_none() && file.asked_for_caching();
+            let status =
+                if was_lost { NtStatus::INVALID_OPLOCK_PROTOCOL } else { NtStatus::INVALID_DEVICE_STATE };
+            return Err(unasked(connection, request, status, "an oplock"));
         }
-        Err(Refusal::NoSuchGrant) => return Err(Stop::Fail(NtStatus::INVALID_DEVICE_STATE)),
         Err(refusal) => return Err(refusal.into()),
     }
     let level = answer?;
@@ -82,7 +84,8 @@ fn of_lease(
         Target::Pipes => None,
     };
     let engine = holds(&tree).or_else(|| session.trees().iter().find_map(holds));
-    let engine = engine.ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
+    let not_held = |connection: &Connection, status| unasked(connection, request, status, "a lease");
+    let engine = engine.ok_or_else(|| not_held(connection, NtStatus::OBJECT_NAME_NOT_FOUND))?;
     for volatile in connection.server.index.by_lease(client, lease.key) {
         if let Some(open) = connection.server.opens.get(volatile) {
             open.used();
@@ -97,9 +100,16 @@ fn of_lease(
             Ok(NtStatus::SUCCESS)
         }
         Err(Refusal::NoSuchGrant) if engine.holds(client, key, true) => {
-            Err(Stop::Fail(NtStatus::UNSUCCESSFUL))
+            Err(not_held(connection, NtStatus::UNSUCCESSFUL))
         }
-        Err(Refusal::NoSuchGrant) => Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND)),
+        Err(Refusal::NoSuchGrant) => Err(not_held(connection, NtStatus::OBJECT_NAME_NOT_FOUND)),
         Err(refusal) => Err(refusal.into()),
     }
+}
+
+/// The client answers for what it does not hold, or was not asked to give back.
+fn unasked(connection: &Connection, request: &Request<'_>, status: NtStatus, of: &str) -> Stop {
+    let what = format!("acknowledgement refused: no break of {of} that this client holds waits for one");
+    connection.complain(request.session_id, status, &what, request.now);
+    Stop::Fail(status)
 }

@@ -110,7 +110,10 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
                 Purpose::Again => {
                     tracing::info!(%peer, session = id, user, %why, "session ends: not renewed")
                 }
-                Purpose::Bind => tracing::info!(%peer, session = id, user, %why, "channel refused"),
+                Purpose::Bind => {
+                    let what = format!("channel refused: {why}");
+                    connection.complain(id, status_of(&why), &what, request.now);
+                }
             }
             abandon(connection, &setup, request);
             Err(Stop::Fail(status_of(&why)))
@@ -144,7 +147,10 @@ fn find_setup(
     let found = found.map(|at| Arc::clone(&connection.channels[at].session));
     match found.filter(|session| session.state() == State::Valid) {
         Some(session) => Ok(begin(connection, session, Purpose::Again, config)),
-        None => Err(Stop::Fail(NtStatus::USER_SESSION_DELETED)),
+        None => {
+            connection.complain_of_stolen(request);
+            Err(Stop::Fail(NtStatus::USER_SESSION_DELETED))
+        }
     }
 }
 
@@ -226,7 +232,7 @@ fn accept(
     let signs = config.signing == Signing::Required
         || asked.security_mode.contains(SecurityMode::SIGNING_REQUIRED)
         || connection.negotiated()?.client_security.contains(SecurityMode::SIGNING_REQUIRED);
-    let is_owner = same_name(session.user_name(), &identity.name);
+    let (is_owner, now) = (same_name(session.user_name(), &identity.name), request.now);
     match setup.purpose {
         Purpose::New => {
             // Before the session can be found to be in use, so that no binding counts by anything else.
@@ -234,9 +240,9 @@ fn accept(
             session.settle(standing(connection, request, &setup, &identity, comes)?);
             log_on(connection, &setup, login, identity);
         }
-        Purpose::Bind if !is_owner => return Err(bind::other_user(connection, session, &identity.name)),
+        Purpose::Bind if !is_owner => return Err(bind::other_user(connection, session, &identity.name, now)),
         Purpose::Bind => {
-            bind::take_channel(connection, session, &login.session_key, &setup.preauth, config)?;
+            bind::take_channel(connection, &setup, &login.session_key, config, now)?;
             connection.deadline = None;
         }
         // MS-SMB2 3.3.5.5.3: another user may not take the session over; its keys and its user stay as they

@@ -26,7 +26,7 @@ use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, UserCo
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
 use volume::faulty::{Call, FaultyVolume};
-use volume::journal::MemoryJournal;
+use volume::journal::{Journal, MemoryJournal};
 use volume::memory::MemoryVolume;
 use volume::security::{Rights, Sid, well_known};
 use volume::{Failure, Volume};
@@ -87,15 +87,18 @@ impl World {
     /// One whose share is continuously available and keeps its opens in `journal`; made again with the same
     /// volume and journal it is the server after a restart.
     pub fn lasting(memory: &MemoryVolume, journal: &Arc<MemoryJournal>) -> World {
+        World::lasting_in(memory, journal.clone(), &journal.records())
+    }
+
+    /// The same with a journal of another kind, which has these records.
+    pub fn lasting_in(memory: &MemoryVolume, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> World {
         let world = World::over(Arc::new(memory.clone()));
         let users = world.server.users();
         let who = |sid: &Sid| {
             let user = users.iter().find(|user| user.identity.sid == *sid);
             user.map(|user| Arc::clone(&user.identity))
         };
-        let records = journal.records();
-        let restored =
-            world.engine.keep_opens(journal.clone(), &records, &who, world.clock.read()).expect("records");
+        let restored = world.engine.keep_opens(journal, records, &who, world.clock.read()).expect("records");
         let mut config = share_config(&world.engine);
         config.continuously_available = true;
         world.server.restore(&Arc::new(config.clone()), restored, world.clock.read());

@@ -41,13 +41,11 @@ pub(crate) fn handle(
     // MS-SMB2 3.3.5.9.12
     let lasts = tree.is_continuously_available(connection.negotiated()?.capabilities);
     let by_guid = wanted.v2.filter(|v2| v2.persistent && lasts).map(|v2| v2.create_guid);
-    let found = server.index.by_durable_id(wanted.file_id.persistent);
-    let found = found.or_else(|| server.index.by_create_guid(by_guid?)).and_then(|id| server.opens.get(id));
-    let found = found.ok_or(NOT_FOUND)?.share();
+    let found = at(&server, wanted.file_id.persistent).or_else(|| server.persistent_open(by_guid?));
+    let found = found.ok_or(NOT_FOUND)?;
     let survival = found.survival.lock();
     // Another request may have been quicker.
-    let at = server.index.by_durable_id(found.id.persistent).and_then(|id| server.opens.get(id));
-    let found = at.ok_or(NOT_FOUND)?.share();
+    let found = at(&server, found.id.persistent).ok_or(NOT_FOUND)?;
     let (Some((engine, file)), Some(made)) = (found.file(), found.made.get()) else {
         return Err(NOT_FOUND);
     };
@@ -77,6 +75,11 @@ pub(crate) fn handle(
     open.moving.sequence.start(request.header.channel_sequence());
     request.related.file_id = Some(open.id);
     respond(connection, &open, contexts, body)
+}
+
+/// The Open under the persistent half of its id, as it is reached now.
+pub(super) fn at(server: &Server, persistent: u64) -> Option<Arc<Open>> {
+    Some(server.opens.get(server.index.by_durable_id(persistent)?)?.share())
 }
 
 /// What is looked at before an Open is taken up.

@@ -44,40 +44,47 @@ pub(super) fn begin(
     let Some(v2) = contexts.durability.request_v2 else { return Ok(Begun::New(None)) };
     let server = &connection.server;
     let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
-    if is_replay
-        && lasts
-        && let Some(open) = take_up(connection, request, tree, (asked, v2.create_guid), session)?
-    {
+    let take_up = || match is_replay && lasts {
+        true => take_up(connection, request, tree, (asked, v2.create_guid), session),
+        false => Ok(None),
+    };
+    if let Some(open) = take_up()? {
         return Ok(Begun::Replay(open));
     }
     let find = |volatile| server.opens.get(volatile).filter(|open| open.is_replayable());
     let sent = (is_replay, request.header.channel_sequence());
     match server.index.claim((session.client, v2.create_guid), sent, find) {
-        Known::Claimed(claim) => Ok(Begun::New(Some(claim))),
+        // Its Open may have been used since it was looked for.
+        Known::Claimed(claim) => match take_up()? {
+            Some(open) => Ok(Begun::Replay(open)),
+            None => Ok(Begun::New(Some(claim))),
+        },
         // MS-SMB2 3.3.5.9.10
-        Known::Made(_) | Known::UnderWay if !is_replay => Err(Stop::Fail(NtStatus::DUPLICATE_OBJECTID)),
+        Known::Made(_) | Known::UnderWay if !is_replay => {
+            let why = "another of its client has its CreateGuid";
+            Err(refuse(connection, request, NtStatus::DUPLICATE_OBJECTID, why))
+        }
         // A replay of it was quicker. No section knows that; it is a late request of a lost channel like those of
         // MS-SMB2 3.3.5.2.10, and would be done twice.
         Known::Late => {
-            tracing::info!(user = session.user_name(), "refused a CREATE that came after a replay of it");
-            Err(Stop::Fail(NtStatus::DUPLICATE_OBJECTID))
+            let why = "it came after a replay of it";
+            Err(refuse(connection, request, NtStatus::DUPLICATE_OBJECTID, why))
         }
         // No section knows a CREATE that is under way; the client is told, as for other replays that come
         // too early (MS-SMB2 3.3.5.2.10), to try again.
         Known::UnderWay => Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE)),
         Known::Made(open) => {
-            check(&open, contexts, session)?;
-            if open.survival.lock().is_persistent() && !v2.persistent {
-                return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-            }
+            check(&open, contexts, session)
+                .map_err(|(status, why)| refuse(connection, request, status, why))?;
             Ok(Begun::Replay(open.share()))
         }
     }
 }
 
 /// The persistent Open that this CREATE made before its session ended or the server was started anew: it is
-/// taken up again.
-// MS-SMB2 3.3.5.9 (exception: looked for before the Opens of this client, since it would be refused there)
+/// taken up again. None where it made none, or one that is answered from as of any other CREATE.
+// MS-SMB2 3.3.5.9 (exception: what has no session is looked for before the Opens of this client, since it would be
+// refused there)
 fn take_up(
     connection: &Connection,
     request: &Request<'_>,
@@ -86,27 +93,28 @@ fn take_up(
     session: &Arc<Session>,
 ) -> Result<Option<Arc<Open>>, Stop> {
     let server = &connection.server;
-    let find = || server.index.by_create_guid(create_guid).and_then(|id| server.opens.get(id));
-    let Some(found) = find().map(|open| open.share()) else { return Ok(None) };
-    let survival = found.survival.lock();
-    // Another request may have been quicker.
-    let Some(found) = find().map(|open| open.share()) else { return Ok(None) };
-    if found.session_id == session.id {
+    let replayed = server.index.by_create((session.client, create_guid)).and_then(|id| server.opens.get(id));
+    if replayed.is_some_and(|open| open.is_replayable() && open.session_id != NO_SESSION) {
         return Ok(None);
     }
+    let Some(found) = server.persistent_open(create_guid) else { return Ok(None) };
+    let survival = found.survival.lock();
+    // Another request may have been quicker.
+    let Some(found) = super::reconnect::at(server, found.id.persistent) else { return Ok(None) };
+    let refused = |status, why| Err(refuse(connection, request, status, why));
     let not_available = Stop::Fail(NtStatus::FILE_NOT_AVAILABLE);
     let (Some(made), Some((engine, _))) = (found.made.get(), found.file()) else {
         return Err(not_available);
     };
+    // Somebody has it. A client that does has used it, and so knows how its CREATE went, which would be done twice.
     if found.session_id != NO_SESSION || !tree.leads_to(engine) {
-        return Err(not_available);
+        return refused(NtStatus::FILE_NOT_AVAILABLE, "the handle that it made is in use");
     }
     if !survival.is_owned_by(session) {
-        tracing::info!(user = session.user_name(), "refused to take up another user's open");
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+        return refused(NtStatus::ACCESS_DENIED, "the handle that it made is another user's");
     }
     if made.asked_for != super::asked_for(asked) {
-        return Err(Stop::Fail(NtStatus::CONTEXT_MISMATCH));
+        return refused(NtStatus::CONTEXT_MISMATCH, "it asks for something else than at first");
     }
     let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
     let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
@@ -116,18 +124,26 @@ fn take_up(
 }
 
 // MS-SMB2 3.3.5.9
-fn check(open: &Open, asked: &Asked, session: &Session) -> Result<(), Stop> {
-    let made = open.made.get().ok_or(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))?;
+fn check(open: &Open, asked: &Asked, session: &Session) -> Result<(), (NtStatus, &'static str)> {
+    let made = open.made.get().ok_or((NtStatus::FILE_NOT_AVAILABLE, "it is not done yet"))?;
     // An Open without a lease is not taken for one with a lease either, as Windows has it.
     let same_lease = made.lease.map(|lease| lease.key) == asked.lease.map(|lease| lease.key);
-    if !open.survival.lock().is_owned_by(session) || !same_lease {
-        tracing::info!(user = session.user_name(), "refused a replayed CREATE that differs from its first");
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+    let survival = open.survival.lock();
+    if !survival.is_owned_by(session) || !same_lease {
+        return Err((NtStatus::ACCESS_DENIED, "it has another user or lease than at first"));
     }
     if open.session_id != session.id {
-        return Err(Stop::Fail(NtStatus::DUPLICATE_OBJECTID));
+        return Err((NtStatus::DUPLICATE_OBJECTID, "what it made is another session's"));
+    }
+    if survival.is_persistent() && asked.durability.request_v2.is_none_or(|v2| !v2.persistent) {
+        return Err((NtStatus::INVALID_PARAMETER, "it does not ask for a persistent handle as at first"));
     }
     Ok(())
+}
+
+fn refuse(connection: &Connection, request: &Request<'_>, status: NtStatus, why: &str) -> Stop {
+    connection.complain(request.session_id, status, &format!("CREATE refused: {why}"), request.now);
+    Stop::Fail(status)
 }
 
 /// Answers from the Open that was made.

@@ -4,11 +4,12 @@
 //! token is looked at, [`take_channel`] makes the channel once its user is proved. A refusal changes nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use auth::crypto::SigningAlgorithm;
 use smb_wire::NtStatus;
+use wire::Now;
 
+use super::Setup;
 use crate::account::ChannelRule;
 use crate::config::ServerConfig;
 use crate::connection::{Channel, Connection, Negotiated};
@@ -39,7 +40,7 @@ pub(super) fn session_to_bind(
     let session = connection.server.session(request.session_id);
     check(connection, request, session.as_ref(), config)
         .and_then(|()| session.ok_or(ENDED))
-        .map_err(|refused| refuse(connection, request.session_id, refused))
+        .map_err(|refused| refuse(connection, request.session_id, refused, request.now))
 }
 
 fn check(
@@ -110,7 +111,7 @@ fn makes_room(session: &Session, request: &Request<'_>) -> bool {
         silent_ms,
         "channel closed: it is silent, and its client asks for one in its place"
     );
-    session.failures.fetch_add(1, Ordering::Relaxed);
+    // It is counted as lost when it is closed.
     silent.post(Event::Close);
     true
 }
@@ -153,10 +154,10 @@ fn can_sign(session: &Session, here: &Negotiated) -> Result<(), Refused> {
 /// The status when another channel was faster, or the session has ended meanwhile.
 pub(super) fn take_channel(
     connection: &mut Connection,
-    session: &Arc<Session>,
+    Setup { session, preauth, .. }: &Setup,
     session_key: &[u8; 16],
-    preauth: &[u8; 64],
     config: &ServerConfig,
+    now: Now,
 ) -> Result<(), Stop> {
     let protection = connection.negotiated()?.protection;
     let most = rule_of(connection, Some(session), config).most();
@@ -165,7 +166,7 @@ pub(super) fn take_channel(
             Full::Channels => TOO_MANY,
             Full::Ended => ENDED,
         };
-        return Err(refuse(connection, session.id, refused));
+        return Err(refuse(connection, session.id, refused, now));
     }
     // MS-SMB2 3.3.5.5.3: Channel.SigningKey
     let signer = keys::signer(protection, session_key, preauth);
@@ -182,15 +183,15 @@ pub(super) fn take_channel(
 }
 
 /// Another user wants to bind the session.
-pub(super) fn other_user(connection: &Connection, session: &Session, user: &str) -> Stop {
-    let peer = connection.handle.peer.remote;
-    let (session, of) = (session.id, session.user_name());
-    tracing::info!(%peer, session, of, user, "channel refused: the session belongs to another user");
+pub(super) fn other_user(connection: &Connection, session: &Session, user: &str, now: Now) -> Stop {
+    let what = format!("channel refused: the session belongs to another user than {user}, who asks for it");
     // MS-SMB2 3.3.5.5 (exception: STATUS_ACCESS_DENIED as Windows Server answers, not STATUS_NOT_SUPPORTED)
-    Stop::Fail(NtStatus::ACCESS_DENIED)
+    let status = NtStatus::ACCESS_DENIED;
+    connection.complain(session.id, status, &what, now);
+    Stop::Fail(status)
 }
 
-fn refuse(connection: &Connection, session: u64, (status, why): Refused) -> Stop {
-    tracing::info!(peer = %connection.handle.peer.remote, session, %status, "channel refused: {why}");
+fn refuse(connection: &Connection, session: u64, (status, why): Refused, now: Now) -> Stop {
+    connection.complain(session, status, &format!("channel refused: {why}"), now);
     Stop::Fail(status)
 }

@@ -1,0 +1,179 @@
+//! What a client is told of a persistent handle, and of byte ranges through it, lasts: also when it is the answer to a
+//! replay that came while the first request was still waiting for the disk (MS-SMB2 3.3.5.9, 3.3.5.14).
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::client::OpenFile;
+use common::{Dial, Peer, World};
+use smb_wire::create::Disposition;
+use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
+use smb_wire::header::Flags as HeaderFlags;
+use smb_wire::lock::{self, Flags, LockElement};
+use smb_wire::{Command, FileId, Guid, List, NtStatus, create};
+use volume::Failure;
+use volume::journal::{Journal, MemoryJournal, Place};
+use volume::memory::MemoryVolume;
+
+const CONTEXT: RequestContext<'static> = RequestContext::DurableHandleRequestV2 {
+    timeout: 0,
+    flags: DurableFlags::PERSISTENT,
+    create_guid: Guid(*b"first of creates"),
+};
+
+/// A journal whose disk fails now and then.
+#[derive(Default)]
+struct Flaky {
+    journal: MemoryJournal,
+    fails: AtomicBool,
+}
+
+impl Journal for Flaky {
+    fn append(&self, record: &[u8]) -> volume::Result<Place> {
+        self.journal.append(record)
+    }
+
+    fn commit(&self, place: Place) -> volume::Result<()> {
+        if self.fails.load(Ordering::Relaxed) { Err(Failure::NoSpace) } else { self.journal.commit(place) }
+    }
+
+    fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
+        self.journal.replace(records)
+    }
+
+    fn size(&self) -> u64 {
+        self.journal.size()
+    }
+}
+
+/// Two channels of one session, whose requests that wait for the disk wait until they are let go on.
+struct Bench {
+    world: World,
+    disk: Arc<Flaky>,
+    main: Peer,
+    second: Peer,
+}
+
+fn bench() -> Bench {
+    let disk = Arc::new(Flaky::default());
+    let world = World::lasting_in(&MemoryVolume::new(1), disk.clone(), &[]);
+    let mut main = world.client();
+    let mut second = world.bind(&Dial::default(), &main);
+    (main.holds_jobs, second.holds_jobs) = (true, true);
+    Bench { world, disk, main, second }
+}
+
+impl Bench {
+    /// The disk works or not as one request goes on, and says how that is answered.
+    fn ends(disk: &Flaky, peer: &mut Peer, id: u64, fails: bool) -> NtStatus {
+        disk.fails.store(fails, Ordering::Relaxed);
+        peer.run_job(0);
+        disk.fails.store(false, Ordering::Relaxed);
+        peer.answer(id).expect("an answer").status()
+    }
+
+    fn main_ends(&mut self, id: u64, fails: bool) -> NtStatus {
+        Bench::ends(&self.disk, &mut self.main, id, fails)
+    }
+
+    fn second_ends(&mut self, id: u64, fails: bool) -> NtStatus {
+        Bench::ends(&self.disk, &mut self.second, id, fails)
+    }
+
+    /// A handle, made and answered.
+    fn open(&mut self) -> FileId {
+        let id = create(&mut self.main, false);
+        self.main.run_job(0);
+        self.main.answer(id).expect("an answer").file_id()
+    }
+}
+
+fn create(peer: &mut Peer, is_replay: bool) -> u64 {
+    let contexts = [CONTEXT];
+    let contexts = Contexts::Requests(&contexts);
+    let open = OpenFile { disposition: Disposition::Create, contexts, ..OpenFile::named("f") };
+    start(peer, Command::Create, is_replay, |out| open.write(out))
+}
+
+fn lock(peer: &mut Peer, file_id: FileId, flags: Flags, number: u8, is_replay: bool) -> u64 {
+    let elements = [LockElement { offset: 0, length: 5, flags }];
+    start(peer, Command::Lock, is_replay, |out| {
+        let (locks, lock_sequence_index) = (List::Values(&elements), 1);
+        lock::Request { lock_sequence_number: number, lock_sequence_index, file_id, locks }.write(out);
+    })
+}
+
+fn start(peer: &mut Peer, command: Command, is_replay: bool, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    let mut header = peer.header(command);
+    if is_replay {
+        header.set_flags(header.flags() | HeaderFlags::REPLAY_OPERATION);
+    }
+    let id = peer.send(common::peer::whole(&header, body));
+    assert!(
+        peer.answer(id).is_none_or(|answer| answer.status() == NtStatus::PENDING),
+        "it waits for the disk"
+    );
+    id
+}
+
+const EXCLUSIVE: Flags = Flags::EXCLUSIVE_LOCK.union(Flags::FAIL_IMMEDIATELY);
+
+#[test]
+fn a_replayed_create_that_was_answered_keeps_its_handle_though_the_disk_fails_the_first() {
+    let mut bench = bench();
+    let first = create(&mut bench.main, false);
+    let again = create(&mut bench.second, true);
+    bench.second.run_job(0);
+    let file = bench.second.answer(again).expect("an answer").file_id();
+    assert!(bench.main_ends(first, true).is_error());
+    assert_eq!(bench.second.write(file, 0, b"text"), NtStatus::SUCCESS);
+}
+
+#[test]
+fn a_replayed_create_is_not_answered_with_a_handle_that_the_disk_failed() {
+    let mut bench = bench();
+    let first = create(&mut bench.main, false);
+    let again = create(&mut bench.second, true);
+    let late = create(&mut bench.second, true);
+    assert!(bench.main_ends(first, true).is_error());
+    assert_eq!(bench.second_ends(again, false), NtStatus::FILE_NOT_AVAILABLE);
+    assert!(bench.second_ends(late, true).is_error());
+    assert_eq!((bench.world.server.opens.len(), bench.world.engine.open_count()), (0, 0));
+    // The file is there, as of any CREATE whose answer is lost.
+    bench.main.holds_jobs = false;
+    let looked = bench.main.create(&OpenFile { disposition: Disposition::Open, ..OpenFile::named("f") });
+    assert_eq!(create::Response::parse(&looked.message).map(|found| found.info.end_of_file), Ok(0));
+}
+
+#[test]
+fn a_replayed_lock_that_was_answered_keeps_its_range_though_the_disk_fails_the_first() {
+    let mut bench = bench();
+    let file = bench.open();
+    let first = lock(&mut bench.main, file, EXCLUSIVE, 1, false);
+    let again = lock(&mut bench.second, file, EXCLUSIVE, 1, true);
+    assert_eq!(bench.second_ends(again, false), NtStatus::SUCCESS);
+    assert!(bench.main_ends(first, true).is_error());
+    assert_eq!(bench.world.engine.held_ranges().len(), 1);
+}
+
+#[test]
+fn a_lock_that_the_disk_failed_is_done_anew_and_not_taken_for_done() {
+    let mut bench = bench();
+    let file = bench.open();
+    let first = lock(&mut bench.main, file, EXCLUSIVE, 1, false);
+    let again = lock(&mut bench.second, file, EXCLUSIVE, 1, true);
+    assert!(bench.main_ends(first, true).is_error());
+    assert!(bench.world.engine.held_ranges().is_empty());
+    assert_eq!(bench.second_ends(again, false), NtStatus::FILE_NOT_AVAILABLE);
+    let once_more = lock(&mut bench.second, file, EXCLUSIVE, 1, true);
+    assert_eq!(bench.second_ends(once_more, false), NtStatus::SUCCESS);
+    assert_eq!(bench.world.engine.held_ranges().len(), 1);
+    // What was released is, whatever the disk does; the replay waits for it all the same.
+    let gone = lock(&mut bench.main, file, Flags::UNLOCK, 2, false);
+    assert!(bench.main_ends(gone, true).is_error());
+    let again = lock(&mut bench.second, file, Flags::UNLOCK, 2, true);
+    assert_eq!(bench.second_ends(again, false), NtStatus::SUCCESS);
+    assert!(bench.world.engine.held_ranges().is_empty());
+}
