@@ -331,7 +331,8 @@ impl Client {
     /// Makes the client known to the engine of an export, once.
     pub fn attach(self: &Arc<Self>, export: &Arc<Export>) {
         let mut holds = self.holds.lock();
-        if !holds.engines.iter().any(|known| Arc::ptr_eq(&known.engine, &export.engine)) {
+        let is_over = self.ended.load(Ordering::Acquire);
+        if !is_over && !holds.engines.iter().any(|known| Arc::ptr_eq(&known.engine, &export.engine)) {
             let ear = Ear { client: Arc::downgrade(self), export: export.id };
             export.engine.attach(self.key, Arc::new(ear));
             holds.engines.push(Arc::clone(export));
@@ -376,9 +377,21 @@ impl Client {
         self.holds.lock().delegations.values().map(Arc::clone).collect()
     }
 
-    /// Enters a delegation.
-    pub fn add_delegation(&self, state: &Arc<State>) {
-        self.holds.lock().delegations.insert((state.export.id, state.node), Arc::clone(state));
+    /// Enters a delegation; false when the client is gone.
+    #[must_use]
+    pub fn add_delegation(&self, state: &Arc<State>) -> bool {
+        self.add(|holds| holds.delegations.insert((state.export.id, state.node), Arc::clone(state)))
+    }
+
+    /// Enters a state, unless the client has ended and given away all it had.
+    fn add(&self, enter: impl FnOnce(&mut Holds) -> Option<Arc<State>>) -> bool {
+        let mut holds = self.holds.lock();
+        let is_there = !self.ended.load(Ordering::Acquire);
+        if is_there {
+            let before = enter(&mut holds);
+            debug_assert!(before.is_none(), "one state for an owner and a file");
+        }
+        is_there
     }
 
     /// Takes a delegation out.
@@ -394,15 +407,19 @@ impl Client {
         self.holds.lock().opens.get(&of.key()).map(Arc::clone)
     }
 
-    /// Enters the open of an open-owner on a file.
-    pub fn add_open(&self, of: Of<'_>, state: &Arc<State>) {
-        self.holds.lock().opens.insert(of.key(), Arc::clone(state));
+    /// Enters the open of an open-owner on a file; false when the client is gone.
+    #[must_use]
+    pub fn add_open(&self, of: Of<'_>, state: &Arc<State>) -> bool {
+        self.add(|holds| holds.opens.insert(of.key(), Arc::clone(state)))
     }
 
     /// Takes an open out, with the states of its locks; gives those.
     pub fn remove_open(&self, of: Of<'_>, state: &Arc<State>) -> Vec<Arc<State>> {
         let mut holds = self.holds.lock();
-        holds.opens.remove(&of.key());
+        let key = of.key();
+        if holds.opens.get(&key).is_some_and(|known| Arc::ptr_eq(known, state)) {
+            holds.opens.remove(&key);
+        }
         holds.forget_key(of.export, of.node);
         if holds.locks.is_empty() {
             return Vec::new();
@@ -417,14 +434,19 @@ impl Client {
         self.holds.lock().locks.get(&of.key()).map(Arc::clone)
     }
 
-    /// Enters the locks of a lock-owner on a file.
-    pub fn add_locks(&self, of: Of<'_>, state: &Arc<State>) {
-        self.holds.lock().locks.insert(of.key(), Arc::clone(state));
+    /// Enters the locks of a lock-owner on a file; false when the client is gone.
+    #[must_use]
+    pub fn add_locks(&self, of: Of<'_>, state: &Arc<State>) -> bool {
+        self.add(|holds| holds.locks.insert(of.key(), Arc::clone(state)))
     }
 
     /// Takes the locks of a lock-owner on a file out.
-    pub fn remove_locks(&self, of: Of<'_>) {
-        self.holds.lock().locks.remove(&of.key());
+    pub fn remove_locks(&self, of: Of<'_>, state: &State) {
+        let mut holds = self.holds.lock();
+        let key = of.key();
+        if holds.locks.get(&key).is_some_and(|known| std::ptr::eq(&raw const **known, state)) {
+            holds.locks.remove(&key);
+        }
     }
 
     /// Who a lock-owner is for the engine.

@@ -246,9 +246,21 @@ pub fn take_open(
     let state = take_up(run, client, export, handle, &kept, |place, holding| {
         State::open(place, of.owner, Holding::new(holding, access, deny))
     })?;
-    client.add_open(of, &state);
+    enter(run, &state, client.add_open(of, &state))?;
     run.server.grace.claimed(client.key, &state, run.now);
     Ok(Some(state))
+}
+
+/// Ends a state again whose client has ended before it was entered.
+///
+/// # Errors
+/// NFS4ERR_DELAY: who asks again learns that its session is gone.
+pub fn enter(run: &Run, state: &State, is_entered: bool) -> Result<(), Stop> {
+    if is_entered {
+        return Ok(());
+    }
+    run.server.end_state(state, run.now);
+    Err(NfsStat::Delay.into())
 }
 
 /// Takes up a delegation, for writing or for reading; none when it was not kept.
@@ -297,7 +309,7 @@ fn take_up(
     let state = run.server.enter_state(make(place, Arc::clone(&kept.open)));
     if state.delegation().is_some() {
         // Before it is the client's again, since others may be waiting for it.
-        client.add_delegation(&state);
+        enter(run, &state, client.add_delegation(&state))?;
     }
     let identity = run.identity(export);
     let caller = Caller { identity: &identity, client: client.key, waiter: None, now: run.now };
@@ -306,8 +318,7 @@ fn take_up(
         if state.delegation().is_some() {
             client.remove_delegation(&state);
         }
-        run.server.forget_state(&state);
-        run.server.close_open(&state, run.now);
+        run.server.end_state(&state, run.now);
         return Err(NfsStat::ReclaimBad.into());
     }
     Ok(state)

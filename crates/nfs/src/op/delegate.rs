@@ -32,7 +32,7 @@ fn wanted(asked: ShareAccess) -> Result<bool, WhyNone> {
     }
 }
 
-/// The delegation that goes with an OPEN, or why there is none.
+/// The delegation that goes with an OPEN, in whose turn it is given, or why there is none.
 pub fn delegate(
     run: &Run,
     client: &Arc<Client>,
@@ -121,7 +121,7 @@ fn grant(
     let holding =
         Holding::new(opened.open, access & ShareAccess::BOTH, nfs_wire::op::open::ShareDeny::empty());
     let state = run.server.enter_state(State::delegated(place, client, holding));
-    client.add_delegation(&state);
+    crate::reclaim::enter(run, &state, client.add_delegation(&state)).ok()?;
     crate::reclaim::enlist(&state);
     Some((state, write))
 }

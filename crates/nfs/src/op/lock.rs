@@ -99,8 +99,8 @@ fn take_or_expire(
     };
     if taken.is_err() && is_new {
         *freed = true;
-        client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node });
-        run.server.forget_state(state);
+        client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node }, state);
+        run.server.end_state(state, run.now);
     }
     Ok(Some(taken))
 }
@@ -119,7 +119,7 @@ fn may_be_claimed(run: &Run, state: &State, locks: &LockState, range: &RangeRequ
 /// The locks of an owner that comes with an open; they may be there already.
 fn of_new(run: &Run, client: &Arc<Client>, new: &OpenToLockOwner<'_>) -> Result<(Arc<State>, bool), Stop> {
     let id = meant(run, &new.open_stateid)?;
-    let open = run.server.state(client.id, &id)?.share();
+    let (open, _turn) = run.server.state_in_turn(client.id, &id)?;
     open.opened().ok_or(NfsStat::BadStateId)?;
     let owner = new.lock_owner.owner.0;
     let of = Of { owner, export: open.export.id, node: open.node };
@@ -140,7 +140,7 @@ fn of_new(run: &Run, client: &Arc<Client>, new: &OpenToLockOwner<'_>) -> Result<
         return Err(NfsStat::BadStateId.into());
     };
     let state = run.server.enter_state(state);
-    client.add_locks(of, &state);
+    reclaim::enter(run, &state, client.add_locks(of, &state))?;
     Ok((state, true))
 }
 
@@ -156,6 +156,8 @@ fn take(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> Re
         match engine.lock(caller, &holding.open, locks.number, LockRule::Merging, ranges) {
             share::Step::Done(()) => Ok(()),
             share::Step::Wait(_) | share::Step::Refused(Refusal::SharingConflict) => Err(Refusal::Busy),
+            // The open was closed meanwhile.
+            share::Step::Refused(Refusal::Gone) => Err(Refusal::NoSuchGrant),
             share::Step::Refused(why) => Err(why),
         }
     })

@@ -99,13 +99,16 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
     };
     let handle = current.handle(&run.server, run.now)?;
     let (export, item) = (Arc::clone(&found.export), found.item.clone());
+    // From looking up what the owner has of the file to having changed it.
+    let server = Arc::clone(&run.server);
+    let client = Arc::clone(&run.session()?.client);
+    let turn = server.turn(&client, &export, item.id());
     let stateid = match hold(run, args, ask, handle, found) {
         Err(stop) if reclaims => return Err(reclaim::conflict(stop)),
         held => held?,
     };
     run.current = Some(current);
     run.stateid = Some(stateid);
-    let client = Arc::clone(&run.session()?.client);
     let is_under_delegation = matches!(args.claim, Claim::DelegateCur(_) | Claim::DelegCurFh(_));
     if ask.access.contains(ShareAccess::WRITE) && !is_under_delegation {
         recall_own(&client, (&export, &item), run.now);
@@ -115,6 +118,7 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
         Claim::Previous(kind) => delegate_again(run, place, kind, args.share_access)?,
         _ => delegate(run, &client, (&export, &item), handle, args.share_access),
     };
+    drop(turn);
     run.promised.add(&export);
     let rflags = ResultFlags::LOCKTYPE_POSIX | ResultFlags::PRESERVE_UNLINKED;
     run.answer(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
@@ -434,7 +438,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Ask, handle: Handle, found: Found) -> R
     };
     let holding = Holding::new(opened.open, ask.access, ask.deny);
     let state = run.server.enter_state(State::open(place, owner, holding));
-    client.add_open(of, &state);
+    reclaim::enter(run, &state, client.add_open(of, &state))?;
     reclaim::enlist(&state);
     if reclaims {
         run.server.grace.claimed(client.key, &state, run.now);
