@@ -224,7 +224,7 @@ pub fn conflict(stop: Stop) -> Stop {
 /// Takes up the open of an open-owner; none when there is none that was kept.
 ///
 /// # Errors
-/// NFS4ERR_RESOURCE, NFS4ERR_ROFS.
+/// NFS4ERR_DELAY, NFS4ERR_ROFS.
 pub fn take_open(
     run: &Run,
     (client, of): (&Arc<Client>, Of<'_>),
@@ -251,6 +251,11 @@ pub fn take_open(
     Ok(Some(state))
 }
 
+/// The key of a new state of a client; none when there are too many.
+pub fn room(run: &Run, client: &Client) -> Option<u64> {
+    if client.may_add_state() { run.server.reserve_state() } else { None }
+}
+
 /// Ends a state again whose client has ended before it was entered.
 ///
 /// # Errors
@@ -266,7 +271,7 @@ pub fn enter(run: &Run, state: &State, is_entered: bool) -> Result<(), Stop> {
 /// Takes up a delegation, for writing or for reading; none when it was not kept.
 ///
 /// # Errors
-/// NFS4ERR_RESOURCE.
+/// NFS4ERR_DELAY.
 pub fn take_delegation(
     run: &Run,
     client: &Arc<Client>,
@@ -301,9 +306,9 @@ fn take_up(
     if let Some(key) = kept.open.cache_key() {
         client.remember_key(export.id, node, key);
     }
-    let Some(key) = run.server.reserve_state().filter(|_| client.may_add_state()) else {
+    let Some(key) = room(run, client) else {
         close(&export.engine, &kept.open, run.now);
-        return Err(NfsStat::Resource.into());
+        return Err(NfsStat::Delay.into());
     };
     let place = Place { key, client: client.id, export: Arc::clone(export), handle, node };
     let state = run.server.enter_state(make(place, Arc::clone(&kept.open)));

@@ -126,7 +126,7 @@ fn of_new(run: &Run, client: &Arc<Client>, new: &OpenToLockOwner<'_>) -> Result<
     if let Some(known) = client.locks_of(of) {
         return Ok((known, false));
     }
-    let key = run.server.reserve_state().filter(|_| client.may_add_state()).ok_or(NfsStat::Resource)?;
+    let key = reclaim::room(run, client).ok_or(NfsStat::Delay)?;
     let place = Place {
         key,
         client: client.id,

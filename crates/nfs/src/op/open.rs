@@ -426,8 +426,11 @@ fn hold(run: &Run, args: &Args<'_>, ask: Ask, handle: Handle, found: Found) -> R
         }
     }
     client.attach(&found.export);
-    let Some(key) = run.server.reserve_state().filter(|_| client.may_add_state()) else {
-        return Err(NfsStat::Resource.into());
+    let Some(key) = reclaim::room(run, &client) else {
+        if let Some(made) = &found.made {
+            let _ = found.export.engine.close(&made.open, run.now);
+        }
+        return Err(NfsStat::Delay.into());
     };
     let opened = match found.made {
         Some(made) => Ok(made),
