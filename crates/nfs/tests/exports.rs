@@ -30,6 +30,29 @@ fn listed(client: &mut Client, wire: &mut Wire) -> usize {
     found.entries.iter().count()
 }
 
+// RFC 8881 5.8.1.4
+#[test]
+fn the_change_attribute_of_the_root_grows() {
+    let mut world = World::lasting();
+    let mut last = 0;
+    for round in 0..8 {
+        if round == 4 {
+            world = world.restarted();
+        }
+        let mut wire = world.connect();
+        let wanted = Bitmap::of(&[AttrNum::Change.get()]);
+        let mut client = Client::before_reclaim(&mut wire, b"client", 1);
+        let get = Args::GetAttr(getattr::Args { attr_request: wanted });
+        let answer = client.run(&mut wire, &[Args::PutRootFh, get]).ok();
+        let Res::GetAttr(Ok(found)) = answer.last() else { panic!("{answer:?}") };
+        let found: Vec<_> = found.obj_attributes.iter().map(|attr| attr.expect("an attribute")).collect();
+        let [Attr::Change(now)] = found[..] else { panic!("{found:?}") };
+        assert!(now > last, "{round}: {last:x} {now:x}");
+        last = now;
+        change(&world, |_| {});
+    }
+}
+
 #[test]
 fn who_may_not_use_an_export_neither_sees_it_nor_enters_it_nor_uses_its_handles() {
     let world = World::new();
