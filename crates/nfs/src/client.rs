@@ -85,8 +85,8 @@ struct Holds {
     delegations: HashMap<(u32, NodeId), Arc<State>>,
     /// Under which key it has files open that it has made.
     made: HashMap<(u32, NodeId), CacheKey>,
-    /// Numbers of lock-owners for the engine.
-    owners: HashMap<Box<[u8]>, u128>,
+    /// Names of the lock-owners in `locks` by their numbers, and in how many of these each is.
+    owners: HashMap<u128, (Box<[u8]>, usize)>,
     /// Engines that know it.
     engines: Vec<Arc<Export>>,
 }
@@ -99,6 +99,17 @@ impl Holds {
         }
         if !self.opens.keys().any(|(_, e, n)| (*e, *n) == (export, node)) {
             self.made.remove(&(export, node));
+        }
+    }
+
+    /// The locks of an owner are gone: so is its name with the last of them.
+    fn forget_owner(&mut self, state: &State) {
+        let Some(locks) = state.locks() else { return };
+        if let Some((_, count)) = self.owners.get_mut(&locks.number.owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.owners.remove(&locks.number.owner);
+            }
         }
     }
 }
@@ -425,7 +436,9 @@ impl Client {
             return Vec::new();
         }
         let ends = |locks: &Arc<State>| locks.locks().is_some_and(|locks| Arc::ptr_eq(&locks.open, state));
-        holds.locks.extract_if(|_, locks| ends(locks)).map(|(_, locks)| locks).collect()
+        let ended: Vec<_> = holds.locks.extract_if(|_, locks| ends(locks)).map(|(_, locks)| locks).collect();
+        ended.iter().for_each(|locks| holds.forget_owner(locks));
+        ended
     }
 
     /// The locks of a lock-owner on a file.
@@ -437,7 +450,12 @@ impl Client {
     /// Enters the locks of a lock-owner on a file; false when the client is gone.
     #[must_use]
     pub fn add_locks(&self, of: Of<'_>, state: &Arc<State>) -> bool {
-        self.add(|holds| holds.locks.insert(of.key(), Arc::clone(state)))
+        self.add(|holds| {
+            if let Some(locks) = state.locks() {
+                holds.owners.entry(locks.number.owner).or_insert_with(|| (of.owner.into(), 0)).1 += 1;
+            }
+            holds.locks.insert(of.key(), Arc::clone(state))
+        })
     }
 
     /// Takes the locks of a lock-owner on a file out.
@@ -446,24 +464,21 @@ impl Client {
         let key = of.key();
         if holds.locks.get(&key).is_some_and(|known| std::ptr::eq(&raw const **known, state)) {
             holds.locks.remove(&key);
+            holds.forget_owner(state);
         }
     }
 
     /// Who a lock-owner is for the engine.
+    #[must_use]
     pub fn lock_owner(&self, owner: &[u8]) -> LockOwner {
-        let mut holds = self.holds.lock();
-        let number = match holds.owners.get(owner) {
-            Some(number) => *number,
-            None => *holds.owners.entry(owner.into()).or_insert_with(|| number_of(owner)),
-        };
-        LockOwner { client: self.key, owner: number }
+        LockOwner { client: self.key, owner: number_of(owner) }
     }
 
-    /// The name of a lock-owner that the engine knows by its number.
+    /// The name of a lock-owner that the engine knows by its number, while it has locks.
     #[must_use]
     pub fn owner_name(&self, owner: LockOwner) -> Option<Box<[u8]>> {
         let holds = self.holds.lock();
-        holds.owners.iter().find(|(_, number)| **number == owner.owner).map(|(name, _)| name.clone())
+        holds.owners.get(&owner.owner).map(|(name, _)| name.clone())
     }
 
     /// Ends it: what it had is handed out to be given back.
