@@ -253,7 +253,12 @@ pub fn take_open(
 
 /// The key of a new state of a client; none when there are too many.
 pub fn room(run: &Run, client: &Client) -> Option<u64> {
-    if client.may_add_state() { run.server.reserve_state() } else { None }
+    if !client.may_add_state() {
+        return None;
+    }
+    let reserve = || run.server.reserve_state();
+    // What clients have that are long gone is given to those that are there.
+    reserve().or_else(|| if run.server.end_expired(run.now) { reserve() } else { None })
 }
 
 /// Ends a state again whose client has ended before it was entered.

@@ -439,7 +439,8 @@ impl Server {
         self.end_silent(COURTESY_NS, now);
     }
 
-    /// Ends clients whose lease is over, because what they have is in somebody's way. True when there was one.
+    /// Ends clients whose lease is over, because what they have is in somebody's way, or all that there is. True when there
+    /// was one.
     // RFC 8881 8.4.2.3
     pub fn end_expired(&self, now: Now) -> bool {
         self.end_silent(self.lease_ns(), now)
@@ -451,7 +452,7 @@ impl Server {
             // A request that runs holds the lease.
             let is_busy = client.sessions().iter().any(|session| session.busy_slots() > 0);
             if !is_busy && self.clients.remove(&client) {
-                any |= client.has_state();
+                any = true;
                 tracing::info!(client = format!("{:x}", client.id), "ends a client whose lease is over");
                 self.end_client(&client, now);
             }
