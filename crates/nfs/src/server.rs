@@ -345,6 +345,9 @@ impl Server {
         if !self.forget_state(state) {
             return;
         }
+        if let Some(delegation) = state.delegation() {
+            delegation.end();
+        }
         // Opens of the client that are under the same key keep the right otherwise.
         let key = client.cache_key(state.export.id, state.node);
         state.export.engine.give_up(client.key, key, true);

@@ -23,7 +23,6 @@ pub fn run(run: &mut Run, args: &FreeArgs) -> Done {
         let turn = server.turn(&client, &state.export, state.node);
         // Another request may have freed it first.
         server.revoked(client.id, &id).ok_or(NfsStat::BadStateId)?;
-        client.revoked.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         server.end_delegation(&client, &state, run.now);
         drop(turn);
         return run.plain(OpNum::FreeStateId);

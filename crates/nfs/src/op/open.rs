@@ -85,12 +85,12 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
         Claim::Fh => by_handle(run, args)?,
         Claim::Previous(_) => by_claim(run, args)?,
         Claim::DelegateCur(under) => {
-            check_delegation(run, &under.delegate_stateid)?;
-            by_name(run, args, ask, under.file)?
+            let state = delegation(run, &under.delegate_stateid)?;
+            check_delegated(&state, by_name(run, args, ask, under.file)?)?
         }
         Claim::DelegCurFh(under) => {
-            check_delegation(run, &under)?;
-            by_handle(run, args)?
+            let state = delegation(run, &under)?;
+            check_delegated(&state, by_handle(run, args)?)?
         }
         Claim::DelegatePrev(_) | Claim::DelegPrevFh => return Err(NfsStat::NotSupp.into()),
     };
@@ -157,10 +157,16 @@ fn recall_own(client: &Client, (export, item): (&Export, &Item), now: wire::Now)
     back::recall(&back::Recall { state, notice });
 }
 
-/// Whether a delegation that something is opened under is the client's.
-fn check_delegation(run: &Run, id: &StateId) -> Result<(), NfsStat> {
+/// The delegation of the client that something is opened under.
+fn delegation(run: &Run, id: &StateId) -> Result<Arc<State>, NfsStat> {
     let state = run.server.state(run.session()?.client.id, id)?;
-    if state.delegation().is_some() { Ok(()) } else { Err(NfsStat::BadStateId) }
+    if state.delegation().is_some() { Ok(state.share()) } else { Err(NfsStat::BadStateId) }
+}
+
+/// What is opened under a delegation, when it is a delegation of that file.
+fn check_delegated(state: &State, found: Found) -> Result<Found, NfsStat> {
+    let is_its_file = (state.export.id, state.node) == (found.export.id, found.item.id());
+    if is_its_file { Ok(found) } else { Err(NfsStat::BadStateId) }
 }
 
 fn check(args: &Args<'_>, ask: Ask) -> Result<(), NfsStat> {
