@@ -72,6 +72,19 @@ fn an_owner_is_known_by_its_name_as_long_as_it_has_locks() {
     assert_eq!(name(), None);
 }
 
+// RFC 8881 18.10.3
+#[test]
+fn a_lock_of_another_file_than_that_of_its_open_leaves_nothing_behind() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let (_, open) = client.create(&mut wire, b"file");
+    let (other, _) = client.create(&mut wire, b"other");
+    assert_eq!(client.on(&mut wire, &other, &[locking(open)]).status(), NfsStat::BadStateId);
+    let known = world.server.clients.get(client.clientid).expect("the client");
+    assert_eq!(known.counts(), (2, 0, 0));
+}
+
 // Linux frees the stateid of an owner that holds nothing while the same owner may already lock again over another
 // connection (found by proving/kernel-client/mixed.py: the client had a lock of which the server knew nothing).
 #[test]

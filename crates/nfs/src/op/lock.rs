@@ -45,7 +45,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         // A client frees the stateid of an owner that holds nothing any more, and may lock under that owner again
         // before the answer has come: what was freed meanwhile is made anew.
         Locker::New(new) => loop {
-            let (state, is_new) = of_new(run, &client, new)?;
+            let (state, is_new) = of_new(run, &client, new, handle)?;
             if let Some(taken) = take_or_expire(run, &client, (&state, is_new), handle, &range)? {
                 break (state, is_new, taken);
             }
@@ -117,10 +117,18 @@ fn may_be_claimed(run: &Run, state: &State, locks: &LockState, range: &RangeRequ
 }
 
 /// The locks of an owner that comes with an open; they may be there already.
-fn of_new(run: &Run, client: &Arc<Client>, new: &OpenToLockOwner<'_>) -> Result<(Arc<State>, bool), Stop> {
+///
+/// # Errors
+/// NFS4ERR_BAD_STATEID for what is no open, or not of the current file; NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
+fn of_new(
+    run: &Run,
+    client: &Arc<Client>,
+    new: &OpenToLockOwner<'_>,
+    handle: Handle,
+) -> Result<(Arc<State>, bool), Stop> {
     let id = meant(run, &new.open_stateid)?;
     let (open, _turn) = run.server.state_in_turn(client.id, &id)?;
-    open.opened().ok_or(NfsStat::BadStateId)?;
+    open.opened().filter(|_| open.handle == handle).ok_or(NfsStat::BadStateId)?;
     let owner = new.lock_owner.owner.0;
     let of = Of { owner, export: open.export.id, node: open.node };
     if let Some(known) = client.locks_of(of) {
