@@ -7,6 +7,8 @@ use nfs::{Export, Network, Squash};
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap};
 use nfs_wire::op::{Args, Res, getattr, readdir};
+use volume::Failure;
+use volume::faulty::Call;
 
 /// Lets the export be as `change` makes it.
 fn change(world: &World, change: impl Fn(&mut Export)) {
@@ -51,6 +53,33 @@ fn the_change_attribute_of_the_root_grows() {
         last = now;
         change(&world, |_| {});
     }
+}
+
+// RFC 8881 18.23.3
+#[test]
+fn a_list_fails_with_attributes_that_cannot_be_read_unless_the_client_wants_to_know_which() {
+    let (world, plan) = World::counted();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    client.create(&mut wire, b"file");
+    let mut list = |attributes: &[AttrNum]| {
+        let attributes: Vec<_> = attributes.iter().map(|one| one.get()).collect();
+        let list = Args::ReadDir(readdir::Args {
+            cookie: 0,
+            cookieverf: [0; 8],
+            dircount: 4096,
+            maxcount: 4096,
+            attr_request: Bitmap::of(&attributes),
+        });
+        let all = [client.sequence(0, false), Args::PutRootFh, lookup(EXPORT), list];
+        plan.always(Call::Space, Some(Failure::Io));
+        let answer = wire.call(1, &all).status();
+        plan.always(Call::Space, None);
+        answer
+    };
+    assert_eq!(list(&[]), NfsStat::Ok);
+    assert_eq!(list(&[AttrNum::SpaceAvail, AttrNum::RdattrError]), NfsStat::Ok);
+    assert_eq!(list(&[AttrNum::SpaceAvail]), NfsStat::Io);
 }
 
 #[test]
