@@ -332,7 +332,8 @@ fn one_of_root(number: AttrNum, server: &Server, mut put: impl FnMut(Attr<'_>)) 
     let then = NfsTime { seconds: i64::try_from(exports.version).unwrap_or(0), nseconds: 0 };
     match number {
         AttrNum::Type => put(Attr::Type(FileType::Dir)),
-        AttrNum::Change => put(Attr::Change(server.config().instance.rotate_left(16) ^ exports.version)),
+        // RFC 8881 5.8.1.4: it grows. A run of the server has a higher number than those before (`ServerConfig::instance`).
+        AttrNum::Change => put(Attr::Change(server.config().instance.wrapping_add(exports.version))),
         AttrNum::Size => put(Attr::Size(4096)),
         AttrNum::SpaceUsed => put(Attr::SpaceUsed(0)),
         AttrNum::Fsid => put(Attr::Fsid(FsId { major: 0, minor: 0 })),

@@ -85,8 +85,8 @@ struct Holds {
     delegations: HashMap<(u32, NodeId), Arc<State>>,
     /// Under which key it has files open that it has made.
     made: HashMap<(u32, NodeId), CacheKey>,
-    /// Numbers of lock-owners for the engine.
-    owners: HashMap<Box<[u8]>, u128>,
+    /// Names of the lock-owners in `locks` by their numbers, and in how many of these each is.
+    owners: HashMap<u128, (Box<[u8]>, usize)>,
     /// Engines that know it.
     engines: Vec<Arc<Export>>,
 }
@@ -99,6 +99,17 @@ impl Holds {
         }
         if !self.opens.keys().any(|(_, e, n)| (*e, *n) == (export, node)) {
             self.made.remove(&(export, node));
+        }
+    }
+
+    /// The locks of an owner are gone: so is its name with the last of them.
+    fn forget_owner(&mut self, state: &State) {
+        let Some(locks) = state.locks() else { return };
+        if let Some((_, count)) = self.owners.get_mut(&locks.number.owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.owners.remove(&locks.number.owner);
+            }
         }
     }
 }
@@ -331,7 +342,8 @@ impl Client {
     /// Makes the client known to the engine of an export, once.
     pub fn attach(self: &Arc<Self>, export: &Arc<Export>) {
         let mut holds = self.holds.lock();
-        if !holds.engines.iter().any(|known| Arc::ptr_eq(&known.engine, &export.engine)) {
+        let is_over = self.ended.load(Ordering::Acquire);
+        if !is_over && !holds.engines.iter().any(|known| Arc::ptr_eq(&known.engine, &export.engine)) {
             let ear = Ear { client: Arc::downgrade(self), export: export.id };
             export.engine.attach(self.key, Arc::new(ear));
             holds.engines.push(Arc::clone(export));
@@ -376,9 +388,21 @@ impl Client {
         self.holds.lock().delegations.values().map(Arc::clone).collect()
     }
 
-    /// Enters a delegation.
-    pub fn add_delegation(&self, state: &Arc<State>) {
-        self.holds.lock().delegations.insert((state.export.id, state.node), Arc::clone(state));
+    /// Enters a delegation; false when the client is gone.
+    #[must_use]
+    pub fn add_delegation(&self, state: &Arc<State>) -> bool {
+        self.add(|holds| holds.delegations.insert((state.export.id, state.node), Arc::clone(state)))
+    }
+
+    /// Enters a state, unless the client has ended and given away all it had.
+    fn add(&self, enter: impl FnOnce(&mut Holds) -> Option<Arc<State>>) -> bool {
+        let mut holds = self.holds.lock();
+        let is_there = !self.ended.load(Ordering::Acquire);
+        if is_there {
+            let before = enter(&mut holds);
+            debug_assert!(before.is_none(), "one state for an owner and a file");
+        }
+        is_there
     }
 
     /// Takes a delegation out.
@@ -394,21 +418,27 @@ impl Client {
         self.holds.lock().opens.get(&of.key()).map(Arc::clone)
     }
 
-    /// Enters the open of an open-owner on a file.
-    pub fn add_open(&self, of: Of<'_>, state: &Arc<State>) {
-        self.holds.lock().opens.insert(of.key(), Arc::clone(state));
+    /// Enters the open of an open-owner on a file; false when the client is gone.
+    #[must_use]
+    pub fn add_open(&self, of: Of<'_>, state: &Arc<State>) -> bool {
+        self.add(|holds| holds.opens.insert(of.key(), Arc::clone(state)))
     }
 
     /// Takes an open out, with the states of its locks; gives those.
     pub fn remove_open(&self, of: Of<'_>, state: &Arc<State>) -> Vec<Arc<State>> {
         let mut holds = self.holds.lock();
-        holds.opens.remove(&of.key());
+        let key = of.key();
+        if holds.opens.get(&key).is_some_and(|known| Arc::ptr_eq(known, state)) {
+            holds.opens.remove(&key);
+        }
         holds.forget_key(of.export, of.node);
         if holds.locks.is_empty() {
             return Vec::new();
         }
         let ends = |locks: &Arc<State>| locks.locks().is_some_and(|locks| Arc::ptr_eq(&locks.open, state));
-        holds.locks.extract_if(|_, locks| ends(locks)).map(|(_, locks)| locks).collect()
+        let ended: Vec<_> = holds.locks.extract_if(|_, locks| ends(locks)).map(|(_, locks)| locks).collect();
+        ended.iter().for_each(|locks| holds.forget_owner(locks));
+        ended
     }
 
     /// The locks of a lock-owner on a file.
@@ -417,31 +447,38 @@ impl Client {
         self.holds.lock().locks.get(&of.key()).map(Arc::clone)
     }
 
-    /// Enters the locks of a lock-owner on a file.
-    pub fn add_locks(&self, of: Of<'_>, state: &Arc<State>) {
-        self.holds.lock().locks.insert(of.key(), Arc::clone(state));
+    /// Enters the locks of a lock-owner on a file; false when the client is gone.
+    #[must_use]
+    pub fn add_locks(&self, of: Of<'_>, state: &Arc<State>) -> bool {
+        self.add(|holds| {
+            if let Some(locks) = state.locks() {
+                holds.owners.entry(locks.number.owner).or_insert_with(|| (of.owner.into(), 0)).1 += 1;
+            }
+            holds.locks.insert(of.key(), Arc::clone(state))
+        })
     }
 
     /// Takes the locks of a lock-owner on a file out.
-    pub fn remove_locks(&self, of: Of<'_>) {
-        self.holds.lock().locks.remove(&of.key());
+    pub fn remove_locks(&self, of: Of<'_>, state: &State) {
+        let mut holds = self.holds.lock();
+        let key = of.key();
+        if holds.locks.get(&key).is_some_and(|known| std::ptr::eq(&raw const **known, state)) {
+            holds.locks.remove(&key);
+            holds.forget_owner(state);
+        }
     }
 
     /// Who a lock-owner is for the engine.
+    #[must_use]
     pub fn lock_owner(&self, owner: &[u8]) -> LockOwner {
-        let mut holds = self.holds.lock();
-        let number = match holds.owners.get(owner) {
-            Some(number) => *number,
-            None => *holds.owners.entry(owner.into()).or_insert_with(|| number_of(owner)),
-        };
-        LockOwner { client: self.key, owner: number }
+        LockOwner { client: self.key, owner: number_of(owner) }
     }
 
-    /// The name of a lock-owner that the engine knows by its number.
+    /// The name of a lock-owner that the engine knows by its number, while it has locks.
     #[must_use]
     pub fn owner_name(&self, owner: LockOwner) -> Option<Box<[u8]>> {
         let holds = self.holds.lock();
-        holds.owners.iter().find(|(_, number)| **number == owner.owner).map(|(name, _)| name.clone())
+        holds.owners.get(&owner.owner).map(|(name, _)| name.clone())
     }
 
     /// Ends it: what it had is handed out to be given back.

@@ -53,7 +53,7 @@ pub struct ServerConfig {
     pub name: Vec<u8>,
     /// Signs filehandles; stays the same as long as the state directory lives.
     pub handle_key: [u8; 32],
-    /// Tells this run of the server from any other.
+    /// Tells this run of the server from any other, and is higher than that of every run before: the time it began (wall ns).
     pub instance: u64,
     /// How long a client keeps what it has without being heard, in seconds.
     pub lease_time_s: u32,

@@ -152,7 +152,6 @@ fn response(status: NfsStat, met: ResponseType) -> ResponseType {
         NfsStat::Ok => met,
         NfsStat::Access | NfsStat::Perm | NfsStat::RoFs => ResponseType::AuthorizationError,
         NfsStat::WrongSec | NfsStat::BadSession | NfsStat::StaleClientId => ResponseType::AuthenticationError,
-        NfsStat::Resource => ResponseType::ServerBusyError,
         NfsStat::Io | NfsStat::ServerFault => ResponseType::ServerOtherError,
         _ => ResponseType::ClientOtherError,
     }

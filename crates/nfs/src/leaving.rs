@@ -32,14 +32,13 @@ impl Server {
         let mut count = 0;
         for state in self.all_states().into_iter().filter(|state| state.export.name == name) {
             let Some(client) = self.clients.get(state.client) else { continue };
+            let _turn = self.turn(&client, &state.export, state.node);
             if let Some(open) = state.opened() {
                 let of = Of { owner: &open.owner, export: state.export.id, node: state.node };
                 for locks in client.remove_open(of, &state) {
-                    self.forget_state(&locks);
+                    self.end_state(&locks, now);
                 }
-                self.forget_state(&state);
-                self.close_open(&state, now);
-                count += 1;
+                count += usize::from(self.end_state(&state, now));
             } else if state.delegation().is_some() {
                 self.end_delegation(&client, &state, now);
                 count += 1;

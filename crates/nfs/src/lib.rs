@@ -42,6 +42,7 @@ pub mod session;
 pub mod slot;
 pub mod state;
 pub mod status;
+pub mod turns;
 pub mod who;
 
 pub use config::{Export, Network, ServerConfig, Squash};

@@ -224,7 +224,7 @@ pub fn conflict(stop: Stop) -> Stop {
 /// Takes up the open of an open-owner; none when there is none that was kept.
 ///
 /// # Errors
-/// NFS4ERR_RESOURCE, NFS4ERR_ROFS.
+/// NFS4ERR_DELAY, NFS4ERR_ROFS.
 pub fn take_open(
     run: &Run,
     (client, of): (&Arc<Client>, Of<'_>),
@@ -246,15 +246,37 @@ pub fn take_open(
     let state = take_up(run, client, export, handle, &kept, |place, holding| {
         State::open(place, of.owner, Holding::new(holding, access, deny))
     })?;
-    client.add_open(of, &state);
+    enter(run, &state, client.add_open(of, &state))?;
     run.server.grace.claimed(client.key, &state, run.now);
     Ok(Some(state))
+}
+
+/// The key of a new state of a client; none when there are too many.
+pub fn room(run: &Run, client: &Client) -> Option<u64> {
+    if !client.may_add_state() {
+        return None;
+    }
+    let reserve = || run.server.reserve_state();
+    // What clients have that are long gone is given to those that are there.
+    reserve().or_else(|| if run.server.end_expired(run.now) { reserve() } else { None })
+}
+
+/// Ends a state again whose client has ended before it was entered.
+///
+/// # Errors
+/// NFS4ERR_DELAY: who asks again learns that its session is gone.
+pub fn enter(run: &Run, state: &State, is_entered: bool) -> Result<(), Stop> {
+    if is_entered {
+        return Ok(());
+    }
+    run.server.end_state(state, run.now);
+    Err(NfsStat::Delay.into())
 }
 
 /// Takes up a delegation, for writing or for reading; none when it was not kept.
 ///
 /// # Errors
-/// NFS4ERR_RESOURCE.
+/// NFS4ERR_DELAY.
 pub fn take_delegation(
     run: &Run,
     client: &Arc<Client>,
@@ -289,15 +311,15 @@ fn take_up(
     if let Some(key) = kept.open.cache_key() {
         client.remember_key(export.id, node, key);
     }
-    let Some(key) = run.server.reserve_state().filter(|_| client.may_add_state()) else {
+    let Some(key) = room(run, client) else {
         close(&export.engine, &kept.open, run.now);
-        return Err(NfsStat::Resource.into());
+        return Err(NfsStat::Delay.into());
     };
     let place = Place { key, client: client.id, export: Arc::clone(export), handle, node };
     let state = run.server.enter_state(make(place, Arc::clone(&kept.open)));
     if state.delegation().is_some() {
         // Before it is the client's again, since others may be waiting for it.
-        client.add_delegation(&state);
+        enter(run, &state, client.add_delegation(&state))?;
     }
     let identity = run.identity(export);
     let caller = Caller { identity: &identity, client: client.key, waiter: None, now: run.now };
@@ -306,8 +328,7 @@ fn take_up(
         if state.delegation().is_some() {
             client.remove_delegation(&state);
         }
-        run.server.forget_state(&state);
-        run.server.close_open(&state, run.now);
+        run.server.end_state(&state, run.now);
         return Err(NfsStat::ReclaimBad.into());
     }
     Ok(state)

@@ -11,6 +11,7 @@ use nfs_wire::types::{SessionId, StateId};
 use parking_lot::Mutex;
 use share::counts::Counts;
 use share::{Item, Waiter};
+use volume::NodeId;
 use wire::Now;
 use wire::table::{Held, Table};
 
@@ -27,6 +28,7 @@ use crate::memory::Part;
 use crate::roll::Roll;
 use crate::session::{Session, id_of, key_of};
 use crate::state::{self, State};
+use crate::turns::{Turn, Turns};
 
 /// The exports that are served now.
 #[derive(Debug, Default)]
@@ -76,6 +78,7 @@ pub struct Server {
     pub grace: Grace,
     sessions: Table<Session>,
     states: Table<State>,
+    turns: Turns,
     items: Mutex<Items>,
     opened: Mutex<HashMap<Handle, Opened>>,
     connections: AtomicUsize,
@@ -120,6 +123,7 @@ impl Server {
             grace: Grace::default(),
             sessions: Table::new(MAX_SESSIONS),
             states: Table::new(MAX_STATES),
+            turns: Turns::default(),
             items: Mutex::default(),
             opened: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -219,10 +223,7 @@ impl Server {
             session.end();
         }
         for state in states {
-            self.forget_state(&state);
-            if state.locks().is_none() {
-                self.close_open(&state, now);
-            }
+            self.end_state(&state, now);
         }
         for export in exports {
             export.engine.detach(client.key);
@@ -233,8 +234,22 @@ impl Server {
         }
     }
 
-    /// Closes the engine's open behind a state.
-    pub fn close_open(&self, state: &State, now: Now) {
+    /// Takes a state out, and closes the engine's open behind it unless that is another state's. False when somebody else
+    /// has done so.
+    pub fn end_state(&self, state: &State, now: Now) -> bool {
+        if !self.forget_state(state) {
+            return false;
+        }
+        if state.locks().is_none() {
+            self.close_open(state, now);
+        }
+        true
+    }
+
+    /// Closes the engine's open behind a state that was taken out.
+    fn close_open(&self, state: &State, now: Now) {
+        // What amends it at this moment puts another open into its place.
+        let _modes = state.opened().map(|open| open.changing.lock());
         let mut opened = self.opened.lock();
         let last = match opened.get_mut(&state.handle) {
             Some(opened) if opened.count > 1 => {
@@ -280,10 +295,26 @@ impl Server {
         state
     }
 
-    /// Takes a state out.
-    pub fn forget_state(&self, state: &State) {
+    /// Takes a state out. True for the one who did.
+    fn forget_state(&self, state: &State) -> bool {
         use wire::table::Keyed;
-        self.states.remove(state.key());
+        self.states.remove(state.key()).is_some()
+    }
+
+    /// Waits for a client's turn to change its states of a file.
+    pub fn turn(&self, client: &Client, export: &Export, node: NodeId) -> Turn<'_> {
+        self.turns.take(client.id, export.id, node)
+    }
+
+    /// The state of a client that a stateid stands for, in the client's turn with its file.
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
+    pub fn state_in_turn(&self, client: u64, id: &StateId) -> Result<(Arc<State>, Turn<'_>), NfsStat> {
+        let state = self.state(client, id)?;
+        let turn = self.turns.take(client, state.export.id, state.node);
+        // It may have been changed or ended by whoever had the turn before.
+        Ok((self.state(client, id)?.share(), turn))
     }
 
     /// The same for one that was revoked, to be forgotten.
@@ -309,13 +340,18 @@ impl Server {
         Ok(state)
     }
 
-    /// Ends a delegation: whoever has waited for it may go on.
+    /// Ends a delegation, in the client's turn with its file: whoever has waited for it may go on.
     pub fn end_delegation(&self, client: &Client, state: &Arc<State>, now: Now) {
+        if !self.forget_state(state) {
+            return;
+        }
+        if let Some(delegation) = state.delegation() {
+            delegation.end();
+        }
         // Opens of the client that are under the same key keep the right otherwise.
         let key = client.cache_key(state.export.id, state.node);
         state.export.engine.give_up(client.key, key, true);
         client.remove_delegation(state);
-        self.forget_state(state);
         self.close_open(state, now);
     }
 
@@ -406,7 +442,8 @@ impl Server {
         self.end_silent(COURTESY_NS, now);
     }
 
-    /// Ends clients whose lease is over, because what they have is in somebody's way. True when there was one.
+    /// Ends clients whose lease is over, because what they have is in somebody's way, or all that there is. True when there
+    /// was one.
     // RFC 8881 8.4.2.3
     pub fn end_expired(&self, now: Now) -> bool {
         self.end_silent(self.lease_ns(), now)
@@ -418,7 +455,7 @@ impl Server {
             // A request that runs holds the lease.
             let is_busy = client.sessions().iter().any(|session| session.busy_slots() > 0);
             if !is_busy && self.clients.remove(&client) {
-                any |= client.has_state();
+                any = true;
                 tracing::info!(client = format!("{:x}", client.id), "ends a client whose lease is over");
                 self.end_client(&client, now);
             }

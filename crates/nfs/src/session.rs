@@ -34,8 +34,8 @@ pub struct Session {
     bound: Mutex<Vec<Bound>>,
     /// Whether any of them carries callbacks: each SEQUENCE asks, and a lock would go from thread to thread.
     has_back: AtomicBool,
-    /// What its slots' replies may take.
-    _kept: Part,
+    /// What its slots' replies may take, until it ends.
+    kept: Mutex<Option<Part>>,
 }
 
 /// A connection that is bound to a session.
@@ -93,7 +93,7 @@ impl Session {
             ended: AtomicBool::new(false),
             bound: Mutex::default(),
             has_back: AtomicBool::new(false),
-            _kept: kept,
+            kept: Mutex::new(Some(kept)),
         }
     }
 
@@ -119,6 +119,9 @@ impl Session {
     /// Ends it: its connections forget it.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
+        // The slots themselves go as soon as its connections have heard of it.
+        let part = self.kept.lock().take();
+        drop(part);
         let mut bound = self.bound.lock();
         for bound in bound.drain(..) {
             bound.way.post(Event::SessionGone { session: self.key() });

@@ -1,6 +1,6 @@
 //! State: what a stateid stands for, an open or the locks of an owner in it (RFC 8881 8.2).
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -76,8 +76,14 @@ pub struct DelegationState {
     recalled: AtomicBool,
     /// When the client's own open has made it be recalled (monotonic ns); 0: never.
     own_recall_ns: AtomicU64,
-    revoked: AtomicBool,
+    /// [`REVOKED`], [`OVER`].
+    fate: AtomicU8,
 }
+
+/// It was taken away.
+const REVOKED: u8 = 1;
+/// The client has it no more, and knows that.
+const OVER: u8 = 2;
 
 impl DelegationState {
     /// Notes that it was asked for.
@@ -105,17 +111,26 @@ impl DelegationState {
 
     /// It was taken away.
     pub fn revoke(&self) {
-        if !self.revoked.swap(true, Ordering::AcqRel)
+        if self.fate.fetch_or(REVOKED, Ordering::AcqRel) == 0
             && let Some(client) = self.client.upgrade()
         {
             client.revoked.fetch_add(1, Ordering::Relaxed);
         }
     }
 
+    /// It is over: the client is told no more that it was taken away.
+    pub fn end(&self) {
+        if self.fate.fetch_or(OVER, Ordering::AcqRel) == REVOKED
+            && let Some(client) = self.client.upgrade()
+        {
+            client.revoked.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Whether it was taken away.
     #[must_use]
     pub fn is_revoked(&self) -> bool {
-        self.revoked.load(Ordering::Acquire)
+        self.fate.load(Ordering::Acquire) & REVOKED != 0
     }
 }
 
@@ -224,9 +239,9 @@ impl State {
     #[must_use]
     pub fn delegated(place: Place, client: &Arc<Client>, holding: Holding) -> State {
         let holding = ArcSwap::from_pointee(holding);
-        let (recalled, revoked) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (recalled, fate) = (AtomicBool::new(false), AtomicU8::new(0));
         let (client, own_recall_ns) = (Arc::downgrade(client), AtomicU64::new(0));
-        let delegation = DelegationState { client, holding, recalled, own_recall_ns, revoked };
+        let delegation = DelegationState { client, holding, recalled, own_recall_ns, fate };
         State::new(place, Kind::Delegation(delegation))
     }
 

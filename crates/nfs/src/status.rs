@@ -36,11 +36,28 @@ pub fn of(refusal: &Refusal) -> NfsStat {
         Refusal::BadAttributeName => NfsStat::Inval,
         Refusal::AttributesTooLarge => NfsStat::Xattr2Big,
         Refusal::NoSuchAttribute => NfsStat::NoXattr,
-        // Who must not wait asks again.
-        Refusal::WouldBlock | Refusal::Busy | Refusal::HostKeeps | Refusal::Cancelled => NfsStat::Delay,
-        Refusal::WatchOverflow | Refusal::Exhausted => NfsStat::Resource,
+        // Who must not wait asks again; so does who meets a bound. Version 4.1 has no NFS4ERR_RESOURCE
+        // (RFC 8881 15.1.16).
+        Refusal::WouldBlock
+        | Refusal::Busy
+        | Refusal::HostKeeps
+        | Refusal::Cancelled
+        | Refusal::WatchOverflow
+        | Refusal::Exhausted => NfsStat::Delay,
         Refusal::Gone => NfsStat::Stale,
         Refusal::NoSuchGrant | Refusal::TooMuchKept => NfsStat::BadStateId,
         Refusal::Io => NfsStat::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 8881 15.1.16
+    #[test]
+    fn what_meets_a_bound_is_told_with_a_status_that_there_is() {
+        assert_eq!(of(&Refusal::Exhausted), NfsStat::Delay);
+        assert_eq!(of(&Refusal::WatchOverflow), NfsStat::Delay);
     }
 }

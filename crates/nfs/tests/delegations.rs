@@ -165,6 +165,37 @@ fn what_is_not_given_back_in_time_is_taken_away_and_the_client_is_told() {
 }
 
 #[test]
+fn a_delegation_that_was_taken_away_is_forgotten_with_its_export() {
+    let mut scene = Scene::new();
+    assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Delay);
+    let later = scene.world.now.plus(std::time::Duration::from_secs(36));
+    scene.world.engine.tick(later);
+    scene.world.server.tick(later);
+    let holder = scene.world.server.clients.get(scene.holder.clientid).expect("the client");
+    let revoked = || holder.revoked.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(revoked(), 1);
+    scene.world.server.end_export("share", later);
+    assert_eq!(revoked(), 0);
+}
+
+// RFC 8881 18.16.3
+#[test]
+fn a_file_is_opened_under_its_own_delegation_alone() {
+    let mut scene = Scene::new();
+    let (other, open) = scene.holder.create(&mut scene.first, b"other");
+    scene.holder.on(&mut scene.first, &other, &[closing(open)]).ok();
+    let Args::Open(asked) = open_it(open::ShareAccess::READ, b"") else { unreachable!() };
+    let under = Args::Open(open::Args { claim: open::Claim::DelegCurFh(scene.given), ..asked });
+    let mut opens = |handle: &[u8]| scene.holder.on(&mut scene.first, handle, &[under]).status();
+    assert_eq!(opens(&other), NfsStat::BadStateId);
+    assert_eq!(opens(&scene.handle), NfsStat::Ok);
+    let file = open::DelegateCur { delegate_stateid: scene.given, file: b"other" };
+    let named = Args::Open(open::Args { claim: open::Claim::DelegateCur(file), ..asked });
+    let all = [Args::PutRootFh, lookup(EXPORT), named];
+    assert_eq!(scene.holder.run(&mut scene.first, &all).status(), NfsStat::BadStateId);
+}
+
+#[test]
 fn who_cannot_be_called_is_given_nothing_and_told_why() {
     let world = World::new();
     let mut wire = world.connect();

@@ -7,6 +7,8 @@ use nfs::{Export, Network, Squash};
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap};
 use nfs_wire::op::{Args, Res, getattr, readdir};
+use volume::Failure;
+use volume::faulty::Call;
 
 /// Lets the export be as `change` makes it.
 fn change(world: &World, change: impl Fn(&mut Export)) {
@@ -28,6 +30,56 @@ fn listed(client: &mut Client, wire: &mut Wire) -> usize {
     let answer = client.run(wire, &[Args::PutRootFh, list]).ok();
     let Res::ReadDir(Ok(found)) = answer.last() else { panic!("{answer:?}") };
     found.entries.iter().count()
+}
+
+// RFC 8881 5.8.1.4
+#[test]
+fn the_change_attribute_of_the_root_grows() {
+    let mut world = World::lasting();
+    let mut last = 0;
+    for round in 0..8 {
+        if round == 4 {
+            world = world.restarted();
+        }
+        let mut wire = world.connect();
+        let wanted = Bitmap::of(&[AttrNum::Change.get()]);
+        let mut client = Client::before_reclaim(&mut wire, b"client", 1);
+        let get = Args::GetAttr(getattr::Args { attr_request: wanted });
+        let answer = client.run(&mut wire, &[Args::PutRootFh, get]).ok();
+        let Res::GetAttr(Ok(found)) = answer.last() else { panic!("{answer:?}") };
+        let found: Vec<_> = found.obj_attributes.iter().map(|attr| attr.expect("an attribute")).collect();
+        let [Attr::Change(now)] = found[..] else { panic!("{found:?}") };
+        assert!(now > last, "{round}: {last:x} {now:x}");
+        last = now;
+        change(&world, |_| {});
+    }
+}
+
+// RFC 8881 18.23.3
+#[test]
+fn a_list_fails_with_attributes_that_cannot_be_read_unless_the_client_wants_to_know_which() {
+    let (world, plan) = World::counted();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    client.create(&mut wire, b"file");
+    let mut list = |attributes: &[AttrNum]| {
+        let attributes: Vec<_> = attributes.iter().map(|one| one.get()).collect();
+        let list = Args::ReadDir(readdir::Args {
+            cookie: 0,
+            cookieverf: [0; 8],
+            dircount: 4096,
+            maxcount: 4096,
+            attr_request: Bitmap::of(&attributes),
+        });
+        let all = [client.sequence(0, false), Args::PutRootFh, lookup(EXPORT), list];
+        plan.always(Call::Space, Some(Failure::Io));
+        let answer = wire.call(1, &all).status();
+        plan.always(Call::Space, None);
+        answer
+    };
+    assert_eq!(list(&[]), NfsStat::Ok);
+    assert_eq!(list(&[AttrNum::SpaceAvail, AttrNum::RdattrError]), NfsStat::Ok);
+    assert_eq!(list(&[AttrNum::SpaceAvail]), NfsStat::Io);
 }
 
 #[test]

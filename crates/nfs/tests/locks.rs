@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use common::*;
 use nfs_wire::NfsStat;
-use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner, Res as LockRes, UnlockArgs};
+use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner, Res as LockRes, TestArgs, UnlockArgs};
 use nfs_wire::op::{Args, Res, stateid};
 use nfs_wire::types::{Identity, LockType, Owner, StateId};
 
@@ -45,6 +45,44 @@ fn an_owner_whose_stateid_was_freed_locks_again() {
     let again = taken(&client.on(&mut wire, &handle, &[locking(open)]).ok());
     assert_ne!(first.other, again.other);
     client.on(&mut wire, &handle, &[writing(again, 0, b"x")]).ok();
+}
+
+#[test]
+fn an_owner_is_known_by_its_name_as_long_as_it_has_locks() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let (handle, open) = client.create(&mut wire, b"file");
+    let known = world.server.clients.get(client.clientid).expect("the client");
+    let name = || known.owner_name(known.lock_owner(b"owner"));
+    let owner = Owner { clientid: 0, owner: Identity(b"owner") };
+    let test = Args::LockT(TestArgs { locktype: LockType::Write, offset: 0, length: 10, owner });
+    client.on(&mut wire, &handle, &[test]).ok();
+    assert_eq!(name(), None, "it only asked");
+    let (second, also) = client.create(&mut wire, b"second");
+    let lock = taken(&client.on(&mut wire, &handle, &[locking(open)]).ok());
+    client.on(&mut wire, &second, &[locking(also)]).ok();
+    assert_eq!(name().as_deref(), Some(&b"owner"[..]));
+    client.on(&mut wire, &second, &[closing(also)]).ok();
+    assert_eq!(name().as_deref(), Some(&b"owner"[..]));
+    let answer = client.on(&mut wire, &handle, &[unlocking(lock)]).ok();
+    let Res::LockU(Ok(unlocked)) = answer.last() else { panic!("{answer:?}") };
+    let free = Args::FreeStateId(stateid::FreeArgs { stateid: unlocked.lock_stateid });
+    client.run(&mut wire, &[free]).ok();
+    assert_eq!(name(), None);
+}
+
+// RFC 8881 18.10.3
+#[test]
+fn a_lock_of_another_file_than_that_of_its_open_leaves_nothing_behind() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let (_, open) = client.create(&mut wire, b"file");
+    let (other, _) = client.create(&mut wire, b"other");
+    assert_eq!(client.on(&mut wire, &other, &[locking(open)]).status(), NfsStat::BadStateId);
+    let known = world.server.clients.get(client.clientid).expect("the client");
+    assert_eq!(known.counts(), (2, 0, 0));
 }
 
 // Linux frees the stateid of an owner that holds nothing while the same owner may already lock again over another

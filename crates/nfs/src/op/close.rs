@@ -23,7 +23,8 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     let handle = run.handle()?;
     let id = meant(run, &args.open_stateid)?;
     let client = Arc::clone(&run.session()?.client);
-    let state = run.server.state(client.id, &id)?.share();
+    let server = Arc::clone(&run.server);
+    let (state, turn) = server.state_in_turn(client.id, &id)?;
     let open = state.opened().ok_or(NfsStat::BadStateId)?;
     if state.handle != handle {
         return Err(NfsStat::BadStateId.into());
@@ -38,10 +39,10 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     }
     let of = Of { owner: &open.owner, export: state.export.id, node: state.node };
     for locks in client.remove_open(of, &state) {
-        run.server.forget_state(&locks);
+        server.end_state(&locks, run.now);
     }
-    run.server.forget_state(&state);
-    run.server.close_open(&state, run.now);
+    server.end_state(&state, run.now);
+    drop(turn);
     run.stateid = None;
     run.answer(OpNum::Close, ResOk { open_stateid: StateId::INVALID })
 }

@@ -25,13 +25,6 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     if !client.is_confirmed() && client.silent_ns(run.now) > run.server.lease_ns() {
         return Err(NfsStat::StaleClientId.into());
     }
-    // RFC 8881 18.36.4 (exception: what cannot be granted is told before the request takes its number, as Linux does, so
-    // that the client can ask for something else with the same number)
-    let asked = check(run, args)?;
-    // It is on stable storage that a client is there before it is told so.
-    if !client.is_confirmed() && run.server.roll.is_kept() {
-        run.may_wait()?;
-    }
     let answer = {
         let mut creating = client.creating.lock();
         // RFC 8881 18.36.4: its own slot, with one reply.
@@ -44,7 +37,22 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         } else if client.principal != run.who.principal() {
             return Err(NfsStat::ClidInUse.into());
         } else {
-            let answer = make(run, &client, args, asked);
+            // RFC 8881 18.36.4 (exception: what cannot be granted is told before the request takes its number, as Linux
+            // does, so that the client can ask for something else with the same number)
+            check(args)?;
+            // It is on stable storage that a client is there before it is told so.
+            if !client.is_confirmed() && run.server.roll.is_kept() {
+                run.may_wait()?;
+            }
+            // Not to be taken for one whose lease is over.
+            client.heard(run.now);
+            let answer = match make(run, &client, args) {
+                // What clients have that are long gone is given to those that are there.
+                Err(NfsStat::Delay | NfsStat::NoSpc) if run.server.end_expired(run.now) => {
+                    make(run, &client, args)
+                }
+                other => other,
+            };
             // What is only busy does not count as done.
             if !matches!(answer, Err(NfsStat::Delay | NfsStat::NoSpc)) {
                 (creating.sequence, creating.answer) = (args.sequence, Some(answer));
@@ -55,20 +63,25 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     run.answer(OpNum::CreateSession, answer?)
 }
 
-/// What the two channels get, when it can be granted.
-fn check(run: &Run, args: &Args<'_>) -> Result<(ChannelAttrs, ChannelAttrs), NfsStat> {
+/// Refuses what is granted to nobody.
+// RFC 8881 18.36.3
+fn check(args: &Args<'_>) -> Result<(), NfsStat> {
     if !TAKEN.contains(args.flags) {
         return Err(NfsStat::Inval);
     }
-    Ok((fore_of(run, &args.fore_chan_attrs)?, back_of(&args.back_chan_attrs)?))
+    let (fore, back) = (&args.fore_chan_attrs, &args.back_chan_attrs);
+    let is_short = fore.maxrequestsize < MIN_CHANNEL_MESSAGE || fore.maxresponsesize < MIN_CHANNEL_MESSAGE;
+    if is_short || fore.maxoperations == 0 || fore.maxrequests == 0 {
+        return Err(NfsStat::TooSmall);
+    }
+    if back.maxrequestsize < 256 || back.maxresponsesize < 128 || back.maxoperations < 2 {
+        return Err(NfsStat::TooSmall);
+    }
+    Ok(())
 }
 
-fn make(
-    run: &mut Run,
-    client: &Arc<Client>,
-    args: &Args<'_>,
-    (fore, back): (ChannelAttrs, ChannelAttrs),
-) -> Result<ResOk, NfsStat> {
+fn make(run: &mut Run, client: &Arc<Client>, args: &Args<'_>) -> Result<ResOk, NfsStat> {
+    let (fore, back) = (fore_of(run, &args.fore_chan_attrs)?, back_of(&args.back_chan_attrs));
     // Without a way to call that we know there is no back channel.
     let caller = Caller::first_of(&args.sec_parms);
     let has_back = args.flags.contains(SessionFlags::CONN_BACK_CHAN) && caller.is_some();
@@ -108,10 +121,6 @@ fn confirm(run: &Run, client: &Arc<Client>) {
 /// What the fore channel gets of what was asked for.
 // RFC 8881 18.36.3
 fn fore_of(run: &Run, asked: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
-    let too_small = asked.maxrequestsize < MIN_CHANNEL_MESSAGE || asked.maxresponsesize < MIN_CHANNEL_MESSAGE;
-    if too_small || asked.maxoperations == 0 || asked.maxrequests == 0 {
-        return Err(NfsStat::TooSmall);
-    }
     let maxresponsesize_cached = asked.maxresponsesize_cached.min(MAX_CACHED_REPLY);
     let config = run.server.config();
     let slots = asked.maxrequests.min(config.slots.clamp(1, MAX_SLOTS));
@@ -129,11 +138,8 @@ fn fore_of(run: &Run, asked: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
 }
 
 /// What the back channel gets: a callback has few operations and little in them.
-fn back_of(asked: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
-    if asked.maxrequestsize < 256 || asked.maxresponsesize < 128 || asked.maxoperations < 2 {
-        return Err(NfsStat::TooSmall);
-    }
-    Ok(ChannelAttrs {
+fn back_of(asked: &ChannelAttrs) -> ChannelAttrs {
+    ChannelAttrs {
         headerpadsize: 0,
         maxrequestsize: asked.maxrequestsize.min(4096),
         maxresponsesize: asked.maxresponsesize.min(4096),
@@ -141,5 +147,5 @@ fn back_of(asked: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
         maxoperations: asked.maxoperations.min(8),
         maxrequests: asked.maxrequests.clamp(1, 16),
         rdma_ird: None,
-    })
+    }
 }

@@ -32,7 +32,7 @@ fn wanted(asked: ShareAccess) -> Result<bool, WhyNone> {
     }
 }
 
-/// The delegation that goes with an OPEN, or why there is none.
+/// The delegation that goes with an OPEN, in whose turn it is given, or why there is none.
 pub fn delegate(
     run: &Run,
     client: &Arc<Client>,
@@ -62,7 +62,7 @@ pub fn delegate(
 /// The delegation that a client had before the server began anew, or why it has none now.
 ///
 /// # Errors
-/// NFS4ERR_RESOURCE.
+/// NFS4ERR_DELAY.
 // RFC 8881 10.2.1, 18.16.3
 pub fn delegate_again(
     run: &Run,
@@ -111,7 +111,7 @@ fn grant(
     let given = opened.granted.map_or(Caching::empty(), |grant| grant.state);
     let has_write = given.contains(wants(true));
     let is_enough = if write { has_write } else { given.contains(wants(false)) };
-    let key = if is_enough && client.may_add_state() { run.server.reserve_state() } else { None };
+    let key = if is_enough { crate::reclaim::room(run, client) } else { None };
     let Some(key) = key else {
         // It held no name to remove.
         let _ = export.engine.close(&opened.open, run.now);
@@ -121,7 +121,7 @@ fn grant(
     let holding =
         Holding::new(opened.open, access & ShareAccess::BOTH, nfs_wire::op::open::ShareDeny::empty());
     let state = run.server.enter_state(State::delegated(place, client, holding));
-    client.add_delegation(&state);
+    crate::reclaim::enter(run, &state, client.add_delegation(&state)).ok()?;
     crate::reclaim::enlist(&state);
     Some((state, write))
 }

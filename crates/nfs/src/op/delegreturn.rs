@@ -17,11 +17,13 @@ pub fn run(run: &mut Run, args: &ReturnArgs) -> Done {
     let handle = run.handle()?;
     let id = meant(run, &args.deleg_stateid)?;
     let client = Arc::clone(&run.session()?.client);
-    let state = run.server.state(client.id, &id)?.share();
+    let server = Arc::clone(&run.server);
+    let (state, turn) = server.state_in_turn(client.id, &id)?;
     state.delegation().ok_or(NfsStat::BadStateId)?;
     if state.handle != handle {
         return Err(NfsStat::BadStateId.into());
     }
-    run.server.end_delegation(&client, &state, run.now);
+    server.end_delegation(&client, &state, run.now);
+    drop(turn);
     run.plain(OpNum::DelegReturn)
 }

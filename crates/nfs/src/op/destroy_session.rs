@@ -19,6 +19,8 @@ pub fn run(run: &mut Run, args: &SessionArgs) -> Done {
     if is_own && !run.is_last {
         return Err(NfsStat::NotOnlyOp.into());
     }
+    // RFC 8881 18.37.3 (exception: its own client may also end it over a connection that is not bound to it. Linux sends this
+    // without SEQUENCE over any of its connections, and any of them is bound by one SEQUENCE)
     if run.who.principal() != session.client.principal && !session.is_bound(&run.way) {
         return Err(NfsStat::ConnNotBoundToSession.into());
     }

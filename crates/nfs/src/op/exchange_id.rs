@@ -41,7 +41,12 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         update: args.flags.contains(ExchangeFlags::UPD_CONFIRMED_REC_A),
         now: run.now,
     };
-    let (client, gone) = run.server.clients.introduce(&introduction, &run.server.grace)?;
+    let introduce = || run.server.clients.introduce(&introduction, &run.server.grace);
+    let (client, gone) = match introduce() {
+        // There are too many, of whom some are long gone.
+        Err(NfsStat::Delay) if run.server.end_expired(run.now) => introduce(),
+        other => other,
+    }?;
     for client in gone {
         run.server.end_client(&client, run.now);
     }

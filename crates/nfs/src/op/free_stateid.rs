@@ -19,8 +19,12 @@ pub fn run(run: &mut Run, args: &FreeArgs) -> Done {
     let client = Arc::clone(&run.session()?.client);
     let id = meant(run, &args.stateid)?;
     if let Some(state) = run.server.revoked(client.id, &id) {
-        client.revoked.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        run.server.end_delegation(&client, &state, run.now);
+        let server = Arc::clone(&run.server);
+        let turn = server.turn(&client, &state.export, state.node);
+        // Another request may have freed it first.
+        server.revoked(client.id, &id).ok_or(NfsStat::BadStateId)?;
+        server.end_delegation(&client, &state, run.now);
+        drop(turn);
         return run.plain(OpNum::FreeStateId);
     }
     let state = run.server.state(client.id, &id)?.share();
@@ -33,7 +37,7 @@ pub fn run(run: &mut Run, args: &FreeArgs) -> Done {
         return Err(NfsStat::LocksHeld.into());
     }
     *freed = true;
-    client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node });
-    run.server.forget_state(&state);
+    client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node }, &state);
+    run.server.end_state(&state, run.now);
     run.plain(OpNum::FreeStateId)
 }

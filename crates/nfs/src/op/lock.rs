@@ -45,7 +45,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         // A client frees the stateid of an owner that holds nothing any more, and may lock under that owner again
         // before the answer has come: what was freed meanwhile is made anew.
         Locker::New(new) => loop {
-            let (state, is_new) = of_new(run, &client, new)?;
+            let (state, is_new) = of_new(run, &client, new, handle)?;
             if let Some(taken) = take_or_expire(run, &client, (&state, is_new), handle, &range)? {
                 break (state, is_new, taken);
             }
@@ -99,8 +99,8 @@ fn take_or_expire(
     };
     if taken.is_err() && is_new {
         *freed = true;
-        client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node });
-        run.server.forget_state(state);
+        client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node }, state);
+        run.server.end_state(state, run.now);
     }
     Ok(Some(taken))
 }
@@ -117,16 +117,24 @@ fn may_be_claimed(run: &Run, state: &State, locks: &LockState, range: &RangeRequ
 }
 
 /// The locks of an owner that comes with an open; they may be there already.
-fn of_new(run: &Run, client: &Arc<Client>, new: &OpenToLockOwner<'_>) -> Result<(Arc<State>, bool), Stop> {
+///
+/// # Errors
+/// NFS4ERR_BAD_STATEID for what is no open, or not of the current file; NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
+fn of_new(
+    run: &Run,
+    client: &Arc<Client>,
+    new: &OpenToLockOwner<'_>,
+    handle: Handle,
+) -> Result<(Arc<State>, bool), Stop> {
     let id = meant(run, &new.open_stateid)?;
-    let open = run.server.state(client.id, &id)?.share();
-    open.opened().ok_or(NfsStat::BadStateId)?;
+    let (open, _turn) = run.server.state_in_turn(client.id, &id)?;
+    open.opened().filter(|_| open.handle == handle).ok_or(NfsStat::BadStateId)?;
     let owner = new.lock_owner.owner.0;
     let of = Of { owner, export: open.export.id, node: open.node };
     if let Some(known) = client.locks_of(of) {
         return Ok((known, false));
     }
-    let key = run.server.reserve_state().filter(|_| client.may_add_state()).ok_or(NfsStat::Resource)?;
+    let key = reclaim::room(run, client).ok_or(NfsStat::Delay)?;
     let place = Place {
         key,
         client: client.id,
@@ -140,7 +148,7 @@ fn of_new(run: &Run, client: &Arc<Client>, new: &OpenToLockOwner<'_>) -> Result<
         return Err(NfsStat::BadStateId.into());
     };
     let state = run.server.enter_state(state);
-    client.add_locks(of, &state);
+    reclaim::enter(run, &state, client.add_locks(of, &state))?;
     Ok((state, true))
 }
 
@@ -156,6 +164,8 @@ fn take(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> Re
         match engine.lock(caller, &holding.open, locks.number, LockRule::Merging, ranges) {
             share::Step::Done(()) => Ok(()),
             share::Step::Wait(_) | share::Step::Refused(Refusal::SharingConflict) => Err(Refusal::Busy),
+            // The open was closed meanwhile.
+            share::Step::Refused(Refusal::Gone) => Err(Refusal::NoSuchGrant),
             share::Step::Refused(why) => Err(why),
         }
     })

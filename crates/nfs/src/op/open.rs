@@ -12,7 +12,7 @@ use volume::security::Rights;
 use volume::{Kind, Name, Time};
 
 use super::delegate::{delegate, delegate_again};
-use super::names::{changed, name, opening, opening_own, version, with_name_again, with_open};
+use super::names::{changed, name, opening, opening_own, version, with_name_again};
 use super::setattr;
 use crate::attributes::Wanted;
 use crate::back;
@@ -53,6 +53,8 @@ struct Found {
     made: Option<Opened>,
     /// It was looked up by this request.
     just_found: bool,
+    /// It is to be cut to nothing once it is open.
+    cut: bool,
     cinfo: ChangeInfo,
     attrset: Bitmap,
 }
@@ -83,29 +85,36 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
         Claim::Fh => by_handle(run, args)?,
         Claim::Previous(_) => by_claim(run, args)?,
         Claim::DelegateCur(under) => {
-            check_delegation(run, &under.delegate_stateid)?;
-            by_name(run, args, ask, under.file)?
+            let state = delegation(run, &under.delegate_stateid)?;
+            check_delegated(&state, by_name(run, args, ask, under.file)?)?
         }
         Claim::DelegCurFh(under) => {
-            check_delegation(run, &under)?;
-            by_handle(run, args)?
+            let state = delegation(run, &under)?;
+            check_delegated(&state, by_handle(run, args)?)?
         }
         Claim::DelegatePrev(_) | Claim::DelegPrevFh => return Err(NfsStat::NotSupp.into()),
     };
-    let (cinfo, attrset) = (found.cinfo, found.attrset);
+    let (cinfo, attrset, cut) = (found.cinfo, found.attrset, found.cut);
     let mut current = match args.claim {
         Claim::Null(_) | Claim::DelegateCur(_) => Current::found(&found.export, found.item.clone()),
         _ => run.current()?.clone(),
     };
     let handle = current.handle(&run.server, run.now)?;
-    let (export, item) = (Arc::clone(&found.export), found.item.clone());
+    let (export, mut item) = (Arc::clone(&found.export), found.item.clone());
+    // From looking up what the owner has of the file to having changed it.
+    let server = Arc::clone(&run.server);
+    let client = Arc::clone(&run.session()?.client);
+    let turn = server.turn(&client, &export, item.id());
     let stateid = match hold(run, args, ask, handle, found) {
         Err(stop) if reclaims => return Err(reclaim::conflict(stop)),
         held => held?,
     };
+    if cut {
+        item = item.changed_since();
+        current = Current::found(&export, item.clone());
+    }
     run.current = Some(current);
     run.stateid = Some(stateid);
-    let client = Arc::clone(&run.session()?.client);
     let is_under_delegation = matches!(args.claim, Claim::DelegateCur(_) | Claim::DelegCurFh(_));
     if ask.access.contains(ShareAccess::WRITE) && !is_under_delegation {
         recall_own(&client, (&export, &item), run.now);
@@ -115,6 +124,7 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
         Claim::Previous(kind) => delegate_again(run, place, kind, args.share_access)?,
         _ => delegate(run, &client, (&export, &item), handle, args.share_access),
     };
+    drop(turn);
     run.promised.add(&export);
     let rflags = ResultFlags::LOCKTYPE_POSIX | ResultFlags::PRESERVE_UNLINKED;
     run.answer(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
@@ -147,10 +157,16 @@ fn recall_own(client: &Client, (export, item): (&Export, &Item), now: wire::Now)
     back::recall(&back::Recall { state, notice });
 }
 
-/// Whether a delegation that something is opened under is the client's.
-fn check_delegation(run: &Run, id: &StateId) -> Result<(), NfsStat> {
+/// The delegation of the client that something is opened under.
+fn delegation(run: &Run, id: &StateId) -> Result<Arc<State>, NfsStat> {
     let state = run.server.state(run.session()?.client.id, id)?;
-    if state.delegation().is_some() { Ok(()) } else { Err(NfsStat::BadStateId) }
+    if state.delegation().is_some() { Ok(state.share()) } else { Err(NfsStat::BadStateId) }
+}
+
+/// What is opened under a delegation, when it is a delegation of that file.
+fn check_delegated(state: &State, found: Found) -> Result<Found, NfsStat> {
+    let is_its_file = (state.export.id, state.node) == (found.export.id, found.item.id());
+    if is_its_file { Ok(found) } else { Err(NfsStat::BadStateId) }
 }
 
 fn check(args: &Args<'_>, ask: Ask) -> Result<(), NfsStat> {
@@ -238,7 +254,8 @@ fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<Found, Stop> {
         check_grace(run, &item)?;
     }
     let cinfo = ChangeInfo::default();
-    Ok(Found { export, item, made: None, just_found: false, cinfo, attrset: Bitmap::EMPTY })
+    let attrset = Bitmap::EMPTY;
+    Ok(Found { export, item, made: None, just_found: false, cut: false, cinfo, attrset })
 }
 
 /// A file that the client says it had open before the server began anew.
@@ -281,11 +298,14 @@ fn by_name(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result<Foun
         Err(_) if run.server.grace.covers_all() => return Err(NfsStat::Grace.into()),
         _ => {}
     }
+    let mut cut = false;
     let (item, made, attrset) = match (there, making) {
         (Ok(item), None) => (item, None, Bitmap::EMPTY),
         (Ok(item), Some(making)) => {
             let attrset = take_existing(run, &export, &item, &making)?;
-            (item.changed_since(), None, attrset)
+            // RFC 8881 18.16.3: of the attributes only a size of zero counts.
+            cut = making.unchecked && attrset.has(AttrNum::Size.get());
+            (item, None, attrset)
         }
         (Err(Stop::Fail(NfsStat::NoEnt)), Some(making)) => {
             let (opened, attrset) = make(run, &export, &above, ask, &file, &making)?;
@@ -301,10 +321,10 @@ fn by_name(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result<Foun
         Some(_) => changed(&export, &above, before)?,
         None => ChangeInfo { atomic: false, before, after: before },
     };
-    Ok(Found { export, item, made, just_found: true, cinfo, attrset })
+    Ok(Found { export, item, made, just_found: true, cut, cinfo, attrset })
 }
 
-/// Whether a request to make a file may have one that is there.
+/// Whether a request to make a file may have one that is there; what of it is set. It is cut only when it is open.
 fn take_existing(run: &Run, export: &Arc<Export>, item: &Item, making: &Making) -> Result<Bitmap, Stop> {
     if let Some(verifier) = &making.verifier {
         let info = export.engine.item_info(item)?;
@@ -315,15 +335,10 @@ fn take_existing(run: &Run, export: &Arc<Export>, item: &Item, making: &Making) 
         return Err(NfsStat::Exist.into());
     }
     check_kind(item)?;
-    // RFC 8881 18.16.3: of the attributes only a size of zero counts.
     if making.wanted.size != Some(0) {
         return Ok(Bitmap::EMPTY);
     }
     run.check_writable(export)?;
-    let access = (Rights::WRITE_DATA, share::Options::empty());
-    with_open(run, export, item, access, |open| {
-        run.ask(export, |engine, caller| engine.set_size(caller, open, 0))
-    })?;
     Ok(Bitmap::of(&[AttrNum::Size.get()]))
 }
 
@@ -407,7 +422,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Ask, handle: Handle, found: Found) -> R
             // The owner's old open is of a file that had the same number.
             let _ = found.export.engine.close(&made.open, run.now);
         }
-        return amend(run, ask, &state);
+        return amend(run, ask, found.cut, &state);
     }
     let reclaims = matches!(args.claim, Claim::Previous(_));
     if reclaims {
@@ -417,8 +432,11 @@ fn hold(run: &Run, args: &Args<'_>, ask: Ask, handle: Handle, found: Found) -> R
         }
     }
     client.attach(&found.export);
-    let Some(key) = run.server.reserve_state().filter(|_| client.may_add_state()) else {
-        return Err(NfsStat::Resource.into());
+    let Some(key) = reclaim::room(run, &client) else {
+        if let Some(made) = &found.made {
+            let _ = found.export.engine.close(&made.open, run.now);
+        }
+        return Err(NfsStat::Delay.into());
     };
     let opened = match found.made {
         Some(made) => Ok(made),
@@ -434,7 +452,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Ask, handle: Handle, found: Found) -> R
     };
     let holding = Holding::new(opened.open, ask.access, ask.deny);
     let state = run.server.enter_state(State::open(place, owner, holding));
-    client.add_open(of, &state);
+    reclaim::enter(run, &state, client.add_open(of, &state))?;
     reclaim::enlist(&state);
     if reclaims {
         run.server.grace.claimed(client.key, &state, run.now);
@@ -447,36 +465,84 @@ fn open_existing(run: &Run, found: &Found, ask: Ask) -> Result<Opened, Stop> {
     if ask.access.contains(ShareAccess::WRITE) {
         run.check_writable(export)?;
     }
-    let mut request = opening_own(run, export, item.id(), &[], rights(ask.access))?;
-    request.deny = denial(ask.deny)?;
+    let (access, deny) = (rights(ask.access), denial(ask.deny)?);
+    let wider = access | if found.cut { Rights::WRITE_DATA } else { Rights::empty() };
+    let mut request = opening_own(run, export, item.id(), &[], wider)?;
+    request.deny = deny;
     let open = || {
         run.ask(export, |engine, caller| match found.just_found {
             true => engine.create_found(caller, item, &request),
             false => engine.create_from(caller, item, &request),
         })
     };
-    match open() {
+    let mut opened = match open() {
         // Whoever is in the way may have been gone for long.
         Err(Stop::Fail(NfsStat::ShareDenied)) if run.server.end_expired(run.now) => open(),
         other => other,
+    }?;
+    if found.cut {
+        let done = cut(run, export, &opened.open).and_then(|()| {
+            if wider != access {
+                opened.open = again(run, export, &opened.open, access, deny)?;
+            }
+            Ok(())
+        });
+        if let Err(stop) = done {
+            let _ = export.engine.close(&opened.open, run.now);
+            return Err(stop);
+        }
     }
+    Ok(opened)
 }
 
-/// Widens what an open-owner has.
-fn amend(run: &Run, ask: Ask, state: &Arc<State>) -> Result<StateId, Stop> {
+/// Cuts what is open to nothing: only now is it certain that the request can have it.
+fn cut(run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Result<(), Stop> {
+    run.ask(export, |engine, caller| engine.set_size(caller, open, 0))
+}
+
+/// The same open with these rights and denials.
+fn again(
+    run: &Run,
+    export: &Arc<Export>,
+    open: &Arc<share::Open>,
+    access: Rights,
+    deny: Deny,
+) -> Result<Arc<share::Open>, Stop> {
+    run.ask(export, |engine, caller| engine.amend(caller, open, access, deny))
+}
+
+/// Widens what an open-owner has, and cuts the file where that is asked for.
+fn amend(run: &Run, ask: Ask, cuts: bool, state: &Arc<State>) -> Result<StateId, Stop> {
     let open = state.opened().ok_or(NfsStat::ServerFault)?;
     let mut modes = open.changing.lock();
     let holding = state.holding();
     let (access, deny) = (holding.access | ask.access, holding.deny | ask.deny);
-    if (access, deny) != (holding.access, holding.deny) {
+    let (export, before) = (&state.export, &holding.open);
+    let (wanted, denied) = (rights(access) | before.granted(), denial(deny)?);
+    let wider = wanted | if cuts { Rights::WRITE_DATA } else { Rights::empty() };
+    let is_more = (access, deny) != (holding.access, holding.deny);
+    let mut amended = Arc::clone(before);
+    if is_more || wider != wanted {
         if access.contains(ShareAccess::WRITE) {
-            run.check_writable(&state.export)?;
+            run.check_writable(export)?;
         }
-        let denied = denial(deny)?;
-        let amended = run.ask(&state.export, |engine, caller| {
-            engine.amend(caller, &holding.open, rights(access) | holding.open.granted(), denied)
-        })?;
+        amended = again(run, export, before, wider, denied)?;
+    }
+    if cuts && let Err(stop) = cut(run, export, &amended) {
+        // As it was; to give up what was added meets nobody.
+        if !Arc::ptr_eq(&amended, before) {
+            let back = again(run, export, &amended, before.granted(), before.deny()).unwrap_or(amended);
+            open.hold(Holding::new(back, holding.access, holding.deny));
+        }
+        return Err(stop);
+    }
+    if wider != wanted {
+        amended = again(run, export, &amended, wanted, denied).unwrap_or(amended);
+    }
+    if !Arc::ptr_eq(&amended, before) {
         open.hold(Holding::new(amended, access, deny));
+    }
+    if is_more {
         reclaim::enlist(state);
     }
     modes.add(ask.access, ask.deny);

@@ -17,7 +17,8 @@ pub fn run(run: &mut Run, args: &DowngradeArgs) -> Done {
     let handle = run.handle()?;
     let id = meant(run, &args.open_stateid)?;
     let client = run.session()?.client.id;
-    let state = run.server.state(client, &id)?.share();
+    let server = std::sync::Arc::clone(&run.server);
+    let (state, _turn) = server.state_in_turn(client, &id)?;
     let open = state.opened().ok_or(NfsStat::BadStateId)?;
     if state.handle != handle {
         return Err(NfsStat::BadStateId.into());

@@ -94,7 +94,7 @@ impl List<'_> {
             let (server, minor, wanted) = (self.server, self.minor, self.wanted);
             let name = export.name.as_bytes();
             let found = (&root, export.engine.item_info(&root));
-            if !entry(&mut writer, (cookie, name), (server, minor, wanted), export, found) {
+            if !entry(&mut writer, (cookie, name), (server, minor, wanted), export, found)? {
                 is_whole = false;
                 break;
             }
@@ -115,15 +115,20 @@ impl List<'_> {
     ) -> Result<bool, Stop> {
         let mut writer = EntriesWriter::begin(self.room, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
         let mut is_whole = true;
+        let mut failed = Ok(());
         let (server, minor, wanted) = (self.server, self.minor, self.wanted);
         export.engine.scan(caller, open, self.args.cookie, &mut |_| true, &mut |found| {
             // What has vanished since is not shown.
             let Ok(item) = found.item() else { return ControlFlow::Continue(()) };
             let at = (found.cookie(), found.name().as_bytes());
             let found = (&item, found.item_info());
-            is_whole = entry(&mut writer, at, (server, minor, wanted), export, found);
-            if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            match entry(&mut writer, at, (server, minor, wanted), export, found) {
+                Ok(fits) => is_whole = fits,
+                Err(why) => failed = Err(why),
+            }
+            if is_whole && failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
+        failed?;
         if !is_whole && writer.count() == 0 {
             return Err(NfsStat::TooSmall.into());
         }
@@ -133,13 +138,16 @@ impl List<'_> {
 }
 
 /// Writes one entry; false when it does not fit.
+///
+/// # Errors
+/// What became of attributes that the client wants without wanting to know that of each entry.
 fn entry(
     writer: &mut EntriesWriter<'_>,
     (cookie, name): (u64, &[u8]),
     (server, minor, wanted): (&Server, u32, Bitmap),
     export: &Export,
     (item, info): (&Item, Result<Info, Refusal>),
-) -> bool {
+) -> Result<bool, NfsStat> {
     let wants_handle = wanted.has(AttrNum::Filehandle.get());
     let handle = if wants_handle { handle_of(server, export, item) } else { Err(NfsStat::Ok) };
     let what = match (attributes::of_known(export, item, info, &wanted), wants_handle, &handle) {
@@ -148,13 +156,15 @@ fn entry(
     };
     let error = AttrNum::RdattrError.get();
     match what {
-        Ok(what) => writer.entry(cookie, name, wanted, |attributes| {
+        Ok(what) => Ok(writer.entry(cookie, name, wanted, |attributes| {
             let subject = Subject { server, minor, handle: handle.as_ref().ok(), what };
             attributes::write(attributes, &subject);
-        }),
+        })),
         // RFC 8881 18.23.3: where the client has asked for it, the error stands for the attributes.
-        Err(why) if wanted.has(error) => writer
-            .entry(cookie, name, Bitmap::of(&[error]), |attributes| attributes.put(&Attr::RdattrError(why))),
-        Err(_) => writer.entry(cookie, name, Bitmap::EMPTY, |_| {}),
+        Err(why) if wanted.has(error) => Ok(writer
+            .entry(cookie, name, Bitmap::of(&[error]), |attributes| attributes.put(&Attr::RdattrError(why)))),
+        // What has vanished since has none, and is not shown the next time.
+        Err(NfsStat::Stale | NfsStat::NoEnt) => Ok(writer.entry(cookie, name, Bitmap::EMPTY, |_| {})),
+        Err(why) => Err(why),
     }
 }

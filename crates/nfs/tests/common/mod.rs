@@ -95,7 +95,7 @@ impl World {
     /// The same server after it was killed and started again a second later.
     pub fn restarted(&self) -> World {
         let now = self.now.plus(Duration::from_secs(1));
-        World::start(self.memory.clone(), REPLY_BYTES, self.kept.clone(), self.instance + 1, now)
+        World::start(self.memory.clone(), REPLY_BYTES, self.kept.clone(), self.instance + 1_000_000_000, now)
     }
 
     /// The same after its host was, too.

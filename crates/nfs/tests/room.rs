@@ -1,0 +1,96 @@
+//! When there is no room left: who is refused, and what clients that are long gone keep.
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use nfs::limits::MAX_CLIENTS;
+use nfs_wire::NfsStat;
+use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner};
+use nfs_wire::op::open::{CreateHow, OpenHow};
+use nfs_wire::op::{Args, Res, create_session};
+use nfs_wire::types::{Identity, LockType, Owner};
+
+/// Room for the replies of one slot of a session.
+const ONE_SLOT: usize = 5000;
+/// The smallest session.
+const SMALL: create_session::ChannelAttrs =
+    create_session::ChannelAttrs { maxresponsesize_cached: 0, maxrequests: 1, ..CHANNEL };
+
+/// Lets a lease pass, of which the server is not told.
+fn pass(wires: &mut [&mut Wire]) {
+    for wire in wires {
+        wire.now = wire.now.plus(Duration::from_secs(u64::from(LEASE_S) + 1));
+    }
+}
+
+fn make(name: &[u8]) -> [Args<'_>; 3] {
+    let how = OpenHow::Create(CreateHow::Guarded(Default::default()));
+    [Args::PutRootFh, lookup(EXPORT), opening(how, name)]
+}
+
+/// Introduces a client and lets it begin a session.
+fn begin(wire: &mut Wire, name: &[u8], fore: create_session::ChannelAttrs) -> NfsStat {
+    let introduced = wire.call(1, &[introduce(name)]);
+    let Res::ExchangeId(Ok(known)) = introduced.last() else { return introduced.status() };
+    wire.call(1, &[begin_session(known.clientid, known.sequenceid, fore)]).status()
+}
+
+// RFC 8881 15.1.16, 8.4.2.3
+#[test]
+fn who_finds_no_room_for_a_state_comes_again_and_gets_that_of_who_is_gone() {
+    let world = World::new();
+    let (mut one, mut two) = (world.connect(), world.connect());
+    let mut gone = Client::new(&mut one, b"gone", 1);
+    gone.create(&mut one, b"file");
+    let mut client = Client::new(&mut two, b"client", 1);
+    let (handle, open) = client.create(&mut two, b"locked");
+    while world.server.reserve_state().is_some() {}
+    assert_eq!(client.run(&mut two, &make(b"new")).status(), NfsStat::Delay);
+    assert_eq!(world.engine.open_count(), 2, "nothing is left of it");
+    let lock_owner = Owner { clientid: 0, owner: Identity(b"owner") };
+    let new = OpenToLockOwner { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner };
+    let locker = Locker::New(new);
+    let lock =
+        Args::Lock(LockArgs { locktype: LockType::Write, reclaim: false, offset: 0, length: 10, locker });
+    assert_eq!(client.on(&mut two, &handle, &[lock]).status(), NfsStat::Delay);
+    pass(&mut [&mut two]);
+    client.on(&mut two, &handle, &[lock]).ok();
+    assert!(world.server.clients.get(gone.clientid).is_none());
+}
+
+// RFC 8881 18.36.4
+#[test]
+fn who_begins_a_session_gets_the_room_of_who_is_gone() {
+    let world = World::with_memory(ONE_SLOT);
+    let (mut one, mut two) = (world.connect(), world.connect());
+    Client::before_reclaim(&mut one, b"gone", 1);
+    assert_eq!(begin(&mut two, b"client", CHANNEL), NfsStat::NoSpc);
+    pass(&mut [&mut two]);
+    assert_eq!(begin(&mut two, b"client", CHANNEL), NfsStat::Ok);
+}
+
+// RFC 8881 18.36.4
+#[test]
+fn a_session_that_was_begun_is_told_again_when_there_is_no_room_for_another() {
+    let world = World::with_memory(ONE_SLOT);
+    let mut wire = world.connect();
+    let introduced = wire.call(1, &[introduce(b"client")]).ok();
+    let Res::ExchangeId(Ok(known)) = introduced.last() else { panic!("{introduced:?}") };
+    let begun = wire.call(1, &[begin_session(known.clientid, known.sequenceid, CHANNEL)]).ok();
+    assert_eq!(wire.call(1, &[begin_session(known.clientid, known.sequenceid, CHANNEL)]), begun);
+}
+
+// RFC 8881 18.35.4
+#[test]
+fn who_comes_when_there_are_too_many_clients_takes_the_place_of_who_is_gone() {
+    let world = World::new();
+    let mut wire = world.connect();
+    for number in 0..MAX_CLIENTS {
+        assert_eq!(begin(&mut wire, &number.to_be_bytes(), SMALL), NfsStat::Ok);
+    }
+    assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Delay);
+    pass(&mut [&mut wire]);
+    assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Ok);
+}

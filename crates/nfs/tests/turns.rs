@@ -1,0 +1,159 @@
+//! One client over two connections at once: what it does to its states of one file comes one after the other.
+
+mod common;
+
+use std::sync::Barrier;
+
+use common::*;
+use nfs_wire::NfsStat;
+use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, open};
+use nfs_wire::types::{Identity, Owner, StateId};
+
+/// How often each pair of requests is tried.
+const ROUNDS: usize = 300;
+
+/// A client's connection in a thread of its own, with a slot of its own.
+struct Side<'a> {
+    wire: Wire,
+    client: Client,
+    slot: u32,
+    start: &'a Barrier,
+}
+
+impl Side<'_> {
+    /// Sends when the other side does.
+    fn run(&mut self, operations: &[Args<'_>]) -> Answer {
+        let all = [&[self.client.sequence(self.slot, false)][..], operations].concat();
+        self.start.wait();
+        self.wire.call(1, &all)
+    }
+
+    /// Opens the file; gives its stateid.
+    fn open(&mut self) -> StateId {
+        let open = opening(open::OpenHow::NoCreate, b"file");
+        opened(&self.run(&[Args::PutRootFh, lookup(EXPORT), open]).ok()).0
+    }
+}
+
+/// The open and the delegation that an OPEN gave.
+fn opened(answer: &Answer) -> (StateId, Option<StateId>) {
+    let Res::Open(Ok(opened)) = answer.last() else { panic!("{answer:?}") };
+    let given = match opened.delegation {
+        open::Delegation::Read(read) => Some(read.stateid),
+        _ => None,
+    };
+    (opened.stateid, given)
+}
+
+/// What a thread does with the file's handle and the open that was prepared.
+type Act<'a, T> = &'a (dyn Fn(&mut Side<'_>, &[u8], Option<StateId>) -> T + Sync);
+
+/// Has two threads with connections of one client do something in every round, with what the client did before it.
+/// Gives what each thread came to in each round to `judge`. Nothing is open in the end.
+fn both<T: Send>(
+    prepare: impl Fn(&mut Client, &mut Wire, &[u8]) -> Option<StateId>,
+    acts: [Act<'_, T>; 2],
+    judge: impl Fn(&mut Client, &mut Wire, &[u8], [T; 2]),
+) {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let bind = bind_conn_to_session::Args {
+        sessid: client.session,
+        dir: bind_conn_to_session::FromClient::BackOrBoth,
+        use_conn_in_rdma_mode: false,
+    };
+    wire.call(1, &[Args::BindConnToSession(bind)]).ok();
+    let (handle, open) = client.create(&mut wire, b"file");
+    client.on(&mut wire, &handle, &[closing(open)]).ok();
+    let start = Barrier::new(2);
+    let mut sides = [1, 2].map(|slot| {
+        let client = Client { sequences: client.sequences.clone(), ..client };
+        Side { wire: world.connect(), client, slot, start: &start }
+    });
+    for _ in 0..ROUNDS {
+        let before = prepare(&mut client, &mut wire, &handle);
+        let came = std::thread::scope(|scope| {
+            let [one, two] = &mut sides;
+            let handle = &handle;
+            let other = scope.spawn(move || acts[1](two, handle, before));
+            let first = acts[0](one, handle, before);
+            [first, other.join().expect("the other side")]
+        });
+        judge(&mut client, &mut wire, &handle, came);
+        assert_eq!(world.engine.open_count(), 0, "what is left open");
+    }
+}
+
+fn open_before(client: &mut Client, wire: &mut Wire, _: &[u8]) -> Option<StateId> {
+    let open = opening(open::OpenHow::NoCreate, b"file");
+    let answer = client.run(wire, &[Args::PutRootFh, lookup(EXPORT), open]).ok();
+    Some(opened(&answer).0)
+}
+
+// RFC 8881 18.16.3
+#[test]
+fn two_opens_of_one_owner_and_file_are_one_open() {
+    let open = |side: &mut Side<'_>, _: &[u8], _: Option<StateId>| side.open();
+    both(
+        |_, _, _| None,
+        [&open, &open],
+        |client, wire, handle, [one, two]| {
+            assert_eq!(one.other, two.other);
+            assert_eq!(one.seqid + two.seqid, 3);
+            let last = if one.seqid > two.seqid { one } else { two };
+            client.on(wire, handle, &[closing(last)]).ok();
+        },
+    );
+}
+
+// RFC 8881 9.10
+#[test]
+fn an_open_that_meets_a_close_is_open_afterwards() {
+    let open = |side: &mut Side<'_>, _: &[u8], _: Option<StateId>| (side.open(), NfsStat::Ok);
+    let close = |side: &mut Side<'_>, handle: &[u8], before: Option<StateId>| {
+        let before = before.expect("it is open");
+        (before, side.run(&[put(handle), closing(before)]).status())
+    };
+    both(open_before, [&open, &close], |client, wire, handle, [(new, _), (before, closed)]| {
+        let wanted = if new.other == before.other { NfsStat::OldStateId } else { NfsStat::Ok };
+        assert_eq!(closed, wanted);
+        client.on(wire, handle, &[writing(new, 0, b"x"), closing(new)]).ok();
+    });
+}
+
+#[test]
+fn of_two_closes_one_closes() {
+    let close = |side: &mut Side<'_>, handle: &[u8], before: Option<StateId>| {
+        side.run(&[put(handle), closing(before.expect("it is open"))]).status()
+    };
+    both(open_before, [&close, &close], |_, _, _, came| {
+        let mut came = came.map(|status| status == NfsStat::Ok);
+        came.sort_unstable();
+        assert_eq!(came, [false, true]);
+    });
+}
+
+// RFC 8881 10.4
+#[test]
+fn two_opens_get_one_delegation_which_is_the_one_that_is_recalled() {
+    let delegated = |side: &mut Side<'_>, _: &[u8], _: Option<StateId>| {
+        let owner = if side.slot == 1 { &b"one"[..] } else { b"two" };
+        let Args::Open(asked) = opening(open::OpenHow::NoCreate, b"file") else { unreachable!() };
+        let owner = Owner { clientid: 0, owner: Identity(owner) };
+        let share_access = open::ShareAccess::READ | open::ShareAccess::WANT_READ_DELEG;
+        let open = Args::Open(open::Args { share_access, owner, ..asked });
+        opened(&side.run(&[Args::PutRootFh, lookup(EXPORT), open]).ok())
+    };
+    both(
+        |_, _, _| None,
+        [&delegated, &delegated],
+        |client, wire, handle, [(one, given), (two, also)]| {
+            let given: Vec<_> = given.into_iter().chain(also).collect();
+            let [given] = given[..] else { panic!("{given:?}") };
+            let back = Args::DelegReturn(delegation::ReturnArgs { deleg_stateid: given });
+            client.on(wire, handle, &[back, closing(one)]).ok();
+            client.on(wire, handle, &[closing(two)]).ok();
+        },
+    );
+}
