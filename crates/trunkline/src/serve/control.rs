@@ -187,11 +187,14 @@ impl Controlled for Control {
     }
 
     fn workload(&self) -> Workload {
+        let plan = self.plan();
+        let shares = plan.config.shares.values();
+        let caching = shares.map(|share| (share.name.value.clone(), share.metadata_caching.value)).collect();
         Workload {
             timestamp: calendar::now(),
             since: self.started_at.clone(),
-            server_name: self.plan().config.server.name.value.clone(),
-            shares: ShareWork::all(&self.server.transactions()),
+            server_name: plan.config.server.name.value.clone(),
+            shares: ShareWork::all(&self.server.transactions(), &caching),
             clients: self.server.clients(),
         }
     }

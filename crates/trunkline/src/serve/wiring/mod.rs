@@ -184,7 +184,9 @@ impl FileServer for Wired {
     }
 
     fn clients(&self) -> Vec<ClientWork> {
-        workload::clients(&self.server, &self.nfs)
+        let engines = by_path(&self.engines);
+        let caching = engines.iter().map(|(_, engine)| (engine.name(), engine.metadata_caching().on));
+        workload::clients(&self.server, &self.nfs, &caching.collect())
     }
 
     fn apply(&self, plan: &Plan) -> Result<(), String> {
