@@ -70,7 +70,10 @@ type Result<T> = client::Result<T>;
 
 /// Joins parts of a path, either of which may be empty.
 pub(crate) fn join(directory: &str, name: &str) -> String {
-    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+    match (directory, name) {
+        ("", one) | (one, "") => one.to_owned(),
+        _ => format!("{directory}/{name}"),
+    }
 }
 
 impl Line {

@@ -175,7 +175,17 @@ fn a_share_that_may_only_be_read_is_read() {
         );
         assert_eq!(server.files(), ["large"]);
     }
-    fs::remove_file(server.place.path().join("files/large")).unwrap();
+    // One that lies below is found too, and one that is deeper than is looked is not.
+    let files = server.place.path().join("files");
+    fs::create_dir_all(files.join("a/b/c/d/e/f/g")).unwrap();
+    fs::rename(files.join("large"), files.join("a/b/large")).unwrap();
+    for line in [server.smb(), format!("{} --read-only", server.nfs())] {
+        let (status, report, said) = examine(&server.place, &format!("{line} --quick"));
+        assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
+        let runs = report["targets"][0]["facts"]["data"]["runs"].as_array().unwrap();
+        assert!(runs.iter().any(|run| run["work"] == "read"), "{report:#}");
+    }
+    fs::rename(files.join("a/b/large"), files.join("a/b/c/d/e/f/g/large")).unwrap();
     let (status, report, _) = examine(&server.place, &format!("{} --quick", server.smb()));
     assert_eq!(status, 0, "{report:#}");
     let left_out = report["targets"][0]["facts"]["left_out"].to_string();
