@@ -113,7 +113,8 @@ fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() 
         let depths: Vec<_> =
             runs.iter().filter(|it| it["work"] == "small_read").map(|it| &it["depth"]).collect();
         assert_eq!(depths, [1, 8, 64]);
-        assert_eq!(facts["metadata"]["operations"].as_array().unwrap().len(), 4, "{facts:#}");
+        assert_eq!(facts["metadata"]["operations"].as_array().unwrap().len(), 5, "{facts:#}");
+        assert!(facts["metadata"]["list_names_per_s"].as_f64().unwrap() > 0.0, "{facts:#}");
         assert_eq!(facts["left_behind"], Value::Null);
         assert!(server.files().is_empty(), "{:?}", server.files());
     }
