@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from stage import PASSWORD, Ganesha, Missing, Proxy, Samba, Trunkline, free_port, other_clock, program, small_disk
@@ -148,6 +149,27 @@ def public_name():
             yield staged
 
 
+@contextlib.contextmanager
+def crowded_metadata(others=6):
+    """A share whose limit on metadata others have reached, so that the doctor's turn is a small part of it. It is far enough away that
+    its reads stay below what a single file may have, which would be the limit that is found first."""
+    share = "provisioned_gib = 102400\n" + UNCACHED
+    with Trunkline(listen="0.0.0.0", account=PREMIUM, share=share, protocols=("smb",)) as running, contextlib.ExitStack() as ends:
+        for number in range(others):
+            work = ["--metadata", "stat", "--files", "50", "--iodepth", "16", "--runtime", "600"]
+            command = [program(), "load", f"{smb(running)}/other{number}", *work]
+            environment = {**os.environ, "TRUNKLINE_PASSWORD": PASSWORD}
+            (running.directory / "files" / f"other{number}").mkdir(mode=0o777)
+            other = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,
+            )
+            ends.callback(other.wait)
+            ends.callback(other.terminate)
+        # Until all of them are at work.
+        time.sleep(3)
+        yield link("--rtt", "10ms"), f"{smb(running, '{host}')} --server {running.directory / 'state'}", {}
+
+
 LIMITED = 'kind = "standard"\nformula = "small"'
 V2020 = 'kind = "premium"\nformula = "v1-2020"'
 PREMIUM = 'kind = "premium"\nformula = "v1"'
@@ -158,7 +180,8 @@ SLOW_NAMES = "testing.metadata_delay_us = 3000"
 CMAC = ("server signing = mandatory", "server smb3 signing algorithms = AES-128-CMAC")
 SMALL_REQUESTS = ("smb2 max read = 65536", "smb2 max write = 65536")
 
-# Name, layer that the verdict must name, set-up.
+# Name, layer that the verdict must name, set-up, and what one of the findings that hold back must rest on, where the layer alone does not
+# show that this fault was found.
 FAULTS = [
     ("Multichannel off at the server", "connections", lambda: behind(SEED, server="multichannel = false")),
     ("Multichannel off at the client", "connections", lambda: wanting_one(behind(SEED))),
@@ -171,7 +194,7 @@ FAULTS = [
     ("sealing required", "protocol", lambda: beside(server='encryption = "required"')),
     ("throttled IOPS", "limits", lambda: beside(account=LIMITED)),
     ("throttled egress", "limits", lambda: beside(account=V2020, share="provisioned_gib = 1024")),
-    ("throttled metadata", "limits", lambda: beside(account=PREMIUM, share="provisioned_gib = 102400", protocols=("smb",))),
+    ("throttled metadata", "limits", crowded_metadata, "SuccessWithMetadataThrottling"),
     ("metadata cache off", "metadata", lambda: beside(server=SLOW_NAMES, share=UNCACHED)),
     ("64 KiB requests", "protocol", lambda: samba(*SMALL_REQUESTS)),
     ("small slot table", "protocol", lambda: beside(protocol=nfs, server="nfs_slots = 2")),
@@ -211,7 +234,7 @@ def examine(before, target, environment, course):
         raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-400:]}") from None
 
 
-def one(name, expected, stage, course):
+def one(name, expected, stage, course, basis=None):
     """Examines one set-up; what came of it."""
     try:
         with stage() as (before, target, environment):
@@ -223,8 +246,10 @@ def one(name, expected, stage, course):
     examined = report["targets"][0]
     verdict = examined["verdict"]
     named = "healthy" if verdict["state"] == "healthy" else verdict["layer"]
-    held = [finding["kind"] for finding in examined["findings"] if finding["holds_back"]]
-    result = "pass" if named == expected else "fail"
+    holding = [finding for finding in examined["findings"] if finding["holds_back"]]
+    held = [finding["kind"] for finding in holding]
+    is_found = basis is None or any(basis in said for finding in holding for said in finding["rests_on"])
+    result = "pass" if named == expected and is_found else "fail"
     return {"name": name, "expected": expected, "named": named, "kinds": held, "result": result, "took_s": report["took_s"],
             "latency": latency(said, examined["facts"]), "report": report}
 
@@ -278,13 +303,14 @@ def main():
     if arguments.table:
         table(arguments.table)
         return
-    cases = [(name, layer, stage) for name, layer, stage in FAULTS] + [(name, "healthy", stage) for name, stage in SOUND]
+    cases = [*FAULTS, *((name, "healthy", stage) for name, stage in SOUND)]
     first, last = map(int, arguments.cases.split("-")) if arguments.cases else (1, len(cases))
     results = []
     for number, case in enumerate(cases, 1):
         if not first <= number <= last or arguments.only and not any(part in case[0] for part in arguments.only):
             continue
-        result = one(*case, arguments.course)
+        name, layer, stage, *basis = case
+        result = one(name, layer, stage, arguments.course, *basis)
         results.append(result)
         shown = result.get("says") or f"named {result['named']} ({', '.join(result['kinds']) or 'nothing'}), {result['took_s']:.1f} s"
         print(f"{result['result']:5} {result['name']}: expected {result['expected']}; {shown}", flush=True)

@@ -2,9 +2,11 @@
 //!
 //! [`advice`] is the whole of the judging.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::transactions::{Api, Counted, Work};
+use crate::transactions::{Counted, Work};
 
 /// What all clients do that are connected, and what was done on each share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,24 +40,24 @@ pub struct ShareWork {
 
 impl ShareWork {
     /// What was counted, but for what is of no share.
+    ///
+    /// `caching` says of shares whether their metadata is cached.
     #[must_use]
-    pub fn all(counted: &[Counted]) -> Vec<ShareWork> {
+    pub fn all(counted: &[Counted], caching: &BTreeMap<String, bool>) -> Vec<ShareWork> {
         let of_shares = counted.iter().filter(|counted| !counted.file_share.is_empty());
-        of_shares.map(ShareWork::one).collect()
+        of_shares.map(|counted| ShareWork::one(counted, caching.get(&counted.file_share).copied())).collect()
     }
 
-    fn one(counted: &Counted) -> ShareWork {
-        let held = |api: &Api| {
-            let held = api.transactions.iter().filter(|(kind, _)| kind.ends_with("Throttling"));
-            held.map(|(_, count)| count).sum::<u64>()
-        };
-        let throttled = counted.apis.iter().map(held).sum();
+    fn one(counted: &Counted, caching: Option<bool>) -> ShareWork {
+        let apis = counted.apis.iter();
+        let held = Held::of(apis.flat_map(|api| &api.transactions).map(|(kind, count)| (&**kind, *count)));
+        let asked = Asked { protocol: &counted.protocol, caching, held, at_once: None };
         ShareWork {
             file_share: counted.file_share.clone(),
             protocol: counted.protocol.clone(),
-            advice: advice(&counted.work, throttled, &counted.protocol, None),
+            advice: advice(&counted.work, &asked),
             work: counted.work.clone(),
-            throttled,
+            throttled: held.all(),
         }
     }
 }
@@ -90,31 +92,120 @@ const LITTLE: u64 = 1000;
 /// Bytes below which a piece of data is small.
 const SMALL: u64 = 16 * 1024;
 
-/// What would help with this work. `throttled` is how many transactions limits have held; `at_once` how many requests there
-/// are on one connection on average, in thousandths, and how many connections, where that is known.
+/// Transactions that limits have held, by the kind of the limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Those that a share has by its size.
+    pub by_size: u64,
+    /// That on metadata, which is the same for every size.
+    pub metadata: u64,
+    /// Those of single files and of the account.
+    pub by_file_or_account: u64,
+}
+
+impl Held {
+    /// From counts by response type.
+    #[must_use]
+    pub fn of<'t>(transactions: impl Iterator<Item = (&'t str, u64)>) -> Held {
+        let mut held = Held::default();
+        for (kind, count) in transactions {
+            match kind {
+                "SuccessWithMetadataThrottling" => held.metadata += count,
+                "SuccessWithThrottling" => held.by_file_or_account += count,
+                _ if kind.ends_with("Throttling") => held.by_size += count,
+                _ => {}
+            }
+        }
+        held
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.by_size + self.metadata + self.by_file_or_account
+    }
+
+    /// What would help against each limit that held some of `all` requests, those that held most first. `caching` says
+    /// whether the share's metadata is cached, where that is known.
+    #[must_use]
+    pub fn advice(&self, all: u64, caching: Option<bool>) -> Vec<String> {
+        let cache = match caching {
+            Some(true) => "",
+            Some(false) => {
+                "metadata caching, which is off (`trunkline share set SHARE metadata_caching=on`), "
+            }
+            None => "metadata caching where it is off (`trunkline share set SHARE metadata_caching=on`), ",
+        };
+        let mut kinds = [
+            (
+                self.by_size,
+                "limits of the share",
+                "a larger provisioned size (`trunkline share set SHARE provisioned_gib=GIB`), or an account without limits"
+                    .to_owned(),
+            ),
+            (
+                self.metadata,
+                "the limit on metadata",
+                format!("{cache}the work spread over several shares, fewer opens and look-ups; a larger size does not raise it"),
+            ),
+            (
+                self.by_file_or_account,
+                "the limit of single files or of the account",
+                "the work spread over more files, and shares moved to another account; a larger size does not raise it"
+                    .to_owned(),
+            ),
+        ];
+        kinds.sort_by_key(|(count, ..)| std::cmp::Reverse(*count));
+        let felt = kinds.into_iter().filter(|(count, ..)| count * 100 >= all && *count > 0);
+        let says = |(count, limit, what): (u64, &str, String)| {
+            let percent = count as f64 * 100.0 / all.max(1) as f64;
+            let hold = if limit.starts_with("limits") { "hold" } else { "holds" };
+            format!("{limit} {hold} {percent:.0} % of it: {what}")
+        };
+        felt.map(says).collect()
+    }
+}
+
+/// What is known beside the counts of some work.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asked<'a> {
+    /// `SMB` or `NFS`.
+    pub protocol: &'a str,
+    /// Whether metadata of its share is cached, where that is known.
+    pub caching: Option<bool>,
+    /// What limits have held.
+    pub held: Held,
+    /// How many requests there are on one connection on average, in thousandths, and how many connections, where that is
+    /// known.
+    pub at_once: Option<(u64, u64)>,
+}
+
+/// What would help with this work.
 #[must_use]
-pub fn advice(work: &Work, throttled: u64, protocol: &str, at_once: Option<(u64, u64)>) -> Vec<String> {
+pub fn advice(work: &Work, asked: &Asked<'_>) -> Vec<String> {
+    let Asked { protocol, caching, held, at_once } = *asked;
     let data = work.reads + work.writes;
     let all = data + work.metadata;
     if all < LITTLE {
         return vec![format!("too little was asked to say anything: {all} of {LITTLE} operations")];
     }
     let is_smb = protocol == "SMB";
-    let mut advice = Vec::new();
-    if throttled * 100 >= all {
-        let percent = throttled as f64 * 100.0 / all as f64;
-        advice.push(format!(
-            "limits hold {percent:.0} % of it: a larger provisioned size, or an account without limits"
-        ));
-    }
+    let mut advice = held.advice(all, caching);
     if work.metadata * 2 >= all {
         let cached = if is_smb {
             "on Linux a longer `actimeo`; on Windows nothing, which caches by leases"
         } else {
             "a longer `actimeo` or `nocto` where nobody else writes"
         };
+        let server = match caching {
+            Some(false) => {
+                "metadata caching, which is off for this share (`trunkline share set SHARE metadata_caching=on`); "
+            }
+            _ => "",
+        };
         advice.push(format!(
-            "it is metadata-heavy: keep files open, pack small files together, look less often ({cached})"
+            "it is metadata-heavy: {server}keep files open, pack small files together, look less often ({cached}), spread it \
+             over several shares where the limit on metadata is near"
         ));
     }
     let mean = (work.read_bytes + work.written_bytes).checked_div(data).unwrap_or(0);
@@ -147,13 +238,49 @@ pub fn advice(work: &Work, throttled: u64, protocol: &str, at_once: Option<(u64,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transactions::Api;
 
     fn work(reads: u64, metadata: u64, size: u64) -> Work {
         Work { reads, metadata, read_bytes: reads * size, ..Work::default() }
     }
 
-    fn says(work: &Work, throttled: u64, at_once: Option<(u64, u64)>) -> String {
-        advice(work, throttled, "NFS", at_once).join("; ")
+    fn says(work: &Work, by_size: u64, at_once: Option<(u64, u64)>) -> String {
+        let held = Held { by_size, ..Held::default() };
+        advice(work, &Asked { protocol: "NFS", held, at_once, ..Asked::default() }).join("; ")
+    }
+
+    #[test]
+    fn each_limit_has_its_own_advice_and_a_size_only_where_it_helps() {
+        let of = |kind: &str, caching| {
+            let held =
+                Held::of([("Success", 900), ("SuccessWithMetadataWarning", 50), (kind, 100)].into_iter());
+            assert_eq!(held.all(), 100, "{kind}");
+            advice(&work(100, 2000, 4096), &Asked { protocol: "SMB", caching, held, at_once: None })
+                .join("; ")
+        };
+        for kind in ["ShareIops", "ShareIngress", "ShareEgress"] {
+            let said = of(&format!("SuccessWith{kind}Throttling"), Some(true));
+            assert!(
+                said.starts_with("limits of the share hold 5 % of it: a larger provisioned size"),
+                "{said}"
+            );
+            assert!(!said.contains("does not raise it"), "{said}");
+        }
+        let metadata = of("SuccessWithMetadataThrottling", Some(false));
+        assert!(
+            metadata.starts_with("the limit on metadata holds 5 % of it: metadata caching, which is off")
+        );
+        assert!(metadata.contains("several shares") && !metadata.contains("provisioned"), "{metadata}");
+        assert!(
+            metadata.contains("metadata-heavy: metadata caching, which is off for this share"),
+            "{metadata}"
+        );
+        let cached = of("SuccessWithMetadataThrottling", Some(true));
+        assert!(cached.contains("holds 5 % of it: the work spread over several shares"), "{cached}");
+        assert!(!cached.contains("metadata_caching=on"), "{cached}");
+        let file = of("SuccessWithThrottling", None);
+        assert!(file.starts_with("the limit of single files or of the account holds 5 % of it"), "{file}");
+        assert!(file.contains("more files") && !file.contains("provisioned"), "{file}");
     }
 
     #[test]
@@ -170,7 +297,7 @@ mod tests {
         };
         let docs =
             Counted { file_share: "docs".to_owned(), apis: vec![api.clone(), api], ..Counted::default() };
-        let all = ShareWork::all(&[Counted::default(), docs]);
+        let all = ShareWork::all(&[Counted::default(), docs], &BTreeMap::new());
         assert_eq!((all.len(), all[0].throttled, all[0].advice.len()), (1, 4, 1));
     }
 
@@ -180,7 +307,7 @@ mod tests {
         assert_eq!(says(&work(10_000, 100, 1 << 20), 0, Some((4000, 1))), "nothing stands out");
         assert!(says(&work(100, 2000, 1 << 20), 0, None).contains("metadata-heavy"));
         assert!(says(&work(2000, 0, 4096), 0, None).contains("4096 bytes on average"));
-        assert!(says(&work(2000, 0, 1 << 20), 100, None).contains("limits hold 5 %"));
+        assert!(says(&work(2000, 0, 1 << 20), 100, None).contains("limits of the share hold 5 %"));
         assert!(says(&work(2000, 0, 1 << 20), 0, Some((12_000, 1))).contains("`nconnect`"));
         assert!(!says(&work(2000, 0, 1 << 20), 0, Some((12_000, 4))).contains("`nconnect`"));
         assert!(says(&work(2000, 0, 1 << 20), 0, Some((1000, 4))).contains("one thing after the other"));

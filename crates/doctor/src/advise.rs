@@ -200,15 +200,18 @@ fn pieces(args: &AdviseArgs, path: &Path) -> Vec<Piece> {
     pieces
 }
 
-/// What the curve of the path says of connections; nothing where it does not fit the workload.
+/// What the curve of the path says of connections; nothing where it does not fit the workload. The curves are taken with much
+/// under way, so that they say nothing of one thread with little.
 fn measured_connections(args: &AdviseArgs, path: &Path) -> Option<Piece> {
     let about = "connections";
     let under_way = args.numjobs.saturating_mul(args.iodepth);
-    let (curve, what) = match args.rwmixread {
-        50.. => (&path.reads, "reads"),
-        _ => (&path.writes, "writes"),
+    let (curve, what, fits) = match (args.names, args.rwmixread) {
+        (50.., _) => (&path.files, "small files", true),
+        (_, 50..) => (&path.reads, "reads", args.bs >= SMALL),
+        _ => (&path.writes, "writes", args.bs >= SMALL),
     };
-    let (count, gain) = knee(curve).filter(|_| under_way > 1 && args.bs >= SMALL)?;
+    let has_much = args.numjobs > 1 || args.iodepth >= LOW_DEPTH;
+    let (count, gain) = knee(curve).filter(|_| has_much && fits)?;
     // Those beyond what is under way have nothing to carry.
     let count = count.min(under_way).max(1);
     let times = short(gain);
@@ -226,6 +229,10 @@ fn measured_connections(args: &AdviseArgs, path: &Path) -> Option<Piece> {
 /// Whether and how many connections, which Multichannel and nconnect are alike in.
 fn connections(args: &AdviseArgs, path: &Path) -> Piece {
     let about = "connections";
+    // No curve goes before these: it shows what is carried, and they are about what waits.
+    if let Some(why) = not_advised(args) {
+        return piece(about, Choice::No, Some(1), Basis::Rule, format!("one connection: {why}"));
+    }
     if let Some(measured) = measured_connections(args, path) {
         return measured;
     }
@@ -306,22 +313,37 @@ fn depth(args: &AdviseArgs, path: &Path) -> Piece {
     piece(about, Choice::Neutral, Some(under_way), Basis::Rule, says)
 }
 
-/// The cases that several connections are not advised for.
+/// Why several connections are not advised for work whose latency counts.
+fn not_advised(args: &AdviseArgs) -> Option<&'static str> {
+    let is_little = args.numjobs == 1 || args.numjobs.saturating_mul(args.iodepth) < LOW_DEPTH;
+    match (args.latency && is_little, args.rwmixread) {
+        (true, ..50) => Some(
+            "writes that wait for each other, by one thread or with less than 16 under way, are not quicker over several connections",
+        ),
+        (true, _) if args.bs <= SMALL => {
+            Some("small reads with little under way are not quicker over several connections")
+        }
+        _ => None,
+    }
+}
+
+/// What several connections do to latency, where that counts.
 fn latency(args: &AdviseArgs) -> Option<Piece> {
-    let under_way = args.numjobs.saturating_mul(args.iodepth);
-    let (writes, reads) = (args.rwmixread < 50, args.rwmixread >= 50);
-    let says = match args.latency {
-        true if writes && (args.numjobs == 1 || under_way < LOW_DEPTH) => {
-            "leave nconnect and Multichannel out: writes that wait for each other, by one thread or with less than 16 under way, are not quicker over several connections"
-        }
-        true if reads && args.bs <= SMALL && (args.numjobs == 1 || under_way < LOW_DEPTH) => {
-            "leave nconnect and Multichannel out: small reads with little under way are not quicker over several connections"
-        }
-        true => "with so much under way several connections cost no latency",
-        false => return None,
+    let about = "latency";
+    if !args.latency {
+        return None;
+    }
+    if let Some(why) = not_advised(args) {
+        let says = format!("leave nconnect and Multichannel out: {why}");
+        return Some(piece(about, Choice::No, None, Basis::Rule, says));
+    }
+    let is_little = args.numjobs == 1 || args.numjobs.saturating_mul(args.iodepth) < LOW_DEPTH;
+    let says = if is_little {
+        "large reads take no longer over several connections"
+    } else {
+        "with so much under way several connections cost no latency"
     };
-    let advice = if says.starts_with("leave") { Choice::No } else { Choice::Neutral };
-    Some(piece("latency", advice, None, Basis::Rule, says))
+    Some(piece(about, Choice::Neutral, None, Basis::Rule, says))
 }
 
 fn names(args: &AdviseArgs) -> Piece {
@@ -439,6 +461,7 @@ mod tests {
         let report = json!({ "targets": [{ "facts": { "data": { "runs": [
             run("read", 1, 16, 23.0), run("read", 2, 16, 46.0), run("read", 4, 16, 47.0),
             run("write", 1, 16, 50.0), run("write", 4, 16, 50.0),
+            run("small_files", 1, 32, 100.0), run("small_files", 2, 32, 180.0), run("small_files", 4, 32, 300.0),
             run("small_read", 4, 1, 40.0), run("small_read", 4, 32, 1000.0), run("small_read", 4, 128, 1010.0),
         ] } } }] });
         let path = curves(&report);
@@ -453,8 +476,52 @@ mod tests {
         assert_eq!((writes.advice, writes.count, writes.basis), (Choice::No, Some(1), Basis::Measured));
         let depth = measured("--numjobs 8 --bs 4k", "depth");
         assert_eq!((depth.advice, depth.count, depth.basis), (Choice::Yes, Some(32), Basis::Measured));
-        // With one operation at a time there is nothing to share out, whatever the path.
-        assert_eq!(measured("--numjobs 1 --rwmixread 100", "connections").basis, Basis::Rule);
+        // With one operation at a time there is nothing to share out, whatever the path, and with a few little; the curve
+        // was taken with many.
+        for line in ["--numjobs 1 --rwmixread 100", "--numjobs 1 --iodepth 4 --rwmixread 100"] {
+            let one = measured(line, "connections");
+            assert_eq!((one.advice, one.count, one.basis), (Choice::No, Some(1), Basis::Rule), "{one:?}");
+        }
+        let deep = measured("--numjobs 1 --iodepth 32 --rwmixread 100", "connections");
+        assert_eq!((deep.count, deep.basis), (Some(2), Basis::Measured));
+        // Work with names has a curve of its own.
+        let names = measured("--numjobs 8 --nrfiles 8 --bs 4k --names 80", "connections");
+        assert_eq!((names.advice, names.count, names.basis), (Choice::Yes, Some(4), Basis::Measured));
+        assert!(names.says.contains("small files gain 3"), "{names:?}");
         assert_eq!(curves(&json!({})), Path::default());
+    }
+
+    #[test]
+    fn what_is_said_of_connections_and_of_latency_agrees() {
+        let best = |curve: &[(u32, f64)]| curve.to_vec();
+        let all = best(&[(1, 100.0), (2, 200.0), (4, 400.0)]);
+        let measured = Path { reads: all.clone(), writes: all.clone(), files: all.clone(), depths: all };
+        for (reads, jobs, files, size, depth, names) in [0, 49, 50, 100].into_iter().flat_map(|reads| {
+            [(1, 1), (1, 8), (8, 1), (8, 8)].into_iter().flat_map(move |(jobs, files)| {
+                ["4k", "16k", "1m"].into_iter().flat_map(move |size| {
+                    [1, 4, 16]
+                        .into_iter()
+                        .flat_map(move |depth| [0, 80].map(|names| (reads, jobs, files, size, depth, names)))
+                })
+            })
+        }) {
+            let line = format!(
+                "--latency --rwmixread {reads} --numjobs {jobs} --nrfiles {files} --bs {size} --iodepth {depth} --names {names}"
+            );
+            for path in [&Path::default(), &measured] {
+                let pieces = pieces(&asked(&line), path);
+                let (connections, latency) = (of(&pieces, "connections"), of(&pieces, "latency"));
+                if latency.advice == Choice::No {
+                    let wanted = (Choice::No, Some(1), Basis::Rule);
+                    let said = (connections.advice, connections.count, connections.basis);
+                    assert_eq!(said, wanted, "{line}: {connections:?} and {latency:?}");
+                } else {
+                    assert!(!connections.says.contains("not quicker"), "{line}: {connections:?}");
+                }
+            }
+        }
+        // As it once was said: 4 connections, and none.
+        let pieces = pieces(&asked("--latency --rwmixread 0 --numjobs 8 --nrfiles 8"), &Path::default());
+        assert_eq!((of(&pieces, "connections").count, of(&pieces, "latency").advice), (Some(1), Choice::No));
     }
 }

@@ -1,7 +1,7 @@
 //! Layers 5 to 7: what is read, written and named on the server to see what connections and depth are worth. All test files
 //! lie in one directory, whose name [`Patient::scratch`] holds before it is made.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use client::Bytes;
 use crate::drive::{self, Bench, Failure, Order};
 use crate::examine::{Patient, accounts_of};
 use crate::facts::{Cause, Channel, Connects, Data, Protocol, Run, Stage, Stopped, Work};
-use crate::peer::{File, Gauge, Line, Place};
+use crate::peer::{File, Gauge, Line, Place, join};
 use crate::ping;
 use crate::tcp::TcpInfo;
 use crate::{names, protocol};
@@ -23,6 +23,9 @@ const EXTENT: u64 = 64 << 20;
 /// Bytes of one large operation, and of one on a slow path.
 const LARGE: u32 = 256 << 10;
 const SMALLER: u32 = 64 << 10;
+/// Directories that are listed at most to find a file that may be read, and how far below the first.
+const LISTED: usize = 64;
+const DEEP: u32 = 4;
 const SMALL: u32 = 4 << 10;
 /// Bytes of one small file.
 const SMALL_FILE: u32 = 16 << 10;
@@ -133,7 +136,10 @@ impl Patient<'_> {
         for line in &self.lines {
             let (place, name, write) = match (&self.scratch, &self.facts.data) {
                 (Some(scratch), _) => (self.directory(line, scratch).await?, FILE.to_owned(), true),
-                _ => (self.root(line).await?, self.existing.clone().unwrap_or_default(), false),
+                _ => {
+                    let Existing { directory, name, .. } = self.existing.clone().unwrap_or_default();
+                    (self.directory(line, &directory).await?, name, false)
+                }
             };
             let opening = tokio::time::timeout(self.course.stall, place.open(&name, write)).await;
             let file = opening.map_err(|_| self.silent(Stage::Data, "opening a file"))?;
@@ -251,10 +257,9 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     }
     patient.existing = largest(&root, patient.course.stall).await;
     if patient.existing.is_none() {
-        patient
-            .facts
-            .left_out
-            .push("reads and writes: there is no file to read in this directory".to_owned());
+        patient.facts.left_out.push(
+            "reads and writes: there is no file to read in this directory, nor near below it".to_owned(),
+        );
     }
     patient.facts.data.get_or_insert_default().not_written = not_written;
     Ok(())
@@ -281,34 +286,51 @@ impl Patient<'_> {
     }
 }
 
-/// The largest file in a directory, and in those in it.
-async fn largest(root: &Place, patience: Duration) -> Option<String> {
+/// A file that was there before, which is only read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Existing {
+    /// Where it is, from the target's directory.
+    directory: String,
+    name: String,
+    size: u64,
+}
+
+/// The largest file in a directory and in those below it: directories nearer to it first, until one is found that is
+/// large enough, so many were listed, or patience is over.
+async fn largest(root: &Place, patience: Duration) -> Option<Existing> {
+    let mut best: Option<Existing> = None;
     let looking = async {
-        let mut best: Option<(u64, String)> = None;
-        let top = root.list().await.ok()?;
-        let mut note = |size: u64, path: String| {
-            if size >= u64::from(SMALLER) && best.as_ref().is_none_or(|(most, _)| size > *most) {
-                best = Some((size, path));
+        let mut next = VecDeque::from([(String::new(), 0)]);
+        for _ in 0..LISTED {
+            let Some((directory, depth)) = next.pop_front() else { return };
+            let Ok(place) = root.below(&directory).await else { continue };
+            // What may not be listed is passed by.
+            let Ok(entries) = place.list().await else { continue };
+            for entry in entries {
+                if entry.is_directory && depth < DEEP && next.len() < LISTED {
+                    next.push_back((join(&directory, &entry.name), depth + 1));
+                }
+                let most = best.as_ref().map_or(u64::from(SMALLER) - 1, |it| it.size);
+                if !entry.is_directory && entry.size > most {
+                    best =
+                        Some(Existing { directory: directory.clone(), name: entry.name, size: entry.size });
+                }
             }
-        };
-        top.iter().filter(|it| !it.is_directory).for_each(|it| note(it.size, it.name.clone()));
-        best.map(|(_, path)| path)
+            if best.as_ref().is_some_and(|it| it.size >= EXTENT) {
+                return;
+            }
+        }
     };
-    tokio::time::timeout(patience, looking).await.ok().flatten()
+    // What was found until then is good enough.
+    let _whole = tokio::time::timeout(patience, looking).await;
+    best
 }
 
 /// Warms up, which does not count, and decides how much is to be under way.
 async fn decide(patient: &mut Patient<'_>) -> Result<Sizes, Stopped> {
     let most = patient.course.connections.last().copied().unwrap_or(1);
     let max_io = patient.lines[0].max_io();
-    let size = match &patient.existing {
-        Some(name) => {
-            let root = patient.root(&patient.lines[0]).await?;
-            let listed = root.list().await.map_err(|why| protocol::stopped(Stage::Data, &why))?;
-            listed.iter().find(|it| it.name == *name).map_or(0, |it| it.size)
-        }
-        None => EXTENT,
-    };
+    let size = patient.existing.as_ref().map_or(EXTENT, |it| it.size);
     let mut bench = patient.bench(size.min(EXTENT)).await?;
     let warmed = warm_both(patient, &mut bench, max_io).await;
     close(bench).await;

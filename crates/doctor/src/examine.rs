@@ -10,6 +10,7 @@ use load::{Scheme, Target};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
 use crate::args::{Args, Course};
+use crate::bench::Existing;
 use crate::facts::{Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport};
 use crate::peer::{How, Line, join};
 use crate::ping::{self, Attempt};
@@ -36,7 +37,7 @@ pub(crate) struct Patient<'a> {
     /// The directory of the test files, once it was asked for.
     pub(crate) scratch: Option<String>,
     /// A file of the server's that may be read, where nothing is written.
-    pub(crate) existing: Option<String>,
+    pub(crate) existing: Option<Existing>,
     /// How far the test file was written.
     pub(crate) written: u64,
     pub(crate) sizes: Option<bench::Sizes>,

@@ -406,6 +406,8 @@ pub struct Metadata {
     pub operations: Vec<NameWork>,
     /// Listing the directory, each time.
     pub list_ms: Vec<f64>,
+    /// Names that a listing brings for a second.
+    pub list_names_per_s: Option<f64>,
     /// Opening a name that is not there.
     pub missing_ms: Option<f64>,
 }
@@ -413,7 +415,7 @@ pub struct Metadata {
 /// One kind of operation on names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NameWork {
-    /// create, open, close, stat, delete.
+    /// create, open, close, stat, delete. To open is to open and close, of which `close` is the part that closes.
     pub what: &'static str,
     /// Round trips that one takes at least.
     pub trips: u32,

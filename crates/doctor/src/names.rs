@@ -36,12 +36,15 @@ pub(crate) struct Bounds {
     pub(crate) most_per_s: Option<f64>,
 }
 
-type Doing = Pin<Box<dyn Future<Output = client::Result<()>> + Send>>;
+/// Something with a name, and when its first half was done, where it has two.
+type Doing = Pin<Box<dyn Future<Output = client::Result<Option<Instant>>> + Send>>;
 type Operation = Arc<dyn Fn(Place, u32) -> Doing + Send + Sync>;
 
 /// What was done how quickly.
 struct Series {
     times_ms: Vec<f64>,
+    /// What the second halves took.
+    second_ms: Vec<f64>,
     parts: Vec<f64>,
     per_s: f64,
     idle: f64,
@@ -49,7 +52,7 @@ struct Series {
 
 fn operation<F>(what: fn(Place, String) -> F) -> Operation
 where
-    F: Future<Output = client::Result<()>> + Send + 'static,
+    F: Future<Output = client::Result<Option<Instant>>> + Send + 'static,
 {
     Arc::new(move |place, number| Box::pin(what(place, format!("n{number}"))))
 }
@@ -65,7 +68,7 @@ pub(crate) async fn measure(place: &Place, bounds: &Bounds) -> (Metadata, Option
 async fn all(place: &Place, bounds: &Bounds, metadata: &mut Metadata) -> Result<(), Stopped> {
     // Opening, and closing what was opened, are a trip each; stat is one compound in SMB and one in NFS.
     let trips = 2;
-    let create = operation(|place, name| async move { place.create(&name).await });
+    let create = operation(|place, name| async move { place.create(&name).await.map(|()| None) });
     let one = series(place, &create, bounds, 1, 0..MOST / 2).await?;
     let made = one.times_ms.len() as u32;
     let many = series(place, &create, bounds, DEPTH, made..MOST).await?;
@@ -73,19 +76,22 @@ async fn all(place: &Place, bounds: &Bounds, metadata: &mut Metadata) -> Result<
     metadata.operations.push(work("create", trips, &one, &many));
     let names = metadata.names.max(1);
     for (what, trips, operation) in [
-        ("open", trips, operation(|place, name| async move { place.open_and_close(&name).await })),
-        ("stat", 1, operation(|place, name| async move { place.stat(&name).await })),
+        ("open", trips, operation(|place, name| async move { place.open_and_close(&name).await.map(Some) })),
+        ("stat", 1, operation(|place, name| async move { place.stat(&name).await.map(|()| None) })),
     ] {
         let turned: Operation = Arc::new(move |place, number| operation(place, number % names));
         let one = series(place, &turned, bounds, 1, 0..u32::MAX).await?;
         let many = series(place, &turned, bounds, DEPTH, 0..u32::MAX).await?;
         metadata.operations.push(work(what, trips, &one, &many));
+        metadata.operations.extend(second("close", &one));
     }
+    let mut listed = 0;
     for _ in 0..3 {
         let begun = Instant::now();
-        within(bounds, place.list()).await?;
+        listed = within(bounds, place.list()).await?.len();
         metadata.list_ms.push(begun.elapsed().as_secs_f64() * 1000.0);
     }
+    metadata.list_names_per_s = median(&metadata.list_ms).map(|ms| listed as f64 * 1000.0 / ms.max(1e-3));
     let mut missing = Vec::new();
     for number in 0..5 {
         let begun = Instant::now();
@@ -97,7 +103,7 @@ async fn all(place: &Place, bounds: &Bounds, metadata: &mut Metadata) -> Result<
         missing.push(begun.elapsed().as_secs_f64() * 1000.0);
     }
     metadata.missing_ms = median(&missing);
-    let delete = operation(|place, name| async move { place.remove(&name).await });
+    let delete = operation(|place, name| async move { place.remove(&name).await.map(|()| None) });
     let one = series(place, &delete, bounds, 1, 0..names / 3).await?;
     let gone = one.times_ms.len() as u32;
     let many = series(place, &delete, bounds, DEPTH, gone..names).await?;
@@ -115,6 +121,12 @@ fn work(what: &'static str, trips: u32, one: &Series, many: &Series) -> NameWork
         parts: many.parts.clone(),
         idle: many.idle,
     }
+}
+
+/// The second half of what was done one after the other. Many at once do both halves, so that it has no rate of its own.
+fn second(what: &'static str, one: &Series) -> Option<NameWork> {
+    let median_ms = median(&one.second_ms)?;
+    Some(NameWork { what, trips: 1, median_ms, per_s: None, depth: 1, parts: Vec::new(), idle: one.idle })
 }
 
 fn silent(bounds: &Bounds) -> Stopped {
@@ -160,9 +172,9 @@ async fn series(
                 if number >= end {
                     return Ok(done);
                 }
-                within(&bounds, operation(place.clone(), number)).await?;
+                let halfway = within(&bounds, operation(place.clone(), number)).await?;
                 let end = Instant::now();
-                done.push((begin, end));
+                done.push((begin, halfway, end));
                 if let Some(most) = bounds.most_per_s {
                     let pause = Duration::from_secs_f64(f64::from(depth) / most);
                     tokio::time::sleep(pause.saturating_sub(end - begin)).await;
@@ -177,16 +189,20 @@ async fn series(
             Err(why) => std::panic::resume_unwind(why.into_panic()),
         }
     }
-    let last = times.iter().map(|(_, end)| *end).max().unwrap_or(begun);
+    let last = times.iter().map(|(.., end)| *end).max().unwrap_or(begun);
     let lasted = (last - begun).as_secs_f64().max(1e-6);
     let mut parts = vec![0.0; PARTS];
-    for (_, end) in &times {
+    for (.., end) in &times {
         let part = ((*end - begun).as_secs_f64() / lasted * PARTS as f64) as usize;
         parts[part.min(PARTS - 1)] += PARTS as f64 / lasted;
     }
     Ok(Series {
         per_s: times.len() as f64 / lasted,
-        times_ms: times.iter().map(|(begin, end)| (*end - *begin).as_secs_f64() * 1000.0).collect(),
+        times_ms: times.iter().map(|(begin, _, end)| (*end - *begin).as_secs_f64() * 1000.0).collect(),
+        second_ms: times
+            .iter()
+            .filter_map(|(_, halfway, end)| Some((*end - (*halfway)?).as_secs_f64() * 1000.0))
+            .collect(),
         parts,
         idle: before.idle_since(),
     })

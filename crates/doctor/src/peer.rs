@@ -2,7 +2,7 @@
 //! operations that the runs need, over SMB or NFS.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::nfs::{self, Creation, StableHow};
 use client::{Bytes, ChannelOptions, Connection, Credentials, OpenOptions, Session, Tree};
@@ -70,7 +70,10 @@ type Result<T> = client::Result<T>;
 
 /// Joins parts of a path, either of which may be empty.
 pub(crate) fn join(directory: &str, name: &str) -> String {
-    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+    match (directory, name) {
+        ("", one) | (one, "") => one.to_owned(),
+        _ => format!("{directory}/{name}"),
+    }
 }
 
 impl Line {
@@ -221,9 +224,12 @@ impl Place {
         self.open(name, true).await?.close().await
     }
 
-    /// Opens a file and closes it.
-    pub(crate) async fn open_and_close(&self, name: &str) -> Result<()> {
-        self.open(name, false).await?.close().await
+    /// Opens a file and closes it; when it was open.
+    pub(crate) async fn open_and_close(&self, name: &str) -> Result<Instant> {
+        let file = self.open(name, false).await?;
+        let opened = Instant::now();
+        file.close().await?;
+        Ok(opened)
     }
 
     /// Makes a file with `content`, in as few round trips as the protocol needs.

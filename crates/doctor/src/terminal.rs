@@ -359,13 +359,19 @@ pub(crate) fn work(work: Work) -> &'static str {
 fn metadata(f: &mut Formatter<'_>, it: &Metadata) -> fmt::Result {
     writeln!(f, "\n6 Names ({} of them)", it.names)?;
     for operation in &it.operations {
+        if operation.what == "close" {
+            writeln!(f, "  close   {} ms of each open", short(operation.median_ms))?;
+            continue;
+        }
         let rate = operation.per_s.map_or_else(String::new, |it| {
             format!(", {} a second with {} under way", short(it), operation.depth)
         });
         writeln!(f, "  {:7} {} ms one after the other{rate}", operation.what, short(operation.median_ms))?;
     }
     if let Some(list) = median(&it.list_ms) {
-        writeln!(f, "  list    {} ms", short(list))?;
+        let rate =
+            it.list_names_per_s.map_or_else(String::new, |it| format!(", {} names a second", short(it)));
+        writeln!(f, "  list    {} ms{rate}", short(list))?;
     }
     if let Some(missing) = it.missing_ms {
         writeln!(f, "  missing {} ms", short(missing))?;

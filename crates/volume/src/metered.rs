@@ -6,6 +6,10 @@
 //! it open any more. Directories, links, notes and attributes count no bytes, and storage that was only set aside
 //! behind a file's end counts none until the file grows into it.
 //!
+//! A volume without a bound sleeps ([`MeteredVolume::asleep`]): its nodes look at one flag, and nothing is counted
+//! until [`Meter::wake`]. Who was in the middle of a change at that moment finds out behind it, and has everything
+//! counted once more.
+//!
 //! `node` sees all that changes sizes and names, `file` holds what is known of one file, so that what is going to grow
 //! is reserved before it does ([`Failure::NoSpace`] otherwise, with nothing done) and what was not used is given back.
 //! What others change on the host is found by a [`Scan`], which counts everything anew while clients go on.
@@ -18,6 +22,7 @@ mod scan;
 mod seen;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -70,9 +75,7 @@ pub enum QuotaRefusal {
         asked: u64,
     },
     /// What lies there is not counted.
-    #[error(
-        "what lies there is not counted yet; a size that it had not when it was started counts from the next start on"
-    )]
+    #[error("what lies there is not counted")]
     NotCounted,
 }
 
@@ -126,6 +129,8 @@ struct Totals {
     recount: Option<Recount>,
     /// `used` began with what was known, or everything was counted since.
     is_known: bool,
+    /// Something was changed past the count, which is therefore to be made again.
+    is_stale: bool,
     finished: u64,
     unreadable: u64,
 }
@@ -153,6 +158,8 @@ impl Totals {
 /// Counts what lies on a volume, and knows its bound.
 pub struct Meter {
     inner: Arc<dyn Volume>,
+    /// Whether anything is counted. Never taken back.
+    is_awake: AtomicBool,
     totals: Mutex<Totals>,
     files: Vec<Mutex<Files>>,
     /// Read while a name moves, written when a recount begins or ends.
@@ -166,6 +173,34 @@ impl std::fmt::Debug for Meter {
 }
 
 impl Meter {
+    /// Whether changes are counted.
+    #[must_use]
+    pub fn is_awake(&self) -> bool {
+        self.is_awake.load(Ordering::SeqCst)
+    }
+
+    /// Counts every change from now on. What lies there already is found by [`Meter::recount`].
+    pub fn wake(&self) {
+        self.is_awake.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the count has missed a change, and everything is to be counted anew.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.totals.lock().is_stale
+    }
+
+    /// Something was changed that was begun while nothing was counted.
+    fn passed_by(&self) {
+        if self.is_awake() {
+            let mut totals = self.totals.lock();
+            totals.is_stale = true;
+            if let Some(recount) = &mut totals.recount {
+                recount.is_spoiled = true;
+            }
+        }
+    }
+
     /// What lies there, as far as is known.
     #[must_use]
     pub fn usage(&self) -> Usage {
@@ -335,11 +370,24 @@ impl MeteredVolume {
     /// until everything was counted once.
     #[must_use]
     pub fn new(inner: Arc<dyn Volume>, quota: Option<u64>, kept: Option<Usage>) -> MeteredVolume {
+        let volume = MeteredVolume::made(inner, quota, kept);
+        volume.meter.wake();
+        volume
+    }
+
+    /// Wraps a volume on which nothing is counted yet.
+    #[must_use]
+    pub fn asleep(inner: Arc<dyn Volume>) -> MeteredVolume {
+        MeteredVolume::made(inner, None, None)
+    }
+
+    fn made(inner: Arc<dyn Volume>, quota: Option<u64>, kept: Option<Usage>) -> MeteredVolume {
         let files = |usage: Usage| i64::try_from(usage.files).unwrap_or(i64::MAX);
         let used =
             kept.map_or(Count::default(), |kept| Count { bytes: kept.bytes.into(), files: files(kept) });
         let meter = Meter {
             inner,
+            is_awake: AtomicBool::new(false),
             totals: Mutex::new(Totals { quota, used, is_known: kept.is_some(), ..Totals::default() }),
             files: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
             moving: RwLock::new(()),

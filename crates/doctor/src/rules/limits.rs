@@ -1,5 +1,7 @@
 //! Layers 5 to 7 from the server's side: its store, its names, and what it allows.
 
+use admin::workload::Held;
+
 use super::connections::knee;
 use super::path::by_server;
 use super::{has_queue, rtt, short, shown, single, waited};
@@ -253,8 +255,10 @@ fn told(facts: &Facts) -> Option<Finding> {
     if let Some(credits) = told.burst_credits {
         finding = finding.by(format!("{credits} burst credits are left"));
     }
-    let what = "a larger provisioned size, or an account without limits (trunkline status limits shows which limit it is)";
-    Some(finding.change(Side::Server, what).only_a_note_unless(percent >= 1.0))
+    let by_limit = Held::of(told.by_type.iter().map(|(kind, count)| (&**kind, *count)));
+    let mut what = by_limit.advice(all, None);
+    what.push("`trunkline status transactions --share SHARE` shows which operations are held".to_owned());
+    Some(finding.change(Side::Server, what.join("; ")).only_a_note_unless(percent >= 1.0))
 }
 
 /// Reads or writes that stop at a rate which no number of connections changes, on a path that has room.

@@ -356,6 +356,17 @@ const FAULTS: &[Fault] = &[
         "throttled",
     ),
     (
+        "the server says that its limit on metadata held requests",
+        NEAR,
+        |facts| {
+            let counts = [("Success", 900), ("SuccessWithMetadataThrottling", 300)];
+            let by_type = counts.map(|(kind, count)| (kind.to_owned(), count)).into();
+            facts.told = Some(crate::facts::Told { by_type, ..Default::default() });
+        },
+        Layer::Limits,
+        "throttled",
+    ),
+    (
         "names are slow",
         NEAR,
         |facts| facts.metadata.get_or_insert_default().operations[0].median_ms = 30.0,

@@ -128,8 +128,15 @@ pub(crate) fn situation(of: Situation) -> Facts {
         data: Some(Data { runs, ..Data::default() }),
         metadata: Some(Metadata {
             names: 1000,
-            operations: vec![names("create", 2), names("open", 2), names("stat", 1), names("delete", 1)],
+            operations: vec![
+                names("create", 2),
+                names("open", 2),
+                NameWork { per_s: None, parts: Vec::new(), depth: 1, ..names("close", 1) },
+                names("stat", 1),
+                names("delete", 1),
+            ],
             list_ms: vec![of.rtt_ms * 2.0 + 1.0],
+            list_names_per_s: Some(1_000_000.0 / (of.rtt_ms * 2.0 + 1.0)),
             missing_ms: Some(of.rtt_ms + 0.2),
         }),
         ..Facts::default()

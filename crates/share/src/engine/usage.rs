@@ -9,7 +9,14 @@ use super::Share;
 impl Share {
     /// What counts the share's contents; none: nothing does, and its size has no bound but the host's.
     pub fn meter(&self) -> Option<&Arc<Meter>> {
-        self.volume.meter()
+        self.volume.meter().filter(|meter| meter.is_awake())
+    }
+
+    /// Has everything counted that changes from now on, and gives what counts it; none where the volume cannot.
+    pub fn begin_counting(&self) -> Option<&Arc<Meter>> {
+        let meter = self.volume.meter()?;
+        meter.wake();
+        Some(meter)
     }
 
     /// What lies there, where it is counted.
@@ -21,19 +28,20 @@ impl Share {
     /// next growth.
     ///
     /// # Errors
-    /// [`QuotaRefusal::BelowUsage`]; [`QuotaRefusal::NotCounted`] where nothing is counted.
+    /// [`QuotaRefusal::BelowUsage`]; [`QuotaRefusal::NotCounted`] where nothing can be counted.
     pub fn set_quota(&self, quota: Option<u64>) -> Result<(), QuotaRefusal> {
-        match (self.meter(), quota) {
+        let meter = if quota.is_some() { self.begin_counting() } else { self.meter() };
+        match (meter, quota) {
             (Some(meter), _) => meter.set_quota(quota),
             (None, Some(_)) => Err(QuotaRefusal::NotCounted),
             (None, None) => Ok(()),
         }
     }
 
-    /// Whether [`Share::set_quota`] would do it now.
+    /// Whether [`Share::set_quota`] would do it now, as far as is known.
     ///
     /// # Errors
-    /// As it says.
+    /// [`QuotaRefusal::BelowUsage`]; [`QuotaRefusal::NotCounted`] where nothing is counted yet.
     pub fn check_quota(&self, quota: Option<u64>) -> Result<(), QuotaRefusal> {
         match (self.meter(), quota) {
             (Some(meter), _) => meter.check_quota(quota),

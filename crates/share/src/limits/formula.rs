@@ -9,7 +9,8 @@ pub const MIB: u64 = 1 << 20;
 pub const BURST_TIME_S: u64 = 3600;
 /// Operations on metadata of a share on SSD without cached metadata.
 pub const METADATA: u64 = 12_000;
-/// The same with cached metadata, or for NFS clients.
+/// The same with cached metadata, or where NFS clients are served. Which of the two a share has is not bought: whoever knows
+/// its settings puts it in place of the formula's.
 pub const METADATA_CACHED: u64 = 35_000;
 
 /// How a share's size is turned into rates.

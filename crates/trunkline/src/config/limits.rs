@@ -141,7 +141,7 @@ impl Share {
         let mut provision =
             formula.provision(self.provisioned.wanted()).map_err(|why| self.not_provided(config, &why))?;
         if matches!(formula, Formula::V1 | Formula::V1Of2021 | Formula::V1Of2020 | Formula::V2)
-            && self.nfs.is_offered()
+            && (self.nfs.is_offered() || self.metadata_caching.value)
         {
             provision.metadata = METADATA_CACHED;
         }
@@ -254,7 +254,15 @@ mod tests {
         let (formula, v1) = of("[account.t]\nkind = \"premium\"\n\
              [share.d]\npath = \"/d\"\naccount = \"T\"\nprovisioned_gib = 1024\n")
         .unwrap();
-        assert_eq!((formula, v1.operations, v1.metadata), (Formula::V1, 4024, 12_000));
+        assert_eq!((formula, v1.operations, v1.metadata), (Formula::V1, 4024, 35_000));
+        // What is not cached has less, whether the share or its account says so.
+        for (account, share) in [("metadata_caching = false\n", ""), ("", "metadata_caching = false\n")] {
+            let (_, slow) = of(&format!(
+                "[account.t]\nkind = \"premium\"\n{account}[share.d]\npath = \"/d\"\naccount = \"t\"\n{share}provisioned_gib = 100\n"
+            ))
+            .unwrap();
+            assert_eq!(slow.metadata, 12_000, "{account}{share}");
+        }
         let (formula, v2) =
             of("[account.t]\nkind = \"standard\"\nformula = \"v2\"\n[share.d]\npath = \"/d\"\n\
              account = \"t\"\nprovisioned_gib = 1024\nprovisioned_iops = 700\nprotocols = [\"nfs\"]\n")
@@ -262,7 +270,7 @@ mod tests {
         assert_eq!((formula, v2.operations, v2.metadata), (Formula::V2Standard, 700, 12_000));
         let (_, nfs) =
             of("[account.t]\nkind = \"premium\"\nformula = \"v1-2020\"\n[share.d]\npath = \"/d\"\n\
-             account = \"t\"\nprovisioned_gib = 100\nprotocols = [\"nfs\"]\n")
+             account = \"t\"\nprovisioned_gib = 100\nprotocols = [\"nfs\"]\nmetadata_caching = false\n")
             .unwrap();
         assert_eq!((nfs.operations, nfs.metadata), (500, 35_000));
         let (formula, fixed) =

@@ -187,11 +187,14 @@ impl Controlled for Control {
     }
 
     fn workload(&self) -> Workload {
+        let plan = self.plan();
+        let shares = plan.config.shares.values();
+        let caching = shares.map(|share| (share.name.value.clone(), share.metadata_caching.value)).collect();
         Workload {
             timestamp: calendar::now(),
             since: self.started_at.clone(),
-            server_name: self.plan().config.server.name.value.clone(),
-            shares: ShareWork::all(&self.server.transactions()),
+            server_name: plan.config.server.name.value.clone(),
+            shares: ShareWork::all(&self.server.transactions(), &caching),
             clients: self.server.clients(),
         }
     }
@@ -297,7 +300,14 @@ impl Controlled for Control {
         let object = object::find(&current.plan.config, kind, &name);
         object.iter().for_each(|object| current.history.note(object));
         tracing::info!(%kind, %name, change = %verb(&change.what), "changed by command");
-        let notes = notes(&change.what, &current.plan.fixed_changes(&before));
+        let mut notes = notes(&change.what, &current.plan.fixed_changes(&before));
+        if is_set(&change.what, "provisioned_gib") && self.server.is_counting(&name) {
+            notes.push(
+                "what lies on the share is being counted: until that is done (`trunkline status`), the size binds only \
+                 what was found so far"
+                    .to_owned(),
+            );
+        }
         Ok(Changed { object, notes })
     }
 
@@ -326,13 +336,18 @@ fn verb(what: &What) -> &'static str {
     }
 }
 
+/// Whether something is set of a share or account that is there.
+fn is_set(what: &What, key: &str) -> bool {
+    matches!(what, What::Set { settings } if settings.contains_key(key))
+}
+
 /// What does not count at once.
 fn notes(what: &What, fixed: &[&str]) -> Vec<String> {
     let mut notes = Vec::new();
     if !fixed.is_empty() {
         notes.push(format!("counts from the next start on: {}", fixed.join(", ")));
     }
-    if matches!(what, What::Set { settings } if settings.contains_key("continuously_available")) {
+    if is_set(what, "continuously_available") {
         notes.push("`continuously_available` counts from the next start on".to_owned());
     }
     notes
@@ -376,6 +391,9 @@ mod tests {
             let told = format!("{} for {}", plan.share_names().join(","), people.join(","));
             self.0.lock().unwrap().push(told);
             Ok(())
+        }
+        fn is_counting(&self, share: &str) -> bool {
+            share == "large"
         }
         fn use_of(&self, share: &str) -> ShareUse {
             ShareUse { trees: usize::from(share == "busy"), ..ShareUse::default() }

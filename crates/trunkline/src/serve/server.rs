@@ -67,6 +67,9 @@ pub trait FileServer: Send + Sync {
     /// Why not, in one line; what was served before is served on.
     fn apply(&self, plan: &Plan) -> Result<(), String>;
 
+    /// Whether a share has a size, and what lies there is not known yet.
+    fn is_counting(&self, share: &str) -> bool;
+
     /// Who uses a share, by its name.
     fn use_of(&self, share: &str) -> ShareUse;
 

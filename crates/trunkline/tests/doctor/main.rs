@@ -113,7 +113,8 @@ fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() 
         let depths: Vec<_> =
             runs.iter().filter(|it| it["work"] == "small_read").map(|it| &it["depth"]).collect();
         assert_eq!(depths, [1, 8, 64]);
-        assert_eq!(facts["metadata"]["operations"].as_array().unwrap().len(), 4, "{facts:#}");
+        assert_eq!(facts["metadata"]["operations"].as_array().unwrap().len(), 5, "{facts:#}");
+        assert!(facts["metadata"]["list_names_per_s"].as_f64().unwrap() > 0.0, "{facts:#}");
         assert_eq!(facts["left_behind"], Value::Null);
         assert!(server.files().is_empty(), "{:?}", server.files());
     }
@@ -175,7 +176,17 @@ fn a_share_that_may_only_be_read_is_read() {
         );
         assert_eq!(server.files(), ["large"]);
     }
-    fs::remove_file(server.place.path().join("files/large")).unwrap();
+    // One that lies below is found too, and one that is deeper than is looked is not.
+    let files = server.place.path().join("files");
+    fs::create_dir_all(files.join("a/b/c/d/e/f/g")).unwrap();
+    fs::rename(files.join("large"), files.join("a/b/large")).unwrap();
+    for line in [server.smb(), format!("{} --read-only", server.nfs())] {
+        let (status, report, said) = examine(&server.place, &format!("{line} --quick"));
+        assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
+        let runs = report["targets"][0]["facts"]["data"]["runs"].as_array().unwrap();
+        assert!(runs.iter().any(|run| run["work"] == "read"), "{report:#}");
+    }
+    fs::rename(files.join("a/b/large"), files.join("a/b/c/d/e/f/g/large")).unwrap();
     let (status, report, _) = examine(&server.place, &format!("{} --quick", server.smb()));
     assert_eq!(status, 0, "{report:#}");
     let left_out = report["targets"][0]["facts"]["left_out"].to_string();

@@ -237,6 +237,38 @@ async fn limits_bind_at_once_and_accounts_whoever_comes() {
 }
 
 #[tokio::test]
+async fn a_size_given_to_a_share_that_is_served_binds_what_is_open_too() {
+    const GIB: u64 = 1 << 30;
+    let server = Running::start();
+    let files = server.log_on().await.connect("files").await.unwrap();
+    let (file, big) = (OpenOptions::file(Disposition::Create), OpenOptions::file(Disposition::Create));
+    let (file, big) = (files.open("file", &file).await.unwrap(), files.open("big", &big).await.unwrap());
+    big.set_length(90 * GIB).await.unwrap();
+    assert_eq!(server.json("status").await["usage"], serde_json::json!({}), "nothing is counted");
+    server.says("account create lab kind=premium users=anna=full").await;
+    server.says("share set files account=lab provisioned_gib=100").await;
+    let full = |answer: Result<(), client::Error>| {
+        assert_eq!(answer.err().and_then(|why| why.status()), Some(NtStatus::DISK_FULL));
+    };
+    full(file.set_length(10 * GIB + 1).await);
+    file.set_length(10 * GIB).await.unwrap();
+    full(file.write(10 * GIB, b"x").await.map(|_| ()));
+    let used = server.json("status").await["usage"]["files"].clone();
+    assert_eq!((&used["quota_bytes"], &used["bytes"]), (&(100 * GIB).into(), &(100 * GIB).into()));
+    // The same again, with more there than the size that it is given.
+    server.says("share create made path=made users=*=full").await;
+    let made = server.log_on().await.connect("made").await.unwrap();
+    let open = made.open("big", &OpenOptions::file(Disposition::Create)).await.unwrap();
+    open.set_length(101 * GIB).await.unwrap();
+    let gib = format!("{} bytes lie there", 101 * GIB);
+    server.refuses("share set made account=lab provisioned_gib=100", &gib).await;
+    assert_eq!(server.json("share show made").await["settings"]["account"], Value::Null);
+    open.set_length(102 * GIB).await.unwrap();
+    server.says("share set made account=lab provisioned_gib=102").await;
+    full(open.set_length(102 * GIB + 1).await);
+}
+
+#[tokio::test]
 async fn two_administrators_do_not_lose_each_others_changes() {
     let server = Running::start();
     let seen = server.version("share show files").await;

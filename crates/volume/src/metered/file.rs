@@ -73,10 +73,6 @@ impl FileMeter {
         Arc::new(FileMeter { meter: Arc::clone(meter), id, kind, state: RwLock::default() })
     }
 
-    pub(super) fn meter(&self) -> &Arc<Meter> {
-        &self.meter
-    }
-
     fn files(&self) -> i64 {
         i64::from(self.kind != Kind::Directory)
     }
@@ -85,8 +81,8 @@ impl FileMeter {
         Count { bytes: parts.bytes(), files: self.files() }
     }
 
-    /// What the host says now; none when the file has no name.
-    fn on_host(&self, state: &mut State, whole: &dyn Node) -> Result<Option<Parts>> {
+    /// What the host says now, and whether the file has a name.
+    fn on_host(&self, state: &mut State, whole: &dyn Node) -> Result<(Parts, bool)> {
         let stat = whole.stat()?;
         let data = if self.kind == Kind::File { stat.size } else { 0 };
         let has_streams = matches!(self.kind, Kind::File | Kind::Directory);
@@ -96,14 +92,18 @@ impl FileMeter {
             Stream { number: state.last_number, name: info.name, size: info.size }
         });
         let parts = Parts { data, streams: streams.collect() };
-        Ok((stat.links > 0).then_some(parts))
+        Ok((parts, stat.links > 0))
     }
 
     /// Makes sure that the sizes are known.
     fn look<'s>(&self, state: &'s mut State, whole: &dyn Node) -> Result<&'s mut Parts> {
         if state.parts.is_none() {
-            // Of a file that others have taken the last name from nothing is in the totals.
-            let parts = self.on_host(state, whole)?.unwrap_or_default();
+            let (parts, has_name) = self.on_host(state, whole)?;
+            if !has_name && !state.is_nameless {
+                // It lost its last name on the host, or while nothing was counted.
+                state.is_nameless = true;
+                self.meter.note(self.id, self.whole(&parts), true);
+            }
             state.parts = Some(parts);
         }
         Ok(state.parts.get_or_insert_default())
@@ -194,7 +194,10 @@ impl FileMeter {
         if state.is_nameless {
             return Ok(());
         }
-        let Some(found) = self.on_host(&mut state, whole)? else { return Ok(()) };
+        let (found, has_name) = self.on_host(&mut state, whole)?;
+        if !has_name {
+            return Ok(());
+        }
         let counted = self.whole(&found);
         if let Some(known) = &mut state.parts {
             // Others have changed it on the host since.

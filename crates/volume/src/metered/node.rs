@@ -1,7 +1,7 @@
 //! A node whose changes of sizes and names are counted.
 
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use wire::FileRange;
 
@@ -14,17 +14,43 @@ use crate::{
 
 /// A node of a [`super::MeteredVolume`].
 pub struct MeteredNode {
-    /// Dropped before the node, so that no later file can have its number yet.
-    file: Arc<FileMeter>,
+    /// There when anything is counted. Dropped before the node, so that no later file can have its number yet.
+    file: OnceLock<Arc<FileMeter>>,
+    meter: Arc<Meter>,
     inner: Arc<dyn Node>,
-    /// Of a stream: its number, and the file it belongs to.
-    stream: Option<(u32, Arc<dyn Node>)>,
+    stream: Option<Stream>,
+}
+
+/// A named stream.
+#[derive(Clone)]
+struct Stream {
+    /// As it was called when it was opened.
+    name: Name,
+    /// Which part of the file it is, once anything is counted.
+    number: OnceLock<u32>,
+    /// The file it belongs to.
+    owner: Arc<dyn Node>,
 }
 
 impl MeteredNode {
     pub(super) fn wrap(inner: Arc<dyn Node>, meter: &Arc<Meter>) -> Arc<dyn Node> {
-        let file = meter.enter(inner.id(), inner.kind());
-        Arc::new(MeteredNode { file, inner, stream: None })
+        let node = MeteredNode { file: OnceLock::new(), meter: Arc::clone(meter), inner, stream: None };
+        // A file counts for as long as anybody has it, also who does nothing with it.
+        let _counted = node.file();
+        Arc::new(node)
+    }
+
+    /// What is counted of the file; none: nothing is counted.
+    fn file(&self) -> Option<&Arc<FileMeter>> {
+        let enter = || self.meter.enter(self.whole().id(), self.whole().kind());
+        self.meter.is_awake().then(|| self.file.get_or_init(enter))
+    }
+
+    /// Does something while nothing is counted.
+    fn passing<T>(&self, act: impl FnOnce() -> T) -> T {
+        let done = act();
+        self.meter.passed_by();
+        done
     }
 
     /// The node of the volume that is wrapped, which knows its own nodes only.
@@ -33,38 +59,58 @@ impl MeteredNode {
     }
 
     fn wrapped(&self, inner: Arc<dyn Node>) -> Arc<dyn Node> {
-        MeteredNode::wrap(inner, self.file.meter())
+        MeteredNode::wrap(inner, &self.meter)
     }
 
-    /// A node that was made just now.
-    fn made(&self, inner: Arc<dyn Node>) -> Arc<dyn Node> {
-        let file = self.file.meter().enter(inner.id(), inner.kind());
+    /// Makes a node.
+    fn making(&self, act: impl FnOnce() -> Result<Arc<dyn Node>>) -> Result<Arc<dyn Node>> {
+        if !self.meter.is_awake() {
+            return Ok(self.wrapped(self.passing(act)?));
+        }
+        let inner = act()?;
+        let file = self.meter.enter(inner.id(), inner.kind());
         file.made();
-        Arc::new(MeteredNode { file, inner, stream: None })
+        let (file, meter) = (OnceLock::from(file), Arc::clone(&self.meter));
+        Ok(Arc::new(MeteredNode { file, meter, inner, stream: None }))
     }
 
     /// The file, or the one that the stream belongs to.
     fn whole(&self) -> &dyn Node {
-        self.stream.as_ref().map_or(&*self.inner, |(_, owner)| &**owner)
+        self.stream.as_ref().map_or(&*self.inner, |stream| &*stream.owner)
+    }
+
+    /// Which part of the file it is.
+    fn part(&self, file: &FileMeter) -> Result<u32> {
+        let Some(Stream { name, number, owner }) = &self.stream else { return Ok(DATA) };
+        if let Some(number) = number.get() {
+            return Ok(*number);
+        }
+        // One that was renamed since it was opened while nothing was counted is taken for a new one: it counts twice until
+        // everything is counted anew, and never less than it is.
+        let found = file.stream(&**owner, name)?;
+        Ok(*number.get_or_init(|| found))
     }
 
     /// What is counted of it; none: it has no data.
-    fn sizing(&self) -> Option<Sizing<'_>> {
-        let part = self.stream.as_ref().map_or(DATA, |(number, _)| *number);
-        let has_data = self.inner.kind() == Kind::File;
-        has_data.then(|| Sizing { node: &*self.inner, whole: self.whole(), part })
+    fn sizing(&self, file: &FileMeter) -> Result<Option<Sizing<'_>>> {
+        if self.inner.kind() != Kind::File {
+            return Ok(None);
+        }
+        let part = self.part(file)?;
+        Ok(Some(Sizing { node: &*self.inner, whole: self.whole(), part }))
     }
 
     /// Does something after which the data reaches at least up to `end`, if it is done.
     fn reaching<T>(&self, end: Option<u64>, exactly: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(file) = self.file() else { return self.passing(act) };
         // An end that is none is for the host to refuse.
-        let (Some(end), Some(sizing)) = (end, self.sizing()) else { return act() };
+        let (Some(end), Some(sizing)) = (end, self.sizing(file)?) else { return act() };
         let mut act = Some(act);
         let mut once = || act.take().map_or(Err(Failure::Invalid), |act| act());
-        if let Some(done) = self.file.within(sizing.part, end, &mut once) {
+        if let Some(done) = file.within(sizing.part, end, &mut once) {
             return done;
         }
-        self.file.resize(&sizing, |size| size.max(end), exactly, once)
+        file.resize(&sizing, |size| size.max(end), exactly, once)
     }
 
     /// The same on the node that something is copied to.
@@ -77,6 +123,9 @@ impl MeteredNode {
         act: impl FnOnce(&dyn Node) -> Result<T>,
     ) -> Result<T> {
         let Some(target) = to.downcast::<MeteredNode>() else { return act(to) };
+        if !target.meter.is_awake() {
+            return target.passing(|| act(&*target.inner));
+        }
         let there = self.inner.stat()?.size.saturating_sub(at).min(len);
         let end = if there == 0 { Some(0) } else { to_at.checked_add(there) };
         target.reaching(end, false, || act(&*target.inner))
@@ -98,7 +147,12 @@ impl Node for MeteredNode {
 
     fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>> {
         let inner = self.inner.open_again(how)?;
-        Ok(Arc::new(MeteredNode { file: Arc::clone(&self.file), inner, stream: self.stream.clone() }))
+        Ok(Arc::new(MeteredNode {
+            file: self.file.clone(),
+            meter: Arc::clone(&self.meter),
+            inner,
+            stream: self.stream.clone(),
+        }))
     }
 
     fn stat(&self) -> Result<Stat> {
@@ -135,15 +189,19 @@ impl Node for MeteredNode {
     }
 
     fn set_size(&self, size: u64) -> Result<()> {
-        match self.sizing() {
-            Some(sizing) => self.file.resize(&sizing, |_| size, true, || self.inner.set_size(size)),
-            None => self.inner.set_size(size),
+        let act = || self.inner.set_size(size);
+        let Some(file) = self.file() else { return self.passing(act) };
+        match self.sizing(file)? {
+            Some(sizing) => file.resize(&sizing, |_| size, true, act),
+            None => act(),
         }
     }
 
     fn allocate(&self, range: Range<u64>) -> Result<()> {
-        if let Some(sizing) = self.sizing() {
-            self.file.check_end(&sizing, range.end)?;
+        if let Some(file) = self.file()
+            && let Some(sizing) = self.sizing(file)?
+        {
+            file.check_end(&sizing, range.end)?;
         }
         self.inner.allocate(range)
     }
@@ -198,19 +256,26 @@ impl Node for MeteredNode {
 
     fn open_stream(&self, name: &Name, create: bool, exclusive: bool) -> Result<Arc<dyn Node>> {
         let inner = self.inner.open_stream(name, create, exclusive)?;
-        let number = self.file.stream(self.whole(), name)?;
-        let owner = self.stream.as_ref().map_or(&self.inner, |(_, owner)| owner);
-        let stream = Some((number, Arc::clone(owner)));
-        Ok(Arc::new(MeteredNode { file: Arc::clone(&self.file), inner, stream }))
+        let owner = self.stream.as_ref().map_or(&self.inner, |stream| &stream.owner);
+        let number = match self.file() {
+            Some(file) => OnceLock::from(file.stream(self.whole(), name)?),
+            // A new stream is empty, so that nothing has passed the count.
+            None => OnceLock::new(),
+        };
+        let stream = Some(Stream { name: name.clone(), number, owner: Arc::clone(owner) });
+        Ok(Arc::new(MeteredNode { file: self.file.clone(), meter: Arc::clone(&self.meter), inner, stream }))
     }
 
     fn remove_stream(&self, name: &Name) -> Result<()> {
-        self.file.losing_stream(self.whole(), name, None, || self.inner.remove_stream(name))
+        let act = || self.inner.remove_stream(name);
+        let Some(file) = self.file() else { return self.passing(act) };
+        file.losing_stream(self.whole(), name, None, act)
     }
 
     fn rename_stream(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
         let act = || self.inner.rename_stream(from, to, replace);
-        self.file.losing_stream(self.whole(), from, Some(to), act)
+        let Some(file) = self.file() else { return self.passing(act) };
+        file.losing_stream(self.whole(), from, Some(to), act)
     }
 
     fn lookup(&self, name: &Name, how: OpenHow) -> Result<Arc<dyn Node>> {
@@ -222,15 +287,15 @@ impl Node for MeteredNode {
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(self.made(self.inner.create_file(name, mode, actor)?))
+        self.making(|| self.inner.create_file(name, mode, actor))
     }
 
     fn create_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(self.made(self.inner.create_directory(name, mode, actor)?))
+        self.making(|| self.inner.create_directory(name, mode, actor))
     }
 
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(self.made(self.inner.create_link(name, text, actor)?))
+        self.making(|| self.inner.create_link(name, text, actor))
     }
 
     fn create_special(
@@ -241,7 +306,7 @@ impl Node for MeteredNode {
         rdev: u64,
         actor: Option<&Actor>,
     ) -> Result<Arc<dyn Node>> {
-        Ok(self.made(self.inner.create_special(name, kind, mode, rdev, actor)?))
+        self.making(|| self.inner.create_special(name, kind, mode, rdev, actor))
     }
 
     fn add_name(&self, name: &Name, node: &dyn Node, actor: Option<&Actor>) -> Result<()> {
@@ -249,8 +314,11 @@ impl Node for MeteredNode {
     }
 
     fn remove(&self, name: &Name, directory: bool, actor: Option<&Actor>) -> Result<()> {
+        let meter = &self.meter;
+        if !meter.is_awake() {
+            return self.passing(|| self.inner.remove(name, directory, actor));
+        }
         let doomed = self.inner.lookup(name, OpenHow::Attributes)?;
-        let meter = self.file.meter();
         let _still = meter.moving.read();
         let file = meter.enter(doomed.id(), doomed.kind());
         file.losing_name(&*doomed, || self.inner.remove(name, directory, actor))
@@ -266,7 +334,10 @@ impl Node for MeteredNode {
     ) -> Result<()> {
         let to = MeteredNode::unwrap(to);
         let act = || self.inner.rename(name, to, to_name, replace, actor);
-        let meter = self.file.meter();
+        let meter = &self.meter;
+        if !meter.is_awake() {
+            return self.passing(act);
+        }
         let _still = meter.moving.read();
         let is_counting = meter.is_counting();
         if !replace && !is_counting {

@@ -45,6 +45,7 @@ impl Scan {
             if totals.recount.is_some() {
                 return Err(Failure::Busy);
             }
+            totals.is_stale = false;
             totals.recount = Some(Recount { count: totals.nameless, ..Recount::default() });
         }
         let mut scan = Scan {

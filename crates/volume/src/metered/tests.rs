@@ -218,3 +218,57 @@ fn before_everything_was_counted_once_what_was_found_counts() {
     assert_eq!((usage(&volume), volume.meter.counting().under_way), ((100, 2), None));
     assert_eq!(volume.meter.to_keep(), Some(Usage { bytes: 100, files: 2 }));
 }
+
+/// A volume on which nothing is counted yet, with one file open and one that is open and has no name any more.
+fn asleep() -> (MeteredVolume, Arc<Plan>, [Arc<dyn Node>; 2]) {
+    let faulty = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
+    let plan = Arc::clone(faulty.plan());
+    let volume = MeteredVolume::asleep(Arc::new(faulty));
+    let root = volume.root().unwrap();
+    let (one, gone) = (file(&root, "one"), file(&root, "gone"));
+    one.write(0, &[1; 60]).unwrap();
+    gone.write(0, &[1; 5]).unwrap();
+    root.remove(&name("gone"), false, None).unwrap();
+    (volume, plan, [one, gone])
+}
+
+#[test]
+fn a_volume_asleep_counts_from_when_it_is_woken_also_what_was_open_before() {
+    let (volume, _, [one, gone]) = asleep();
+    let stream = one.open_stream(&name("s"), true, true).unwrap();
+    stream.write(0, &[1; 10]).unwrap();
+    assert_eq!((usage(&volume), volume.meter.is_awake(), volume.meter.is_stale()), ((0, 0), false, false));
+    assert_eq!(volume.space().unwrap().total, 1 << 40, "the host's own");
+    volume.meter.wake();
+    assert_eq!(volume.meter.to_keep(), None, "nothing is known yet");
+    assert_eq!(counted(&volume), (70, 1));
+    volume.meter.set_quota(Some(100)).unwrap();
+    one.write(60, &[1; 10]).unwrap();
+    stream.write(10, &[1; 10]).unwrap();
+    assert_eq!((usage(&volume), counted(&volume)), ((90, 1), (90, 1)));
+    assert_eq!(one.write(70, &[1; 11]), Err(Failure::NoSpace));
+    gone.write(5, &[1; 3]).unwrap();
+    assert_eq!((usage(&volume), volume.meter.to_keep()), ((98, 2), Some(Usage { bytes: 90, files: 1 })));
+    drop(gone);
+    assert_eq!((usage(&volume), counted(&volume)), ((90, 1), (90, 1)));
+}
+
+#[test]
+fn a_change_under_way_while_counting_begins_has_everything_counted_again() {
+    let (volume, plan, [one, _gone]) = asleep();
+    plan.add(Call::Write, 1, Fault::Hold);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| one.write(60, &[1; 40]));
+        assert!(plan.wait_held(1, Duration::from_secs(10)));
+        volume.meter.wake();
+        assert_eq!(counted(&volume), (60, 1));
+        let mut under_way = volume.meter.recount().unwrap();
+        assert!(!under_way.step(1).unwrap() && !volume.meter.is_stale());
+        plan.release();
+        writing.join().unwrap().unwrap();
+        assert!(volume.meter.is_stale());
+        assert_eq!(under_way.step(10), Err(Failure::Busy), "it may have been there before");
+    });
+    assert_eq!(counted(&volume), (100, 1));
+    assert!(!volume.meter.is_stale());
+}

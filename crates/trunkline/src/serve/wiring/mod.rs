@@ -184,7 +184,9 @@ impl FileServer for Wired {
     }
 
     fn clients(&self) -> Vec<ClientWork> {
-        workload::clients(&self.server, &self.nfs)
+        let engines = by_path(&self.engines);
+        let caching = engines.iter().map(|(_, engine)| (engine.name(), engine.metadata_caching().on));
+        workload::clients(&self.server, &self.nfs, &caching.collect())
     }
 
     fn apply(&self, plan: &Plan) -> Result<(), String> {
@@ -203,7 +205,7 @@ impl FileServer for Wired {
             let path = real_path(&share.path.value)?;
             let config = engine_config(share, &path, plan, &people);
             let served = match engines.get(&path) {
-                Some(served) => fits(share, served)?.clone(),
+                Some(served) => usage::fits(share, &served.engine).map(|()| served.clone())?,
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
                     let served = self.open(share, &path, config.clone(), &plan.config)?;
@@ -254,6 +256,12 @@ impl FileServer for Wired {
         }
         self.end_sessions_of_strangers();
         Ok(())
+    }
+
+    fn is_counting(&self, share: &str) -> bool {
+        let engines = by_path(&self.engines);
+        let mut named = engines.iter().filter(|(_, engine)| engine.name() == share);
+        named.any(|(_, engine)| engine.meter().is_some_and(|meter| meter.to_keep().is_none()))
     }
 
     fn use_of(&self, share: &str) -> ShareUse {
@@ -421,17 +429,6 @@ fn keep(
 /// The engines with the paths of their directories.
 fn by_path(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
     held(engines).iter().map(|(path, served)| (path.clone(), Arc::clone(&served.engine))).collect()
-}
-
-/// A share that is served already, unless it is to have a size and more lies there.
-fn fits<'s>(share: &Share, served: &'s Served) -> Result<&'s Served, String> {
-    match served.engine.check_quota(usage::quota(share)) {
-        Err(refusal @ volume::QuotaRefusal::BelowUsage { .. }) => {
-            Err(format!("share `{}`: `provisioned_gib` is too small: {refusal}", share.name.value))
-        }
-        // What is not counted is said when it is taken into force.
-        Ok(()) | Err(volume::QuotaRefusal::NotCounted) => Ok(served),
-    }
 }
 
 /// A value behind a lock that is whole also after a panic.

@@ -1,5 +1,5 @@
-//! What lies on shares that have a size: known from when they were served last, kept as it changes, and counted anew
-//! in the background, so that what others do on the host is found.
+//! What lies on shares that have a size: known from when they were served last, or counted since they were given one,
+//! kept as it changes, and counted anew in the background, so that what others do on the host is found.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use admin::usage::UsedShare;
 use volume::metered::Scan;
-use volume::{Meter, MeteredVolume, Usage, Volume};
+use volume::{Meter, MeteredVolume, QuotaRefusal, Usage, Volume};
 
 use super::held;
 use crate::config::Share;
@@ -22,6 +22,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(15 * 60);
 const AGAIN_AFTER_FAILURE: Duration = Duration::from_secs(60);
 /// How often it is looked whether anything is to be counted.
 const LOOKED_EVERY: Duration = Duration::from_millis(500);
+/// How long a command waits for what lies on a share to be counted.
+const BRIEFLY: Duration = Duration::from_secs(1);
 /// Names that are looked at between two rests. Each rest is as long as the look was, so that half of a processor is
 /// taken at most.
 const STEP: usize = 256;
@@ -33,14 +35,15 @@ pub fn quota(share: &Share) -> Option<u64> {
     share.provisioned.gib.as_ref().map(|gib| gib.value << 30)
 }
 
-/// The volume of a share that has a size, with what is known to lie there.
+/// The volume of a share, with what is known to lie there if it has a size. Without one nothing is counted until it is
+/// given one ([`fits`]).
 pub fn metered(
     volume: Arc<dyn Volume>,
     share: &Share,
     path: &Path,
     state: &StateDir,
 ) -> Result<Arc<dyn Volume>, String> {
-    let Some(quota) = quota(share) else { return Ok(volume) };
+    let Some(quota) = quota(share) else { return Ok(Arc::new(MeteredVolume::asleep(volume))) };
     let number = state.number(path).map_err(|e| e.to_string())?;
     let kept = match state.store().usage(number) {
         Ok(kept) => kept.map(|(bytes, files)| Usage { bytes, files }),
@@ -50,6 +53,41 @@ pub fn metered(
         }
     };
     Ok(Arc::new(MeteredVolume::new(volume, Some(quota), kept)))
+}
+
+/// Refuses a size below what lies on a share that is served already. If nothing was counted there yet it is counted
+/// from now on; what takes longer to count than a command may wait is known later.
+///
+/// # Errors
+/// One line for the user.
+pub fn fits(share: &Share, engine: &share::Share) -> Result<(), String> {
+    let quota = quota(share);
+    if quota.is_some()
+        && engine.meter().is_none()
+        && let Some(meter) = engine.begin_counting()
+    {
+        count_briefly(meter);
+    }
+    match engine.check_quota(quota) {
+        Err(refusal @ QuotaRefusal::BelowUsage { .. }) => {
+            Err(format!("share `{}`: `provisioned_gib` is too small: {refusal}", share.name.value))
+        }
+        // What cannot be counted is said when it is taken into force.
+        Ok(()) | Err(QuotaRefusal::NotCounted) => Ok(()),
+    }
+}
+
+/// Counts as much as a command waits for.
+fn count_briefly(meter: &Arc<Meter>) {
+    let begun = Instant::now();
+    let mut step = meter.recount().map(|scan| (scan, false));
+    while let Ok((scan, false)) = step {
+        if begun.elapsed() >= BRIEFLY {
+            return;
+        }
+        step = advance(scan);
+    }
+    // What failed is counted in the background, and said there.
 }
 
 /// What lies on shares, by the real path of their directory.
@@ -135,7 +173,9 @@ fn count(due: &Mutex<Due>, stopped: &Receiver<()>) {
     while stopped.recv_timeout(LOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
         let all: Vec<_> = held(due)
             .iter()
-            .filter(|(_, at)| *at <= Instant::now())
+            .filter(|(meter, at)| {
+                *at <= Instant::now() || meter.upgrade().is_some_and(|meter| meter.is_stale())
+            })
             .map(|(meter, _)| meter.clone())
             .collect();
         for meter in all {

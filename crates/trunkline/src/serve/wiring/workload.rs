@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use admin::transactions::Work;
-use admin::workload::{ClientWork, advice};
+use admin::workload::{Asked, ClientWork, Held, advice};
 use share::counts::{Habit, Visits};
 use smb::open::Object;
 use smb_wire::Guid;
@@ -12,11 +12,14 @@ use smb_wire::Guid;
 use super::exports::Servers;
 use super::transactions::work;
 
+/// Whether metadata of shares is cached.
+type Caching = BTreeMap<String, bool>;
+
 /// What clients do.
-pub fn clients(server: &smb::Server, nfs: &Servers) -> Vec<ClientWork> {
-    let mut all = of_smb(server);
+pub fn clients(server: &smb::Server, nfs: &Servers, caching: &Caching) -> Vec<ClientWork> {
+    let mut all = of_smb(server, caching);
     for (_, server) in nfs.list() {
-        all.extend(of_nfs(server));
+        all.extend(of_nfs(server, caching));
     }
     all.sort_by(|one, other| (&one.client, &one.file_share).cmp(&(&other.client, &other.file_share)));
     all
@@ -34,7 +37,7 @@ struct Known {
 
 impl Known {
     /// What it does on each share.
-    fn work(self) -> Vec<ClientWork> {
+    fn work(self, caching: &Caching) -> Vec<ClientWork> {
         let mut depth = Habit::default();
         let mut shares: BTreeMap<String, Work> = BTreeMap::new();
         for visits in &self.visits {
@@ -54,7 +57,15 @@ impl Known {
             most_at_once: depth.most_at_once,
             at_once_thousandths,
             open_files: self.opens.get(&file_share).copied().unwrap_or(0),
-            advice: advice(&work, 0, self.protocol, Some((at_once_thousandths, connections))),
+            advice: advice(
+                &work,
+                &Asked {
+                    protocol: self.protocol,
+                    caching: caching.get(&file_share).copied(),
+                    held: Held::default(),
+                    at_once: Some((at_once_thousandths, connections)),
+                },
+            ),
             file_share,
             work,
         };
@@ -62,7 +73,7 @@ impl Known {
     }
 }
 
-fn of_smb(server: &smb::Server) -> Vec<ClientWork> {
+fn of_smb(server: &smb::Server, caching: &Caching) -> Vec<ClientWork> {
     #[derive(Default)]
     struct Machine {
         key: Option<share::ClientKey>,
@@ -96,10 +107,10 @@ fn of_smb(server: &smb::Server) -> Vec<ClientWork> {
             .map(|((_, share), count)| (share.clone(), *count))
             .collect(),
     });
-    known.flat_map(Known::work).collect()
+    known.flat_map(|known| known.work(caching)).collect()
 }
 
-fn of_nfs(server: &nfs::Server) -> Vec<ClientWork> {
+fn of_nfs(server: &nfs::Server, caching: &Caching) -> Vec<ClientWork> {
     let mut opens: BTreeMap<u64, BTreeMap<String, u64>> = BTreeMap::new();
     for state in server.all_states().iter().filter(|state| state.opened().is_some()) {
         let shares = opens.entry(state.client).or_default();
@@ -119,5 +130,5 @@ fn of_nfs(server: &nfs::Server) -> Vec<ClientWork> {
             opens: opens.remove(&client.id).unwrap_or_default(),
         }
     });
-    known.collect::<Vec<_>>().into_iter().flat_map(Known::work).collect()
+    known.collect::<Vec<_>>().into_iter().flat_map(|known| known.work(caching)).collect()
 }
