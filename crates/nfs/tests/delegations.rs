@@ -4,9 +4,11 @@ mod common;
 
 use common::*;
 use nfs_wire::NfsStat;
+use nfs_wire::attr::{Attr, Fattr};
 use nfs_wire::callback;
 use nfs_wire::compound;
-use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, open, stateid};
+use nfs_wire::op::names::LinkArgs;
+use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, open, setattr, stateid, xattr};
 use nfs_wire::rpc::{self, Message};
 use nfs_wire::types::*;
 use nfs_wire::xdr::Encode;
@@ -120,6 +122,55 @@ fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
     assert_eq!(scene.give_back(), NfsStat::Ok);
     assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Ok);
     assert_eq!(scene.give_back(), NfsStat::BadStateId);
+}
+
+fn sets<'a>(attribute: Attr<'a>, room: &'a mut Vec<u8>) -> Args<'a> {
+    let obj_attributes = Fattr::of(&[attribute], room);
+    Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes })
+}
+
+// RFC 8881 10.4.4
+#[test]
+fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() {
+    let mut rooms = [(); 3].map(|()| Vec::new());
+    let [mode, owner, times] = &mut rooms;
+    let value = xattr::SetArgs { option: xattr::SetOption::Either, key: b"key", value: b"value" };
+    let changes = [
+        vec![sets(Attr::Mode(0o640), mode)],
+        vec![sets(Attr::OwnerGroup(b"7"), owner)],
+        vec![sets(Attr::TimeModifySet(SetTime::Server), times)],
+        vec![Args::SetXattr(value)],
+        vec![Args::RemoveXattr(xattr::NameArgs { name: b"key" })],
+        vec![Args::SaveFh, Args::PutRootFh, lookup(EXPORT), Args::Link(LinkArgs { newname: b"further" })],
+    ];
+    let mut scene = Scene::new();
+    (scene.holder.minor, scene.other.minor) = (2, 2);
+    for change in &changes {
+        let handle = scene.handle.clone();
+        let other = |scene: &mut Scene| scene.other.on(&mut scene.second, &handle, change).status();
+        assert_eq!(other(&mut scene), NfsStat::Delay, "{change:?}");
+        let calls = scene.first.called();
+        assert_eq!(calls.iter().map(|call| recalled(call).1).collect::<Vec<_>>(), [scene.given]);
+        assert_eq!(scene.give_back(), NfsStat::Ok);
+        assert_eq!(other(&mut scene), NfsStat::Ok, "{change:?}");
+        let (_, open, given) = delegated(&mut scene.holder, &mut scene.first, b"file");
+        scene.holder.on(&mut scene.first, &handle, &[closing(open)]).ok();
+        scene.given = given.expect("a delegation again");
+    }
+    // What it does itself takes nothing from it.
+    let undo = Args::Remove(nfs_wire::op::names::RemoveArgs { target: b"further" });
+    scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), undo]).status();
+    scene.first.called();
+    scene.give_back();
+    scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), undo]).ok();
+    let (.., given) = delegated(&mut scene.holder, &mut scene.first, b"file");
+    scene.given = given.expect("a delegation again");
+    for change in &changes {
+        let handle = scene.handle.clone();
+        scene.holder.on(&mut scene.first, &handle, change).ok();
+    }
+    assert!(scene.first.called().is_empty());
+    assert_eq!(scene.give_back(), NfsStat::Ok);
 }
 
 // RFC 8881 10.4.5

@@ -11,7 +11,7 @@
 //! | WRITE | another open for data | without WRITE | yes |
 //! | HANDLE | a conflict of sharing, a rename, a deletion, a new descriptor | without HANDLE | yes |
 //! | anything with WRITE | replacing or changing data | nothing | yes |
-//! | anything that is given back as a whole | another open for writing (with WRITE: any for data), and all that breaks HANDLE | nothing | yes |
+//! | anything that is given back as a whole | another open for writing (with WRITE: any for data), a change of attributes or names, and all that breaks HANDLE | nothing | yes |
 //! | READ, READ and HANDLE | replacing or changing data | nothing | no |
 //! | anything on a directory | a change of its entries | nothing | no |
 //!
@@ -58,6 +58,9 @@ pub(crate) enum Need {
     Rename,
     /// To change data, the size, or to lock bytes.
     Change,
+    /// To change attributes or how many names there are: in the way only of who believes these too, and gives all back
+    /// as a whole.
+    Attributes,
     /// To change the entries of this directory.
     Entries,
 }
@@ -172,7 +175,7 @@ impl Holding {
             Need::Look | Need::Open | Need::OpenToWrite | Need::Delete if !self.keyed && exclusive => {
                 (self.held & Caching::READ, true)
             }
-            Need::Look => (self.held, false),
+            Need::Look | Need::Attributes => (self.held, false),
             Need::Open | Need::OpenToWrite => (self.held - Caching::WRITE, exclusive),
             Need::Delete => (self.held & Caching::READ, exclusive || kept),
             Need::Replace | Need::Change => (Caching::empty(), exclusive),

@@ -1,6 +1,7 @@
 //! Caching rights between the pure state machine and those who hold them.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -122,14 +123,35 @@ impl Share {
 
     /// The same for the stream of an open, without the lock held: done, or a wait.
     pub(super) fn require_for(&self, caller: &Caller<'_>, open: &Open, need: Need) -> Step<()> {
-        if !open.stream.has_grants.load(std::sync::atomic::Ordering::Acquire) {
+        if !open.stream.has_grants.load(Ordering::Acquire) {
             return Step::Done(());
         }
+        self.require_where(caller, open, need, |stream| Arc::ptr_eq(&stream.stream, &open.stream))
+    }
+
+    /// The same before something about the file is changed that is no data, and which all streams have in common: those
+    /// give way who would not look again while they have a right.
+    // RFC 8881 10.4.4
+    pub(super) fn require_attributes(&self, caller: &Caller<'_>, open: &Open) -> Step<()> {
+        if !open.stream.is_named && !open.stream.has_grants.load(Ordering::Acquire) {
+            return Step::Done(());
+        }
+        self.require_where(caller, open, Need::Attributes, |stream| !stream.stream.is_named)
+    }
+
+    fn require_where(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        need: Need,
+        is_asked: impl Fn(&StreamState) -> bool,
+    ) -> Step<()> {
         loop {
-            let mut effects = Effects::default();
+            let (mut effects, mut wait) = (Effects::default(), false);
             let mut state = open.file.state.lock();
-            let stream = state.stream(&open.stream);
-            let wait = self.require(&open.file, stream, &open.asker(), need, caller.now, &mut effects);
+            for stream in state.streams.iter_mut().filter(|stream| is_asked(stream)) {
+                wait |= self.require(&open.file, stream, &open.asker(), need, caller.now, &mut effects);
+            }
             let step = if wait {
                 self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
             } else {

@@ -90,6 +90,21 @@ fn what_each_need_takes_from_a_single_open() {
     }
 }
 
+// RFC 8881 10.4.4
+#[test]
+fn a_change_of_attributes_is_in_the_way_of_rights_given_back_as_a_whole_only() {
+    for held in [RH, RWH] {
+        let mut grants = Grants::default();
+        let whole = CachingRequest { whole: true, ..asks(1, true, held) };
+        assert_eq!(grants.grant(ClientKey(1), &whole, ALONE).state, held);
+        assert_eq!(require(&mut grants, who(1, true), Need::Attributes), (vec![], false), "its own");
+        assert_eq!(require(&mut grants, who(2, true), Need::Attributes), (vec![(held, NONE, true)], true));
+        let mut grants = Grants::default();
+        assert_eq!(keyed(&mut grants, 1, held, ALONE), held);
+        assert_eq!(require(&mut grants, who(2, true), Need::Attributes), (vec![], false));
+    }
+}
+
 #[test]
 fn reading_the_descriptor_is_in_the_way_of_single_opens_only() {
     let mut grants = Grants::default();
