@@ -65,6 +65,14 @@ pub(crate) enum Need {
     Entries,
 }
 
+/// By when those must have answered whose right is broken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Deadlines {
+    pub single: u64,
+    /// Whose right is given back as a whole.
+    pub whole: u64,
+}
+
 /// A break that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Breaking {
@@ -252,7 +260,7 @@ impl Grants {
 
     /// Takes from others what `need` leaves them no longer.
     // MS-FSA 2.1.4.12
-    pub fn require(&mut self, node: NodeId, asker: &Asker, need: Need, deadline: u64) -> Broken {
+    pub fn require(&mut self, node: NodeId, asker: &Asker, need: Need, deadlines: Deadlines) -> Broken {
         let mut broken = Broken::default();
         for holding in &mut self.list {
             if holding.is_spared(asker, need) {
@@ -268,6 +276,7 @@ impl Grants {
                     broken.wait |= waits;
                 }
                 None => {
+                    let deadline = if holding.whole { deadlines.whole } else { deadlines.single };
                     let notice = holding.start(node, left, deadline);
                     broken.wait |= waits && notice.answer;
                     let by_keyed = asker.key.is_some_and(|(_, keyed)| keyed);
@@ -418,6 +427,12 @@ impl Grants {
     pub fn is_told(&self, &(client, key, keyed): &(ClientKey, CacheKey, bool), to: Caching) -> bool {
         let own = self.list.iter().find(|h| h.is(client, key, keyed));
         own.and_then(|own| own.breaking).is_some_and(|breaking| breaking.told == to)
+    }
+
+    /// By when somebody must have answered, when a break of theirs runs.
+    pub fn deadline_of(&self, &(client, key, keyed): &(ClientKey, CacheKey, bool)) -> Option<u64> {
+        let own = self.list.iter().find(|h| h.is(client, key, keyed))?;
+        own.breaking.map(|breaking| breaking.deadline)
     }
 
     /// Takes a right away whose holder cannot be reached; true when there was one.

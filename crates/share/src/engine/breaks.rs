@@ -11,7 +11,7 @@ use super::Share;
 use super::file::{File, State, Stream, StreamState};
 use super::keeping::Absent;
 use super::waits::Effects;
-use crate::caching::grants::{Asker, Grant, Need};
+use crate::caching::grants::{Asker, Deadlines, Grant, Need};
 use crate::{
     BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Open, OpenRequest, Options, Refusal,
     Step, Ticket,
@@ -95,14 +95,15 @@ impl Share {
         now: Now,
         effects: &mut Effects,
     ) -> bool {
-        let deadline = now.mono_ns.saturating_add(self.config.load().break_timeout_ns);
-        let broken = stream.grants.require(file.id, asker, need, deadline);
-        if broken.notices.iter().any(|notice| notice.answer) {
-            self.watch_deadline(file, deadline);
-        }
+        let deadlines =
+            Deadlines { single: self.break_deadline(false, now), whole: self.break_deadline(true, now) };
+        let broken = stream.grants.require(file.id, asker, need, deadlines);
         stream.publish();
         for notice in &broken.notices {
             let holder = (notice.client, notice.key, notice.keyed);
+            if let Some(deadline) = stream.grants.deadline_of(&holder) {
+                self.watch_deadline(file, deadline);
+            }
             self.note_right(holder, stream.grants.of(notice.client, notice.key, notice.keyed));
         }
         let loses_read =
@@ -113,6 +114,13 @@ impl Share {
         effects.notices.extend(broken.notices);
         effects.now = now;
         broken.wait
+    }
+
+    /// By when the holder of a right must have answered that is asked for now.
+    pub(super) fn break_deadline(&self, whole: bool, now: Now) -> u64 {
+        let config = self.config.load();
+        let timeout = if whole { config.whole_break_timeout_ns } else { config.break_timeout_ns };
+        now.mono_ns.saturating_add(timeout)
     }
 
     /// What is asked for, or nothing while clients of both protocols contend for the file.
@@ -273,7 +281,8 @@ impl Share {
     ) -> Result<Grant, Refusal> {
         let holder = (client, key, keyed);
         let (file, stream) = self.keys.find(&holder).ok_or(Refusal::NoSuchGrant)?;
-        let deadline = now.mono_ns.saturating_add(self.config.load().break_timeout_ns);
+        // What is given back as a whole has no further step.
+        let deadline = self.break_deadline(false, now);
         let mut state = file.state.lock();
         let entry = state.stream(&stream);
         let (grant, next) = entry.grants.acknowledge(file.id, holder, keep, deadline)?;
