@@ -382,6 +382,43 @@ fn an_smb_open_for_writing_waits_until_a_delegation_is_given_back() {
 }
 
 #[test]
+fn attributes_set_over_smb_wait_until_a_delegation_is_given_back_and_a_lease_stays() {
+    let mut both = Both::new().callable();
+    both.smb.make("file", b"text");
+    let wanting = READ | open::ShareAccess::WANT_READ_DELEG;
+    let everything = shares(&[ShareAccess::READ, ShareAccess::WRITE, ShareAccess::DELETE]);
+    let id = both.smb_open("file", Access::WRITE_ATTRIBUTES | Access::WRITE_EA, everything).file_id();
+    // FILE_BASIC_INFORMATION with the bit for hidden files; one FILE_FULL_EA_INFORMATION.
+    let mut hidden = [0; 40];
+    hidden[32] = 2;
+    let attribute = b"\0\0\0\0\0\x01\x01\0a\0b";
+    for (class, buffer) in [(FileInfoClass::BASIC, &hidden[..]), (FileInfoClass::FULL_EA, &attribute[..])] {
+        let (handle, opened, given) = both.open("file", wanting, NONE);
+        let given = given.expect("a delegation");
+        let (info_type, additional_information) = (InfoType::File, 0);
+        let ask = set_info::Request {
+            info_type,
+            file_info_class: class.0,
+            file_id: id,
+            additional_information,
+            buffer,
+        };
+        let asked = both.smb.start(Command::SetInfo, |out| ask.write(out));
+        assert_eq!(both.smb.answer(asked).map(|told| told.status()), Some(NtStatus::PENDING));
+        assert_eq!(both.wire.called().len(), 1, "it is recalled");
+        assert!(both.smb.answer(asked).is_none());
+        let back = Args::DelegReturn(delegation::ReturnArgs { deleg_stateid: given });
+        assert_eq!(both.on(&handle, back), NfsStat::Ok);
+        assert_eq!(both.smb.answer(asked).expect("an answer").status(), NtStatus::SUCCESS);
+        assert_eq!(both.on(&handle, closing(opened)), NfsStat::Ok);
+    }
+    both.smb.close(id);
+    // Over NFS a lease to read is in nobody's way: what Windows keeps of attributes it asks for again.
+    leased(&mut both.smb, "file").expect("a lease");
+    assert_eq!(both.set("file", &[Attr::Mode(0o600)]), NfsStat::Ok);
+}
+
+#[test]
 fn a_name_removed_over_nfs_goes_at_once_and_whoever_has_the_file_open_over_smb_keeps_it() {
     let mut both = Both::new();
     both.smb.make("file", b"text");

@@ -1,18 +1,25 @@
 //! The back channel of a session: slots in which the server calls the client (RFC 8881 2.10.3).
 //!
-//! A call goes out on any connection that is bound to the back channel. When that connection is lost before the
-//! client has answered, the call is made again on another one; when there is none, the engine takes the right away.
+//! A call goes out on any connection that is bound to the back channel. When that connection is lost or silent before the
+//! client has answered, the call is made again on another one. What the client refuses, or cannot be told for want of a
+//! connection, its delegation remembers (`DelegationState::recall_again_at`): it is asked again by `Server::tick`, or when
+//! it binds a connection, until it gives the delegation back or the engine takes it away.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use nfs_wire::compound::Reply;
 use nfs_wire::op::backchannel_ctl::SecParms;
-use nfs_wire::rpc::{AuthSys, Credential};
+use nfs_wire::rpc::{self, Accepted, AuthSys, Credential};
 use nfs_wire::xdr::List;
+use nfs_wire::{NfsStat, callback};
 use parking_lot::Mutex;
 use share::BreakNotice;
+use wire::Now;
 
+use crate::connection::Way;
 use crate::event::Event;
+use crate::limits::{RECALL_AGAIN_NS, RECALL_SILENT_NS};
 use crate::session::Session;
 use crate::state::State;
 
@@ -79,6 +86,7 @@ pub struct Recall {
 }
 
 /// A recall on its way.
+#[derive(Clone)]
 pub struct Call {
     /// The session.
     pub session: Arc<Session>,
@@ -86,6 +94,8 @@ pub struct Call {
     pub slot: u32,
     /// Its number.
     pub sequence: u32,
+    /// Tells it from others in its slot.
+    number: u64,
     /// What is called for.
     pub recall: Recall,
 }
@@ -99,11 +109,72 @@ impl std::fmt::Debug for Call {
     }
 }
 
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The client has done what it was called for.
+    Done,
+    /// It has taken the call, and refused what it was called for.
+    Refused,
+    /// It has not taken the call: the number is not used up.
+    NotTaken,
+    /// It has not taken the call because of its number.
+    Misordered,
+}
+
+impl End {
+    /// What a client's reply says.
+    // RFC 8881 20.9.3
+    #[must_use]
+    pub fn of(reply: &rpc::Reply<'_>) -> End {
+        let Ok(Accepted::Success(body)) = reply.outcome else { return End::NotTaken };
+        let Ok(answer) = Reply::parse(body) else { return End::NotTaken };
+        let sequence = match answer.callback_results().next() {
+            Some(Ok(callback::Res::Sequence(Ok(_)))) => NfsStat::Ok,
+            Some(Ok(callback::Res::Sequence(Err(status)))) => status,
+            _ => return End::NotTaken,
+        };
+        match (sequence, answer.status) {
+            (NfsStat::Ok, NfsStat::Ok) => End::Done,
+            (NfsStat::Ok, _) => End::Refused,
+            (NfsStat::SeqMisordered, _) => End::Misordered,
+            _ => End::NotTaken,
+        }
+    }
+}
+
+/// One slot.
+#[derive(Default)]
+struct Slot {
+    /// Number of the last call that was taken, or is under way.
+    sequence: u32,
+    /// Whether the client had another number in mind the last time.
+    misordered: bool,
+    running: Option<Running>,
+}
+
+/// A call that is under way.
+struct Running {
+    number: u64,
+    recall: Recall,
+    /// The connection that it was given to last.
+    way: u64,
+    /// Since when it is there (monotonic ns).
+    since_ns: Option<u64>,
+}
+
 #[derive(Default)]
 struct Slots {
-    /// Number of the last call, and whether it is under way.
-    slots: Vec<(u32, bool)>,
+    slots: Vec<Slot>,
+    next_number: u64,
     waiting: VecDeque<Recall>,
+}
+
+impl Slots {
+    fn running(&mut self, slot: u32, number: u64) -> Option<&mut Running> {
+        let running = self.slots.get_mut(slot as usize)?.running.as_mut();
+        running.filter(|running| running.number == number)
+    }
 }
 
 /// The slots of a back channel.
@@ -114,72 +185,178 @@ impl Back {
     /// With so many slots.
     #[must_use]
     pub fn new(slots: u32) -> Back {
-        Back(Mutex::new(Slots { slots: vec![(0, false); slots as usize], waiting: VecDeque::new() }))
+        let slots = (0..slots).map(|_| Slot::default()).collect();
+        Back(Mutex::new(Slots { slots, ..Slots::default() }))
     }
 
-    /// Takes a slot, or lets the recall wait for one. False when neither can be.
-    fn begin(&self, recall: &Recall) -> Result<Option<(u32, u32)>, ()> {
+    /// Takes a slot, or lets the recall wait for one: then nothing. An error when neither can be.
+    fn begin(&self, session: &Arc<Session>, recall: &Recall) -> Result<Option<Call>, ()> {
         let mut back = self.0.lock();
-        if let Some(at) = back.slots.iter().position(|(_, busy)| !busy) {
-            let (sequence, busy) = &mut back.slots[at];
-            (*sequence, *busy) = (sequence.wrapping_add(1), true);
-            return Ok(Some((at as u32, *sequence)));
-        }
-        if back.waiting.len() >= MAX_WAITING {
-            return Err(());
-        }
-        back.waiting.push_back(recall.clone());
-        Ok(None)
+        let Some(at) = back.slots.iter().position(|slot| slot.running.is_none()) else {
+            if back.waiting.len() >= MAX_WAITING {
+                return Err(());
+            }
+            back.waiting.push_back(recall.clone());
+            return Ok(None);
+        };
+        back.next_number += 1;
+        let number = back.next_number;
+        let slot = &mut back.slots[at];
+        slot.sequence = slot.sequence.wrapping_add(1);
+        slot.running = Some(Running { number, recall: recall.clone(), way: 0, since_ns: None });
+        let (session, recall) = (Arc::clone(session), recall.clone());
+        Ok(Some(Call { session, slot: at as u32, sequence: slot.sequence, number, recall }))
     }
 
-    /// A call is answered, or will never be; the recall that goes next.
-    fn finish(&self, slot: u32, was_seen: bool) -> Option<Recall> {
+    /// A call is over, or never will be. Gives the recall that goes next, if it was under way until now.
+    fn finish(&self, slot: u32, number: u64, end: End) -> Option<Option<Recall>> {
         let mut back = self.0.lock();
-        if let Some((sequence, busy)) = back.slots.get_mut(slot as usize) {
-            *busy = false;
-            // What the client has not seen has not used its number up.
-            if !was_seen {
-                *sequence = sequence.wrapping_sub(1);
+        back.running(slot, number)?;
+        let slot = back.slots.get_mut(slot as usize)?;
+        slot.running = None;
+        slot.sequence = match end {
+            End::Done | End::Refused => slot.sequence,
+            End::NotTaken => slot.sequence.wrapping_sub(1),
+            // One too far, or the client has begun anew.
+            End::Misordered if slot.misordered => 0,
+            End::Misordered => slot.sequence.saturating_sub(2),
+        };
+        slot.misordered = end == End::Misordered;
+        Some(back.waiting.pop_front())
+    }
+
+    /// The session has ended: what its client was called for, or was to be.
+    fn end(&self) -> Vec<Recall> {
+        let mut back = self.0.lock();
+        let waiting: Vec<_> = back.waiting.drain(..).collect();
+        let running = back.slots.iter_mut().filter_map(|slot| slot.running.take());
+        running.map(|running| running.recall).chain(waiting).collect()
+    }
+
+    /// A call is given to a connection.
+    fn give(&self, call: &Call, way: &Way, since_ns: Option<u64>) {
+        if let Some(running) = self.0.lock().running(call.slot, call.number) {
+            (running.way, running.since_ns) = (way.id, since_ns);
+        }
+    }
+
+    /// A connection sends a call. False when it is over, or was given to another meanwhile.
+    pub fn sends(&self, call: &Call, way: u64, now: Now) -> bool {
+        let mut back = self.0.lock();
+        let running = back.running(call.slot, call.number).filter(|running| running.way == way);
+        running.map(|running| running.since_ns = Some(now.mono_ns)).is_some()
+    }
+
+    /// Calls that are with a connection for too long, or with one that is gone, and that connection.
+    fn stuck(&self, session: &Arc<Session>, ways: &[Arc<Way>], now: Now) -> Vec<(Call, u64)> {
+        let mut stuck = Vec::new();
+        for (at, slot) in self.0.lock().slots.iter_mut().enumerate() {
+            let Some(running) = &mut slot.running else { continue };
+            let since = *running.since_ns.get_or_insert(now.mono_ns);
+            let is_silent = now.mono_ns.saturating_sub(since) >= RECALL_SILENT_NS;
+            if is_silent || !ways.iter().any(|way| way.id == running.way) {
+                let (session, recall) = (Arc::clone(session), running.recall.clone());
+                let (slot, sequence, number) = (at as u32, slot.sequence, running.number);
+                stuck.push((Call { session, slot, sequence, number, recall }, running.way));
             }
         }
-        back.waiting.pop_front()
+        stuck
     }
 }
 
+/// Gives a call to the first of these connections that takes it. False when none does.
+fn post(call: &Call, ways: &[Arc<Way>], since_ns: Option<u64>) -> bool {
+    ways.iter().any(|way| {
+        // Before it has it: it looks whether the call is its own.
+        call.session.calls.give(call, way, since_ns);
+        way.post(Event::Call(Box::new(call.clone())))
+    })
+}
+
 /// Sends a recall on any connection of a session. False when there is none.
-pub fn send(session: &Arc<Session>, recall: &Recall) -> bool {
+fn send(session: &Arc<Session>, recall: &Recall) -> bool {
     let ways = session.back_ways();
     if ways.is_empty() || session.has_ended() {
         return false;
     }
-    let Ok(begun) = session.calls.begin(recall) else { return false };
-    let Some((slot, sequence)) = begun else { return true };
-    for way in ways {
-        let call = Call { session: Arc::clone(session), slot, sequence, recall: recall.clone() };
-        if way.post(Event::Call(Box::new(call))) {
-            return true;
-        }
+    let Ok(begun) = session.calls.begin(session, recall) else { return false };
+    let Some(call) = begun else { return true };
+    if post(&call, &ways, None) {
+        return true;
     }
-    let waiting = session.calls.finish(slot, false);
-    drop(waiting);
+    // No connection takes what would go next either.
+    if let Some(Some(next)) = session.calls.finish(call.slot, call.number, End::NotTaken) {
+        keep(&next, 0);
+    }
     false
 }
 
-/// A call is over; what waited for its slot goes out.
-pub fn over(session: &Arc<Session>, slot: u32, was_seen: bool) {
-    if let Some(next) = session.calls.finish(slot, was_seen)
-        && !recall(&next)
-    {
-        next.state.export.engine.undelivered(&next.notice);
+/// A recall that nobody has heard is made again, not before this time (monotonic ns).
+fn keep(recall: &Recall, at_ns: u64) {
+    if let Some(delegation) = recall.state.delegation() {
+        delegation.recall_again_at(at_ns);
     }
 }
 
-/// Recalls a delegation on any session of its client. False when the client cannot be reached.
-pub fn recall(recall: &Recall) -> bool {
-    let Some(client) = recall.state.delegation().and_then(|delegation| delegation.client.upgrade()) else {
-        return false;
-    };
-    client.sessions().iter().any(|session| send(session, recall))
+/// A session has ended: its client is called over another.
+pub fn end(session: &Session) {
+    session.calls.end().iter().for_each(|recall| keep(recall, 0));
+}
+
+/// A call is answered; what waited for its slot goes out. What the client has refused it is asked again: it may not
+/// have known the delegation yet, whose grant is on its way on another connection, or have been busy.
+// RFC 8881 20.2.3, 20.9.3
+pub fn over(call: &Call, end: End, now: Now) {
+    let Some(next) = call.session.calls.finish(call.slot, call.number, end) else { return };
+    if end != End::Done {
+        keep(&call.recall, now.mono_ns.saturating_add(RECALL_AGAIN_NS));
+    }
+    if let Some(next) = next {
+        recall(&next);
+    }
+}
+
+/// The connection is gone that a call was given to: another one takes it, with the same number, so that a client that
+/// has heard it knows it again.
+pub fn lost(call: &Call, way: u64, now: Now) {
+    let is_there = call.session.calls.0.lock().running(call.slot, call.number).is_some_and(|r| r.way == way);
+    if !is_there || (!call.session.has_ended() && post(call, &call.session.back_ways(), Some(now.mono_ns))) {
+        return;
+    }
+    if let Some(next) = call.session.calls.finish(call.slot, call.number, End::NotTaken) {
+        recall(&call.recall);
+        if let Some(next) = next {
+            recall(&next);
+        }
+    }
+}
+
+/// Gives calls of a session to another connection whose own is silent or gone.
+// RFC 8881 2.10.5, 2.10.6.2
+pub fn look_after(session: &Arc<Session>, now: Now) {
+    let ways = session.back_ways();
+    for (call, with) in session.calls.stuck(session, &ways, now) {
+        match ways.iter().position(|way| way.id == with) {
+            None => lost(&call, with, now),
+            // In turn, so that none is left out.
+            Some(at) => {
+                let others: Vec<_> = ways[at + 1..].iter().chain(&ways[..at]).map(Arc::clone).collect();
+                // Alone it goes on waiting.
+                if !others.is_empty() && !post(&call, &others, Some(now.mono_ns)) {
+                    call.session.calls.give(&call, &ways[at], Some(now.mono_ns));
+                }
+            }
+        }
+    }
+}
+
+/// Recalls a delegation on any session of its client; as soon as the client can be called, when it cannot now.
+pub fn recall(recall: &Recall) {
+    let client = recall.state.delegation().and_then(|delegation| delegation.client.upgrade());
+    let is_sent = client.is_some_and(|c| c.sessions().iter().any(|session| send(session, recall)));
+    if !is_sent {
+        keep(recall, 0);
+    }
 }
 
 #[cfg(test)]

@@ -143,13 +143,10 @@ impl Holder for Ear {
         let held = self.client.upgrade().and_then(|client| client.delegation_of(self.export, notice.node));
         let Some(state) = held else { return false };
         let Some(delegation) = state.delegation() else { return false };
-        delegation.recalled();
-        let is_sent = back::recall(&Recall { state: Arc::clone(&state), notice: *notice });
-        if !is_sent {
-            // The engine takes it away at once.
-            delegation.revoke();
-        }
-        is_sent
+        delegation.recalled(*notice);
+        // RFC 8881 10.4.6: who cannot be called now is as soon as that is possible, as long as the lease lasts.
+        back::recall(&Recall { state: Arc::clone(&state), notice: *notice });
+        true
     }
 }
 

@@ -399,6 +399,9 @@ impl Run {
     pub fn bind(&mut self, session: &Arc<Session>, fore: bool, back: bool) {
         let is_new = session.bind(&self.way, fore, back);
         self.way.remember(session);
+        if back {
+            self.server.look_after_recalls(&session.client, self.now);
+        }
         if is_new {
             self.placement = Some(session.client.key.0);
             session.client.make_room(&self.way, self.server.config().connections_per_client);

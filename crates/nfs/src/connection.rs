@@ -193,7 +193,7 @@ impl Connection {
             Ok(Message::Call(Err(CallError::Garbage { xid }))) => {
                 self.send_reply(&Reply::accepted(xid, Accepted::GarbageArgs), out);
             }
-            Ok(Message::Reply(reply)) => self.called(&reply),
+            Ok(Message::Reply(reply)) => self.called(&reply, now),
             Err(malformed) => {
                 tracing::debug!(%malformed, peer = %self.way.peer.remote, "closes a connection");
                 out.close = true;
@@ -339,7 +339,10 @@ impl Connection {
     }
 
     /// Calls the client.
-    pub(crate) fn call_client(&mut self, call: back::Call, out: &mut Output<Event>) {
+    pub(crate) fn call_client(&mut self, call: back::Call, now: Now, out: &mut Output<Event>) {
+        if !call.session.calls.sends(&call, self.way.id, now) {
+            return;
+        }
         let back::Calling { program, minor, caller } = call.session.calling();
         let xid = self.next_xid;
         self.next_xid = self.next_xid.wrapping_add(1).max(1);
@@ -366,16 +369,13 @@ impl Connection {
     }
 
     /// The client has answered a call. What it has to give back comes by itself.
-    fn called(&mut self, reply: &Reply<'_>) {
+    fn called(&mut self, reply: &Reply<'_>, now: Now) {
         let Some(call) = self.calls.remove(&reply.xid) else { return };
-        let status = match reply.outcome {
-            Ok(Accepted::Success(body)) => compound::Reply::parse(body).map(|reply| reply.status).ok(),
-            _ => None,
-        };
-        if status != Some(NfsStat::Ok) {
-            tracing::debug!(?status, peer = %self.way.peer.remote, "a client has refused a recall");
+        let end = back::End::of(reply);
+        if end != back::End::Done {
+            tracing::debug!(?end, peer = %self.way.peer.remote, "a client has refused a recall");
         }
-        back::over(&call.session, call.slot, true);
+        back::over(&call, end, now);
     }
 
     /// A session is gone.
@@ -385,17 +385,14 @@ impl Connection {
     }
 
     /// The connection is gone: sessions go on without it.
-    pub(crate) fn closed(&mut self) {
+    pub(crate) fn closed(&mut self, now: Now) {
         let sessions = std::mem::take(&mut *self.way.sessions.lock());
         for session in sessions.iter().filter_map(Weak::upgrade) {
             session.unbind(&self.way);
         }
-        // Who was called here is called elsewhere, or loses what they were to give back.
+        // Who was called here is called elsewhere, or when they are there again.
         for (_, call) in self.calls.drain() {
-            back::over(&call.session, call.slot, false);
-            if !back::recall(&call.recall) {
-                call.recall.state.export.engine.undelivered(&call.recall.notice);
-            }
+            back::lost(&call, self.way.id, now);
         }
         self.server.leave_connection();
     }

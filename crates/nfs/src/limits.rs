@@ -34,6 +34,10 @@ pub const REMEMBERED_HANDLES: usize = 32;
 pub const MAX_KEPT_ITEMS: usize = 4096;
 /// How long an item is kept that nobody asks for, in nanoseconds.
 pub const ITEM_IDLE_NS: u64 = 2_000_000_000;
+/// When a recall is made again that the client has refused, in nanoseconds.
+pub const RECALL_AGAIN_NS: u64 = 1_000_000_000;
+/// How long a recall waits for its answer before it is made on another connection too, in nanoseconds.
+pub const RECALL_SILENT_NS: u64 = 5_000_000_000;
 /// Longest symbolic link in bytes.
 pub const MAX_LINK_TEXT: usize = 4095;
 /// How long a client that was not heard of keeps what it has while nobody else wants it, in nanoseconds.

@@ -15,7 +15,7 @@ use volume::NodeId;
 use wire::Now;
 use wire::table::{Held, Table};
 
-use crate::back::Calling;
+use crate::back::{self, Calling, Recall};
 use crate::client::{Client, Left};
 use crate::clients::Clients;
 use crate::config::{Export, ServerConfig};
@@ -355,17 +355,31 @@ impl Server {
         self.close_open(state, now);
     }
 
-    /// Finds delegations that the engine has taken away because they were not given back in time.
-    fn find_revoked(&self) {
-        for client in self.clients.all() {
-            for state in client.delegations() {
-                let Some(delegation) = state.delegation() else { continue };
-                if delegation.is_recalled()
-                    && state.holding().open.caching().is_none_or(|grant| grant.state.is_empty())
-                {
-                    delegation.revoke();
+    /// Goes on recalling what a client was asked for and has not given back; finds what the engine has taken away
+    /// because that took too long.
+    // RFC 8881 10.4.6
+    pub fn look_after_recalls(&self, client: &Arc<Client>, now: Now) {
+        let mut any = false;
+        for state in client.delegations() {
+            let Some(delegation) = state.delegation().filter(|delegation| delegation.is_recalled()) else {
+                continue;
+            };
+            let engine = &state.export.engine;
+            let due = delegation.take_due(now.mono_ns).filter(|notice| engine.awaits(notice));
+            if let Some(notice) = due {
+                if client.silent_ns(now) > self.lease_ns() {
+                    engine.undelivered(&notice);
+                } else {
+                    back::recall(&Recall { state: Arc::clone(&state), notice });
                 }
             }
+            if state.holding().open.caching().is_none_or(|grant| grant.state.is_empty()) {
+                delegation.revoke();
+            }
+            any = true;
+        }
+        if any {
+            client.sessions().iter().for_each(|session| back::look_after(session, now));
         }
     }
 
@@ -430,7 +444,7 @@ impl Server {
         let limit = now.mono_ns.saturating_sub(ITEM_IDLE_NS);
         let dropped = self.items.lock().remove_idle(limit);
         drop(dropped);
-        self.find_revoked();
+        self.clients.all().iter().for_each(|client| self.look_after_recalls(client, now));
         self.end_grace(now);
         // RFC 8881 18.35.4: who has not come back within a lease is not expected any more.
         for client in self.clients.all() {

@@ -89,7 +89,7 @@ impl Conversation for Connection {
             Event::Answered { finished } => self.answered(finished, out),
             Event::Held(held) => self.held_by_a_job(*held, now, out),
             Event::LetGo { token } => self.let_go(token, now, out),
-            Event::Call(call) => self.call_client(*call, out),
+            Event::Call(call) => self.call_client(*call, now, out),
             Event::SessionGone { session } => self.forget_session(session),
             Event::Close => out.close = true,
         }
@@ -120,6 +120,6 @@ impl Conversation for Connection {
 
     fn on_close(&mut self, now: Now) {
         self.end_held(now);
-        self.closed();
+        self.closed(now);
     }
 }

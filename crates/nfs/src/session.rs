@@ -127,6 +127,8 @@ impl Session {
             bound.way.post(Event::SessionGone { session: self.key() });
         }
         self.publish(&bound);
+        drop(bound);
+        crate::back::end(self);
     }
 
     /// Binds a connection, or widens what it is bound for. True when it was not bound before.

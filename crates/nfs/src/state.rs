@@ -8,7 +8,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::types::StateId;
 use parking_lot::Mutex;
-use share::LockOwner;
+use share::{BreakNotice, LockOwner};
 use volume::NodeId;
 use wire::table::Keyed;
 
@@ -74,6 +74,7 @@ pub struct DelegationState {
     /// The engine's open that the right is held under.
     holding: ArcSwap<Holding>,
     recalled: AtomicBool,
+    asked: Mutex<Option<Asked>>,
     /// When the client's own open has made it be recalled (monotonic ns); 0: never.
     own_recall_ns: AtomicU64,
     /// [`REVOKED`], [`OVER`].
@@ -85,10 +86,34 @@ const REVOKED: u8 = 1;
 /// The client has it no more, and knows that.
 const OVER: u8 = 2;
 
+/// What the engine has asked of a delegation.
+struct Asked {
+    notice: BreakNotice,
+    /// When the client is to be called for it again (monotonic ns); none while it is being called, or has heard it.
+    again_ns: Option<u64>,
+}
+
 impl DelegationState {
     /// Notes that it was asked for.
-    pub fn recalled(&self) {
+    pub fn recalled(&self, notice: BreakNotice) {
+        *self.asked.lock() = Some(Asked { notice, again_ns: None });
         self.recalled.store(true, Ordering::Release);
+    }
+
+    /// Notes that its client is to be called for it again, not before this time (monotonic ns).
+    pub fn recall_again_at(&self, at_ns: u64) {
+        if let Some(asked) = &mut *self.asked.lock() {
+            asked.again_ns = Some(at_ns);
+        }
+    }
+
+    /// What its client is to be called for now.
+    #[must_use]
+    pub fn take_due(&self, now_ns: u64) -> Option<BreakNotice> {
+        let mut asked = self.asked.lock();
+        let asked = asked.as_mut().filter(|asked| asked.again_ns.is_some_and(|at| at <= now_ns))?;
+        asked.again_ns = None;
+        Some(asked.notice)
     }
 
     /// Notes that the client's own open has made it be asked for. False when one has before.
@@ -241,7 +266,8 @@ impl State {
         let holding = ArcSwap::from_pointee(holding);
         let (recalled, fate) = (AtomicBool::new(false), AtomicU8::new(0));
         let (client, own_recall_ns) = (Arc::downgrade(client), AtomicU64::new(0));
-        let delegation = DelegationState { client, holding, recalled, own_recall_ns, fate };
+        let asked = Mutex::default();
+        let delegation = DelegationState { client, holding, recalled, asked, own_recall_ns, fate };
         State::new(place, Kind::Delegation(delegation))
     }
 

@@ -4,9 +4,10 @@ mod common;
 
 use common::*;
 use nfs_wire::NfsStat;
+use nfs_wire::attr::{Attr, Fattr};
 use nfs_wire::callback;
-use nfs_wire::compound;
-use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, open, stateid};
+use nfs_wire::op::names::LinkArgs;
+use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, open, setattr, stateid, xattr};
 use nfs_wire::rpc::{self, Message};
 use nfs_wire::types::*;
 use nfs_wire::xdr::Encode;
@@ -55,12 +56,50 @@ fn writes(client: &mut Client, wire: &mut Wire, name: &[u8]) -> NfsStat {
 
 /// Which delegation a call recalls, and the call's number.
 fn recalled(message: &[u8]) -> (u32, StateId) {
+    let Heard { xid, stateid, .. } = hear(message);
+    (xid, stateid)
+}
+
+/// A recall as the client hears it.
+struct Heard {
+    xid: u32,
+    session: SessionId,
+    slot: u32,
+    sequence: u32,
+    stateid: StateId,
+}
+
+impl Heard {
+    /// The answer, with what becomes of CB_SEQUENCE and of CB_RECALL.
+    fn answer(&self, sequence: NfsStat, recall: NfsStat) -> Vec<u8> {
+        let mut body = Vec::new();
+        let ends = if sequence.is_ok() { recall } else { sequence };
+        let count = if sequence.is_ok() { 2 } else { 1 };
+        [ends.get(), 0, count, 11, sequence.get()].iter().for_each(|word| word.encode(&mut body));
+        if sequence.is_ok() {
+            body.extend_from_slice(&self.session);
+            [self.sequence, self.slot, self.slot, self.slot].iter().for_each(|word| word.encode(&mut body));
+            [4, recall.get()].iter().for_each(|word: &u32| word.encode(&mut body));
+        }
+        let mut reply = Vec::new();
+        rpc::Reply::accepted(self.xid, rpc::Accepted::Success(&body)).write(&mut reply);
+        reply
+    }
+}
+
+fn hear(message: &[u8]) -> Heard {
     let Ok(Message::Call(Ok(call))) = Message::parse(message) else { panic!("no call") };
     assert_eq!(call.program, 0x4000_0000);
     let compound = callback::Call::parse(call.body).expect("CB_COMPOUND4args");
     let all: Vec<_> = compound.operations().map(|one| one.expect("an operation")).collect();
     match all[..] {
-        [callback::Args::Sequence(_), callback::Args::Recall(recall)] => (call.xid, recall.stateid),
+        [callback::Args::Sequence(sequence), callback::Args::Recall(recall)] => Heard {
+            xid: call.xid,
+            session: sequence.sessionid,
+            slot: sequence.slotid,
+            sequence: sequence.sequenceid,
+            stateid: recall.stateid,
+        },
         _ => panic!("{all:?}"),
     }
 }
@@ -89,6 +128,26 @@ impl Scene {
         Scene { world, first, second, holder, other, handle, given }
     }
 
+    /// Lets time pass, as the server's own clock does.
+    fn pass(&mut self, ms: u64) {
+        let now = self.world.now.plus(std::time::Duration::from_millis(ms));
+        (self.world.now, self.first.now, self.second.now) = (now, now, now);
+        self.world.engine.tick(now);
+        self.world.server.tick(now);
+    }
+
+    /// The other client asks to write; what the server says.
+    fn write(&mut self) -> NfsStat {
+        writes(&mut self.other, &mut self.second, b"file")
+    }
+
+    /// The one call that the server makes on the first connection.
+    fn call(&mut self) -> Heard {
+        let calls = self.first.called();
+        assert_eq!(calls.len(), 1);
+        hear(&calls[0])
+    }
+
     fn give_back(&mut self) -> NfsStat {
         let back = Args::DelegReturn(delegation::ReturnArgs { deleg_stateid: self.given });
         self.holder.on(&mut self.first, &self.handle, &[back]).status()
@@ -106,20 +165,67 @@ fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
     assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Delay);
     let calls = scene.first.called();
     assert_eq!(calls.len(), 1);
-    let (xid, stateid) = recalled(&calls[0]);
-    assert_eq!(stateid, scene.given);
+    let heard = hear(&calls[0]);
+    assert_eq!(heard.stateid, scene.given);
     // Asked once is enough.
     assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Delay);
     assert!(scene.first.called().is_empty());
-    let mut results = Vec::new();
-    [0u32, 0, 0].iter().for_each(|word| word.encode(&mut results));
-    let mut reply = Vec::new();
-    rpc::Reply::accepted(xid, rpc::Accepted::Success(&results)).write(&mut reply);
-    assert!(compound::Reply::parse(&results).is_ok());
+    let reply = heard.answer(NfsStat::Ok, NfsStat::Ok);
     scene.first.reply(&reply);
+    scene.pass(5000);
+    assert!(scene.first.called().is_empty(), "it has heard it");
     assert_eq!(scene.give_back(), NfsStat::Ok);
     assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Ok);
     assert_eq!(scene.give_back(), NfsStat::BadStateId);
+}
+
+fn sets<'a>(attribute: Attr<'a>, room: &'a mut Vec<u8>) -> Args<'a> {
+    let obj_attributes = Fattr::of(&[attribute], room);
+    Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes })
+}
+
+// RFC 8881 10.4.4
+#[test]
+fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() {
+    let mut rooms = [(); 3].map(|()| Vec::new());
+    let [mode, owner, times] = &mut rooms;
+    let value = xattr::SetArgs { option: xattr::SetOption::Either, key: b"key", value: b"value" };
+    let changes = [
+        vec![sets(Attr::Mode(0o640), mode)],
+        vec![sets(Attr::OwnerGroup(b"7"), owner)],
+        vec![sets(Attr::TimeModifySet(SetTime::Server), times)],
+        vec![Args::SetXattr(value)],
+        vec![Args::RemoveXattr(xattr::NameArgs { name: b"key" })],
+        vec![Args::SaveFh, Args::PutRootFh, lookup(EXPORT), Args::Link(LinkArgs { newname: b"further" })],
+    ];
+    let mut scene = Scene::new();
+    (scene.holder.minor, scene.other.minor) = (2, 2);
+    for change in &changes {
+        let handle = scene.handle.clone();
+        let other = |scene: &mut Scene| scene.other.on(&mut scene.second, &handle, change).status();
+        assert_eq!(other(&mut scene), NfsStat::Delay, "{change:?}");
+        let calls = scene.first.called();
+        assert_eq!(calls.iter().map(|call| recalled(call).1).collect::<Vec<_>>(), [scene.given]);
+        assert_eq!(scene.give_back(), NfsStat::Ok);
+        assert_eq!(other(&mut scene), NfsStat::Ok, "{change:?}");
+        let (_, open, given) = delegated(&mut scene.holder, &mut scene.first, b"file");
+        scene.holder.on(&mut scene.first, &handle, &[closing(open)]).ok();
+        scene.given = given.expect("a delegation again");
+    }
+    // What it does itself takes nothing from it.
+    let undo = Args::Remove(nfs_wire::op::names::RemoveArgs { target: b"further" });
+    scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), undo]).status();
+    scene.first.called();
+    scene.give_back();
+    scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), undo]).ok();
+    let (.., given) = delegated(&mut scene.holder, &mut scene.first, b"file");
+    scene.given = given.expect("a delegation again");
+    for change in &changes {
+        let handle = scene.handle.clone();
+        scene.holder.on(&mut scene.first, &handle, change).ok();
+    }
+    assert!(scene.first.called().is_empty());
+    assert_eq!(scene.give_back(), NfsStat::Ok);
 }
 
 // RFC 8881 10.4.5
@@ -136,20 +242,135 @@ fn a_recall_goes_out_again_on_another_connection_when_the_first_is_lost() {
     assert_eq!(recalled(&again[0]).1, scene.given);
 }
 
+// RFC 8881 20.2.3
+#[test]
+fn a_recall_that_the_client_refuses_is_made_again_a_second_later() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.write(), NfsStat::Delay);
+    for (sequence, refusal) in [(1, NfsStat::Delay), (2, NfsStat::BadStateId), (3, NfsStat::BadHandle)] {
+        let heard = scene.call();
+        assert_eq!((heard.stateid, heard.slot, heard.sequence), (scene.given, 0, sequence));
+        scene.first.reply(&heard.answer(NfsStat::Ok, refusal));
+        scene.pass(999);
+        assert!(scene.first.called().is_empty());
+        scene.pass(1);
+    }
+    scene.call();
+    assert_eq!(scene.give_back(), NfsStat::Ok);
+    scene.pass(5000);
+    assert!(scene.first.called().is_empty());
+    assert_eq!(scene.write(), NfsStat::Ok);
+}
+
+// RFC 8881 20.9.3
+#[test]
+fn a_call_that_the_client_has_not_taken_uses_no_number_up() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.write(), NfsStat::Delay);
+    let answers = [
+        (1, NfsStat::Delay),
+        (1, NfsStat::Delay),
+        (1, NfsStat::Ok),
+        (2, NfsStat::Ok),
+        (3, NfsStat::SeqMisordered),
+        (2, NfsStat::SeqMisordered),
+        // It has begun anew.
+        (1, NfsStat::Ok),
+        (2, NfsStat::BadSession),
+        (2, NfsStat::Ok),
+    ];
+    for (number, sequence) in answers {
+        let heard = scene.call();
+        assert_eq!((heard.slot, heard.sequence), (0, number));
+        scene.first.reply(&heard.answer(sequence, NfsStat::Delay));
+        scene.pass(1000);
+    }
+}
+
+// RFC 8881 2.10.6.2
+#[test]
+fn a_recall_over_a_silent_connection_is_made_on_another_too() {
+    let mut scene = Scene::new();
+    let mut spare = scene.world.connect();
+    bind_back(&mut spare, &scene.holder);
+    assert_eq!(scene.write(), NfsStat::Delay);
+    let unheard = scene.call();
+    scene.pass(1);
+    scene.pass(4998);
+    assert!(spare.called().is_empty());
+    scene.pass(1);
+    let again = spare.called();
+    let heard = hear(&again[0]);
+    assert_eq!((heard.slot, heard.sequence, again.len()), (unheard.slot, unheard.sequence, 1));
+    spare.reply(&heard.answer(NfsStat::Ok, NfsStat::Delay));
+    // An answer that comes late changes nothing.
+    scene.first.reply(&unheard.answer(NfsStat::Ok, NfsStat::Delay));
+    scene.pass(1000);
+    let next = scene.call();
+    assert_eq!((next.slot, next.sequence), (0, 2));
+}
+
+// RFC 8881 10.4.6
+#[test]
+fn who_cannot_be_called_is_called_when_it_binds_a_connection_again() {
+    let mut scene = Scene::new();
+    std::mem::replace(&mut scene.first, scene.world.connect()).lose();
+    assert_eq!(scene.write(), NfsStat::Delay);
+    scene.pass(1000 * u64::from(LEASE_S) / 2);
+    assert_eq!(scene.write(), NfsStat::Delay);
+    bind_back(&mut scene.first, &scene.holder);
+    assert_eq!(scene.call().stateid, scene.given);
+    // Also when the session is gone, and with another one.
+    let mut spare = scene.world.connect();
+    let gone = nfs_wire::op::destroy::SessionArgs { sessionid: scene.holder.session };
+    spare.call(1, &[Args::DestroySession(gone)]).ok();
+    let known = spare.call(1, &[introduce(b"holder")]).ok();
+    let Res::ExchangeId(Ok(known)) = known.last() else { panic!("{known:?}") };
+    let begun = spare.call(1, &[begin_session(known.clientid, known.sequenceid, CHANNEL)]).ok();
+    let Res::CreateSession(Ok(session)) = begun.last() else { panic!("{begun:?}") };
+    (scene.holder.session, scene.holder.sequences) = (session.sessionid, vec![0; 16]);
+    bind_back(&mut scene.first, &scene.holder);
+    assert_eq!(scene.call().stateid, scene.given);
+    assert_eq!(scene.give_back(), NfsStat::Ok);
+    assert_eq!(scene.write(), NfsStat::Ok);
+}
+
+// RFC 8881 10.4.6
+#[test]
+fn who_cannot_be_called_loses_a_delegation_with_its_lease() {
+    let mut scene = Scene::new();
+    scene.first.now = scene.world.now;
+    std::mem::replace(&mut scene.first, scene.world.connect()).lose();
+    let link = Args::Link(LinkArgs { newname: b"further" });
+    let all = [
+        Args::PutRootFh,
+        lookup(EXPORT),
+        lookup(b"file"),
+        Args::SaveFh,
+        Args::PutRootFh,
+        lookup(EXPORT),
+        link,
+    ];
+    let links = |scene: &mut Scene| scene.other.run(&mut scene.second, &all).status();
+    assert_eq!(links(&mut scene), NfsStat::Delay);
+    scene.pass(1000 * u64::from(LEASE_S) - 1);
+    assert_eq!(links(&mut scene), NfsStat::Delay);
+    scene.pass(500);
+    assert_eq!(links(&mut scene), NfsStat::Ok);
+}
+
 #[test]
 fn what_is_not_given_back_in_time_is_taken_away_and_the_client_is_told() {
     let mut scene = Scene::new();
-    assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Delay);
-    let later = scene.world.now.plus(std::time::Duration::from_secs(36));
-    let exports = scene.world.server.exports();
-    exports.list()[0].engine.tick(later);
-    drop(exports);
-    scene.world.server.tick(later);
-    for wire in [&mut scene.first, &mut scene.second] {
-        wire.called();
-        wire.now = later;
-    }
-    assert_eq!(writes(&mut scene.other, &mut scene.second, b"file"), NfsStat::Ok);
+    assert_eq!(scene.write(), NfsStat::Delay);
+    let heard = scene.call();
+    scene.first.reply(&heard.answer(NfsStat::Ok, NfsStat::Ok));
+    // It renews its lease meanwhile.
+    scene.pass(1000 * u64::from(LEASE_S) - 1);
+    scene.holder.run(&mut scene.first, &[Args::PutRootFh]).ok();
+    assert_eq!(scene.write(), NfsStat::Delay);
+    scene.pass(1);
+    assert_eq!(scene.write(), NfsStat::Ok);
     let read = scene.holder.on(&mut scene.first, &scene.handle, &[reading(scene.given, 0, 1)]);
     assert_eq!(read.status(), NfsStat::DelegRevoked);
     let flag = nfs_wire::op::sequence::StatusFlags::RECALLABLE_STATE_REVOKED;

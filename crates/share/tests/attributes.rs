@@ -13,7 +13,7 @@ use volume::{Time, Volume};
 const LONG_AGO: Time = Time { secs: 946_684_800, nanos: 100 };
 
 fn set(client: &Client, open: &std::sync::Arc<share::Open>, basic: Basic) -> Result<(), Refusal> {
-    client.caller(true, now(), |c| client.share.set_basic(c, open, basic))
+    client.call(|c| client.share.set_basic(c, open, basic))
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn unreadable_names_are_not_listed_where_the_share_says_so() {
     let other = world.client_of(2, user(2002));
     owner.make_with("seen", "");
     let private = owner.make("private");
-    owner.caller(true, now(), |c| world.share.set_mode(c, &private, 0o600)).unwrap();
+    owner.call(|c| world.share.set_mode(c, &private, 0o600)).unwrap();
     assert_eq!(other.names_in(""), ["seen"]);
     assert_eq!(owner.names_in(""), ["private", "seen"]);
 }

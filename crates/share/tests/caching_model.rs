@@ -412,7 +412,7 @@ impl Model {
             Act::Hide(at) if files > 0 => {
                 let attributes = Some(Attributes::HIDDEN);
                 let basic = Basic { attributes, ..Basic::default() };
-                self.change(pick(self, at), |share, c, open| share.set_basic(c, open, basic).into());
+                self.change(pick(self, at), |share, c, open| share.set_basic(c, open, basic));
             }
             Act::Rename(at, to) if files > 0 => {
                 self.change(pick(self, at), |share, c, open| {

@@ -41,7 +41,7 @@ impl<'a> Watched<'a> {
 }
 
 fn set(client: &Client, open: &Arc<Open>, basic: Basic) {
-    client.caller(false, now(), |c| client.share.set_basic(c, open, basic)).unwrap();
+    client.call(|c| client.share.set_basic(c, open, basic)).unwrap();
 }
 
 #[test]

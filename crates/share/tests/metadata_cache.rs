@@ -149,7 +149,7 @@ fn what_the_host_puts_beside_what_was_just_made_is_seen() {
             "a client" => {
                 let open = client.open(&format!("d/{at}")).access(Rights::WRITE_ATTRIBUTES).open();
                 let basic = Basic { attributes: Some(Attributes::HIDDEN), ..Basic::default() };
-                client.caller(true, now(), |c| world.share.set_basic(c, &open, basic)).unwrap();
+                client.call(|c| world.share.set_basic(c, &open, basic)).unwrap();
                 client.close(&open);
             }
             _ => {}
@@ -325,7 +325,7 @@ fn attributes_and_descriptors_that_one_client_sets_the_other_sees() {
     for round in 0..3 {
         for (mode, expected) in [(0o644, Ok(())), (0o600, Err(Refusal::AccessDenied))] {
             let open = one.open("f").access(sets).open();
-            one.caller(true, now(), |c| world.share.set_mode(c, &open, mode)).unwrap();
+            one.call(|c| world.share.set_mode(c, &open, mode)).unwrap();
             if round == 1 {
                 assert_eq!(may_read(), expected);
             }
@@ -336,7 +336,7 @@ fn attributes_and_descriptors_that_one_client_sets_the_other_sees() {
         for attributes in [Attributes::HIDDEN | Attributes::ARCHIVE, Attributes::ARCHIVE] {
             let open = one.open("f").access(sets).open();
             let basic = Basic { attributes: Some(attributes), ..Basic::default() };
-            one.caller(true, now(), |c| world.share.set_basic(c, &open, basic)).unwrap();
+            one.call(|c| world.share.set_basic(c, &open, basic)).unwrap();
             one.close(&open);
             assert_eq!((bits(), bits()), (attributes, attributes));
         }

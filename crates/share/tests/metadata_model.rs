@@ -345,7 +345,7 @@ impl Test {
             }
             Deed::Chmod(what, mode) => on(what, DOES, &mut |open| {
                 let mode = mode_of(open.is_directory(), *mode);
-                self.owner.caller(true, now, |c| share.set_mode(c, open, mode)).unwrap();
+                done(self.owner.caller(true, now, |c| share.set_mode(c, open, mode))).unwrap();
             }),
             Deed::Write(what, size) => on(what, DOES, &mut |open| {
                 if !open.is_directory() {
@@ -370,7 +370,8 @@ impl Test {
                 let attributes = if *on { Attributes::HIDDEN } else { Attributes::empty() };
                 let basic = Basic { attributes: Some(attributes), ..Basic::default() };
                 let Some(open) = self.open(&what.path(), DOES) else { return };
-                self.owner.caller(true, self.now(), |c| self.world.share.set_basic(c, &open, basic)).unwrap();
+                let share = &self.world.share;
+                done(self.owner.caller(true, self.now(), |c| share.set_basic(c, &open, basic))).unwrap();
                 self.world.share.close(&open, self.now()).unwrap();
                 self.hidden.insert(what.stat.id, *on);
             }

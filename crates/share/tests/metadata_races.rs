@@ -121,7 +121,7 @@ fn rights_that_were_read_before_they_were_changed_are_not_kept() {
     std::thread::scope(|scope| {
         let looking = scope.spawn(look);
         assert!(plan.wait_held(1, Duration::from_secs(20)));
-        one.caller(true, now(), |c| world.share.set_mode(c, &open, 0o700)).unwrap();
+        one.call(|c| world.share.set_mode(c, &open, 0o700)).unwrap();
         plan.release();
         assert_eq!(looking.join().unwrap(), Ok(()), "it was asked before");
     });
@@ -196,13 +196,11 @@ fn no_version_before_a_change_is_older_than_one_that_was_told() {
     // What is changed of the directory itself counts before anybody is told of it.
     let open = client.open("d").access(Rights::WRITE_ATTRIBUTES | Rights::WRITE_EA).open();
     let modified = Some(TimeSet::Set(Time { secs: 5, nanos: 0 }));
-    client
-        .caller(true, now(), |c| share.set_basic(c, &open, Basic { modified, ..Basic::default() }))
-        .unwrap();
+    client.call(|c| share.set_basic(c, &open, Basic { modified, ..Basic::default() })).unwrap();
     let timed = before();
     assert!(timed > told);
     let attribute = [(b"name".to_vec(), b"value".to_vec())];
-    client.caller(true, now(), |c| share.set_extended(c, &open, &attribute)).unwrap();
+    client.call(|c| share.set_extended(c, &open, &attribute)).unwrap();
     assert!(before() > timed);
     client.close(&open);
 }

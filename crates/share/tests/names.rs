@@ -210,7 +210,7 @@ fn overwriting_removes_streams_and_extended_attributes() {
     let open = client.open("f").open();
     let pair = (b"Comment".to_vec(), b"x".to_vec());
     let set = |name: &[u8], value: &[u8]| {
-        client.caller(true, now(), |c| world.share.set_extended(c, &open, &[(name.to_vec(), value.to_vec())]))
+        client.call(|c| world.share.set_extended(c, &open, &[(name.to_vec(), value.to_vec())]))
     };
     set(b"Comment", b"x").unwrap();
     set(b"COMMENT", b"y").unwrap();

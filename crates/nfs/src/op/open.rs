@@ -406,10 +406,10 @@ fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Ve
         modified: Some(TimeSet::Set(modified)),
         ..Basic::default()
     };
-    run.tell(export, |engine, caller| engine.set_basic(caller, &opened.open, basic))?;
+    run.tell(export, |engine, caller| engine.set_first_basic(caller, &opened.open, basic))?;
     // What is written through the open moves the times again.
     let thaw = Basic { accessed: Some(TimeSet::Thaw), modified: Some(TimeSet::Thaw), ..Basic::default() };
-    run.tell(export, |engine, caller| engine.set_basic(caller, &opened.open, thaw))
+    run.tell(export, |engine, caller| engine.set_first_basic(caller, &opened.open, thaw))
 }
 
 /// Opens what was found for the open-owner, or amends what it has.

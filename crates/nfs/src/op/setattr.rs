@@ -90,11 +90,11 @@ pub fn apply_to(run: &Run, export: &Arc<Export>, open: &Arc<Open>, wanted: &Want
         run.ask(export, |engine, caller| engine.set_size(caller, open, size))?;
     }
     if wanted.uid.is_some() || wanted.gid.is_some() {
-        run.tell(export, |engine, caller| engine.set_owner(caller, open, wanted.uid, wanted.gid))
+        run.ask(export, |engine, caller| engine.set_owner(caller, open, wanted.uid, wanted.gid))
             .map_err(owners)?;
     }
     if let Some(mode) = wanted.mode {
-        run.tell(export, |engine, caller| engine.set_mode(caller, open, mode)).map_err(owners)?;
+        run.ask(export, |engine, caller| engine.set_mode(caller, open, mode)).map_err(owners)?;
     }
     // RFC 8881 6.4.1.3: the mode comes first.
     if let Some(list) = &wanted.list {
@@ -113,7 +113,7 @@ pub fn apply_to(run: &Run, export: &Arc<Export>, open: &Arc<Open>, wanted: &Want
         };
         let basic =
             Basic { accessed: time(wanted.accessed), modified: time(wanted.modified), ..Basic::default() };
-        run.tell(export, |engine, caller| engine.set_basic(caller, open, basic))?;
+        run.ask(export, |engine, caller| engine.set_basic(caller, open, basic))?;
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ pub fn run_set(run: &mut Run, args: &SetArgs<'_>) -> Done {
         SetOption::Unknown(_) => return Err(NfsStat::Inval.into()),
     };
     let info = change(run, |run, export, open| {
-        run.tell(export, |engine, caller| {
+        run.ask(export, |engine, caller| {
             engine.set_attribute(caller, open, args.key, Some(args.value), present)
         })
     })?;
@@ -60,7 +60,7 @@ pub fn run_set(run: &mut Run, args: &SetArgs<'_>) -> Done {
 pub fn run_remove(run: &mut Run, args: &NameArgs<'_>) -> Done {
     check_name(args.name)?;
     let info = change(run, |run, export, open| {
-        run.tell(export, |engine, caller| engine.set_attribute(caller, open, args.name, None, Some(true)))
+        run.ask(export, |engine, caller| engine.set_attribute(caller, open, args.name, None, Some(true)))
     })?;
     run.answer(OpNum::RemoveXattr, Changed { info })
 }

@@ -124,7 +124,11 @@ impl World {
         now: Now,
     ) -> World {
         let reply_memory = nfs::memory::ReplyMemory::new(reply_bytes);
-        let config = share::Config { name: "share".into(), ..share::Config::default() };
+        let config = share::Config {
+            name: "share".into(),
+            whole_break_timeout_ns: u64::from(LEASE_S) * 1_000_000_000,
+            ..share::Config::default()
+        };
         let engine = share::Share::open(volume, config).expect("the share opens");
         let server = Server::new(ServerConfig {
             name: b"server".to_vec(),

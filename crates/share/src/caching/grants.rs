@@ -11,7 +11,7 @@
 //! | WRITE | another open for data | without WRITE | yes |
 //! | HANDLE | a conflict of sharing, a rename, a deletion, a new descriptor | without HANDLE | yes |
 //! | anything with WRITE | replacing or changing data | nothing | yes |
-//! | anything that is given back as a whole | another open for writing (with WRITE: any for data), and all that breaks HANDLE | nothing | yes |
+//! | anything that is given back as a whole | another open for writing (with WRITE: any for data), a change of attributes or names, and all that breaks HANDLE | nothing | yes |
 //! | READ, READ and HANDLE | replacing or changing data | nothing | no |
 //! | anything on a directory | a change of its entries | nothing | no |
 //!
@@ -58,8 +58,19 @@ pub(crate) enum Need {
     Rename,
     /// To change data, the size, or to lock bytes.
     Change,
+    /// To change attributes or how many names there are: in the way only of who believes these too, and gives all back
+    /// as a whole.
+    Attributes,
     /// To change the entries of this directory.
     Entries,
+}
+
+/// By when those must have answered whose right is broken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Deadlines {
+    pub single: u64,
+    /// Whose right is given back as a whole.
+    pub whole: u64,
 }
 
 /// A break that runs.
@@ -172,7 +183,7 @@ impl Holding {
             Need::Look | Need::Open | Need::OpenToWrite | Need::Delete if !self.keyed && exclusive => {
                 (self.held & Caching::READ, true)
             }
-            Need::Look => (self.held, false),
+            Need::Look | Need::Attributes => (self.held, false),
             Need::Open | Need::OpenToWrite => (self.held - Caching::WRITE, exclusive),
             Need::Delete => (self.held & Caching::READ, exclusive || kept),
             Need::Replace | Need::Change => (Caching::empty(), exclusive),
@@ -249,7 +260,7 @@ impl Grants {
 
     /// Takes from others what `need` leaves them no longer.
     // MS-FSA 2.1.4.12
-    pub fn require(&mut self, node: NodeId, asker: &Asker, need: Need, deadline: u64) -> Broken {
+    pub fn require(&mut self, node: NodeId, asker: &Asker, need: Need, deadlines: Deadlines) -> Broken {
         let mut broken = Broken::default();
         for holding in &mut self.list {
             if holding.is_spared(asker, need) {
@@ -265,6 +276,7 @@ impl Grants {
                     broken.wait |= waits;
                 }
                 None => {
+                    let deadline = if holding.whole { deadlines.whole } else { deadlines.single };
                     let notice = holding.start(node, left, deadline);
                     broken.wait |= waits && notice.answer;
                     let by_keyed = asker.key.is_some_and(|(_, keyed)| keyed);
@@ -415,6 +427,12 @@ impl Grants {
     pub fn is_told(&self, &(client, key, keyed): &(ClientKey, CacheKey, bool), to: Caching) -> bool {
         let own = self.list.iter().find(|h| h.is(client, key, keyed));
         own.and_then(|own| own.breaking).is_some_and(|breaking| breaking.told == to)
+    }
+
+    /// By when somebody must have answered, when a break of theirs runs.
+    pub fn deadline_of(&self, &(client, key, keyed): &(ClientKey, CacheKey, bool)) -> Option<u64> {
+        let own = self.list.iter().find(|h| h.is(client, key, keyed))?;
+        own.breaking.map(|breaking| breaking.deadline)
     }
 
     /// Takes a right away whose holder cannot be reached; true when there was one.

@@ -11,7 +11,7 @@ use super::Share;
 use super::file::File;
 use super::record::{CHANGE_TIME_HOLDS_NS, Kept, Record, STORED};
 use crate::open::OwnTimes;
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal};
+use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal, Step};
 
 /// What is to become of one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,12 +41,28 @@ pub struct Basic {
 }
 
 impl Share {
-    /// Sets times and attribute bits.
+    /// Sets times and attribute bits. Waits for those who would not look again.
+    // MS-FSA 2.1.5.15.2
+    pub fn set_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> Step<()> {
+        let may = self.check_basic(open, &basic);
+        self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
+    }
+
+    /// The same as part of making the file: whoever has come across it since is not waited for.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`] without the right to; [`Refusal::Invalid`]; as the volume says.
-    // MS-FSA 2.1.5.15.2
-    pub fn set_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> Result<(), Refusal> {
+    pub fn set_first_basic(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        basic: Basic,
+    ) -> Result<(), Refusal> {
+        self.check_basic(open, &basic)?;
+        self.amend_basic(caller, open, basic)
+    }
+
+    fn check_basic(&self, open: &Open, basic: &Basic) -> Result<(), Refusal> {
         if !open.granted.contains(Rights::WRITE_ATTRIBUTES) {
             return Err(Refusal::AccessDenied);
         }
@@ -59,6 +75,10 @@ impl Share {
                 return Err(Refusal::Invalid);
             }
         }
+        Ok(())
+    }
+
+    fn amend_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> Result<(), Refusal> {
         let record = self.record_of(open)?;
         let before = open.node.stat()?;
         take_over(open, &basic);

@@ -1,6 +1,7 @@
 //! Caching rights between the pure state machine and those who hold them.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -10,7 +11,7 @@ use super::Share;
 use super::file::{File, State, Stream, StreamState};
 use super::keeping::Absent;
 use super::waits::Effects;
-use crate::caching::grants::{Asker, Grant, Need};
+use crate::caching::grants::{Asker, Deadlines, Grant, Need};
 use crate::{
     BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Open, OpenRequest, Options, Refusal,
     Step, Ticket,
@@ -94,14 +95,15 @@ impl Share {
         now: Now,
         effects: &mut Effects,
     ) -> bool {
-        let deadline = now.mono_ns.saturating_add(self.config.load().break_timeout_ns);
-        let broken = stream.grants.require(file.id, asker, need, deadline);
-        if broken.notices.iter().any(|notice| notice.answer) {
-            self.watch_deadline(file, deadline);
-        }
+        let deadlines =
+            Deadlines { single: self.break_deadline(false, now), whole: self.break_deadline(true, now) };
+        let broken = stream.grants.require(file.id, asker, need, deadlines);
         stream.publish();
         for notice in &broken.notices {
             let holder = (notice.client, notice.key, notice.keyed);
+            if let Some(deadline) = stream.grants.deadline_of(&holder) {
+                self.watch_deadline(file, deadline);
+            }
             self.note_right(holder, stream.grants.of(notice.client, notice.key, notice.keyed));
         }
         let loses_read =
@@ -114,6 +116,13 @@ impl Share {
         broken.wait
     }
 
+    /// By when the holder of a right must have answered that is asked for now.
+    pub(super) fn break_deadline(&self, whole: bool, now: Now) -> u64 {
+        let config = self.config.load();
+        let timeout = if whole { config.whole_break_timeout_ns } else { config.break_timeout_ns };
+        now.mono_ns.saturating_add(timeout)
+    }
+
     /// What is asked for, or nothing while clients of both protocols contend for the file.
     pub(super) fn moderated(&self, asked: &CachingRequest, file: &File, now: Now) -> CachingRequest {
         let gives = !asked.keyed || asked.whole || !self.contention.has(file.id, now.mono_ns);
@@ -122,14 +131,35 @@ impl Share {
 
     /// The same for the stream of an open, without the lock held: done, or a wait.
     pub(super) fn require_for(&self, caller: &Caller<'_>, open: &Open, need: Need) -> Step<()> {
-        if !open.stream.has_grants.load(std::sync::atomic::Ordering::Acquire) {
+        if !open.stream.has_grants.load(Ordering::Acquire) {
             return Step::Done(());
         }
+        self.require_where(caller, open, need, |stream| Arc::ptr_eq(&stream.stream, &open.stream))
+    }
+
+    /// The same before something about the file is changed that is no data, and which all streams have in common: those
+    /// give way who would not look again while they have a right.
+    // RFC 8881 10.4.4
+    pub(super) fn require_attributes(&self, caller: &Caller<'_>, open: &Open) -> Step<()> {
+        if !open.stream.is_named && !open.stream.has_grants.load(Ordering::Acquire) {
+            return Step::Done(());
+        }
+        self.require_where(caller, open, Need::Attributes, |stream| !stream.stream.is_named)
+    }
+
+    fn require_where(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        need: Need,
+        is_asked: impl Fn(&StreamState) -> bool,
+    ) -> Step<()> {
         loop {
-            let mut effects = Effects::default();
+            let (mut effects, mut wait) = (Effects::default(), false);
             let mut state = open.file.state.lock();
-            let stream = state.stream(&open.stream);
-            let wait = self.require(&open.file, stream, &open.asker(), need, caller.now, &mut effects);
+            for stream in state.streams.iter_mut().filter(|stream| is_asked(stream)) {
+                wait |= self.require(&open.file, stream, &open.asker(), need, caller.now, &mut effects);
+            }
             let step = if wait {
                 self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
             } else {
@@ -251,7 +281,8 @@ impl Share {
     ) -> Result<Grant, Refusal> {
         let holder = (client, key, keyed);
         let (file, stream) = self.keys.find(&holder).ok_or(Refusal::NoSuchGrant)?;
-        let deadline = now.mono_ns.saturating_add(self.config.load().break_timeout_ns);
+        // What is given back as a whole has no further step.
+        let deadline = self.break_deadline(false, now);
         let mut state = file.state.lock();
         let entry = state.stream(&stream);
         let (grant, next) = entry.grants.acknowledge(file.id, holder, keep, deadline)?;

@@ -81,6 +81,8 @@ pub struct Config {
     pub max_detached: usize,
     /// How long the holder of a caching right may take to answer, in nanoseconds.
     pub break_timeout_ns: u64,
+    /// The same for one whose rights are only ever given back as a whole ([`crate::CachingRequest::whole`]).
+    pub whole_break_timeout_ns: u64,
     /// Absolute path of the share's root on the host; symbolic links with an absolute text are followed
     /// only below it. Empty: never.
     pub host_path: Vec<u8>,
@@ -108,6 +110,7 @@ impl Default for Config {
             max_opens: 1 << 20,
             max_detached: 1 << 16,
             break_timeout_ns: 35_000_000_000,
+            whole_break_timeout_ns: 90_000_000_000,
             host_path: Vec::new(),
             accounts: Arc::new(NoAccounts),
         }

@@ -11,7 +11,7 @@ use super::create::{Attempt, Reserved, Target, how_for_rights, settable};
 use super::file::{Deletion, File, Member, State, Stream, counted};
 use super::names::same_folded;
 use super::waits::Effects;
-use crate::caching::grants::Need;
+use crate::caching::grants::{Deadlines, Need};
 use crate::info::extended_size;
 use crate::{
     Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal, Step,
@@ -343,7 +343,10 @@ impl Share {
             // Who must not make anybody wait learns it by asking a copy.
             if need.is_some() && !may_break {
                 let mut trial = grants.clone();
-                if trial.require(volume::NodeId { device: 0, inode: 0 }, asker, open_need, 0).wait {
+                if trial
+                    .require(volume::NodeId { device: 0, inode: 0 }, asker, open_need, Deadlines::default())
+                    .wait
+                {
                     return Err(Refusal::SharingConflict);
                 }
             }

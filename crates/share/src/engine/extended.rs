@@ -9,7 +9,7 @@ use super::Share;
 use super::names::same_folded;
 use super::record::Record;
 use crate::info::extended_size;
-use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal};
+use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal, Step};
 
 /// Extended attributes by name.
 pub type Extended = Vec<(Vec<u8>, Vec<u8>)>;
@@ -30,22 +30,27 @@ impl Share {
         Ok(open.node.attributes()?)
     }
 
-    /// Sets extended attributes; an empty value removes one. Names differ without regard to case.
-    ///
-    /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::BadAttributeName`], [`Refusal::AttributesTooLarge`];
-    /// as the volume says.
+    /// Sets extended attributes; an empty value removes one. Names differ without regard to case. Waits for those who
+    /// would not look again.
     // MS-FSA 2.1.5.15.6
     pub fn set_extended(
         &self,
-        _caller: &Caller<'_>,
+        caller: &Caller<'_>,
         open: &Arc<Open>,
         changes: &[(Vec<u8>, Vec<u8>)],
-    ) -> Result<(), Refusal> {
+    ) -> Step<()> {
+        let may = self.check_extended(open);
+        self.after_attributes(caller, open, may, || self.amend_extended(open, changes))
+    }
+
+    fn check_extended(&self, open: &Open) -> Result<(), Refusal> {
         if !open.granted.contains(Rights::WRITE_EA) {
             return Err(Refusal::AccessDenied);
         }
-        self.check_writable()?;
+        self.check_writable()
+    }
+
+    fn amend_extended(&self, open: &Arc<Open>, changes: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Refusal> {
         let mut all = open.node.attributes()?;
         for (name, value) in changes {
             check_name(name)?;
@@ -70,23 +75,26 @@ impl Share {
     }
 
     /// Sets one extended attribute by its exact name, or removes it (with `None`). `present` says whether it must be
-    /// there before, or must not.
-    ///
-    /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::NoSuchAttribute`], [`Refusal::Exists`], [`Refusal::AttributesTooLarge`];
-    /// as the volume says.
+    /// there before, or must not. Waits for those who would not look again.
     pub fn set_attribute(
         &self,
-        _caller: &Caller<'_>,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        name: &[u8],
+        value: Option<&[u8]>,
+        present: Option<bool>,
+    ) -> Step<()> {
+        let may = self.check_extended(open);
+        self.after_attributes(caller, open, may, || self.amend_attribute(open, name, value, present))
+    }
+
+    fn amend_attribute(
+        &self,
         open: &Arc<Open>,
         name: &[u8],
         value: Option<&[u8]>,
         present: Option<bool>,
     ) -> Result<(), Refusal> {
-        if !open.granted.contains(Rights::WRITE_EA) {
-            return Err(Refusal::AccessDenied);
-        }
-        self.check_writable()?;
         let mut all = open.node.attributes()?;
         let known = all.iter().position(|(known, _)| known == name);
         match (known, present) {

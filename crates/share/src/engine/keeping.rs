@@ -138,7 +138,7 @@ impl Share {
         }
         let _ours = self.detachment.take(open.id).ok_or(Refusal::Gone)?;
         let asker = Asker { client: Some(caller.client), ..was };
-        let deadline = caller.now.mono_ns.saturating_add(self.config.load().break_timeout_ns);
+        let deadline = self.break_deadline(was.whole, caller.now);
         let mut state = open.file.state.lock();
         if let Some(member) = state.members.iter_mut().find(|member| member.id == open.id) {
             member.asker = asker;

@@ -81,6 +81,11 @@ impl Share {
                 other => return Ok(other),
             }
         }
+        // Who believes all names and how many there are.
+        match self.require_attributes(caller, open) {
+            Step::Done(()) => {}
+            other => return Ok(other),
+        }
         let actor = caller.identity.actor.as_ref();
         let changing = parent.change(&[&name]);
         if let Some(found) = &there {

@@ -129,25 +129,52 @@ impl Share {
         self.own_changed(&open.file);
     }
 
-    /// Sets the permission bits; from then on they, and no stored descriptor, say who may do what.
-    ///
-    /// # Errors
-    /// [`Refusal::AccessDenied`]; as the volume says.
-    pub fn set_mode(&self, caller: &Caller<'_>, open: &Arc<Open>, mode: u32) -> Result<(), Refusal> {
-        self.check_writable()?;
-        self.check_owner(caller, open, Rights::WRITE_DAC)?;
-        open.node.set_mode(mode & 0o7777)?;
-        self.drop_descriptor(open)
+    /// Sets the permission bits; from then on they, and no stored descriptor, say who may do what. Waits for those who
+    /// would not look again.
+    pub fn set_mode(&self, caller: &Caller<'_>, open: &Arc<Open>, mode: u32) -> Step<()> {
+        let may = self.check_writable().and_then(|()| self.check_owner(caller, open, Rights::WRITE_DAC));
+        self.after_attributes(caller, open, may, || {
+            open.node.set_mode(mode & 0o7777)?;
+            self.drop_descriptor(open)
+        })
     }
 
-    /// Sets the host's owner and group; `None` leaves one as it is.
-    ///
-    /// # Errors
-    /// [`Refusal::AccessDenied`]; as the volume says.
+    /// Changes attributes if that is allowed and once nobody believes the old ones.
+    pub(super) fn after_attributes(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        may: Result<(), Refusal>,
+        act: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Step<()> {
+        match may {
+            Err(why) => Step::Refused(why),
+            Ok(()) => match self.require_attributes(caller, open) {
+                Step::Done(()) => act().into(),
+                other => other,
+            },
+        }
+    }
+
+    /// Sets the host's owner and group; `None` leaves one as it is. Waits for those who would not look again.
     pub fn set_owner(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Step<()> {
+        let may = self.check_new_owner(caller, open, uid, gid);
+        self.after_attributes(caller, open, may, || {
+            open.node.set_owner(uid, gid)?;
+            self.drop_descriptor(open)
+        })
+    }
+
+    fn check_new_owner(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
         uid: Option<u32>,
         gid: Option<u32>,
     ) -> Result<(), Refusal> {
@@ -160,8 +187,7 @@ impl Share {
         if gives_away && !who.administrator {
             return Err(Refusal::AccessDenied);
         }
-        open.node.set_owner(uid, gid)?;
-        self.drop_descriptor(open)
+        Ok(())
     }
 
     /// Whether the open has a right, or the caller has it now on the file.

@@ -8,6 +8,7 @@ const RH: Caching = Caching::READ.union(Caching::HANDLE);
 const RW: Caching = Caching::READ.union(Caching::WRITE);
 const RWH: Caching = Caching::all();
 const NONE: Caching = Caching::empty();
+const SOON: Deadlines = Deadlines { single: 50, whole: 90 };
 const ALONE: Surroundings =
     Surroundings { others: false, delete_pending: false, ranges: false, directory: false, writers: false };
 const AMONG_OTHERS: Surroundings = Surroundings { others: true, ..ALONE };
@@ -35,7 +36,7 @@ fn answer(grants: &mut Grants, n: u128, keyed: bool, keep: Caching) -> Result<Op
 
 /// (from, to, must be answered) of each notice, and whether the request waits.
 fn require(grants: &mut Grants, asker: Asker, need: Need) -> (Vec<(Caching, Caching, bool)>, bool) {
-    let broken = grants.require(NODE, &asker, need, 50);
+    let broken = grants.require(NODE, &asker, need, SOON);
     (broken.notices.iter().map(|n| (n.from, n.to, n.answer)).collect(), broken.wait)
 }
 
@@ -87,6 +88,25 @@ fn what_each_need_takes_from_a_single_open() {
         assert_eq!(single(&mut grants, 1, held, ALONE), held);
         let got = require(&mut grants, who(2, false), need);
         assert_eq!(got, (vec![(held, to, answered)], waits), "{held:?} {need:?}");
+    }
+}
+
+// RFC 8881 10.4.4
+#[test]
+fn a_change_of_attributes_is_in_the_way_of_rights_given_back_as_a_whole_only() {
+    for held in [RH, RWH] {
+        let mut grants = Grants::default();
+        let whole = CachingRequest { whole: true, ..asks(1, true, held) };
+        assert_eq!(grants.grant(ClientKey(1), &whole, ALONE).state, held);
+        assert_eq!(require(&mut grants, who(1, true), Need::Attributes), (vec![], false), "its own");
+        assert_eq!(require(&mut grants, who(2, true), Need::Attributes), (vec![(held, NONE, true)], true));
+        let holder = (ClientKey(1), CacheKey(1), true);
+        assert_eq!(grants.deadline_of(&holder), Some(SOON.whole));
+        let mut grants = Grants::default();
+        assert_eq!(keyed(&mut grants, 1, held, ALONE), held);
+        assert_eq!(require(&mut grants, who(2, true), Need::Attributes), (vec![], false));
+        assert!(require(&mut grants, who(2, true), Need::CloseKept).1);
+        assert_eq!(grants.deadline_of(&holder), Some(SOON.single));
     }
 }
 
@@ -151,11 +171,11 @@ fn the_first_open_under_a_key_says_whether_epochs_are_counted_and_names_the_pare
     assert_eq!((grant.epoch, grant.parent), (Some(41), Some(CacheKey(7))));
     let grant = grants.grant(ClientKey(1), &later, ALONE);
     assert_eq!((grant.state, grant.epoch, grant.parent), (RH, Some(42), Some(CacheKey(7))));
-    assert_eq!(grants.require(NODE, &who(2, true), Need::Replace, 50).notices[0].epoch, 43);
+    assert_eq!(grants.require(NODE, &who(2, true), Need::Replace, SOON).notices[0].epoch, 43);
     let mut grants = Grants::default();
     assert_eq!(grants.grant(ClientKey(1), &later, ALONE).epoch, None);
     assert_eq!(grants.grant(ClientKey(1), &first, ALONE).epoch, None);
-    assert_eq!(grants.require(NODE, &who(2, true), Need::Replace, 50).notices[0].epoch, 0);
+    assert_eq!(grants.require(NODE, &who(2, true), Need::Replace, SOON).notices[0].epoch, 0);
 }
 
 #[test]
@@ -280,7 +300,7 @@ impl Obedient {
     fn require(&mut self, k: usize, need: Need) {
         let mut told = Vec::new();
         for _ in 0..8 {
-            let broken = self.grants.require(NODE, &Obedient::asker(k), need, 50);
+            let broken = self.grants.require(NODE, &Obedient::asker(k), need, SOON);
             told.extend(broken.notices.into_iter().filter(|notice| notice.answer));
             if !broken.wait && told.is_empty() {
                 return;
@@ -356,7 +376,7 @@ fn a_right_given_back_as_a_whole_goes_before_somebody_opens_for_writing() {
         let mut grants = Grants::default();
         assert_eq!(grants.grant(ClientKey(1), &whole(1, held), ALONE).state, held);
         let asker = Asker { client: Some(ClientKey(2)), key: None, parent: None, whole: false };
-        let broken = grants.require(NODE, &asker, need, 1);
+        let broken = grants.require(NODE, &asker, need, Deadlines { single: 1, whole: 1 });
         (broken.wait, broken.notices.first().map(|notice| notice.to))
     };
     for need in [Need::OpenToWrite, Need::Change, Need::Replace, Need::Delete, Need::CloseKept, Need::Rename]

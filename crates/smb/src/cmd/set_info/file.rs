@@ -101,7 +101,7 @@ fn basic(change: &Change<'_>) -> Applied {
         changed: time(given.change_time)?,
         attributes: settable(attributes),
     };
-    Ok(change.engine.set_basic(change.caller, change.file, basic)?)
+    change.settle(change.engine.set_basic(change.caller, change.file, basic))
 }
 
 /// What a time field asks for; nothing for a zero.
@@ -166,7 +166,7 @@ fn extended(change: &Change<'_>) -> Applied {
         let ea = ea.map_err(|bad| Stop::Fail(crate::info::ea_status(bad)))?;
         list.push((ea.name.to_vec(), ea.value.to_vec()));
     }
-    Ok(change.engine.set_extended(change.caller, change.file, &list)?)
+    change.settle(change.engine.set_extended(change.caller, change.file, &list))
 }
 
 // MS-FSA 2.1.5.15.8

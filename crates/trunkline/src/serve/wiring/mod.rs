@@ -511,6 +511,7 @@ fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) 
         // The pattern for them is among the names.
         dot_files_hidden: false,
         break_timeout_ns: plan.config.server.break_timeout_ms.value.saturating_mul(1_000_000),
+        whole_break_timeout_ns: plan.config.server.nfs_lease_time_s.value.saturating_mul(1_000_000_000),
         host_path: path.as_os_str().as_bytes().to_vec(),
         accounts,
         ..share::Config::default()
