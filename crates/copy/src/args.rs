@@ -70,7 +70,7 @@ pub struct Args {
     /// How often a file is tried again when the server or the connection failed, or it was changed meanwhile
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub retries: u32,
-    /// Connections to each server [default: doubled from one on as long as that makes the copy faster, to 8]
+    /// Connections to each server [default: one, then four, then eight as long as more make the copy faster]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub channels: Option<u32>,
     /// Files under way at once, at most

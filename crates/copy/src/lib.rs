@@ -15,6 +15,7 @@ mod error;
 mod file;
 mod glance;
 mod keep;
+mod mirror;
 mod name;
 mod pace;
 mod place;

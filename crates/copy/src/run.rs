@@ -310,6 +310,9 @@ impl Run {
         for (path, what) in &survey.notes {
             self.note(path, what);
         }
+        for path in &survey.doomed {
+            self.note_beyond(path, "would be deleted");
+        }
         if let Some(fault) = &survey.lost {
             self.give_up(fault);
             return;
@@ -404,6 +407,13 @@ impl Run {
 
     fn note(&mut self, path: &str, what: &str) {
         self.shared.progress.say(&format!("trunkline: {}: {what}", self.shown(path)));
+        self.report.notes.push((path.to_owned(), what.to_owned()));
+    }
+
+    /// A note about what only the target has.
+    fn note_beyond(&mut self, path: &str, what: &str) {
+        let shown = join(&self.shared.plan.target.to_string(), path);
+        self.shared.progress.say(&format!("trunkline: {shown}: {what}"));
         self.report.notes.push((path.to_owned(), what.to_owned()));
     }
 

@@ -2,12 +2,12 @@
 //! target has beyond it.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::{Done, Fault};
+use crate::error::Fault;
 use crate::file::Shared;
+use crate::mirror::extras;
 use crate::name;
 use crate::report::Tally;
 use crate::tree::{Entry, Facts, Kind, Listing, join};
@@ -43,6 +43,8 @@ pub(crate) struct Survey {
     pub(crate) failures: Vec<(String, String)>,
     /// What is only worth a line.
     pub(crate) notes: Vec<(String, String)>,
+    /// What a dry run would delete in the target.
+    pub(crate) doomed: Vec<String>,
     /// What deleting took.
     pub(crate) deleting: Duration,
     /// Whether the target's directory has been changed, or will be.
@@ -54,7 +56,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    fn fail(&mut self, path: String, fault: Fault) {
+    pub(crate) fn fail(&mut self, path: String, fault: Fault) {
         self.failures.push((path, fault.to_string()));
         if fault.is_loss() {
             self.lost = Some(fault);
@@ -178,71 +180,4 @@ async fn consider(
             survey.jobs.push(Job { from: path.clone(), path, facts, is_new: other.is_none() });
         }
     }
-}
-
-/// Counts what the target has beyond the source, and deletes it in a mirror.
-async fn extras(shared: &Shared, survey: &mut Survey, path: &str, left: impl Iterator<Item = Entry>) {
-    let plan = &shared.plan;
-    for entry in left {
-        let own = join(path, &entry.name);
-        let is_directory = entry.facts.kind == Kind::Directory;
-        let is_part = name::is_part(&entry.name);
-        if !plan.wants(&own, is_directory) {
-            continue;
-        }
-        if is_part {
-            // What a broken copy has left is gone on with when its file is copied.
-            let is_due = |job: &Job| entry.name == crate::file::part_of(&job.path, &job.facts);
-            if plan.mirror && !plan.dry_run && !survey.jobs.iter().any(is_due) {
-                // It is in nobody's way.
-                let _ = shared.target.remove(&own).await;
-            }
-            continue;
-        }
-        if plan.mirror && !plan.dry_run {
-            survey.changes = true;
-            match delete(shared, own.clone(), is_directory, &mut survey.tally).await {
-                Ok(()) => continue,
-                Err(fault) => survey.fail(own, fault),
-            }
-        }
-        count_extra(&mut survey.tally, &entry.facts);
-    }
-}
-
-fn count_extra(tally: &mut Tally, facts: &Facts) {
-    match facts.kind {
-        Kind::Directory => tally.directories.extras += 1,
-        _ => tally.files.extras += 1,
-    }
-    tally.bytes.extras += facts.size;
-}
-
-/// Deletes a file or a whole directory, and counts what is gone.
-fn delete<'a>(
-    shared: &'a Shared,
-    path: String,
-    is_directory: bool,
-    tally: &'a mut Tally,
-) -> Pin<Box<dyn Future<Output = Done<()>> + Send + 'a>> {
-    Box::pin(async move {
-        if !is_directory {
-            let size = shared.target.stat(&path).await?.map_or(0, |facts| facts.size);
-            shared.target.remove(&path).await?;
-            tally.files.extras += 1;
-            tally.bytes.extras += size;
-            return Ok(());
-        }
-        let listing = shared.target.list(&path).await?;
-        if let Some((name, why)) = listing.unusable.into_iter().next() {
-            return Err(Fault::Said(format!("{name}: {why}")));
-        }
-        for entry in listing.entries {
-            let below = join(&path, &entry.name);
-            delete(shared, below, entry.facts.kind == Kind::Directory, tally).await?;
-        }
-        shared.target.remove_directory(&path).await?;
-        tally.directories.extras += 1;
-        Ok(())
-    })
 }

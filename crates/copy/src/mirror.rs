@@ -1,0 +1,91 @@
+//! What the target has beyond the source: it is counted, and deleted in a mirror. What patterns leave out stays, and so
+//! does every directory that still holds such a thing.
+
+use std::pin::Pin;
+
+use crate::error::{Done, Fault};
+use crate::file::Shared;
+use crate::name;
+use crate::report::Tally;
+use crate::survey::{Job, Survey};
+use crate::tree::{Entry, Facts, Kind, join};
+
+/// Counts what the target has beyond the source, and deletes it in a mirror.
+pub(crate) async fn extras(
+    shared: &Shared,
+    survey: &mut Survey,
+    path: &str,
+    left: impl Iterator<Item = Entry>,
+) {
+    let plan = &shared.plan;
+    for entry in left {
+        let own = join(path, &entry.name);
+        let is_directory = entry.facts.kind == Kind::Directory;
+        let is_part = name::is_part(&entry.name);
+        if !plan.wants(&own, is_directory) {
+            continue;
+        }
+        if is_part {
+            // What a broken copy has left is gone on with when its file is copied.
+            let is_due = |job: &Job| entry.name == crate::file::part_of(&job.path, &job.facts);
+            if plan.mirror && !plan.dry_run && !survey.jobs.iter().any(is_due) {
+                // It is in nobody's way.
+                let _ = shared.target.remove(&own).await;
+            }
+            continue;
+        }
+        if !plan.mirror {
+            count_extra(&mut survey.tally, &entry.facts);
+            continue;
+        }
+        if let Err(fault) = delete(shared, own.clone(), entry.facts, survey).await {
+            survey.fail(own, fault);
+            count_extra(&mut survey.tally, &entry.facts);
+        }
+    }
+}
+
+fn count_extra(tally: &mut Tally, facts: &Facts) {
+    match facts.kind {
+        Kind::Directory => tally.directories.extras += 1,
+        _ => tally.files.extras += 1,
+    }
+    tally.bytes.extras += facts.size;
+}
+
+/// Deletes a file or a whole directory, and counts what is gone; in a dry run it only says and counts. False when it stays
+/// for what is in it.
+fn delete<'a>(
+    shared: &'a Shared,
+    path: String,
+    facts: Facts,
+    survey: &'a mut Survey,
+) -> Pin<Box<dyn Future<Output = Done<bool>> + Send + 'a>> {
+    Box::pin(async move {
+        let is_directory = facts.kind == Kind::Directory;
+        if is_directory {
+            let listing = shared.target.list(&path).await?;
+            let mut is_empty = true;
+            for entry in listing.entries {
+                let below = join(&path, &entry.name);
+                let wanted = shared.plan.wants(&below, entry.facts.kind == Kind::Directory);
+                is_empty &= wanted && delete(shared, below, entry.facts, survey).await?;
+            }
+            // What has no name that we could say may be what a pattern leaves out.
+            if let Some((name, why)) = listing.unusable.into_iter().next() {
+                return Err(Fault::Said(format!("{name}: {why}")));
+            }
+            if !is_empty {
+                return Ok(false);
+            }
+        }
+        match (shared.plan.dry_run, is_directory) {
+            (true, _) => survey.doomed.push(path),
+            (false, true) => shared.target.remove_directory(&path).await?,
+            (false, false) => shared.target.remove(&path).await?,
+        }
+        survey.changes = true;
+        count_extra(&mut survey.tally, &facts);
+        Ok(true)
+    })
+}

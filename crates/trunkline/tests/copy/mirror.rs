@@ -1,0 +1,83 @@
+//! What a mirror deletes, and what it leaves.
+
+use super::*;
+
+/// What only the target has: some of it is left out by the patterns of the tests, at all depths.
+fn plant(server: &Running, target: &str) {
+    server.place.write("here/a.txt", "a");
+    server.place.write("here/dir/b.txt", "b");
+    for name in [
+        "gone.txt",
+        "kept.tmp",
+        "dir/gone.txt",
+        "dir/kept.tmp",
+        "only/gone.txt",
+        "only/deep/kept.tmp",
+        "only/deep/gone.txt",
+        "only/all/gone.txt",
+        "cache/kept.txt",
+    ] {
+        server.place.write(&format!("{target}/{name}"), "12345");
+    }
+}
+
+/// The paths of all files and directories below, in their order.
+fn below(root: &Path) -> Vec<String> {
+    let (mut found, mut todo) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(path) = todo.pop() {
+        for name in names(&path) {
+            let path = path.join(name);
+            found.push(path.strip_prefix(root).unwrap().display().to_string());
+            todo.extend(path.is_dir().then_some(path));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn extras(report: &Value) -> [u64; 3] {
+    ["dirs", "files", "bytes"].map(|row| report[row]["extras"].as_u64().unwrap())
+}
+
+#[test]
+fn what_patterns_leave_out_stays_at_every_depth_and_a_dry_run_says_what_would_go() {
+    let excluded = [
+        "a.txt",
+        "cache",
+        "cache/kept.txt",
+        "dir",
+        "dir/b.txt",
+        "dir/kept.tmp",
+        "kept.tmp",
+        "only",
+        "only/deep",
+        "only/deep/kept.tmp",
+    ];
+    let included =
+        ["a.txt", "dir", "dir/b.txt", "dir/kept.tmp", "kept.tmp", "only", "only/deep", "only/deep/kept.tmp"];
+    for (options, left, gone) in [
+        ("--exclude *.tmp --exclude cache", &excluded[..], [1, 5, 25]),
+        ("--include *.txt", &included[..], [2, 6, 30]),
+    ] {
+        for side in ["local", "smb", "nfs"] {
+            let server = Running::start();
+            let (at, to) = match side {
+                "smb" => ("files/to", server.smb("to")),
+                "nfs" => ("files/to", server.nfs("to")),
+                _ => ("to", "to".to_owned()),
+            };
+            plant(&server, at);
+            let before = below(&server.path(at));
+            let (status, report, said) = server.copy(&format!("here {to} --mirror --dry-run {options}"));
+            assert_eq!((status, extras(&report)), (2, gone), "{options} {side}: {said}");
+            assert_eq!(below(&server.path(at)), before);
+            let said: Vec<&str> =
+                said.lines().filter_map(|line| line.strip_suffix(": would be deleted")).collect();
+            assert_eq!(said.len() as u64, gone[0] + gone[1], "{said:?}");
+            let (status, report, said) = server.copy(&format!("here {to} --mirror {options}"));
+            assert_eq!((status, extras(&report)), (3, gone), "{options} {side}: {said}");
+            assert_eq!(said.lines().count(), 0, "{said}");
+            assert_eq!(below(&server.path(at)), left, "{options} {side}");
+        }
+    }
+}
