@@ -122,6 +122,12 @@ fn grant(
         Holding::new(opened.open, access & ShareAccess::BOTH, nfs_wire::op::open::ShareDeny::empty());
     let state = run.server.enter_state(State::delegated(place, client, holding));
     crate::reclaim::enter(run, &state, client.add_delegation(&state)).ok()?;
+    // Who broke the right before it could be found here was told that nobody has it.
+    let held = state.holding().open.caching();
+    if !held.is_some_and(|grant| grant.breaking.is_none() && grant.state.contains(wants(write))) {
+        run.server.end_delegation(client, &state, run.now);
+        return None;
+    }
     crate::reclaim::enlist(&state);
     Some((state, write))
 }
