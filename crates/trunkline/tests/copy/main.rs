@@ -9,9 +9,12 @@ mod beside;
 #[path = "../cli/common.rs"]
 mod common;
 mod mirror;
+#[path = "../../../client/tests/support/proxy.rs"]
+mod proxy;
 #[allow(dead_code, reason = "of what the tests of the command line share, these need the start and the end")]
 #[path = "../cli/server.rs"]
 mod server;
+mod trouble;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -174,11 +174,11 @@ impl Smb {
     /// Begins a new session unless the one there is works.
     pub(super) async fn revive(&self) -> Done<()> {
         let _one = self.reviving.lock().await;
-        let tree = self.tree();
-        if let Ok(Ok(_)) = tokio::time::timeout(PATIENCE, tree.stat("")).await {
+        let lost = self.live();
+        if let Ok(Ok(_)) = tokio::time::timeout(PATIENCE, lost.tree.stat("")).await {
             return Ok(());
         }
-        let live = Live::begin(&self.remote, &self.access, Order::alone()).await;
+        let live = Live::begin_in_place_of(Some(&lost), &self.remote, &self.access, Order::alone()).await;
         let live = live.map_err(|error| Fault::Said(error.to_string()))?;
         live.look_around();
         live.open_channels(self.width.load(Ordering::Relaxed)).await;
