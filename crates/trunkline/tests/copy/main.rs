@@ -1,6 +1,7 @@
 //! `trunkline copy` as its users meet it, to and from a running server: what is copied, what is said, and the exit
 //! status.
 
+mod attributes;
 mod beside;
 #[allow(
     dead_code,
