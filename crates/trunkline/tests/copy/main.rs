@@ -39,11 +39,14 @@ struct Running {
 
 impl Running {
     fn start() -> Running {
-        let place = Place::new();
+        Running::start_at(Place::new())
+    }
+
+    fn start_at(place: Place) -> Running {
         let password = place.write("password", "Trunk-ann-7\n");
         fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
         place.write("wrong", "no\n");
-        fs::create_dir(place.path().join("files")).unwrap();
+        fs::create_dir_all(place.path().join("files")).unwrap();
         fs::create_dir(place.path().join("here")).unwrap();
         place.write(
             "trunkline.toml",

@@ -129,3 +129,52 @@ fn a_session_that_is_begun_in_the_place_of_another_one_finds_nothing_open() {
         drop(held);
     });
 }
+
+/// A file system of one MiB in the place of a directory, as long as it is kept.
+struct Small(PathBuf);
+
+impl Small {
+    /// None for who may not mount.
+    fn mount(at: PathBuf) -> Option<Small> {
+        fs::create_dir(&at).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&at).stderr(Stdio::null());
+        mount.status().is_ok_and(|status| status.success()).then(|| Small(at))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_leaves_nothing_that_looks_whole() {
+    for side in ["local", "smb", "nfs"] {
+        let place = Place::new();
+        let Some(small) = Small::mount(place.path().join("files")) else {
+            eprintln!("left out: mounting is for root alone");
+            return;
+        };
+        let server = Running::start_at(place);
+        server.place.write("here/large", &"0123456789abcdef".repeat(200_000));
+        server.place.write("here/medium", &"x".repeat(900_000));
+        server.place.write("here/other", &"x".repeat(900_000));
+        let to = match side {
+            "smb" => server.smb("to"),
+            "nfs" => server.nfs("to"),
+            _ => "files/to".to_owned(),
+        };
+        let (status, report, said) = server.copy(&format!("here {to}"));
+        assert_eq!(status & !1, 8, "{side}: {said}");
+        assert!(said.contains("here/large: ") && said.contains("make room in the target"), "{side}: {said}");
+        for name in names(&small.0.join("to")) {
+            let [here, there] = [server.path("here"), small.0.join("to")].map(|dir| dir.join(&name));
+            assert!(fs::read(here).unwrap() == fs::read(there).unwrap(), "{side}: {name}");
+        }
+        assert!(report["files"]["failed"].as_u64().unwrap() >= 2, "{side}: {report:#}");
+        // Before the directory that it is in.
+        drop(small);
+    }
+}
