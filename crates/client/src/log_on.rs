@@ -28,9 +28,10 @@ pub(crate) struct Begun<'a> {
     next: Next,
 }
 
-/// Begins to make a session on `connection`. Nothing of what is sent depends on the password.
-pub(crate) async fn begin<'a>(connection: &'a Inner, who: &Credentials) -> Result<Begun<'a>> {
-    let mut exchange = Exchange::new(connection, who, None);
+/// Begins to make a session on `connection`, in the place of `previous` unless that is 0. Nothing of what is sent depends on
+/// the password.
+pub(crate) async fn begin<'a>(connection: &'a Inner, who: &Credentials, previous: u64) -> Result<Begun<'a>> {
+    let mut exchange = Exchange { previous, ..Exchange::new(connection, who, None) };
     let next = exchange.begin().await?;
     Ok(Begun { exchange, next })
 }
@@ -90,6 +91,8 @@ struct Exchange<'a> {
     /// The keys of the session that is bound, if one is.
     binding: Option<&'a ChannelKeys>,
     session_id: u64,
+    /// A session that the new one takes the place of, or 0.
+    previous: u64,
     preauth: [u8; 64],
 }
 
@@ -99,7 +102,8 @@ impl<'a> Exchange<'a> {
         let identity = ClientIdentity::new(&who.user, &who.domain, who.hash.clone(), &target);
         let initiator = Initiator::new(identity, Wrap::Spnego);
         let session_id = binding.map_or(0, |keys| keys.session_id);
-        Exchange { connection, initiator, binding, session_id, preauth: connection.negotiated.preauth }
+        let preauth = connection.negotiated.preauth;
+        Exchange { connection, initiator, binding, session_id, previous: 0, preauth }
     }
 
     /// The key that both sides have agreed on.
@@ -169,7 +173,8 @@ impl<'a> Exchange<'a> {
             flags,
             security_mode: negotiate::security_mode(&self.connection.options),
             capabilities: Capabilities::empty(),
-            previous_session_id: 0,
+            // MS-SMB2 3.2.4.2.3
+            previous_session_id: self.previous,
             security_buffer: token,
         };
         let body = |out: &mut Vec<u8>| request.write(out);

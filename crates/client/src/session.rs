@@ -99,7 +99,20 @@ impl Session {
     /// # Errors
     /// As [`Session::log_on`].
     pub async fn begin<'a>(connection: &'a Connection, who: &Credentials) -> Result<LoggingOn<'a>> {
-        let begun = log_on::begin(&connection.inner, who).await?;
+        Session::begin_anew(connection, who, 0).await
+    }
+
+    /// As [`Session::begin`], for a session that takes the place of the one with the number `previous`, of the same user.
+    /// That may have been lost without the server knowing; it is ended there with all that it has open.
+    ///
+    /// # Errors
+    /// As [`Session::log_on`].
+    pub async fn begin_anew<'a>(
+        connection: &'a Connection,
+        who: &Credentials,
+        previous: u64,
+    ) -> Result<LoggingOn<'a>> {
+        let begun = log_on::begin(&connection.inner, who, previous).await?;
         Ok(LoggingOn { connection, who: who.clone(), begun })
     }
 

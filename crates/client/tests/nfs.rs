@@ -277,3 +277,16 @@ async fn a_delegation_is_given_back_when_the_server_asks_and_a_repeated_recall_c
     assert_eq!(server.done(OpNum::DelegReturn), 1);
     file.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_file_in_one_piece_is_on_the_store_before_it_gets_its_name() {
+    let server = Server::start().await;
+    let (_client, directory) = connected(&server, 1).await;
+    let data = Bytes::from_static(b"data");
+    directory.deliver("part", "file", 0o600, &data, None).await.unwrap();
+    assert_eq!(server.state().stable, [StableHow::DataSync]);
+    assert_eq!(server.state().done.get(&OpNum::Commit), None, "one round trip");
+    server.state().committed = Some(StableHow::Unstable);
+    let refused = directory.deliver("part", "file", 0o600, &data, None).await.unwrap_err();
+    assert!(matches!(refused, Error::Protocol("a WRITE is less safe than was asked for")), "{refused}");
+}

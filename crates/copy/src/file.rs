@@ -173,26 +173,57 @@ impl Shared {
     }
 }
 
+/// Waits before a further attempt, longer each time, and looks for a server that may be gone.
+struct Pauses(Duration);
+
+impl Pauses {
+    fn new() -> Pauses {
+        Pauses(PAUSE)
+    }
+
+    async fn after(&mut self, shared: &Shared, fault: &Fault) {
+        tokio::time::sleep(self.0).await;
+        self.0 = (self.0 * 2).min(LONGEST_PAUSE);
+        if fault.is_interruption() {
+            // When this is of no use, the next attempt says why.
+            let _ = shared.source.revive().await;
+            let _ = shared.target.revive().await;
+        }
+    }
+}
+
+/// Does what may be done twice, again and again as files are copied.
+pub(crate) async fn patiently<T, F>(shared: &Shared, mut what: impl FnMut() -> F) -> Done<T>
+where
+    F: Future<Output = Done<T>>,
+{
+    let mut pauses = Pauses::new();
+    for _ in 0..shared.plan.retries {
+        match what().await {
+            Err(fault) if fault.may_pass() => pauses.after(shared, &fault).await,
+            done => return done,
+        }
+    }
+    what().await
+}
+
 /// Copies a file. Answers its size.
 pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
     let mut job = job.clone();
-    let mut pause = PAUSE;
+    let mut pauses = Pauses::new();
     for attempt in 0..shared.plan.retries {
         let fault = match once(shared, &job, attempt).await {
             Ok(()) => return Ok(job.facts.size),
             Err(fault) if fault.may_pass() => fault,
             Err(fault) => return Err(fault),
         };
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pauses.after(shared, &fault).await;
         if fault.is_interruption() {
-            // When this is of no use, the next attempt says why.
-            let _ = shared.source.revive().await;
-            let _ = shared.target.revive().await;
-        } else if let Some(now) = shared.source.stat(&job.from).await? {
-            job.facts = now;
-        } else {
-            return Err(Fault::Changed);
+            continue;
+        }
+        match shared.source.stat(&job.from).await? {
+            Some(now) => job.facts = now,
+            None => return Err(Fault::Changed),
         }
     }
     once(shared, &job, shared.plan.retries).await.map(|()| job.facts.size)
@@ -252,35 +283,44 @@ async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
     let Job { from, path, facts, .. } = job;
     let part = join(split(path).0, &part_of(path, facts));
     let reader = Arc::new(shared.source.open_file(from).await?);
-    let done = async {
-        let writer = Arc::new(shared.target.create(&part, true).await?);
-        let filled = fill(shared, &reader, &writer, facts).await;
-        let Ok(writer) = Arc::try_unwrap(writer) else {
-            return Err(Fault::Said("a piece of it is still under way".to_owned()));
-        };
-        let carried = match filled {
-            Ok(()) => carry(shared, &reader, &writer, job, &part).await,
-            Err(fault) => Err(fault),
-        };
-        match carried {
-            Ok(like) => shared.target.finish(writer, &part, path, &like).await,
-            Err(fault) => {
-                // What counts is why it was not filled.
-                let _ = writer.close().await;
-                Err(fault)
+    let done = match shared.target.create(&part, true).await {
+        Ok(writer) => {
+            let done = make(shared, &reader, writer, job, &part).await;
+            if done.as_ref().is_err_and(|fault| !fault.is_interruption()) {
+                // Only what the loss of a server has left is gone on with.
+                let _ = shared.target.remove(&part).await;
             }
+            done
         }
+        // What is there may be what a lost session has left and still has open.
+        Err(fault) => Err(fault),
     };
-    let done = done.await;
     if let Ok(reader) = Arc::try_unwrap(reader) {
         // All that was wanted of it has been read.
         let _ = reader.close().await;
     }
-    if done.as_ref().is_err_and(|fault| !fault.is_interruption()) {
-        // Only what the loss of a server has left is gone on with.
-        let _ = shared.target.remove(&part).await;
-    }
     done
+}
+
+/// Fills the file `part`, which is open, and gives it its name.
+async fn make(shared: &Arc<Shared>, reader: &Arc<File>, writer: File, job: &Job, part: &str) -> Done<()> {
+    let writer = Arc::new(writer);
+    let filled = fill(shared, reader, &writer, &job.facts).await;
+    let Ok(writer) = Arc::try_unwrap(writer) else {
+        return Err(Fault::Said("a piece of it is still under way".to_owned()));
+    };
+    let carried = match filled {
+        Ok(()) => carry(shared, reader, &writer, job, part).await,
+        Err(fault) => Err(fault),
+    };
+    match carried {
+        Ok(like) => shared.target.finish(writer, part, &job.path, &like).await,
+        Err(fault) => {
+            // What counts is why it was not filled.
+            let _ = writer.close().await;
+            Err(fault)
+        }
+    }
 }
 
 /// Fills `writer` with what `reader` has, from where an earlier copy stopped.

@@ -4,7 +4,7 @@
 use std::pin::Pin;
 
 use crate::error::{Done, Fault};
-use crate::file::Shared;
+use crate::file::{Shared, patiently};
 use crate::name;
 use crate::report::Tally;
 use crate::survey::{Job, Survey};
@@ -64,7 +64,7 @@ fn delete<'a>(
     Box::pin(async move {
         let is_directory = facts.kind == Kind::Directory;
         if is_directory {
-            let listing = shared.target.list(&path).await?;
+            let listing = patiently(shared, || shared.target.list(&path)).await?;
             let mut is_empty = true;
             for entry in listing.entries {
                 let below = join(&path, &entry.name);
@@ -81,11 +81,22 @@ fn delete<'a>(
         }
         match (shared.plan.dry_run, is_directory) {
             (true, _) => survey.doomed.push(path),
-            (false, true) => shared.target.remove_directory(&path).await?,
-            (false, false) => shared.target.remove(&path).await?,
+            (false, _) => patiently(shared, || remove(shared, &path, is_directory)).await?,
         }
         survey.changes = true;
         count_extra(&mut survey.tally, &facts);
         Ok(true)
     })
+}
+
+/// Removes a file or an empty directory. One that is gone already was removed by an attempt whose answer was lost.
+async fn remove(shared: &Shared, path: &str, is_directory: bool) -> Done<()> {
+    let removed = match is_directory {
+        true => shared.target.remove_directory(path).await,
+        false => shared.target.remove(path).await,
+    };
+    match removed {
+        Err(fault) if fault.is_missing() => Ok(()),
+        removed => removed,
+    }
 }

@@ -2,6 +2,7 @@
 //! `nfs://HOST[:PORT]/EXPORT[/PATH]`.
 
 use std::fmt;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -48,13 +49,15 @@ impl Place {
         }
     }
 
-    /// Whether `self` is `other` or lies in it, by their names.
+    /// Whether `self` is `other` or lies in it, by their names and by where their hosts are.
     pub(crate) fn is_within(&self, other: &Place) -> bool {
         let within = |a: &Remote, b: &Remote, fold: fn(&str) -> String| {
-            let same = (fold(&a.host), a.port, fold(&a.share)) == (fold(&b.host), b.port, fold(&b.share));
+            let same = (a.port, fold(&a.share)) == (b.port, fold(&b.share));
             let (inner, outer) = (fold(&a.path), fold(&b.path));
             let below = inner.strip_prefix(&outer);
-            same && (outer.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+            let below =
+                outer.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            same && below && is_same_host(&a.host, &b.host)
         };
         match (self, other) {
             (Place::Local(a), Place::Local(b)) => real(a).starts_with(real(b)),
@@ -63,6 +66,19 @@ impl Place {
             _ => false,
         }
     }
+}
+
+/// Whether two names are those of one host, as far as its addresses tell.
+fn is_same_host(a: &str, b: &str) -> bool {
+    let addresses = |host: &str| -> Vec<IpAddr> {
+        // One that is not known is told when the copy goes there.
+        (host, 0).to_socket_addrs().map(|found| found.map(|it| it.ip()).collect()).unwrap_or_default()
+    };
+    if a.eq_ignore_ascii_case(b) {
+        return true;
+    }
+    let known = addresses(a);
+    addresses(b).iter().any(|address| known.contains(address))
 }
 
 /// `path` without links and dots, as far as it exists.
@@ -186,6 +202,11 @@ mod tests {
         assert!(place("smb://a@h/Docs/x").is_within(&place("smb://b@H/docs")));
         assert!(!place("smb://a@h/docs/xy").is_within(&place("smb://a@h/docs/x")));
         assert!(!place("nfs://h/x").is_within(&place("smb://a@h/x")));
+        assert!(place("nfs://Files.invalid/x/y").is_within(&place("nfs://files.INVALID/x")));
+        assert!(!place("nfs://h.invalid/X").is_within(&place("nfs://h.invalid/x")));
+        assert!(place("nfs://localhost/x/y").is_within(&place("nfs://127.0.0.1/x")));
+        assert!(place("smb://a@[::ffff:127.0.0.1]/x").is_within(&place("smb://a@[::ffff:7f00:1]/x")));
+        assert!(!place("smb://a@127.0.0.2/x").is_within(&place("smb://a@127.0.0.1/x")));
         let dir = tempfile::tempdir().unwrap();
         let (outer, inner) = (Place::Local(dir.path().to_owned()), Place::Local(dir.path().join("new/deep")));
         assert!(inner.is_within(&outer) && !outer.is_within(&inner));

@@ -374,7 +374,8 @@ impl Run {
             let is_last = touched.last().is_none_or(|next| depth(next) < depth(&directory));
             let shared = Arc::clone(&self.shared);
             self.events.spawn(async move {
-                let settled = settle_directory(&shared, &directory).await;
+                let settle = || settle_directory(&shared, &directory);
+                let settled = file::patiently(&shared, settle).await;
                 Event::Settled(directory.path, settled)
             });
             let most = if is_last { 0 } else { SETTLING };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Fault;
-use crate::file::Shared;
+use crate::file::{Shared, patiently};
 use crate::mirror::extras;
 use crate::name;
 use crate::report::Tally;
@@ -73,9 +73,9 @@ fn key(shared: &Shared, name: &str) -> String {
 pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory) -> Survey {
     let mut survey = Survey::default();
     let path = &directory.path;
-    let listed = shared.source.list(path).await;
+    let listed = patiently(&shared, || shared.source.list(path)).await;
     let there = match directory.there {
-        Some(_) => shared.target.list(path).await,
+        Some(_) => patiently(&shared, || shared.target.list(path)).await,
         None => Ok(Listing::default()),
     };
     let (listed, there) = match (listed, there) {
@@ -162,7 +162,7 @@ async fn consider(
             survey.changes = true;
             let made = match shared.plan.dry_run {
                 true => Ok(()),
-                false => shared.target.make_directory(&path).await,
+                false => patiently(shared, || shared.target.make_directory(&path)).await,
             };
             match made {
                 Ok(()) => {

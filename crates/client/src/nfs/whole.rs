@@ -62,7 +62,7 @@ impl Directory {
 
     /// Makes the file `staging` with `data` in it, which one WRITE can carry, and gives it the name `name`, in the place
     /// of another file there may be. The new name is only asked for when the file has its full length.
-    /// What is written is not synced.
+    /// The server has its data on its store by then, as nobody is going to ask for that later.
     ///
     /// # Errors
     /// [`Error::Refused`] with what the server has against it. `staging` may then be left, `name` is as it was.
@@ -86,7 +86,7 @@ impl Directory {
         let push = |writer: &mut CallWriter| {
             writer.push(&self.here()).push(&Args::SaveFh).push(&opening).push(&Args::GetFh);
             if !data.is_empty() {
-                writer.push_write_apart(StateId::CURRENT, 0, StableHow::Unstable, data.len());
+                writer.push_write_apart(StateId::CURRENT, 0, StableHow::DataSync, data.len());
             }
             writer.push(&verifying);
             if modified.is_some() {
@@ -105,7 +105,11 @@ impl Directory {
         let handle = handle(&mut results)?;
         let rest = (|| {
             if !data.is_empty() {
-                let _: WriteResOk = result_of!(results, Write)?;
+                // RFC 8881 18.32.3
+                let written: WriteResOk = result_of!(results, Write)?;
+                if written.committed == StableHow::Unstable {
+                    return Err(Error::Protocol("a WRITE is less safe than was asked for"));
+                }
             }
             result_of!(results, Verify)?;
             if modified.is_some() {

@@ -72,6 +72,10 @@ pub struct State {
     pub done: HashMap<OpNum, usize>,
     /// The content of the file.
     pub content: Vec<u8>,
+    /// How safe each WRITE was to be.
+    pub stable: Vec<StableHow>,
+    /// How safe each one is said to be, instead of on the store.
+    pub committed: Option<StableHow>,
     /// How many slots are granted.
     pub slots: u32,
     /// Whether replies come in many fragments.
@@ -354,6 +358,10 @@ impl State {
                     .put(OpNum::GetFh, &Ok::<_, NfsStat>(filehandle::GetResOk { object: FileHandle(b"fh") }));
             }
             Args::GetAttr(args) => attributes(args.attr_request, self.content.len() as u64, writer),
+            Args::Rename(_) => {
+                let renamed = names::RenameResOk { source_cinfo: cinfo, target_cinfo: cinfo };
+                writer.put(OpNum::Rename, &Ok::<_, NfsStat>(renamed));
+            }
             Args::Remove(_) => writer.put(OpNum::Remove, &Ok::<_, NfsStat>(names::Changed { cinfo })),
             Args::Open(_) => {
                 let permissions = attr::Ace {
@@ -384,7 +392,9 @@ impl State {
                 self.content.resize(self.content.len().max(end), 0);
                 self.content[args.offset as usize..end].copy_from_slice(args.data);
                 let count = args.data.len() as u32;
-                let done = write::ResOk { count, committed: StableHow::FileSync, writeverf: [1; 8] };
+                self.stable.push(args.stable);
+                let committed = self.committed.unwrap_or(StableHow::FileSync);
+                let done = write::ResOk { count, committed, writeverf: [1; 8] };
                 writer.put(OpNum::Write, &Ok::<_, NfsStat>(done));
             }
             other => writer.put_status(other.number(), NfsStat::Ok),

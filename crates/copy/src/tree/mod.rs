@@ -287,7 +287,7 @@ impl Tree {
     pub(crate) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> Done<()> {
         match (self, file) {
             (Tree::Local(side), File::Local(file)) => side.finish(file, part, path, like).await,
-            (Tree::Smb(side), File::Smb(file)) => side.finish(file, path, like).await,
+            (Tree::Smb(side), File::Smb(file)) => side.finish(file, part, path, like).await,
             (Tree::Nfs(side), File::Nfs(file)) => side.finish(file, part, path, like).await,
             _ => Err(Fault::Said("a file of the other side".to_owned())),
         }

@@ -117,14 +117,21 @@ impl Shared {
 
     fn load(&self, channel: &mut Channel, words: Vec<String>, number: u32) -> Result<(), Error> {
         for plan in self.plans(words, number)? {
-            let measured = measure(&plan, &Stop::default(), || {
+            let (stop, mut watch) = (Stop::default(), None);
+            let measured = measure(&plan, &stop, || {
                 let lost = |why: io::Error| Error::host("waiting for the other clients", why);
                 channel.send(&Message::Ready).map_err(lost)?;
                 match channel.receive(READY_TIME).map_err(lost)? {
-                    Message::Go => Ok(()),
+                    Message::Go => {
+                        // Nobody would get what is measured once the conductor is gone.
+                        let stop = stop.clone();
+                        watch = Some(channel.watch(move || stop.now()).map_err(lost)?);
+                        Ok(())
+                    }
                     _ => Err(Error::Wrong("the load was called off".to_owned())),
                 }
             })?;
+            drop(watch);
             let told = channel.send(&Message::Measured(Box::new(measured)));
             told.map_err(|why| Error::host("telling what was measured", why))?;
         }
@@ -142,5 +149,46 @@ impl Shared {
         let password = args.password()?.ok_or_else(|| Error::Usage(none.to_owned()))?;
         let plans = Plan::all(&args, &password)?;
         Ok(plans.into_iter().map(|plan| plan.of_client(number)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    const SECRET: &str = "a secret of enough length";
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// Asks for a load of many minutes; answers with what the agent says.
+    fn ask(address: SocketAddr, here: &std::path::Path) -> (Channel, Message) {
+        let stream = TcpStream::connect(address).unwrap();
+        let mut channel = Channel::open(stream, Side::Conductor, SECRET).unwrap();
+        let words =
+            format!("{} --rw randread --bs 4k --filesize 64k --runtime 600 --time_based", here.display());
+        let words = words.split_whitespace().map(str::to_owned).collect();
+        channel.send(&Message::Load { words, number: 1 }).unwrap();
+        let said = channel.receive(SOON).unwrap();
+        (channel, said)
+    }
+
+    #[test]
+    fn a_load_ends_when_its_conductor_is_gone() {
+        let here = tempfile::tempdir().unwrap();
+        let args = Line::parse_from(["--agent", "127.0.0.1:0"]).args;
+        let agent = Agent::listen(&args, SECRET.to_owned()).unwrap();
+        let address = agent.address().unwrap();
+        thread::spawn(move || agent.serve());
+        let (mut conductor, said) = ask(address, here.path());
+        assert!(matches!(said, Message::Ready));
+        conductor.send(&Message::Go).unwrap();
+        assert!(matches!(ask(address, here.path()).1, Message::Failed(_)), "it is busy");
+        drop(conductor);
+        let until = Instant::now() + SOON;
+        while !matches!(ask(address, here.path()).1, Message::Ready) {
+            assert!(Instant::now() < until, "it still loads");
+            thread::yield_now();
+        }
     }
 }

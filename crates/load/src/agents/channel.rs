@@ -4,6 +4,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign, verify};
@@ -39,6 +41,13 @@ impl Side {
         }
     }
 }
+
+/// How often it is looked whether nobody watches the other side any more.
+const LOOK_TIME: Duration = Duration::from_millis(200);
+
+/// Watches the other side until it is dropped.
+#[must_use]
+pub(super) struct Watch(#[expect(dead_code, reason = "it only has to be there")] Arc<()>);
 
 /// A proven connection.
 pub(super) struct Channel {
@@ -88,6 +97,27 @@ impl Channel {
         Ok(Channel { stream, out, inward })
     }
 
+    /// Calls `gone` when the other side goes away, from another thread, as long as what is answered is kept. Nothing may be
+    /// received meanwhile.
+    pub(super) fn watch(&self, gone: impl FnOnce() + Send + 'static) -> io::Result<Watch> {
+        let stream = self.stream.try_clone()?;
+        stream.set_read_timeout(Some(LOOK_TIME))?;
+        let watched = Arc::new(());
+        let is_over = Arc::downgrade(&watched);
+        thread::spawn(move || {
+            while is_over.strong_count() > 0 {
+                match stream.peek(&mut [0]) {
+                    // What it says is for who receives.
+                    Ok(1..) => return,
+                    Err(why) if matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    }
+                    Ok(0) | Err(_) => return gone(),
+                }
+            }
+        });
+        Ok(Watch(watched))
+    }
+
     /// Says something.
     pub(super) fn send(&mut self, message: &Message) -> io::Result<()> {
         let body = serde_json::to_vec(message).map_err(io::Error::other)?;
@@ -134,7 +164,6 @@ pub(super) fn failed(name: &str, why: &io::Error) -> Error {
 mod tests {
     use super::*;
     use std::net::TcpListener;
-    use std::thread;
 
     const SOON: Duration = Duration::from_secs(10);
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 
 use super::*;
+use crate::trouble::tree;
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -145,16 +146,6 @@ fn streams_and_descriptors_go_from_share_to_share() {
         }
         assert!(read("plain/file:Zone.Identifier").await.is_err());
     });
-}
-
-/// The share `files`, for who knows its protocol.
-async fn tree(place: &str) -> client::Tree {
-    let host = place.strip_prefix("smb://ann@").and_then(|rest| rest.split('/').next()).unwrap();
-    let options = client::Options::default();
-    let connection = client::Connection::connect(host, "127.0.0.1", &options).await.unwrap();
-    let ann = client::Credentials::new("ann", "Trunk-ann-7");
-    let session = client::Session::log_on(&connection, &ann, false).await.unwrap();
-    session.connect("files").await.unwrap()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `trunkline copy` as its users meet it, to and from a running server: what is copied, what is said, and the exit
 //! status.
 
+mod attributes;
 mod beside;
 #[allow(
     dead_code,
@@ -9,9 +10,12 @@ mod beside;
 #[path = "../cli/common.rs"]
 mod common;
 mod mirror;
+#[path = "../../../client/tests/support/proxy.rs"]
+mod proxy;
 #[allow(dead_code, reason = "of what the tests of the command line share, these need the start and the end")]
 #[path = "../cli/server.rs"]
 mod server;
+mod trouble;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,11 +39,14 @@ struct Running {
 
 impl Running {
     fn start() -> Running {
-        let place = Place::new();
+        Running::start_at(Place::new())
+    }
+
+    fn start_at(place: Place) -> Running {
         let password = place.write("password", "Trunk-ann-7\n");
         fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
         place.write("wrong", "no\n");
-        fs::create_dir(place.path().join("files")).unwrap();
+        fs::create_dir_all(place.path().join("files")).unwrap();
         fs::create_dir(place.path().join("here")).unwrap();
         place.write(
             "trunkline.toml",

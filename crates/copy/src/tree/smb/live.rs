@@ -57,6 +57,16 @@ pub(super) struct Live {
 impl Live {
     /// Goes to the share.
     pub(super) async fn begin(remote: &Remote, access: &Access, order: Order) -> Result<Live, Error> {
+        Live::begin_in_place_of(None, remote, access, order).await
+    }
+
+    /// Goes to the share again. The server may not know yet that `lost` is gone, and keep what it has open.
+    pub(super) async fn begin_in_place_of(
+        lost: Option<&Live>,
+        remote: &Remote,
+        access: &Access,
+        order: Order,
+    ) -> Result<Live, Error> {
         let address = (remote.host.as_str(), remote.port);
         let connection = Connection::connect(address, &remote.host, &access.smb)
             .await
@@ -64,7 +74,8 @@ impl Live {
         let wanted = access.credentials.as_ref();
         let wanted = wanted.ok_or_else(|| Error::new("logging on", "there is no password"))?;
         let logging_on = || format!("logging on to {} as {}", remote.host, remote.user);
-        let begun = Session::begin(&connection, wanted).await.doing(logging_on)?;
+        let previous = lost.map_or(0, |lost| lost.session.id());
+        let begun = Session::begin_anew(&connection, wanted, previous).await.doing(logging_on)?;
         let told =
             order.turn().await.ok_or_else(|| Error::new(logging_on(), "the first session was refused"))?;
         let session = begun.finish(access.encrypt).await.doing(logging_on)?;

@@ -90,6 +90,62 @@ fn settings(like: &Like) -> Settings {
     Settings { last_write_time: like.modified.map_or(0, |ns| FileTime::from_unix_ns(ns).0), attributes }
 }
 
+/// Whether a file like `like` lets nobody rename or delete it: it becomes so only when it has its name.
+fn is_read_only(like: &Like) -> bool {
+    like.attributes
+        .is_some_and(|bits| FileAttributes::from_bits_retain(bits).contains(FileAttributes::READONLY))
+}
+
+/// Whether `refused` may have been said because something is read-only (MS-FSA 2.1.5.15.11 and 2.1.5.1.2.1).
+fn may_be_read_only(refused: &client::Error) -> bool {
+    [NtStatus::ACCESS_DENIED, NtStatus::CANNOT_DELETE].map(Some).contains(&refused.status())
+}
+
+/// Takes read-only from `path`, if it is that. Answers what gives it back.
+async fn unlock(tree: &Tree, path: &str) -> Option<Settings> {
+    let had = FileAttributes::from_bits_retain(tree.stat(path).await.ok()?.file_attributes) & KEPT;
+    if !had.contains(FileAttributes::READONLY) {
+        return None;
+    }
+    let with = |bits: FileAttributes| settings(&Like { attributes: Some(bits.bits()), ..Like::default() });
+    tree.settle(path, with(had - FileAttributes::READONLY)).await.ok()?;
+    Some(with(had))
+}
+
+/// Deletes `path`, also when it is read-only.
+async fn delete(tree: &Tree, path: &str, how: &OpenOptions) -> client::Result<()> {
+    let refused = match tree.touch(path, how).await {
+        Err(error) if may_be_read_only(&error) => error,
+        done => return done,
+    };
+    let Some(had) = unlock(tree, path).await else { return Err(refused) };
+    let deleted = tree.touch(path, how).await;
+    if deleted.is_err() {
+        // It stays as it was, if that can be had.
+        let _ = tree.settle(path, had).await;
+    }
+    deleted
+}
+
+/// Gives the open file `part` the name `path` and closes it, also when what has that name now is read-only.
+async fn close_as(tree: &Tree, file: client::File, part: &str, path: &str) -> client::Result<()> {
+    let refused = match file.close_as(path).await {
+        Err(error) if may_be_read_only(&error) => error,
+        done => return done,
+    };
+    let Some(had) = unlock(tree, path).await else { return Err(refused) };
+    let how = OpenOptions { access: Rights::DELETE | Rights::READ_ATTRIBUTES, ..OpenOptions::read() };
+    let renamed = match tree.open(part, &how).await {
+        Ok(file) => file.close_as(path).await,
+        Err(error) => Err(error),
+    };
+    if renamed.is_err() {
+        // It stays as it was, if that can be had.
+        let _ = tree.settle(path, had).await;
+    }
+    renamed
+}
+
 /// How a file is made: nobody else writes it meanwhile, another copy of the same least of all.
 fn making(as_it_is: bool, keep: &Keep) -> OpenOptions {
     let disposition = if as_it_is { Disposition::OpenIf } else { Disposition::OverwriteIf };
@@ -174,11 +230,11 @@ impl Smb {
     /// Begins a new session unless the one there is works.
     pub(super) async fn revive(&self) -> Done<()> {
         let _one = self.reviving.lock().await;
-        let tree = self.tree();
-        if let Ok(Ok(_)) = tokio::time::timeout(PATIENCE, tree.stat("")).await {
+        let lost = self.live();
+        if let Ok(Ok(_)) = tokio::time::timeout(PATIENCE, lost.tree.stat("")).await {
             return Ok(());
         }
-        let live = Live::begin(&self.remote, &self.access, Order::alone()).await;
+        let live = Live::begin_in_place_of(Some(&lost), &self.remote, &self.access, Order::alone()).await;
         let live = live.map_err(|error| Fault::Said(error.to_string()))?;
         live.look_around();
         live.open_channels(self.width.load(Ordering::Relaxed)).await;
@@ -224,17 +280,21 @@ impl Smb {
     }
 
     pub(super) async fn settle_directory(&self, path: &str, like: &Like) -> Done<()> {
-        Ok(self.tree().settle(&self.path(path), Settings { attributes: 0, ..settings(like) }).await?)
+        let bits = like.attributes.map_or(FileAttributes::empty(), |bits| {
+            FileAttributes::from_bits_retain(bits) | FileAttributes::DIRECTORY
+        });
+        let with = Settings { attributes: bits.bits(), ..settings(like) };
+        Ok(self.tree().settle(&self.path(path), with).await?)
     }
 
     pub(super) async fn remove(&self, path: &str) -> Done<()> {
-        Ok(self.tree().touch(&self.path(path), &OpenOptions::delete()).await?)
+        Ok(delete(&self.tree(), &self.path(path), &OpenOptions::delete()).await?)
     }
 
     pub(super) async fn remove_directory(&self, path: &str) -> Done<()> {
         let how = OpenOptions::delete();
         let how = OpenOptions { options: how.options | CreateOptions::DIRECTORY_FILE, ..how };
-        Ok(self.tree().touch(&self.path(path), &how).await?)
+        Ok(delete(&self.tree(), &self.path(path), &how).await?)
     }
 
     pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<Fetched> {
@@ -246,12 +306,18 @@ impl Smb {
     }
 
     pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<()> {
-        let (lane, part) = (self.lanes.choose(self.tree()), self.path(part));
-        let made =
-            match lane.tree.stage(&part, &making(false, &Keep::default()), content, settings(like)).await {
-                Ok(file) => file.close_as(&self.path(path)).await,
-                Err(error) => Err(error),
-            };
+        let (lane, part, path) = (self.lanes.choose(self.tree()), self.path(part), self.path(path));
+        // Without its time nobody takes it for done when it has its name and no more.
+        let first = if is_read_only(like) { Settings::default() } else { settings(like) };
+        let made = async {
+            let file = lane.tree.stage(&part, &making(false, &Keep::default()), content, first).await?;
+            close_as(&lane.tree, file, &part, &path).await?;
+            match is_read_only(like) {
+                true => lane.tree.settle(&path, settings(like)).await,
+                false => Ok(()),
+            }
+        };
+        let made = made.await;
         if made.as_ref().is_err_and(|error| !error.is_loss()) {
             // There may be none to remove; what counts is why it was not made.
             let _ = lane.tree.touch(&part, &OpenOptions::delete()).await;
@@ -259,8 +325,12 @@ impl Smb {
         self.lanes.end(lane, made.map_err(Fault::from))
     }
 
-    /// Makes a file at once where there is none. False when there is one, and nothing was done.
+    /// Makes a file at once where there is none. False when there is one, or one that is to be read-only could not be
+    /// removed if it were not made whole, and nothing was done.
     pub(super) async fn put_new(&self, path: &str, content: &Bytes, like: &Like) -> Done<bool> {
+        if is_read_only(like) {
+            return Ok(false);
+        }
         let lane = self.lanes.choose(self.tree());
         let how = OpenOptions { share: ShareAccess::empty(), ..OpenOptions::file(Disposition::Create) };
         let made = lane.tree.deliver(&self.path(path), &how, content, settings(like)).await;
@@ -277,13 +347,19 @@ impl Smb {
         Ok(File(self.tree().open(&self.path(part), &making(as_it_is, &self.access.keep)).await?))
     }
 
-    pub(super) async fn finish(&self, file: File, path: &str, like: &Like) -> Done<()> {
-        if let Err(error) = file.0.settle(settings(like)).await {
+    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> Done<()> {
+        let (tree, path) = (self.tree(), self.path(path));
+        let first = if is_read_only(like) { Settings::default() } else { settings(like) };
+        if let Err(error) = file.0.settle(first).await {
             // What counts is why it was not settled.
             let _ = file.0.close().await;
             return Err(error.into());
         }
-        Ok(file.0.close_as(&self.path(path)).await?)
+        close_as(&tree, file.0, &self.path(part), &path).await?;
+        if is_read_only(like) {
+            tree.settle(&path, settings(like)).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn beside(&self, path: &str, keep: &Keep) -> Done<Beside> {

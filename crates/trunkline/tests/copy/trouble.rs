@@ -1,0 +1,180 @@
+//! Connections that are lost while a copy does something else than to move data, and what a lost one leaves behind.
+
+use client::{Connection, Credentials, OpenOptions, Session};
+use smb_wire::create::{Access, Disposition, ShareAccess};
+
+use super::*;
+use crate::proxy::{Proxy, until};
+
+/// How deep the directories of the tests are, each in another one: they come one after the other then.
+const DEPTH: usize = 150;
+
+fn host(place: &str) -> &str {
+    place.strip_prefix("smb://ann@").and_then(|rest| rest.split('/').next()).unwrap()
+}
+
+/// A session in the place of the one with the number `previous`.
+async fn session(place: &str, previous: u64) -> Session {
+    let connection =
+        Connection::connect(host(place), "127.0.0.1", &client::Options::default()).await.unwrap();
+    let ann = Credentials::new("ann", "Trunk-ann-7");
+    Session::begin_anew(&connection, &ann, previous).await.unwrap().finish(false).await.unwrap()
+}
+
+/// The share `files`, for who knows its protocol.
+pub async fn tree(place: &str) -> client::Tree {
+    session(place, 0).await.connect("files").await.unwrap()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn chain(depth: usize) -> String {
+    vec!["d"; depth].join("/")
+}
+
+/// Runs the copy `line`, in which `{}` is the share by a way of its own, and cuts that as soon as `is_time`.
+fn cut_when(server: &Running, line: &str, is_time: impl Fn() -> bool) -> (i32, String) {
+    let share = server.smb("to");
+    let output = runtime().block_on(async {
+        let way = Proxy::start(host(&share).parse().unwrap()).await;
+        let there = share.replace(host(&share), &way.address.to_string());
+        let line = format!("{} --channels 1 --json", line.replace("{}", &there));
+        let mut copy = server.started(&line).spawn().unwrap();
+        until("it is time to cut the connection", is_time).await;
+        assert!(way.cut(), "the copy is still connected");
+        until("the copy ends", || copy.try_wait().unwrap().is_some()).await;
+        copy.wait_with_output().unwrap()
+    });
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_connection_that_is_lost_while_directories_are_looked_at_or_made_is_made_anew() {
+    let server = Running::start();
+    fs::create_dir_all(server.path("here").join(chain(DEPTH))).unwrap();
+    let (to, back) = (server.path("files/to"), server.path("back"));
+    let (status, said) = cut_when(&server, "here {}", || to.join(chain(5)).exists());
+    assert_eq!((status, said.as_str()), (0, ""));
+    assert!(to.join(chain(DEPTH)).exists());
+    let (status, said) = cut_when(&server, "{} back", || back.join(chain(5)).exists());
+    assert_eq!((status, said.as_str()), (0, ""));
+    assert!(back.join(chain(DEPTH)).exists());
+}
+
+#[test]
+fn a_connection_that_is_lost_while_a_mirror_deletes_or_directories_get_their_times_is_made_anew() {
+    let server = Running::start();
+    let to = server.path("files/to");
+    fs::create_dir_all(server.path("here").join(chain(DEPTH))).unwrap();
+    fs::create_dir_all(to.join(chain(DEPTH))).unwrap();
+    let past = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_111_111_111);
+    let time = |path: PathBuf| path.metadata().unwrap().modified().unwrap();
+    for depth in 1..=DEPTH {
+        fs::File::open(server.path("here").join(chain(depth))).unwrap().set_modified(past).unwrap();
+    }
+    let (status, said) = cut_when(&server, "here {}", || time(to.join(chain(DEPTH))) == past);
+    assert_eq!((status, said.as_str()), (0, ""));
+    assert!((1..=DEPTH).all(|depth| time(to.join(chain(depth))) == past));
+    fs::create_dir(server.path("nothing")).unwrap();
+    let (status, said) = cut_when(&server, "nothing {} --mirror", || !to.join(chain(DEPTH)).exists());
+    assert_eq!((status, said.as_str()), (2, ""));
+    assert!(names(&to).is_empty());
+}
+
+#[test]
+fn what_a_broken_copy_has_left_stays_where_it_cannot_be_opened() {
+    let server = Running::start();
+    server.place.write("here/large", &"0123456789abcdef".repeat(500_000));
+    let (to, place) = (server.path("files/to"), server.smb("to"));
+    let mut copy = server.started(&format!("here {place} --rate 2m")).spawn().unwrap();
+    wait_for_a_part(&to);
+    copy.kill().unwrap();
+    copy.wait().unwrap();
+    let part = names(&to);
+    assert_eq!(part.len(), 1, "{part:?}");
+    runtime().block_on(async {
+        let tree = tree(&place).await;
+        let how = OpenOptions { share: ShareAccess::empty(), ..OpenOptions::file(Disposition::Open) };
+        // The server may still be about to end the session of the copy.
+        let mut held = None;
+        while held.is_none() {
+            held = tree.open(&format!("to/{}", part[0]), &how).await.ok();
+        }
+        let (status, _, said) = server.copy(&format!("here {place} --retries 0"));
+        assert!(status == 8 && said.contains("somebody has it open"), "{said}");
+        assert_eq!(names(&to), part);
+        held.unwrap().close().await.unwrap();
+    });
+    assert_eq!(server.copy(&format!("here {place} --verify")).0, 1);
+    assert_eq!(names(&to), ["large"]);
+}
+
+#[test]
+fn a_session_that_is_begun_in_the_place_of_another_one_finds_nothing_open() {
+    let server = Running::start();
+    server.place.write("files/film", "data");
+    let place = server.smb("");
+    runtime().block_on(async {
+        let lost = session(&place, 0).await;
+        let how = OpenOptions { share: ShareAccess::empty(), ..OpenOptions::file(Disposition::Open) };
+        let held = lost.connect("files").await.unwrap().open("film", &how).await.unwrap();
+        let other = tree(&place).await;
+        let refused = other.open("film", &how).await.unwrap_err();
+        assert_eq!(refused.status(), Some(smb_wire::NtStatus::SHARING_VIOLATION));
+        let anew = session(&place, lost.id()).await.connect("files").await.unwrap();
+        let how = OpenOptions { access: how.access | Access::DELETE, ..how };
+        anew.open("film", &how).await.unwrap().close().await.unwrap();
+        drop(held);
+    });
+}
+
+/// A file system of one MiB in the place of a directory, as long as it is kept.
+struct Small(PathBuf);
+
+impl Small {
+    /// None for who may not mount.
+    fn mount(at: PathBuf) -> Option<Small> {
+        fs::create_dir(&at).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&at).stderr(Stdio::null());
+        mount.status().is_ok_and(|status| status.success()).then(|| Small(at))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_leaves_nothing_that_looks_whole() {
+    for side in ["local", "smb", "nfs"] {
+        let place = Place::new();
+        let Some(small) = Small::mount(place.path().join("files")) else {
+            eprintln!("left out: mounting is for root alone");
+            return;
+        };
+        let server = Running::start_at(place);
+        server.place.write("here/large", &"0123456789abcdef".repeat(200_000));
+        server.place.write("here/medium", &"x".repeat(900_000));
+        server.place.write("here/other", &"x".repeat(900_000));
+        let to = match side {
+            "smb" => server.smb("to"),
+            "nfs" => server.nfs("to"),
+            _ => "files/to".to_owned(),
+        };
+        let (status, report, said) = server.copy(&format!("here {to}"));
+        assert_eq!(status & !1, 8, "{side}: {said}");
+        assert!(said.contains("here/large: ") && said.contains("make room in the target"), "{side}: {said}");
+        for name in names(&small.0.join("to")) {
+            let [here, there] = [server.path("here"), small.0.join("to")].map(|dir| dir.join(&name));
+            assert!(fs::read(here).unwrap() == fs::read(there).unwrap(), "{side}: {name}");
+        }
+        assert!(report["files"]["failed"].as_u64().unwrap() >= 2, "{side}: {report:#}");
+        // Before the directory that it is in.
+        drop(small);
+    }
+}
