@@ -219,6 +219,15 @@ def passing_errors_are_few():
     return cuts.within_chance(our_errors, ours, their_errors, theirs)
 
 
+def back_in_time(count):
+    """Whether connections were back in time often enough over all of a count's cuts; true of a count that cuts nothing."""
+    lines = [line for line in Record(count).lines("trunkline") if "late_back" in line]
+    done, late = sum(line["done"] for line in lines), sum(line["late_back"] for line in lines)
+    if lines:
+        print(f"{count.name}: back late {late} of {done} times")
+    return cuts.few_late(late, done)
+
+
 def twentieth(counts):
     """A twentieth of each count; the commands that keep a tally of their own (TALLY_FILE) keep it here too."""
     scratch = record_directory() / "twentieth"
@@ -257,7 +266,8 @@ def main():
     write_tallies()
     for count in counts:
         print(f"{count.name}: {Record(count).done()} of {count.wanted}")
-    sys.exit(0 if all(results) and passing_errors_are_few() else 1)
+    in_time = [back_in_time(count) for count in counts]
+    sys.exit(0 if all(results) and all(in_time) and passing_errors_are_few() else 1)
 
 
 if __name__ == "__main__":

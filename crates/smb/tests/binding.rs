@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use auth::{Cipher, Signer, SigningAlgorithm};
 use common::bind::Binding;
-use common::client::write_first_setup;
+use common::client::{OpenFile, write_first_setup};
 use common::{Dial, Peer, SHARE, World};
+use smb::Encryption;
+use smb_wire::create::Disposition;
 use smb_wire::negotiate::Dialect;
 use smb_wire::session_setup::RequestFlags;
-use smb_wire::{Command, Guid, NtStatus, logoff};
+use smb_wire::{Command, Guid, Header, NtStatus, logoff};
 
 const DIALECTS: [Dialect; 3] = [Dialect::Smb300, Dialect::Smb302, Dialect::Smb311];
 
@@ -298,6 +300,31 @@ fn a_connection_with_another_cipher_is_refused() {
     for cipher in [Some(Cipher::Aes128Ccm), Some(Cipher::Aes256Gcm), None] {
         refused(&world, &Dial { cipher, ..Dial::default() }, &mut main, NtStatus::INVALID_PARAMETER);
     }
+}
+
+// MS-SMB2 3.3.5.2.9
+#[test]
+fn no_channel_of_a_sealed_session_takes_a_request_that_is_not_sealed() {
+    let world = World::in_memory();
+    world.configure_server(|config| config.encryption = Encryption::Required);
+    let dial = Dial { seals: true, ..Dial::default() };
+    let mut main = world.dial(&dial);
+    let mut second = world.bind(&dial, &main);
+    assert!(main.is_served() && second.is_served());
+    for peer in [&mut second, &mut main] {
+        for is_signed in [true, false] {
+            let mut plain = peer.message(Command::Create, |out| OpenFile::named("plain").write(out));
+            let id = Header::parse(&plain).unwrap().message_id();
+            if is_signed {
+                peer.sign(&mut plain);
+            }
+            peer.deliver(plain);
+            assert_eq!(peer.answer(id).unwrap().status(), NtStatus::ACCESS_DENIED);
+            assert!(peer.is_served());
+        }
+    }
+    let looked = second.create(&OpenFile { disposition: Disposition::Open, ..OpenFile::named("plain") });
+    assert_eq!(looked.status(), NtStatus::OBJECT_NAME_NOT_FOUND);
 }
 
 #[test]

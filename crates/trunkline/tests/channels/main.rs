@@ -12,7 +12,7 @@ mod server;
 #[path = "../../../client/tests/support/mod.rs"]
 mod support;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
@@ -38,19 +38,23 @@ impl Running {
 
     /// Starts one, with `of_share` for the share.
     fn start_with(settings: &str, of_share: &str) -> Running {
+        Running::start_at(Ipv4Addr::LOCALHOST.into(), settings, of_share)
+    }
+
+    /// Starts one that listens on this address alone.
+    fn start_at(listen: IpAddr, settings: &str, of_share: &str) -> Running {
         let place = Place::new();
         let password = place.write("password", USER.1);
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::create_dir(place.path().join("files")).unwrap();
         let config = format!(
-            "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\ndiscovery = false\n{settings}\n\
+            "[server]\nlisten = [\"{listen}\"]\nsmb_port = 0\ndiscovery = false\n{settings}\n\
              [[user]]\nname = \"{}\"\npassword_file = \"password\"\n\
              [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\n{of_share}\n",
             USER.0
         );
         place.write("trunkline.toml", &config);
-        let mut running =
-            Running { server: Server::start(&place), place, address: (Ipv4Addr::LOCALHOST, 0).into() };
+        let mut running = Running { server: Server::start(&place), place, address: (listen, 0).into() };
         running.address.set_port(running.port());
         running
     }
@@ -85,6 +89,17 @@ async fn a_session_uses_four_channels_signed_and_sealed_in_every_dialect_that_ha
             let name = format!("{dialect:?}-{encrypt}");
             channels::spread_over_four(server.address, &server.files(), &options, encrypt, &name).await;
         }
+    }
+}
+
+#[tokio::test]
+async fn a_session_uses_four_channels_over_ipv6() {
+    let server = Running::start_at(Ipv6Addr::LOCALHOST.into(), "", "");
+    assert!(server.address.is_ipv6());
+    for encrypt in [false, true] {
+        let name = format!("ipv6-{encrypt}");
+        channels::spread_over_four(server.address, &server.files(), &Options::default(), encrypt, &name)
+            .await;
     }
 }
 

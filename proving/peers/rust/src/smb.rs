@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use proving_peers::{Arguments, CaseResult, Report, SIZES, content, same};
+use smb::connection::MultiChannelConfig;
 use smb::resource::{Directory, File, Resource};
 use smb::{
-    Client, ClientConfig, ConnectionConfig, CreateOptions, FileAccessMask, FileAttributes, FileCreateArgs,
-    FileDispositionInformation, FileFullDirectoryInformation, FileRenameInformation, FileStandardInformation,
-    ReadAt, UncPath, WriteAt,
+    Client, ClientConfig, Connection, ConnectionConfig, CreateOptions, FileAccessMask, FileAttributes,
+    FileCreateArgs, FileDispositionInformation, FileFullDirectoryInformation, FileRenameInformation,
+    FileStandardInformation, Guid, ReadAt, ReadAtChannel, UncPath, WriteAt, WriteAtChannel,
 };
 
 const BASE: &str = "rust-smb";
@@ -17,6 +18,7 @@ const SERVER: &str = "127.0.0.1";
 
 struct Peer {
     client: Client,
+    client_guid: Guid,
     share: UncPath,
 }
 
@@ -91,6 +93,41 @@ async fn listing(peer: &Peer) -> CaseResult {
     same(found, wanted, "names and sizes")
 }
 
+/// A second connection becomes a channel of the session, and what is written over one is read over the other.
+async fn two_channels(peer: &Peer, arguments: &Arguments) -> CaseResult {
+    let address = (std::net::Ipv4Addr::LOCALHOST, arguments.port).into();
+    let connection = Connection::build(SERVER, address, peer.client_guid, connection_config(arguments.port))?;
+    connection.connect().await?;
+    let identity = sspi::AuthIdentity {
+        username: sspi::Username::parse(&arguments.user)?,
+        password: arguments.password.clone().into(),
+    };
+    let session = peer.client.get_session(&peer.share).await?;
+    let second = Some(connection.bind_session(&session, identity).await?);
+    let (data, name) = (content(60_000), "two-channels");
+    let options = FileCreateArgs::make_overwrite(FileAttributes::new(), CreateOptions::new());
+    let file = peer.client.create_file(&peer.inside(name), &options).await?.unwrap_file();
+    let (begin, end) = data.split_at(data.len() / 2);
+    same(file.write_at_channel(begin, 0, second).await?, begin.len(), "bytes written over the second")?;
+    same(
+        file.write_at_channel(end, begin.len() as u64, None).await?,
+        end.len(),
+        "bytes written over the first",
+    )?;
+    file.close().await?;
+    let access = FileAccessMask::new().with_generic_read(true).with_delete(true);
+    let file = peer.open(name, access).await?;
+    for channel in [second, None] {
+        let mut back = vec![0; data.len()];
+        same(file.read_at_channel(&mut back, 0, channel).await?, data.len(), "bytes read")?;
+        same(back == data, true, "content")?;
+    }
+    file.set_info(FileDispositionInformation { delete_pending: true.into() }).await?;
+    file.close().await?;
+    connection.close().await?;
+    Ok(())
+}
+
 async fn rename(peer: &Peer) -> CaseResult {
     let file = peer.open("size-1", FileAccessMask::new().with_generic_read(true).with_delete(true)).await?;
     let to = FileRenameInformation {
@@ -123,12 +160,21 @@ async fn remove(peer: &Peer) -> CaseResult {
     same(peer.client.create_file(&peer.path(BASE), &arguments).await.is_err(), true, "the directory is gone")
 }
 
+fn connection_config(port: u16) -> ConnectionConfig {
+    ConnectionConfig {
+        port: Some(port),
+        multichannel: MultiChannelConfig::Always,
+        ..ConnectionConfig::default()
+    }
+}
+
 async fn connect(arguments: &Arguments) -> smb::Result<Peer> {
-    let connection = ConnectionConfig { port: Some(arguments.port), ..ConnectionConfig::default() };
-    let client = Client::new(ClientConfig { dfs: false, connection, ..ClientConfig::default() });
+    let connection = connection_config(arguments.port);
+    let client_guid = Guid::generate();
+    let client = Client::new(ClientConfig { dfs: false, connection, client_guid, ..ClientConfig::default() });
     let share = UncPath::new(SERVER)?.with_share(&arguments.share)?;
     client.share_connect(&share, &arguments.user, arguments.password.clone()).await?;
-    Ok(Peer { client, share })
+    Ok(Peer { client, client_guid, share })
 }
 
 // One thread: with more, the crate (0.12.1) can miss the wake-up between two batches of a listing, and hangs.
@@ -150,6 +196,7 @@ async fn main() -> ExitCode {
     for size in SIZES {
         report.case(format!("{size} bytes there and back"), round_trip(&peer, size)).await;
     }
+    report.case("two channels", two_channels(&peer, &arguments)).await;
     report.case("list", listing(&peer)).await;
     report.case("rename", rename(&peer)).await;
     report.case("remove", remove(&peer)).await;
