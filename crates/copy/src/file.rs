@@ -283,7 +283,7 @@ async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
     let Job { from, path, facts, .. } = job;
     let part = join(split(path).0, &part_of(path, facts));
     let reader = Arc::new(shared.source.open_file(from).await?);
-    let done = match shared.target.create(&part, true).await {
+    let done = match shared.target.create(&part, true, &shared.plan.keep.like(facts)).await {
         Ok(writer) => {
             let done = make(shared, &reader, writer, job, &part).await;
             if done.as_ref().is_err_and(|fault| !fault.is_interruption()) {

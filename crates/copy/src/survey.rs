@@ -160,9 +160,10 @@ async fn consider(
         }
         None if is_directory => {
             survey.changes = true;
+            let like = shared.plan.keep.like(&facts);
             let made = match shared.plan.dry_run {
                 true => Ok(()),
-                false => patiently(shared, || shared.target.make_directory(&path)).await,
+                false => patiently(shared, || shared.target.make_directory(&path, &like)).await,
             };
             match made {
                 Ok(()) => {

@@ -9,7 +9,7 @@ use crate::error::Fault;
 use crate::file::{self, Shared, part_of};
 use crate::progress::Progress;
 use crate::survey::Job;
-use crate::tree::{Facts, Tree};
+use crate::tree::{Facts, Like, Tree};
 use crate::{Args, Plan};
 
 #[derive(Debug, clap::Parser)]
@@ -122,4 +122,28 @@ async fn holes_stay_holes() {
     let mut middle = [0; 13];
     made.read_exact_at(&mut middle, 40 * MIB + 5).unwrap();
     assert_eq!(&middle, b"in the middle");
+}
+
+#[tokio::test]
+async fn what_has_permission_bits_is_nobody_elses_until_it_is_whole() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let shared = shared(dir.path(), "").await;
+    let target = dir.path().join("target");
+    let bits = |name: &str| fs::metadata(target.join(name)).unwrap().permissions().mode() & 0o777;
+    let none = Like { modified: None, mode: None, attributes: None };
+    for (like, file, directory) in [(Like { mode: Some(0o644), ..none }, 0o600, 0o700), (none, 0o666, 0o777)]
+    {
+        let part = shared.target.create("part", true, &like).await.unwrap();
+        shared.target.make_directory("private", &like).await.unwrap();
+        // The process's umask takes its part of those that have none of their own.
+        assert_eq!(bits("part") & !file, 0);
+        assert_eq!(bits("private") & !directory, 0);
+        if like.mode.is_none() {
+            assert!(bits("part") & 0o600 == 0o600 && bits("private") & 0o700 == 0o700);
+        }
+        shared.target.finish(part, "part", "file", &like).await.unwrap();
+        assert_eq!(bits("file"), like.mode.unwrap_or(bits("file")));
+        fs::remove_dir(target.join("private")).unwrap();
+    }
 }

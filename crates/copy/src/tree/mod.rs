@@ -64,6 +64,12 @@ pub(crate) struct Like {
 }
 
 impl Like {
+    /// The permission bits with which something is made that has `usual` ones where it is to have none of its own. What has
+    /// is nobody else's until it is whole.
+    pub(crate) fn first_mode(&self, usual: u32) -> u32 {
+        if self.mode.is_some() { usual & 0o700 } else { usual }
+    }
+
     /// The same for one that has been given what the other has beside its data.
     pub(crate) fn beside(self, given: &Given) -> Like {
         Like { mode: self.mode.filter(|_| !given.list), ..self }
@@ -201,9 +207,9 @@ impl Tree {
         of_side!(Tree, self, side => side.list(path).await)
     }
 
-    /// Makes the directory `path`; one that is there is as good.
-    pub(crate) async fn make_directory(&self, path: &str) -> Done<()> {
-        match of_side!(Tree, self, side => side.make_directory(path).await) {
+    /// Makes the directory `path`, which will be made as `like` says; one that is there is as good.
+    pub(crate) async fn make_directory(&self, path: &str, like: &Like) -> Done<()> {
+        match of_side!(Tree, self, side => side.make_directory(path, like).await) {
             Err(fault) if fault.is_taken() => Ok(()),
             made => made,
         }
@@ -274,12 +280,12 @@ impl Tree {
         })
     }
 
-    /// Opens `part` to be written, as it is or empty.
-    pub(crate) async fn create(&self, part: &str, as_it_is: bool) -> Done<File> {
+    /// Opens `part` to be written, as it is or empty. It will be made as `like` says.
+    pub(crate) async fn create(&self, part: &str, as_it_is: bool, like: &Like) -> Done<File> {
         Ok(match self {
-            Tree::Local(side) => File::Local(side.create(part, as_it_is).await?),
+            Tree::Local(side) => File::Local(side.create(part, as_it_is, like).await?),
             Tree::Smb(side) => File::Smb(side.create(part, as_it_is).await?),
-            Tree::Nfs(side) => File::Nfs(side.create(part, as_it_is).await?),
+            Tree::Nfs(side) => File::Nfs(side.create(part, as_it_is, like).await?),
         })
     }
 

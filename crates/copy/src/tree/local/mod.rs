@@ -6,7 +6,7 @@ use std::fs::{FileTimes, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -77,10 +77,15 @@ fn settle(file: &fs::File, like: &Like) -> io::Result<()> {
     }
 }
 
+/// Permission bits of what is made, of which the process's umask takes its part.
+const FILE: u32 = 0o666;
+const DIRECTORY: u32 = 0o777;
+
 /// Opens `path` to be written, as it is or empty.
-fn create(path: &Path, as_it_is: bool) -> io::Result<fs::File> {
+fn create(path: &Path, as_it_is: bool, like: &Like) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
-    no_link(options.read(true).write(true).create(true).truncate(!as_it_is)).open(path)
+    options.read(true).write(true).create(true).truncate(!as_it_is).mode(like.first_mode(FILE));
+    no_link(&mut options).open(path)
 }
 
 impl Local {
@@ -130,9 +135,9 @@ impl Local {
         .await
     }
 
-    pub(super) async fn make_directory(&self, path: &str) -> Done<()> {
-        let at = self.path(path);
-        away(move || fs::create_dir(at)).await
+    pub(super) async fn make_directory(&self, path: &str, like: &Like) -> Done<()> {
+        let (at, mode) = (self.path(path), like.first_mode(DIRECTORY));
+        away(move || fs::DirBuilder::new().mode(mode).create(at)).await
     }
 
     pub(super) async fn make_root(&self) -> Done<()> {
@@ -169,7 +174,7 @@ impl Local {
         let (at, part, content, like) = (self.path(path), self.path(part), content.clone(), *like);
         away(move || {
             let made = (|| {
-                let mut file = create(&part, false)?;
+                let mut file = create(&part, false, &like)?;
                 file.write_all(&content)?;
                 settle(&file, &like)?;
                 fs::rename(&part, at)
@@ -188,9 +193,9 @@ impl Local {
         away(move || no_link(OpenOptions::new().read(true)).open(at).map(|file| File(Arc::new(file)))).await
     }
 
-    pub(super) async fn create(&self, part: &str, as_it_is: bool) -> Done<File> {
-        let at = self.path(part);
-        away(move || create(&at, as_it_is).map(|file| File(Arc::new(file)))).await
+    pub(super) async fn create(&self, part: &str, as_it_is: bool, like: &Like) -> Done<File> {
+        let (at, like) = (self.path(part), *like);
+        away(move || create(&at, as_it_is, &like).map(|file| File(Arc::new(file)))).await
     }
 
     pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> Done<()> {

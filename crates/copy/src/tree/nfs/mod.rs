@@ -133,9 +133,9 @@ impl Nfs {
         Ok(listing)
     }
 
-    pub(super) async fn make_directory(&self, path: &str) -> Done<()> {
+    pub(super) async fn make_directory(&self, path: &str, like: &Like) -> Done<()> {
         let (directory, name) = self.place(path).await?;
-        Ok(directory.make_directory(name, DIRECTORY).await?)
+        Ok(directory.make_directory(name, like.first_mode(DIRECTORY)).await?)
     }
 
     pub(super) async fn make_root(&self) -> Done<()> {
@@ -188,9 +188,10 @@ impl Nfs {
         Ok(File { file: directory.open(name, &OpenOptions::read()).await?, verifier: Mutex::default() })
     }
 
-    pub(super) async fn create(&self, part: &str, as_it_is: bool) -> Done<File> {
+    pub(super) async fn create(&self, part: &str, as_it_is: bool, like: &Like) -> Done<File> {
         let (directory, name) = self.place(part).await?;
-        let creation = if as_it_is { Creation::IfMissing(FILE) } else { Creation::Anew(FILE) };
+        let mode = like.first_mode(FILE);
+        let creation = if as_it_is { Creation::IfMissing(mode) } else { Creation::Anew(mode) };
         let file = directory.open(name, &OpenOptions::write(creation)).await?;
         Ok(File { file, verifier: Mutex::default() })
     }

@@ -261,7 +261,7 @@ impl Smb {
         Ok(listing)
     }
 
-    pub(super) async fn make_directory(&self, path: &str) -> Done<()> {
+    pub(super) async fn make_directory(&self, path: &str, _like: &Like) -> Done<()> {
         Ok(self.tree().touch(&self.path(path), &OpenOptions::directory(Disposition::Create)).await?)
     }
 
