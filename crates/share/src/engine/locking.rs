@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Share;
+use super::lapsing::is_held;
 use crate::caching::grants::Need;
 use crate::lasting::record::Record;
 use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, Step};
@@ -11,6 +12,17 @@ impl Share {
     /// Takes all of `ranges` or none. Waits only when the caller can, and for one range alone.
     // MS-FSA 2.1.5.8
     pub fn lock(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        owner: LockOwner,
+        rule: LockRule,
+        ranges: &[RangeRequest],
+    ) -> Step<()> {
+        self.past_lapsed(caller.now, is_held, || self.lock_now(caller, open, owner, rule, ranges))
+    }
+
+    fn lock_now(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
