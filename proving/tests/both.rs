@@ -418,6 +418,56 @@ fn attributes_set_over_smb_wait_until_a_delegation_is_given_back_and_a_lease_sta
     assert_eq!(both.set("file", &[Attr::Mode(0o600)]), NfsStat::Ok);
 }
 
+// RFC 8881 8.4.2.3
+#[test]
+fn what_an_nfs_client_has_whose_lease_is_over_is_in_no_smb_clients_way() {
+    let everything = shares(&[ShareAccess::READ, ShareAccess::WRITE, ShareAccess::DELETE]);
+    let read_and_write = Access::READ_DATA | Access::WRITE_DATA;
+    // What an SMB client does, and what it is told in time.
+    type Ask = fn(&mut Both, FileId) -> NtStatus;
+    let opens: Ask = |both, _| both.smb_open("denied", Access::WRITE_DATA, ShareAccess::WRITE).status();
+    let locks: Ask = |both, id| smb_lock(&mut both.smb, id, 0, 4, true);
+    let writes: Ask = |both, id| both.smb.write(id, 0, b"new");
+    let replaces: Ask = |both, _| {
+        let to_move = both.smb_open("moved", Access::DELETE, ShareAccess::READ).file_id();
+        let mut buffer = vec![1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0];
+        buffer.extend(utf16::encode("locked"));
+        let status = set_information(&mut both.smb, to_move, FileInfoClass::RENAME, &buffer);
+        both.smb.close(to_move);
+        status
+    };
+    let cases = [
+        (opens, NtStatus::SHARING_VIOLATION),
+        (locks, NtStatus::LOCK_NOT_GRANTED),
+        (writes, NtStatus::FILE_LOCK_CONFLICT),
+        (replaces, NtStatus::ACCESS_DENIED),
+    ];
+    for (ask, in_time) in cases {
+        let mut both = Both::new();
+        for name in ["denied", "locked", "moved"] {
+            both.smb.make(name, b"text");
+        }
+        let id = both.smb_open("locked", read_and_write, everything).file_id();
+        both.open("denied", READ, open::ShareDeny::WRITE);
+        let (handle, opened, _) = both.open("locked", open::ShareAccess::BOTH, NONE);
+        assert_eq!(both.on(&handle, nfs_lock(opened, LockType::Write, 0, 100)), NfsStat::Ok);
+        both.world.clock.advance(std::time::Duration::from_secs(89));
+        assert_eq!(ask(&mut both, id), in_time);
+        both.world.clock.advance(std::time::Duration::from_secs(2));
+        if in_time == NtStatus::ACCESS_DENIED {
+            both.smb.close(id);
+        }
+        assert_eq!(ask(&mut both, id), NtStatus::SUCCESS, "instead of {in_time:?}");
+    }
+    // A delegation goes at once, and a name with the last open that is left.
+    let mut both = Both::new().callable();
+    both.smb.make("file", b"text");
+    let (.., given) = both.open("file", READ | open::ShareAccess::WANT_READ_DELEG, NONE);
+    given.expect("a delegation");
+    both.world.clock.advance(std::time::Duration::from_secs(91));
+    assert_eq!(both.smb_open("file", Access::WRITE_DATA, everything).status(), NtStatus::SUCCESS);
+}
+
 #[test]
 fn a_name_removed_over_nfs_goes_at_once_and_whoever_has_the_file_open_over_smb_keeps_it() {
     let mut both = Both::new();

@@ -338,6 +338,8 @@ pub fn look_after(session: &Arc<Session>, now: Now) {
     for (call, with) in session.calls.stuck(session, &ways, now) {
         match ways.iter().position(|way| way.id == with) {
             None => lost(&call, with, now),
+            // What was taken away meanwhile need not be called for: its slot is free when the connection answers or is gone.
+            Some(_) if !call.recall.state.export.engine.awaits(&call.recall.notice) => {}
             // In turn, so that none is left out.
             Some(at) => {
                 let others: Vec<_> = ways[at + 1..].iter().chain(&ways[..at]).map(Arc::clone).collect();

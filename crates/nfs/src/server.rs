@@ -1,8 +1,8 @@
 //! What all connections share: exports, clients, sessions, states.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use nfs_wire::NfsStat;
@@ -67,6 +67,8 @@ pub type Near = Arc<Arc<Server>>;
 /// The server.
 pub struct Server {
     config: ServerConfig,
+    /// Itself, for the engines.
+    me: Weak<Server>,
     /// Makes handles and knows them again.
     pub handles: HandleKey,
     exports: ArcSwap<Exports>,
@@ -110,12 +112,20 @@ impl std::fmt::Debug for Server {
     }
 }
 
+// RFC 8881 8.4.2.3
+impl share::Lapsing for Server {
+    fn end_lapsed(&self, now: Now) -> bool {
+        self.end_expired(now)
+    }
+}
+
 impl Server {
     /// A server without exports.
     #[must_use]
     pub fn new(config: ServerConfig) -> Arc<Server> {
         let lease_ns = u64::from(config.lease_time_s) * 1_000_000_000;
-        Arc::new(Server {
+        Arc::new_cyclic(|me| Server {
+            me: Weak::clone(me),
             handles: HandleKey::new(config.handle_key),
             exports: ArcSwap::default(),
             clients: Clients::new(config.instance, lease_ns),
@@ -155,6 +165,10 @@ impl Server {
     pub fn set_exports(&self, exports: impl IntoIterator<Item = Export>) {
         let list: Vec<_> = exports.into_iter().map(Arc::new).collect();
         let by_id = list.iter().map(|export| (export.id, Arc::clone(export))).collect();
+        for export in &list {
+            let me = Weak::clone(&self.me);
+            export.engine.ask_for_lapsed(me);
+        }
         let version = self.exports.load().version + 1;
         self.exports.store(Arc::new(Exports { by_id, list, version }));
         let dropped = std::mem::take(&mut *self.items.lock());

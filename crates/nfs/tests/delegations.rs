@@ -359,6 +359,50 @@ fn who_cannot_be_called_loses_a_delegation_with_its_lease() {
     assert_eq!(links(&mut scene), NfsStat::Ok);
 }
 
+// RFC 8881 10.4
+#[test]
+fn a_write_delegation_is_given_to_who_wants_it_and_recalled_before_another_client_looks() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.give_back(), NfsStat::Ok);
+    let looks = |scene: &mut Scene, name: &[u8]| {
+        let wanted = nfs_wire::attr::Bitmap::of(&[nfs_wire::attr::AttrNum::Size.get()]);
+        let look = Args::GetAttr(nfs_wire::op::getattr::Args { attr_request: wanted });
+        scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), lookup(name), look]).status()
+    };
+    // Whoever does not say that it wants one has none that writes.
+    for (want, is_given) in [(open::ShareAccess::empty(), false), (open::ShareAccess::WANT_WRITE_DELEG, true)]
+    {
+        let access = open::ShareAccess::BOTH | want;
+        let all = [Args::PutRootFh, lookup(EXPORT), open_it(access, b"made")];
+        let (_, made) = scene.other.create(&mut scene.second, b"made");
+        scene
+            .other
+            .run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), lookup(b"made"), closing(made)])
+            .ok();
+        let answer = scene.holder.run(&mut scene.first, &[&all[..], &[Args::GetFh]].concat()).ok();
+        let results = answer.results();
+        let (Res::Open(Ok(opened)), Res::GetFh(Ok(at))) = (results[3], results[4]) else {
+            panic!("{results:?}")
+        };
+        let at = at.object.0.to_vec();
+        let given = match opened.delegation {
+            open::Delegation::Write(write) => Some(write.stateid),
+            _ => None,
+        };
+        assert_eq!(given.is_some(), is_given, "{:?}", opened.delegation);
+        if let Some(given) = given {
+            assert_eq!(looks(&mut scene, b"made"), NfsStat::Delay);
+            assert_eq!(scene.call().stateid, given);
+            let back = Args::DelegReturn(delegation::ReturnArgs { deleg_stateid: given });
+            scene.holder.on(&mut scene.first, &at, &[writing(given, 0, b"kept back"), back]).ok();
+        }
+        assert_eq!(looks(&mut scene, b"made"), NfsStat::Ok);
+        scene.holder.on(&mut scene.first, &at, &[closing(opened.stateid)]).ok();
+        let gone = Args::Remove(nfs_wire::op::names::RemoveArgs { target: b"made" });
+        scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), gone]).ok();
+    }
+}
+
 #[test]
 fn what_is_not_given_back_in_time_is_taken_away_and_the_client_is_told() {
     let mut scene = Scene::new();

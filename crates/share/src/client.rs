@@ -15,6 +15,13 @@ pub trait Holder: Send + Sync {
     fn on_break(&self, notice: &BreakNotice) -> bool;
 }
 
+/// Somebody who keeps the time of clients: what a client has whose time is over is kept for it only as long as nobody else
+/// wants it.
+pub trait Lapsing: Send + Sync {
+    /// Ends every client whose time is over. True when one of them had something. Called with no lock held.
+    fn end_lapsed(&self, now: wire::Now) -> bool;
+}
+
 /// Wakes a request that got a [`crate::Ticket`].
 pub trait Wake: Send + Sync {
     /// The request that waits under `token` is to be tried again. Called with no lock held, once for

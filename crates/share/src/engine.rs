@@ -18,6 +18,7 @@
 //! | `info`, `basic`, `security`, `extended`, `reparse`, `streams` | what is known of a file, and changing it |
 //! | `deleting`, `rename`, `linking`, `scan` | names |
 //! | `keeping` | opens whose client is gone |
+//! | `lapsing` | clients whose time is over |
 //! | `lasting`, `restoring` | opens that outlive the process: recorded, and made again |
 //! | `waits`, `breaks` | requests that wait, and whom they wait for |
 //! | `watching`, `changes`, `host` | who hears of changes, from us and from the host |
@@ -35,7 +36,7 @@
 //! 4. A shard of the table of open files.
 //! 5. `File::state`: everything about an open file.
 //! 6. Leaves, under which nothing else is locked: `Link::place`, `Directory::place`, `Directory::own`,
-//!    `Watching`, the tables of waits, deadlines, detached opens, recorded opens and clients, the parts of
+//!    `Watching`, the keepers of clients' time, the tables of waits, deadlines, detached opens, recorded opens and clients, the parts of
 //!    the cache, and the small cells of an `Open`.
 //!
 //! No holder is told, and no waiter woken, while any of these is held: what is to be sent is collected
@@ -67,6 +68,7 @@ mod host;
 mod info;
 mod items;
 mod keeping;
+mod lapsing;
 mod lasting;
 mod limiting;
 mod linking;
@@ -135,6 +137,8 @@ pub struct Share {
     /// Where the right under a key is.
     keys: breaks::Keys,
     contention: contention::Contention,
+    /// Who ends clients whose time is over.
+    keepers: lapsing::Keepers,
     limiting: limiting::Limiting,
     counting: counting::Counting,
     next_open: AtomicU64,
@@ -178,6 +182,7 @@ impl Share {
             clients: Mutex::default(),
             keys: breaks::Keys::default(),
             contention: contention::Contention::default(),
+            keepers: lapsing::Keepers::default(),
             limiting: limiting::Limiting::default(),
             counting: counting::Counting::default(),
             next_open: AtomicU64::new(1),

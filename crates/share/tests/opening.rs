@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use common::*;
@@ -354,4 +355,41 @@ fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets
     assert_eq!(client.woken(), 1);
     assert_eq!(client.read(&client.open("f").open()).unwrap(), "text");
     assert_eq!(world.share.open_count(), 1);
+}
+
+/// Keeps the time of a client that is gone: ends it by closing what it has.
+struct Gone(Arc<share::Share>, Mutex<Vec<Arc<share::Open>>>);
+
+impl share::Lapsing for Gone {
+    fn end_lapsed(&self, now: wire::Now) -> bool {
+        let opens = std::mem::take(&mut *self.1.lock().unwrap());
+        opens.iter().for_each(|open| self.0.close(open, now).unwrap());
+        !opens.is_empty()
+    }
+}
+
+#[test]
+fn what_is_kept_for_a_client_whose_time_is_over_is_in_nobodys_way() {
+    let world = World::new();
+    let (gone, here) = (world.client(1), world.client(2));
+    gone.make_with("f", "text");
+    let keeper = Arc::new(Gone(Arc::clone(&world.share), Mutex::default()));
+    let weak: Weak<Gone> = Arc::downgrade(&keeper);
+    world.share.ask_for_lapsed(weak);
+    let lapses = |open| keeper.1.lock().unwrap().push(open);
+    // A denial.
+    let denying = gone.open("f").access(READ).deny(Deny::WRITE).open();
+    assert_eq!(here.open("f").access(WRITE).refusal(), Refusal::SharingConflict);
+    lapses(denying);
+    here.close(&here.open("f").access(WRITE).open());
+    // A caching right that is given back as a whole.
+    let holds = gone.open("f").access(READ).keyed(1, Caching::READ | Caching::HANDLE).whole().open();
+    lapses(holds);
+    here.close(&here.open("f").access(WRITE).open());
+    // A name that goes with the last open.
+    lapses(gone.open("f").access(READ).open());
+    let open = here.open("f").open();
+    here.set_delete(&open, true).unwrap();
+    here.close(&open);
+    assert!(here.names_in("").is_empty());
 }

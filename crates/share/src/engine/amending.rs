@@ -10,6 +10,7 @@ use volume::security::Rights;
 use super::Share;
 use super::create::how_for_rights;
 use super::file::counted;
+use super::lapsing::is_held;
 use super::waits::Effects;
 use crate::caching::grants::Need;
 use crate::open::Party;
@@ -20,6 +21,16 @@ impl Share {
     /// handed out takes the place of `open`, which must not be used for anything new any more: byte ranges,
     /// caching right and name are the same.
     pub fn amend(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        access: Rights,
+        deny: Deny,
+    ) -> Step<Arc<Open>> {
+        self.past_lapsed(caller.now, is_held, || self.amend_now(caller, open, access, deny))
+    }
+
+    fn amend_now(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,

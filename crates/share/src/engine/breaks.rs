@@ -167,6 +167,9 @@ impl Share {
             };
             drop(state);
             self.settle(effects);
+            if matches!(step, Step::Wait(_)) {
+                self.end_lapsed(caller.now);
+            }
             match step {
                 // Who was in the way has gone when it was asked.
                 Step::Wait(ticket) if self.waits.is_over(ticket) => {}

@@ -15,6 +15,7 @@ use super::Share;
 use super::directory::Directory;
 use super::file::{File, Link, Stream};
 use super::items::{Item, Seen};
+use super::lapsing::is_held;
 use super::look_up::{Named, Search};
 use super::walk::Found;
 use crate::caching::grants::{Asker, Grant};
@@ -80,6 +81,15 @@ impl Share {
 
     /// The same from a place that was found before; none: from the root.
     pub(super) fn create_at(
+        &self,
+        caller: &Caller<'_>,
+        from: Option<(&Item, Seen)>,
+        request: &OpenRequest<'_>,
+    ) -> Step<Opened> {
+        self.past_lapsed(caller.now, is_held, || self.create_now(caller, from, request))
+    }
+
+    fn create_now(
         &self,
         caller: &Caller<'_>,
         from: Option<(&Item, Seen)>,

@@ -8,6 +8,7 @@ use volume::{Patience, Times};
 use wire::{FileRange, Now};
 
 use super::Share;
+use super::lapsing::is_held;
 use crate::caching::grants::Need;
 use crate::open::{OwnTimes, UNSEEN};
 use crate::{
@@ -85,7 +86,8 @@ impl Share {
         data: &[u8],
         through: bool,
     ) -> Step<()> {
-        match self.before_write(caller, open, owner, at, data.len() as u64) {
+        let len = data.len() as u64;
+        match self.past_lapsed(caller.now, is_held, || self.before_write(caller, open, owner, at, len)) {
             Step::Done(at) => self.write_now(open, at, data, through, caller.now).into(),
             Step::Wait(ticket) => Step::Wait(ticket),
             Step::Refused(why) => Step::Refused(why),

@@ -31,6 +31,10 @@ impl Share {
                 Step::Done(()) => {}
                 other => return other,
             }
+            // With the last open the name goes, which may be one that nobody comes back for.
+            if open.file.state.lock().members.len() > 1 {
+                self.end_lapsed(caller.now);
+            }
         } else if !open.granted.contains(Rights::DELETE) {
             return Step::Refused(Refusal::AccessDenied);
         }

@@ -516,6 +516,9 @@ impl Share {
         };
         drop(state);
         self.settle(effects);
+        if matches!(step, Step::Wait(_)) {
+            self.end_lapsed(caller.now);
+        }
         step
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Share;
+use super::lapsing::is_held;
 use crate::caching::grants::Need;
 use crate::lasting::record::Record;
 use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, Step};
@@ -27,6 +28,18 @@ impl Share {
     /// The same, with a note beside the open.
     // MS-FSA 2.1.5.8
     pub fn lock_noting(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        owner: LockOwner,
+        rule: LockRule,
+        ranges: &[RangeRequest],
+        note: RangeNote<'_>,
+    ) -> Step<()> {
+        self.past_lapsed(caller.now, is_held, || self.lock_now(caller, open, owner, rule, ranges, note))
+    }
+
+    fn lock_now(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,

@@ -11,6 +11,7 @@ use super::directory::{Changing, Directory, Known};
 use super::file::File;
 use super::info::path_in;
 use super::items::Item;
+use super::lapsing::is_held;
 use super::look_up::Search;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
@@ -68,10 +69,16 @@ impl Share {
         posix: bool,
     ) -> Step<()> {
         self.begin(caller.now);
-        match self.prepare_rename(caller, open, to, replace, posix) {
-            Ok(Step::Done(destination)) => self.rename_now(caller, open, destination, replace).into(),
-            Ok(Step::Wait(ticket)) => Step::Wait(ticket),
-            Ok(Step::Refused(why)) | Err(why) => Step::Refused(why),
+        let prepare = || match self.prepare_rename(caller, open, to, replace, posix) {
+            Ok(step) => step,
+            Err(why) => Step::Refused(why),
+        };
+        // What stands there, or below, may be open.
+        let is_in_the_way = |why: &Refusal| is_held(why) || *why == Refusal::AccessDenied;
+        match self.past_lapsed(caller.now, is_in_the_way, prepare) {
+            Step::Done(destination) => self.rename_now(caller, open, destination, replace).into(),
+            Step::Wait(ticket) => Step::Wait(ticket),
+            Step::Refused(why) => Step::Refused(why),
         }
     }
 
