@@ -17,7 +17,8 @@ CHANNELS = (1, 2, 4)
 # How much slower the last of the channels is in the second part of a capped case.
 SLOW = 4
 MIB = 1 << 20
-# Where a fiftieth decides, channels take so many turns in each round, for half the time: the machine drifts by more than that.
+# All that a case compares takes so many turns in each round, for half the time: the machine drifts by more than what is decided on.
+# Capped cases, of which a turn takes longer, have half as many.
 TURNS = 4
 
 
@@ -79,26 +80,28 @@ def _sample(job):
 
 
 def measure(case, server, secret, user, options):
-    """One case, `rounds` times and more; gives for each time a dictionary of samples, by channels, `uncapped` and `slow`."""
+    """One case, so many turns in each round; gives for each time a dictionary of samples, by channels, `uncapped` and `slow`."""
+    load = functools.partial(_load, case, server, secret, user, options.seconds / 2)
     rounds = []
     for number in range(options.rounds):
         first = number % len(CHANNELS)
         order = CHANNELS[first:] + CHANNELS[:first]
-        load = functools.partial(_load, case, server, secret, user)
-        if case.goal == "same":
-            # To and fro, all with one file: how it lies in memory decides more than how many channels there are.
-            pairs = load(options.seconds / 2, (*order, *reversed(order)) * (TURNS // 2))
-            rounds += [dict(pairs[at:at + len(order)]) for at in range(0, len(pairs), len(order))]
+        if case.goal == "capped":
+            rounds += [_capped(load, order) for _ in range(TURNS // 2)]
             continue
-        if case.goal == "cpu":
-            rounds.append(dict(load(options.seconds, order)))
-            continue
-        [(_, uncapped)] = load(options.seconds, [1])
-        cap = ["--channel-rate", str(int(uncapped.carried / max(CHANNELS)))]
-        samples = dict(load(options.seconds, order, *cap))
-        [(_, slow)] = load(options.seconds, [max(CHANNELS)], *cap, "--slow-channel", str(SLOW))
-        rounds.append({**samples, "uncapped": uncapped, "slow": slow})
+        # To and fro, all with one file: how it lies in memory decides more than how many channels there are.
+        pairs = load((*order, *reversed(order)) * (TURNS // 2))
+        rounds += [dict(pairs[at:at + len(order)]) for at in range(0, len(pairs), len(order))]
     return rounds
+
+
+def _capped(load, order):
+    """One turn of a capped case, in which what holds the connections is measured first."""
+    [(_, uncapped)] = load([1])
+    cap = ["--channel-rate", str(int(uncapped.carried / max(CHANNELS)))]
+    samples = dict(load(order, *cap))
+    [(_, slow)] = load([max(CHANNELS)], *cap, "--slow-channel", str(SLOW))
+    return {**samples, "uncapped": uncapped, "slow": slow}
 
 
 def _median(rounds, of):
@@ -168,10 +171,10 @@ def section(results, cores):
         else:
             rows.append(f"| {case.name} | – | – | – | – | – | not measured |")
     return (
-        "\n## Channels\n\nOne client process with one session over 1, 2 or 4 connections to Trunkline, measured in turns within each round; ratios are\n"
-        f"taken within a round. Client and server share {cores} processor cores here, which one connection already fills: what more cores\n"
+        f"\n## Channels\n\nOne client process with one session over 1, 2 or 4 connections to Trunkline, which take {TURNS} turns in each\n"
+        f"round, {TURNS // 2} where they are capped; ratios are taken within a turn. Client and server share {cores} processor cores here, which one connection already fills: what more cores\n"
         "would bring does not show. CPU is that of client and server together.\n\n"
-        "Where an uncapped rate stands, it is what one connection reaches in that round, and each connection is then held to a quarter of\n"
+        "Where an uncapped rate stands, it is what one connection reaches in that turn, and each connection is then held to a quarter of\n"
         "it, counted in the bytes that the connection carries: the client itself reads and writes no faster, and the server knows nothing of it. This stands for paths whose single connection\n"
         "is slow, such as a queue of a network interface or a long line; it is not such a path. “One slow” is four channels of which one\n"
         f"is held to {SLOW} times less than the others. The other cases are not capped.\n\n"

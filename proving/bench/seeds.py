@@ -7,6 +7,7 @@ generator are measured here. Start reading at `run`.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import statistics
@@ -28,6 +29,8 @@ RTT = "1ms"
 # What four connections reach of one that nothing holds back, and several channels of one where they bring nothing. What
 # differs by less than the latter leaves differs between two runs of the same.
 ENOUGH, NO_LOSS = 0.9, 0.98
+# Pairs of turns in each round where nothing is capped: the machine drifts by more than what is decided on.
+TURNS = 8
 # Clients whose connections fill the line together when each has one, and how many of them with four each are few.
 CLIENTS, FEW = 20, 7
 # From this part of the line's rate on it is full.
@@ -144,7 +147,7 @@ class Place:
         """The same on one file, without a path, and in short turns."""
         return self._command([self.target("SMB", "", "127.0.0.1")], channels, "--rw", "randwrite" if case.writes else "randread", "--bs",
                              str(case.block), "--iodepth", str(case.threads * case.depth), "--filesize", str(FILE_BYTES), "--ramp_time", "300ms",
-                             "--runtime", f"{seconds * 500:.0f}ms")
+                             "--runtime", f"{seconds * 250:.0f}ms")
 
     def clients(self, protocol, clients, connections, seconds):
         """So many clients, each a session with a thread of its own; 16 reads of 64 KiB under way for each."""
@@ -168,18 +171,18 @@ def _lay_out(server):
 
 
 def _measure_capped(case, place, number, seconds):
-    """One connection that nothing but the line holds back, then one and four held to a quarter of that."""
+    """One connection that nothing but the line holds back, then one and four held to a quarter of that; gives what is compared, as a list."""
     [(_, uncapped)] = _rates(case.line.behind(place.loading(case, [1], seconds)))
     order = (1, CHANNELS) if number % 2 == 0 else (CHANNELS, 1)
     quarter = case.line.bits(uncapped / CHANNELS)
-    return {"uncapped": uncapped, **dict(_rates(case.line.behind(place.loading(case, order, seconds), quarter)))}
+    return [{"uncapped": uncapped, **dict(_rates(case.line.behind(place.loading(case, order, seconds), quarter)))}]
 
 
 def _measure_free(case, place, number, seconds):
-    """One connection and four, forth and back, so that what drifts meets both."""
+    """One connection and four, forth and back, so that what drifts meets both; gives the rates of each pair."""
     order = (1, CHANNELS, CHANNELS, 1) if number % 2 == 0 else (CHANNELS, 1, 1, CHANNELS)
-    rates = _rates(place.unhindered(case, order * 2, seconds))
-    return {channels: statistics.mean(rate for count, rate in rates if count == channels) for channels in (1, CHANNELS)}
+    rates = _rates(place.unhindered(case, order * (TURNS // 2), seconds))
+    return [dict(rates[at:at + 2]) for at in range(0, len(rates), 2)]
 
 
 def _measure_fill(fill, place, _, seconds):
@@ -191,7 +194,8 @@ def _measure_fill(fill, place, _, seconds):
         [(_, rate)] = _rates(ORDINARY.behind(place.clients(fill.protocol, clients, connections, seconds), flow))
         return rate >= FULL * full
 
-    return {"line": full, **{connections: _least(lambda clients: fills(clients, connections), CLIENTS // connections) for connections in (1, CHANNELS)}}
+    counts = {connections: _least(lambda clients: fills(clients, connections), CLIENTS // connections) for connections in (1, CHANNELS)}
+    return [{"line": full, **counts}]
 
 
 def _least(fills, guess):
@@ -250,7 +254,8 @@ def run(options, is_chosen, results):
                     server = stack.enter_context(servers.Server("trunkline", profile, reachable=True))
                     _lay_out(server)
                     places[profile] = Place(server, secret.name)
-                results[case.name] = [measure(case, places[profile], number, options.seconds) for number in range(options.rounds)]
+                rounds = (measure(case, places[profile], number, options.seconds) for number in range(options.rounds))
+                results[case.name] = list(itertools.chain.from_iterable(rounds))
             except (CannotMeasure, servers.CannotStart, OSError, ValueError, KeyError, ZeroDivisionError) as reason:
                 print(f"seed, {case.name}: not measured: {reason}", file=sys.stderr)
                 continue
