@@ -14,6 +14,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
+import spread
 from cases import DIRECTORY, SHARE
 from harness import server as servers
 
@@ -100,8 +101,8 @@ def verdict(case, rounds):
 def _row(case, rounds):
     unit = {"cpu": "µs of CPU", "latency": "µs", "rate": "for a second"}[case.counts]
     one, other = (statistics.median(side) for side in zip(*rounds))
-    ratio, wanted, met = verdict(case, rounds)
-    return [f"{one:,.1f} {unit}", f"{other:,.1f} {unit}", f"{ratio:.2f}", f"{wanted}: {'met' if met else '**not met**'}"]
+    _, wanted, met = verdict(case, rounds)
+    return [f"{one:,.1f} {unit}", f"{other:,.1f} {unit}", spread.told(one / other for one, other in rounds), f"{wanted}: {'met' if met else '**not met**'}"]
 
 
 def _measure(cases, profile, options, results, secret):

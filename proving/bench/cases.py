@@ -12,7 +12,8 @@ PEER_FILE = "bench-file"
 # Names that the directory already holds, and operations on names in one round.
 DIRECTORY, NAMES = "bench", 10_000
 # In the second one Trunkline copies large plain reads too, as it must where they are signed or sealed.
-SHARES = SHARE, COPIED = "files", "t4"
+# In the third one nothing is remembered of names and files.
+SHARES = SHARE, COPIED, UNCACHED = "files", "t4", "t3"
 # As many as take seconds, since processor time is counted in ticks of 10 ms; Samba takes 4 ms for a create.
 OPERATIONS = {"create": 3_000, "open": 20_000, "stat": 20_000, "unlink": 5_000}
 
@@ -48,6 +49,10 @@ CASES = [
     Case("open, close, depth 32", "open", depth=32, cpu_ratio=4.0),
     Case("stat, depth 32", "stat", depth=32, cpu_ratio=4.0),
     Case("unlink, depth 32", "unlink", depth=32, cpu_ratio=4.0),
+    Case("create, write 4 KiB, close, depth 32, nothing remembered", "create", depth=32, cpu_ratio=4.0, share=UNCACHED),
+    Case("open, close, depth 32, nothing remembered", "open", depth=32, cpu_ratio=4.0, share=UNCACHED),
+    Case("stat, depth 32, nothing remembered", "stat", depth=32, cpu_ratio=4.0, share=UNCACHED),
+    Case("unlink, depth 32, nothing remembered", "unlink", depth=32, cpu_ratio=4.0, share=UNCACHED),
     Case("create, write 4 KiB, close, depth 1", "create", depth=1),
     Case("open, close, depth 1", "open", depth=1),
     Case("stat, depth 1", "stat", depth=1),

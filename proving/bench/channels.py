@@ -11,6 +11,7 @@ import subprocess
 from dataclasses import dataclass
 
 import headers
+import spread
 from cases import FILE_BYTES, PROTECTION, SHARE, trunkline_target
 
 CHANNELS = (1, 2, 4)
@@ -109,31 +110,35 @@ def _median(rounds, of):
 
 
 def verdicts(case, rounds):
-    """What is wanted, as (text, value, bound, whether less is better). Ratios are taken within each round."""
+    """What is wanted, as (text, the ratios of all turns, bound, whether less is better)."""
+    def each(of):
+        return [of(samples) for samples in rounds]
+
     most = max(CHANNELS)
     if case.goal == "capped":
         sum_of_caps = (most - 1 + 1 / SLOW) / most
         return [
-            ("of the uncapped rate", _median(rounds, lambda it: it[most].rate / it["uncapped"].rate), 0.9, False),
-            ("of the sum of the caps with one slow", _median(rounds, lambda it: it["slow"].rate / it["uncapped"].rate / sum_of_caps), 0.9, False),
+            ("of the uncapped rate", each(lambda it: it[most].rate / it["uncapped"].rate), 0.9, False),
+            ("of the sum of the caps with one slow", each(lambda it: it["slow"].rate / it["uncapped"].rate / sum_of_caps), 0.9, False),
         ]
     if case.goal == "cpu":
         return [
-            ("of the CPU for a MiB", _median(rounds, lambda it: it[most].cpu_mib / it[1].cpu_mib), 1.1, True),
+            ("of the CPU for a MiB", each(lambda it: it[most].cpu_mib / it[1].cpu_mib), 1.1, True),
             # What differs by less than this differs between two runs of the same.
-            ("of the rate", _median(rounds, lambda it: it[most].rate / it[1].rate), 0.98, False),
+            ("of the rate", each(lambda it: it[most].rate / it[1].rate), 0.98, False),
         ]
     return [
-        ("of the CPU for an operation", _median(rounds, lambda it: it[most].cpu_op / it[1].cpu_op), 1.02, True),
-        ("of the median latency", _median(rounds, lambda it: it[most].latency / it[1].latency), 1.02, True),
+        ("of the CPU for an operation", each(lambda it: it[most].cpu_op / it[1].cpu_op), 1.02, True),
+        ("of the median latency", each(lambda it: it[most].latency / it[1].latency), 1.02, True),
     ]
 
 
 def _tell(case, rounds):
     texts = []
-    for text, value, bound, less in verdicts(case, rounds):
+    for text, values, bound, less in verdicts(case, rounds):
+        value = statistics.median(values)
         met = value <= bound if less else value >= bound
-        texts.append(f"{value:.2f} {text}, wanted {'≤' if less else '≥'} {bound:g}: {'met' if met else '**not met**'}")
+        texts.append(f"{spread.told(values)} {text}, wanted {'≤' if less else '≥'} {bound:g}: {'met' if met else '**not met**'}")
     return "; ".join(texts)
 
 
@@ -172,7 +177,7 @@ def section(results, cores):
             rows.append(f"| {case.name} | – | – | – | – | – | not measured |")
     return (
         f"\n## Channels\n\nOne client process with one session over 1, 2 or 4 connections to Trunkline, which take {TURNS} turns in each\n"
-        f"round, {TURNS // 2} where they are capped; ratios are taken within a turn. Client and server share {cores} processor cores here, which one connection already fills: what more cores\n"
+        f"round, {TURNS // 2} where they are capped; ratios are taken within a turn, and told with the least and the most of all turns in brackets. Client and server share {cores} processor cores here, which one connection already fills: what more cores\n"
         "would bring does not show. CPU is that of client and server together.\n\n"
         "Where an uncapped rate stands, it is what one connection reaches in that turn, and each connection is then held to a quarter of\n"
         "it, counted in the bytes that the connection carries: the client itself reads and writes no faster, and the server knows nothing of it. This stands for paths whose single connection\n"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import network
+import spread
 from cases import SHARE
 from harness import server as servers
 
@@ -88,11 +89,11 @@ def _behind(command):
 
 
 def _timed(command, statuses=(0,)):
-    """The seconds of a command behind the link, which must end with one of `statuses`."""
+    """The seconds that a command behind the link took, of time and of the processor; it must end with one of `statuses`."""
     said = _behind(command)
     if said["status"] not in statuses:
         raise CannotCopy(f"{Path(command[0]).name} ended with {said['status']}: {(said['errors'] or said['output']).strip()[-400:]}")
-    return said["seconds"]
+    return said["seconds"], said["cpu"]
 
 
 def _copy(place, source, *more, back=False):
@@ -106,11 +107,11 @@ def _copy_back(place, source, *more):
     """The same with what lies there already: in the end it is in both, and it is the place's that is counted."""
     shutil.copytree(source, place.directory)
     with tempfile.TemporaryDirectory(prefix="copies-back-") as target:
-        seconds = _copy(place, target, *more, back=True)
+        took = _copy(place, target, *more, back=True)
         sizes = [path.stat().st_size for path in Path(target).rglob("*") if path.is_file()]
     if sizes != [LARGE_BYTES]:
         raise CannotCopy(f"what came back has {sizes} bytes")
-    return seconds
+    return took
 
 
 def _rclone(place, source):
@@ -128,7 +129,7 @@ def _mput(place, source):
     """Logging on by itself, and with as many files as are measured, scaled to all of them."""
     fixed = _smbclient(place, f"mkdir {place.name}")
     several = _smbclient(place, f"prompt off; lcd {source}; cd {place.name}; mput *")
-    return fixed + (several - fixed) * FILES / FILES_OF_SMBCLIENT
+    return tuple(one + (all_of - one) * FILES / FILES_OF_SMBCLIENT for one, all_of in zip(fixed, several))
 
 
 def _arrived(place, files, size):
@@ -169,7 +170,7 @@ class Sources:
 
 
 def _ways(case, sources):
-    """Name -> what copies to a place and gives its seconds, how many files arrive, and the size of each."""
+    """Name -> what copies to a place and gives its seconds of time and of the processor, how many files arrive, and the size of each."""
     if case.is_large:
         source, copy = sources.large(), _copy_back if case.is_back else _copy
         return {
@@ -187,28 +188,28 @@ def _ways(case, sources):
 
 
 def measure(case, server, secret, sources, options):
-    """One case; gives for each round way -> seconds."""
+    """One case; gives for each round way -> seconds of time and of the processor."""
     user, password = servers.accounts()[0]
     ways = list(_ways(case, sources).items())
     rounds = []
     for number in range(min(options.rounds, ROUNDS_OF_LARGE) if case.is_large else options.rounds):
-        seconds = {}
+        took = {}
         first = number % len(ways)
         for name, (copy, files, size) in ways[first:] + ways[:first]:
             place = Place(server, f"copy-{case.is_large}-{case.is_back}-{number}-{name}", user, password, secret)
-            seconds[name] = copy(place)
+            took[name] = copy(place)
             _arrived(place, files, size)
-        rounds.append(seconds)
+        rounds.append(took)
     return rounds
 
 
 def _median(rounds, of):
-    return statistics.median(of(seconds) for seconds in rounds)
+    return statistics.median(of(took) for took in rounds)
 
 
 def _over(rounds, name, other):
     """How many times as quick one way is as another; ratios are taken within each round."""
-    return _median(rounds, lambda it: it[other] / it[name])
+    return _median(rounds, lambda it: it[other][0] / it[name][0])
 
 
 def verdicts(case, rounds):
@@ -217,7 +218,7 @@ def verdicts(case, rounds):
         line = LINE_MBIT * 1e6 / 8 * PAYLOAD
         return [
             ("times one connection", _over(rounds, "automatic", "one"), GAIN),
-            ("of what the line carries", _median(rounds, lambda it: LARGE_BYTES / it["automatic"] / line), REACHED),
+            ("of what the line carries", _median(rounds, lambda it: LARGE_BYTES / it["automatic"][0] / line), REACHED),
         ]
     told = [("times smbclient", _over(rounds, "copy", "smbclient"), OVER_SMBCLIENT)]
     if "rclone" in rounds[0]:
@@ -234,12 +235,12 @@ def _tell(case, rounds):
 
 
 def _columns(rounds, names):
-    """Medians, each with the quickest and the slowest round."""
+    """Medians, each with the quickest and the slowest round, and the processor's."""
     shown = []
     for name in names:
-        all_of = [seconds[name] for seconds in rounds if name in seconds]
-        digits = 2 if all_of and min(all_of) < 10 else 1
-        shown.append(f"{statistics.median(all_of):.{digits}f} s ({min(all_of):.{digits}f}–{max(all_of):.{digits}f})" if all_of else "–")
+        times, of_processor = ([took[name][part] for took in rounds if name in took] for part in (0, 1))
+        digits = 2 if times and min(times) < 10 else 1
+        shown.append(f"{spread.told(times, digits)} s, {statistics.median(of_processor):.1f} s CPU" if times else "–")
     return shown
 
 
@@ -293,8 +294,8 @@ def section(results):
     return (
         f"\n## Copies over a long path\n\nThe path is emulated packet by packet: a round trip of {RTT.removesuffix('ms')} ms, {FLOW_MBIT} Mbit/s for each connection, and a line of\n"
         f"{LINE_MBIT} Mbit/s, which {FLOWS} connections fill; of each packet of 1,500 bytes 1,448 are payload. Seconds are those of the whole command,\n"
-        "with connecting and logging on; medians, with the quickest and the slowest round. Everything that copies takes its turn in each\n"
-        "round, and ratios are taken within it.\n\n"
+        "with connecting and logging on; medians, with the quickest and the slowest round; CPU is the copying command's. Everything that\n"
+        "copies takes its turn in each round, and ratios are taken within it.\n\n"
         f"    trunkline link --rtt {RTT} --flow-rate {FLOW_MBIT}Mbit --rate {LINE_MBIT}Mbit --congestion-control {network.CONGESTION_CONTROL} -- COMMAND\n\n"
         f"One file of 1 GB (10⁹ bytes), {ROUNDS_OF_LARGE} rounds at most: `trunkline copy SRC smb://...`, or back with both the other way round, with as many\n"
         "connections as it chooses by itself, and with `--channels 1`.\n\n"

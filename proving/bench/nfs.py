@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 
 import headers
+import spread
 from cases import DIRECTORY, FILE_BYTES, NAMES, OPERATIONS, SHARE
 from harness import server as servers
 
@@ -171,18 +172,18 @@ def _columns(case, result, connections):
             shown.append("–")
             continue
         samples = result[kind][connections]
-        shown.append(f"{_median(samples, lambda it: it.cpu):,.1f} µs, {_median(samples, lambda it: it.ops):,.0f}/s")
+        shown.append(f"{spread.told((it.cpu for it in samples), 1)} µs, {_median(samples, lambda it: it.ops):,.0f}/s")
     return shown
 
 
-def _share_of(rounds, connections):
-    """What so many capped connections carry of one uncapped connection's rate, as the median over the rounds."""
-    return statistics.median(it[connections].rate / it["uncapped"].rate for it in rounds)
+def _shares_of(rounds, connections):
+    """What so many capped connections carry of one uncapped connection's rate, in each round."""
+    return [it[connections].rate / it["uncapped"].rate for it in rounds]
 
 
 def _list_verdict(rounds):
-    share = _share_of(rounds, CAPPED)
-    return f"{share:.2f}, wanted ≥ {ENOUGH:g}: {'met' if share >= ENOUGH else '**not met**'}"
+    shares = _shares_of(rounds, CAPPED)
+    return f"{spread.told(shares)}, wanted ≥ {ENOUGH:g}: {'met' if statistics.median(shares) >= ENOUGH else '**not met**'}"
 
 
 def run(options, is_chosen, results):

@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import spread
 from cases import DIRECTORY, FILE_BYTES, SHARE, trunkline_target
 from harness import server as servers
 
@@ -107,9 +108,9 @@ def measure(case, place, server, secret, options):
 
 def verdicts(case, rounds):
     """What is wanted and whether it is met, as (text, met)."""
-    ratio = statistics.median(it["compared"].rate / it["plain"].rate for it in rounds)
+    ratios = [it["compared"].rate / it["plain"].rate for it in rounds]
     wanted = SERVED if case.served else GENERATOR
-    told = [(f"{ratio:.2f} of the loop's rate, wanted ≥ {wanted:g}", ratio >= wanted)]
+    told = [(f"{spread.told(ratios)} of the loop's rate, wanted ≥ {wanted:g}", statistics.median(ratios) >= wanted)]
     if case.cpu_us is not None:
         cpu = statistics.median(it["compared"].cpu for it in rounds)
         told.append((f"{cpu:.1f} µs of CPU for an operation, wanted ≤ {case.cpu_us:g}", cpu <= case.cpu_us))

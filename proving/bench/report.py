@@ -1,6 +1,9 @@
 """How results are told: a line for each case while it runs, and the page docs/benchmarks.md."""
 
+import statistics
 from pathlib import Path
+
+import spread
 
 
 def processor():
@@ -17,17 +20,39 @@ def _number(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
+# What a round gives for a server: CPU µs for an operation, operations for a second, CPU µs for a MiB.
+CPU, RATE, CPU_MIB = range(3)
+
+
+def _column(result, kind, column):
+    """What all rounds gave for a server."""
+    return [row[column] for row in result.get(kind, []) if row[column] is not None]
+
+
+def _median(result, kind, column):
+    """Nothing where nothing was measured."""
+    values = _column(result, kind, column)
+    return statistics.median(values) if values else None
+
+
+def _spread(result, kind, column):
+    """The median, with the least and the most."""
+    values = _column(result, kind, column)
+    return spread.told(values, 0 if max(values) >= 100 else 1) if values else "–"
+
+
 def _ratios(result):
     """Operations for a CPU-second and operations for a second, ours over Samba's; nothing without both."""
-    if "trunkline" not in result or "samba" not in result or not result["trunkline"][0]:
+    ours, theirs = ([_median(result, kind, column) for column in (CPU, RATE)] for kind in ("trunkline", "samba"))
+    if None in theirs or not all(ours):
         return None, None
-    return result["samba"][0] / result["trunkline"][0], result["trunkline"][1] / result["samba"][1]
+    return theirs[CPU] / ours[CPU], ours[RATE] / theirs[RATE]
 
 
 def _extra(case, results):
     """What a protection adds to our CPU for a MiB over the plain case, in µs."""
-    plain, here = results.get(case.base, {}).get("trunkline"), results.get(case.name, {}).get("trunkline")
-    return here[2] - plain[2] if plain and here and plain[2] is not None else None
+    plain, here = (_median(results.get(name, {}), "trunkline", CPU_MIB) for name in (case.base, case.name))
+    return here - plain if plain is not None and here is not None else None
 
 
 def _verdict(case, results):
@@ -47,7 +72,7 @@ def _word(met):
 def line(case, results):
     """One case for the terminal."""
     result = results[case.name]
-    parts = [f"{kind} {_number(row[0])} µs CPU/op, {_number(row[1])} op/s" for kind, row in result.items()]
+    parts = [f"{kind} {_number(_median(result, kind, CPU))} µs CPU/op, {_number(_median(result, kind, RATE))} op/s" for kind in result]
     ratio, rate = _ratios(result)
     tail = f"; for a CPU-second ×{ratio:.2f}, for a second ×{rate:.2f}" if ratio else ""
     return f"{case.name}: {'; '.join(parts)}{tail}; {_verdict(case, results)}"
@@ -61,19 +86,22 @@ def page(cases, results, versions, machine):
             rows.append(f"| {case.name} | – | – | – | – | – | – | not measured |")
             continue
         result = results[case.name]
-        ours, theirs = result.get("trunkline", [None] * 3), result.get("samba", [None] * 3)
+        cpu, per_second = ([_spread(result, kind, column) for kind in ("trunkline", "samba")] for column in (CPU, RATE))
         ratio, rate = (f"{value:.2f}" if value else "–" for value in _ratios(result))
-        rows.append(f"| {case.name} | {_number(ours[0])} | {_number(theirs[0])} | {ratio} | {_number(ours[1])} | "
-                    f"{_number(theirs[1])} | {rate} | {_verdict(case, results)} |")
+        rows.append(f"| {case.name} | {' | '.join(cpu)} | {ratio} | {' | '.join(per_second)} | {rate} | {_verdict(case, results)} |")
     head = "| case | CPU µs/op | Samba's | ops for a CPU-second, ×Samba | op/s | Samba's | op/s, ×Samba | |\n" + "|---" * 8 + "|\n"
     return (
-        "# Benchmarks\n\nWritten by `make bench`; do not edit. Each number is the median of several rounds, in which\n"
+        "# Benchmarks\n\nWritten by `make bench`; do not edit. Each number is the median of several rounds, with the least and the most in brackets, in which\n"
         "the servers take turns; how many, of how long, stands at the end. CPU is user and system time of the\n"
         "server with all its processes, from /proc. Shares lie in memory: a disk and its file system would have their say in it. The\n"
-        "metadata cases work in a case-insensitive directory that already holds 10,000 names. One connection, the same client for both; while a reply of 32 KiB or more comes\n"
+        "metadata cases work in a case-insensitive directory that already holds 10,000 names, of a share with `metadata_caching`, and without where nothing is\n"
+        "remembered. One connection, the same client for both; while a reply of 32 KiB or more comes\n"
         "in, it asks the host to be woken for all of it, at most 256 KiB (SO_RCVLOWAT), since on one machine a server pays for waking its\n"
         "client. Plain reads of this size leave Trunkline uncopied (sendfile); what signing and sealing add is counted from the\n"
         "same read copied (`send_file = false`), since what they protect has to be copied first.\n\n"
         + head + "\n".join(rows) + "\n\n"
-        + "".join(f"* {version}\n" for version in versions) + f"* Machine: {machine}\n* Command: `proving/bench/run.py`\n"
+        + "".join(f"* {version}\n" for version in versions) + f"* Machine: {machine}\n"
+        "* Command: `proving/bench/run.py`, which loads with `trunkline load smb://USER@HOST:PORT/SHARE/DIRECTORY --json --server-pid PID --rw KIND --bs SIZE\n"
+        "  --iodepth DEPTH --runtime TIME --ramp_time 1 --filesize 256m`, or `--metadata KIND --files NAMES --number-ios COUNT`; below with `--channels 1,2,4` and\n"
+        "  `--channel-rate`, and `nfs://HOST:PORT/EXPORT`\n"
     )

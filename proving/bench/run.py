@@ -19,7 +19,6 @@ import contextlib
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -130,11 +129,6 @@ def measure_channels(chosen, running, options, results):
             print(channels.line(case, results[case.name]), flush=True)
 
 
-def median(samples, column):
-    values = [sample[column] for sample in samples if sample[column] is not None]
-    return statistics.median(values) if values else None
-
-
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
@@ -178,7 +172,7 @@ def measure_smb(kinds, chosen, of_channels, options, results, over_channels):
             if samples is None:
                 print(f"{case.name}: the generator cannot make it")
                 continue
-            results[case.name] = {kind: [median(rows, column) for column in range(3)] for kind, rows in samples.items()}
+            results[case.name] = samples
             print(report.line(case, results), flush=True)
         measure_channels(of_channels, running, options, over_channels)
 

@@ -17,6 +17,7 @@ import tempfile
 from dataclasses import dataclass
 
 import network
+import spread
 from cases import DIRECTORY, SHARE
 from harness import server as servers
 
@@ -62,6 +63,14 @@ class Line:
 ORDINARY = Line(1000, 9000)
 # 640 MiB are under way at once: on the ordinary line that is more than the time that is measured.
 WIDE = Line(4000, 65520)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Bytes for a second, and µs of the server's and the generator's processor for an operation."""
+
+    rate: float
+    cpu: float
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,7 @@ FILLS = [Fill("NFS"), Fill("SMB")]
 
 
 def _rates(command, **more):
-    """Runs a load; gives bytes for a second of each of its numbers of channels, in the order in which they were asked for."""
+    """Runs a load; gives for each of its numbers of channels, in the order in which they were asked for, a Sample."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, **more)
     if done.returncode != 0:
         raise CannotMeasure(f"ended with {done.returncode}: {done.stderr.strip()[-400:]}")
@@ -122,7 +131,8 @@ def _rates(command, **more):
     rates = []
     for job in json.loads(done.stdout)["jobs"]:
         part = job["write"] if job["write"]["total_ios"] else job["read"]
-        rates.append((int(job["job options"]["channels"]), part["io_bytes"] / (part["runtime"] / 1000)))
+        cpu = sum(job["trunkline"].get(of) or 0 for of in ("server_cpu_ns", "client_cpu_ns")) / 1000 / part["total_ios"]
+        rates.append((int(job["job options"]["channels"]), Sample(part["io_bytes"] / (part["runtime"] / 1000), cpu)))
     return rates
 
 
@@ -156,7 +166,8 @@ class Place:
 
     def _command(self, targets, channels, *more):
         password = ["--password-file", self.secret] if targets[0].startswith("smb") else []
-        return [servers.program(), "load", *targets, *more, "--channels", ",".join(map(str, channels)), *password, "--json"]
+        return [servers.program(), "load", *targets, *more, "--channels", ",".join(map(str, channels)), *password, "--json", "--server-pid",
+                str(self.server.pid)]
 
 
 def _lay_out(server):
@@ -174,7 +185,7 @@ def _measure_capped(case, place, number, seconds):
     """One connection that nothing but the line holds back, then one and four held to a quarter of that; gives what is compared, as a list."""
     [(_, uncapped)] = _rates(case.line.behind(place.loading(case, [1], seconds)))
     order = (1, CHANNELS) if number % 2 == 0 else (CHANNELS, 1)
-    quarter = case.line.bits(uncapped / CHANNELS)
+    quarter = case.line.bits(uncapped.rate / CHANNELS)
     return [{"uncapped": uncapped, **dict(_rates(case.line.behind(place.loading(case, order, seconds), quarter)))}]
 
 
@@ -192,10 +203,10 @@ def _measure_fill(fill, place, _, seconds):
     def fills(clients, connections):
         flow = ORDINARY.mbit * 1e6 / CLIENTS
         [(_, rate)] = _rates(ORDINARY.behind(place.clients(fill.protocol, clients, connections, seconds), flow))
-        return rate >= FULL * full
+        return rate.rate >= FULL * full.rate
 
     counts = {connections: _least(lambda clients: fills(clients, connections), CLIENTS // connections) for connections in (1, CHANNELS)}
-    return [{"line": full, **counts}]
+    return [{"line": full.rate, **counts}]
 
 
 def _least(fills, guess):
@@ -226,11 +237,12 @@ def _row(case, rounds):
         return [f"{_median(rounds, lambda it: it['line']) / MIB:,.0f} MiB/s", *(f"{count:g}" for count in counts),
                 _tell(" clients instead of " + f"{counts[0]:g}", f"{counts[1]:g}", counts[1] <= FEW, f"≤ {FEW}")]
     columns = (*(("uncapped",) if case.line else ()), 1, CHANNELS)
-    rates = [f"{_median(rounds, lambda it: it[key]) / MIB:,.{0 if case.threads > 1 else 1}f} MiB/s" for key in columns]
+    rates = [f"{_median(rounds, lambda it: it[key].rate) / MIB:,.{0 if case.threads > 1 else 1}f} MiB/s" for key in columns]
+    cpu = " → ".join(f"{_median(rounds, lambda it: it[key].cpu):,.1f}" for key in (1, CHANNELS))
     base, bound = ("uncapped", ENOUGH) if case.line else (1, NO_LOSS)
-    ratio = _median(rounds, lambda it: it[CHANNELS] / it[base])
-    gain = [f"{_median(rounds, lambda it: it[CHANNELS] / it[1]):.2f}"] if case.line else []
-    return [*rates, *gain, _tell("", f"{ratio:.2f}", ratio >= bound, f"≥ {bound:g}")]
+    ratios = [it[CHANNELS].rate / it[base].rate for it in rounds]
+    gain = [f"{_median(rounds, lambda it: it[CHANNELS].rate / it[1].rate):.2f}"] if case.line else []
+    return [*rates, cpu, *gain, _tell("", spread.told(ratios), statistics.median(ratios) >= bound, f"≥ {bound:g}")]
 
 
 MEASURES = [(SLOW_LINKS, _measure_capped), (UNHINDERED, _measure_free), (FILLS, _measure_fill)]
@@ -279,13 +291,16 @@ def section(results):
         "\n## What several connections are said to bring\n\nThe loads by which a cloud's users are told what Multichannel and nconnect bring, from one client process to Trunkline.\n"
         f"The path is emulated packet by packet (`trunkline link`): a round trip of {RTT.removesuffix('ms')} ms, {ORDINARY.mbit / 1000:g} Gbit/s in packets of {ORDINARY.mtu:,} bytes; where\n"
         f"640 MiB are under way at once, {WIDE.mbit / 1000:g} Gbit/s in packets of {WIDE.mtu:,}. The first column is one connection that only this line holds back; then\n"
-        "each connection is held to a quarter of that by the path. All in one round; ratios are taken within it.\n\n"
+        "each connection is held to a quarter of that by the path. All in one round; ratios are taken within it.\n"
+        "CPU is that of server and generator together; in brackets are the least and the most of what a ratio came to.\n\n"
+        f"    trunkline link --rtt {RTT} --rate {ORDINARY.mbit}Mbit --mtu {ORDINARY.mtu} [--flow-rate A-QUARTER] -- trunkline load smb://USER@{{{{host}}}}:PORT/{SHARE}/{DIRECTORY}/FILE ... \\\\\n"
+        f"        -W1 -C0 -d SECONDS -r -w 0|100 -b SIZE -t{THREADS} -o{DEPTH} -L --channels 1,4 --json\n\n"
         f"Many threads are `-r -t{THREADS} -o{DEPTH}` of diskspd, for each file: on {FILES} files {FILES * THREADS * DEPTH} operations are under way, on one {THREADS * DEPTH}. Files have {_size(FILE_BYTES)},\n"
         "and stay in the page cache; writes do not wait for the disk (without `-Sh`), which would be all that is measured.\n\n"
-        + _table("| load | one, uncapped | 1 channel | 4 channels | 4 over 1 | 4 over uncapped |", SLOW_LINKS, results)
+        + _table("| load | one, uncapped | 1 channel | 4 channels | CPU µs/op, 1 → 4 channels | 4 over 1 | 4 over uncapped |", SLOW_LINKS, results)
         + "\nWhere there is nothing to gain, several channels are said to cost a tenth. Without any path and without caps, one channel and\n"
         "four forth and back:\n\n"
-        + _table("| load | 1 channel | 4 channels | 4 over 1 |", UNHINDERED, results)
+        + _table("| load | 1 channel | 4 channels | CPU µs/op, 1 → 4 channels | 4 over 1 |", UNHINDERED, results)
         + f"\nClients that fill a share: the line is what the whole share carries, and the path holds each connection to a {CLIENTS}th of it. A client is a\n"
         f"session with a thread of its own that reads 64 KiB at random, 16 at once. Full is {FULL:.0%} of what one connection carries that only the\n"
         "line holds back. Told of were 20 clients with one connection, and 6 or 7 with four.\n\n"

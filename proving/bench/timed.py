@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run a command and print how many seconds it took, its status and what it said, as one JSON object.
+"""Run a command and print how many seconds it took, of time and of the processor, its status and what it said, as one JSON object.
 
     timed.py COMMAND [ARGUMENT ...]
 
@@ -7,6 +7,7 @@ For commands that run behind something that takes its own time to set up, as `tr
 """
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -18,7 +19,8 @@ def main():
     began = time.monotonic()
     done = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=LONGEST_S)
     seconds = time.monotonic() - began
-    print(json.dumps({"seconds": seconds, "status": done.returncode, "output": done.stdout, "errors": done.stderr}))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(json.dumps({"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "status": done.returncode, "output": done.stdout, "errors": done.stderr}))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,13 @@ write_config() {
   local server=() testing=() lines=() accounts=() channels=32 smb_port=$port one two
   local -A own=()
   case $profile in
-    default | bench | admin | plain | shared-storage | port-445) ;;
+    bench)
+      # What is signed or sealed must be copied first: one share has the plain way with the copy to compare it with. In another
+      # nothing is remembered of names.
+      own[t4]='send_file = false'
+      own[t3]='metadata_caching = false'
+      ;;
+    default | admin | plain | shared-storage | port-445) ;;
     hidden) lines+=('hide_files = ["hidefile", ".*"]') ;;
     no-notify) lines+=('change_notify = false') ;;
     no-streams) lines+=('streams = false') ;;
@@ -115,8 +121,7 @@ write_config() {
     each_user
     ((${#accounts[@]} == 0)) || printf '\n%s' "${accounts[@]}"
     for name in $PLAIN_SHARES; do
-      # What is signed or sealed must be copied first: here is the plain way with the copy to compare it with.
-      if [[ $profile == bench && $name == t4 ]]; then share t4 'send_file = false'; else share "$name" "${lines[@]}" ${own[$name]:+"${own[$name]}"}; fi
+      share "$name" "${lines[@]}" ${own[$name]:+"${own[$name]}"}
     done
     share sealed 'encryption = "required"'
     share hideunread 'hide_unreadable = true'
