@@ -1,5 +1,5 @@
 //! Layers 5 to 7: what is read, written and named on the server to see what connections and depth are worth. All test files
-//! lie in one directory, whose name [`Patient::scratch`] holds before it is made.
+//! lie in one directory, whose name [`Patient::scratch`] holds before it is made, as [`Patient::made`] does theirs.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -135,7 +135,10 @@ impl Patient<'_> {
         let mut places = Vec::new();
         for line in &self.lines {
             let (place, name, write) = match (&self.scratch, &self.facts.data) {
-                (Some(scratch), _) => (self.directory(line, scratch).await?, FILE.to_owned(), true),
+                (Some(scratch), _) => {
+                    self.made.note(FILE);
+                    (self.directory(line, scratch).await?, FILE.to_owned(), true)
+                }
                 _ => {
                     let Existing { directory, name, .. } = self.existing.clone().unwrap_or_default();
                     (self.directory(line, &directory).await?, name, false)
@@ -147,7 +150,7 @@ impl Patient<'_> {
             places.push((place, Some(Arc::new(file))));
         }
         let content = noise(LARGE as usize);
-        Ok(Bench { places, extent, content })
+        Ok(Bench { places, extent, content, made: self.made.clone() })
     }
 
     async fn root(&self, line: &Line) -> Result<Place, Stopped> {
@@ -159,7 +162,9 @@ impl Patient<'_> {
 
     async fn directory(&self, line: &Line, scratch: &str) -> Result<Place, Stopped> {
         let root = self.root(line).await?;
-        root.below(scratch).await.map_err(|why| protocol::stopped(Stage::Data, &why))
+        let found = tokio::time::timeout(self.course.stall, root.below(scratch)).await;
+        let found = found.map_err(|_| self.silent(Stage::Data, "looking for a directory"))?;
+        found.map_err(|why| protocol::stopped(Stage::Data, &why))
     }
 
     pub(crate) fn silent(&self, stage: Stage, doing: &str) -> Stopped {
@@ -245,10 +250,12 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
                 patient.look_at_clock(&root, &name).await;
                 return Ok(());
             }
+            // It may have been made all the same.
+            Ok(Err(why)) if why.is_loss() => return Err(protocol::stopped(Stage::Data, &why)),
             Ok(Err(why)) => {
                 patient.scratch = None;
                 let stopped = protocol::stopped(Stage::Data, &why);
-                if stopped.cause == Cause::Full || why.is_loss() {
+                if stopped.cause == Cause::Full {
                     return Err(stopped);
                 }
                 not_written = Some(why.to_string());
@@ -270,6 +277,8 @@ impl Patient<'_> {
     /// answered in time stays unknown.
     async fn look_at_clock(&mut self, root: &Place, scratch: &str) {
         let Some(Protocol::Nfs(facts)) = &mut self.facts.protocol else { return };
+        // The second is what is made where delegations are asked for.
+        ["clock", "own"].iter().for_each(|name| self.made.note(name));
         let looking = async {
             let place = root.below(scratch).await.ok()?;
             let begun = protocol::now_ms();
@@ -646,10 +655,9 @@ pub(crate) async fn names(patient: &mut Patient<'_>) -> Result<(), Stopped> {
         stall: patient.course.stall,
         most_per_s: patient.args.max_iops.map(f64::from),
     };
-    let measured = names::measure(&place, &bounds).await;
-    let (metadata, failure) = measured;
-    patient.facts.metadata = Some(metadata);
-    failure.map_or(Ok(()), Err)
+    // What is measured until it is cut stays.
+    let metadata = patient.facts.metadata.get_or_insert_default();
+    names::measure(&place, &bounds, &patient.made, metadata).await
 }
 
 /// Layer 7: the first large reads once more, now that the server has been worked for a while.
@@ -664,41 +672,6 @@ pub(crate) async fn again(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     let done = patient.run(&bench, order).await;
     close(bench).await;
     done.map(drop)
-}
-
-/// Deletes the directory `scratch` in `directory`, with all in it; whether nothing is left.
-pub(crate) async fn clear(line: &Line, directory: &str, scratch: &str, patience: Duration) -> bool {
-    let clearing = async {
-        // What a lost session had open is let go a moment later.
-        loop {
-            if cleared(line, directory, scratch).await {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(patience, clearing).await.is_ok()
-}
-
-async fn cleared(line: &Line, directory: &str, scratch: &str) -> bool {
-    let Ok(root) = line.place(directory).await else { return false };
-    match root.list().await {
-        Ok(listed) if listed.iter().all(|it| it.name != scratch) => return true,
-        Ok(_) => {}
-        Err(_) => return false,
-    }
-    let Ok(place) = root.below(scratch).await else { return false };
-    let Ok(listed) = place.list().await else { return false };
-    let mut tasks = tokio::task::JoinSet::new();
-    for (number, entry) in listed.into_iter().enumerate() {
-        let place = place.clone();
-        tasks.spawn(async move { place.remove(&entry.name).await.is_ok() });
-        if number >= 128 {
-            tasks.join_next().await;
-        }
-    }
-    while tasks.join_next().await.is_some() {}
-    root.remove_directory(scratch).await.is_ok()
 }
 
 /// Bytes that do not compress.

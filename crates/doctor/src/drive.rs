@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 use load::cpu::{Account, Usage};
 use tokio::task::JoinSet;
 
+use crate::clear::Made;
 use crate::facts::{Run, Traffic, Work};
 use crate::peer::{File, Place};
 use crate::tcp::TcpInfo;
@@ -31,6 +32,8 @@ pub(crate) struct Bench {
     /// Bytes of the file that may be read, or written.
     pub(crate) extent: u64,
     pub(crate) content: Bytes,
+    /// Files that may be there.
+    pub(crate) made: Made,
 }
 
 /// One run.
@@ -324,8 +327,11 @@ impl Worker {
         match (self.order.work, file) {
             (Work::SmallFiles, _) => {
                 let name = format!("s{}", self.number);
+                self.bench.made.note(&name);
                 place.put(&name, &self.bench.content.slice(..block as usize)).await?;
-                place.remove(&name).await
+                place.remove(&name).await?;
+                self.bench.made.forget(&name);
+                Ok(())
             }
             (Work::Write, Some(file)) => {
                 let content = self.bench.content.slice(..block as usize);

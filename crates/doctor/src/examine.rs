@@ -11,15 +11,19 @@ use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
 use crate::args::{Args, Course};
 use crate::bench::Existing;
+use crate::clear::Made;
 use crate::facts::{Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport};
 use crate::peer::{How, Line, join};
 use crate::ping::{self, Attempt};
 use crate::route::{self, find};
 use crate::tcp::TcpInfo;
-use crate::{bench, live, protocol, tcp};
+use crate::run::cut;
+use crate::{bench, clear, live, protocol, tcp};
 
-/// How long the server may take over a farewell, and over deleting what was made.
+/// How long the server may take over a farewell.
 const FAREWELL: Duration = Duration::from_millis(700);
+/// Round trips of deleting what was made and of a farewell, with a new session where the old one is stuck.
+const FAREWELL_TRIPS: u32 = 16;
 /// How long an address may take that is only looked at.
 const PROBE: Duration = Duration::from_millis(900);
 /// A way on which a connect takes less is short: there it costs little to make more, and what a busy host adds is a larger part.
@@ -36,6 +40,8 @@ pub(crate) struct Patient<'a> {
     pub(crate) lines: Vec<Line>,
     /// The directory of the test files, once it was asked for.
     pub(crate) scratch: Option<String>,
+    /// What lies in it.
+    pub(crate) made: Made,
     /// A file of the server's that may be read, where nothing is written.
     pub(crate) existing: Option<Existing>,
     /// How far the test file was written.
@@ -43,6 +49,8 @@ pub(crate) struct Patient<'a> {
     pub(crate) sizes: Option<bench::Sizes>,
     /// Where further connections go (SMB).
     ways: Vec<SocketAddr>,
+    begun: Instant,
+    /// When the work ends.
     until: Instant,
 }
 
@@ -80,6 +88,7 @@ impl<'a> Patient<'a> {
                 How::Smb { options, who }
             }
         };
+        let begun = Instant::now();
         Patient {
             target,
             args,
@@ -88,19 +97,27 @@ impl<'a> Patient<'a> {
             facts: Facts { target: text, ..Facts::default() },
             lines: Vec::new(),
             scratch: None,
+            made: Made::default(),
             existing: None,
             written: 0,
             sizes: None,
             ways: Vec::new(),
-            until: Instant::now() + course.limit,
+            begun,
+            until: begun + course.limit,
         }
     }
 
-    /// All layers, as far as they can be reached.
+    /// All layers, as far as they can be reached in time.
     pub(crate) async fn examine(&mut self) {
-        if let Err(stopped) = self.layers().await {
-            self.facts.stopped = Some(stopped);
-        }
+        let reached = tokio::time::timeout_at(self.until.into(), self.reach()).await;
+        self.reserve();
+        let ended = match reached {
+            Ok(Ok(())) => tokio::time::timeout_at(self.until.into(), self.layers()).await,
+            failed => failed,
+        };
+        let took = self.until - self.begun;
+        self.facts.stopped =
+            ended.unwrap_or_else(|_| Err(cut(&self.facts, Cause::Other, took))).err();
     }
 
     /// Layers 1 and 2.
@@ -109,9 +126,9 @@ impl<'a> Patient<'a> {
         self.transport().await
     }
 
+    /// Layers 3 to 7.
     async fn layers(&mut self) -> Result<(), Stopped> {
         let stall = self.course.stall;
-        self.reach().await?;
         let address = self.destination();
         let (line, agreed) = protocol::open(&self.how, self.target, address, stall).await?;
         self.facts.protocol = Some(agreed);
@@ -368,39 +385,69 @@ impl<'a> Patient<'a> {
         }
     }
 
+    /// The round trip, as far as it is known.
+    fn trip(&self) -> Duration {
+        let ms = self.facts.transport.as_ref().and_then(|it| it.connect.median()).unwrap_or(0.0);
+        Duration::from_secs_f64(ms / 1000.0)
+    }
+
+    /// Leaves more of the time for the farewell where the server is so far away that it takes longer.
+    fn reserve(&mut self) {
+        let more = (self.trip() * FAREWELL_TRIPS).saturating_sub(self.course.farewell);
+        self.until -= more.min(self.course.limit / 2);
+    }
+
+    /// How long the farewell may take from now on: as long as the course allows, and no longer than is of use.
+    pub(crate) fn farewell(&self) -> Duration {
+        let end = self.begun + self.course.limit + self.course.farewell;
+        let of_use = (FAREWELL * 10).max(self.trip() * FAREWELL_TRIPS);
+        end.saturating_duration_since(Instant::now()).min(of_use)
+    }
+
     /// Deletes what was made on the server and says farewell, in little time whatever the server does.
     pub(crate) async fn clear(&mut self) {
         self.note_end();
-        // Within the 15 seconds of the quick course.
-        let patience = if self.course.name == "quick" { FAREWELL * 3 } else { FAREWELL * 10 };
-        if let Some(scratch) = self.scratch.clone() {
-            let mut cleared = false;
-            if self.facts.stopped.is_some() {
-                // What was under way may have files open, which go with their session.
-                for line in self.lines.drain(..) {
-                    line.close(FAREWELL / 2).await;
-                }
-            }
-            if let Some(line) = self.lines.first() {
-                cleared = bench::clear(line, &self.target.directory, &scratch, patience).await;
-            }
-            // A session that is stuck is no reason to leave anything.
-            if !cleared
-                && let Ok((line, _)) =
-                    protocol::open(&self.how, self.target, self.destination(), FAREWELL).await
-            {
-                cleared = bench::clear(&line, &self.target.directory, &scratch, patience).await;
-                line.close(FAREWELL).await;
-            }
-            match cleared {
-                true => self.scratch = None,
-                false => self.facts.left_behind = Some(join(&self.target.directory, &scratch)),
-            }
+        let until = Instant::now() + self.farewell();
+        if let Some(scratch) = self.scratch.take()
+            && !self.cleared(&scratch, until).await
+        {
+            self.facts.left_behind = Some(join(&self.target.directory, &scratch));
         }
-        for line in self.lines.drain(..) {
-            line.close(FAREWELL).await;
-        }
+        self.close_all(patience(FAREWELL, until)).await;
     }
+
+    async fn cleared(&mut self, scratch: &str, until: Instant) -> bool {
+        let directory = &self.target.directory;
+        if self.facts.stopped.is_some() {
+            // What was under way may have files open, which go with their session.
+            self.close_all(patience(FAREWELL / 2, until)).await;
+        }
+        if let Some(line) = self.lines.first() {
+            let half = Instant::now() + patience(self.course.limit, until) / 2;
+            if clear::clear(line, directory, scratch, &self.made, half).await {
+                return true;
+            }
+        }
+        // A session that is stuck is no reason to leave anything.
+        let opening =
+            protocol::open(&self.how, self.target, self.destination(), FAREWELL.max(self.trip() * 4));
+        let Ok(Ok((line, _))) = tokio::time::timeout_at(until.into(), opening).await else { return false };
+        let is_cleared = clear::clear(&line, directory, scratch, &self.made, until).await;
+        self.lines.push(line);
+        is_cleared
+    }
+
+    /// Ends all sessions at once.
+    async fn close_all(&mut self, patience: Duration) {
+        let farewells = self.lines.drain(..).map(|line| line.close(patience));
+        let mut closing: tokio::task::JoinSet<()> = farewells.collect();
+        while closing.join_next().await.is_some() {}
+    }
+}
+
+/// So long, and not longer than `until`.
+fn patience(most: Duration, until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).min(most)
 }
 
 /// The kernel's account of these connections; fewer where it does not tell.

@@ -12,6 +12,7 @@
 pub mod advise;
 mod args;
 mod bench;
+mod clear;
 pub mod compare;
 mod drive;
 mod error;
