@@ -47,6 +47,8 @@ const SLOW_FILE_MS: f64 = 150.0;
 const SLICE: Duration = Duration::from_millis(40);
 /// Bytes that are under way at first while that is decided, and at most.
 const FIRST: u32 = 512 << 10;
+/// How much longer a block takes than a smaller one on a way that is narrow.
+const FELT: Duration = Duration::from_millis(150);
 const LAST: u32 = 16 << 20;
 /// How often it is looked whether connections are busy.
 const LOOK: Duration = Duration::from_millis(10);
@@ -69,7 +71,14 @@ pub(crate) struct Sizes {
 fn sizes(rate: f64, is_full: bool, rtt_ms: f64, most: u32, max_io: u32) -> (u32, u32) {
     let all = rate * f64::from(most);
     let wanted = (2.0 * all * rtt_ms / 1000.0).clamp(*UNDER_WAY.start(), *UNDER_WAY.end());
-    let bearable = (rate * QUEUED_S).max(f64::from(SMALLER) * 4.0);
+    let in_a_while = rate * QUEUED_S;
+    if is_full && in_a_while < f64::from(SMALLER) * 4.0 {
+        // A narrow way: a few blocks that pass in that time.
+        let part = 1 << ((in_a_while / f64::from(most.max(4))) as u32).max(SMALL).ilog2();
+        let block = SMALLER.min(part).min(max_io);
+        return (block, ((in_a_while / f64::from(block)) as u32).clamp(most.max(4), MOST));
+    }
+    let bearable = in_a_while.max(f64::from(SMALLER) * 4.0);
     let under_way = if is_full { wanted.min(bearable) } else { wanted };
     let block = if under_way >= *UNDER_WAY.start() { LARGE } else { SMALLER }.min(max_io);
     let depth = (under_way / f64::from(block)) as u32;
@@ -367,7 +376,7 @@ async fn warm_both(patient: &mut Patient<'_>, bench: &mut Bench, max_io: u32) ->
         return Ok([warm_up(patient, bench, Work::Read, max_io, LAST).await?; 2]);
     }
     let write = warm_up(patient, bench, Work::Write, max_io, LAST).await?;
-    bench.extent = write.bytes.clamp(u64::from(SMALLER.min(max_io)), bench.extent);
+    bench.extent = write.bytes.min(bench.extent);
     // Reads that do not wait with a little under way are taken for as quick as writes.
     let read = warm_up(patient, bench, Work::Read, max_io, FIRST).await?;
     Ok([write, if read.is_full { read } else { write }])
@@ -382,12 +391,13 @@ async fn warm_up(
     max_io: u32,
     last: u32,
 ) -> Result<Warm, Stopped> {
-    let block = SMALLER.min(max_io);
     let time = patient.course.run.min(Duration::from_millis(500));
-    let (mut under_way, mut bytes) = (FIRST, 0);
+    let (mut under_way, mut bytes) = first(patient, bench, work, max_io).await?;
+    let smallest = under_way;
     loop {
+        let block = SMALLER.min(max_io).min(under_way);
         // The first time is that in which a connection finds its rate.
-        let is_first = under_way == FIRST;
+        let is_first = under_way == smallest;
         let ramp = match is_first {
             true if patient.trip_ms() < 1.0 => Duration::ZERO,
             true => patient.ramp(),
@@ -405,6 +415,47 @@ async fn warm_up(
             return Ok(Warm { rate: late.max(run.per_s) * f64::from(block), is_full, bytes });
         }
         under_way *= 4;
+    }
+}
+
+/// Bytes that are under way at first, and bytes of the file that were moved to find that out: blocks that grow as long as larger
+/// ones take no longer. Where they do, the way is narrow, and [`FIRST`] would keep it busy for seconds.
+async fn first(
+    patient: &Patient<'_>,
+    bench: &Bench,
+    work: Work,
+    max_io: u32,
+) -> Result<(u32, u64), Stopped> {
+    let largest = SMALLER.min(max_io);
+    let file = bench.places.first().and_then(|(_, file)| file.as_ref());
+    let (Some(file), None) = (file, patient.args.max_rate) else { return Ok((FIRST, largest.into())) };
+    let mut before: Option<(u32, Duration)> = None;
+    let mut size = SMALL.min(largest);
+    loop {
+        let begun = Instant::now();
+        let moving = async {
+            match work {
+                Work::Write => file.write(0, &bench.content.slice(..size as usize)).await,
+                _ => file.read(0, size).await,
+            }
+        };
+        let moved = tokio::time::timeout(patient.course.stall, moving).await;
+        moved
+            .map_err(|_| patient.silent(Stage::Data, "a first block"))?
+            .map_err(|why| protocol::stopped(Stage::Data, &why))?;
+        let took = begun.elapsed();
+        if let Some((smaller, quicker)) = before
+            && took > quicker + FELT
+        {
+            let rate = f64::from(size - smaller) / (took - quicker).as_secs_f64();
+            let under_way = (rate * QUEUED_S) as u32;
+            return Ok((under_way.clamp(SMALL, FIRST), size.into()));
+        }
+        if size >= largest {
+            return Ok((FIRST, size.into()));
+        }
+        before = Some((size, took));
+        size = (size * 4).min(largest);
     }
 }
 
@@ -725,6 +776,9 @@ mod tests {
         // 10 Mbit/s: a third of a second is under way.
         let (block, depth) = sizes(1.2e6, true, 23.0, 4, 8 << 20);
         assert_eq!((block, depth), (SMALLER, 5));
+        // 1 Mbit/s and 100 kbit/s: blocks that pass in a while too.
+        assert_eq!(sizes(125e3, true, 23.0, 4, 8 << 20), (8 << 10, 4));
+        assert_eq!(sizes(12.5e3, true, 23.0, 4, 8 << 20), (SMALL, 4));
         // What was under way came back at once: that says nothing against more.
         assert_eq!(sizes(5e6, false, 100.0, 4, 8 << 20), (LARGE, 16));
         assert_eq!(sizes(1e9, false, 0.1, 4, 16 << 10).0, 16 << 10);

@@ -12,7 +12,7 @@ use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 use crate::args::{Args, Course};
 use crate::bench::Existing;
 use crate::clear::Made;
-use crate::facts::{Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport};
+use crate::facts::{Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport, median};
 use crate::peer::{How, Line, join};
 use crate::ping::{self, Attempt};
 use crate::route::{self, find};
@@ -109,12 +109,15 @@ impl<'a> Patient<'a> {
 
     /// All layers, as far as they can be reached in time.
     pub(crate) async fn examine(&mut self) {
-        let reached = tokio::time::timeout_at(self.until.into(), self.reach()).await;
+        let mut ended = tokio::time::timeout_at(self.until.into(), self.reach()).await;
         self.reserve();
-        let ended = match reached {
-            Ok(Ok(())) => tokio::time::timeout_at(self.until.into(), self.layers()).await,
-            failed => failed,
-        };
+        if matches!(ended, Ok(Ok(()))) {
+            ended = tokio::time::timeout_at(self.until.into(), self.meet()).await;
+            self.reserve();
+        }
+        if matches!(ended, Ok(Ok(()))) {
+            ended = tokio::time::timeout_at(self.until.into(), self.layers()).await;
+        }
         let took = self.until - self.begun;
         self.facts.stopped =
             ended.unwrap_or_else(|_| Err(cut(&self.facts, Cause::Other, took))).err();
@@ -126,14 +129,17 @@ impl<'a> Patient<'a> {
         self.transport().await
     }
 
-    /// Layers 3 to 7.
-    async fn layers(&mut self) -> Result<(), Stopped> {
-        let stall = self.course.stall;
-        let address = self.destination();
+    /// Layer 3.
+    async fn meet(&mut self) -> Result<(), Stopped> {
+        let (stall, address) = (self.course.stall, self.destination());
         let (line, agreed) = protocol::open(&self.how, self.target, address, stall).await?;
         self.facts.protocol = Some(agreed);
         self.lines.push(line);
-        self.first_words().await?;
+        self.first_words().await
+    }
+
+    /// Layers 4 to 7.
+    async fn layers(&mut self) -> Result<(), Stopped> {
         self.connections().await?;
         let before = self.told_before().await;
         let worked = self.work().await;
@@ -385,16 +391,21 @@ impl<'a> Patient<'a> {
         }
     }
 
-    /// The round trip, as far as it is known.
+    /// The round trip to the server itself, as far as it is known.
     fn trip(&self) -> Duration {
-        let ms = self.facts.transport.as_ref().and_then(|it| it.connect.median()).unwrap_or(0.0);
-        Duration::from_secs_f64(ms / 1000.0)
+        let connect = self.facts.transport.as_ref().and_then(|it| it.connect.median());
+        let echo = match &self.facts.protocol {
+            Some(Protocol::Smb(smb)) => median(&smb.echo_ms),
+            Some(Protocol::Nfs(nfs)) => median(&nfs.echo_ms),
+            _ => None,
+        };
+        Duration::from_secs_f64(connect.into_iter().chain(echo).fold(0.0, f64::max) / 1000.0)
     }
 
     /// Leaves more of the time for the farewell where the server is so far away that it takes longer.
     fn reserve(&mut self) {
         let more = (self.trip() * FAREWELL_TRIPS).saturating_sub(self.course.farewell);
-        self.until -= more.min(self.course.limit / 2);
+        self.until = self.begun + self.course.limit - more.min(self.course.limit / 2);
     }
 
     /// How long the farewell may take from now on: as long as the course allows, and no longer than is of use.
@@ -430,7 +441,7 @@ impl<'a> Patient<'a> {
         }
         // A session that is stuck is no reason to leave anything.
         let opening =
-            protocol::open(&self.how, self.target, self.destination(), FAREWELL.max(self.trip() * 4));
+            protocol::open(&self.how, self.target, self.destination(), FAREWELL.max(self.trip() * FAREWELL_TRIPS / 2));
         let Ok(Ok((line, _))) = tokio::time::timeout_at(until.into(), opening).await else { return false };
         let is_cleared = clear::clear(&line, directory, scratch, &self.made, until).await;
         self.lines.push(line);

@@ -112,7 +112,7 @@ pub(crate) fn cut(facts: &Facts, cause: Cause, limit: Duration) -> Stopped {
     };
     let why = match cause {
         Cause::Interrupted => "it was interrupted".to_owned(),
-        _ => format!("the time of {} s was over", limit.as_secs_f64()),
+        _ => format!("the time of {:.1} s was over", limit.as_secs_f64()),
     };
     Stopped { stage, why, stalled: false, cause }
 }
