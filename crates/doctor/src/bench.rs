@@ -1,7 +1,7 @@
 //! Layers 5 to 7: what is read, written and named on the server to see what connections and depth are worth. All test files
 //! lie in one directory, whose name [`Patient::scratch`] holds before it is made, as [`Patient::made`] does theirs.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use client::Bytes;
 
 use crate::drive::{self, Bench, Failure, Order};
 use crate::examine::{Patient, accounts_of};
+use crate::existing::Existing;
 use crate::facts::{Cause, Channel, Connects, Data, Protocol, Run, Stage, Stopped, Work};
-use crate::peer::{File, Gauge, Line, Place, join};
-use crate::ping;
+use crate::peer::{File, Gauge, Line, Place};
 use crate::tcp::TcpInfo;
-use crate::{names, protocol};
+use crate::{existing, names, ping, protocol};
 
 /// The name of the test file.
 const FILE: &str = "data";
@@ -23,9 +23,6 @@ const EXTENT: u64 = 64 << 20;
 /// Bytes of one large operation, and of one on a slow path.
 const LARGE: u32 = 256 << 10;
 const SMALLER: u32 = 64 << 10;
-/// Directories that are listed at most to find a file that may be read, and how far below the first.
-const LISTED: usize = 64;
-const DEEP: u32 = 4;
 const SMALL: u32 = 4 << 10;
 /// Bytes of one small file.
 const SMALL_FILE: u32 = 16 << 10;
@@ -271,11 +268,9 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
             }
         }
     }
-    patient.existing = largest(&root, patient.course.stall).await;
-    if patient.existing.is_none() {
-        patient.facts.left_out.push(
-            "reads and writes: there is no file to read in this directory, nor near below it".to_owned(),
-        );
+    match existing::readable(patient, &root, [SMALLER.into(), EXTENT]).await? {
+        Ok(file) => patient.existing = Some(file),
+        Err(reason) => patient.facts.left_out.push(format!("reads and writes: {reason}")),
     }
     patient.facts.data.get_or_insert_default().not_written = not_written;
     Ok(())
@@ -302,46 +297,6 @@ impl Patient<'_> {
             facts.delegation = given;
         }
     }
-}
-
-/// A file that was there before, which is only read.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Existing {
-    /// Where it is, from the target's directory.
-    directory: String,
-    name: String,
-    size: u64,
-}
-
-/// The largest file in a directory and in those below it: directories nearer to it first, until one is found that is
-/// large enough, so many were listed, or patience is over.
-async fn largest(root: &Place, patience: Duration) -> Option<Existing> {
-    let mut best: Option<Existing> = None;
-    let looking = async {
-        let mut next = VecDeque::from([(String::new(), 0)]);
-        for _ in 0..LISTED {
-            let Some((directory, depth)) = next.pop_front() else { return };
-            let Ok(place) = root.below(&directory).await else { continue };
-            // What may not be listed is passed by.
-            let Ok(entries) = place.list().await else { continue };
-            for entry in entries {
-                if entry.is_directory && depth < DEEP && next.len() < LISTED {
-                    next.push_back((join(&directory, &entry.name), depth + 1));
-                }
-                let most = best.as_ref().map_or(u64::from(SMALLER) - 1, |it| it.size);
-                if !entry.is_directory && entry.size > most {
-                    best =
-                        Some(Existing { directory: directory.clone(), name: entry.name, size: entry.size });
-                }
-            }
-            if best.as_ref().is_some_and(|it| it.size >= EXTENT) {
-                return;
-            }
-        }
-    };
-    // What was found until then is good enough.
-    let _whole = tokio::time::timeout(patience, looking).await;
-    best
 }
 
 /// Warms up, which does not count, and decides how much is to be under way.
@@ -420,12 +375,7 @@ async fn warm_up(
 
 /// Bytes that are under way at first, and bytes of the file that were moved to find that out: blocks that grow as long as larger
 /// ones take no longer. Where they do, the way is narrow, and [`FIRST`] would keep it busy for seconds.
-async fn first(
-    patient: &Patient<'_>,
-    bench: &Bench,
-    work: Work,
-    max_io: u32,
-) -> Result<(u32, u64), Stopped> {
+async fn first(patient: &Patient<'_>, bench: &Bench, work: Work, max_io: u32) -> Result<(u32, u64), Stopped> {
     let largest = SMALLER.min(max_io);
     let file = bench.places.first().and_then(|(_, file)| file.as_ref());
     let (Some(file), None) = (file, patient.args.max_rate) else { return Ok((FIRST, largest.into())) };

@@ -10,14 +10,16 @@ use load::{Scheme, Target};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
 use crate::args::{Args, Course};
-use crate::bench::Existing;
 use crate::clear::Made;
-use crate::facts::{Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport, median};
+use crate::existing::Existing;
+use crate::facts::{
+    Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport, median,
+};
 use crate::peer::{How, Line, join};
 use crate::ping::{self, Attempt};
 use crate::route::{self, find};
-use crate::tcp::TcpInfo;
 use crate::run::cut;
+use crate::tcp::TcpInfo;
 use crate::{bench, clear, live, protocol, tcp};
 
 /// How long the server may take over a farewell.
@@ -119,8 +121,7 @@ impl<'a> Patient<'a> {
             ended = tokio::time::timeout_at(self.until.into(), self.layers()).await;
         }
         let took = self.until - self.begun;
-        self.facts.stopped =
-            ended.unwrap_or_else(|_| Err(cut(&self.facts, Cause::Other, took))).err();
+        self.facts.stopped = ended.unwrap_or_else(|_| Err(cut(&self.facts, Cause::Other, took))).err();
     }
 
     /// Layers 1 and 2.
@@ -267,7 +268,11 @@ impl<'a> Patient<'a> {
             }
         }
         let begun = Instant::now();
-        let possible = if client_off { 1 } else { self.find_ways(asked, &facts.interfaces).await };
+        let found = if client_off { Ok(1) } else { self.find_ways(asked, &facts.interfaces).await };
+        let possible = found.unwrap_or_else(|why| {
+            facts.failure.get_or_insert(why);
+            1
+        });
         let widening = self.lines[0].widen(possible as usize, &self.ways);
         let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
         let (got, failure) = widened.unwrap_or_else(|_| {
@@ -292,22 +297,23 @@ impl<'a> Patient<'a> {
     }
 
     /// Decides where further connections go: where a client would go by what the server offers, without what cannot be
-    /// reached. Answers how many connections can come of it.
-    async fn find_ways(&mut self, asked: u32, interfaces: &[Interface]) -> u32 {
-        let Line::Smb { session, .. } = &self.lines[0] else { return asked };
+    /// reached. Answers how many connections can come of it, or why that is not known.
+    async fn find_ways(&mut self, asked: u32, interfaces: &[Interface]) -> Result<u32, String> {
+        let Line::Smb { session, .. } = &self.lines[0] else { return Ok(asked) };
         let planning = tokio::time::timeout(self.course.stall, session.addresses(asked as usize)).await;
-        let Ok(Ok(mut planned)) = planning else { return 1 };
+        let planned = planning.map_err(|_| "the server did not tell its addresses in time".to_owned())?;
+        let mut planned = planned.map_err(|why| format!("the server does not tell its addresses: {why}"))?;
         let is_whole = planned.len() as u32 + 1 >= asked;
         let lost = |it: &SocketAddr| {
             interfaces.iter().any(|other| other.address == it.ip() && other.reachable == Some(false))
         };
         planned.retain(|it| !lost(it));
         self.ways = planned;
-        match self.ways.len() as u32 {
+        Ok(match self.ways.len() as u32 {
             0 => 1,
             _ if is_whole => asked,
             some => some + 1,
-        }
+        })
     }
 
     /// Tries which of the offered addresses answer, all at once.
@@ -336,6 +342,7 @@ impl<'a> Patient<'a> {
         while let Some(done) = probes.join_next().await {
             if let Ok((at, attempt)) = done {
                 interfaces[at].reachable = Some(matches!(attempt, Attempt::Took(_)));
+                interfaces[at].reason = why_not(&attempt);
             }
         }
         interfaces
@@ -440,8 +447,12 @@ impl<'a> Patient<'a> {
             }
         }
         // A session that is stuck is no reason to leave anything.
-        let opening =
-            protocol::open(&self.how, self.target, self.destination(), FAREWELL.max(self.trip() * FAREWELL_TRIPS / 2));
+        let opening = protocol::open(
+            &self.how,
+            self.target,
+            self.destination(),
+            FAREWELL.max(self.trip() * FAREWELL_TRIPS / 2),
+        );
         let Ok(Ok((line, _))) = tokio::time::timeout_at(until.into(), opening).await else { return false };
         let is_cleared = clear::clear(&line, directory, scratch, &self.made, until).await;
         self.lines.push(line);
@@ -491,6 +502,18 @@ fn unreachable(to: SocketAddr, attempt: &Attempt, patience: Duration) -> Stopped
     }
 }
 
+/// Why an offered address that was tried is of no use.
+fn why_not(attempt: &Attempt) -> Option<String> {
+    match attempt {
+        Attempt::Took(_) => None,
+        Attempt::Failed(why) => Some(format!("unreachable: {why}")),
+        Attempt::Late => Some(format!(
+            "unreachable: no connection within {} s; clients that try it wait",
+            PROBE.as_secs_f64()
+        )),
+    }
+}
+
 /// Says of each offered address whether it is used, and why not.
 fn judge(interfaces: &mut [Interface], peers: &[IpAddr], own: Option<IpAddr>, got: u32) {
     let best = interfaces.iter().map(|it| (it.rss, it.mbit)).max();
@@ -507,10 +530,7 @@ fn judge(interfaces: &mut [Interface], peers: &[IpAddr], own: Option<IpAddr>, go
             _ if it.address.is_loopback() && !peers.iter().any(IpAddr::is_loopback) => {
                 Some("loopback: it would lead to this host and not to the server".to_owned())
             }
-            (_, Some(false)) => Some(format!(
-                "unreachable: no connection within {} s; clients that try it wait",
-                PROBE.as_secs_f64()
-            )),
+            (_, Some(false)) => it.reason.take(),
             _ if used.contains(&it.index) && !same_family => {
                 Some("another address of an interface that is used, of the other family".to_owned())
             }
@@ -530,8 +550,17 @@ mod tests {
 
     fn interface(index: u32, address: &str, mbit: u64, reachable: bool) -> Interface {
         let address = address.parse().unwrap();
-        let (rss, rdma, selected, reason) = (true, false, false, None);
+        let (rss, rdma, selected) = (true, false, false);
+        let reason = if reachable { None } else { why_not(&Attempt::Late) };
         Interface { address, index, mbit, rss, rdma, selected, reachable: Some(reachable), reason }
+    }
+
+    #[test]
+    fn who_refuses_is_told_from_who_does_not_answer() {
+        let refused = Attempt::Failed(std::io::ErrorKind::ConnectionRefused.into());
+        assert_eq!(why_not(&refused).unwrap(), "unreachable: connection refused");
+        assert!(why_not(&Attempt::Late).unwrap().contains("within 0.9 s"));
+        assert_eq!(why_not(&Attempt::Took(PROBE)), None);
     }
 
     #[test]

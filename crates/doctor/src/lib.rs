@@ -17,6 +17,7 @@ pub mod compare;
 mod drive;
 mod error;
 mod examine;
+mod existing;
 pub mod facts;
 pub mod finding;
 mod html;
