@@ -299,6 +299,44 @@ fn a_server_that_stalls_in_the_middle_is_given_up() {
     }
 }
 
+/// The target with the peer in the place of the server.
+fn through(target: &str, peer: impl Fn(u16) -> Peer) -> (Peer, String) {
+    let (before, behind) = target.rsplit_once("127.0.0.1:").unwrap();
+    let peer = peer(behind.split('/').next().unwrap().parse().unwrap());
+    let line = format!("{before}{}/files", peer.place());
+    (peer, line)
+}
+
+#[test]
+fn a_server_far_away_is_left_as_it_was() {
+    let server = Running::start("", "");
+    for target in [server.smb(), server.nfs()] {
+        let (_peer, target) = through(&target, |port| Peer::distant(port, Duration::from_millis(130)));
+        let (_, report, _) = examine(&server.place, &format!("{target} --quick"));
+        let facts = &report["targets"][0]["facts"];
+        assert_eq!(facts["left_behind"], Value::Null, "{facts:#}");
+        assert_eq!(facts["transport"]["connect"]["lost"], 0);
+        assert!(server.files().is_empty(), "{:?}", server.files());
+    }
+}
+
+#[test]
+fn a_very_slow_way_is_not_called_a_server_that_stalls() {
+    let server = Running::start("", "");
+    for target in [server.smb(), server.nfs()] {
+        // Half a Mbit/s.
+        let (_peer, target) = through(&target, |port| Peer::narrow(port, 62_500.0));
+        let (_, report, _) = examine(&server.place, &format!("{target} --quick"));
+        let facts = &report["targets"][0]["facts"];
+        assert_ne!(facts["stopped"]["stalled"], true, "{facts:#}");
+        let runs = facts["data"]["runs"].as_array().unwrap();
+        assert!(runs.iter().any(|it| it["operations"].as_u64().unwrap() > 0), "{facts:#}");
+        assert!(report["took_s"].as_f64().unwrap() < TAKES_S, "{report:#}");
+        assert_eq!(server.files().len(), usize::from(facts["left_behind"] != Value::Null), "{facts:#}");
+        assert_eq!(facts["left_behind"], Value::Null, "{facts:#}");
+    }
+}
+
 #[test]
 fn what_is_wrong_with_the_command_line_is_one_line() {
     let place = Place::new();
