@@ -14,7 +14,7 @@ use crate::existing::Existing;
 use crate::facts::{Cause, Channel, Connects, Data, Protocol, Run, Stage, Stopped, Work};
 use crate::peer::{File, Gauge, Line, Place};
 use crate::tcp::TcpInfo;
-use crate::{existing, names, ping, protocol};
+use crate::{existing, names, ping, protocol, sawtooth};
 
 /// The name of the test file.
 const FILE: &str = "data";
@@ -192,7 +192,12 @@ impl Patient<'_> {
                 cause: Cause::Silent,
             },
         })?;
-        self.facts.data.get_or_insert_default().runs.push(run.clone());
+        let data = self.facts.data.get_or_insert_default();
+        // What we bound ourselves says nothing.
+        if data.sawtooth.is_none() && data.bound_mib_s.is_none() {
+            data.sawtooth = sawtooth::find(&run);
+        }
+        data.runs.push(run.clone());
         Ok(run)
     }
 }
@@ -309,7 +314,9 @@ async fn decide(patient: &mut Patient<'_>) -> Result<Sizes, Stopped> {
     close(bench).await;
     let [write, read] = warmed?;
     // The warm-up is no measurement.
-    patient.facts.data.get_or_insert_default().runs.clear();
+    let data = patient.facts.data.get_or_insert_default();
+    data.runs.clear();
+    data.sawtooth = None;
     let of = |warm: Warm| sizes(warm.rate, warm.is_full, patient.trip_ms(), most, max_io);
     Ok(Sizes { write: of(write), read: of(read), extent: size.min(EXTENT) })
 }

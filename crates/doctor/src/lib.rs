@@ -32,6 +32,7 @@ mod report;
 mod route;
 pub mod rules;
 mod run;
+mod sawtooth;
 mod sweep;
 mod taken;
 mod tcp;
