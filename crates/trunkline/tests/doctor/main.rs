@@ -208,6 +208,30 @@ fn a_bound_on_the_load_holds() {
     }
 }
 
+#[test]
+fn a_low_bound_is_no_reason_to_end_early() {
+    let server = Running::start("", "");
+    let (status, report, _) =
+        examine(&server.place, &format!("{} --quick --max-rate 1m --max-iops 20", server.smb()));
+    let facts = &report["targets"][0]["facts"];
+    assert_eq!((status, &facts["stopped"]), (0, &Value::Null), "{facts:#}");
+    assert!(report["took_s"].as_f64().unwrap() < TAKES_S, "{report:#}");
+}
+
+#[test]
+fn where_the_largest_file_may_not_be_read_another_one_is() {
+    let server = Running::start("", "read_only = true");
+    for (name, length, mode) in [("files/largest", 200_000, 0o600), ("files/other", 100_000, 0o644)] {
+        let path = server.place.write(name, &"0123456789abcdef".repeat(length / 16));
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let line = format!("{} --quick --read-only --uid 54321 --gid 54321", server.nfs());
+    let (status, report, _) = examine(&server.place, &line);
+    assert_eq!(status, 0, "{report:#}");
+    let runs = report["targets"][0]["facts"]["data"]["runs"].as_array().unwrap();
+    assert!(runs.iter().any(|run| run["work"] == "read"), "{report:#}");
+}
+
 /// Whether this process, and so whatever it starts, ignores SIGHUP (proc(5), `SigIgn`).
 fn outlasts_hangup() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
