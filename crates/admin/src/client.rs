@@ -3,12 +3,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::protocol::{MAX_RESPONSE, Request, Response};
 use crate::socket;
 
-/// How long an answer may take.
+/// How long a whole answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Why there is no answer.
@@ -63,13 +63,49 @@ impl Client {
     }
 
     fn exchange(mut self, request: &Request) -> std::io::Result<Response> {
-        self.stream.set_read_timeout(Some(PATIENCE))?;
         self.stream.set_write_timeout(Some(PATIENCE))?;
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         self.stream.write_all(&line)?;
         let mut answer = Vec::new();
-        BufReader::new(self.stream.take(MAX_RESPONSE as u64)).read_until(b'\n', &mut answer)?;
+        let whole = Whole { stream: self.stream, until: Instant::now() + PATIENCE };
+        BufReader::new(whole.take(MAX_RESPONSE as u64)).read_until(b'\n', &mut answer)?;
         Ok(serde_json::from_slice(&answer)?)
+    }
+}
+
+/// A stream of which all has come by a certain time, however slowly.
+struct Whole {
+    stream: UnixStream,
+    until: Instant,
+}
+
+impl Read for Whole {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_comes_in_drops_is_given_up() {
+        let (mut far, stream) = UnixStream::pair().unwrap();
+        let dripping = std::thread::spawn(move || {
+            while far.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut whole = Whole { stream, until: Instant::now() + Duration::from_millis(200) };
+        assert!(whole.read_to_end(&mut Vec::new()).is_err());
+        drop(whole);
+        dripping.join().unwrap();
     }
 }

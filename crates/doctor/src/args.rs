@@ -117,6 +117,8 @@ pub(crate) struct Course {
     pub(crate) connects: u32,
     /// When the examination of the target ends, whatever is left to do.
     pub(crate) limit: Duration,
+    /// What comes after that at most: deleting what was made, and the end of the sessions.
+    pub(crate) farewell: Duration,
     /// How long one answer may take before the server counts as stalled.
     pub(crate) stall: Duration,
     /// Targets that share the time.
@@ -135,6 +137,7 @@ impl Course {
             depths: Vec::new(),
             connects: 10,
             limit: Duration::from_millis(12_500),
+            farewell: Duration::from_secs(2),
             stall: Duration::from_secs(3),
             targets: 1,
         }
@@ -147,6 +150,7 @@ impl Course {
             names: Duration::from_millis(500),
             connects: 20,
             limit: Duration::from_secs(50),
+            farewell: Duration::from_secs(7),
             stall: Duration::from_secs(6),
             ..Course::quick()
         }
@@ -160,6 +164,7 @@ impl Course {
             rounds: 2,
             connects: 50,
             limit: Duration::from_secs(116),
+            farewell: Duration::from_millis(3400),
             stall: Duration::from_secs(8),
             ..Course::quick()
         }
@@ -176,6 +181,7 @@ impl Course {
             self.names /= targets;
             self.rounds = 1;
             self.limit /= targets;
+            self.farewell /= targets;
             self.stall = self.stall.min(self.limit / 3);
         }
         self
@@ -215,6 +221,10 @@ mod tests {
             let (quick, full) = (course(Course::quick(), targets), course(Course::full(), targets));
             assert!(quick.limit * targets <= Duration::from_millis(12_500), "{quick:?}");
             assert!(full.limit * targets <= Duration::from_secs(116), "{full:?}");
+            // With the end of the process (`run::LAST_WAIT`) within 15 and 120 seconds.
+            let whole = |course: &Course| (course.limit + course.farewell) * targets;
+            assert!(whole(&quick) <= Duration::from_millis(14_500), "{quick:?}");
+            assert!(whole(&full) <= Duration::from_millis(119_500), "{full:?}");
             for course in [&quick, &full, &course(Course::usual(), targets)] {
                 assert!(least(course) < course.limit * 4 / 5, "{:?}: {course:?}", least(course));
             }

@@ -1,7 +1,7 @@
 //! Layers 5 to 7: what is read, written and named on the server to see what connections and depth are worth. All test files
-//! lie in one directory, whose name [`Patient::scratch`] holds before it is made.
+//! lie in one directory, whose name [`Patient::scratch`] holds before it is made, as [`Patient::made`] does theirs.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use client::Bytes;
 
 use crate::drive::{self, Bench, Failure, Order};
 use crate::examine::{Patient, accounts_of};
+use crate::existing::Existing;
 use crate::facts::{Cause, Channel, Connects, Data, Protocol, Run, Stage, Stopped, Work};
-use crate::peer::{File, Gauge, Line, Place, join};
-use crate::ping;
+use crate::peer::{File, Gauge, Line, Place};
 use crate::tcp::TcpInfo;
-use crate::{names, protocol};
+use crate::{existing, names, ping, protocol, sawtooth};
 
 /// The name of the test file.
 const FILE: &str = "data";
@@ -23,9 +23,6 @@ const EXTENT: u64 = 64 << 20;
 /// Bytes of one large operation, and of one on a slow path.
 const LARGE: u32 = 256 << 10;
 const SMALLER: u32 = 64 << 10;
-/// Directories that are listed at most to find a file that may be read, and how far below the first.
-const LISTED: usize = 64;
-const DEEP: u32 = 4;
 const SMALL: u32 = 4 << 10;
 /// Bytes of one small file.
 const SMALL_FILE: u32 = 16 << 10;
@@ -47,6 +44,8 @@ const SLOW_FILE_MS: f64 = 150.0;
 const SLICE: Duration = Duration::from_millis(40);
 /// Bytes that are under way at first while that is decided, and at most.
 const FIRST: u32 = 512 << 10;
+/// How much longer a block takes than a smaller one on a way that is narrow.
+const FELT: Duration = Duration::from_millis(150);
 const LAST: u32 = 16 << 20;
 /// How often it is looked whether connections are busy.
 const LOOK: Duration = Duration::from_millis(10);
@@ -69,7 +68,14 @@ pub(crate) struct Sizes {
 fn sizes(rate: f64, is_full: bool, rtt_ms: f64, most: u32, max_io: u32) -> (u32, u32) {
     let all = rate * f64::from(most);
     let wanted = (2.0 * all * rtt_ms / 1000.0).clamp(*UNDER_WAY.start(), *UNDER_WAY.end());
-    let bearable = (rate * QUEUED_S).max(f64::from(SMALLER) * 4.0);
+    let in_a_while = rate * QUEUED_S;
+    if is_full && in_a_while < f64::from(SMALLER) * 4.0 {
+        // A narrow way: a few blocks that pass in that time.
+        let part = 1 << ((in_a_while / f64::from(most.max(4))) as u32).max(SMALL).ilog2();
+        let block = SMALLER.min(part).min(max_io);
+        return (block, ((in_a_while / f64::from(block)) as u32).clamp(most.max(4), MOST));
+    }
+    let bearable = in_a_while.max(f64::from(SMALLER) * 4.0);
     let under_way = if is_full { wanted.min(bearable) } else { wanted };
     let block = if under_way >= *UNDER_WAY.start() { LARGE } else { SMALLER }.min(max_io);
     let depth = (under_way / f64::from(block)) as u32;
@@ -135,7 +141,10 @@ impl Patient<'_> {
         let mut places = Vec::new();
         for line in &self.lines {
             let (place, name, write) = match (&self.scratch, &self.facts.data) {
-                (Some(scratch), _) => (self.directory(line, scratch).await?, FILE.to_owned(), true),
+                (Some(scratch), _) => {
+                    self.made.note(FILE);
+                    (self.directory(line, scratch).await?, FILE.to_owned(), true)
+                }
                 _ => {
                     let Existing { directory, name, .. } = self.existing.clone().unwrap_or_default();
                     (self.directory(line, &directory).await?, name, false)
@@ -147,7 +156,7 @@ impl Patient<'_> {
             places.push((place, Some(Arc::new(file))));
         }
         let content = noise(LARGE as usize);
-        Ok(Bench { places, extent, content })
+        Ok(Bench { places, extent, content, made: self.made.clone() })
     }
 
     async fn root(&self, line: &Line) -> Result<Place, Stopped> {
@@ -159,7 +168,9 @@ impl Patient<'_> {
 
     async fn directory(&self, line: &Line, scratch: &str) -> Result<Place, Stopped> {
         let root = self.root(line).await?;
-        root.below(scratch).await.map_err(|why| protocol::stopped(Stage::Data, &why))
+        let found = tokio::time::timeout(self.course.stall, root.below(scratch)).await;
+        let found = found.map_err(|_| self.silent(Stage::Data, "looking for a directory"))?;
+        found.map_err(|why| protocol::stopped(Stage::Data, &why))
     }
 
     pub(crate) fn silent(&self, stage: Stage, doing: &str) -> Stopped {
@@ -181,7 +192,12 @@ impl Patient<'_> {
                 cause: Cause::Silent,
             },
         })?;
-        self.facts.data.get_or_insert_default().runs.push(run.clone());
+        let data = self.facts.data.get_or_insert_default();
+        // What we bound ourselves says nothing.
+        if data.sawtooth.is_none() && data.bound_mib_s.is_none() {
+            data.sawtooth = sawtooth::find(&run);
+        }
+        data.runs.push(run.clone());
         Ok(run)
     }
 }
@@ -245,21 +261,21 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
                 patient.look_at_clock(&root, &name).await;
                 return Ok(());
             }
+            // It may have been made all the same.
+            Ok(Err(why)) if why.is_loss() => return Err(protocol::stopped(Stage::Data, &why)),
             Ok(Err(why)) => {
                 patient.scratch = None;
                 let stopped = protocol::stopped(Stage::Data, &why);
-                if stopped.cause == Cause::Full || why.is_loss() {
+                if stopped.cause == Cause::Full {
                     return Err(stopped);
                 }
                 not_written = Some(why.to_string());
             }
         }
     }
-    patient.existing = largest(&root, patient.course.stall).await;
-    if patient.existing.is_none() {
-        patient.facts.left_out.push(
-            "reads and writes: there is no file to read in this directory, nor near below it".to_owned(),
-        );
+    match existing::readable(patient, &root, [SMALLER.into(), EXTENT]).await? {
+        Ok(file) => patient.existing = Some(file),
+        Err(reason) => patient.facts.left_out.push(format!("reads and writes: {reason}")),
     }
     patient.facts.data.get_or_insert_default().not_written = not_written;
     Ok(())
@@ -270,6 +286,8 @@ impl Patient<'_> {
     /// answered in time stays unknown.
     async fn look_at_clock(&mut self, root: &Place, scratch: &str) {
         let Some(Protocol::Nfs(facts)) = &mut self.facts.protocol else { return };
+        // The second is what is made where delegations are asked for.
+        ["clock", "own"].iter().for_each(|name| self.made.note(name));
         let looking = async {
             let place = root.below(scratch).await.ok()?;
             let begun = protocol::now_ms();
@@ -286,46 +304,6 @@ impl Patient<'_> {
     }
 }
 
-/// A file that was there before, which is only read.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Existing {
-    /// Where it is, from the target's directory.
-    directory: String,
-    name: String,
-    size: u64,
-}
-
-/// The largest file in a directory and in those below it: directories nearer to it first, until one is found that is
-/// large enough, so many were listed, or patience is over.
-async fn largest(root: &Place, patience: Duration) -> Option<Existing> {
-    let mut best: Option<Existing> = None;
-    let looking = async {
-        let mut next = VecDeque::from([(String::new(), 0)]);
-        for _ in 0..LISTED {
-            let Some((directory, depth)) = next.pop_front() else { return };
-            let Ok(place) = root.below(&directory).await else { continue };
-            // What may not be listed is passed by.
-            let Ok(entries) = place.list().await else { continue };
-            for entry in entries {
-                if entry.is_directory && depth < DEEP && next.len() < LISTED {
-                    next.push_back((join(&directory, &entry.name), depth + 1));
-                }
-                let most = best.as_ref().map_or(u64::from(SMALLER) - 1, |it| it.size);
-                if !entry.is_directory && entry.size > most {
-                    best =
-                        Some(Existing { directory: directory.clone(), name: entry.name, size: entry.size });
-                }
-            }
-            if best.as_ref().is_some_and(|it| it.size >= EXTENT) {
-                return;
-            }
-        }
-    };
-    // What was found until then is good enough.
-    let _whole = tokio::time::timeout(patience, looking).await;
-    best
-}
-
 /// Warms up, which does not count, and decides how much is to be under way.
 async fn decide(patient: &mut Patient<'_>) -> Result<Sizes, Stopped> {
     let most = patient.course.connections.last().copied().unwrap_or(1);
@@ -336,7 +314,9 @@ async fn decide(patient: &mut Patient<'_>) -> Result<Sizes, Stopped> {
     close(bench).await;
     let [write, read] = warmed?;
     // The warm-up is no measurement.
-    patient.facts.data.get_or_insert_default().runs.clear();
+    let data = patient.facts.data.get_or_insert_default();
+    data.runs.clear();
+    data.sawtooth = None;
     let of = |warm: Warm| sizes(warm.rate, warm.is_full, patient.trip_ms(), most, max_io);
     Ok(Sizes { write: of(write), read: of(read), extent: size.min(EXTENT) })
 }
@@ -358,7 +338,7 @@ async fn warm_both(patient: &mut Patient<'_>, bench: &mut Bench, max_io: u32) ->
         return Ok([warm_up(patient, bench, Work::Read, max_io, LAST).await?; 2]);
     }
     let write = warm_up(patient, bench, Work::Write, max_io, LAST).await?;
-    bench.extent = write.bytes.clamp(u64::from(SMALLER.min(max_io)), bench.extent);
+    bench.extent = write.bytes.min(bench.extent);
     // Reads that do not wait with a little under way are taken for as quick as writes.
     let read = warm_up(patient, bench, Work::Read, max_io, FIRST).await?;
     Ok([write, if read.is_full { read } else { write }])
@@ -373,12 +353,13 @@ async fn warm_up(
     max_io: u32,
     last: u32,
 ) -> Result<Warm, Stopped> {
-    let block = SMALLER.min(max_io);
     let time = patient.course.run.min(Duration::from_millis(500));
-    let (mut under_way, mut bytes) = (FIRST, 0);
+    let (mut under_way, mut bytes) = first(patient, bench, work, max_io).await?;
+    let smallest = under_way;
     loop {
+        let block = SMALLER.min(max_io).min(under_way);
         // The first time is that in which a connection finds its rate.
-        let is_first = under_way == FIRST;
+        let is_first = under_way == smallest;
         let ramp = match is_first {
             true if patient.trip_ms() < 1.0 => Duration::ZERO,
             true => patient.ramp(),
@@ -396,6 +377,42 @@ async fn warm_up(
             return Ok(Warm { rate: late.max(run.per_s) * f64::from(block), is_full, bytes });
         }
         under_way *= 4;
+    }
+}
+
+/// Bytes that are under way at first, and bytes of the file that were moved to find that out: blocks that grow as long as larger
+/// ones take no longer. Where they do, the way is narrow, and [`FIRST`] would keep it busy for seconds.
+async fn first(patient: &Patient<'_>, bench: &Bench, work: Work, max_io: u32) -> Result<(u32, u64), Stopped> {
+    let largest = SMALLER.min(max_io);
+    let file = bench.places.first().and_then(|(_, file)| file.as_ref());
+    let (Some(file), None) = (file, patient.args.max_rate) else { return Ok((FIRST, largest.into())) };
+    let mut before: Option<(u32, Duration)> = None;
+    let mut size = SMALL.min(largest);
+    loop {
+        let begun = Instant::now();
+        let moving = async {
+            match work {
+                Work::Write => file.write(0, &bench.content.slice(..size as usize)).await,
+                _ => file.read(0, size).await,
+            }
+        };
+        let moved = tokio::time::timeout(patient.course.stall, moving).await;
+        moved
+            .map_err(|_| patient.silent(Stage::Data, "a first block"))?
+            .map_err(|why| protocol::stopped(Stage::Data, &why))?;
+        let took = begun.elapsed();
+        if let Some((smaller, quicker)) = before
+            && took > quicker + FELT
+        {
+            let rate = f64::from(size - smaller) / (took - quicker).as_secs_f64();
+            let under_way = (rate * QUEUED_S) as u32;
+            return Ok((under_way.clamp(SMALL, FIRST), size.into()));
+        }
+        if size >= largest {
+            return Ok((FIRST, size.into()));
+        }
+        before = Some((size, took));
+        size = (size * 4).min(largest);
     }
 }
 
@@ -646,10 +663,9 @@ pub(crate) async fn names(patient: &mut Patient<'_>) -> Result<(), Stopped> {
         stall: patient.course.stall,
         most_per_s: patient.args.max_iops.map(f64::from),
     };
-    let measured = names::measure(&place, &bounds).await;
-    let (metadata, failure) = measured;
-    patient.facts.metadata = Some(metadata);
-    failure.map_or(Ok(()), Err)
+    // What is measured until it is cut stays.
+    let metadata = patient.facts.metadata.get_or_insert_default();
+    names::measure(&place, &bounds, &patient.made, metadata).await
 }
 
 /// Layer 7: the first large reads once more, now that the server has been worked for a while.
@@ -664,41 +680,6 @@ pub(crate) async fn again(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     let done = patient.run(&bench, order).await;
     close(bench).await;
     done.map(drop)
-}
-
-/// Deletes the directory `scratch` in `directory`, with all in it; whether nothing is left.
-pub(crate) async fn clear(line: &Line, directory: &str, scratch: &str, patience: Duration) -> bool {
-    let clearing = async {
-        // What a lost session had open is let go a moment later.
-        loop {
-            if cleared(line, directory, scratch).await {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(patience, clearing).await.is_ok()
-}
-
-async fn cleared(line: &Line, directory: &str, scratch: &str) -> bool {
-    let Ok(root) = line.place(directory).await else { return false };
-    match root.list().await {
-        Ok(listed) if listed.iter().all(|it| it.name != scratch) => return true,
-        Ok(_) => {}
-        Err(_) => return false,
-    }
-    let Ok(place) = root.below(scratch).await else { return false };
-    let Ok(listed) = place.list().await else { return false };
-    let mut tasks = tokio::task::JoinSet::new();
-    for (number, entry) in listed.into_iter().enumerate() {
-        let place = place.clone();
-        tasks.spawn(async move { place.remove(&entry.name).await.is_ok() });
-        if number >= 128 {
-            tasks.join_next().await;
-        }
-    }
-    while tasks.join_next().await.is_some() {}
-    root.remove_directory(scratch).await.is_ok()
 }
 
 /// Bytes that do not compress.
@@ -752,6 +733,9 @@ mod tests {
         // 10 Mbit/s: a third of a second is under way.
         let (block, depth) = sizes(1.2e6, true, 23.0, 4, 8 << 20);
         assert_eq!((block, depth), (SMALLER, 5));
+        // 1 Mbit/s and 100 kbit/s: blocks that pass in a while too.
+        assert_eq!(sizes(125e3, true, 23.0, 4, 8 << 20), (8 << 10, 4));
+        assert_eq!(sizes(12.5e3, true, 23.0, 4, 8 << 20), (SMALL, 4));
         // What was under way came back at once: that says nothing against more.
         assert_eq!(sizes(5e6, false, 100.0, 4, 8 << 20), (LARGE, 16));
         assert_eq!(sizes(1e9, false, 0.1, 4, 16 << 10).0, 16 << 10);

@@ -2,14 +2,17 @@
 //! into parts, whose rates say how even it was and how sure the mean is. It begins when the rate does not grow any more: a
 //! connection that still looks for its rate would be measured too slow.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::Bytes;
 use hdrhistogram::Histogram;
 use load::cpu::{Account, Usage};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::clear::Made;
 use crate::facts::{Run, Traffic, Work};
 use crate::peer::{File, Place};
 use crate::tcp::TcpInfo;
@@ -31,6 +34,8 @@ pub(crate) struct Bench {
     /// Bytes of the file that may be read, or written.
     pub(crate) extent: u64,
     pub(crate) content: Bytes,
+    /// Files that may be there.
+    pub(crate) made: Made,
 }
 
 /// One run.
@@ -46,7 +51,7 @@ pub(crate) struct Order {
     pub(crate) settling: Duration,
     pub(crate) slice: Duration,
     pub(crate) time: Duration,
-    /// How long one answer may take.
+    /// For how long nothing at all may come of what is under way.
     pub(crate) stall: Duration,
     /// Operations that may begin in a second.
     pub(crate) most_per_s: Option<f64>,
@@ -151,19 +156,62 @@ struct Pace {
 }
 
 impl Pace {
-    async fn wait(&self) {
+    /// Waits for the next turn, or until the run is over.
+    async fn wait(&self, over: &mut watch::Receiver<bool>) {
         let begin = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
             let begin = (*next).max(Instant::now());
             *next = begin + self.step;
             begin
         };
-        tokio::time::sleep_until(begin.into()).await;
+        tokio::select! {
+            () = tokio::time::sleep_until(begin.into()) => {}
+            _ = over.wait_for(|is_over| *is_over) => {}
+        }
+    }
+}
+
+/// How many operations were begun, and how many of them have ended.
+#[derive(Debug, Default)]
+struct Progress {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+impl Progress {
+    /// Ends when for so long nothing came of what is under way: no answer, and not a byte there or back. A slow way takes its
+    /// time over much that is sent at once, which is no stall.
+    async fn stalls(&self, stall: Duration, account: &Accounting<'_>) -> Failure {
+        let (mut before, mut since) = (None, Instant::now());
+        loop {
+            tokio::time::sleep(stall / 10).await;
+            let ended = self.ended.load(Ordering::Relaxed);
+            let now = Some((ended, moved(&account())));
+            if now != before || self.begun.load(Ordering::Relaxed) == ended {
+                (before, since) = (now, Instant::now());
+            } else if since.elapsed() >= stall {
+                return Failure::Stalled(stall);
+            }
+        }
     }
 }
 
 /// Runs `order`. `account` reads the kernel's account of all connections.
 pub(crate) async fn run(bench: &Bench, order: &Order, account: &Accounting<'_>) -> Result<Run, Failure> {
+    let progress = Arc::new(Progress::default());
+    tokio::select! {
+        done = measured(bench, order, account, &progress) => done,
+        stalled = progress.stalls(order.stall, account) => Err(stalled),
+    }
+}
+
+/// The same for a server that does not stall.
+async fn measured(
+    bench: &Bench,
+    order: &Order,
+    account: &Accounting<'_>,
+    progress: &Arc<Progress>,
+) -> Result<Run, Failure> {
     let begun = Instant::now();
     let window = Arc::new(Window::new(order.time));
     let tally = Arc::new(Mutex::new(Tally {
@@ -174,21 +222,24 @@ pub(crate) async fn run(bench: &Bench, order: &Order, account: &Accounting<'_>) 
     let pace = order.most_per_s.map(|most| {
         Arc::new(Pace { next: Mutex::new(begun), step: Duration::from_secs_f64(1.0 / most.max(0.01)) })
     });
+    let (end, over) = watch::channel(false);
     let mut workers = JoinSet::new();
     for number in 0..order.depth {
         let (bench, order, tally, pace) = (bench.clone(), order.clone(), Arc::clone(&tally), pace.clone());
-        let window = Arc::clone(&window);
+        let (window, progress, mut over) = (Arc::clone(&window), Arc::clone(progress), over.clone());
         workers.spawn(async move {
             let mut worker = Worker { bench, order, number: u64::from(number), turn: 0 };
             loop {
                 if let Some(pace) = &pace {
-                    pace.wait().await;
+                    pace.wait(&mut over).await;
                 }
                 let begin = Instant::now();
                 if window.is_over(begin) {
                     return Ok::<(), Failure>(());
                 }
-                worker.step().await?;
+                progress.begun.fetch_add(1, Ordering::Relaxed);
+                worker.operation().await?;
+                progress.ended.fetch_add(1, Ordering::Relaxed);
                 let end = Instant::now();
                 if let Some(at) = window.at(end) {
                     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
@@ -205,6 +256,7 @@ pub(crate) async fn run(bench: &Bench, order: &Order, account: &Accounting<'_>) 
     let before = Moment::read(account);
     tokio::time::sleep_until((from + order.time).into()).await;
     let after = Moment::read(account);
+    end.send_replace(true);
     while let Some(done) = workers.join_next().await {
         match done {
             Ok(done) => done?,
@@ -305,15 +357,6 @@ struct Worker {
 }
 
 impl Worker {
-    async fn step(&mut self) -> Result<(), Failure> {
-        let stall = self.order.stall;
-        let step = self.operation();
-        match tokio::time::timeout(stall, step).await {
-            Ok(done) => done.map_err(Failure::Server),
-            Err(_) => Err(Failure::Stalled(stall)),
-        }
-    }
-
     async fn operation(&mut self) -> client::Result<()> {
         let count = self.bench.places.len() as u64;
         let (place, file) = &self.bench.places[(self.number % count) as usize];
@@ -324,8 +367,11 @@ impl Worker {
         match (self.order.work, file) {
             (Work::SmallFiles, _) => {
                 let name = format!("s{}", self.number);
+                self.bench.made.note(&name);
                 place.put(&name, &self.bench.content.slice(..block as usize)).await?;
-                place.remove(&name).await
+                place.remove(&name).await?;
+                self.bench.made.forget(&name);
+                Ok(())
             }
             (Work::Write, Some(file)) => {
                 let content = self.bench.content.slice(..block as usize);
@@ -381,6 +427,36 @@ mod tests {
         assert_eq!(window.at(now + Duration::from_millis(99)), Some(Duration::from_millis(99)));
         assert!(window.at(now + Duration::from_millis(100)).is_none());
         assert!(window.is_over(now + Duration::from_millis(100)));
+    }
+
+    /// What an account tells of so many bytes.
+    fn account(bytes: u64) -> Vec<TcpInfo> {
+        vec![TcpInfo { bytes_acknowledged: bytes, ..TcpInfo::default() }]
+    }
+
+    #[tokio::test]
+    async fn a_server_stalls_when_nothing_comes_of_what_is_under_way() {
+        let (stall, long) = (Duration::from_millis(50), Duration::from_millis(400));
+        let progress = Progress::default();
+        let still = || account(7);
+        // Nothing is under way.
+        assert!(tokio::time::timeout(long, progress.stalls(stall, &still)).await.is_err());
+        progress.begun.fetch_add(1, Ordering::Relaxed);
+        let bytes = AtomicU64::new(0);
+        let slow = || account(bytes.fetch_add(1, Ordering::Relaxed));
+        assert!(tokio::time::timeout(long, progress.stalls(stall, &slow)).await.is_err());
+        assert!(matches!(progress.stalls(stall, &still).await, Failure::Stalled(_)));
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_comes_after_the_end_is_not_waited_for() {
+        let begun = Instant::now();
+        let pace = Pace { next: Mutex::new(begun), step: Duration::from_secs(3600) };
+        let (end, mut over) = watch::channel(false);
+        pace.wait(&mut over).await;
+        end.send_replace(true);
+        pace.wait(&mut over).await;
+        assert!(begun.elapsed() < Duration::from_secs(60));
     }
 
     #[test]

@@ -10,16 +10,22 @@ use load::{Scheme, Target};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
 use crate::args::{Args, Course};
-use crate::bench::Existing;
-use crate::facts::{Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport};
+use crate::clear::Made;
+use crate::existing::Existing;
+use crate::facts::{
+    Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport, median,
+};
 use crate::peer::{How, Line, join};
 use crate::ping::{self, Attempt};
 use crate::route::{self, find};
+use crate::run::cut;
 use crate::tcp::TcpInfo;
-use crate::{bench, live, protocol, tcp};
+use crate::{bench, clear, live, protocol, tcp};
 
-/// How long the server may take over a farewell, and over deleting what was made.
+/// How long the server may take over a farewell.
 const FAREWELL: Duration = Duration::from_millis(700);
+/// Round trips of deleting what was made and of a farewell, with a new session where the old one is stuck.
+const FAREWELL_TRIPS: u32 = 16;
 /// How long an address may take that is only looked at.
 const PROBE: Duration = Duration::from_millis(900);
 /// A way on which a connect takes less is short: there it costs little to make more, and what a busy host adds is a larger part.
@@ -36,6 +42,8 @@ pub(crate) struct Patient<'a> {
     pub(crate) lines: Vec<Line>,
     /// The directory of the test files, once it was asked for.
     pub(crate) scratch: Option<String>,
+    /// What lies in it.
+    pub(crate) made: Made,
     /// A file of the server's that may be read, where nothing is written.
     pub(crate) existing: Option<Existing>,
     /// How far the test file was written.
@@ -43,6 +51,8 @@ pub(crate) struct Patient<'a> {
     pub(crate) sizes: Option<bench::Sizes>,
     /// Where further connections go (SMB).
     ways: Vec<SocketAddr>,
+    begun: Instant,
+    /// When the work ends.
     until: Instant,
 }
 
@@ -80,6 +90,7 @@ impl<'a> Patient<'a> {
                 How::Smb { options, who }
             }
         };
+        let begun = Instant::now();
         Patient {
             target,
             args,
@@ -88,19 +99,29 @@ impl<'a> Patient<'a> {
             facts: Facts { target: text, ..Facts::default() },
             lines: Vec::new(),
             scratch: None,
+            made: Made::default(),
             existing: None,
             written: 0,
             sizes: None,
             ways: Vec::new(),
-            until: Instant::now() + course.limit,
+            begun,
+            until: begun + course.limit,
         }
     }
 
-    /// All layers, as far as they can be reached.
+    /// All layers, as far as they can be reached in time.
     pub(crate) async fn examine(&mut self) {
-        if let Err(stopped) = self.layers().await {
-            self.facts.stopped = Some(stopped);
+        let mut ended = tokio::time::timeout_at(self.until.into(), self.reach()).await;
+        self.reserve();
+        if matches!(ended, Ok(Ok(()))) {
+            ended = tokio::time::timeout_at(self.until.into(), self.meet()).await;
+            self.reserve();
         }
+        if matches!(ended, Ok(Ok(()))) {
+            ended = tokio::time::timeout_at(self.until.into(), self.layers()).await;
+        }
+        let took = self.until - self.begun;
+        self.facts.stopped = ended.unwrap_or_else(|_| Err(cut(&self.facts, Cause::Other, took))).err();
     }
 
     /// Layers 1 and 2.
@@ -109,14 +130,17 @@ impl<'a> Patient<'a> {
         self.transport().await
     }
 
-    async fn layers(&mut self) -> Result<(), Stopped> {
-        let stall = self.course.stall;
-        self.reach().await?;
-        let address = self.destination();
+    /// Layer 3.
+    async fn meet(&mut self) -> Result<(), Stopped> {
+        let (stall, address) = (self.course.stall, self.destination());
         let (line, agreed) = protocol::open(&self.how, self.target, address, stall).await?;
         self.facts.protocol = Some(agreed);
         self.lines.push(line);
-        self.first_words().await?;
+        self.first_words().await
+    }
+
+    /// Layers 4 to 7.
+    async fn layers(&mut self) -> Result<(), Stopped> {
         self.connections().await?;
         let before = self.told_before().await;
         let worked = self.work().await;
@@ -244,7 +268,11 @@ impl<'a> Patient<'a> {
             }
         }
         let begun = Instant::now();
-        let possible = if client_off { 1 } else { self.find_ways(asked, &facts.interfaces).await };
+        let found = if client_off { Ok(1) } else { self.find_ways(asked, &facts.interfaces).await };
+        let possible = found.unwrap_or_else(|why| {
+            facts.failure.get_or_insert(why);
+            1
+        });
         let widening = self.lines[0].widen(possible as usize, &self.ways);
         let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
         let (got, failure) = widened.unwrap_or_else(|_| {
@@ -269,22 +297,23 @@ impl<'a> Patient<'a> {
     }
 
     /// Decides where further connections go: where a client would go by what the server offers, without what cannot be
-    /// reached. Answers how many connections can come of it.
-    async fn find_ways(&mut self, asked: u32, interfaces: &[Interface]) -> u32 {
-        let Line::Smb { session, .. } = &self.lines[0] else { return asked };
+    /// reached. Answers how many connections can come of it, or why that is not known.
+    async fn find_ways(&mut self, asked: u32, interfaces: &[Interface]) -> Result<u32, String> {
+        let Line::Smb { session, .. } = &self.lines[0] else { return Ok(asked) };
         let planning = tokio::time::timeout(self.course.stall, session.addresses(asked as usize)).await;
-        let Ok(Ok(mut planned)) = planning else { return 1 };
+        let planned = planning.map_err(|_| "the server did not tell its addresses in time".to_owned())?;
+        let mut planned = planned.map_err(|why| format!("the server does not tell its addresses: {why}"))?;
         let is_whole = planned.len() as u32 + 1 >= asked;
         let lost = |it: &SocketAddr| {
             interfaces.iter().any(|other| other.address == it.ip() && other.reachable == Some(false))
         };
         planned.retain(|it| !lost(it));
         self.ways = planned;
-        match self.ways.len() as u32 {
+        Ok(match self.ways.len() as u32 {
             0 => 1,
             _ if is_whole => asked,
             some => some + 1,
-        }
+        })
     }
 
     /// Tries which of the offered addresses answer, all at once.
@@ -313,6 +342,7 @@ impl<'a> Patient<'a> {
         while let Some(done) = probes.join_next().await {
             if let Ok((at, attempt)) = done {
                 interfaces[at].reachable = Some(matches!(attempt, Attempt::Took(_)));
+                interfaces[at].reason = why_not(&attempt);
             }
         }
         interfaces
@@ -368,39 +398,78 @@ impl<'a> Patient<'a> {
         }
     }
 
+    /// The round trip to the server itself, as far as it is known.
+    fn trip(&self) -> Duration {
+        let connect = self.facts.transport.as_ref().and_then(|it| it.connect.median());
+        let echo = match &self.facts.protocol {
+            Some(Protocol::Smb(smb)) => median(&smb.echo_ms),
+            Some(Protocol::Nfs(nfs)) => median(&nfs.echo_ms),
+            _ => None,
+        };
+        Duration::from_secs_f64(connect.into_iter().chain(echo).fold(0.0, f64::max) / 1000.0)
+    }
+
+    /// Leaves more of the time for the farewell where the server is so far away that it takes longer.
+    fn reserve(&mut self) {
+        let more = (self.trip() * FAREWELL_TRIPS).saturating_sub(self.course.farewell);
+        self.until = self.begun + self.course.limit - more.min(self.course.limit / 2);
+    }
+
+    /// How long the farewell may take from now on: as long as the course allows, and no longer than is of use.
+    pub(crate) fn farewell(&self) -> Duration {
+        let end = self.begun + self.course.limit + self.course.farewell;
+        let of_use = (FAREWELL * 10).max(self.trip() * FAREWELL_TRIPS);
+        end.saturating_duration_since(Instant::now()).min(of_use)
+    }
+
     /// Deletes what was made on the server and says farewell, in little time whatever the server does.
     pub(crate) async fn clear(&mut self) {
         self.note_end();
-        // Within the 15 seconds of the quick course.
-        let patience = if self.course.name == "quick" { FAREWELL * 3 } else { FAREWELL * 10 };
-        if let Some(scratch) = self.scratch.clone() {
-            let mut cleared = false;
-            if self.facts.stopped.is_some() {
-                // What was under way may have files open, which go with their session.
-                for line in self.lines.drain(..) {
-                    line.close(FAREWELL / 2).await;
-                }
-            }
-            if let Some(line) = self.lines.first() {
-                cleared = bench::clear(line, &self.target.directory, &scratch, patience).await;
-            }
-            // A session that is stuck is no reason to leave anything.
-            if !cleared
-                && let Ok((line, _)) =
-                    protocol::open(&self.how, self.target, self.destination(), FAREWELL).await
-            {
-                cleared = bench::clear(&line, &self.target.directory, &scratch, patience).await;
-                line.close(FAREWELL).await;
-            }
-            match cleared {
-                true => self.scratch = None,
-                false => self.facts.left_behind = Some(join(&self.target.directory, &scratch)),
-            }
+        let until = Instant::now() + self.farewell();
+        if let Some(scratch) = self.scratch.take()
+            && !self.cleared(&scratch, until).await
+        {
+            self.facts.left_behind = Some(join(&self.target.directory, &scratch));
         }
-        for line in self.lines.drain(..) {
-            line.close(FAREWELL).await;
-        }
+        self.close_all(patience(FAREWELL, until)).await;
     }
+
+    async fn cleared(&mut self, scratch: &str, until: Instant) -> bool {
+        let directory = &self.target.directory;
+        if self.facts.stopped.is_some() {
+            // What was under way may have files open, which go with their session.
+            self.close_all(patience(FAREWELL / 2, until)).await;
+        }
+        if let Some(line) = self.lines.first() {
+            let half = Instant::now() + patience(self.course.limit, until) / 2;
+            if clear::clear(line, directory, scratch, &self.made, half).await {
+                return true;
+            }
+        }
+        // A session that is stuck is no reason to leave anything.
+        let opening = protocol::open(
+            &self.how,
+            self.target,
+            self.destination(),
+            FAREWELL.max(self.trip() * FAREWELL_TRIPS / 2),
+        );
+        let Ok(Ok((line, _))) = tokio::time::timeout_at(until.into(), opening).await else { return false };
+        let is_cleared = clear::clear(&line, directory, scratch, &self.made, until).await;
+        self.lines.push(line);
+        is_cleared
+    }
+
+    /// Ends all sessions at once.
+    async fn close_all(&mut self, patience: Duration) {
+        let farewells = self.lines.drain(..).map(|line| line.close(patience));
+        let mut closing: tokio::task::JoinSet<()> = farewells.collect();
+        while closing.join_next().await.is_some() {}
+    }
+}
+
+/// So long, and not longer than `until`.
+fn patience(most: Duration, until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).min(most)
 }
 
 /// The kernel's account of these connections; fewer where it does not tell.
@@ -433,6 +502,18 @@ fn unreachable(to: SocketAddr, attempt: &Attempt, patience: Duration) -> Stopped
     }
 }
 
+/// Why an offered address that was tried is of no use.
+fn why_not(attempt: &Attempt) -> Option<String> {
+    match attempt {
+        Attempt::Took(_) => None,
+        Attempt::Failed(why) => Some(format!("unreachable: {why}")),
+        Attempt::Late => Some(format!(
+            "unreachable: no connection within {} s; clients that try it wait",
+            PROBE.as_secs_f64()
+        )),
+    }
+}
+
 /// Says of each offered address whether it is used, and why not.
 fn judge(interfaces: &mut [Interface], peers: &[IpAddr], own: Option<IpAddr>, got: u32) {
     let best = interfaces.iter().map(|it| (it.rss, it.mbit)).max();
@@ -449,10 +530,7 @@ fn judge(interfaces: &mut [Interface], peers: &[IpAddr], own: Option<IpAddr>, go
             _ if it.address.is_loopback() && !peers.iter().any(IpAddr::is_loopback) => {
                 Some("loopback: it would lead to this host and not to the server".to_owned())
             }
-            (_, Some(false)) => Some(format!(
-                "unreachable: no connection within {} s; clients that try it wait",
-                PROBE.as_secs_f64()
-            )),
+            (_, Some(false)) => it.reason.take(),
             _ if used.contains(&it.index) && !same_family => {
                 Some("another address of an interface that is used, of the other family".to_owned())
             }
@@ -472,8 +550,17 @@ mod tests {
 
     fn interface(index: u32, address: &str, mbit: u64, reachable: bool) -> Interface {
         let address = address.parse().unwrap();
-        let (rss, rdma, selected, reason) = (true, false, false, None);
+        let (rss, rdma, selected) = (true, false, false);
+        let reason = if reachable { None } else { why_not(&Attempt::Late) };
         Interface { address, index, mbit, rss, rdma, selected, reachable: Some(reachable), reason }
+    }
+
+    #[test]
+    fn who_refuses_is_told_from_who_does_not_answer() {
+        let refused = Attempt::Failed(std::io::ErrorKind::ConnectionRefused.into());
+        assert_eq!(why_not(&refused).unwrap(), "unreachable: connection refused");
+        assert!(why_not(&Attempt::Late).unwrap().contains("within 0.9 s"));
+        assert_eq!(why_not(&Attempt::Took(PROBE)), None);
     }
 
     #[test]

@@ -325,6 +325,23 @@ pub struct Data {
     pub not_written: Option<String>,
     /// The bound that was given, in MiB/s.
     pub bound_mib_s: Option<f64>,
+    /// The first run whose rate broke down again and again at even distances, where there was one.
+    pub sawtooth: Option<Sawtooth>,
+}
+
+/// A rate that breaks down to less than half again and again, at even distances.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sawtooth {
+    /// What was done.
+    pub work: Work,
+    /// Connections.
+    pub connections: u32,
+    /// How often it broke down.
+    pub collapses: u32,
+    /// The time from one to the next, in seconds.
+    pub every_s: f64,
+    /// Operations for a second in the middle part of the run.
+    pub usual_per_s: f64,
 }
 
 /// What a run does.

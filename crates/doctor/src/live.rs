@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use admin::transactions::Counted;
 use admin::{Client, Request, Response, Transactions, Workload};
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::facts::Told;
 
-/// How long a connection and each piece of an answer may take over HTTP.
+/// How long a connection may take over HTTP, and then the whole answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer over HTTP.
 const LONGEST: u64 = 64 << 20;
@@ -87,7 +87,7 @@ fn ask(source: &str, request: &Request) -> Result<Response, String> {
 fn get<T: DeserializeOwned>(place: &str, path: &str) -> Result<T, String> {
     let host = place.split('/').next().unwrap_or_default();
     let wrong = |why: &dyn std::fmt::Display| format!("http://{host}{path}: {why}");
-    let answer = exchange(host, path).map_err(|why| wrong(&why))?;
+    let answer = exchange(host, path, PATIENCE).map_err(|why| wrong(&why))?;
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| wrong(&"no answer of HTTP"))?;
     let status = head.split_whitespace().nth(1).unwrap_or_default();
     if status != "200" {
@@ -96,17 +96,34 @@ fn get<T: DeserializeOwned>(place: &str, path: &str) -> Result<T, String> {
     serde_json::from_str(body).map_err(|why| wrong(&why))
 }
 
-fn exchange(host: &str, path: &str) -> std::io::Result<String> {
+/// A stream of which all has come by a certain time, however slowly.
+struct Whole {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Read for Whole {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(room)
+    }
+}
+
+fn exchange(host: &str, path: &str, patience: Duration) -> std::io::Result<String> {
     let mut failure = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
     for address in host.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(mut stream) => {
-                stream.set_read_timeout(Some(PATIENCE))?;
                 stream.set_write_timeout(Some(PATIENCE))?;
                 // Of version 1.0, so that the answer ends with the connection and comes in one piece.
                 write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
                 let mut answer = String::new();
-                stream.take(LONGEST).read_to_string(&mut answer)?;
+                let whole = Whole { stream, until: Instant::now() + patience };
+                whole.take(LONGEST).read_to_string(&mut answer)?;
                 return Ok(answer);
             }
             Err(why) => failure = why,
@@ -154,6 +171,22 @@ mod tests {
             assert!(why.contains(wanted) && why.contains(&place), "{why}");
             served.join().unwrap();
         }
+    }
+
+    #[test]
+    fn an_answer_that_never_ends_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // Each piece comes well within the time for the whole.
+            while stream.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let why = exchange(&place, "/workload", Duration::from_millis(200)).unwrap_err();
+        assert!(matches!(why.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock), "{why}");
+        served.join().unwrap();
     }
 
     #[test]

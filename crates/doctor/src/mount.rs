@@ -1,8 +1,9 @@
 //! What the kernel's own client says of a mounted path: mount options, channels, connections (proc(5), and the kernel's
-//! Documentation/filesystems). Everything here reads text; [`find`] reads the files.
+//! Documentation/filesystems). Everything here reads text; [`look`] reads the files.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -69,11 +70,38 @@ impl Mount {
     }
 }
 
-/// What is mounted where `path` lies; nothing when that is neither SMB nor NFS.
-#[must_use]
-pub fn find(path: &Path) -> Option<Mount> {
-    let path = path.canonicalize().ok()?;
-    let mut mount = mounted(&fs::read_to_string("/proc/self/mountinfo").ok()?, path.to_str()?)?;
+/// What is mounted where `path` lies, nothing when that is neither SMB nor NFS; and whether it answers. One that does not within
+/// `patience` is known as far as the kernel tells by the path as it was written: the thread that waits for it is left alone.
+pub(crate) async fn look(path: &Path, patience: Duration) -> (Option<Mount>, bool) {
+    look_by(path, patience, |path| path.canonicalize().ok()).await
+}
+
+/// The same, with what may wait for the mount: it answers the path without symbolic links.
+async fn look_by(
+    path: &Path,
+    patience: Duration,
+    real: impl FnOnce(&Path) -> Option<PathBuf> + Send + 'static,
+) -> (Option<Mount>, bool) {
+    let (asked, (done, is_done)) = (path.to_owned(), tokio::sync::oneshot::channel());
+    std::thread::spawn(move || {
+        let found = real(&asked).and_then(|path| find(&path));
+        // Whoever waits may have gone.
+        drop(done.send(found));
+    });
+    match tokio::time::timeout(patience, is_done).await {
+        Ok(found) => (found.ok().flatten(), true),
+        Err(_) => (std::path::absolute(path).ok().and_then(|path| of_kernel(&path)), false),
+    }
+}
+
+/// What the kernel has mounted where `path` lies, by its name alone.
+fn of_kernel(path: &Path) -> Option<Mount> {
+    mounted(&fs::read_to_string("/proc/self/mountinfo").ok()?, path.to_str()?)
+}
+
+/// The same, with the state of its connections.
+fn find(path: &Path) -> Option<Mount> {
+    let mut mount = of_kernel(path)?;
     if mount.is_smb() {
         mount.take_debug_data(&fs::read_to_string("/proc/fs/cifs/DebugData").unwrap_or_default());
     } else {
@@ -137,7 +165,9 @@ fn mounted(mountinfo: &str, path: &str) -> Option<Mount> {
 impl Mount {
     /// Reads channels and interfaces of the session from /proc/fs/cifs/DebugData.
     fn take_debug_data(&mut self, text: &str) {
-        let share = self.source.replace('/', "\\");
+        // A mount of a directory below the share names that too: host and share are what is between the first four slashes.
+        let share: Vec<&str> = self.source.split(['/', '\\']).take(4).collect();
+        let share = share.join("\\");
         // Each server begins with a number and a ConnectionId at the left edge.
         let mut parts: Vec<Vec<&str>> = Vec::new();
         for line in text.lines() {
@@ -245,6 +275,30 @@ mod tests {
         mount.take_debug_data(DEBUG_DATA);
         assert_eq!((mount.connections.len(), mount.connected()), (3, 2));
         assert_eq!(mount.interfaces, [("10.0.0.1".to_owned(), true), ("10.9.0.1".to_owned(), false)]);
+    }
+
+    #[test]
+    fn a_mount_of_a_directory_below_the_share_has_the_channels_of_the_share() {
+        for source in ["//10.0.0.1/docs/sub", "//10.0.0.1/docs/sub/deep", "//10.0.0.1/docs/"] {
+            let mut mount = Mount { source: source.to_owned(), ..Mount::default() };
+            mount.take_debug_data(DEBUG_DATA);
+            assert_eq!((mount.connections.len(), mount.connected()), (3, 2), "{source}");
+        }
+        let mut other = Mount { source: "//10.0.0.1/doc".to_owned(), ..Mount::default() };
+        other.take_debug_data(DEBUG_DATA);
+        assert!(other.connections.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_mount_that_does_not_answer_is_not_waited_for() {
+        let path = Path::new("/proc/self");
+        let stuck = |_: &Path| loop {
+            std::thread::park();
+        };
+        let (found, answers) = look_by(path, Duration::from_millis(20), stuck).await;
+        assert!(found.is_none() && !answers);
+        let (found, answers) = look(path, Duration::from_secs(20)).await;
+        assert!(found.is_none() && answers, "it is neither SMB nor NFS");
     }
 
     #[test]

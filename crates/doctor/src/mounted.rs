@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use load::{Plan, Scheme, Stop, Target};
@@ -22,8 +22,6 @@ use crate::{Error, mount, sweep, tcp};
 
 /// Bytes of the test file.
 const FILE_SIZE: &str = "16m";
-/// How long ending the work and deleting what was made may take, in the quick course and in the others.
-const CLEARING: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
 
 /// `trunkline load` as it is called here.
 #[derive(Debug, Parser)]
@@ -43,7 +41,12 @@ pub(crate) async fn examine(
     told: impl Future<Output = ()>,
 ) -> Result<Facts, Error> {
     let path = PathBuf::from(&target.directory);
-    let Some(mut mount) = mount::find(&path) else {
+    let begun = Instant::now();
+    let (found, answers) = mount::look(&path, course.stall).await;
+    let Some(mut mount) = found else {
+        if !answers {
+            return Err(Error::host(format!("looking at {}", path.display()), "it does not answer"));
+        }
         let text = format!(
             "{}: neither SMB nor NFS is mounted there; mount it first, or name the server as smb:// or nfs://",
             path.display()
@@ -66,15 +69,16 @@ pub(crate) async fn examine(
     let scratch = path.join(format!(".trunkline-doctor-{:08x}", u32::from_ne_bytes(auth::crypto::random())));
     let worker = Worker::new();
     let ended = tokio::select! {
-        ended = layers(&mut patient, &worker, &path, &scratch) => ended.err(),
+        ended = layers(&mut patient, &worker, answers, &path, &scratch) => ended.err(),
         () = told => Some(cut(&Facts::default(), Cause::Interrupted, course.limit)),
-        () = tokio::time::sleep(course.limit) => Some(cut(&Facts::default(), Cause::Other, course.limit)),
+        () = tokio::time::sleep_until((begun + course.limit).into()) => Some(cut(&Facts::default(), Cause::Other, course.limit)),
     };
     if let Some(stopped) = ended {
-        let stage = if patient.facts.transport.is_some() { Stage::Data } else { stopped.stage };
+        let was_reached = patient.facts.transport.is_some() && stopped.stage == Stage::Name;
+        let stage = if was_reached { Stage::Data } else { stopped.stage };
         patient.facts.stopped = Some(Stopped { stage, ..stopped });
     }
-    if !worker.clear(&scratch, CLEARING[usize::from(course.name != "quick")]).await {
+    if patient.scratch.is_some() && !worker.clear(&scratch, patient.farewell()).await {
         patient.facts.left_behind = Some(scratch.display().to_string());
     }
     Ok(patient.facts)
@@ -130,7 +134,7 @@ impl Worker {
     /// Ends what is under way, and deletes `scratch` when it has ended; whether nothing is left.
     async fn clear(&self, scratch: &Path, patience: Duration) -> bool {
         self.stop.now();
-        let (place, until) = (scratch.to_owned(), std::time::Instant::now() + patience);
+        let (place, until) = (scratch.to_owned(), Instant::now() + patience);
         self.aside(patience, move || sweep::delete(&place, until)).await == Some(true)
     }
 }
@@ -143,6 +147,7 @@ async fn make(
     scratch: &Path,
 ) -> Result<bool, Stopped> {
     let directory = scratch.to_owned();
+    patient.scratch = Some(scratch.display().to_string());
     match worker.aside(patient.course.stall, move || std::fs::create_dir(&directory)).await {
         Some(Ok(())) => Ok(true),
         None => Err(patient.silent(Stage::Data, "making a directory")),
@@ -151,6 +156,7 @@ async fn make(
             Err(Stopped { stage: Stage::Data, why, stalled: false, cause: Cause::Full })
         }
         Some(Err(why)) => {
+            patient.scratch = None;
             let text = format!("runs through the mount: nothing can be made in {}: {why}", path.display());
             patient.facts.left_out.push(text);
             Ok(false)
@@ -161,10 +167,14 @@ async fn make(
 async fn layers(
     patient: &mut Patient<'_>,
     worker: &Worker,
+    answers: bool,
     path: &Path,
     scratch: &Path,
 ) -> Result<(), Stopped> {
     patient.reach().await?;
+    if !answers {
+        return Err(patient.silent(Stage::Share, "looking at the mount"));
+    }
     patient.facts.connections = Some(kernels(patient));
     patient.facts.data = Some(Data::default());
     if patient.args.read_only {
@@ -177,7 +187,7 @@ async fn layers(
     through(patient, worker, scratch).await?;
     // Numbers of the kernel's client count this work too.
     if let Some(Protocol::Mount(mount)) = &mut patient.facts.protocol
-        && let Some(now) = mount::find(path)
+        && let (Some(now), true) = mount::look(path, patient.course.stall).await
     {
         *mount = Mount { port: mount.port, ..now };
     }
@@ -227,7 +237,8 @@ fn kernels(patient: &Patient<'_>) -> Connections {
     Connections {
         offered: true,
         asked: u32::try_from(wanted).unwrap_or(1),
-        got: mount.connected().max(1) as u32,
+        // Where the kernel does not tell of the session's, those to the server.
+        got: if mount.connections.is_empty() { channels.len() } else { mount.connected() }.max(1) as u32,
         channels,
         ..Connections::default()
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
+use crate::clear::Made;
 use crate::drive::Moment;
 use crate::facts::{Cause, Metadata, NameWork, Stage, Stopped, median};
 use crate::peer::Place;
@@ -50,29 +51,32 @@ struct Series {
     idle: f64,
 }
 
-fn operation<F>(what: fn(Place, String) -> F) -> Operation
+fn operation<F>(what: impl Fn(Place, String) -> F + Send + Sync + 'static) -> Operation
 where
     F: Future<Output = client::Result<Option<Instant>>> + Send + 'static,
 {
     Arc::new(move |place, number| Box::pin(what(place, format!("n{number}"))))
 }
 
-/// Measures in an empty directory, and leaves names behind that whoever made it deletes. What was learnt before a failure
-/// is answered with it.
-pub(crate) async fn measure(place: &Place, bounds: &Bounds) -> (Metadata, Option<Stopped>) {
-    let mut metadata = Metadata::default();
-    let failure = all(place, bounds, &mut metadata).await.err();
-    (metadata, failure)
-}
-
-async fn all(place: &Place, bounds: &Bounds, metadata: &mut Metadata) -> Result<(), Stopped> {
+/// Measures in an empty directory, and leaves names behind that whoever made it deletes: those that `made` holds. What was learnt
+/// before a failure, or before nobody waited any more, is in `metadata`.
+pub(crate) async fn measure(
+    place: &Place,
+    bounds: &Bounds,
+    made: &Made,
+    metadata: &mut Metadata,
+) -> Result<(), Stopped> {
     // Opening, and closing what was opened, are a trip each; stat is one compound in SMB and one in NFS.
     let trips = 2;
-    let create = operation(|place, name| async move { place.create(&name).await.map(|()| None) });
+    let noted = made.clone();
+    let create = operation(move |place, name| {
+        noted.note(&name);
+        async move { place.create(&name).await.map(|()| None) }
+    });
     let one = series(place, &create, bounds, 1, 0..MOST / 2).await?;
-    let made = one.times_ms.len() as u32;
-    let many = series(place, &create, bounds, DEPTH, made..MOST).await?;
-    metadata.names = made + many.times_ms.len() as u32;
+    let begun = one.times_ms.len() as u32;
+    let many = series(place, &create, bounds, DEPTH, begun..MOST).await?;
+    metadata.names = begun + many.times_ms.len() as u32;
     metadata.operations.push(work("create", trips, &one, &many));
     let names = metadata.names.max(1);
     for (what, trips, operation) in [
@@ -103,7 +107,15 @@ async fn all(place: &Place, bounds: &Bounds, metadata: &mut Metadata) -> Result<
         missing.push(begun.elapsed().as_secs_f64() * 1000.0);
     }
     metadata.missing_ms = median(&missing);
-    let delete = operation(|place, name| async move { place.remove(&name).await.map(|()| None) });
+    let noted = made.clone();
+    let delete = operation(move |place, name| {
+        let noted = noted.clone();
+        async move {
+            place.remove(&name).await?;
+            noted.forget(&name);
+            Ok(None)
+        }
+    });
     let one = series(place, &delete, bounds, 1, 0..names / 3).await?;
     let gone = one.times_ms.len() as u32;
     let many = series(place, &delete, bounds, DEPTH, gone..names).await?;
@@ -145,6 +157,11 @@ async fn within<T>(bounds: &Bounds, work: impl Future<Output = client::Result<T>
     }
 }
 
+/// The time of so many operations where there are `most` in a second.
+fn pause(count: u32, most: f64) -> Duration {
+    Duration::from_secs_f64(f64::from(count) / most)
+}
+
 /// Does the operation with the numbers in `range`, `depth` at once, until they or the time are used up.
 async fn series(
     place: &Place,
@@ -158,11 +175,14 @@ async fn series(
     let next = Arc::new(AtomicU32::new(range.start));
     let before = Moment::read(&Vec::new);
     let mut workers = JoinSet::new();
-    for _ in 0..depth {
+    for worker in 0..depth {
         let (place, operation, bounds) = (place.clone(), Arc::clone(operation), bounds.clone());
         let (next, end) = (Arc::clone(&next), range.end);
         workers.spawn(async move {
             let mut done = Vec::new();
+            // Those of a bounded number begin one after the other.
+            let first = bounds.most_per_s.map_or(begun, |most| begun + pause(worker, most));
+            tokio::time::sleep_until(first.min(until).into()).await;
             loop {
                 let begin = Instant::now();
                 if begin >= until {
@@ -176,8 +196,7 @@ async fn series(
                 let end = Instant::now();
                 done.push((begin, halfway, end));
                 if let Some(most) = bounds.most_per_s {
-                    let pause = Duration::from_secs_f64(f64::from(depth) / most);
-                    tokio::time::sleep(pause.saturating_sub(end - begin)).await;
+                    tokio::time::sleep_until((begin + pause(depth, most)).min(until).into()).await;
                 }
             }
         });

@@ -8,6 +8,11 @@ use tokio::net::TcpStream;
 
 use crate::facts::Connects;
 
+/// The longest that one attempt is waited for.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// What is not answered is sent again after a second (RFC 6298 2.1): whoever waits longer than that has seen a loss.
+const SENT_AGAIN: Duration = Duration::from_millis(900);
+
 /// How one attempt ended.
 #[derive(Debug)]
 pub(crate) enum Attempt {
@@ -30,26 +35,38 @@ pub(crate) async fn once(to: SocketAddr, patience: Duration) -> Attempt {
     }
 }
 
-/// `count` attempts that count, `pause` apart, with one before them that does not; ends early when `limit` has passed.
+/// `count` attempts that count, `pause` apart, with one before them that does not; ends early when `limit` has passed. An
+/// attempt that the limit cuts off says nothing, unless it has waited until it must have been sent again.
 pub(crate) async fn series(to: SocketAddr, count: u32, pause: Duration, limit: Duration) -> Connects {
-    let mut connects = Connects::default();
+    let (mut connects, mut warm_up) = (Connects::default(), None);
     let until = Instant::now() + limit;
     for number in 0..=count {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
         }
-        let attempt = once(to, left.min(Duration::from_secs(4))).await;
-        if number > 0 {
-            connects.sent += 1;
-            match attempt {
-                Attempt::Took(took) => connects.times_ms.push(took.as_secs_f64() * 1000.0),
-                Attempt::Late | Attempt::Failed(_) => connects.lost += 1,
-            }
+        let patience = left.min(PATIENCE);
+        let attempt = once(to, patience).await;
+        match attempt {
+            Attempt::Took(took) if number == 0 => warm_up = Some(took),
+            Attempt::Took(took) => connects.times_ms.push(took.as_secs_f64() * 1000.0),
+            _ if number == 0 => {}
+            Attempt::Late if patience < PATIENCE && !is_overdue(patience, warm_up) => break,
+            Attempt::Late | Attempt::Failed(_) => connects.lost += 1,
         }
+        connects.sent += u32::from(number > 0);
         tokio::time::sleep(pause).await;
     }
+    // On a way that is longer than the time for all of them it is the only one there is.
+    if let (0, Some(took)) = (connects.sent, warm_up) {
+        (connects.sent, connects.times_ms) = (1, vec![took.as_secs_f64() * 1000.0]);
+    }
     connects
+}
+
+/// Whether an attempt that has waited so long was sent again, by what the first one took.
+fn is_overdue(waited: Duration, warm_up: Option<Duration>) -> bool {
+    warm_up.is_some_and(|took| waited > took + SENT_AGAIN)
 }
 
 #[cfg(test)]
@@ -67,5 +84,34 @@ mod tests {
         assert_eq!((connects.sent, connects.lost), (2, 2));
         let connects = series(to, 2, Duration::ZERO, Duration::ZERO).await;
         assert_eq!(connects.sent, 0);
+    }
+
+    /// Somebody who takes two connections and leaves those behind them without an answer (listen(2)).
+    fn full() -> tokio::net::TcpListener {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        socket.listen(1).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_connect_that_our_own_limit_cuts_off_is_not_lost() {
+        let listener = full();
+        let to = listener.local_addr().unwrap();
+        let connects = series(to, 5, Duration::ZERO, Duration::from_millis(400)).await;
+        assert_eq!((connects.sent, connects.lost, connects.times_ms.len()), (1, 0, 1));
+        // One that waits until it must have been sent again is.
+        let listener = full();
+        let to = listener.local_addr().unwrap();
+        let connects = series(to, 5, Duration::ZERO, Duration::from_millis(1500)).await;
+        assert_eq!((connects.sent, connects.lost, connects.times_ms.len()), (2, 1, 1));
+    }
+
+    #[tokio::test]
+    async fn where_there_is_time_for_the_warm_up_alone_it_counts() {
+        let listener = full();
+        let to = listener.local_addr().unwrap();
+        drop(TcpStream::connect(to).await.unwrap());
+        let connects = series(to, 5, Duration::ZERO, Duration::from_millis(300)).await;
+        assert_eq!((connects.sent, connects.lost, connects.times_ms.len()), (1, 0, 1));
     }
 }

@@ -14,6 +14,9 @@ use crate::rules::findings;
 use crate::verdict::verdict;
 use crate::{Error, Examined, Report, mounted};
 
+/// How long what is stuck in a call of the host is waited for at the end.
+const LAST_WAIT: Duration = Duration::from_millis(200);
+
 /// Examines all targets; `ask` is called with a user whose password is not known.
 ///
 /// # Errors
@@ -25,8 +28,7 @@ pub fn run(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<R
     let runtime = runtime.map_err(|why| Error::host("starting a runtime", why))?;
     let begun = Instant::now();
     let examined = runtime.block_on(all(args, &course, &passwords))?;
-    // What is stuck in a call of the host is no reason to wait.
-    runtime.shutdown_timeout(Duration::from_millis(200));
+    runtime.shutdown_timeout(LAST_WAIT);
     let comparison = match examined.as_slice() {
         [first, second] => Some(compare(&first.facts, &second.facts)),
         _ => None,
@@ -87,13 +89,12 @@ async fn one(
         return mounted::examine(target, args, course, told).await;
     }
     let mut patient = Patient::new(target, written(target), args, course, password);
-    let ended = tokio::select! {
-        () = patient.examine() => None,
-        () = told => Some(Cause::Interrupted),
-        () = tokio::time::sleep(course.limit) => Some(Cause::Other),
+    let is_over = tokio::select! {
+        () = patient.examine() => false,
+        () = told => true,
     };
-    if let Some(cause) = ended {
-        patient.facts.stopped = Some(cut(&patient.facts, cause, course.limit));
+    if is_over {
+        patient.facts.stopped = Some(cut(&patient.facts, Cause::Interrupted, course.limit));
     }
     patient.clear().await;
     Ok(patient.facts)
@@ -111,7 +112,7 @@ pub(crate) fn cut(facts: &Facts, cause: Cause, limit: Duration) -> Stopped {
     };
     let why = match cause {
         Cause::Interrupted => "it was interrupted".to_owned(),
-        _ => format!("the time of {} s was over", limit.as_secs_f64()),
+        _ => format!("the time of {:.1} s was over", limit.as_secs_f64()),
     };
     Stopped { stage, why, stalled: false, cause }
 }

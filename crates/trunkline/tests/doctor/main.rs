@@ -208,6 +208,30 @@ fn a_bound_on_the_load_holds() {
     }
 }
 
+#[test]
+fn a_low_bound_is_no_reason_to_end_early() {
+    let server = Running::start("", "");
+    let (status, report, _) =
+        examine(&server.place, &format!("{} --quick --max-rate 1m --max-iops 20", server.smb()));
+    let facts = &report["targets"][0]["facts"];
+    assert_eq!((status, &facts["stopped"]), (0, &Value::Null), "{facts:#}");
+    assert!(report["took_s"].as_f64().unwrap() < TAKES_S, "{report:#}");
+}
+
+#[test]
+fn where_the_largest_file_may_not_be_read_another_one_is() {
+    let server = Running::start("", "read_only = true");
+    for (name, length, mode) in [("files/largest", 200_000, 0o600), ("files/other", 100_000, 0o644)] {
+        let path = server.place.write(name, &"0123456789abcdef".repeat(length / 16));
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let line = format!("{} --quick --read-only --uid 54321 --gid 54321", server.nfs());
+    let (status, report, _) = examine(&server.place, &line);
+    assert_eq!(status, 0, "{report:#}");
+    let runs = report["targets"][0]["facts"]["data"]["runs"].as_array().unwrap();
+    assert!(runs.iter().any(|run| run["work"] == "read"), "{report:#}");
+}
+
 /// Whether this process, and so whatever it starts, ignores SIGHUP (proc(5), `SigIgn`).
 fn outlasts_hangup() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -296,6 +320,44 @@ fn a_server_that_stalls_in_the_middle_is_given_up() {
             assert!(left.as_str().unwrap().ends_with(&name), "{left}");
             fs::remove_dir_all(server.place.path().join("files").join(name)).unwrap();
         }
+    }
+}
+
+/// The target with the peer in the place of the server.
+fn through(target: &str, peer: impl Fn(u16) -> Peer) -> (Peer, String) {
+    let (before, behind) = target.rsplit_once("127.0.0.1:").unwrap();
+    let peer = peer(behind.split('/').next().unwrap().parse().unwrap());
+    let line = format!("{before}{}/files", peer.place());
+    (peer, line)
+}
+
+#[test]
+fn a_server_far_away_is_left_as_it_was() {
+    let server = Running::start("", "");
+    for target in [server.smb(), server.nfs()] {
+        let (_peer, target) = through(&target, |port| Peer::distant(port, Duration::from_millis(130)));
+        let (_, report, _) = examine(&server.place, &format!("{target} --quick"));
+        let facts = &report["targets"][0]["facts"];
+        assert_eq!(facts["left_behind"], Value::Null, "{facts:#}");
+        assert_eq!(facts["transport"]["connect"]["lost"], 0);
+        assert!(server.files().is_empty(), "{:?}", server.files());
+    }
+}
+
+#[test]
+fn a_very_slow_way_is_not_called_a_server_that_stalls() {
+    let server = Running::start("", "");
+    for target in [server.smb(), server.nfs()] {
+        // Half a Mbit/s.
+        let (_peer, target) = through(&target, |port| Peer::narrow(port, 62_500.0));
+        let (_, report, _) = examine(&server.place, &format!("{target} --quick"));
+        let facts = &report["targets"][0]["facts"];
+        assert_ne!(facts["stopped"]["stalled"], true, "{facts:#}");
+        let runs = facts["data"]["runs"].as_array().unwrap();
+        assert!(runs.iter().any(|it| it["operations"].as_u64().unwrap() > 0), "{facts:#}");
+        assert!(report["took_s"].as_f64().unwrap() < TAKES_S, "{report:#}");
+        assert_eq!(server.files().len(), usize::from(facts["left_behind"] != Value::Null), "{facts:#}");
+        assert_eq!(facts["left_behind"], Value::Null, "{facts:#}");
     }
 }
 

@@ -1,10 +1,11 @@
 //! Peers that are no server, or one that stops being one.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Somebody at an address of this host.
 pub struct Peer {
@@ -65,6 +66,29 @@ impl Peer {
         })
     }
 
+    /// Hands everything on to `port` of this host and back, each way so much later.
+    pub fn distant(port: u16, way: Duration) -> Peer {
+        Peer::accepting(move |client| {
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
+            let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
+            thread::spawn(move || carry_later(from_client, to_server, way));
+            carry_later(server, client, way);
+        })
+    }
+
+    /// Hands everything on to `port` of this host and back, so many bytes in a second each way over all connections.
+    pub fn narrow(port: u16, rate: f64) -> Peer {
+        let begun = Instant::now();
+        let [up, down] = [(), ()].map(|()| Arc::new(Mutex::new(begun)));
+        Peer::accepting(move |client| {
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
+            let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
+            let up = Arc::clone(&up);
+            thread::spawn(move || carry_slowly(from_client, to_server, &up, rate));
+            carry_slowly(server, client, &down, rate);
+        })
+    }
+
     fn accepting(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Peer {
         let (address, listener) = Peer::listen();
         let serve = Arc::new(serve);
@@ -92,4 +116,41 @@ fn carry(mut from: TcpStream, mut to: TcpStream, sent: &AtomicU64, most: u64) {
     // Nobody who waits hears of the end.
     let _ = to.set_nonblocking(true);
     std::mem::forget(to);
+}
+
+/// Carries everything, each piece so much later.
+fn carry_later(mut from: TcpStream, mut to: TcpStream, way: Duration) {
+    let (under_way, arriving) = mpsc::channel::<(Instant, Vec<u8>)>();
+    thread::spawn(move || {
+        for (due, bytes) in arriving {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            if to.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Write);
+    });
+    let mut room = vec![0; 64 * 1024];
+    while let Ok(count) = from.read(&mut room) {
+        if count == 0 || under_way.send((Instant::now() + way, room[..count].to_vec())).is_err() {
+            break;
+        }
+    }
+}
+
+/// Carries everything, so many bytes in a second; `free` is when there is room for the next.
+fn carry_slowly(mut from: TcpStream, mut to: TcpStream, free: &Mutex<Instant>, rate: f64) {
+    let mut room = vec![0; 1024];
+    while let Ok(count) = from.read(&mut room) {
+        let due = {
+            let mut free = free.lock().unwrap();
+            *free = (*free).max(Instant::now()) + Duration::from_secs_f64(count as f64 / rate);
+            *free
+        };
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        if count == 0 || to.write_all(&room[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
 }
