@@ -4,11 +4,11 @@
 //! the client spreads over the channels of each side. Both are written under a name of their own and get their final
 //! one when they are whole.
 //!
-//! Pieces of a large file are begun in order, and none further than [`WINDOW`] behind the first that is not done. So
-//! of what a broken copy has left, all but the last [`WINDOW`] bytes is known to be there, and the next copy goes on
+//! Pieces of a large file are begun in order, and none further than [`WINDOW`] behind the first that is not done ([`Front`]).
+//! So of what a broken copy has left, all but the last [`WINDOW`] bytes is known to be there, and the next copy goes on
 //! from there: nothing else has to be remembered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::Plan;
 use crate::beside::Lost;
 use crate::beside::carry::carry;
 use crate::error::{Done, Fault};
+use crate::front::Front;
 use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
@@ -381,42 +382,43 @@ async fn pieces(
     facts: &Facts,
     start: u64,
 ) -> (Done<Written>, u64) {
-    let piece = u64::from(shared.piece);
-    let (mut tasks, mut under_way) = (JoinSet::new(), BTreeSet::new());
-    let (mut written, mut next, mut moved) = (Written::default(), start, 0);
+    let mut tasks = JoinSet::new();
+    let mut front = Front::new(start, facts.size, shared.piece(), shared.window, writer.may_lose());
+    let (mut written, mut moved) = (Written::default(), 0);
     let all = async {
         loop {
-            let in_window =
-                |first: Option<&u64>| first.is_none_or(|first| next + piece <= first + shared.window);
-            if next < facts.size && under_way.len() < shared.depth() && in_window(under_way.first()) {
+            if let Some(up_to) = front.ask() {
+                let writer = Arc::clone(writer);
+                tasks.spawn(async move { writer.settle_data(false).await.map(|()| Step::Kept(up_to)) });
+            }
+            if front.is_open(shared.depth()) {
                 if facts.sparse {
-                    let data = reader.data_from(next).await?.min(facts.size);
-                    let skipped = data.saturating_sub(next) / piece * piece;
-                    let skipped = if data == facts.size { facts.size - next } else { skipped };
-                    next += skipped;
+                    let skipped = front.skip(reader.data_from(front.next()).await?);
                     moved += skipped;
                     shared.progress.moved(skipped);
-                    if next >= facts.size {
-                        continue;
-                    }
                 }
-                let length = piece.min(facts.size - next);
-                let permit = shared.permit(length).await?;
-                shared.pace.take(length).await;
-                let (reader, writer) = (Arc::clone(reader), Arc::clone(writer));
-                let (at, sparse, hashed) = (next, facts.sparse, shared.plan.verify);
-                tasks.spawn(async move {
-                    let _permit = permit;
-                    move_piece(&reader, &writer, at, length as u32, sparse, hashed).await
-                });
-                under_way.insert(next);
-                next += length;
-                continue;
+                if let Some((at, length)) = front.begin() {
+                    let permit = shared.permit(length).await?;
+                    shared.pace.take(length).await;
+                    let (reader, writer) = (Arc::clone(reader), Arc::clone(writer));
+                    let (sparse, hashed) = (facts.sparse, shared.plan.verify);
+                    tasks.spawn(async move {
+                        let _permit = permit;
+                        move_piece(&reader, &writer, at, length as u32, sparse, hashed).await.map(Step::Moved)
+                    });
+                    continue;
+                }
             }
             let Some(done) = tasks.join_next().await else { return Ok(()) };
             let ended = |why| Fault::Said(format!("a piece of it ended early: {why}"));
-            let Moved { at, length, is_hole, hash } = done.map_err(ended)??;
-            under_way.remove(&at);
+            let Moved { at, length, is_hole, hash } = match done.map_err(ended)?? {
+                Step::Moved(moved) => moved,
+                Step::Kept(up_to) => {
+                    front.keep(up_to);
+                    continue;
+                }
+            };
+            front.end(at);
             moved += u64::from(length);
             shared.progress.moved(u64::from(length));
             written.hashes.extend(hash.map(|hash| (at, hash)));
@@ -428,6 +430,13 @@ async fn pieces(
     let all: Done<()> = all.await;
     tasks.shutdown().await;
     (all.map(|()| written), moved)
+}
+
+/// What is done of a file.
+enum Step {
+    Moved(Moved),
+    /// The target will keep what it has up to here.
+    Kept(u64),
 }
 
 /// A piece that was moved: where it begins, its length, whether it is a hole, and its hash where that is wanted.

@@ -448,6 +448,12 @@ impl File {
         of_side!(File, self, file => file.set_length(length).await)
     }
 
+    /// Whether what was written may be lost until [`File::settle_data`] has made sure of it.
+    pub(crate) fn may_lose(&self) -> bool {
+        // RFC 8881 18.32.3
+        matches!(self, File::Nfs(_))
+    }
+
     /// Makes sure of what was written as far as the protocol asks for it; with `sync` waits for the store.
     pub(crate) async fn settle_data(&self, sync: bool) -> Done<()> {
         match self {
