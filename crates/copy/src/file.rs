@@ -10,12 +10,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::Plan;
@@ -27,7 +27,7 @@ use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::survey::Job;
-use crate::tree::{Carried, Facts, File, Tree, join, split};
+use crate::tree::{Carried, Facts, File, Kind, Tree, join, split};
 use crate::widen::Trial;
 
 /// Bytes of one piece at most.
@@ -65,6 +65,11 @@ pub(crate) struct Shared {
     trials: Mutex<Vec<Trial>>,
     /// What the target could not hold, and how often.
     lost: Mutex<BTreeMap<Lost, u64>>,
+    /// What the source has where the copy begins, if that is how it must be known: names without regard to case, and
+    /// sizes.
+    pub(crate) root: OnceLock<BTreeMap<String, u64>>,
+    /// Whether the whole copy has ended, and nothing is of any use any more.
+    over: watch::Sender<bool>,
     /// Tells the parts of further attempts from those of others.
     nonce: [u8; 16],
 }
@@ -84,7 +89,7 @@ impl Shared {
         let (width, split) = (AtomicUsize::new(1), AtomicBool::new(false));
         let (trials, lost) = (Mutex::default(), Mutex::default());
         let nonce = auth::crypto::random();
-        let window = WINDOW;
+        let (window, over) = (WINDOW, watch::Sender::new(false));
         Shared {
             plan,
             source,
@@ -98,6 +103,8 @@ impl Shared {
             split,
             trials,
             lost,
+            root: OnceLock::new(),
+            over,
             nonce,
         }
     }
@@ -161,6 +168,31 @@ impl Shared {
         is_share && self.split.load(Ordering::Relaxed)
     }
 
+    /// Ends whatever is under way.
+    pub(crate) fn end(&self) {
+        self.over.send_replace(true);
+    }
+
+    /// Whether the whole copy has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        *self.over.borrow()
+    }
+
+    /// What comes of `work`, unless the whole copy ends before.
+    pub(crate) async fn unless_over<T>(&self, work: impl Future<Output = Done<T>>) -> Done<T> {
+        let mut over = self.over.subscribe();
+        tokio::select! {
+            biased;
+            _ = over.wait_for(|is_over| *is_over) => Err(Fault::Over),
+            done = work => done,
+        }
+    }
+
+    /// Whether a server is lost altogether, and not only one of several connections to it.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.source.is_lost() || self.target.is_lost()
+    }
+
     /// Pieces of one file that may be under way.
     fn depth(&self) -> usize {
         ((self.width.load(Ordering::Relaxed).max(1) + 1) * DEPTH).min(DEEPEST)
@@ -187,8 +219,7 @@ impl Pauses {
         self.0 = (self.0 * 2).min(LONGEST_PAUSE);
         if fault.is_interruption() {
             // When this is of no use, the next attempt says why.
-            let _ = shared.source.revive().await;
-            let _ = shared.target.revive().await;
+            let _ = tokio::join!(shared.source.revive(), shared.target.revive());
         }
     }
 }
@@ -198,18 +229,25 @@ pub(crate) async fn patiently<T, F>(shared: &Shared, mut what: impl FnMut() -> F
 where
     F: Future<Output = Done<T>>,
 {
-    let mut pauses = Pauses::new();
-    for _ in 0..shared.plan.retries {
-        match what().await {
-            Err(fault) if fault.may_pass() => pauses.after(shared, &fault).await,
-            done => return done,
+    let all = async {
+        let mut pauses = Pauses::new();
+        for _ in 0..shared.plan.retries {
+            match what().await {
+                Err(fault) if fault.may_pass() => pauses.after(shared, &fault).await,
+                done => return done,
+            }
         }
-    }
-    what().await
+        what().await
+    };
+    shared.unless_over(all).await
 }
 
 /// Copies a file. Answers its size.
 pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
+    shared.unless_over(again_and_again(shared, job)).await
+}
+
+async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
     let mut job = job.clone();
     let mut pauses = Pauses::new();
     for attempt in 0..shared.plan.retries {
@@ -222,9 +260,13 @@ pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
         if fault.is_interruption() {
             continue;
         }
-        match shared.source.stat(&job.from).await? {
-            Some(now) => job.facts = now,
-            None => return Err(Fault::Changed),
+        match shared.source.stat(&job.from).await {
+            Ok(Some(now)) if now.kind == Kind::File => job.facts = now,
+            // It is gone, or something else by now.
+            Ok(_) => return Err(Fault::Changed),
+            // The next attempt is made all the same, and knows what it began with.
+            Err(fault) if fault.may_pass() => {}
+            Err(fault) => return Err(fault),
         }
     }
     once(shared, &job, shared.plan.retries).await.map(|()| job.facts.size)

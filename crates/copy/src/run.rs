@@ -313,12 +313,16 @@ impl Run {
         for path in &survey.doomed {
             self.note_beyond(path, "would be deleted");
         }
-        if let Some(fault) = &survey.lost {
+        if let Some(fault) = survey.lost.as_ref().filter(|_| self.shared.is_lost()) {
             self.give_up(fault);
+        }
+        if self.report.gave_up {
+            self.jobs.extend(survey.jobs);
+            self.drop_jobs();
             return;
         }
         let differs = directory.there.is_none_or(|there| !there.looks_like(&directory.facts));
-        if survey.done && (survey.changes || differs) && directory.facts.modified != 0 {
+        if survey.done && (survey.changes || differs) && directory.facts.are_known() {
             self.touched.push(directory);
         }
         let is_small = |job: &&Job| self.shared.is_small(job.facts.size);
@@ -354,7 +358,8 @@ impl Run {
                 tally.bytes.failed += job.facts.size;
                 self.report.failing += took;
                 self.fail(&job.path, fault.to_string());
-                if fault.is_loss() {
+                // Of several connections one may have been lost alone.
+                if fault.is_loss() && self.shared.is_lost() {
                     self.give_up(&fault);
                 }
             }
@@ -387,13 +392,19 @@ impl Run {
         }
     }
 
-    /// Begins nothing further: it would end as badly.
+    /// Begins nothing further, and ends what is under way: it would end as badly.
     fn give_up(&mut self, fault: &Fault) {
         if !self.report.gave_up {
             self.report.gave_up = true;
             self.shared.progress.say(&format!("trunkline: the copy ends here: {fault}"));
         }
+        self.shared.end();
         self.directories.clear();
+        self.drop_jobs();
+    }
+
+    /// Counts what is not going to be begun any more.
+    fn drop_jobs(&mut self) {
         for job in self.jobs.drain(..) {
             self.report.tally.files.failed += 1;
             self.report.tally.bytes.failed += job.facts.size;

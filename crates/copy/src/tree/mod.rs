@@ -46,6 +46,11 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// Whether anything is known of it but its kind.
+    pub(crate) fn are_known(&self) -> bool {
+        self.modified != 0 || self.mode.is_some() || self.attributes.is_some()
+    }
+
     /// Whether a file was changed between two looks, or differs from another as far as that can be seen. The coarsest
     /// clock counts, which is that of SMB: 100 ns.
     pub(crate) fn looks_like(&self, other: &Facts) -> bool {
@@ -331,6 +336,15 @@ impl Tree {
             Tree::Smb(side) => side.revive().await,
             // An NFS client does so by itself, as long as it has patience.
             Tree::Local(_) | Tree::Nfs(_) => Ok(()),
+        }
+    }
+
+    /// Whether no connection to the server is left.
+    pub(crate) fn is_lost(&self) -> bool {
+        match self {
+            Tree::Local(_) => false,
+            Tree::Smb(side) => side.is_lost(),
+            Tree::Nfs(side) => side.is_lost(),
         }
     }
 
