@@ -21,7 +21,7 @@ struct Cli {
 
 const MIB: u64 = 1024 * 1024;
 
-async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
+pub(crate) async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
     let [source, target] = ["source", "target"].map(|name| dir.join(name));
     fs::create_dir_all(&source).unwrap();
     fs::create_dir_all(&target).unwrap();
@@ -35,7 +35,7 @@ async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
     Arc::new(shared)
 }
 
-async fn job(shared: &Shared, path: &str) -> Job {
+pub(crate) async fn job(shared: &Shared, path: &str) -> Job {
     let facts = shared.source.stat(path).await.unwrap().unwrap();
     Job { from: path.to_owned(), path: path.to_owned(), facts, is_new: false }
 }
