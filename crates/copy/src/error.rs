@@ -37,6 +37,9 @@ pub(crate) enum Fault {
     /// What was read back is not what was written.
     #[error("the target lost or changed what was written to it; what there was of it was thrown away")]
     Differs,
+    /// The whole copy has ended.
+    #[error("the copy ended before it was done; run the same command again")]
+    Over,
     /// Something else, in words.
     #[error("{0}")]
     Said(String),
@@ -156,7 +159,7 @@ impl Fault {
                         Some(NfsStat::Delay | NfsStat::Grace | NfsStat::ShareDenied)
                     )
             }
-            Fault::Said(_) => false,
+            Fault::Over | Fault::Said(_) => false,
         }
     }
 }

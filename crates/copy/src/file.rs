@@ -4,29 +4,30 @@
 //! the client spreads over the channels of each side. Both are written under a name of their own and get their final
 //! one when they are whole.
 //!
-//! Pieces of a large file are begun in order, and none further than [`WINDOW`] behind the first that is not done. So
-//! of what a broken copy has left, all but the last [`WINDOW`] bytes is known to be there, and the next copy goes on
+//! Pieces of a large file are begun in order, and none further than [`WINDOW`] behind the first that is not done ([`Front`]).
+//! So of what a broken copy has left, all but the last [`WINDOW`] bytes is known to be there, and the next copy goes on
 //! from there: nothing else has to be remembered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::Plan;
 use crate::beside::Lost;
 use crate::beside::carry::carry;
 use crate::error::{Done, Fault};
+use crate::front::Front;
 use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::survey::Job;
-use crate::tree::{Carried, Facts, File, Tree, join, split};
+use crate::tree::{Carried, Facts, File, Kind, Tree, join, split};
 use crate::widen::Trial;
 
 /// Bytes of one piece at most.
@@ -64,6 +65,11 @@ pub(crate) struct Shared {
     trials: Mutex<Vec<Trial>>,
     /// What the target could not hold, and how often.
     lost: Mutex<BTreeMap<Lost, u64>>,
+    /// What the source has where the copy begins, if that is how it must be known: names without regard to case, and
+    /// sizes.
+    pub(crate) root: OnceLock<BTreeMap<String, u64>>,
+    /// Whether the whole copy has ended, and nothing is of any use any more.
+    over: watch::Sender<bool>,
     /// Tells the parts of further attempts from those of others.
     nonce: [u8; 16],
 }
@@ -83,7 +89,7 @@ impl Shared {
         let (width, split) = (AtomicUsize::new(1), AtomicBool::new(false));
         let (trials, lost) = (Mutex::default(), Mutex::default());
         let nonce = auth::crypto::random();
-        let window = WINDOW;
+        let (window, over) = (WINDOW, watch::Sender::new(false));
         Shared {
             plan,
             source,
@@ -97,6 +103,8 @@ impl Shared {
             split,
             trials,
             lost,
+            root: OnceLock::new(),
+            over,
             nonce,
         }
     }
@@ -160,6 +168,31 @@ impl Shared {
         is_share && self.split.load(Ordering::Relaxed)
     }
 
+    /// Ends whatever is under way.
+    pub(crate) fn end(&self) {
+        self.over.send_replace(true);
+    }
+
+    /// Whether the whole copy has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        *self.over.borrow()
+    }
+
+    /// What comes of `work`, unless the whole copy ends before.
+    pub(crate) async fn unless_over<T>(&self, work: impl Future<Output = Done<T>>) -> Done<T> {
+        let mut over = self.over.subscribe();
+        tokio::select! {
+            biased;
+            _ = over.wait_for(|is_over| *is_over) => Err(Fault::Over),
+            done = work => done,
+        }
+    }
+
+    /// Whether a server is lost altogether, and not only one of several connections to it.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.source.is_lost() || self.target.is_lost()
+    }
+
     /// Pieces of one file that may be under way.
     fn depth(&self) -> usize {
         ((self.width.load(Ordering::Relaxed).max(1) + 1) * DEPTH).min(DEEPEST)
@@ -186,8 +219,7 @@ impl Pauses {
         self.0 = (self.0 * 2).min(LONGEST_PAUSE);
         if fault.is_interruption() {
             // When this is of no use, the next attempt says why.
-            let _ = shared.source.revive().await;
-            let _ = shared.target.revive().await;
+            let _ = tokio::join!(shared.source.revive(), shared.target.revive());
         }
     }
 }
@@ -197,18 +229,25 @@ pub(crate) async fn patiently<T, F>(shared: &Shared, mut what: impl FnMut() -> F
 where
     F: Future<Output = Done<T>>,
 {
-    let mut pauses = Pauses::new();
-    for _ in 0..shared.plan.retries {
-        match what().await {
-            Err(fault) if fault.may_pass() => pauses.after(shared, &fault).await,
-            done => return done,
+    let all = async {
+        let mut pauses = Pauses::new();
+        for _ in 0..shared.plan.retries {
+            match what().await {
+                Err(fault) if fault.may_pass() => pauses.after(shared, &fault).await,
+                done => return done,
+            }
         }
-    }
-    what().await
+        what().await
+    };
+    shared.unless_over(all).await
 }
 
 /// Copies a file. Answers its size.
 pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
+    shared.unless_over(again_and_again(shared, job)).await
+}
+
+async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
     let mut job = job.clone();
     let mut pauses = Pauses::new();
     for attempt in 0..shared.plan.retries {
@@ -221,9 +260,13 @@ pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
         if fault.is_interruption() {
             continue;
         }
-        match shared.source.stat(&job.from).await? {
-            Some(now) => job.facts = now,
-            None => return Err(Fault::Changed),
+        match shared.source.stat(&job.from).await {
+            Ok(Some(now)) if now.kind == Kind::File => job.facts = now,
+            // It is gone, or something else by now.
+            Ok(_) => return Err(Fault::Changed),
+            // The next attempt is made all the same, and knows what it began with.
+            Err(fault) if fault.may_pass() => {}
+            Err(fault) => return Err(fault),
         }
     }
     once(shared, &job, shared.plan.retries).await.map(|()| job.facts.size)
@@ -381,42 +424,43 @@ async fn pieces(
     facts: &Facts,
     start: u64,
 ) -> (Done<Written>, u64) {
-    let piece = u64::from(shared.piece);
-    let (mut tasks, mut under_way) = (JoinSet::new(), BTreeSet::new());
-    let (mut written, mut next, mut moved) = (Written::default(), start, 0);
+    let mut tasks = JoinSet::new();
+    let mut front = Front::new(start, facts.size, shared.piece(), shared.window, writer.may_lose());
+    let (mut written, mut moved) = (Written::default(), 0);
     let all = async {
         loop {
-            let in_window =
-                |first: Option<&u64>| first.is_none_or(|first| next + piece <= first + shared.window);
-            if next < facts.size && under_way.len() < shared.depth() && in_window(under_way.first()) {
+            if let Some(up_to) = front.ask() {
+                let writer = Arc::clone(writer);
+                tasks.spawn(async move { writer.settle_data(false).await.map(|()| Step::Kept(up_to)) });
+            }
+            if front.is_open(shared.depth()) {
                 if facts.sparse {
-                    let data = reader.data_from(next).await?.min(facts.size);
-                    let skipped = data.saturating_sub(next) / piece * piece;
-                    let skipped = if data == facts.size { facts.size - next } else { skipped };
-                    next += skipped;
+                    let skipped = front.skip(reader.data_from(front.next()).await?);
                     moved += skipped;
                     shared.progress.moved(skipped);
-                    if next >= facts.size {
-                        continue;
-                    }
                 }
-                let length = piece.min(facts.size - next);
-                let permit = shared.permit(length).await?;
-                shared.pace.take(length).await;
-                let (reader, writer) = (Arc::clone(reader), Arc::clone(writer));
-                let (at, sparse, hashed) = (next, facts.sparse, shared.plan.verify);
-                tasks.spawn(async move {
-                    let _permit = permit;
-                    move_piece(&reader, &writer, at, length as u32, sparse, hashed).await
-                });
-                under_way.insert(next);
-                next += length;
-                continue;
+                if let Some((at, length)) = front.begin() {
+                    let permit = shared.permit(length).await?;
+                    shared.pace.take(length).await;
+                    let (reader, writer) = (Arc::clone(reader), Arc::clone(writer));
+                    let (sparse, hashed) = (facts.sparse, shared.plan.verify);
+                    tasks.spawn(async move {
+                        let _permit = permit;
+                        move_piece(&reader, &writer, at, length as u32, sparse, hashed).await.map(Step::Moved)
+                    });
+                    continue;
+                }
             }
             let Some(done) = tasks.join_next().await else { return Ok(()) };
             let ended = |why| Fault::Said(format!("a piece of it ended early: {why}"));
-            let Moved { at, length, is_hole, hash } = done.map_err(ended)??;
-            under_way.remove(&at);
+            let Moved { at, length, is_hole, hash } = match done.map_err(ended)?? {
+                Step::Moved(moved) => moved,
+                Step::Kept(up_to) => {
+                    front.keep(up_to);
+                    continue;
+                }
+            };
+            front.end(at);
             moved += u64::from(length);
             shared.progress.moved(u64::from(length));
             written.hashes.extend(hash.map(|hash| (at, hash)));
@@ -428,6 +472,13 @@ async fn pieces(
     let all: Done<()> = all.await;
     tasks.shutdown().await;
     (all.map(|()| written), moved)
+}
+
+/// What is done of a file.
+enum Step {
+    Moved(Moved),
+    /// The target will keep what it has up to here.
+    Kept(u64),
 }
 
 /// A piece that was moved: where it begins, its length, whether it is a hole, and its hash where that is wanted.

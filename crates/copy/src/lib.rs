@@ -13,6 +13,7 @@ mod beside;
 mod crowd;
 mod error;
 mod file;
+mod front;
 mod glance;
 mod keep;
 mod mirror;

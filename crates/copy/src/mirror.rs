@@ -1,6 +1,7 @@
 //! What the target has beyond the source: it is counted, and deleted in a mirror. What patterns leave out stays, and so
 //! does every directory that still holds such a thing.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 
 use crate::error::{Done, Fault};
@@ -9,6 +10,36 @@ use crate::name;
 use crate::report::Tally;
 use crate::survey::{Job, Survey};
 use crate::tree::{Entry, Facts, Kind, join};
+
+impl Shared {
+    /// Keeps in mind what the source has where the copy begins, where what a mirror deletes may be just that by another
+    /// name.
+    pub(crate) fn remember_root(&self, entries: &[Entry]) {
+        if self.plan.is_doubtful {
+            // Where this was done before, it was the same.
+            let _ = self.root.set(by_name(entries));
+        }
+    }
+
+    /// Makes sure that a directory of the target is not the source by another name: it has not all that the source has.
+    pub(crate) fn spare_source(&self, entries: &[Entry]) -> Done<()> {
+        let Some(source) = self.root.get().filter(|source| !source.is_empty()) else { return Ok(()) };
+        let found = by_name(entries);
+        match source.iter().all(|(name, size)| found.get(name) == Some(size)) {
+            true => Err(Fault::Said(
+                "it has all that the source has and may be the source by another name; it stays. Where it is not, \
+                 delete it yourself"
+                    .to_owned(),
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+fn by_name(entries: &[Entry]) -> BTreeMap<String, u64> {
+    let own = entries.iter().filter(|entry| !name::is_part(&entry.name));
+    own.map(|entry| (entry.name.to_lowercase(), entry.facts.size)).collect()
+}
 
 /// Counts what the target has beyond the source, and deletes it in a mirror.
 pub(crate) async fn extras(
@@ -19,6 +50,9 @@ pub(crate) async fn extras(
 ) {
     let plan = &shared.plan;
     for entry in left {
+        if shared.is_over() {
+            return;
+        }
         let own = join(path, &entry.name);
         let is_directory = entry.facts.kind == Kind::Directory;
         let is_part = name::is_part(&entry.name);
@@ -65,6 +99,7 @@ fn delete<'a>(
         let is_directory = facts.kind == Kind::Directory;
         if is_directory {
             let listing = patiently(shared, || shared.target.list(&path)).await?;
+            shared.spare_source(&listing.entries)?;
             let mut is_empty = true;
             for entry in listing.entries {
                 let below = join(&path, &entry.name);

@@ -2,7 +2,7 @@
 //! `nfs://HOST[:PORT]/EXPORT[/PATH]`.
 
 use std::fmt;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -66,6 +66,41 @@ impl Place {
             _ => false,
         }
     }
+}
+
+impl Place {
+    /// Whether one of the two may lie in the other without their names telling: by two protocols, by two shares of one
+    /// host, or by what this host has mounted.
+    pub(crate) fn is_doubtful_with(&self, other: &Place) -> bool {
+        let differ = |a: &Remote, b: &Remote, fold: fn(&str) -> String| {
+            (a.port, fold(&a.share)) != (b.port, fold(&b.share)) && is_same_host(&a.host, &b.host)
+        };
+        match (self, other) {
+            (Place::Local(_), Place::Local(_)) => false,
+            (Place::Smb(a), Place::Smb(b)) => differ(a, b, str::to_lowercase),
+            (Place::Nfs(a), Place::Nfs(b)) => differ(a, b, str::to_owned),
+            (Place::Smb(a), Place::Nfs(b)) | (Place::Nfs(a), Place::Smb(b)) => is_same_host(&a.host, &b.host),
+            (Place::Local(path), Place::Smb(there) | Place::Nfs(there))
+            | (Place::Smb(there) | Place::Nfs(there), Place::Local(path)) => {
+                is_this_host(&there.host) || is_mounted_from_afar(&real(path))
+            }
+        }
+    }
+}
+
+/// Whether a name is one of this host's own.
+fn is_this_host(host: &str) -> bool {
+    let addresses = (host, 0).to_socket_addrs();
+    // Nobody can listen at somebody else's address.
+    addresses.is_ok_and(|mut all| all.any(|address| UdpSocket::bind(address).is_ok()))
+}
+
+/// Whether a path, as far as it exists, is that of a file system that a server or a program has.
+fn is_mounted_from_afar(path: &std::path::Path) -> bool {
+    // NFS, CIFS, SMB2 and FUSE, as statfs(2) calls them.
+    const AFAR: [u32; 4] = [0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x6573_5546];
+    let found = path.ancestors().find_map(|above| rustix::fs::statfs(above).ok());
+    found.is_some_and(|found| AFAR.contains(&(found.f_type as u32)))
 }
 
 /// Whether two names are those of one host, as far as its addresses tell.
@@ -207,6 +242,17 @@ mod tests {
         assert!(place("nfs://localhost/x/y").is_within(&place("nfs://127.0.0.1/x")));
         assert!(place("smb://a@[::ffff:127.0.0.1]/x").is_within(&place("smb://a@[::ffff:7f00:1]/x")));
         assert!(!place("smb://a@127.0.0.2/x").is_within(&place("smb://a@127.0.0.1/x")));
+        let doubtful = |a: &str, b: &str| place(a).is_doubtful_with(&place(b));
+        assert!(
+            doubtful("nfs://localhost/x/sub", "smb://u@127.0.0.1/x") && doubtful("/", "nfs://127.0.0.1/x")
+        );
+        assert!(
+            doubtful("smb://u@h.invalid/x", "smb://u@H.invalid/y") && doubtful("smb://u@[::1]/x", "/tmp")
+        );
+        assert!(!doubtful("smb://u@h.invalid/x/a", "smb://u@h.invalid/X/b") && !doubtful("/a", "/b"));
+        assert!(
+            !doubtful("nfs://127.0.0.1/x", "smb://u@192.0.2.1/x") && !doubtful("/proc", "nfs://192.0.2.1/x")
+        );
         let dir = tempfile::tempdir().unwrap();
         let (outer, inner) = (Place::Local(dir.path().to_owned()), Place::Local(dir.path().join("new/deep")));
         assert!(inner.is_within(&outer) && !outer.is_within(&inner));

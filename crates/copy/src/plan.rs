@@ -13,10 +13,14 @@ pub struct Plan {
     pub(crate) source_access: Access,
     pub(crate) target_access: Access,
     pub(crate) mirror: bool,
+    /// Whether what a mirror deletes may be the source by another name.
+    pub(crate) is_doubtful: bool,
     pub(crate) verify: bool,
     pub(crate) sync: bool,
     pub(crate) include: Vec<Pattern>,
     pub(crate) exclude: Vec<Pattern>,
+    /// Whether patterns fit names without regard to case, as names of a share are the same without it.
+    folds: bool,
     pub(crate) dry_run: bool,
     pub(crate) rate: Option<u64>,
     pub(crate) retries: u32,
@@ -82,10 +86,12 @@ impl Plan {
             source_access: access(args, &args.source, source, keep),
             target_access: access(args, &args.target, target, keep),
             mirror: args.mirror,
+            is_doubtful: args.mirror && args.source.is_doubtful_with(&args.target),
             verify: args.verify,
             sync: args.sync,
             include: args.include.clone(),
             exclude: args.exclude.clone(),
+            folds: sides.iter().any(is_smb),
             dry_run: args.dry_run,
             rate: args.rate,
             retries: args.retries,
@@ -108,7 +114,7 @@ impl Plan {
 
     /// Whether the path, of a directory or not, is to be copied at all.
     pub(crate) fn wants(&self, path: &str, is_directory: bool) -> bool {
-        let fits = |pattern: &Pattern| pattern.fits(path);
+        let fits = |pattern: &Pattern| pattern.fits(path, self.folds);
         let included = is_directory || self.include.is_empty() || self.include.iter().any(fits);
         included && !self.exclude.iter().any(fits)
     }

@@ -21,7 +21,7 @@ pub struct Counts {
     pub total: u64,
     /// What was copied, or made.
     pub copied: u64,
-    /// What the target has already.
+    /// What the target has already, and what is left out as neither a file nor a directory.
     pub skipped: u64,
     /// What has something of another kind in its place.
     pub mismatch: u64,
@@ -37,6 +37,8 @@ pub(crate) struct Tally {
     pub(crate) directories: Counts,
     pub(crate) files: Counts,
     pub(crate) bytes: Counts,
+    /// Of the files that were skipped, what is neither a file nor a directory.
+    pub(crate) others: u64,
 }
 
 impl Tally {
@@ -53,6 +55,7 @@ impl Tally {
             row.failed += more.failed;
             row.extras += more.extras;
         }
+        self.others += more.others;
     }
 }
 
@@ -162,6 +165,7 @@ impl Report {
             "dirs": row(&self.tally.directories),
             "files": row(&self.tally.files),
             "bytes": row(&self.tally.bytes),
+            "left_out": self.tally.others,
             "seconds": self.elapsed.as_secs_f64(),
             "seconds_copying": self.copying.as_secs_f64(),
             "bytes_per_second": self.speed(),
@@ -222,6 +226,10 @@ impl fmt::Display for Report {
         let [total, copied, failed, extras] =
             [self.elapsed, self.copying, self.failing, self.deleting].map(clock);
         row(f, "Times", [total, copied, none(), none(), failed, extras])?;
+        if self.tally.others > 0 {
+            let count = self.tally.others;
+            writeln!(f, "\n    Left : {count} left out: neither files nor directories (among Skipped)")?;
+        }
         for (kind, count) in &self.lost {
             writeln!(f, "\n    Lost : {count} {}", kind.name())?;
         }

@@ -80,21 +80,7 @@ async fn go(plan: Plan) -> Result<Report, Error> {
     let first = begin(&plan, &mut source, &mut target).await?;
     let report = Report::new(&plan);
     let shared = Arc::new(Shared::new(plan, source, target, Progress::new()));
-    let mut run = Run {
-        shared: Arc::clone(&shared),
-        report,
-        events: JoinSet::new(),
-        directories: VecDeque::new(),
-        jobs: VecDeque::new(),
-        surveys: 0,
-        copies: 0,
-        crowd: Crowd::new(shared.plan.threads),
-        small: 0,
-        splitting: None,
-        copying_since: None,
-        is_one_file: matches!(first, First::File { .. }),
-        touched: Vec::new(),
-    };
+    let mut run = Run::new(Arc::clone(&shared), report, matches!(first, First::File { .. }));
     let widening = match shared.plan.channels {
         Some(channels) => {
             widen::open(&shared, channels).await;
@@ -189,6 +175,25 @@ async fn settle_directory(shared: &Shared, Directory { path, facts, .. }: &Direc
 }
 
 impl Run {
+    fn new(shared: Arc<Shared>, report: Report, is_one_file: bool) -> Run {
+        let crowd = Crowd::new(shared.plan.threads);
+        Run {
+            shared,
+            report,
+            events: JoinSet::new(),
+            directories: VecDeque::new(),
+            jobs: VecDeque::new(),
+            surveys: 0,
+            copies: 0,
+            crowd,
+            small: 0,
+            splitting: None,
+            copying_since: None,
+            is_one_file,
+            touched: Vec::new(),
+        }
+    }
+
     async fn begin_with(&mut self, first: First) {
         match first {
             First::Directory(directory) => {
@@ -313,12 +318,16 @@ impl Run {
         for path in &survey.doomed {
             self.note_beyond(path, "would be deleted");
         }
-        if let Some(fault) = &survey.lost {
+        if let Some(fault) = survey.lost.as_ref().filter(|_| self.shared.is_lost()) {
             self.give_up(fault);
+        }
+        if self.report.gave_up {
+            self.jobs.extend(survey.jobs);
+            self.drop_jobs();
             return;
         }
         let differs = directory.there.is_none_or(|there| !there.looks_like(&directory.facts));
-        if survey.done && (survey.changes || differs) && directory.facts.modified != 0 {
+        if survey.done && (survey.changes || differs) && directory.facts.are_known() {
             self.touched.push(directory);
         }
         let is_small = |job: &&Job| self.shared.is_small(job.facts.size);
@@ -354,7 +363,8 @@ impl Run {
                 tally.bytes.failed += job.facts.size;
                 self.report.failing += took;
                 self.fail(&job.path, fault.to_string());
-                if fault.is_loss() {
+                // Of several connections one may have been lost alone.
+                if fault.is_loss() && self.shared.is_lost() {
                     self.give_up(&fault);
                 }
             }
@@ -387,13 +397,19 @@ impl Run {
         }
     }
 
-    /// Begins nothing further: it would end as badly.
+    /// Begins nothing further, and ends what is under way: it would end as badly.
     fn give_up(&mut self, fault: &Fault) {
         if !self.report.gave_up {
             self.report.gave_up = true;
             self.shared.progress.say(&format!("trunkline: the copy ends here: {fault}"));
         }
+        self.shared.end();
         self.directories.clear();
+        self.drop_jobs();
+    }
+
+    /// Counts what is not going to be begun any more.
+    fn drop_jobs(&mut self) {
         for job in self.jobs.drain(..) {
             self.report.tally.files.failed += 1;
             self.report.tally.bytes.failed += job.facts.size;
@@ -424,5 +440,37 @@ impl Run {
             return self.shared.plan.source.to_string();
         }
         join(&self.shared.plan.source.to_string(), path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FATAL;
+    use crate::tests::{job, shared};
+
+    #[tokio::test]
+    async fn a_lost_connection_ends_the_copy_only_when_it_was_the_last_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = shared(dir.path(), "--retries 0").await;
+        std::fs::write(dir.path().join("source/file"), "x").unwrap();
+        let job = job(&shared, "file").await;
+        let lost = || Fault::from(client::Error::Closed);
+        let mut run = Run::new(Arc::clone(&shared), Report::new(&shared.plan), false);
+        // No side has lost its last connection here: this host has none.
+        run.copied(&job, Err(lost()), Duration::ZERO);
+        assert_eq!((run.report.status(), run.report.tally.files.failed), (8, 1));
+        let directory = || Directory { path: "d".to_owned(), facts: job.facts, there: None };
+        let survey =
+            || Survey { jobs: vec![job.clone()], lost: Some(lost()), done: true, ..Survey::default() };
+        run.surveyed(survey(), directory());
+        assert_eq!((run.jobs.len(), run.report.gave_up, shared.is_over()), (1, false, false));
+        run.give_up(&lost());
+        assert_eq!((run.jobs.len(), run.report.tally.files.failed), (0, 2));
+        assert!(run.report.status() == 8 | FATAL && shared.is_over());
+        // One that has ended only now begins nothing.
+        let beyond = Survey { directories: vec![directory()], ..survey() };
+        run.surveyed(beyond, directory());
+        assert_eq!((run.jobs.len(), run.directories.len(), run.report.tally.files.failed), (0, 0, 3));
     }
 }

@@ -86,6 +86,13 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory) -> Survey 
             return survey;
         }
     };
+    if path.is_empty() {
+        shared.remember_root(&listed.entries);
+    } else if let Err(fault) = shared.spare_source(&there.entries) {
+        survey.tally.directories.failed += 1;
+        survey.fail(path.clone(), fault);
+        return survey;
+    }
     for (name, why) in listed.unusable {
         survey.tally.files.total += 1;
         survey.tally.files.failed += 1;
@@ -102,6 +109,10 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory) -> Survey 
         }
         let target = there.remove(&key(&shared, &entry.name)).map(|entry| entry.facts);
         if entry.facts.kind == Kind::Other {
+            // As robocopy counts what it leaves out, for which it has no bit of the exit status.
+            survey.tally.files.total += 1;
+            survey.tally.files.skipped += 1;
+            survey.tally.others += 1;
             survey.notes.push((own, "left out: neither a file nor a directory".to_owned()));
             continue;
         }

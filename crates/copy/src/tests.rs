@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use crate::error::Fault;
 use crate::file::{self, Shared, part_of};
+use crate::mirror::extras;
 use crate::progress::Progress;
-use crate::survey::Job;
+use crate::survey::{Directory, Job, Survey, survey};
 use crate::tree::{Facts, Like, Tree};
 use crate::{Args, Plan};
 
@@ -20,7 +21,7 @@ struct Cli {
 
 const MIB: u64 = 1024 * 1024;
 
-async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
+pub(crate) async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
     let [source, target] = ["source", "target"].map(|name| dir.join(name));
     fs::create_dir_all(&source).unwrap();
     fs::create_dir_all(&target).unwrap();
@@ -34,7 +35,7 @@ async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
     Arc::new(shared)
 }
 
-async fn job(shared: &Shared, path: &str) -> Job {
+pub(crate) async fn job(shared: &Shared, path: &str) -> Job {
     let facts = shared.source.stat(path).await.unwrap().unwrap();
     Job { from: path.to_owned(), path: path.to_owned(), facts, is_new: false }
 }
@@ -146,4 +147,153 @@ async fn what_has_permission_bits_is_nobody_elses_until_it_is_whole() {
         assert_eq!(bits("file"), like.mode.unwrap_or(bits("file")));
         fs::remove_dir(target.join("private")).unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_file_that_becomes_a_directory_is_none_in_the_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = shared(dir.path(), "--retries 1").await;
+    let source = dir.path().join("source/file");
+    fs::write(&source, content(4000)).unwrap();
+    let job = job(&shared, "file").await;
+    fs::write(&source, content(4001)).unwrap();
+    let turn = async {
+        // The first attempt has found it changed, and waits before it looks again.
+        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+        fs::remove_file(&source).unwrap();
+        fs::create_dir(&source).unwrap();
+    };
+    let (copied, ()) = tokio::join!(file::copy(&shared, &job), turn);
+    assert!(matches!(copied, Err(Fault::Changed)), "{copied:?}");
+    assert!(names(&dir.path().join("target")).is_empty());
+}
+
+#[tokio::test]
+async fn what_is_under_way_ends_with_the_copy_and_a_mirror_deletes_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = shared(dir.path(), "--mirror --rate 1").await;
+    fs::write(dir.path().join("source/file"), content(3 * MIB)).unwrap();
+    for name in ["gone", "more"] {
+        fs::write(dir.path().join("target").join(name), "x").unwrap();
+    }
+    let job = job(&shared, "file").await;
+    let end = async {
+        tokio::task::yield_now().await;
+        shared.end();
+    };
+    // At this rate it would take days.
+    let (copied, ()) = tokio::join!(file::copy(&shared, &job), end);
+    assert!(matches!(copied, Err(Fault::Over)), "{copied:?}");
+    let facts = shared.source.stat("").await.unwrap().unwrap();
+    let directory = Directory { path: String::new(), facts, there: Some(facts) };
+    let survey = survey(Arc::clone(&shared), directory).await;
+    assert!(!survey.done && survey.jobs.is_empty());
+    let mut survey = Survey::default();
+    let listing = shared.target.list("").await.unwrap();
+    extras(&shared, &mut survey, "", listing.entries.into_iter()).await;
+    assert_eq!(names(&dir.path().join("target")).iter().filter(|name| !name.starts_with('.')).count(), 2);
+}
+
+#[tokio::test]
+async fn a_rate_is_kept_over_all_files_and_pieces() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = shared(dir.path(), "--rate 8m").await;
+    for (name, length) in [("small", MIB / 2), ("other", MIB / 2), ("large", 2 * MIB), ("last", 1)] {
+        fs::write(dir.path().join("source").join(name), content(length)).unwrap();
+    }
+    let begun = std::time::Instant::now();
+    for name in ["small", "other", "large", "last"] {
+        file::copy(&shared, &job(&shared, name).await).await.unwrap();
+    }
+    // The last one goes when the time of the 3 MiB before it has passed.
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(3000 / 8), "{:?}", begun.elapsed());
+}
+
+/// Runs a whole copy between two directories of this host.
+fn run(dir: &Path, options: &str) -> crate::Report {
+    let line = format!("copy {0}/source {0}/target {options}", dir.display());
+    let args = <Cli as clap::Parser>::parse_from(line.split_whitespace()).args;
+    crate::run(Plan::new(&args, &|_| unreachable!("nobody logs on")).unwrap()).unwrap()
+}
+
+#[test]
+fn directories_of_the_year_1970_get_their_bits_and_times() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("source/deep")).unwrap();
+    for path in ["source/deep", "source"] {
+        fs::File::open(dir.path().join(path)).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    }
+    assert_eq!(run(dir.path(), "").status(), 0);
+    for path in ["", "/deep"] {
+        let known = |side: &str| fs::metadata(dir.path().join(format!("{side}{path}"))).unwrap();
+        let (source, target) = (known("source"), known("target"));
+        assert_eq!((target.mode(), target.mtime()), (source.mode(), 0), "{path}");
+    }
+}
+
+#[test]
+fn what_is_left_out_is_counted_and_sets_no_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("source")).unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join("source/link")).unwrap();
+    let report = run(dir.path(), "");
+    let json = report.json();
+    assert_eq!((report.status(), &json["left_out"]), (0, &1.into()));
+    assert_eq!((&json["files"]["total"], &json["files"]["skipped"]), (&1.into(), &1.into()));
+    assert!(report.to_string().contains("    Left : 1 left out"), "{report}");
+}
+
+#[tokio::test]
+async fn what_could_be_run_can_be_run_where_its_list_has_become_permission_bits() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let shared = shared(dir.path(), "--acls").await;
+    let owner = volume::security::Sid::unix_user(std::os::unix::fs::MetadataExt::uid(
+        &fs::metadata(dir.path()).unwrap(),
+    ));
+    let descriptor = volume::security::from_mode(0o755, owner, volume::security::Sid::unix_group(7), false);
+    let list = Some(crate::beside::List::Nt(Box::new(descriptor)));
+    for (mode, made) in [(Some(0o755), 0o755), (Some(0o644), 0o644)] {
+        let like = Like { modified: None, mode, attributes: None };
+        let part = shared.target.create("part", false, &like).await.unwrap();
+        let found = crate::beside::Beside { list: list.clone(), mode, ..crate::beside::Beside::default() };
+        let given = part.set_beside(&found, &shared.plan.keep).await.unwrap();
+        assert!(given.list);
+        let bits = fs::metadata(dir.path().join("target/part")).unwrap().permissions().mode() & 0o777;
+        assert_eq!(bits, made, "{bits:o}");
+    }
+}
+
+#[test]
+fn patterns_for_a_share_have_no_case() {
+    let wants = |target: &str, path: &str| {
+        let line = format!("copy /here {target} --exclude cache --mirror");
+        let args = <Cli as clap::Parser>::parse_from(line.split_whitespace()).args;
+        Plan::new(&args, &|_| Ok("secret".to_owned())).unwrap().wants(path, true)
+    };
+    assert!(!wants("smb://ann@192.0.2.1/x", "a/Cache") && !wants("smb://ann@192.0.2.1/x", "a/cache"));
+    assert!(wants("nfs://192.0.2.1/x", "a/Cache"));
+}
+
+#[tokio::test]
+async fn a_mirror_that_may_meet_the_source_by_another_name_deletes_nothing_that_has_all_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut shared = Arc::into_inner(shared(dir.path(), "--mirror").await).unwrap();
+    shared.plan.is_doubtful = true;
+    let shared = Arc::new(shared);
+    for path in
+        ["source/one", "source/two", "target/deep/Same/ONE", "target/deep/Same/two", "target/other/one"]
+    {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+    }
+    let facts = shared.source.stat("").await.unwrap().unwrap();
+    let directory = Directory { path: String::new(), facts, there: Some(facts) };
+    let survey = survey(Arc::clone(&shared), directory).await;
+    let [(path, why)] = &survey.failures[..] else { panic!("{:?}", survey.failures) };
+    assert!(path == "deep" && why.contains("may be the source"), "{path}: {why}");
+    assert_eq!(names(&dir.path().join("target")), ["deep"]);
+    assert_eq!(names(&dir.path().join("target/deep/Same")).len(), 2);
 }

@@ -23,7 +23,7 @@ pub(crate) async fn carry(
     if !keep.is_more() && !keep.streams {
         return Ok(like);
     }
-    let found = reader.beside(keep).await?;
+    let found = Beside { mode: job.facts.mode, ..reader.beside(keep).await? };
     // Streams alone are nothing to be set.
     let given = if keep.is_more() { writer.set_beside(&found, keep).await? } else { Given::default() };
     streams(shared, &found, &job.from, part).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn carry_directory(shared: &Shared, path: &str, facts: &Facts) 
     if !keep.is_more() && !keep.streams {
         return Ok(like);
     }
-    let found = shared.source.beside(path, keep).await?;
+    let found = Beside { mode: facts.mode, ..shared.source.beside(path, keep).await? };
     let given =
         if keep.is_more() { shared.target.set_beside(path, &found, keep).await? } else { Given::default() };
     streams(shared, &found, path, path).await?;

@@ -19,6 +19,8 @@ pub(crate) struct Beside {
     pub(crate) owner: Option<Owner>,
     pub(crate) list: Option<List>,
     pub(crate) xattrs: Vec<Xattr>,
+    /// The permission bits of what has it, where it has any.
+    pub(crate) mode: Option<u32>,
     /// Names and sizes.
     pub(crate) streams: Vec<(String, u64)>,
 }

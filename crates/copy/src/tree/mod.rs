@@ -46,6 +46,11 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// Whether anything is known of it but its kind.
+    pub(crate) fn are_known(&self) -> bool {
+        self.modified != 0 || self.mode.is_some() || self.attributes.is_some()
+    }
+
     /// Whether a file was changed between two looks, or differs from another as far as that can be seen. The coarsest
     /// clock counts, which is that of SMB: 100 ns.
     pub(crate) fn looks_like(&self, other: &Facts) -> bool {
@@ -334,6 +339,15 @@ impl Tree {
         }
     }
 
+    /// Whether no connection to the server is left.
+    pub(crate) fn is_lost(&self) -> bool {
+        match self {
+            Tree::Local(_) => false,
+            Tree::Smb(side) => side.is_lost(),
+            Tree::Nfs(side) => side.is_lost(),
+        }
+    }
+
     /// The most bytes of one READ or WRITE.
     pub(crate) fn max_io(&self) -> u32 {
         of_side!(Tree, self, side => side.max_io())
@@ -446,6 +460,12 @@ impl File {
 
     pub(crate) async fn set_length(&self, length: u64) -> Done<()> {
         of_side!(File, self, file => file.set_length(length).await)
+    }
+
+    /// Whether what was written may be lost until [`File::settle_data`] has made sure of it.
+    pub(crate) fn may_lose(&self) -> bool {
+        // RFC 8881 18.32.3
+        matches!(self, File::Nfs(_))
     }
 
     /// Makes sure of what was written as far as the protocol asks for it; with `sync` waits for the store.

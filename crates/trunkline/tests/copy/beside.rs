@@ -183,3 +183,16 @@ fn letters_without_a_meaning_are_refused() {
         assert!(!server.path("there").exists());
     }
 }
+
+#[test]
+fn what_can_be_run_on_an_export_can_be_run_here_also_with_its_list() {
+    let server = Running::start();
+    server.place.write("files/from/script", "#!/bin/sh\n");
+    for mode in [0o755, 0o640] {
+        fs::set_permissions(server.path("files/from/script"), fs::Permissions::from_mode(mode)).unwrap();
+        let back = format!("back{mode:o}");
+        let (status, _, said) = server.copy(&format!("{} {back} --acls", server.nfs("from")));
+        assert_eq!((status, said.as_str()), (1, ""));
+        assert_eq!(server.path(&back).join("script").metadata().unwrap().mode() & 0o777, mode);
+    }
+}

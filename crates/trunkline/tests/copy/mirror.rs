@@ -81,3 +81,18 @@ fn what_patterns_leave_out_stays_at_every_depth_and_a_dry_run_says_what_would_go
         }
     }
 }
+
+#[test]
+fn a_mirror_over_one_protocol_does_not_delete_its_source_that_the_other_one_shows() {
+    let server = Running::start();
+    for name in ["sub/a", "sub/deep/b", "gone"] {
+        server.place.write(&format!("files/{name}"), "12345");
+    }
+    let (status, report, said) = server.copy(&format!("{} {} --mirror", server.nfs("sub"), server.smb("")));
+    assert_eq!(status, 1 | 2 | 8, "{report:#}");
+    assert!(said.contains("sub: it has all that the source has and may be the source"), "{said}");
+    assert_eq!(
+        below(&server.path("files")),
+        ["a", "deep", "deep/b", "sub", "sub/a", "sub/deep", "sub/deep/b"]
+    );
+}

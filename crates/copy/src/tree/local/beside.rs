@@ -61,7 +61,9 @@ pub(super) fn write(file: &fs::File, found: &Beside, keep: &Keep) -> io::Result<
     if keep.lists
         && let Some(given) = &found.list
     {
-        let (made, all) = given.to_posix(found.owner.as_ref(), known.is_dir(), known.mode() & super::MODE);
+        // Until it is whole it has only those bits that nobody else can make use of.
+        let bits = found.mode.unwrap_or(known.mode()) & super::MODE;
+        let (made, all) = given.to_posix(found.owner.as_ref(), known.is_dir(), bits);
         if !all {
             lost.push(Lost::PartOfList);
         }

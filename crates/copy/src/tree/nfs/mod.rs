@@ -237,6 +237,10 @@ impl Nfs {
         self.client.connections().into_iter().map(channel).collect()
     }
 
+    pub(super) fn is_lost(&self) -> bool {
+        self.client.connections().is_empty()
+    }
+
     pub(super) fn carried(&self) -> Carried {
         let connections = self.client.connections();
         connections.iter().map(|it| Carried::of(it.traffic)).fold(Carried::default(), Carried::and)

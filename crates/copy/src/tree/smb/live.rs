@@ -115,6 +115,11 @@ impl Live {
         channels.iter().map(|it| Carried::of(it.traffic)).fold(Carried::default(), Carried::and)
     }
 
+    /// Whether it has no connection left.
+    pub(super) fn is_lost(&self) -> bool {
+        self.session.channels().is_empty()
+    }
+
     /// Its connections.
     pub(super) fn channels(&self) -> Vec<Channel> {
         let channel = |it: &client::ChannelStatus| Channel {

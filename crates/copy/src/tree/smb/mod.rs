@@ -5,6 +5,7 @@
 mod beside;
 mod lanes;
 mod live;
+mod together;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::{OpenOptions, Settings, Tree};
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
-use smb_wire::fscc::{FileAttributes, FileTime};
+use smb_wire::fscc::{FileAttributes, FileTime, ReparseTag};
 use smb_wire::{Guid, NtStatus};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -27,6 +28,7 @@ use crate::plan::Access;
 use crate::{Channel, Keep};
 use lanes::Lanes;
 use live::{Live, Order};
+use together::{Together, is_alive};
 
 /// A directory of a share.
 #[derive(Debug)]
@@ -40,16 +42,16 @@ pub(crate) struct Smb {
     ahead: Mutex<Option<JoinHandle<()>>>,
     /// How many channels there are to be.
     width: AtomicUsize,
-    /// Held while the session is begun anew.
-    reviving: tokio::sync::Mutex<()>,
+    /// The session is begun anew by one for all.
+    reviving: Together,
 }
 
 /// A file that is open.
 #[derive(Debug)]
 pub(crate) struct File(client::File);
 
-/// How long a server may take to say that it is there.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to get in again: to connect, to log on and to go to the share.
+const ENTERING: Duration = Duration::from_secs(60);
 
 /// The attributes that are kept.
 const KEPT: FileAttributes = FileAttributes::READONLY
@@ -57,9 +59,23 @@ const KEPT: FileAttributes = FileAttributes::READONLY
     .union(FileAttributes::SYSTEM)
     .union(FileAttributes::ARCHIVE);
 
-fn facts_of(size: u64, allocated: u64, written: i64, attributes: u32) -> Facts {
+/// What a reparse point is that is no link and yet neither a file nor a directory.
+const SPECIAL: [ReparseTag; 5] =
+    [ReparseTag::NFS, ReparseTag::AF_UNIX, ReparseTag::LX_FIFO, ReparseTag::LX_CHR, ReparseTag::LX_BLK];
+
+/// Whether what has the tag stands for something else, or for nothing that has data. What is stored apart, as by
+/// deduplication or in a cloud, is a file or a directory like others.
+fn is_other(tag: ReparseTag) -> bool {
+    // MS-FSCC 2.1.2.1
+    tag.is_name_surrogate() || SPECIAL.contains(&tag)
+}
+
+/// A `tag` is known only where a directory is listed. What was opened is no link, but what one has led to; nothing that
+/// has data is special.
+fn facts_of(size: u64, allocated: u64, written: i64, attributes: u32, tag: Option<ReparseTag>) -> Facts {
     let bits = FileAttributes::from_bits_retain(attributes);
-    let kind = if bits.contains(FileAttributes::REPARSE_POINT) {
+    let has_data = size > 0 || bits.contains(FileAttributes::DIRECTORY);
+    let kind = if bits.contains(FileAttributes::REPARSE_POINT) && tag.map_or(!has_data, is_other) {
         Kind::Other
     } else if bits.contains(FileAttributes::DIRECTORY) {
         Kind::Directory
@@ -77,7 +93,7 @@ fn facts_of(size: u64, allocated: u64, written: i64, attributes: u32) -> Facts {
 }
 
 fn facts(info: &FileInfo) -> Facts {
-    facts_of(info.end_of_file, info.allocation_size, info.last_write_time as i64, info.file_attributes)
+    facts_of(info.end_of_file, info.allocation_size, info.last_write_time as i64, info.file_attributes, None)
 }
 
 /// What is set with a file that shall be like `like`.
@@ -146,6 +162,12 @@ async fn close_as(tree: &Tree, file: client::File, part: &str, path: &str) -> cl
     renamed
 }
 
+/// How something is deleted: a link itself, and never what it leads to.
+fn deleting() -> OpenOptions {
+    let how = OpenOptions::delete();
+    OpenOptions { options: how.options | CreateOptions::OPEN_REPARSE_POINT, ..how }
+}
+
 /// How a file is made: nobody else writes it meanwhile, another copy of the same least of all.
 fn making(as_it_is: bool, keep: &Keep) -> OpenOptions {
     let disposition = if as_it_is { Disposition::OpenIf } else { Disposition::OverwriteIf };
@@ -204,7 +226,7 @@ impl Smb {
             lanes,
             ahead: Mutex::new(ahead),
             width: AtomicUsize::new(1),
-            reviving: tokio::sync::Mutex::default(),
+            reviving: Together::default(),
         })
     }
 
@@ -227,19 +249,30 @@ impl Smb {
         (!name.is_empty()).then_some(name)
     }
 
-    /// Begins a new session unless the one there is works.
+    /// Begins a new session unless the one there is works. Whoever waits for that meanwhile gets what comes of it.
     pub(super) async fn revive(&self) -> Done<()> {
-        let _one = self.reviving.lock().await;
+        self.reviving.once(|| self.begin_anew()).await
+    }
+
+    async fn begin_anew(&self) -> Done<()> {
         let lost = self.live();
-        if let Ok(Ok(_)) = tokio::time::timeout(PATIENCE, lost.tree.stat("")).await {
+        if is_alive(|| lost.tree.stat(""), || lost.carried().bytes).await {
             return Ok(());
         }
-        let live = Live::begin_in_place_of(Some(&lost), &self.remote, &self.access, Order::alone()).await;
-        let live = live.map_err(|error| Fault::Said(error.to_string()))?;
+        let begin = Live::begin_in_place_of(Some(&lost), &self.remote, &self.access, Order::alone());
+        let late = |_| Fault::Said("the server did not let us in again in time".to_owned());
+        let live = tokio::time::timeout(ENTERING, begin).await.map_err(late)?;
+        let live = Arc::new(live.map_err(|error| Fault::Said(error.to_string()))?);
         live.look_around();
-        live.open_channels(self.width.load(Ordering::Relaxed)).await;
-        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&live);
+        // Fewer channels only make the copy slower.
+        let _ = tokio::time::timeout(ENTERING, live.open_channels(self.width.load(Ordering::Relaxed))).await;
         Ok(())
+    }
+
+    /// Whether no channel is left.
+    pub(super) fn is_lost(&self) -> bool {
+        self.live().is_lost()
     }
 
     pub(super) async fn stat(&self, path: &str) -> Done<Facts> {
@@ -254,8 +287,8 @@ impl Smb {
         let mut listing = Listing::default();
         for found in listed? {
             let it = &found.entry;
-            let facts =
-                facts_of(it.end_of_file, it.allocation_size, it.last_write_time.0, it.file_attributes.bits());
+            let (size, allocated, bits) = (it.end_of_file, it.allocation_size, it.file_attributes.bits());
+            let facts = facts_of(size, allocated, it.last_write_time.0, bits, Some(it.reparse_tag));
             listing.add(found.name.as_bytes(), facts);
         }
         Ok(listing)
@@ -288,11 +321,11 @@ impl Smb {
     }
 
     pub(super) async fn remove(&self, path: &str) -> Done<()> {
-        Ok(delete(&self.tree(), &self.path(path), &OpenOptions::delete()).await?)
+        Ok(delete(&self.tree(), &self.path(path), &deleting()).await?)
     }
 
     pub(super) async fn remove_directory(&self, path: &str) -> Done<()> {
-        let how = OpenOptions::delete();
+        let how = deleting();
         let how = OpenOptions { options: how.options | CreateOptions::DIRECTORY_FILE, ..how };
         Ok(delete(&self.tree(), &self.path(path), &how).await?)
     }
@@ -452,5 +485,31 @@ impl File {
 
     pub(super) async fn close(self) -> Done<()> {
         Ok(self.0.close().await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_apart_is_a_file_and_a_link_is_none() {
+        // Deduplication, Azure File Sync and OneDrive; links, junctions and what is special to Unix.
+        let files = [0x8000_0013, 0x8000_001E, 0x9000_101A].map(ReparseTag);
+        let others = [ReparseTag::SYMLINK, ReparseTag::MOUNT_POINT, ReparseTag::LX_FIFO, ReparseTag::NFS];
+        let kind = |more: FileAttributes, tag| {
+            let bits = FileAttributes::REPARSE_POINT | more;
+            facts_of(7, 8, 0, bits.bits(), tag).kind
+        };
+        for tag in files {
+            assert_eq!(kind(FileAttributes::ARCHIVE, Some(tag)), Kind::File);
+            assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Directory);
+        }
+        for tag in others {
+            assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Other);
+        }
+        assert_eq!(kind(FileAttributes::ARCHIVE, None), Kind::File);
+        let options = CreateOptions::OPEN_REPARSE_POINT | CreateOptions::DELETE_ON_CLOSE;
+        assert_eq!(deleting().options, options, "a link is deleted itself");
     }
 }
