@@ -21,8 +21,9 @@ use crate::protection::Protection;
 use crate::session::SessionInner;
 use crate::{Error, Result};
 
-/// How long a server may go on refusing a replay because what it repeats is still being worked on.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a server may go on refusing a replay because what it repeats is still being worked on: an open that waits for
+/// a break does for 35 s (MS-SMB2 3.3.2.1), and for an NFS client's delegation as long as its lease, which is 90 s.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What came of the requests of one frame.
 pub(crate) struct Answer<const N: usize> {

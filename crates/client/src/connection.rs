@@ -8,8 +8,9 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 
 use crate::link::{Envelope, Link, Part};
 use crate::negotiate::{Negotiated, negotiate};
+use crate::patience::within;
 use crate::transport::{Tasks, Tuning, tune};
-use crate::{Error, Options, Result};
+use crate::{Options, Result};
 
 /// A negotiated connection. Copies share it; it is closed when the last one, and the last session and tree
 /// that use it, are gone.
@@ -45,12 +46,11 @@ impl Connection {
     /// # Errors
     /// [`Error::Io`] when there is no connection in time, else whatever ends the negotiation.
     pub async fn connect(address: impl ToSocketAddrs, host: &str, options: &Options) -> Result<Connection> {
-        let late = || Error::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
-        let connecting = async {
+        within(options.connect_timeout, async {
             let stream = TcpStream::connect(address).await?;
             Connection::over(stream, host, options).await
-        };
-        tokio::time::timeout(options.connect_timeout, connecting).await.map_err(|_| late())?
+        })
+        .await
     }
 
     /// Negotiates over a stream that is connected already.
@@ -60,7 +60,7 @@ impl Connection {
     pub async fn over(stream: TcpStream, host: &str, options: &Options) -> Result<Connection> {
         tune(&stream, Tuning { dead_after: options.dead_after, is_paced: options.pace.is_some() })?;
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
-        let (link, tasks) = Link::start(stream, options.credits);
+        let (link, tasks) = Link::start(stream, options.credits, options.silence);
         let negotiated = negotiate(&link, options, host).await?;
         link.rate.set(options.pace);
         let (options, host) = (options.clone(), host.to_owned());

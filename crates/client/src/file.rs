@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use smb_wire::create::FileInfo;
 use smb_wire::fscc::directory::{self, DirectoryClass};
@@ -25,6 +26,8 @@ pub struct File {
     pub(crate) tree: Arc<TreeInner>,
     pub(crate) id: FileId,
     info: FileInfo,
+    /// How many LOCK requests were made over it.
+    pub(crate) locks: Arc<AtomicU32>,
 }
 
 /// The bytes that a READ brought, in the buffer in which they came.
@@ -64,7 +67,7 @@ const LIST_STEP: u32 = 64 * 1024;
 
 impl File {
     pub(crate) fn new(tree: Arc<TreeInner>, id: FileId, info: FileInfo) -> File {
-        File { tree, id, info }
+        File { tree, id, info, locks: Arc::default() }
     }
 
     /// The number by which the server knows the open.

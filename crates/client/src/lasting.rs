@@ -4,6 +4,7 @@
 //! goes on with it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use smb_wire::create;
 use smb_wire::create_context::{DurableFlags, RequestContext, ResponseContext};
@@ -14,6 +15,9 @@ use crate::link::Part;
 use crate::tree::{create_request, wire_path};
 use crate::{Error, File, OpenOptions, Result, Tree};
 
+/// Places for sequence numbers of LOCK that a server has for each open.
+const LOCK_PLACES: u32 = 64;
+
 /// What names a file that outlives the server.
 #[derive(Debug, Clone)]
 pub struct Lasting {
@@ -21,6 +25,8 @@ pub struct Lasting {
     how: OpenOptions,
     id: FileId,
     create_guid: Guid,
+    /// Those made over it: the server remembers their numbers as long as it has the file.
+    locks: Arc<AtomicU32>,
     /// For how long the server keeps it while nobody is there, in milliseconds.
     pub timeout_ms: u32,
 }
@@ -40,8 +46,8 @@ impl Tree {
             file.close().await?;
             return Err(Error::NotOffered("files that outlive the server"));
         };
-        let (path, how, id) = (path.to_owned(), *how, file.id());
-        Ok((file, Lasting { path, how, id, create_guid, timeout_ms }))
+        let (path, how, id, locks) = (path.to_owned(), *how, file.id(), Arc::clone(&file.locks));
+        Ok((file, Lasting { path, how, id, create_guid, locks, timeout_ms }))
     }
 
     /// Goes on with a file that was opened by a session that is lost.
@@ -50,10 +56,12 @@ impl Tree {
     /// [`Error::Status`] when the server has it no more.
     // MS-SMB2 3.2.4.4
     pub async fn take_up(&self, lasting: &Lasting) -> Result<File> {
-        let Lasting { path, how, id, create_guid, .. } = lasting;
+        let Lasting { path, how, id, create_guid, locks, .. } = lasting;
         let (file_id, create_guid, flags) = (*id, *create_guid, DurableFlags::PERSISTENT);
         let asked = RequestContext::DurableHandleReconnectV2 { file_id, create_guid, flags };
-        Ok(self.create_with(path, how, asked).await?.0)
+        let mut file = self.create_with(path, how, asked).await?.0;
+        file.locks = Arc::clone(locks);
+        Ok(file)
     }
 
     /// The file, and for how long it is kept if it outlives the server.
@@ -95,10 +103,22 @@ impl File {
         self.change_range(offset, len, Flags::UNLOCK).await
     }
 
+    /// Index and number by which a server knows the next LOCK when it is sent again over another channel, and does it once:
+    /// each of the places in turn with the number behind that of its last use. Zeros where that cannot happen.
+    // MS-SMB2 3.2.4.19
+    fn next_lock(&self) -> (u32, u8) {
+        if !self.tree.session.channels_matter() {
+            return (0, 0);
+        }
+        let count = self.locks.fetch_add(1, Ordering::Relaxed);
+        (count % LOCK_PLACES + 1, (count / LOCK_PLACES % 16) as u8)
+    }
+
     async fn change_range(&self, offset: u64, length: u64, flags: Flags) -> Result<()> {
         let elements = [LockElement { offset, length, flags }];
         let (file_id, locks) = (self.id(), List::Values(&elements));
-        let request = lock::Request { lock_sequence_number: 0, lock_sequence_index: 0, file_id, locks };
+        let (lock_sequence_index, lock_sequence_number) = self.next_lock();
+        let request = lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks };
         let reply = self.call(Command::Lock, 0, &|out| request.write(out)).await?;
         lock::Response::parse(reply.message())?;
         Ok(())

@@ -22,15 +22,21 @@
 //! # }
 //! ```
 //!
-//! With [`Session::open_channels`] a session uses several connections (Multichannel) and outlives all but one.
+//! With [`Session::open_channels`] a session uses several connections (Multichannel) and outlives all but one;
+//! `examples/channels.rs` reads a file that way and prints what each of them has carried.
 //!
 //! To read on: [`session`](Session::log_on) shows a login; `call` follows a request to its reply, whichever
 //! channels are lost meanwhile; `channels` chooses among them; `link` is the heart, where requests wait for credits,
-//! are written, and meet their replies; `protection` signs and seals. The client asks for no oplocks and no
-//! leases, so no server ever has to break one.
+//! are written, and meet their replies; `protection` signs and seals.
+//!
+//! The client asks for no oplocks and no leases. A lease saves asking again for what was read, and sending at once what is
+//! written: a copy reads and writes each byte once, and a load is to reach the server. It would gain nothing and cost
+//! whoever opens the same file the wait for a break, so no server ever has to break one of ours.
 //!
 //! An operation that is dropped is still done by the server: a CREATE given up half way may leave a file open
-//! until the session ends. Requests have no time limit of their own; wrap them in `tokio::time::timeout`.
+//! until the session ends. A request may take as long as the server shows that it lives: a connection on which something
+//! is awaited and nothing comes for [`Options::silence`] is lost, and what was under way there goes over another channel or
+//! fails. Who wants an answer sooner wraps the request in `tokio::time::timeout`.
 
 mod beside;
 mod buffer;

@@ -10,9 +10,10 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
+use std::time::Duration;
 
 use smb_wire::header::{self, Flags, transform};
-use smb_wire::{Command, FileId, Header};
+use smb_wire::{Command, FileId, Header, echo};
 use wire::frame::Frame;
 
 use crate::buffer::Reply;
@@ -98,13 +99,23 @@ impl Protocol for Smb {
     fn ended(own: &mut Own) {
         own.credits.wake_all();
     }
+
+    async fn ask(link: &Arc<Link>) {
+        let part = Part { command: Command::Echo, payload: 0, body: &|out| echo::Request.write(out) };
+        // What went wrong ends the connection, or will.
+        let _asked = link.send(Envelope::PLAIN, [part], None).await;
+    }
 }
 
 impl Link {
     /// A link over `stream`, and the tasks that serve it.
-    pub(crate) fn start(stream: tokio::net::TcpStream, credits: u16) -> (Arc<Link>, Tasks) {
+    pub(crate) fn start(
+        stream: tokio::net::TcpStream,
+        credits: u16,
+        silence: Duration,
+    ) -> (Arc<Link>, Tasks) {
         let own = Own { credits: Credits::new(credits), next_message_id: 0, channels: Vec::new() };
-        Transport::begin(stream, own, reader::Reader::default())
+        Transport::begin(stream, own, reader::Reader::default(), silence)
     }
 
     /// Lets requests of more than 64 KiB take more than one credit.

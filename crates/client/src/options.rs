@@ -26,10 +26,14 @@ pub struct Options {
     pub client_guid: Guid,
     /// Credits to keep in stock: at least one for each request of 64 KiB that is to be under way at once.
     pub credits: u16,
-    /// How long the connection and the negotiation may take.
+    /// How long the connection and the negotiation may take together, and as long again the login.
     pub connect_timeout: Duration,
     /// How long a server may be silent, on the level of TCP, before the connection counts as lost.
     pub dead_after: Duration,
+    /// How long nothing at all may come while something is awaited, before the connection counts as lost: the host of a
+    /// server that hangs goes on acknowledging for it. A server that only takes its time is asked whether it is there,
+    /// and its answer counts. Zero to wait for ever.
+    pub silence: Duration,
     /// Bytes that each connection may carry in a second in each direction: a stand-in for a narrow path, with
     /// which the client slows itself down. [`Connection::pace`](crate::Connection::pace) changes it later.
     pub pace: Option<u64>,
@@ -46,6 +50,7 @@ impl Default for Options {
             credits: 512,
             connect_timeout: Duration::from_secs(30),
             dead_after: Duration::from_secs(20),
+            silence: Duration::from_secs(60),
             pace: None,
         }
     }

@@ -2,9 +2,24 @@
 
 use std::time::{Duration, Instant};
 
+use crate::{Error, Result};
+
 /// The first pause, and the longest. Each is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Does something that must be done within `time`.
+///
+/// # Errors
+/// [`Error::Io`] when it is not; else its own.
+pub(crate) async fn within<T>(time: Duration, doing: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(time, doing).await.map_err(|_| late())?
+}
+
+/// What is said when something took too long.
+pub(crate) fn late() -> Error {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+}
 
 /// How long something has been tried.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::channels::{Channel, ChannelStatus, Channels, keeper, open};
 use crate::link::Part;
 use crate::negotiate::Negotiated;
+use crate::patience::within;
 use crate::protection::{ChannelKeys, Protection};
 use crate::{ChannelOptions, Connection, Credentials, Error, Opened, Options, Result, Tree, log_on};
 
@@ -69,7 +70,8 @@ impl LoggingOn<'_> {
     /// # Errors
     /// As [`Session::log_on`].
     pub async fn finish(self, encrypt: bool) -> Result<Session> {
-        let logged_on = self.begun.finish().await?;
+        let time = self.connection.inner.options.connect_timeout;
+        let logged_on = within(time, self.begun.finish()).await?;
         Session::new(self.connection, self.who, logged_on, encrypt)
     }
 }
@@ -87,9 +89,13 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Status`] and [`Error::LogOn`] when the server does not let us in, [`Error::Guest`] when it does
-    /// so as its guest, [`Error::NotOffered`] when it cannot encrypt.
+    /// so as its guest, [`Error::NotOffered`] when it cannot encrypt, [`Error::Io`] when it does not answer in time
+    /// ([`Options::connect_timeout`]).
     pub async fn log_on(connection: &Connection, who: &Credentials, encrypt: bool) -> Result<Session> {
-        Session::begin(connection, who).await?.finish(encrypt).await
+        within(connection.inner.options.connect_timeout, async {
+            Session::begin(connection, who).await?.finish(encrypt).await
+        })
+        .await
     }
 
     /// The first of the two round trips of [`Session::log_on`], in which nothing is said that depends on the password:
@@ -112,7 +118,8 @@ impl Session {
         who: &Credentials,
         previous: u64,
     ) -> Result<LoggingOn<'a>> {
-        let begun = log_on::begin(&connection.inner, who, previous).await?;
+        let time = connection.inner.options.connect_timeout;
+        let begun = within(time, log_on::begin(&connection.inner, who, previous)).await?;
         Ok(LoggingOn { connection, who: who.clone(), begun })
     }
 

@@ -88,7 +88,7 @@ pub struct Tree {
 
 #[derive(Debug)]
 pub(crate) struct TreeInner {
-    session: Arc<SessionInner>,
+    pub(crate) session: Arc<SessionInner>,
     id: u32,
     /// What the share demands.
     protection: Protection,

@@ -12,7 +12,7 @@ use peer::{Message, Peer, Server};
 use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::Flags;
-use smb_wire::{Command, FileId, Guid, Header, NtStatus, close, read, write};
+use smb_wire::{Command, FileId, Guid, Header, NtStatus, close, lock, read, write};
 use support::USER;
 use tokio::task::JoinHandle;
 
@@ -299,6 +299,36 @@ async fn what_changes_nothing_twice_is_sent_again_and_a_second_close_finds_it_cl
     let request = second.next_of(Command::Close).await;
     second.refuse(&request, NtStatus::FILE_CLOSED).await;
     closing.await.unwrap().unwrap();
+}
+
+/// Index and number of a LOCK.
+fn lock_sequence(message: &Message) -> (u32, u8) {
+    let request = lock::Request::parse(message).unwrap();
+    (request.lock_sequence_index, request.lock_sequence_number)
+}
+
+#[tokio::test]
+async fn a_lock_is_sent_again_by_the_number_it_had_and_no_other_has_that() {
+    let (_session, file, mut first, mut second) = two_channels().await;
+    let locking = tokio::spawn(async move {
+        file.lock(0, 1).await?;
+        for _ in 0..64 {
+            file.unlock(0, 1).await?;
+        }
+        Ok::<_, Error>(())
+    });
+    let lost = lock_sequence(&first.next_of(Command::Lock).await);
+    drop(first);
+    let mut seen = Vec::new();
+    for _ in 0..65 {
+        let request = second.next_of(Command::Lock).await;
+        seen.push(lock_sequence(&request));
+        second.accept(&request, |out| lock::Response.write(out)).await;
+    }
+    locking.await.unwrap().unwrap();
+    assert_eq!((lost, seen[0]), ((1, 0), (1, 0)));
+    let following: Vec<_> = (2..=64).map(|index| (index, 0)).chain([(1, 1)]).collect();
+    assert_eq!(seen[1..], following);
 }
 
 #[tokio::test]

@@ -290,3 +290,74 @@ async fn a_file_in_one_piece_is_on_the_store_before_it_gets_its_name() {
     let refused = directory.deliver("part", "file", 0o600, &data, None).await.unwrap_err();
     assert!(matches!(refused, Error::Protocol("a WRITE is less safe than was asked for")), "{refused}");
 }
+
+/// As [`connected`], with one connection over which silence may last `silence`.
+async fn connected_impatiently(
+    server: &Server,
+    silence: Duration,
+    patience: Duration,
+) -> (Client, Directory) {
+    let reconnect_after = Duration::from_millis(1);
+    let options = Options { silence, patience, reconnect_after, ..Options::default() };
+    let client = Client::connect(server.address, options).await.unwrap();
+    let directory = client.directory("/").await.unwrap();
+    (client, directory)
+}
+
+/// What comes of `doing`, which ends.
+async fn soon<T>(doing: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), doing).await.expect("it ends")
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_comes_is_lost_and_its_request_goes_over_the_next() {
+    let server = Server::start().await;
+    let (client, directory) =
+        connected_impatiently(&server, Duration::from_millis(200), Duration::from_secs(20)).await;
+    server.state().is_mute = true;
+    server.play(Trick::Hold(OpNum::Remove));
+    soon(directory.remove("name")).await.unwrap();
+    assert_eq!((server.done(OpNum::Remove), client.losses()), (1, 1));
+    assert_eq!(server.state().nulls, 1, "it was asked before it was given up");
+}
+
+#[tokio::test]
+async fn a_request_may_take_longer_than_silence_where_the_server_says_that_it_is_there() {
+    let server = Server::start().await;
+    let (client, directory) =
+        connected_impatiently(&server, Duration::from_millis(800), Duration::from_secs(20)).await;
+    server.play(Trick::Hold(OpNum::Remove));
+    let removing = tokio::spawn(async move { directory.remove("name").await });
+    // Each is sent when half of the time is over.
+    until(|| server.state().nulls == 3).await;
+    server.release();
+    soon(removing).await.unwrap().unwrap();
+    assert_eq!((server.done(OpNum::Remove), client.losses()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_server_that_takes_connections_and_never_answers_ends_a_request() {
+    let server = Server::start().await;
+    let (client, directory) =
+        connected_impatiently(&server, Duration::from_secs(60), Duration::from_millis(200)).await;
+    server.state().is_dead = true;
+    server.play(Trick::CutBefore(OpNum::Remove));
+    let error = soon(directory.remove("name")).await.unwrap_err();
+    assert!(error.is_loss() && client.losses() > 1, "{error}");
+    // One that answers again is gone on with.
+    server.state().is_dead = false;
+    until(|| !client.connections().is_empty()).await;
+    soon(async { while directory.remove("name").await.is_err() {} }).await;
+}
+
+#[tokio::test]
+async fn connecting_ends_where_nobody_answers_and_where_somebody_hangs_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let options = Options { connect_timeout: Duration::from_millis(200), ..Options::default() };
+    let error = soon(Client::connect(address, options)).await.unwrap_err();
+    assert!(error.to_string().contains("timed out"), "{error}");
+    tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+    let error = soon(Client::connect(address, Options::default())).await.unwrap_err();
+    assert!(error.is_loss() && !error.to_string().contains("timed out"), "{error}");
+}

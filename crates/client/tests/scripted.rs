@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use client::{Connection, Error, Options};
+use client::{Connection, Credentials, Error, Options, Session};
 use smb_wire::header::Chain;
 use smb_wire::negotiate::{
     self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, Response, SecurityMode,
@@ -21,6 +21,11 @@ struct Peer {
 
 /// A connection that has been negotiated, with `credits` granted by the answer to NEGOTIATE.
 async fn connected(credits: u16, stock: u16) -> (Connection, Peer) {
+    connected_by(credits, Options { credits: stock, ..Options::default() }).await
+}
+
+/// The same with these options.
+async fn connected_by(credits: u16, options: Options) -> (Connection, Peer) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let peer = tokio::spawn(async move {
@@ -30,7 +35,6 @@ async fn connected(credits: u16, stock: u16) -> (Connection, Peer) {
         peer.send(&negotiated(&request, credits)).await;
         peer
     });
-    let options = Options { credits: stock, ..Options::default() };
     let connection = Connection::connect(address, "peer", &options).await.unwrap();
     (connection, peer.await.unwrap())
 }
@@ -256,4 +260,56 @@ async fn a_dialect_that_was_not_offered_is_refused() {
     let refused = Connection::connect(address, "peer", &options).await.unwrap_err();
     assert!(matches!(refused, Error::Protocol(_)), "{refused}");
     peer.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_loses_the_connection() {
+    let options = Options { silence: Duration::from_millis(200), ..Options::default() };
+    let (connection, mut peer) = connected_by(8, options).await;
+    let task = echo_task(&connection);
+    peer.next().await;
+    assert_eq!(peer.next().await.command(), Command::Echo, "it is asked before it is given up");
+    let error =
+        tokio::time::timeout(Duration::from_secs(20), task).await.expect("an end").unwrap().unwrap_err();
+    assert!(error.is_loss() && error.to_string().contains("nothing for 200ms"), "{error}");
+    assert!(connection.echo().await.unwrap_err().is_loss());
+}
+
+#[tokio::test]
+async fn a_request_may_take_longer_than_silence_where_the_server_says_that_it_is_there() {
+    let options = Options { silence: Duration::from_millis(800), ..Options::default() };
+    let (connection, mut peer) = connected_by(8, options).await;
+    let task = echo_task(&connection);
+    let waiting = peer.next().await;
+    peer.send(&refused(&waiting, NtStatus::PENDING, Some(77), 1)).await;
+    for _ in 0..3 {
+        // Sent when half of the time is over.
+        let asked = peer.next().await;
+        assert_eq!(asked.command(), Command::Echo);
+        peer.send(&echoed(&asked, 1)).await;
+    }
+    peer.send(&echoed(&waiting, 1)).await;
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_asked_of_a_server_from_which_nothing_is_awaited() {
+    let options = Options { silence: Duration::from_millis(40), ..Options::default() };
+    let (connection, mut peer) = connected_by(8, options).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(peer.is_quiet().await);
+    let task = echo_task(&connection);
+    let request = peer.next().await;
+    peer.send(&echoed(&request, 1)).await;
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_login_that_is_not_answered_ends() {
+    let options = Options { connect_timeout: Duration::from_millis(500), ..Options::default() };
+    let (connection, _peer) = connected_by(8, options).await;
+    let alice = Credentials::new("alice", "password");
+    let logging_on = Session::log_on(&connection, &alice, false);
+    let error = tokio::time::timeout(Duration::from_secs(20), logging_on).await.expect("an end").unwrap_err();
+    assert!(error.to_string().contains("timed out"), "{error}");
 }

@@ -76,7 +76,7 @@ pub enum Command {
     /// Ask such a server as quickly as can be
     #[command(hide = true)]
     NullLoop(load::null::LoopArgs),
-    /// Run a command behind a long, narrow or lossy path to this machine (needs root)
+    /// Run a command behind a long, narrow or lossy path to this machine (needs root, with --proxy not)
     Link(Box<load::link::LinkArgs>),
 }
 

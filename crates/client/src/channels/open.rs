@@ -11,16 +11,13 @@ use tokio::net::TcpStream;
 use super::Channel;
 use crate::connection::Inner;
 use crate::negotiate::Negotiated;
+use crate::patience::late;
 use crate::protection::ChannelKeys;
 use crate::session::SessionInner;
 use crate::{Connection, Error, Result, log_on};
 
 /// A server's first silence on a new channel may last this part of what connecting may take.
 const FIRST_ATTEMPT: u32 = 4;
-
-fn late() -> Error {
-    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
-}
 
 /// How many channels a session has, and where they go.
 #[derive(Debug, Clone)]

@@ -198,7 +198,8 @@ impl Inner {
         }
     }
 
-    /// Sends a call over one connection after the other, until there is a reply.
+    /// Sends a call over one connection after the other, until there is a reply, or there has been none to any call for
+    /// as long as the client is patient.
     pub(crate) async fn deliver(&self, operations: Operations<'_>) -> Result<(Chosen<'_>, Message)> {
         loop {
             let chosen = self.channels.choose(self.options.patience).await?;
@@ -214,7 +215,7 @@ impl Inner {
                 Err(error) => {
                     // What the server breaks off for a message of its own costs us that connection.
                     self.channels.lose(&chosen.channel, &error);
-                    if !error.is_loss() {
+                    if !error.is_loss() || self.channels.fruitless_for() > self.options.patience {
                         return Err(error);
                     }
                 }

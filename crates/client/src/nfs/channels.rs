@@ -4,9 +4,9 @@
 //! average is passed over, so that a slow one holds up no more than its share.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::Options;
 use super::callback::Responder;
 use super::link::Link;
+use crate::patience::within;
 use crate::transport::{Tasks, Tuning, tune};
 use crate::{Error, Result, Traffic};
 
@@ -39,12 +40,11 @@ impl Channel {
         options: &Options,
         responder: Option<Arc<Responder>>,
     ) -> Result<Channel> {
-        let late = |_| Error::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
-        let connecting = TcpStream::connect(address);
-        let stream = tokio::time::timeout(options.connect_timeout, connecting).await.map_err(late)??;
+        let connecting = async { Ok(TcpStream::connect(address).await?) };
+        let stream = within(options.connect_timeout, connecting).await?;
         tune(&stream, Tuning { dead_after: options.dead_after, is_paced: options.pace.is_some() })?;
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
-        let (link, tasks) = Link::start(stream, responder);
+        let (link, tasks) = Link::start(stream, responder, options.silence);
         link.rate.set(options.pace);
         let [requests, bytes] = [const { AtomicU64::new(0) }; 2];
         Ok(Channel {
@@ -85,6 +85,8 @@ pub(crate) struct Channels {
     next: AtomicUsize,
     /// Requests under way on all.
     outstanding: AtomicUsize,
+    /// Whether there was an answer since the last loss.
+    answered: AtomicBool,
     /// Called when one is lost.
     pub(crate) lost: Arc<Notify>,
     /// Called when one is there again.
@@ -96,8 +98,12 @@ struct State {
     /// Ordered by place.
     list: Vec<Arc<Channel>>,
     losses: u64,
+    /// When the first one was lost since there was an answer.
+    fruitless_since: Option<Instant>,
     /// Why the last one was lost.
     failure: Option<Error>,
+    /// Whether somebody connects again what is lost.
+    is_kept: bool,
     closed: bool,
 }
 
@@ -109,8 +115,11 @@ pub(crate) struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// The request has moved so many bytes of data.
+    /// The request has been answered, and has moved so many bytes of data.
     pub(crate) fn moved(&self, bytes: usize) {
+        if !self.channels.answered.load(Ordering::Relaxed) {
+            self.channels.answered.store(true, Ordering::Relaxed);
+        }
         self.channel.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
@@ -125,11 +134,19 @@ impl Drop for Chosen<'_> {
 impl Channels {
     /// None yet.
     pub(crate) fn new() -> Channels {
-        let state = State { list: Vec::new(), losses: 0, failure: None, closed: false };
+        let state = State {
+            list: Vec::new(),
+            losses: 0,
+            fruitless_since: None,
+            failure: None,
+            is_kept: false,
+            closed: false,
+        };
         Channels {
             state: RwLock::new(state),
             next: AtomicUsize::new(0),
             outstanding: AtomicUsize::new(0),
+            answered: AtomicBool::new(false),
             lost: Arc::default(),
             back: Notify::new(),
         }
@@ -143,7 +160,7 @@ impl Channels {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection for the next request. Where none is left it waits up to `patience` for one.
+    /// The connection for the next request. Where none is left it waits up to `patience` for one, if one is to come.
     ///
     /// # Errors
     /// What ended the last connection.
@@ -154,7 +171,7 @@ impl Channels {
             if let Some(chosen) = self.try_choose()? {
                 return Ok(chosen);
             }
-            if tokio::time::timeout(patience, back).await.is_err() {
+            if !self.read().is_kept || tokio::time::timeout(patience, back).await.is_err() {
                 return Err(self.read().failure.clone().unwrap_or(Error::Closed));
             }
         }
@@ -193,10 +210,24 @@ impl Channels {
             let lost = state.list.remove(at);
             state.losses += 1;
             state.failure = Some(error.clone());
+            if self.answered.swap(false, Ordering::Relaxed) || state.fruitless_since.is_none() {
+                state.fruitless_since = Some(Instant::now());
+            }
             drop(state);
             drop(lost);
             self.lost.notify_one();
         }
+    }
+
+    /// For how long connections have been lost one after the other without an answer over any of them.
+    pub(crate) fn fruitless_for(&self) -> Duration {
+        let since = self.read().fruitless_since.filter(|_| !self.answered.load(Ordering::Relaxed));
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Says whether somebody connects again what is lost.
+    pub(crate) fn keep(&self, is_kept: bool) {
+        self.write().is_kept = is_kept;
     }
 
     /// Drops all connections that have ended.

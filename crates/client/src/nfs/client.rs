@@ -20,6 +20,7 @@ use super::link::Caller;
 use super::owners::Owners;
 use super::session::{Known, Session};
 use super::{ConnectionStatus, Directory, Options};
+use crate::patience::within;
 use crate::{Error, Result};
 
 /// A client of one server, with one session over any number of connections. Copies share it.
@@ -89,7 +90,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`] when not all connections can be made, [`Error::Refused`] when the server wants no session with
+    /// [`Error::Io`] when not all connections can be made or the server does not answer in time
+    /// ([`Options::connect_timeout`]), [`Error::Refused`] when the server wants no session with
     /// us.
     pub async fn connect(address: impl ToSocketAddrs, options: Options) -> Result<Client> {
         let responder = options.delegations.then(Arc::<Responder>::default);
@@ -132,12 +134,7 @@ impl Client {
             responder.serve(&inner);
         }
         inner.channels.add(first);
-        let session = inner.establish(&mut *inner.known.lock().await).await?;
-        inner.set_session(Some(session));
-        for place in inner.channels.free_places(inner.options.connections) {
-            inner.reconnect(place).await?;
-        }
-        inner.learn().await?;
+        within(inner.options.connect_timeout, inner.begin()).await?;
         inner.hire_keeper();
         Ok(Client { inner })
     }
@@ -260,6 +257,16 @@ impl Client {
 }
 
 impl Inner {
+    /// Makes the session over the first connection, and the others.
+    async fn begin(&self) -> Result<()> {
+        let session = self.establish(&mut *self.known.lock().await).await?;
+        self.set_session(Some(session));
+        for place in self.channels.free_places(self.options.connections) {
+            self.reconnect(place).await?;
+        }
+        self.learn().await
+    }
+
     /// The session there is now.
     ///
     /// # Errors
@@ -314,11 +321,13 @@ impl Inner {
     }
 
     fn hire_keeper(self: &Arc<Self>) {
+        self.channels.keep(true);
         let keeper = tokio::spawn(keep(Arc::downgrade(self)));
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper.abort_handle());
     }
 
     fn dismiss_keeper(&self) {
+        self.channels.keep(false);
         if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
             keeper.abort();
         }

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_wire::compound::{CallWriter, Target};
-use nfs_wire::rpc::record::RecordMark;
-use nfs_wire::rpc::{AuthSys, Credential};
+use nfs_wire::rpc::record::{MARK, RecordMark};
+use nfs_wire::rpc::{self, AuthSys, Credential, NFS_PROGRAM, NFS_V4, PROC_NULL};
 use tokio::net::TcpStream;
+use wire::frame::Frame;
 use wire::limits::MAX_MESSAGE;
 
 use super::callback::Responder;
@@ -34,6 +36,17 @@ impl Protocol for Nfs {
     type Reply = Message;
 
     fn ended(_: &mut Own) {}
+
+    async fn ask(link: &Arc<Link>) {
+        // RFC 8881 16.1
+        let Ok((mut frame, xid, _unread)) = link.enlist() else { return };
+        let out = frame.tail();
+        out.extend_from_slice(&[0; MARK]);
+        rpc::Call::write_header(xid, NFS_PROGRAM, NFS_V4, PROC_NULL, &Credential::None, out);
+        let mark = RecordMark::whole(frame.len() - MARK);
+        frame.bytes_mut()[..MARK].copy_from_slice(&mark);
+        let _asked = link.post(frame);
+    }
 }
 
 /// Who calls, and in which minor version.
@@ -63,9 +76,25 @@ impl fmt::Debug for Operations<'_> {
 
 impl Link {
     /// A link over `stream`, and the tasks that serve it. Calls of the server go to `responder`.
-    pub(crate) fn start(stream: TcpStream, responder: Option<Arc<Responder>>) -> (Arc<Link>, Tasks) {
+    pub(crate) fn start(
+        stream: TcpStream,
+        responder: Option<Arc<Responder>>,
+        silence: Duration,
+    ) -> (Arc<Link>, Tasks) {
         let own = Own { next_xid: u32::from_ne_bytes(auth::crypto::random()) };
-        Transport::begin(stream, own, Reader { fragments: Vec::new(), responder })
+        Transport::begin(stream, own, Reader { fragments: Vec::new(), responder }, silence)
+    }
+
+    /// A frame for the next call, its number, and its reply.
+    fn enlist(self: &Arc<Self>) -> Result<(Frame, u32, Pending<Nfs>)> {
+        let mut state = self.lock();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        let xid = state.own.next_xid;
+        state.own.next_xid = xid.wrapping_add(1);
+        state.entries.insert(u64::from(xid), Entry::new(()));
+        Ok((state.frames.take(SMALL), xid, Pending::new(Arc::clone(self), u64::from(xid))))
     }
 
     /// Sends a call.
@@ -77,17 +106,7 @@ impl Link {
         caller: &Caller,
         operations: Operations<'_>,
     ) -> Result<Pending<Nfs>> {
-        let (frame, xid) = {
-            let mut state = self.lock();
-            if let Some(error) = &state.failed {
-                return Err(error.clone());
-            }
-            let xid = state.own.next_xid;
-            state.own.next_xid = xid.wrapping_add(1);
-            state.entries.insert(u64::from(xid), Entry::new(()));
-            (state.frames.take(SMALL), xid)
-        };
-        let pending = Pending::new(Arc::clone(self), u64::from(xid));
+        let (frame, xid, pending) = self.enlist()?;
         let sys = AuthSys::new(&caller.machine_name, caller.uid, caller.gid, &caller.groups);
         let credential = Credential::Sys(sys);
         let mut writer =

@@ -23,15 +23,19 @@ pub struct Options {
     pub max_io: u32,
     /// Whether to have a back channel and take delegations; they are given back when the server asks.
     pub delegations: bool,
-    /// How long connecting may take, one attempt.
+    /// How long connecting may take, one attempt, and as long again what makes the session.
     pub connect_timeout: Duration,
     /// How long a server may be silent, on the level of TCP, before the connection counts as lost.
     pub dead_after: Duration,
+    /// How long nothing at all may come while something is awaited, before the connection counts as lost: the host of a
+    /// server that hangs goes on acknowledging for it. A server that only takes its time is asked whether it is there,
+    /// and its answer counts. Zero to wait for ever.
+    pub silence: Duration,
     /// How long after a loss the first attempt to connect again is made. Each further attempt waits twice as
     /// long, up to a minute.
     pub reconnect_after: Duration,
-    /// How long requests wait for a connection when none is left, and for a server that says NFS4ERR_DELAY or
-    /// NFS4ERR_GRACE.
+    /// How long requests wait for a connection when none is left or each is lost again without an answer, and for a
+    /// server that says NFS4ERR_DELAY or NFS4ERR_GRACE.
     pub patience: Duration,
     /// Bytes that each connection may carry in a second in each direction: a stand-in for a narrow path, with
     /// which the client slows itself down.
@@ -55,6 +59,7 @@ impl Default for Options {
             delegations: false,
             connect_timeout: Duration::from_secs(30),
             dead_after: Duration::from_secs(20),
+            silence: Duration::from_secs(60),
             reconnect_after: Duration::from_millis(100),
             patience: Duration::from_secs(90),
             pace: None,

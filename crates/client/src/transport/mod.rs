@@ -1,9 +1,10 @@
 //! What a connection is made of, whichever protocol it carries: a table of requests under way, a queue of what is
-//! to be written, and two tasks.
+//! to be written, and three tasks.
 //!
 //! A protocol's own part ([`Protocol`]) makes the entries and the frames; [`writer`] writes all that is queued with
 //! one system call; [`incoming`] splits what comes into frames, which the protocol's [`Receiver`] reads and whose
-//! replies it hands to [`Transport::complete`]; [`Pending`] is who waits for one. The lock is held for a few table
+//! replies it hands to [`Transport::complete`]; [`Pending`] is who waits for one; [`ward`] notices when nothing comes
+//! any more. The lock is held for a few table
 //! operations only: neither cryptography nor copying happens under it.
 
 mod buffers;
@@ -13,13 +14,16 @@ mod pending;
 mod socket;
 mod traffic;
 mod tune;
+mod ward;
 mod writer;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
@@ -50,6 +54,9 @@ pub(crate) trait Protocol: fmt::Debug + Sized + Send + Sync + 'static {
 
     /// The connection has ended; whoever waits inside of `own` is to be woken.
     fn ended(own: &mut Self::Own);
+
+    /// Asks the server for any answer that it has at once, whatever else waits there. Nobody looks at it.
+    fn ask(transport: &Arc<Transport<Self>>) -> impl Future<Output = ()> + Send;
 }
 
 /// A request whose reply has not been fetched.
@@ -129,6 +136,8 @@ pub(crate) struct State<P: Protocol> {
 pub(crate) struct Transport<P: Protocol> {
     state: Mutex<State<P>>,
     written: Notify,
+    /// Whether the writer has something that the host has not taken.
+    writing: AtomicBool,
     meter: Meter,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) rate: Rate,
@@ -136,11 +145,13 @@ pub(crate) struct Transport<P: Protocol> {
 }
 
 impl<P: Protocol> Transport<P> {
-    /// A connection over `stream`, and the tasks that serve it.
+    /// A connection over `stream`, and the tasks that serve it. It is lost when something is awaited and not a byte comes
+    /// for as long as `silence`.
     pub(crate) fn begin(
         stream: TcpStream,
         own: P::Own,
         receiver: impl Receiver<P>,
+        silence: Duration,
     ) -> (Arc<Transport<P>>, Tasks) {
         let state = State {
             own,
@@ -153,6 +164,7 @@ impl<P: Protocol> Transport<P> {
         let transport = Arc::new(Transport {
             state: Mutex::new(state),
             written: Notify::new(),
+            writing: AtomicBool::new(false),
             meter: Meter::of(&stream),
             buffers: Arc::default(),
             rate: Rate::default(),
@@ -161,7 +173,8 @@ impl<P: Protocol> Transport<P> {
         let (read, write) = stream.into_split();
         let reader = tokio::spawn(incoming::run(Arc::clone(&transport), read, receiver));
         let writer = tokio::spawn(writer::run(Arc::clone(&transport), write));
-        (transport, Tasks([reader.abort_handle(), writer.abort_handle()]))
+        let ward = tokio::spawn(ward::run(Arc::clone(&transport), silence));
+        (transport, Tasks([reader, writer, ward].map(|task| task.abort_handle())))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State<P>> {
@@ -267,7 +280,7 @@ impl<P: Protocol> Transport<P> {
 
 /// The tasks of a connection, which end when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Tasks([AbortHandle; 2]);
+pub(crate) struct Tasks([AbortHandle; 3]);
 
 impl Drop for Tasks {
     fn drop(&mut self) {

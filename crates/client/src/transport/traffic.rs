@@ -17,15 +17,26 @@ pub struct Traffic {
     pub round_trip: Duration,
 }
 
+/// What shows that somebody is at the other end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sign {
+    pub(super) received: u64,
+    pub(super) sent: u64,
+    /// Whether some of what the host was given has not been acknowledged.
+    pub(super) is_sending: bool,
+}
+
 /// Where the counts of a connection are to be had.
 #[derive(Debug)]
 pub(super) struct Meter(Option<OwnedFd>);
 
 /// Bytes of `struct tcp_info` that are looked at, and where what is wanted stands in it (linux/tcp.h).
-const SIZE: usize = 136;
+const SIZE: usize = 148;
+const UNACKED: usize = 24;
 const RTT_US: usize = 68;
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
+const NOTSENT_BYTES: usize = 144;
 
 impl Meter {
     pub(super) fn of(stream: &TcpStream) -> Meter {
@@ -36,14 +47,27 @@ impl Meter {
     /// What was carried; nothing where the host does not say.
     pub(super) fn read(&self) -> Traffic {
         let Some(info) = self.0.as_ref().and_then(tcp_info) else { return Traffic::default() };
-        let number = |at: usize| info[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        let rtt_us = info[RTT_US..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
         Traffic {
-            sent: number(BYTES_ACKED),
-            received: number(BYTES_RECEIVED),
-            round_trip: Duration::from_micros(u64::from(rtt_us)),
+            sent: long(&info, BYTES_ACKED),
+            received: long(&info, BYTES_RECEIVED),
+            round_trip: Duration::from_micros(word(&info, RTT_US).into()),
         }
     }
+
+    /// The same, for who looks whether it changes; none where the host does not say.
+    pub(super) fn sign(&self) -> Option<Sign> {
+        let info = self.0.as_ref().and_then(tcp_info)?;
+        let is_sending = word(&info, UNACKED) > 0 || word(&info, NOTSENT_BYTES) > 0;
+        Some(Sign { received: long(&info, BYTES_RECEIVED), sent: long(&info, BYTES_ACKED), is_sending })
+    }
+}
+
+fn long(info: &[u8; SIZE], at: usize) -> u64 {
+    info[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
+
+fn word(info: &[u8; SIZE], at: usize) -> u32 {
+    info[at..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
 }
 
 /// TCP_INFO.
@@ -88,5 +112,24 @@ mod tests {
         assert!((3000..=3001).contains(&traffic.sent), "{traffic:?}");
         assert_eq!(traffic.received, 700);
         assert!(traffic.round_trip > Duration::ZERO && traffic.round_trip < Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn what_the_other_end_does_not_take_is_still_being_sent() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let mut near = TcpStream::connect(address).await.expect("it is there");
+        let (mut far, _) = listener.accept().await.expect("it came");
+        let meter = Meter::of(&near);
+        near.write_all(&[1; 10]).await.expect("it is sent");
+        far.read_exact(&mut [0; 10]).await.expect("it comes");
+        far.write_all(&[2]).await.expect("it is sent");
+        near.read_exact(&mut [0]).await.expect("it comes, and acknowledges");
+        let sign = meter.sign().expect("the host says it");
+        assert!(!sign.is_sending && sign.received == 1, "{sign:?}");
+        // As much as both hosts hold.
+        near.writable().await.expect("it is open");
+        while near.try_write(&[3; 65536]).is_ok() {}
+        assert!(meter.sign().is_some_and(|sign| sign.is_sending));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -28,10 +29,12 @@ pub(super) async fn run<P: Protocol>(transport: Arc<Transport<P>>, mut socket: O
             transport.written.notified().await;
             continue;
         }
+        transport.writing.store(true, Ordering::Relaxed);
         if let Err(error) = write_all(&transport, &mut socket, &mut taken, &mut pace).await {
             transport.fail(error.into());
             return;
         }
+        transport.writing.store(false, Ordering::Relaxed);
     }
 }
 

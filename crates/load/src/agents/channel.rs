@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign, verify};
+use rustix::net::sockopt;
 
 use super::Message;
 use crate::Error;
@@ -49,6 +50,39 @@ const LOOK_TIME: Duration = Duration::from_millis(200);
 #[must_use]
 pub(super) struct Watch(#[expect(dead_code, reason = "it only has to be there")] Arc<()>);
 
+/// What a look at the other side shows.
+#[derive(Debug, PartialEq, Eq)]
+enum Sight {
+    Quiet,
+    Speaks,
+    Gone,
+}
+
+impl Sight {
+    /// Of what peeking came to, which ends early when this process was stopped and goes on.
+    fn of(peeked: &io::Result<usize>) -> Sight {
+        match peeked.as_ref().map_err(io::Error::kind) {
+            Ok(1..) => Sight::Speaks,
+            Err(io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Sight::Quiet,
+            Ok(0) | Err(_) => Sight::Gone,
+        }
+    }
+}
+
+/// A host that was switched off acknowledges nothing: after this time it is given up.
+const DEAD_TIME: Duration = Duration::from_secs(30);
+
+/// Has the host ask the other one whether it is there, also while nothing is said.
+fn notice_death(stream: &TcpStream) -> io::Result<()> {
+    const PROBES: u32 = 3;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, DEAD_TIME / 2)?;
+    sockopt::set_tcp_keepintvl(stream, DEAD_TIME / 2 / PROBES)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES)?;
+    sockopt::set_tcp_user_timeout(stream, u32::try_from(DEAD_TIME.as_millis()).unwrap_or(u32::MAX))?;
+    Ok(())
+}
+
 /// A proven connection.
 pub(super) struct Channel {
     stream: TcpStream,
@@ -60,6 +94,7 @@ impl Channel {
     /// Proves to each side that the other has the secret.
     pub(super) fn open(mut stream: TcpStream, side: Side, secret: &str) -> io::Result<Channel> {
         stream.set_nodelay(true)?;
+        notice_death(&stream)?;
         stream.set_read_timeout(Some(PROOF_TIME))?;
         stream.set_write_timeout(Some(PROOF_TIME))?;
         let mut own = [0; NONCE];
@@ -106,12 +141,11 @@ impl Channel {
         let is_over = Arc::downgrade(&watched);
         thread::spawn(move || {
             while is_over.strong_count() > 0 {
-                match stream.peek(&mut [0]) {
+                match Sight::of(&stream.peek(&mut [0])) {
+                    Sight::Quiet => {}
                     // What it says is for who receives.
-                    Ok(1..) => return,
-                    Err(why) if matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    }
-                    Ok(0) | Err(_) => return gone(),
+                    Sight::Speaks => return,
+                    Sight::Gone => return gone(),
                 }
             }
         });
@@ -154,7 +188,8 @@ impl Channel {
 pub(super) fn failed(name: &str, why: &io::Error) -> Error {
     let why = match why.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => "it is gone".to_owned(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it says nothing in time".to_owned(),
+        io::ErrorKind::TimedOut => "its host does not answer any more".to_owned(),
+        io::ErrorKind::WouldBlock => "it says nothing in time".to_owned(),
         _ => why.to_string(),
     };
     Error::host(format!("agent {name}"), why)
@@ -195,6 +230,31 @@ mod tests {
         let mut other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         other.write_all(&[b'x'; 256]).unwrap();
         assert!(Channel::open(listener.accept().unwrap().0, Side::Agent, "secret").is_err());
+    }
+
+    #[test]
+    fn a_host_that_is_switched_off_is_noticed_on_both_sides() {
+        for channel in pair(["the same secret"; 2]).map(Result::unwrap) {
+            let stream = &channel.stream;
+            assert!(sockopt::socket_keepalive(stream).unwrap());
+            let probes = sockopt::tcp_keepintvl(stream).unwrap() * sockopt::tcp_keepcnt(stream).unwrap();
+            assert_eq!(sockopt::tcp_keepidle(stream).unwrap() + probes, DEAD_TIME);
+            assert_eq!(u128::from(sockopt::tcp_user_timeout(stream).unwrap()), DEAD_TIME.as_millis());
+        }
+    }
+
+    #[test]
+    fn who_was_stopped_and_goes_on_does_not_take_the_other_side_for_gone() {
+        let failed = |kind: io::ErrorKind| Sight::of(&Err(kind.into()));
+        assert_eq!(
+            [failed(io::ErrorKind::Interrupted), failed(io::ErrorKind::WouldBlock)],
+            [Sight::Quiet, Sight::Quiet]
+        );
+        assert_eq!(
+            [failed(io::ErrorKind::TimedOut), failed(io::ErrorKind::ConnectionReset), Sight::of(&Ok(0))],
+            [Sight::Gone, Sight::Gone, Sight::Gone]
+        );
+        assert_eq!(Sight::of(&Ok(1)), Sight::Speaks);
     }
 
     #[test]

@@ -34,8 +34,12 @@ pub struct LinkArgs {
     /// Which packets are lost: the same ones for the same number and the same packets
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Without root, and for this server alone: connections of the command to {host}:{port} go there, held to --rate and
+    /// --flow-rate and to nothing else
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["rtt", "loss", "mtu", "queue", "congestion_control", "seed"])]
+    pub proxy: Option<String>,
     /// What to run; {host} stands for the address at which it reaches the servers of this machine, which is also in
-    /// the variable TRUNKLINE_LINK_HOST
+    /// the variable TRUNKLINE_LINK_HOST; with --proxy {port} for the port, in TRUNKLINE_LINK_PORT
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

@@ -6,13 +6,15 @@
 //! `report` says so, with what the forwarder itself added.
 //!
 //! It is done with packets because a proxy for connections cannot stand in for a long path: the host completes the
-//! client's handshake with the proxy at once, and windows grow as on a short one.
+//! client's handshake with the proxy at once, and windows grow as on a short one. Where only rates matter `proxy` does it that
+//! way, without root.
 
 mod args;
 mod ends;
 mod flow;
 mod forward;
 mod probe;
+mod proxy;
 mod report;
 mod run;
 mod way;

@@ -13,17 +13,23 @@ use super::args::LinkArgs;
 use super::ends::Ends;
 use super::forward::forward;
 use super::probe::Target;
+use super::proxy::Proxy;
 use super::report::LinkReport;
 use crate::Error;
 
 /// Runs the command behind the path; how it ended. What the path was like goes to standard error.
 ///
 /// # Errors
-/// When this is not root, when the path cannot be made, and when there is no such command.
+/// When this is not root and there is no proxy, when the path cannot be made, and when there is no such command.
 pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
+    if let Some(server) = &args.proxy {
+        return behind_proxy(args, server);
+    }
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Usage(
-            "trunkline link makes network devices, which only root may: run it with sudo".to_owned(),
+            "trunkline link makes network devices, which only root may: run it with sudo, or with --proxy HOST:PORT where \
+             only rates matter"
+                .to_owned(),
         ));
     }
     let ends = Ends::make(args.mtu, args.congestion_control.as_deref())?;
@@ -37,7 +43,7 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
         let behind = scope.spawn(|| {
             ends.enter()?;
             let connects = target.connect(args.rtt)?;
-            Ok((execute(&args.command, ends.host())?, connects))
+            Ok((execute(&args.command, &Place { host: ends.host(), port: None })?, connects))
         });
         let outcome = join(behind);
         drop(over);
@@ -49,14 +55,34 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
     Ok(status)
 }
 
+/// Runs the command with a proxy for its way to `server`.
+fn behind_proxy(args: &LinkArgs, server: &str) -> Result<ExitStatus, Error> {
+    if args.rate.is_none() && args.flow_rate.is_none() {
+        return Err(Error::Usage(
+            "--proxy holds connections to a rate: give --rate, --flow-rate or both".to_owned(),
+        ));
+    }
+    let proxy = Proxy::start(server, args.rate, args.flow_rate)?;
+    let place = Place { host: proxy.address.ip(), port: Some(proxy.address.port()) };
+    let status = execute(&args.command, &place)?;
+    eprint!("{proxy}");
+    Ok(status)
+}
+
+/// Where the command finds what is behind the path.
+struct Place {
+    host: IpAddr,
+    port: Option<u16>,
+}
+
 fn join<T>(thread: thread::ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, Error> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Runs the command to its end, whatever is sent to us meanwhile, so that what was made is cleared away. It is told to
 /// end when we are, and killed when we are told once more.
-fn execute(command: &[OsString], host: IpAddr) -> Result<ExitStatus, Error> {
-    let words: Vec<OsString> = command.iter().map(|word| with_host(word, host)).collect();
+fn execute(command: &[OsString], place: &Place) -> Result<ExitStatus, Error> {
+    let words: Vec<OsString> = command.iter().map(|word| place.put_into(word)).collect();
     let [program, arguments @ ..] = words.as_slice() else {
         return Err(Error::Usage("there is no command to run".to_owned()));
     };
@@ -72,7 +98,8 @@ fn execute(command: &[OsString], host: IpAddr) -> Result<ExitStatus, Error> {
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut child = tokio::process::Command::new(program)
             .args(arguments)
-            .env("TRUNKLINE_LINK_HOST", host.to_string())
+            .env("TRUNKLINE_LINK_HOST", place.host.to_string())
+            .envs(place.port.map(|port| ("TRUNKLINE_LINK_PORT", port.to_string())))
             .kill_on_drop(true)
             .spawn()
             .map_err(failed)?;
@@ -91,14 +118,20 @@ fn execute(command: &[OsString], host: IpAddr) -> Result<ExitStatus, Error> {
     })
 }
 
-/// A word of the command with the address in the place of `{host}`.
-fn with_host(word: &OsStr, host: IpAddr) -> OsString {
-    const PLACE: &[u8] = b"{host}";
+impl Place {
+    /// A word of the command with the address in the place of `{host}`, and the port in that of `{port}` if there is one.
+    fn put_into(&self, word: &OsStr) -> OsString {
+        let word = replace(word, b"{host}", &self.host.to_string());
+        self.port.iter().fold(word, |word, port| replace(&word, b"{port}", &port.to_string()))
+    }
+}
+
+fn replace(word: &OsStr, place: &[u8], by: &str) -> OsString {
     let (mut rest, mut put) = (word.as_bytes(), Vec::new());
-    while let Some(at) = rest.windows(PLACE.len()).position(|part| part == PLACE) {
+    while let Some(at) = rest.windows(place.len()).position(|part| part == place) {
         put.extend_from_slice(&rest[..at]);
-        put.extend_from_slice(host.to_string().as_bytes());
-        rest = &rest[at + PLACE.len()..];
+        put.extend_from_slice(by.as_bytes());
+        rest = &rest[at + place.len()..];
     }
     put.extend_from_slice(rest);
     OsString::from_vec(put)
@@ -110,9 +143,39 @@ mod tests {
 
     #[test]
     fn the_host_is_put_wherever_it_is_named() {
-        let put = |word: &str| with_host(OsStr::new(word), IpAddr::from([198, 18, 0, 1]));
+        let place = Place { host: IpAddr::from([198, 18, 0, 1]), port: None };
+        let put = |word: &str| place.put_into(OsStr::new(word));
         assert_eq!(put("smb://me@{host}/share"), "smb://me@198.18.0.1/share");
         assert_eq!(put("{host}{host}"), "198.18.0.1198.18.0.1");
         assert_eq!(put("{hos}t {"), "{hos}t {");
+        assert_eq!(put("${port}"), "${port}");
+    }
+
+    /// What becomes of `line` behind a proxy.
+    fn run_line(line: &[&str]) -> Result<ExitStatus, Error> {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            args: LinkArgs,
+        }
+        let words = ["link", "--proxy", "127.0.0.1:9"].iter().chain(line);
+        let cli =
+            <Cli as clap::Parser>::try_parse_from(words).map_err(|why| Error::Usage(why.to_string()))?;
+        run(&cli.args)
+    }
+
+    #[test]
+    fn a_command_behind_a_proxy_is_told_its_port_and_needs_no_root() {
+        let test =
+            "test {host}:{port} = $TRUNKLINE_LINK_HOST:$TRUNKLINE_LINK_PORT && test {port} -gt 0 && exit 7";
+        let status = run_line(&["--flow-rate", "1Mbit", "--", "sh", "-c", test]).unwrap();
+        assert_eq!(status.code(), Some(7));
+    }
+
+    #[test]
+    fn a_proxy_needs_a_rate_and_is_no_long_path() {
+        for line in [&["--", "true"][..], &["--rate", "1Mbit", "--rtt", "1ms", "--", "true"]] {
+            assert!(matches!(run_line(line), Err(Error::Usage(_))), "{line:?}");
+        }
     }
 }
