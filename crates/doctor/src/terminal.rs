@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn the_transport_says_what_one_connection_can_carry_without_any_fault() {
         let text = shown(situation(FAR));
-        for wanted in ["one connection reads 130 MiB/s at most", "are 2096 KiB on the path"] {
+        for wanted in ["one connection reads 130 MiB/s at most", "are 2147 KiB on the path"] {
             assert!(text.contains(wanted), "{wanted} in {text}");
         }
     }

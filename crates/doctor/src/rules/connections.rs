@@ -1,7 +1,7 @@
 //! Layer 4: how many connections, where to, and what further ones would bring.
 
 use super::{gain, short, shown};
-use crate::facts::{Channel, Connections, Facts, Protocol, Work, median};
+use crate::facts::{Channel, Connections, Facts, Protocol, Run, Work, median};
 use crate::finding::{Finding, Layer, Side};
 use crate::mount::Mount;
 
@@ -35,12 +35,14 @@ fn worth(facts: &Facts) -> Option<Finding> {
     let gain = most * knee.per_s / best.per_s;
     let [least_gain, most_gain] = data.gain_interval(one, knee).map(short);
     let times = format!("{} times as much ({least_gain} to {most_gain})", short(gain));
+    let is_past = |run: &Run| run.work == best.work && run.connections > knee.connections;
+    let behind = if data.runs.iter().any(is_past) { ", and more bring little" } else { "" };
     let is_sure = best.interval[0] > one.interval[1] && knee.interval[0] > one.interval[1];
     let (kind, says) = match is_sure {
         true if most > WORTH => (
             "worth",
             format!(
-                "one connection carries a part of what there is: {} of them are worth {times}, and more bring little",
+                "one connection carries a part of what there is: {} of them are worth {times}{behind}",
                 knee.connections
             ),
         ),
