@@ -59,9 +59,11 @@ pub(super) fn store(facts: &Facts) -> Vec<Finding> {
         }
     }
     if let Some((knee, curve)) = knee(facts) {
+        let is_last = curve.iter().all(|(depth, _)| *depth <= knee);
         let curve: Vec<String> =
             curve.iter().map(|(depth, rate)| format!("{depth}: {}", short(*rate))).collect();
-        let says = format!("small reads gain up to {knee} under way, and little behind that");
+        let behind = if is_last { "the most that was tried" } else { "and little behind that" };
+        let says = format!("small reads gain up to {knee} under way, {behind}");
         found.push(
             Finding::note(Layer::Storage, "knee", says)
                 .by(format!("4 KiB reads for a second, by depth: {}", curve.join(", "))),

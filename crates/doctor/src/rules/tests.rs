@@ -746,3 +746,14 @@ fn what_connections_bring_is_said_with_its_knee_and_its_confidence() {
     assert_eq!(said(&situation(Situation { single: 750.0, best: 900.0, ..NEAR })).0, "little_gain");
     assert_eq!(said(&situation(NEAR)).0, "no_gain");
 }
+
+#[test]
+fn the_knee_of_depth_says_nothing_of_what_was_not_tried() {
+    let knee = |facts: &Facts| findings(facts).into_iter().find(|it| it.kind == "knee").unwrap().says;
+    let mut facts = situation(NEAR);
+    assert!(knee(&facts).ends_with("64 under way, the most that was tried"), "{}", knee(&facts));
+    runs(&mut facts).push(small(128, 64_000.0));
+    runs(&mut facts).retain(|run| run.work != Work::SmallRead || run.depth != 64);
+    runs(&mut facts).push(small(256, 64_100.0));
+    assert!(knee(&facts).ends_with("128 under way, and little behind that"), "{}", knee(&facts));
+}
