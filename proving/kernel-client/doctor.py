@@ -55,6 +55,15 @@ def examine(mount, where, wanted, connections, arguments):
     if facts["stopped"]:
         return [f"{where}: it stopped: {facts['stopped']}"]
     failures = []
+    # Nothing but the options is wrong with these mounts: what else is held against one is held against the wrong one.
+    others = [it for it in target["findings"] if it["holds_back"] and not it["kind"].startswith("client_")]
+    if others:
+        failures.append(f"{where}: held against it as well: {[(it['kind'], it['says'], it['rests_on']) for it in others]}")
+    verdict = target["verdict"]
+    if verdict["state"] != ("held_back" if wanted else "healthy"):
+        failures.append(f"{where}: called {verdict['state']}, and {sorted(wanted) or 'nothing'} must be found: {verdict['paragraph']}")
+    if wanted and not {it["because"] for it in verdict["changes"]} <= wanted:
+        failures.append(f"{where}: it asks for {verdict['changes']}, and {sorted(wanted)} must be found")
     if set(held) != wanted:
         failures.append(f"{where}: found {sorted(held)}, and {sorted(wanted)} must be: {state['options']}")
     if len(standing) != connections:

@@ -112,6 +112,10 @@ struct Path {
     files: Curve,
     /// Small reads for a second, by depth.
     depths: Curve,
+    /// What was examined.
+    target: String,
+    /// Whether a session took one connection alone, though more were asked for.
+    takes_one: bool,
 }
 
 /// Reads smaller than this gain nothing over one file, in bytes (the published figure is about 16 KiB).
@@ -130,46 +134,87 @@ const WORTH: f64 = 1.15;
 /// # Errors
 /// When the measurement cannot be read, or the server does not tell what its clients do.
 pub fn advise(args: &AdviseArgs) -> Result<Advice, Error> {
-    let (mut path, mut taken) = (Path::default(), None);
+    let (mut paths, mut taken) = (vec![Path::default()], None);
     for source in &args.from {
         if live::is_server(source) {
             let counted = live::workload(source).and_then(|counted| Taken::from(&counted, args));
             taken = Some(counted.map_err(|why| Error::Usage(format!("--from {source}: {why}")))?);
         } else {
-            path = read(source)?;
+            paths = read(source)?;
         }
     }
     let asked = taken.as_ref().map_or_else(|| args.clone(), |taken| taken.as_options(args));
     let under_way = asked.numjobs.saturating_mul(asked.iodepth);
-    Ok(Advice { under_way, taken, lines: pieces(&asked, &path) })
+    Ok(Advice { under_way, taken, lines: all_pieces(&asked, &paths) })
 }
 
-fn read(file: &str) -> Result<Path, Error> {
+fn read(file: &str) -> Result<Vec<Path>, Error> {
     let wrong = |why: &dyn Display| Error::Usage(format!("--from {file}: {why}"));
     let text = std::fs::read_to_string(file).map_err(|why| wrong(&why))?;
     let report: Value = serde_json::from_str(&text).map_err(|why| wrong(&why))?;
-    let path = curves(&report);
-    if path == Path::default() {
+    let targets = report["targets"].as_array();
+    let has_runs = |it: &&Value| it["facts"]["data"]["runs"].as_array().is_some_and(|runs| !runs.is_empty());
+    let paths: Vec<Path> = targets.into_iter().flatten().filter(has_runs).map(curves).collect();
+    if paths.is_empty() {
         return Err(wrong(&"it holds no runs; write it with `trunkline doctor TARGET --json`"));
     }
-    Ok(path)
+    Ok(paths)
 }
 
-/// The curves in a report of the doctor.
-fn curves(report: &Value) -> Path {
-    let mut path = Path::default();
-    let runs = report["targets"][0]["facts"]["data"]["runs"].as_array();
-    for run in runs.into_iter().flatten() {
+/// The pieces of every path: what rests on rules once, what was measured for each.
+fn all_pieces(args: &AdviseArgs, paths: &[Path]) -> Vec<Piece> {
+    let mut all: Vec<Piece> = Vec::new();
+    for path in paths {
+        for mut piece in pieces(args, path) {
+            if paths.len() > 1 && piece.basis == Basis::Measured {
+                piece.says = format!("{}: {}", path.target, piece.says);
+            }
+            if !all.contains(&piece) {
+                all.push(piece);
+            }
+        }
+    }
+    all
+}
+
+/// Takes down a point, in place of an earlier one of the same number.
+fn point(curve: &mut Curve, at: f64, rate: f64) {
+    curve.retain(|(other, _)| *other != at as u32);
+    curve.push((at as u32, rate));
+}
+
+/// The curves of one target in a report of the doctor. What a bound of ours held is none of the path.
+fn curves(target: &Value) -> Path {
+    let (facts, mut path) = (&target["facts"], Path::default());
+    let (data, connections) = (&facts["data"], &facts["connections"]);
+    path.target = facts["target"].as_str().unwrap_or_default().to_owned();
+    let separate = connections["separate_sessions"].as_bool() == Some(true);
+    let client_off = connections["client_off"].as_bool() == Some(true);
+    path.takes_one = separate && !client_off;
+    let is_slowed = data["bound_mib_s"].is_number();
+    let is_bounded = is_slowed || data["bound_iops"].is_number();
+    let mut again = None;
+    for run in data["runs"].as_array().into_iter().flatten() {
         let number = |name: &str| run[name].as_f64();
         let (Some(connections), Some(depth)) = (number("connections"), number("depth")) else { continue };
         let (Some(rate), Some(mib)) = (number("per_s"), number("mib_s")) else { continue };
         match run["work"].as_str() {
-            Some("read") => path.reads.push((connections as u32, mib)),
-            Some("write") => path.writes.push((connections as u32, mib)),
-            Some("small_files") => path.files.push((connections as u32, rate)),
-            Some("small_read") => path.depths.push((depth as u32, rate)),
+            Some("small_read") if !is_bounded => point(&mut path.depths, depth, rate),
+            // What sessions with a connection each carry together is not what one session carries.
+            _ if is_slowed || separate => {}
+            Some("read") => point(&mut path.reads, connections, mib),
+            Some("write") => point(&mut path.writes, connections, mib),
+            Some("small_files") if !is_bounded => point(&mut path.files, connections, rate),
+            Some("read_again") => again = Some(mib),
             _ => {}
         }
+    }
+    // What all gained while the host warmed up is no gain of connections.
+    let first = path.reads.iter().find(|(at, _)| *at == 1).map(|(_, rate)| *rate);
+    let warmed = first.zip(again).map_or(1.0, |(first, again)| again / first);
+    if warmed.is_finite() && warmed > 1.0 {
+        let ones = path.reads.iter_mut().chain(&mut path.writes).filter(|(at, _)| *at == 1);
+        ones.for_each(|(_, rate)| *rate *= warmed);
     }
     path
 }
@@ -193,11 +238,41 @@ fn piece(
 }
 
 fn pieces(args: &AdviseArgs, path: &Path) -> Vec<Piece> {
-    let mut pieces = vec![connections(args, path), depth(args, path)];
+    let connections = connections(args, path);
+    let options = each_option(&connections);
+    let mut pieces = vec![connections, depth(args, path)];
+    pieces.splice(1..1, options);
     pieces.extend(latency(args));
     pieces.push(names(args));
     pieces.extend(files(args));
+    pieces.extend(shares(args));
     pieces
+}
+
+/// What the advice on connections comes to for each protocol.
+fn each_option(connections: &Piece) -> [Piece; 2] {
+    let count = connections.count.unwrap_or(1);
+    let (multichannel, nconnect) = match count {
+        1 => (
+            "mount without multichannel; Windows: Set-SmbClientConfiguration -EnableMultiChannel $false"
+                .to_owned(),
+            "mount without nconnect".to_owned(),
+        ),
+        _ => (
+            format!("SMB: mount with multichannel,max_channels={count}; Windows does so by itself"),
+            format!("NFS: mount with nconnect={count}; the first mount of a server decides for all"),
+        ),
+    };
+    let of = |about, says| piece(about, connections.advice, Some(count), connections.basis, says);
+    [of("multichannel", multichannel), of("nconnect", nconnect)]
+}
+
+/// Much by several threads, which one share's limit may hold.
+fn shares(args: &AdviseArgs) -> Option<Piece> {
+    let under_way = args.numjobs.saturating_mul(args.iodepth);
+    let is_much = args.numjobs > 1 && under_way > MOST_DEPTH;
+    let says = "spread the work over several shares: each has limits of its own on operations and throughput, and so much under way reaches those of one";
+    is_much.then(|| piece("shares", Choice::Yes, Some(under_way.div_ceil(MOST_DEPTH)), Basis::Rule, says))
 }
 
 /// What the curve of the path says of connections; nothing where it does not fit the workload. The curves are taken with much
@@ -220,9 +295,7 @@ fn measured_connections(args: &AdviseArgs, path: &Path) -> Option<Piece> {
             format!("one connection is enough: on this path {what} gain {times} times at most with more");
         return Some(piece(about, Choice::No, Some(1), Basis::Measured, says));
     }
-    let says = format!(
-        "{count} connections (multichannel,max_channels={count}; nconnect={count}): on this path {what} gain {times} times with them"
-    );
+    let says = format!("{count} connections: on this path {what} gain {times} times with them");
     Some(piece(about, Choice::Yes, Some(count), Basis::Measured, says))
 }
 
@@ -232,6 +305,10 @@ fn connections(args: &AdviseArgs, path: &Path) -> Piece {
     // No curve goes before these: it shows what is carried, and they are about what waits.
     if let Some(why) = not_advised(args) {
         return piece(about, Choice::No, Some(1), Basis::Rule, format!("one connection: {why}"));
+    }
+    if path.takes_one {
+        let says = "one connection: a session takes no more of this server; switch Multichannel on there, or raise what it allows, and measure again";
+        return piece(about, Choice::No, Some(1), Basis::Measured, says);
     }
     if let Some(measured) = measured_connections(args, path) {
         return measured;
@@ -277,7 +354,7 @@ fn connections(args: &AdviseArgs, path: &Path) -> Piece {
             Choice::Yes,
             Some(CONNECTIONS),
             Basis::Rule,
-            "4 connections (multichannel,max_channels=4; nconnect=4): several threads on several files gain 2 to 4 times; beyond 4 there is no gain",
+            "4 connections: several threads on several files gain 2 to 4 times; beyond 4 there is no gain",
         ),
     }
 }
@@ -375,7 +452,7 @@ fn names(args: &AdviseArgs) -> Piece {
 fn files(args: &AdviseArgs) -> Option<Piece> {
     if args.numjobs > 1 && args.nrfiles < args.numjobs {
         let says = format!(
-            "spread the work over at least {} files, and over shares or clients where one share's limit is reached: one file has a limit of its own, and gains grow with the files",
+            "spread the work over at least {} files: one file has a limit of its own, and gains grow with the files",
             args.numjobs
         );
         return Some(piece("files", Choice::Yes, Some(args.numjobs), Basis::Rule, says));
@@ -458,12 +535,12 @@ mod tests {
     #[test]
     fn the_curve_of_the_path_goes_before_the_rules() {
         let run = |work: &str, connections: u32, depth: u32, rate: f64| json!({ "work": work, "connections": connections, "depth": depth, "per_s": rate, "mib_s": rate });
-        let report = json!({ "targets": [{ "facts": { "data": { "runs": [
+        let report = json!({ "facts": { "data": { "runs": [
             run("read", 1, 16, 23.0), run("read", 2, 16, 46.0), run("read", 4, 16, 47.0),
             run("write", 1, 16, 50.0), run("write", 4, 16, 50.0),
             run("small_files", 1, 32, 100.0), run("small_files", 2, 32, 180.0), run("small_files", 4, 32, 300.0),
             run("small_read", 4, 1, 40.0), run("small_read", 4, 32, 1000.0), run("small_read", 4, 128, 1010.0),
-        ] } } }] });
+        ] } } });
         let path = curves(&report);
         let measured = |line: &str, about: &'static str| of(&pieces(&asked(line), &path), about).clone();
         let reads = measured("--numjobs 8 --nrfiles 8 --rwmixread 100", "connections");
@@ -495,7 +572,13 @@ mod tests {
     fn what_is_said_of_connections_and_of_latency_agrees() {
         let best = |curve: &[(u32, f64)]| curve.to_vec();
         let all = best(&[(1, 100.0), (2, 200.0), (4, 400.0)]);
-        let measured = Path { reads: all.clone(), writes: all.clone(), files: all.clone(), depths: all };
+        let measured = Path {
+            reads: all.clone(),
+            writes: all.clone(),
+            files: all.clone(),
+            depths: all,
+            ..Path::default()
+        };
         for (reads, jobs, files, size, depth, names) in [0, 49, 50, 100].into_iter().flat_map(|reads| {
             [(1, 1), (1, 8), (8, 1), (8, 8)].into_iter().flat_map(move |(jobs, files)| {
                 ["4k", "16k", "1m"].into_iter().flat_map(move |size| {
@@ -523,5 +606,61 @@ mod tests {
         // As it once was said: 4 connections, and none.
         let pieces = pieces(&asked("--latency --rwmixread 0 --numjobs 8 --nrfiles 8"), &Path::default());
         assert_eq!((of(&pieces, "connections").count, of(&pieces, "latency").advice), (Some(1), Choice::No));
+    }
+
+    /// Eight threads on eight files that read, by a report of one target.
+    fn advised(connections: &Value, data: &Value) -> Piece {
+        let path = curves(&json!({ "facts": { "connections": connections, "data": data } }));
+        of(&pieces(&asked("--numjobs 8 --nrfiles 8 --rwmixread 100"), &path), "connections").clone()
+    }
+
+    #[test]
+    fn what_is_no_measurement_of_connections_goes_before_no_rule() {
+        let run = |work: &str, connections: u32, mib_s: f64| json!({ "work": work, "connections": connections, "depth": 16, "per_s": mib_s, "mib_s": mib_s });
+        let runs = json!([run("read", 1, 20.0), run("read", 4, 80.0)]);
+        let plain = advised(&json!({}), &json!({ "runs": runs }));
+        assert_eq!((plain.count, plain.basis), (Some(4), Basis::Measured));
+        // A bound of ours held all of them.
+        let bounded = advised(&json!({}), &json!({ "runs": runs, "bound_mib_s": 20.0 }));
+        assert_eq!((bounded.count, bounded.basis), (Some(4), Basis::Rule));
+        // The host warmed up: the same reads were as quick at the end.
+        let warm = json!([run("read", 1, 20.0), run("read", 4, 80.0), run("read_again", 1, 79.0)]);
+        let warmed = advised(&json!({}), &json!({ "runs": warm }));
+        assert_eq!((warmed.advice, warmed.count), (Choice::No, Some(1)), "{warmed:?}");
+        // Sessions of their own, since one takes one connection.
+        let off = advised(&json!({ "separate_sessions": true }), &json!({ "runs": runs }));
+        assert_eq!((off.advice, off.count, off.basis), (Choice::No, Some(1), Basis::Measured));
+        assert!(off.says.contains("a session takes no more"), "{off:?}");
+        let client =
+            advised(&json!({ "separate_sessions": true, "client_off": true }), &json!({ "runs": runs }));
+        assert_eq!((client.count, client.basis), (Some(4), Basis::Rule));
+    }
+
+    #[test]
+    fn both_targets_of_a_report_are_advised_by_what_was_measured_of_each() {
+        let path = |target: &str, best| Path {
+            target: target.to_owned(),
+            reads: vec![(1, 20.0), (4, best)],
+            ..Path::default()
+        };
+        let args = asked("--numjobs 8 --nrfiles 8 --rwmixread 100");
+        let all = all_pieces(&args, &[path("first", 80.0), path("second", 20.0)]);
+        let counts: Vec<_> = all
+            .iter()
+            .filter(|it| it.about == "connections")
+            .map(|it| (it.count, it.says.as_str()))
+            .collect();
+        assert_eq!(counts.len(), 2, "{all:?}");
+        assert!(counts[0].0 == Some(4) && counts[0].1.starts_with("first: "), "{counts:?}");
+        assert!(counts[1].0 == Some(1) && counts[1].1.starts_with("second: "), "{counts:?}");
+        assert_eq!(all.iter().filter(|it| it.about == "metadata_cache").count(), 1);
+    }
+
+    #[test]
+    fn each_protocol_has_a_line_of_its_own_and_much_work_goes_over_shares() {
+        let pieces = pieces(&asked("--numjobs 16 --nrfiles 16 --iodepth 16"), &Path::default());
+        assert!(of(&pieces, "multichannel").says.contains("max_channels=4"));
+        assert!(of(&pieces, "nconnect").says.contains("nconnect=4"));
+        assert_eq!((of(&pieces, "shares").advice, of(&pieces, "shares").count), (Choice::Yes, Some(4)));
     }
 }

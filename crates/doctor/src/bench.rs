@@ -215,7 +215,8 @@ async fn close(bench: Bench) {
 /// Layer 5.
 pub(crate) async fn data(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     let bound = patient.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
-    patient.facts.data = Some(Data { bound_mib_s: bound, ..Data::default() });
+    patient.facts.data =
+        Some(Data { bound_mib_s: bound, bound_iops: patient.args.max_iops, ..Data::default() });
     prepare(patient).await?;
     if patient.scratch.is_none() && patient.existing.is_none() {
         return Ok(());
@@ -615,7 +616,7 @@ fn carried(before: &Accounts, after: &Accounts, looks: &Looks, seconds: f64) -> 
     let channel = |(local, peer, info): &(SocketAddr, SocketAddr, TcpInfo)| Channel {
         local: *local,
         peer: *peer,
-        mib_s: info.bytes_came.saturating_sub(came(before, *local)) as f64 / seconds / 1_048_576.0,
+        mib_s: Some(info.bytes_came.saturating_sub(came(before, *local)) as f64 / seconds / 1_048_576.0),
         busy: looks.get(local).map(|(all, busy)| f64::from(*busy) / f64::from((*all).max(1))),
         tcp: Some(info.clone()),
     };

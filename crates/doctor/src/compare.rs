@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::facts::{Data, Facts, Protocol, Work};
+use crate::finding::Layer;
 use crate::rules::short;
 use crate::verdict::capital;
 
@@ -46,7 +47,7 @@ const COPY_MIB: f64 = 1024.0;
 fn usual(facts: &Facts) -> u32 {
     match facts.protocol {
         // The kernel's client spreads over its connections whatever goes through the mount.
-        Some(Protocol::Mount(_)) => 1,
+        Some(Protocol::Mount(_)) => facts.connections.as_ref().map_or(1, |it| it.got),
         _ => facts.connections.as_ref().map_or(1, |it| it.got.clamp(1, 4)),
     }
 }
@@ -121,8 +122,19 @@ pub fn compare(first: &Facts, second: &Facts) -> Comparison {
     let mut table = Table(Vec::new());
     let rtt = both.map(crate::rules::rtt);
     table.figures("connect, ms", rtt);
+    let used = |it: &Facts| it.route.as_ref().map(|it| it.used);
+    table.words("address", both.map(|it| Some(used(it)?.to_string())));
+    table.words(
+        "its scope",
+        both.map(|it| Some(format!("{:?}", crate::route::scope(used(it)?)).to_lowercase())),
+    );
+    let from = |it: &Facts| it.route.as_ref().and_then(|it| it.interface.clone());
+    table.words("our interface", both.map(from));
     table.words("dialect", both.map(dialect));
     table.words("protection", both.map(protection));
+    table.figures("largest read, KiB", both.map(|it| Some(f64::from(most_at_once(it)?[0]) / 1024.0)));
+    table.figures("largest write, KiB", both.map(|it| Some(f64::from(most_at_once(it)?[1]) / 1024.0)));
+    table.figures("credits or slots", both.map(|it| Some(f64::from(most_at_once(it)?[2]))));
     let connections = both.map(|it| it.connections.as_ref().map(|it| f64::from(it.got)));
     table.figures("connections a session takes", connections);
     let of =
@@ -141,6 +153,7 @@ pub fn compare(first: &Facts, second: &Facts) -> Comparison {
         };
         table.figures(title, both.map(of));
     }
+    limits(&mut table, both);
     let times = |work| Some([copy_s(first, work)?, copy_s(second, work)?]);
     let (write_times_s, read_times_s) = (times(Work::Write), times(Work::Read));
     for (what, times) in [("1 GiB written, s", write_times_s), ("1 GiB read, s", read_times_s)] {
@@ -154,6 +167,33 @@ pub fn compare(first: &Facts, second: &Facts) -> Comparison {
     };
     let (write_time_ratio, read_time_ratio) = (ratio(write_times_s), ratio(read_times_s));
     Comparison { rows: table.0, write_times_s, read_times_s, write_time_ratio, read_time_ratio, paragraph }
+}
+
+/// Largest READ and WRITE, and requests that may be under way.
+fn most_at_once(facts: &Facts) -> Option<[u32; 3]> {
+    match facts.protocol.as_ref()? {
+        Protocol::Smb(smb) => Some([smb.max_read, smb.max_write, smb.credits]),
+        Protocol::Nfs(nfs) => Some([nfs.max_io, nfs.max_io, nfs.slots]),
+        Protocol::Mount(_) => None,
+    }
+}
+
+/// Small reads, and what was found of limits.
+fn limits(table: &mut Table, both: [&Facts; 2]) {
+    let small = |facts: &Facts, is_one: bool| {
+        let runs = facts.data.as_ref()?.runs.iter();
+        let fits = runs.filter(|it| it.work == Work::SmallRead && (it.depth == 1) == is_one);
+        fits.map(|it| it.per_s).max_by(f64::total_cmp)
+    };
+    table.figures("4 KiB reads a second, one under way", both.map(|it| small(it, true)));
+    table.figures("4 KiB reads a second, the most", both.map(|it| small(it, false)));
+    let found = |facts: &Facts| {
+        let all = crate::rules::findings(facts).into_iter();
+        let kinds: Vec<&str> =
+            all.filter(|it| it.holds_back && it.layer == Layer::Limits).map(|it| it.kind).collect();
+        facts.data.is_some().then(|| if kinds.is_empty() { "none seen".to_owned() } else { kinds.join(", ") })
+    };
+    table.words("limits", both.map(found));
 }
 
 /// Why nothing can be said of a copy.
@@ -279,5 +319,28 @@ mod tests {
         assert_eq!((comparison.write_times_s, comparison.read_time_ratio), (None, None));
         assert!(comparison.paragraph.contains("What 4 connections carry was not measured"), "{comparison:?}");
         assert!(comparison.paragraph.contains("it is not the network"), "{comparison:?}");
+    }
+
+    #[test]
+    fn route_sizes_and_limits_stand_side_by_side() {
+        let near = Situation { rtt_ms: 0.3, single: 900.0, best: 950.0, got: 4, separate: false };
+        let (free, mut limited) =
+            (situation(near), situation(Situation { single: 60.0, best: 60.2, ..near }));
+        if let Some(Protocol::Smb(smb)) = &mut limited.protocol {
+            smb.max_read = 65536;
+        }
+        if let Some(route) = &mut limited.route {
+            route.used = "52.239.238.8".parse().unwrap();
+        }
+        let rows = compare(&free, &limited).rows;
+        let of = |what: &str| rows.iter().find(|it| it.what == what).unwrap();
+        assert_eq!((of("its scope").first.as_str(), of("its scope").second.as_str()), ("private", "public"));
+        assert_eq!(
+            (of("largest read, KiB").second.as_str(), of("largest read, KiB").differs),
+            ("64.0", true)
+        );
+        assert!(!of("credits or slots").differs && !of("4 KiB reads a second, the most").differs);
+        let limits = of("limits");
+        assert_eq!((limits.first.as_str(), limits.second.as_str()), ("none seen", "throughput_limit"));
     }
 }

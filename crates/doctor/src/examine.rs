@@ -203,6 +203,7 @@ impl<'a> Patient<'a> {
         if let Some((to, attempt)) = ends.pop() {
             return Err(unreachable(to, &attempt, patience));
         }
+        crate::behind::probe(route).await;
         let to = route.destination();
         let connect = ping::series(to, connects, Duration::from_millis(10), self.course.limit / 8).await;
         let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok();

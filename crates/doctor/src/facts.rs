@@ -308,8 +308,8 @@ pub struct Channel {
     pub local: SocketAddr,
     /// The server's end.
     pub peer: SocketAddr,
-    /// What it carried.
-    pub mib_s: f64,
+    /// What it carried; nothing where that was not measured.
+    pub mib_s: Option<f64>,
     /// How often a request was under way on it when it was looked at, of 1; none where that cannot be seen.
     pub busy: Option<f64>,
     /// The kernel's account of it.
@@ -327,6 +327,8 @@ pub struct Data {
     pub bound_mib_s: Option<f64>,
     /// The first run whose rate broke down again and again at even distances, where there was one.
     pub sawtooth: Option<Sawtooth>,
+    /// The bound on small reads and on work with names that was given, for a second.
+    pub bound_iops: Option<u32>,
 }
 
 /// A rate that breaks down to less than half again and again, at even distances.
@@ -359,6 +361,9 @@ pub enum Work {
     /// The same large reads once more at the end.
     ReadAgain,
 }
+
+/// The part of the best rate from which on more connections bring little.
+const NEAR: f64 = 0.92;
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -526,6 +531,19 @@ impl Data {
         self.runs.iter().filter(fits).max_by(|a, b| a.per_s.total_cmp(&b.per_s))
     }
 
+    /// Whether small operations were held to a bound of ours, so that their rates say nothing of the server.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        self.bound_mib_s.is_some() || self.bound_iops.is_some()
+    }
+
+    /// Whether large runs of this kind were made with another number of connections than `run`, so that it can be said what more
+    /// of them bring.
+    #[must_use]
+    pub fn has_other_counts(&self, run: &Run) -> bool {
+        self.runs.iter().any(|it| it.work == run.work && it.connections != run.connections)
+    }
+
     /// The run with one connection; of reads the better one, since the first warms up.
     fn single(&self, work: Work) -> Option<&Run> {
         let first = self.run(work, 1)?;
@@ -540,15 +558,37 @@ impl Data {
     }
 
     /// How much more the best number of connections carries than one, and that number; the largest of `works`. What all gained
-    /// in the course of time is not counted.
+    /// in the course of time is not counted. Nothing where there were no runs with several: one point says nothing of more.
     #[must_use]
     pub fn gain(&self, works: &[Work]) -> Option<(f64, &Run, &Run)> {
         let of = |work: &Work| {
             let (one, best) = (self.single(*work)?, self.best(*work, u32::MAX)?);
-            let base = one.per_s * if *work == Work::Write { self.warming() } else { 1.0 };
+            if !self.runs.iter().any(|it| it.work == *work && it.connections > 1) {
+                return None;
+            }
+            let base = one.per_s * self.warmed(*work);
             (base > 0.0).then(|| (best.per_s / base, one, best))
         };
         works.iter().filter_map(of).max_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// By how much the first run with one connection was slower than it would be now.
+    fn warmed(&self, work: Work) -> f64 {
+        if work == Work::Write { self.warming() } else { 1.0 }
+    }
+
+    /// Between which factors the gain of `run` over one connection lies, by the confidence of both.
+    #[must_use]
+    pub fn gain_interval(&self, one: &Run, run: &Run) -> [f64; 2] {
+        let [least, most] = one.interval.map(|it| (it * self.warmed(one.work)).max(1e-9));
+        [run.interval[0] / most, run.interval[1] / least]
+    }
+
+    /// The run with the fewest connections that carries nearly as much as `best`: those behind it bring little.
+    #[must_use]
+    pub fn knee<'a>(&'a self, best: &'a Run) -> &'a Run {
+        let near = |it: &&Run| it.work == best.work && it.connections > 1 && it.per_s >= NEAR * best.per_s;
+        self.runs.iter().filter(near).min_by_key(|it| it.connections).unwrap_or(best)
     }
 }
 

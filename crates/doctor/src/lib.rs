@@ -11,6 +11,7 @@
 
 pub mod advise;
 mod args;
+mod behind;
 mod bench;
 mod clear;
 pub mod compare;

@@ -1,27 +1,49 @@
 //! A mounted path: what the kernel's client says of itself, the way to its server, and what the path gives through it. The
 //! runs are those of `trunkline load` on a directory of this host, past its cache where that is possible.
 
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use load::cpu::Account;
 use load::{Plan, Scheme, Stop, Target};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 
 use crate::args::{Args, Course};
+use crate::bench::noise;
 use crate::drive::Moment;
 use crate::examine::Patient;
 use crate::facts::{
-    Cause, Channel, Connections, Data, Facts, Metadata, NameWork, Protocol, Run, Stage, Stopped, Work,
+    Cause, Channel, Connections, Data, Facts, Metadata, NameWork, Protocol, Run, Stage, Stopped, Work, median,
 };
 use crate::mount::Mount;
 use crate::run::{cut, written};
-use crate::{Error, mount, sweep, tcp};
+use crate::tcp::TcpInfo;
+use crate::{Error, mount, ping, sweep, tcp};
 
-/// Bytes of the test file.
-const FILE_SIZE: &str = "16m";
+/// Bytes of the test file at most.
+const FILE_SIZE: u64 = 16 << 20;
+/// The name that `trunkline load` gives it.
+const FILE: &str = "trunkline.0.0";
+/// The directory of the names.
+const NAMES: &str = "trunkline.names";
+/// Names that are made at most.
+const MOST_NAMES: usize = 200;
+/// Bytes of one large operation; of those that a bound leaves several of a second, the largest is taken.
+const LARGE: [u32; 3] = [256 << 10, 64 << 10, SMALL];
+/// Bytes of one small operation.
+const SMALL: u32 = 4 << 10;
+/// Directories that are listed at most to find a file that may be read, and how far below the first.
+const LISTED: usize = 64;
+const DEEP: u32 = 4;
 
 /// `trunkline load` as it is called here.
 #[derive(Debug, Parser)]
@@ -69,15 +91,14 @@ pub(crate) async fn examine(
     let scratch = path.join(format!(".trunkline-doctor-{:08x}", u32::from_ne_bytes(auth::crypto::random())));
     let worker = Worker::new();
     let ended = tokio::select! {
-        ended = layers(&mut patient, &worker, answers, &path, &scratch) => ended.err(),
-        () = told => Some(cut(&Facts::default(), Cause::Interrupted, course.limit)),
-        () = tokio::time::sleep_until((begun + course.limit).into()) => Some(cut(&Facts::default(), Cause::Other, course.limit)),
+        ended = layers(&mut patient, &worker, answers, &path, &scratch) => Ok(ended.err()),
+        () = told => Err(Cause::Interrupted),
+        () = tokio::time::sleep_until((begun + course.limit).into()) => Err(Cause::Other),
     };
-    if let Some(stopped) = ended {
-        let was_reached = patient.facts.transport.is_some() && stopped.stage == Stage::Name;
-        let stage = if was_reached { Stage::Data } else { stopped.stage };
-        patient.facts.stopped = Some(Stopped { stage, ..stopped });
-    }
+    patient.facts.stopped = match ended {
+        Ok(stopped) => stopped,
+        Err(cause) => Some(cut(&patient.facts, cause, course.limit)),
+    };
     if patient.scratch.is_some() && !worker.clear(&scratch, patient.farewell()).await {
         patient.facts.left_behind = Some(scratch.display().to_string());
     }
@@ -97,13 +118,15 @@ fn port_of(connections: &[u16], usual: u16) -> u16 {
 #[derive(Debug)]
 struct Worker {
     stop: Stop,
+    /// The same for what is done here.
+    is_over: Arc<AtomicBool>,
     /// Held by the thread while it works.
     turn: Arc<Semaphore>,
 }
 
 impl Worker {
     fn new() -> Worker {
-        Worker { stop: Stop::default(), turn: Arc::new(Semaphore::new(1)) }
+        Worker { stop: Stop::default(), is_over: Arc::default(), turn: Arc::new(Semaphore::new(1)) }
     }
 
     /// Its turn, when what it did before has ended.
@@ -134,34 +157,91 @@ impl Worker {
     /// Ends what is under way, and deletes `scratch` when it has ended; whether nothing is left.
     async fn clear(&self, scratch: &Path, patience: Duration) -> bool {
         self.stop.now();
+        self.is_over.store(true, Ordering::Relaxed);
         let (place, until) = (scratch.to_owned(), Instant::now() + patience);
         self.aside(patience, move || sweep::delete(&place, until)).await == Some(true)
     }
 }
 
-/// Makes the directory of the test files; false where that is not allowed.
-async fn make(
-    patient: &mut Patient<'_>,
-    worker: &Worker,
-    path: &Path,
-    scratch: &Path,
-) -> Result<bool, Stopped> {
+/// Waits, unless all is over.
+fn pause(time: Duration, is_over: &AtomicBool) {
+    let until = Instant::now() + time;
+    while !is_over.load(Ordering::Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}
+
+/// What our work through the mount is held to (`--max-rate`, `--max-iops`), in operations of a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Held {
+    /// Bytes of one large operation.
+    block: u32,
+    large: Option<u64>,
+    small: Option<u64>,
+    names: Option<u32>,
+    /// Bytes of the test file.
+    file: u64,
+}
+
+impl Held {
+    /// Nothing where less than one block of a second is allowed.
+    fn by(args: &Args) -> Option<Held> {
+        let by_rate = |block: u32| args.max_rate.map(|rate| rate / u64::from(block));
+        let is_fitting = |block: &u32| by_rate(*block).is_none_or(|count| count >= 4);
+        let block = LARGE.into_iter().find(is_fitting).unwrap_or(SMALL);
+        let small = by_rate(SMALL).into_iter().chain(args.max_iops.map(u64::from)).min();
+        // What is laid out is as much as may be moved in a second.
+        let blocks = args.max_rate.unwrap_or(FILE_SIZE).min(FILE_SIZE) / u64::from(block);
+        let file = blocks * u64::from(block);
+        let held = Held { block, large: by_rate(block), small, names: args.max_iops, file };
+        (held.large != Some(0)).then_some(held)
+    }
+
+    /// Bytes of one operation, and how many may begin in a second.
+    fn of(&self, work: Work) -> (u32, Option<u64>) {
+        if work == Work::SmallRead { (SMALL, self.small) } else { (self.block, self.large) }
+    }
+}
+
+/// What the runs work on.
+#[derive(Debug, Clone, PartialEq)]
+enum Subject {
+    /// A file of our own in this directory.
+    Own(PathBuf),
+    /// One that was there, which is only read.
+    Existing(PathBuf),
+}
+
+/// Makes the directory of the test files; why not, where that is not allowed.
+async fn make(patient: &mut Patient<'_>, worker: &Worker, scratch: &Path) -> Result<Option<String>, Stopped> {
     let directory = scratch.to_owned();
     patient.scratch = Some(scratch.display().to_string());
     match worker.aside(patient.course.stall, move || std::fs::create_dir(&directory)).await {
-        Some(Ok(())) => Ok(true),
+        Some(Ok(())) => Ok(None),
         None => Err(patient.silent(Stage::Data, "making a directory")),
-        Some(Err(why)) if why.kind() == std::io::ErrorKind::StorageFull => {
+        Some(Err(why)) if is_full(&why) => {
             let why = format!("{}: {why}", scratch.display());
             Err(Stopped { stage: Stage::Data, why, stalled: false, cause: Cause::Full })
         }
         Some(Err(why)) => {
             patient.scratch = None;
-            let text = format!("runs through the mount: nothing can be made in {}: {why}", path.display());
-            patient.facts.left_out.push(text);
-            Ok(false)
+            Ok(Some(format!("nothing can be made in it: {why}")))
         }
     }
+}
+
+fn is_full(why: &io::Error) -> bool {
+    matches!(why.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// What an error of this host's calls means for the examination.
+fn failed(stage: Stage, why: &io::Error) -> Stopped {
+    let cause = if is_full(why) { Cause::Full } else { Cause::Other };
+    Stopped { stage, why: why.to_string(), stalled: false, cause }
 }
 
 async fn layers(
@@ -176,15 +256,31 @@ async fn layers(
         return Err(patient.silent(Stage::Share, "looking at the mount"));
     }
     patient.facts.connections = Some(kernels(patient));
-    patient.facts.data = Some(Data::default());
-    if patient.args.read_only {
-        patient.facts.left_out.push("runs through the mount: they would write (--read-only)".to_owned());
+    let bound_mib_s = patient.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
+    patient.facts.data = Some(Data { bound_mib_s, bound_iops: patient.args.max_iops, ..Data::default() });
+    let Some(held) = Held::by(patient.args) else {
+        patient
+            .facts
+            .left_out
+            .push("runs through the mount: --max-rate is less than a block of 4 KiB".to_owned());
         return Ok(());
-    }
-    if !make(patient, worker, path, scratch).await? {
-        return Ok(());
-    }
-    through(patient, worker, scratch).await?;
+    };
+    let not_written = match patient.args.read_only {
+        true => Some("--read-only".to_owned()),
+        false => make(patient, worker, scratch).await?,
+    };
+    let subject = match not_written {
+        None => Subject::Own(scratch.to_owned()),
+        Some(why) => {
+            patient.facts.data.get_or_insert_default().not_written = Some(why);
+            patient.facts.left_out.push("names: nothing may be made here".to_owned());
+            match existing(patient, worker, path, held.block).await {
+                Some(file) => Subject::Existing(file),
+                None => return Ok(()),
+            }
+        }
+    };
+    through(patient, worker, &subject, &held).await?;
     // Numbers of the kernel's client count this work too.
     if let Some(Protocol::Mount(mount)) = &mut patient.facts.protocol
         && let (Some(now), true) = mount::look(path, patient.course.stall).await
@@ -194,41 +290,211 @@ async fn layers(
     Ok(())
 }
 
-/// Runs in the directory `scratch`.
-async fn through(patient: &mut Patient<'_>, worker: &Worker, scratch: &Path) -> Result<(), Stopped> {
-    let seconds = |it: Duration| format!("{}ms", it.as_millis());
-    let (time, ramp) = (seconds(patient.course.run), seconds(patient.course.ramp));
-    let place = scratch.display().to_string();
-    for (work, pattern, block, depth) in [
-        (Work::Write, "write", "256k", 8),
-        (Work::Read, "read", "256k", 8),
-        (Work::SmallRead, "randread", "4k", 1),
-        (Work::SmallRead, "randread", "4k", 8),
-        (Work::SmallRead, "randread", "4k", 64),
-    ] {
-        let depth_text = depth.to_string();
-        let mut words = vec!["load", &place, "--rw", pattern, "--bs", block, "--iodepth", &depth_text];
-        words.extend(["--filesize", FILE_SIZE, "--runtime", &time, "--ramp_time", &ramp, "--direct"]);
-        let rate = patient.args.max_rate.map(|rate| (rate / 4096 / u64::from(depth)).max(1).to_string());
-        if let Some(rate) = &rate {
-            words.extend(["--rate_iops", rate]);
-        }
-        let idle = Moment::read(&Vec::new);
-        let report = loaded(patient, worker, &words).await?;
-        let run = run_of(work, depth, &report, idle.idle_since());
-        patient.facts.data.get_or_insert_default().runs.extend(run);
+/// The largest file below `path`, where it is no smaller than a block.
+async fn existing(patient: &mut Patient<'_>, worker: &Worker, path: &Path, block: u32) -> Option<PathBuf> {
+    let (root, until, is_over) =
+        (path.to_owned(), Instant::now() + patient.course.stall * 3 / 4, Arc::clone(&worker.is_over));
+    let looking = move || largest(&root, until, &is_over);
+    let found = worker.aside(patient.course.stall, looking).await.flatten();
+    let found = found.filter(|(_, size)| *size >= u64::from(block));
+    if found.is_none() {
+        patient.facts.left_out.push(
+            "runs through the mount: there is no file to read in this directory, nor near below it"
+                .to_owned(),
+        );
     }
-    names(patient, worker, &place).await
+    found.map(|(file, _)| file)
+}
+
+/// The largest ordinary file in a directory and those below it on the same mount, nearer ones first, and its size; the search ends when
+/// one is large enough, many directories were listed, or its time is over.
+fn largest(root: &Path, until: Instant, is_over: &AtomicBool) -> Option<(PathBuf, u64)> {
+    let device = std::fs::metadata(root).ok()?.dev();
+    let mut best: Option<(PathBuf, u64)> = None;
+    let mut next = VecDeque::from([(root.to_owned(), 0)]);
+    for _ in 0..LISTED {
+        let Some((directory, depth)) = next.pop_front() else { break };
+        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
+        for entry in entries.flatten() {
+            if Instant::now() >= until || is_over.load(Ordering::Relaxed) {
+                return best;
+            }
+            let Ok(status) = entry.metadata() else { continue };
+            if status.is_dir() && status.dev() == device && depth < DEEP && next.len() < LISTED {
+                next.push_back((entry.path(), depth + 1));
+            } else if status.is_file() && best.as_ref().is_none_or(|(_, size)| status.len() > *size) {
+                best = Some((entry.path(), status.len()));
+            }
+        }
+        if best.as_ref().is_some_and(|(_, size)| *size >= FILE_SIZE) {
+            break;
+        }
+    }
+    best
+}
+
+/// Runs on `subject`, and work with names where something may be made.
+async fn through(
+    patient: &mut Patient<'_>,
+    worker: &Worker,
+    subject: &Subject,
+    held: &Held,
+) -> Result<(), Stopped> {
+    if let Subject::Own(scratch) = subject {
+        lay_out(patient, worker, &scratch.join(FILE), held).await?;
+    }
+    for (work, depth) in
+        [(Work::Write, 8), (Work::Read, 8), (Work::SmallRead, 1), (Work::SmallRead, 8), (Work::SmallRead, 64)]
+    {
+        if work != Work::Write || matches!(subject, Subject::Own(_)) {
+            run(patient, worker, subject, held, work, depth).await?;
+        }
+    }
+    match subject {
+        Subject::Own(scratch) => names(patient, worker, scratch, held.names).await,
+        Subject::Existing(_) => Ok(()),
+    }
+}
+
+/// Writes the file that is read later, within what is allowed.
+async fn lay_out(patient: &Patient<'_>, worker: &Worker, file: &Path, held: &Held) -> Result<(), Stopped> {
+    let (file, held, is_over) = (file.to_owned(), *held, Arc::clone(&worker.is_over));
+    let laying = move || laid_out(&file, &held, &is_over);
+    match worker.aside(patient.left(), laying).await {
+        Some(done) => done.map_err(|why| failed(Stage::Data, &why)),
+        None => Err(patient.silent(Stage::Data, "writing a file")),
+    }
+}
+
+fn laid_out(file: &Path, held: &Held, is_over: &AtomicBool) -> io::Result<()> {
+    let content = noise(held.block as usize);
+    let mut made = std::fs::File::create_new(file)?;
+    let begun = Instant::now();
+    for number in 0..held.file / u64::from(held.block) {
+        if is_over.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Some(rate) = held.large {
+            let due = Duration::from_secs_f64(number as f64 / rate as f64);
+            pause(due.saturating_sub(begun.elapsed()), is_over);
+        }
+        made.write_all(&content)?;
+        if held.large.is_some() {
+            // What the kernel keeps would leave this host all at once.
+            made.sync_data()?;
+        }
+    }
+    made.sync_data()
+}
+
+/// What one run is, as `trunkline load` is told.
+fn words(patient: &Patient<'_>, subject: &Subject, held: &Held, work: Work, depth: u32) -> Vec<String> {
+    let (block, rate) = held.of(work);
+    let is_random = work == Work::SmallRead;
+    let (run, ramp) = (patient.course.run, patient.course.ramp);
+    let mut words = vec!["load".to_owned()];
+    match subject {
+        Subject::Own(scratch) => {
+            let pattern = match work {
+                Work::Write => "write",
+                _ if is_random => "randread",
+                _ => "read",
+            };
+            words.push(scratch.display().to_string());
+            words.extend(["--rw", pattern, "--direct"].map(str::to_owned));
+            words.extend(["--bs".to_owned(), block.to_string(), "--iodepth".to_owned(), depth.to_string()]);
+            words.extend(["--filesize".to_owned(), held.file.to_string()]);
+            let time = |it: Duration| format!("{}ms", it.as_millis());
+            words.extend(["--runtime".to_owned(), time(run), "--ramp_time".to_owned(), time(ramp)]);
+        }
+        // A single file is named as diskspd does, whose times are whole seconds.
+        Subject::Existing(file) => {
+            words.push(file.display().to_string());
+            let seconds = run.as_secs_f64().round().max(1.0);
+            let order = if is_random { "-r" } else { "-s" };
+            let flags =
+                [format!("-b{block}"), format!("-o{depth}"), format!("-d{seconds}"), "-W0".to_owned()];
+            let flags = flags.into_iter().chain(["-w0", "-Su", order].map(str::to_owned));
+            words.extend(flags.map(|flag| format!("--diskspd={flag}")));
+        }
+    }
+    if let Some(rate) = rate {
+        words.extend(["--rate_iops".to_owned(), rate.to_string()]);
+    }
+    words
+}
+
+/// One run, with what connects take meanwhile, and what each connection carried of large reads.
+async fn run(
+    patient: &mut Patient<'_>,
+    worker: &Worker,
+    subject: &Subject,
+    held: &Held,
+    work: Work,
+    depth: u32,
+) -> Result<(), Stopped> {
+    let words = words(patient, subject, held, work, depth);
+    let (peer, time) = (patient.destination(), patient.course.ramp + patient.course.run);
+    let mut pings = JoinSet::new();
+    if work != Work::SmallRead {
+        pings.spawn(async move {
+            tokio::time::sleep(time / 4).await;
+            ping::series(peer, 6, time / 16, time / 2).await
+        });
+    }
+    let before = tcp::to(peer).unwrap_or_default();
+    let (idle, own, begun) = (Moment::read(&Vec::new), Account::own().ok(), Instant::now());
+    let report = loaded(patient, worker, &words).await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let own = own.zip(Account::own().ok()).map_or(0, |(before, now)| now.since(&before));
+    let connections = patient.facts.connections.as_ref().map_or(1, |it| it.got);
+    let run = run_of(work, held.of(work).0, depth, &report).map(|run| Run {
+        connections,
+        own_processors: own as f64 / 1e9 / seconds,
+        idle: idle.idle_since(),
+        ..run
+    });
+    patient.facts.data.get_or_insert_default().runs.extend(run);
+    let connects = match pings.join_next().await {
+        Some(Ok(connects)) => Some(connects),
+        _ => None,
+    };
+    if let (Work::Write, Some(transport)) = (work, &mut patient.facts.transport) {
+        transport.connect_under_writes = connects;
+    } else if let (Work::Read, Some(transport)) = (work, &mut patient.facts.transport) {
+        transport.connect_under_load = connects;
+        let channels = carried(peer, &before, &tcp::to(peer).unwrap_or_default(), seconds);
+        if let Some(connections) = patient.facts.connections.as_mut().filter(|_| !channels.is_empty()) {
+            connections.channels = channels;
+        }
+    }
+    Ok(())
+}
+
+/// What each connection that was there before has brought since.
+fn carried(
+    peer: SocketAddr,
+    before: &[(SocketAddr, TcpInfo)],
+    after: &[(SocketAddr, TcpInfo)],
+    seconds: f64,
+) -> Vec<Channel> {
+    let channel = |(local, info): &(SocketAddr, TcpInfo)| {
+        let (_, old) = before.iter().find(|(other, _)| other == local)?;
+        let bytes = info.bytes_came.saturating_sub(old.bytes_came);
+        let mib_s = Some(bytes as f64 / seconds.max(1e-6) / 1_048_576.0);
+        Some(Channel { local: *local, peer, mib_s, busy: None, tcp: Some(info.clone()) })
+    };
+    after.iter().filter_map(channel).collect()
 }
 
 /// Connections of the kernel to the server, as its table of sockets has them.
 fn kernels(patient: &Patient<'_>) -> Connections {
     let Some(Protocol::Mount(mount)) = &patient.facts.protocol else { return Connections::default() };
     let peer = patient.destination();
-    let channel = |(local, info): (std::net::SocketAddr, tcp::TcpInfo)| Channel {
+    let channel = |(local, info): (SocketAddr, TcpInfo)| Channel {
         local,
         peer,
-        mib_s: 0.0,
+        mib_s: None,
         busy: None,
         tcp: Some(info),
     };
@@ -244,34 +510,71 @@ fn kernels(patient: &Patient<'_>) -> Connections {
     }
 }
 
-async fn names(patient: &mut Patient<'_>, worker: &Worker, place: &str) -> Result<(), Stopped> {
-    let mut metadata = Metadata { names: 200, ..Metadata::default() };
-    let time = format!("{}ms", patient.course.names.as_millis());
-    for (what, kind, trips) in [("create", "create", 2), ("open", "open", 2), ("delete", "unlink", 1)] {
-        let mut words = vec!["load", place, "--metadata", kind, "--files", "200", "--filesize", "1k"];
-        if kind != "unlink" {
-            words.extend(["--runtime", &time]);
+/// Makes names, opens them, and deletes them, one after the other.
+async fn names(
+    patient: &mut Patient<'_>,
+    worker: &Worker,
+    scratch: &Path,
+    most_per_s: Option<u32>,
+) -> Result<(), Stopped> {
+    let place = scratch.join(NAMES);
+    let time = patient.course.names;
+    let mut metadata = Metadata::default();
+    for (what, trips) in [("create", 2), ("open", 2), ("delete", 1)] {
+        let (place, is_over, made) = (place.clone(), Arc::clone(&worker.is_over), metadata.names as usize);
+        let idle = Moment::read(&Vec::new);
+        let doing = move || {
+            let of = |number: usize| place.join(format!("n{number}"));
+            let (most, time) = match what {
+                "create" => (MOST_NAMES, time),
+                "open" => (usize::MAX, time),
+                _ => (made, Duration::MAX),
+            };
+            if what == "create" {
+                std::fs::create_dir(&place)?;
+            }
+            series(most, time, most_per_s, &is_over, |number| match what {
+                "create" => std::fs::File::create_new(of(number)).map(drop),
+                "open" => std::fs::File::open(of(number % made)).map(drop),
+                _ => std::fs::remove_file(of(number)),
+            })
+        };
+        let done = worker.aside(patient.left(), doing).await;
+        let times = done.ok_or_else(|| patient.silent(Stage::Metadata, "work with names"))?;
+        let times = times.map_err(|why| failed(Stage::Metadata, &why))?;
+        if what == "create" {
+            metadata.names = times.len() as u32;
         }
-        let report = loaded(patient, worker, &words).await?;
-        let median_ms =
-            report["trunkline"]["metadata"]["clat_ns"]["percentile"]["50.000000"].as_f64().unwrap_or(0.0)
-                / 1e6;
-        metadata.operations.push(NameWork {
-            what,
-            trips,
-            median_ms,
-            per_s: None,
-            depth: 1,
-            parts: Vec::new(),
-            idle: 1.0,
-        });
+        let Some(median_ms) = median(&times) else { break };
+        let (parts, idle) = (Vec::new(), idle.idle_since());
+        metadata.operations.push(NameWork { what, trips, median_ms, per_s: None, depth: 1, parts, idle });
     }
     patient.facts.metadata = Some(metadata);
     Ok(())
 }
 
+/// Does `work` with one number after the other, so often at most, for so long, and so often of a second; answers what each took, in ms.
+fn series(
+    most: usize,
+    time: Duration,
+    most_per_s: Option<u32>,
+    is_over: &AtomicBool,
+    work: impl Fn(usize) -> io::Result<()>,
+) -> io::Result<Vec<f64>> {
+    let (begun, mut times) = (Instant::now(), Vec::new());
+    while times.len() < most && begun.elapsed() < time && !is_over.load(Ordering::Relaxed) {
+        let begin = Instant::now();
+        work(times.len())?;
+        times.push(begin.elapsed().as_secs_f64() * 1000.0);
+        if let Some(most) = most_per_s {
+            pause(Duration::from_secs(1) / most, is_over);
+        }
+    }
+    Ok(times)
+}
+
 /// One load, as fio's job.
-async fn loaded(patient: &Patient<'_>, worker: &Worker, words: &[&str]) -> Result<Value, Stopped> {
+async fn loaded(patient: &Patient<'_>, worker: &Worker, words: &[String]) -> Result<Value, Stopped> {
     let stopped = |why: String, stalled, cause| Stopped { stage: Stage::Data, why, stalled, cause };
     let command =
         Command::try_parse_from(words).map_err(|why| stopped(why.to_string(), false, Cause::Other))?;
@@ -290,7 +593,8 @@ async fn loaded(patient: &Patient<'_>, worker: &Worker, words: &[&str]) -> Resul
     }
 }
 
-fn run_of(work: Work, depth: u32, job: &Value, idle: f64) -> Option<Run> {
+/// What a load reports of the work itself.
+fn run_of(work: Work, block: u32, depth: u32, job: &Value) -> Option<Run> {
     let of = if work == Work::Write { &job["write"] } else { &job["read"] };
     let per_s = of["iops"].as_f64()?;
     let bytes = of["bw_bytes"].as_f64()?;
@@ -298,7 +602,7 @@ fn run_of(work: Work, depth: u32, job: &Value, idle: f64) -> Option<Run> {
     let at = |percent: &str| of["clat_ns"]["percentile"][percent].as_f64().unwrap_or(0.0) / 1e6;
     Some(Run {
         work,
-        block: if work == Work::SmallRead { 4096 } else { 256 << 10 },
+        block,
         depth,
         connections: 1,
         lasted_s: of["runtime"].as_f64()? / 1000.0,
@@ -310,7 +614,7 @@ fn run_of(work: Work, depth: u32, job: &Value, idle: f64) -> Option<Run> {
         p99_ms: at("99.000000"),
         parts: Vec::new(),
         own_processors: 0.0,
-        idle,
+        idle: 1.0,
         tcp: None,
     })
 }
@@ -326,9 +630,9 @@ mod tests {
             "iops": 100.0, "bw_bytes": 26_214_400, "iops_stddev": 5.0, "iops_samples": 4, "runtime": 1000, "total_ios": 100,
             "clat_ns": { "percentile": { "50.000000": 2_000_000, "99.000000": 9_000_000 } },
         });
-        let run = run_of(Work::Write, 8, &serde_json::json!({ "write": side }), 0.5).unwrap();
+        let run = run_of(Work::Write, 256 << 10, 8, &serde_json::json!({ "write": side })).unwrap();
         assert_eq!((run.mib_s, run.median_ms, run.interval), (25.0, 2.0, [95.0, 105.0]));
-        assert!(run_of(Work::Read, 8, &serde_json::json!({}), 0.5).is_none());
+        assert!(run_of(Work::Read, 256 << 10, 8, &serde_json::json!({})).is_none());
     }
 
     #[test]
@@ -365,11 +669,12 @@ mod tests {
             let mut patient = Patient::new(&args.targets[0], String::new(), &args, &course, "");
             let worker = Worker::new();
             std::fs::create_dir(&scratch).unwrap();
-            let (place, made) = (scratch.display().to_string(), scratch.join("trunkline.names"));
+            let (subject, held) = (Subject::Own(scratch.clone()), Held::by(&args).unwrap());
+            let made = scratch.join(NAMES);
             let work = async {
                 match is_about_names {
-                    true => names(&mut patient, &worker, &place).await,
-                    false => through(&mut patient, &worker, &scratch).await,
+                    true => names(&mut patient, &worker, &scratch, None).await,
+                    false => through(&mut patient, &worker, &subject, &held).await,
                 }
             };
             tokio::select! {
@@ -382,5 +687,84 @@ mod tests {
             assert!(worker.turn().await.is_some());
             assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
         }
+    }
+
+    fn allowed(line: &str) -> Option<Held> {
+        Held::by(&asked(&format!("/mnt/x --quick {line}")))
+    }
+
+    #[test]
+    fn a_bound_holds_each_kind_of_work_by_its_own_blocks() {
+        let held = allowed("--max-rate 20m").unwrap();
+        // 20 MiB of a second are 80 blocks of 256 KiB, whatever is under way.
+        assert_eq!(
+            (held.of(Work::Read), held.of(Work::SmallRead)),
+            ((256 << 10, Some(80)), (4096, Some(5120)))
+        );
+        assert_eq!((held.names, held.file), (None, 16 << 20));
+        let few = allowed("--max-rate 100k --max-iops 7").unwrap();
+        assert_eq!((few.of(Work::Write), few.of(Work::SmallRead)), ((4096, Some(25)), (4096, Some(7))));
+        assert_eq!((few.names, few.file), (Some(7), 100 << 10));
+        assert_eq!(allowed("").unwrap().of(Work::Read), (256 << 10, None));
+        assert_eq!(allowed("--max-rate 1k"), None);
+    }
+
+    #[test]
+    fn the_words_of_every_run_are_understood_and_hold_it_to_the_bound() {
+        let args: Args = asked("/mnt/x --quick --max-rate 1m");
+        let course = args.course();
+        let patient = Patient::new(&args.targets[0], String::new(), &args, &course, "");
+        let held = Held::by(&args).unwrap();
+        for subject in [Subject::Own("/mnt/x/scratch".into()), Subject::Existing("/mnt/x/a file".into())] {
+            for (work, rate) in [(Work::Read, 4), (Work::SmallRead, 256)] {
+                let words = words(&patient, &subject, &held, work, 8);
+                let command = Command::try_parse_from(&words).unwrap();
+                let plans = Plan::all(&command.args, "").unwrap();
+                assert_eq!((command.args.rate_iops, plans.len()), (Some(rate), 1), "{words:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_test_file_is_laid_out_no_quicker_than_is_allowed() {
+        let here = tempfile::tempdir().unwrap();
+        let file = here.path().join(FILE);
+        let held = Held { block: 4096, large: Some(50), small: None, names: None, file: 6 * 4096 };
+        let begun = Instant::now();
+        laid_out(&file, &held, &AtomicBool::new(false)).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(100));
+        assert_eq!(std::fs::metadata(&file).unwrap().len(), 6 * 4096);
+    }
+
+    #[test]
+    fn names_are_asked_for_no_quicker_than_is_allowed() {
+        let begun = Instant::now();
+        let times =
+            series(3, Duration::from_secs(60), Some(50), &AtomicBool::new(false), |_| Ok(())).unwrap();
+        assert!(times.len() == 3 && begun.elapsed() >= Duration::from_millis(60));
+    }
+
+    #[test]
+    fn without_writing_the_largest_file_near_is_read() {
+        let here = tempfile::tempdir().unwrap();
+        let below = here.path().join("a/b");
+        std::fs::create_dir_all(&below).unwrap();
+        std::fs::write(here.path().join("small"), "x").unwrap();
+        std::fs::write(below.join("large"), vec![1; 300_000]).unwrap();
+        let soon = Instant::now() + Duration::from_secs(60);
+        let found = largest(here.path(), soon, &AtomicBool::new(false));
+        assert_eq!(found, Some((below.join("large"), 300_000)));
+        assert_eq!(largest(here.path(), soon, &AtomicBool::new(true)), None);
+    }
+
+    #[test]
+    fn what_a_connection_carried_is_what_came_since() {
+        let peer: SocketAddr = "10.0.0.1:445".parse().unwrap();
+        let of = |port: u16, bytes_came| {
+            (SocketAddr::from(([10, 0, 0, 2], port)), TcpInfo { bytes_came, ..TcpInfo::default() })
+        };
+        let channels = carried(peer, &[of(1, 0), of(2, 1 << 20)], &[of(2, 5 << 20), of(3, 9)], 2.0);
+        assert_eq!(channels.len(), 1);
+        assert_eq!((channels[0].local.port(), channels[0].mib_s), (2, Some(2.0)));
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::facts::{
-    Connections, Connects, Data, Facts, Metadata, Nfs, Protocol, Route, Scope, Smb, Told, Transport, Work,
-    median,
+    Connections, Connects, Data, Facts, Interface, Metadata, Nfs, Protocol, Route, Scope, Smb, Told,
+    Transport, Work, median,
 };
 use crate::finding::Layer;
 use crate::mount::Mount;
@@ -100,7 +100,7 @@ fn layers(f: &mut Formatter<'_>, facts: &Facts) -> fmt::Result {
         route(f, it)?;
     }
     if let (Some(it), Some(to)) = (&facts.transport, &facts.route) {
-        transport(f, it, to)?;
+        transport(f, it, to, facts.data.as_ref())?;
     }
     if let Some(it) = &facts.protocol {
         protocol(f, it)?;
@@ -158,7 +158,7 @@ fn connects(f: &mut Formatter<'_>, it: &Connects) -> fmt::Result {
     Ok(())
 }
 
-fn transport(f: &mut Formatter<'_>, it: &Transport, to: &Route) -> fmt::Result {
+fn transport(f: &mut Formatter<'_>, it: &Transport, to: &Route, data: Option<&Data>) -> fmt::Result {
     writeln!(f, "\n2 Transport\n  TCP connect statistics for {}:", to.destination())?;
     connects(f, &it.connect)?;
     writeln!(f, "  Latency\tCount")?;
@@ -184,14 +184,36 @@ fn transport(f: &mut Formatter<'_>, it: &Transport, to: &Route) -> fmt::Result {
             info.congestion_control
         )?;
     }
-    if let (Some(window), Some(base)) = (it.receive_window, it.connect.median().filter(|it| *it > 1.0)) {
-        let most = window as f64 / (base / 1000.0) / 1_048_576.0;
-        writeln!(
-            f,
-            "  window of this host {} KiB: one connection carries {} MiB/s at most",
-            window >> 10,
-            short(most)
-        )?;
+    windows(f, it, data)
+}
+
+/// The bandwidth-delay product against the windows: what one connection can carry at most.
+fn windows(f: &mut Formatter<'_>, it: &Transport, data: Option<&Data>) -> fmt::Result {
+    let Some(base) = it.connect.median().filter(|it| *it > 0.0) else { return Ok(()) };
+    let most = |window: u64| short(window as f64 / (base / 1000.0) / 1_048_576.0);
+    for (window, what, verb) in [(it.receive_window, "receive", "reads"), (it.send_window, "send", "writes")]
+    {
+        if let Some(window) = window {
+            writeln!(
+                f,
+                "  {what} window of this host {} KiB, round trip {} ms: one connection {verb} {} MiB/s at most",
+                window >> 10,
+                short(base),
+                most(window)
+            )?;
+        }
+    }
+    for work in [Work::Read, Work::Write] {
+        if let Some(best) = data.and_then(|it| it.best(work, u32::MAX)) {
+            writeln!(
+                f,
+                "  bandwidth-delay product of {}s: {} MiB/s times {} ms are {} KiB on the path",
+                self::work(work),
+                short(best.mib_s),
+                short(base),
+                short(best.mib_s * 1024.0 * base / 1000.0)
+            )?;
+        }
     }
     Ok(())
 }
@@ -256,48 +278,70 @@ fn mount(f: &mut Formatter<'_>, mount: &Mount) -> fmt::Result {
 
 fn connections(f: &mut Formatter<'_>, it: &Connections, facts: &Facts) -> fmt::Result {
     writeln!(f, "\n4 Connections\n  MaxChannels {} (asked for), CurrentChannels {}", it.asked, it.got)?;
+    if let (Some(Protocol::Nfs(_)), false) = (&facts.protocol, it.client_off || it.asked < 2) {
+        let trunking = if it.got > 1 { "allowed" } else { "not seen" };
+        writeln!(f, "  trunking {trunking}: one session took {} connections of {}", it.got, it.asked)?;
+    }
     if let Some(failure) = &it.failure {
         wrapped(f, "  No further one: ", failure)?;
     }
-    if !it.interfaces.is_empty() {
-        let client =
-            facts.route.as_ref().and_then(|it| it.source).map_or_else(|| "?".to_owned(), |it| it.to_string());
-        let index = it.client_index.map_or_else(|| "?".to_owned(), |it| it.to_string());
-        let name = facts.route.as_ref().map_or("", |it| &it.name);
-        writeln!(
-            f,
-            "  Server Name  Selected  Client IP  Server IP  Client Index  Server Index  Server Speed  Server RSS  Server RDMA"
-        )?;
-        for interface in &it.interfaces {
-            writeln!(
-                f,
-                "  {name}  {}  {client}  {}  {index}  {}  {}  {}  {}",
-                truth(interface.selected),
-                interface.address,
-                interface.index,
-                speed(interface.mbit),
-                truth(interface.rss),
-                truth(interface.rdma)
-            )?;
-            if let Some(reason) = &interface.reason {
-                writeln!(f, "      not selected: {reason}")?;
-            }
-        }
-    }
+    interfaces(f, it, facts.route.as_ref())?;
     for channel in &it.channels {
         let info = channel.tcp.as_ref();
         let rtt = info.map_or_else(|| "?".to_owned(), |it| short(it.rtt_ms));
         let busy =
             channel.busy.map_or_else(String::new, |it| format!(", busy {:.0} % of the time", it * 100.0));
-        writeln!(
-            f,
-            "  {} -> {}  {} MiB/s{busy}, round trip {rtt} ms",
-            channel.local,
-            channel.peer,
-            short(channel.mib_s)
-        )?;
+        let rate =
+            channel.mib_s.map_or_else(|| "not measured".to_owned(), |it| format!("{} MiB/s", short(it)));
+        writeln!(f, "  {} -> {}  {rate}{busy}, round trip {rtt} ms", channel.local, channel.peer)?;
     }
     Ok(())
+}
+
+/// The columns of Get-SmbMultichannelConnection; what is not known is `-`.
+fn interfaces(f: &mut Formatter<'_>, it: &Connections, route: Option<&Route>) -> fmt::Result {
+    if it.interfaces.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        f,
+        "  Server Name  Selected  Client IP  Server IP  Client Interface Index  Server Interface Index  Client RSS Capable  Client RDMA Capable  Failed  FailureCount  ClientLinkSpeed  ServerLinkSpeed  ServerRSSCapable  ServerRdmaCapable"
+    )?;
+    for interface in &it.interfaces {
+        writeln!(f, "  {}", row(it, interface, route).join("  "))?;
+        if let Some(reason) = &interface.reason {
+            writeln!(f, "      not selected: {reason}")?;
+        }
+    }
+    Ok(())
+}
+
+/// One of its rows. Our end is that of a connection to the address; that of the first connection is where the route begins.
+fn row(it: &Connections, interface: &Interface, route: Option<&Route>) -> [String; 14] {
+    let own = route.and_then(|it| it.source);
+    let of_first = || own.filter(|_| route.is_some_and(|it| it.used == interface.address));
+    let channel = it.channels.iter().find(|it| it.peer.ip() == interface.address);
+    let client = channel.map(|it| it.local.ip()).or_else(of_first).filter(|_| interface.selected);
+    let is_main = client.is_some() && client == own;
+    let or = |it: Option<String>| it.unwrap_or_else(|| "-".to_owned());
+    let failed = interface.reachable.map(|reachable| !reachable);
+    [
+        route.map_or_else(String::new, |it| it.name.clone()),
+        truth(interface.selected).to_owned(),
+        or(client.map(|it| it.to_string())),
+        interface.address.to_string(),
+        or(it.client_index.filter(|_| is_main).map(|it| it.to_string())),
+        interface.index.to_string(),
+        // Whether the interface here has several queues is not looked at, and the doctor's own client speaks TCP alone.
+        or(None),
+        truth(false).to_owned(),
+        or(failed.map(|it| truth(it).to_owned())),
+        or(failed.map(|it| u32::from(it).to_string())),
+        or(route.and_then(|it| it.interface_mbit).filter(|_| is_main).map(speed)),
+        speed(interface.mbit),
+        truth(interface.rss).to_owned(),
+        truth(interface.rdma).to_owned(),
+    ]
 }
 
 /// What the server says of its limits.
@@ -377,4 +421,68 @@ fn metadata(f: &mut Formatter<'_>, it: &Metadata) -> fmt::Result {
         writeln!(f, "  missing {} ms", short(missing))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Channel;
+    use crate::rules::tests_support::{Situation, situation};
+
+    fn shown(facts: Facts) -> String {
+        let findings = crate::rules::findings(&facts);
+        let verdict = crate::verdict::verdict(&facts, &findings);
+        Examined { facts, findings, verdict }.to_string()
+    }
+
+    const FAR: Situation = Situation { rtt_ms: 23.0, single: 23.0, best: 91.0, got: 4, separate: false };
+
+    #[test]
+    fn each_row_has_the_client_address_of_its_own_connection() {
+        let mut facts = situation(FAR);
+        let interface = |address: &str, selected, reachable| Interface {
+            address: address.parse().unwrap(),
+            index: 7,
+            mbit: 10_000,
+            rss: true,
+            rdma: false,
+            selected,
+            reachable: Some(reachable),
+            reason: None,
+        };
+        let connections = facts.connections.get_or_insert_default();
+        connections.client_index = Some(2);
+        connections.interfaces = vec![
+            interface("10.0.0.1", true, true),
+            interface("10.1.0.1", true, true),
+            interface("10.2.0.1", false, false),
+        ];
+        let (local, peer) = ("10.1.0.2:4000".parse().unwrap(), "10.1.0.1:445".parse().unwrap());
+        connections.channels = vec![Channel { local, peer, mib_s: Some(1.0), busy: None, tcp: None }];
+        let text = shown(facts);
+        for row in [
+            "files  True  10.0.0.2  10.0.0.1  2  7  -  False  False  0  -  10 Gbps  True  False",
+            "files  True  10.1.0.2  10.1.0.1  -  7  -  False  False  0  -  10 Gbps  True  False",
+            "files  False  -  10.2.0.1  -  7  -  False  True  1  -  10 Gbps  True  False",
+        ] {
+            assert!(text.contains(row), "{row} in {text}");
+        }
+    }
+
+    #[test]
+    fn the_transport_says_what_one_connection_can_carry_without_any_fault() {
+        let text = shown(situation(FAR));
+        for wanted in ["one connection reads 130 MiB/s at most", "are 2147 KiB on the path"] {
+            assert!(text.contains(wanted), "{wanted} in {text}");
+        }
+    }
+
+    #[test]
+    fn nfs_says_whether_a_session_takes_several_connections() {
+        let mut facts = situation(FAR);
+        facts.protocol = Some(Protocol::Nfs(Nfs::default()));
+        assert!(shown(facts.clone()).contains("trunking allowed: one session took 4 connections of 4"));
+        facts.connections.get_or_insert_default().got = 1;
+        assert!(shown(facts).contains("trunking not seen: one session took 1 connections of 4"));
+    }
 }

@@ -98,8 +98,8 @@ pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
     };
     if state == State::Healthy {
         parts.push("Healthy: nothing was found that holds this share back.".to_owned());
-        let notes =
-            findings.iter().filter(|it| matches!(it.kind, "worth" | "no_gain" | "distance" | "full_host"));
+        let worth_saying = ["worth", "little_gain", "gain_unsure", "no_gain", "distance", "full_host"];
+        let notes = findings.iter().filter(|it| worth_saying.contains(&it.kind));
         parts.extend(notes.map(|it| capital(&statement(it))));
     }
     if let Some(first) = held.first() {
@@ -110,7 +110,7 @@ pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
             held[1..].iter().take(3).map(|it| format!("Also ({}): {}", it.layer.name(), statement(it))),
         );
     }
-    let layer = held.first().map(|it| it.layer).or_else(|| facts.stopped.as_ref().map(layer_of));
+    let layer = held.first().map(|it| it.layer).or_else(|| facts.stopped.as_ref().and_then(layer_of));
     let mut changes: Vec<Change> = Vec::new();
     let worth = findings.iter().filter(|it| !it.holds_back && it.kind == "worth");
     for finding in held.iter().copied().chain(worth) {
@@ -136,14 +136,17 @@ pub(crate) fn capital(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// The layer in which an examination ended.
-fn layer_of(stopped: &Stopped) -> Layer {
-    match stopped.stage {
-        Stage::Name => Layer::Name,
-        Stage::Connect => Layer::Transport,
-        Stage::Negotiate | Stage::LogOn | Stage::Share => Layer::Protocol,
-        Stage::Data => Layer::Storage,
-        Stage::Metadata => Layer::Metadata,
+/// The layer to which an examination came and not beyond. One that somebody or its time ended, or that lost its connection in the
+/// middle of its work, says nothing of the layer at which it was then.
+fn layer_of(stopped: &Stopped) -> Option<Layer> {
+    match (stopped.cause, stopped.stage) {
+        (Cause::Interrupted, _) => None,
+        (Cause::Other, Stage::Data | Stage::Metadata) if !stopped.stalled => None,
+        (_, Stage::Name) => Some(Layer::Name),
+        (_, Stage::Connect) => Some(Layer::Transport),
+        (_, Stage::Negotiate | Stage::LogOn | Stage::Share) => Some(Layer::Protocol),
+        (_, Stage::Data) => Some(Layer::Storage),
+        (_, Stage::Metadata) => Some(Layer::Metadata),
     }
 }
 
@@ -237,6 +240,18 @@ mod tests {
                 "{}",
                 verdict.paragraph
             );
+        }
+    }
+
+    #[test]
+    fn an_end_from_outside_accuses_no_layer() {
+        for (cause, stage) in
+            [(Cause::Interrupted, Stage::Data), (Cause::Other, Stage::Data), (Cause::Other, Stage::Metadata)]
+        {
+            let stopped = Stopped { stage, why: "the time was over".to_owned(), stalled: false, cause };
+            let facts = Facts { stopped: Some(stopped), ..Facts::default() };
+            let verdict = verdict(&facts, &[]);
+            assert_eq!((verdict.state, verdict.layer), (State::Stopped, None), "{cause:?}");
         }
     }
 }

@@ -1,15 +1,21 @@
 //! Layer 4: how many connections, where to, and what further ones would bring.
 
 use super::{gain, short, shown};
-use crate::facts::{Channel, Connections, Facts, Protocol, Work, median};
+use crate::facts::{Channel, Connections, Facts, Protocol, Run, Work, median};
 use crate::finding::{Finding, Layer, Side};
 use crate::mount::Mount;
 
 /// A gain that is worth a change.
 const WORTH: f64 = 1.25;
+/// Below such a gain runs are the same.
+const LITTLE: f64 = 1.1;
 
 pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
     let Some(connections) = &facts.connections else { return Vec::new() };
+    // Of what the kernel has mounted it is its own client that decides: [`mount`].
+    if matches!(facts.protocol, Some(Protocol::Mount(_))) {
+        return Vec::new();
+    }
     let is_smb = matches!(facts.protocol, Some(Protocol::Smb(_)));
     let mut found = Vec::new();
     found.extend(unreachable(connections));
@@ -21,28 +27,52 @@ pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What several connections bring, where they can be had.
+/// What several connections bring, where they can be had. The knee is named, and not whatever number carried most.
 fn worth(facts: &Facts) -> Option<Finding> {
-    let (gain, one, best) = gain(facts)?;
-    if gain > WORTH && best.interval[0] > one.interval[1] {
-        let says = format!(
-            "one connection carries a part of what there is: {} of them are worth {} times as much",
-            best.connections,
-            short(gain)
-        );
-        let what = match facts.protocol {
-            Some(Protocol::Smb(_)) => format!(
-                "mount with multichannel,max_channels={0}; Windows does so by itself; copy with several threads",
-                best.connections
+    let (most, one, best) = gain(facts)?;
+    let data = facts.data.as_ref()?;
+    let knee = data.knee(best);
+    let gain = most * knee.per_s / best.per_s;
+    let [least_gain, most_gain] = data.gain_interval(one, knee).map(short);
+    let times = format!("{} times as much ({least_gain} to {most_gain})", short(gain));
+    let is_past = |run: &Run| run.work == best.work && run.connections > knee.connections;
+    let behind = if data.runs.iter().any(is_past) { ", and more bring little" } else { "" };
+    let is_sure = best.interval[0] > one.interval[1] && knee.interval[0] > one.interval[1];
+    let (kind, says) = match is_sure {
+        true if most > WORTH => (
+            "worth",
+            format!(
+                "one connection carries a part of what there is: {} of them are worth {times}{behind}",
+                knee.connections
             ),
-            _ => format!("mount with nconnect={}, and copy with several threads", best.connections),
-        };
-        let finding =
-            Finding::note(Layer::Connections, "worth", says).by(shown(one)).by(shown(best)).gain(gain);
-        return Some(finding.change(Side::Client, what));
+        ),
+        true if most > LITTLE => {
+            ("little_gain", format!("further connections bring little: {} carry {times}", knee.connections))
+        }
+        false if most > LITTLE => (
+            "gain_unsure",
+            format!(
+                "what further connections bring is not sure, as the runs differ by themselves: {} carried {times}",
+                knee.connections
+            ),
+        ),
+        _ => {
+            let says = "further connections bring no speed here, only tolerance to the loss of one";
+            return Some(Finding::note(Layer::Connections, "no_gain", says).by(shown(one)).by(shown(best)));
+        }
+    };
+    let finding = Finding::note(Layer::Connections, kind, says).by(shown(one)).by(shown(knee)).gain(gain);
+    if kind != "worth" {
+        return Some(finding);
     }
-    let says = "further connections bring no speed here, only tolerance to the loss of one";
-    Some(Finding::note(Layer::Connections, "no_gain", says).by(shown(one)).by(shown(best)))
+    let what = match facts.protocol {
+        Some(Protocol::Smb(_)) => format!(
+            "mount with multichannel,max_channels={0}; Windows does so by itself; copy with several threads",
+            knee.connections
+        ),
+        _ => format!("mount with nconnect={}, and copy with several threads", knee.connections),
+    };
+    Some(finding.change(Side::Client, what))
 }
 
 fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
@@ -164,7 +194,7 @@ fn unreachable(connections: &Connections) -> Vec<Finding> {
 /// The rates of those that `is_slow` says, and of the others, where these are clearly slower and not all uneven.
 fn apart(channels: &[Channel], is_slow: impl Fn(&Channel) -> bool) -> Option<(Vec<f64>, Vec<f64>)> {
     let (slow, others): (Vec<&Channel>, Vec<&Channel>) = channels.iter().partition(|it| is_slow(it));
-    let [slow, others] = [slow, others].map(|of| of.iter().map(|it| it.mib_s).collect::<Vec<f64>>());
+    let [slow, others] = [slow, others].map(|of| of.iter().filter_map(|it| it.mib_s).collect::<Vec<f64>>());
     let most = slow.iter().copied().max_by(f64::total_cmp)?;
     let least = others.iter().copied().min_by(f64::total_cmp)?;
     let middle = median(&others)?;
@@ -177,23 +207,23 @@ const IN_USE: f64 = 0.5;
 
 /// One connection that carries clearly less than the others; or all of those to one address, where others lead elsewhere.
 fn slow_one(connections: &Connections) -> Option<Finding> {
-    let in_use = connections.channels.iter().filter(|it| it.busy.is_none_or(|busy| busy >= IN_USE));
-    let channels: &Vec<Channel> = &in_use.cloned().collect();
-    let slowest = channels.iter().min_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
+    let is_in_use = |it: &&Channel| it.mib_s.is_some() && it.busy.is_none_or(|busy| busy >= IN_USE);
+    let channels: &Vec<Channel> = &connections.channels.iter().filter(is_in_use).cloned().collect();
+    let rate = |it: &Channel| it.mib_s.unwrap_or(0.0);
+    let slowest = channels.iter().min_by(|a, b| rate(a).total_cmp(&rate(b)))?;
     let leads_there = |it: &Channel| it.peer.ip() == slowest.peer.ip();
     let is_it = |it: &Channel| std::ptr::eq(it, slowest);
     let (slow, others) = apart(channels, leads_there).or_else(|| apart(channels, is_it))?;
-    let (rate, middle) = (median(&slow)?, median(&others)?);
     let says = format!(
         "the connection to {} carries {} MiB/s, the others about {}: whoever shares files over all of them waits for it",
         slowest.peer,
-        short(rate),
-        short(middle)
+        short(median(&slow)?),
+        short(median(&others)?)
     );
     let all = slow.len() + others.len();
     let by = format!(
         "MiB/s of each under the same load: {}",
-        channels.iter().map(|it| short(it.mib_s)).collect::<Vec<_>>().join(", ")
+        channels.iter().map(|it| short(rate(it))).collect::<Vec<_>>().join(", ")
     );
     // If it carried as much as the others do.
     let sum = others.iter().sum::<f64>();
@@ -230,8 +260,31 @@ pub(super) fn mount(facts: &Facts) -> Vec<Finding> {
     } else {
         found.extend(nfs_mount(mount, &state));
     }
+    found.extend(uneven_mount(facts, mount));
     found.extend(mount_options(mount));
     found
+}
+
+/// How a mount's work is spread over its connections: by what each carried of our own runs, where the kernel's table of sockets has as
+/// many as the mount, and else by the requests of each (NFS).
+fn uneven_mount(facts: &Facts, mount: &Mount) -> Option<Finding> {
+    let channels = facts.connections.iter().flat_map(|it| &it.channels);
+    let rates: Vec<f64> = channels.filter_map(|it| it.mib_s).collect();
+    let requests: Vec<f64> =
+        mount.connections.iter().filter_map(|it| it.requests).map(|it| it as f64).collect();
+    let (each, least, what) = match rates.len() == mount.connected() {
+        // Other mounts of the same server have sockets too, so that it is known only then which are this one's.
+        true if rates.len() > 2 => (rates, 1.0, "MiB/s of each while the mount was read"),
+        _ => (requests, 1000.0, "requests of each"),
+    };
+    let (lowest, middle) = (each.iter().copied().min_by(f64::total_cmp)?, median(&each)?);
+    if each.len() < 3 || middle <= least || lowest >= middle / 4.0 {
+        return None;
+    }
+    let says = "one connection of the mount carries far less than the others";
+    let all: Vec<String> = each.iter().map(|it| short(*it)).collect();
+    let by = format!("{what}: {}", all.join(", "));
+    Some(Finding::note(Layer::Connections, "client_uneven", says).by(by))
 }
 
 /// Connections of an NFS mount.
@@ -250,20 +303,6 @@ fn nfs_mount(mount: &Mount, state: &str) -> Vec<Finding> {
     } else if wanted <= 1 {
         let says = "the mount has one connection, as the first mount of a server decides for all of them; nconnect=4 helps where each connection is slow by itself";
         found.push(Finding::note(Layer::Connections, "client_one_connection", says).by(state));
-    }
-    let requests: Vec<f64> =
-        mount.connections.iter().filter_map(|it| it.requests).map(|it| it as f64).collect();
-    if let (Some(least), Some(middle)) = (requests.iter().copied().min_by(f64::total_cmp), median(&requests))
-        && requests.len() > 2
-        && middle > 1000.0
-        && least < middle / 4.0
-    {
-        let says = "one connection of the mount carries far fewer requests than the others";
-        let by = format!(
-            "requests of each: {}",
-            requests.iter().map(|it| short(*it)).collect::<Vec<_>>().join(", ")
-        );
-        found.push(Finding::note(Layer::Connections, "client_uneven", says).by(by));
     }
     if let Some((again, all)) = mount.sent_again.filter(|(again, all)| *again > 3 && *again * 1000 > *all) {
         let says = "requests of this mount had to be sent again: connections were lost, or the server did not answer";
@@ -305,9 +344,10 @@ fn mount_options(mount: &Mount) -> Vec<Finding> {
 
 /// The depth behind which small reads gain little, with the rates that say so.
 pub(crate) fn knee(facts: &Facts) -> Option<(u32, Vec<(u32, f64)>)> {
-    let runs = facts.data.as_ref()?.runs.iter().filter(|it| it.work == Work::SmallRead);
+    let data = facts.data.as_ref().filter(|it| !it.is_bounded())?;
+    let runs = data.runs.iter().filter(|it| it.work == Work::SmallRead);
     let curve: Vec<(u32, f64)> = runs.map(|it| (it.depth, it.per_s)).collect();
     let best = curve.iter().map(|(_, rate)| *rate).max_by(f64::total_cmp).filter(|best| *best > 0.0)?;
     let knee = curve.iter().find(|(_, rate)| *rate > 0.9 * best)?.0;
-    Some((knee, curve))
+    (curve.len() > 1).then_some((knee, curve))
 }

@@ -33,8 +33,12 @@ pub(super) fn store(facts: &Facts) -> Vec<Finding> {
         && run.operations > 3
     {
         let own = run.median_ms - base;
-        // A bound on operations shows as waiting too, and is told apart by the curve.
+        // A bound on operations shows as waiting too, and is told apart by the curve. Where a mount is held to a bound of ours,
+        // operations wait for their turn, and their times count from there.
+        let is_paced = matches!(facts.protocol, Some(crate::facts::Protocol::Mount(_)))
+            && facts.data.as_ref().is_some_and(Data::is_bounded);
         if own > QUICK_MS
+            && !is_paced
             && own > base
             && !is_capped(facts)
             && !has_queue(facts, Work::SmallRead)
@@ -55,9 +59,11 @@ pub(super) fn store(facts: &Facts) -> Vec<Finding> {
         }
     }
     if let Some((knee, curve)) = knee(facts) {
+        let is_last = curve.iter().all(|(depth, _)| *depth <= knee);
         let curve: Vec<String> =
             curve.iter().map(|(depth, rate)| format!("{depth}: {}", short(*rate))).collect();
-        let says = format!("small reads gain up to {knee} under way, and little behind that");
+        let behind = if is_last { "the most that was tried" } else { "and little behind that" };
+        let says = format!("small reads gain up to {knee} under way, {behind}");
         found.push(
             Finding::note(Layer::Storage, "knee", says)
                 .by(format!("4 KiB reads for a second, by depth: {}", curve.join(", "))),
@@ -148,6 +154,10 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
 /// stop evenly, and not with each kind.
 fn capped_names(facts: &Facts) -> Option<Finding> {
     const KINDS: usize = 2;
+    // A bound of our own stops evenly.
+    if facts.data.as_ref().is_some_and(|it| it.bound_iops.is_some()) {
+        return None;
+    }
     let base = rtt(facts).unwrap_or(0.0) + late_echo(facts);
     let stops = |it: &&NameWork| {
         let Some(rate) = it.per_s else { return false };
@@ -192,7 +202,7 @@ fn unevenness(parts: &[f64]) -> f64 {
 
 /// Whether more under way bring no more, while nothing here or on the path is full: the two runs that say so.
 fn cap(facts: &Facts) -> Option<(&Run, &Run)> {
-    let data = facts.data.as_ref().filter(|it| it.bound_mib_s.is_none())?;
+    let data = facts.data.as_ref().filter(|it| !it.is_bounded())?;
     let curve: Vec<&Run> = data.runs.iter().filter(|it| it.work == Work::SmallRead).collect();
     let last = curve.last()?;
     let earlier = curve.iter().rev().find(|it| it.depth * 4 <= last.depth)?;
@@ -268,11 +278,15 @@ fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
     }
     let held = |work: Work| {
         let (one, best) = (data.run(work, 1)?, data.best(work, u32::MAX)?);
+        if !data.has_other_counts(one) {
+            return None;
+        }
         let flat = best.per_s < one.per_s * 1.15;
         let rates = data.runs.iter().filter(|run| run.work == work && run.connections != one.connections);
         let count = rates.clone().count();
         let even = count > 1 && rates.into_iter().all(|run| (run.per_s - one.per_s).abs() < 0.03 * one.per_s);
-        let held = by_server(facts, one) || (even && one.own_processors < 0.5 && !has_queue(facts, work));
+        let no_queue = super::queued(facts, work).is_some() && !has_queue(facts, work);
+        let held = by_server(facts, one) || (even && one.own_processors < 0.5 && no_queue);
         let waits = waited(facts, best);
         (flat && waits && one.mib_s < LITTLE && held && one.operations > 5).then_some((one, best))
     };

@@ -14,7 +14,7 @@ mod tests;
 #[cfg(test)]
 pub(crate) mod tests_support;
 
-use crate::facts::{Facts, Run, Work};
+use crate::facts::{Data, Facts, Run, Work};
 use crate::finding::{Finding, Layer};
 
 /// Everything that follows from the facts of one server.
@@ -101,9 +101,15 @@ pub(crate) fn single(facts: &Facts, work: Work) -> Option<&Run> {
     facts.data.as_ref()?.run(work, 1)
 }
 
-/// What the best number of connections brings over one, for reads or writes, whichever gains more.
+/// What the best number of connections brings over one, for reads or writes, whichever gains more; nothing where a bound of ours
+/// held both.
 pub(crate) fn gain(facts: &Facts) -> Option<(f64, &Run, &Run)> {
-    facts.data.as_ref()?.gain(&[Work::Read, Work::Write])
+    unbounded(facts)?.gain(&[Work::Read, Work::Write])
+}
+
+/// Runs whose rates say something of path and server: those that no bound of ours (`--max-rate`) held.
+pub(crate) fn unbounded(facts: &Facts) -> Option<&Data> {
+    facts.data.as_ref().filter(|it| it.bound_mib_s.is_none())
 }
 
 /// Whether operations waited for more than the way there and back. Where they did not, more of them under way would have

@@ -1,6 +1,6 @@
 //! Layers 1 and 2: what the name leads to, and what the path does.
 
-use super::{gain, had_time, has_queue, queued, rtt, short, shown, single};
+use super::{gain, had_time, has_queue, queued, rtt, short, shown, single, unbounded};
 use crate::facts::{Facts, Protocol, Run, Scope, Work};
 use crate::finding::{Finding, Layer, Side};
 
@@ -32,11 +32,14 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
     }
     if crate::route::scope(route.used) == Scope::Public {
         let offered = facts.connections.iter().flat_map(|it| &it.interfaces);
-        let private = offered
+        let offered_private = offered
             .filter(|it| it.reachable == Some(true) && crate::route::scope(it.address) == Scope::Private)
             .map(|it| it.address)
             .next();
-        let other = route.addresses.iter().find(|it| it.scope == Scope::Private).map(|it| it.address);
+        // Those behind the first that answers are not tried.
+        let private_of_name = || route.addresses.iter().filter(|it| it.scope == Scope::Private);
+        let other = private_of_name().find(|it| it.reachable == Some(true)).map(|it| it.address);
+        let untried = private_of_name().find(|it| it.reachable.is_none()).map(|it| it.address);
         let own_is_private = route.source.is_some_and(|it| crate::route::scope(it) == Scope::Private);
         let by = format!(
             "{} stands for {}; our own address is {}",
@@ -44,10 +47,14 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
             route.used,
             shown_or(route.source)
         );
-        match private.or(other) {
+        match offered_private.or(other) {
             Some(private) => {
+                let of_whom = match offered_private.is_some() {
+                    true => "which the server offers for further connections",
+                    false => "which the name has as well",
+                };
                 let says = format!(
-                    "the name leads to the public address {}, although {private} leads to the same server directly",
+                    "the name leads to the public address {}, although {private}, {of_whom}, answers too",
                     route.used
                 );
                 let what = format!(
@@ -56,6 +63,13 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
                 found.push(
                     Finding::held(Layer::Name, "public_address", says).by(by).change(Side::Client, what),
                 );
+            }
+            None if untried.is_some() => {
+                let says = format!(
+                    "the name leads to a public address first, and to the private {} behind it, which was not tried: if both lead to the same server, the private one should come first",
+                    shown_or(untried)
+                );
+                found.push(Finding::note(Layer::Name, "public_address", says).by(by));
             }
             None if own_is_private => {
                 let says = "the server is reached by a public address, so through NAT or a gateway; if it has a private one, the name should lead there";
@@ -161,12 +175,12 @@ fn loss(facts: &Facts) -> Option<Finding> {
 
 /// A path that is full and slow: neither more connections nor depth bring more, and what is sent waits in a queue.
 fn narrow(facts: &Facts) -> Option<Finding> {
-    let data = facts.data.as_ref().filter(|it| it.bound_mib_s.is_none())?;
+    let data = unbounded(facts)?;
     let full = [Work::Read, Work::Write].into_iter().filter(|work| has_queue(facts, *work));
     let best =
         full.filter_map(|work| data.best(work, u32::MAX)).min_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
-    let gain = data.gain(&[best.work]).map_or(1.0, |(gain, ..)| gain);
-    if best.mib_s > NARROW_MIB_S || gain > 1.4 {
+    let gain = data.gain(&[best.work]).map(|(gain, ..)| gain);
+    if best.mib_s > NARROW_MIB_S || gain.is_some_and(|gain| gain > 1.4) {
         return None;
     }
     let mbit = short(best.mib_s * 8.388_608);
@@ -183,7 +197,10 @@ fn narrow(facts: &Facts) -> Option<Finding> {
         short(rtt(facts)?),
         short(load)
     ));
-    let what = "a wider line, or less over this one: more connections and tuning bring nothing here";
+    let what = match gain {
+        Some(_) => "a wider line, or less over this one: more connections and tuning bring nothing here",
+        None => "a wider line, or less over this one",
+    };
     Some(finding.change(Side::Path, what))
 }
 
@@ -191,7 +208,7 @@ fn narrow(facts: &Facts) -> Option<Finding> {
 fn window(facts: &Facts) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
     let base = rtt(facts).filter(|it| *it > 1.0)?;
-    let data = facts.data.as_ref()?;
+    let data = unbounded(facts)?;
     // What more connections bring in the direction in which the window is said to be small.
     let gained = |work: Work| data.gain(&[work]).filter(|(gain, ..)| *gain > 1.3);
     let under_way = |run: &Run| run.mib_s * 1_048_576.0 * base / 1000.0;
@@ -302,7 +319,7 @@ fn distance(facts: &Facts) -> Option<Finding> {
     Some(finding)
 }
 
-/// Whether a run was held back by something else than this host and the path.
+/// Whether a run was held back by something else than this host and the path, of which it must be known that it has no queue.
 pub(super) fn by_server(facts: &Facts, run: &Run) -> bool {
-    had_time(run) && !has_queue(facts, run.work)
+    had_time(run) && queued(facts, run.work).is_some() && !has_queue(facts, run.work)
 }

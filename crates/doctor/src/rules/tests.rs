@@ -58,7 +58,7 @@ fn set_channels_to(facts: &mut Facts, all: &[(u8, f64)]) {
     let channel = |(host, mib_s): &(u8, f64)| Channel {
         local: "10.0.0.2:4000".parse().unwrap(),
         peer: ([10, 0, 0, *host], 445).into(),
-        mib_s: *mib_s,
+        mib_s: Some(*mib_s),
         busy: Some(0.9),
         tcp: None,
     };
@@ -603,4 +603,157 @@ fn a_mount_shows_what_it_was_not_told_and_what_it_did_not_get() {
     ] {
         assert_eq!(leading(&facts).2, kind, "{facts:?}");
     }
+}
+
+/// A mount with so many connections: what is measured through it, and no echo.
+fn mounted(kind: &str, options: &str, connected: u32, of: Situation) -> Facts {
+    let mut facts = situation(of);
+    let one = MountConnection { connected: true, requests: None };
+    let options = options.split(',').map(str::to_owned).collect();
+    let connections = vec![one; connected as usize];
+    let mount = Mount { kind: kind.to_owned(), options, connections, ..Mount::default() };
+    facts.protocol = Some(Protocol::Mount(mount));
+    facts.connections = Some(crate::facts::Connections {
+        offered: true,
+        asked: 4,
+        got: connected,
+        ..crate::facts::Connections::default()
+    });
+    facts.metadata = None;
+    runs(&mut facts).retain(|run| run.connections == 1 && run.work != Work::ReadAgain);
+    runs(&mut facts).iter_mut().for_each(|run| run.connections = connected);
+    facts
+}
+
+#[test]
+fn a_mount_is_accused_of_nothing_that_was_not_measured() {
+    let smb = "vers=3.1.1,multichannel,max_channels=4";
+    // A gigabit, eight blocks of 256 KiB under way.
+    let full = Situation { rtt_ms: 0.3, single: 112.0, best: 112.0, got: 4, separate: false };
+    for (kind, options, connected) in
+        [("cifs", smb, 4), ("cifs", smb, 1), ("nfs4", "nconnect=4", 4), ("nfs4", "vers=4.2", 1)]
+    {
+        let facts = mounted(kind, options, connected, full);
+        let found = findings(&facts);
+        let of_connections: Vec<_> = found
+            .iter()
+            .filter(|it| matches!(it.kind, "throughput_limit" | "few_connections" | "no_gain" | "worth"))
+            .collect();
+        assert!(of_connections.is_empty(), "{kind} {options}: {of_connections:#?}");
+        let wanted = if (kind, connected) == ("cifs", 1) { Some("client_few_channels") } else { None };
+        assert_eq!(leading(&facts).2, wanted, "{kind} {options}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_mount_whose_connections_carry_differently_much_says_so() {
+    let mut facts = mounted("cifs", "multichannel,max_channels=4", 4, NEAR);
+    set_channels(&mut facts, [30.0, 31.0, 1.0, 29.0]);
+    let found = findings(&facts);
+    let uneven = found.iter().find(|it| it.kind == "client_uneven").unwrap();
+    assert!(uneven.rests_on[0].contains("30.0, 31.0, 1.00, 29.0"), "{uneven:?}");
+    assert!(found.iter().all(|it| it.kind != "slow_channel"), "{found:#?}");
+}
+
+#[test]
+fn one_point_says_nothing_of_more_connections() {
+    for (of, forbidden) in [
+        // As with `--connections 1`, or when no time was left for more.
+        (Situation { single: 60.0, best: 60.0, ..NEAR }, "throughput_limit"),
+        (Situation { single: 60.0, best: 60.0, ..NEAR }, "no_gain"),
+    ] {
+        let mut facts = situation(of);
+        runs(&mut facts).retain(|run| run.connections == 1 || run.work == Work::SmallRead);
+        let found = findings(&facts);
+        assert!(found.iter().all(|it| it.kind != forbidden), "{found:#?}");
+        assert_eq!(leading(&facts).0, State::Healthy, "{found:#?}");
+    }
+    // A queue is seen with one connection too; what more of them bring is not.
+    let mut narrow = situation(Situation { rtt_ms: 5.0, single: 1.13, best: 1.13, got: 4, separate: false });
+    under_load(&mut narrow, 80.0);
+    runs(&mut narrow).retain(|run| run.connections == 1);
+    let found = findings(&narrow);
+    let (_, what) = found.iter().find(|it| it.kind == "narrow").and_then(|it| it.change.clone()).unwrap();
+    assert!(!what.contains("more connections"), "{what}");
+}
+
+#[test]
+fn a_path_whose_queue_was_not_looked_at_is_not_said_to_have_room() {
+    let mut facts = situation(Situation { single: 60.0, best: 60.2, ..NEAR });
+    if let Some(transport) = &mut facts.transport {
+        (transport.connect_under_load, transport.connect_under_writes) = (None, None);
+    }
+    assert_eq!(leading(&facts).0, State::Healthy);
+}
+
+#[test]
+fn a_bound_of_our_own_is_not_the_servers() {
+    // `--max-iops 5000`: names and small reads stop at it, evenly.
+    let mut facts = situation(NEAR);
+    for it in &mut facts.metadata.get_or_insert_default().operations {
+        (it.per_s, it.parts) = (Some(5000.0), vec![500.0; 10]);
+        it.median_ms = 0.5;
+    }
+    assert_eq!(leading(&facts).0, State::HeldBack, "the server did it, as far as can be seen");
+    let capped = [1, 8, 64].map(|depth| small(depth, if depth == 1 { 2500.0 } else { 5000.0 }));
+    runs(&mut facts).retain(|run| run.work != Work::SmallRead);
+    runs(&mut facts).extend(capped);
+    facts.data.get_or_insert_default().bound_iops = Some(5000);
+    let found = findings(&facts);
+    assert!(found.iter().all(|it| !it.holds_back && it.kind != "knee"), "{found:#?}");
+    // `--max-rate 20m`: several connections carry as much as one.
+    let mut facts = situation(Situation { single: 20.0, best: 20.0, ..FAR });
+    facts.data.get_or_insert_default().bound_mib_s = Some(20.0);
+    let found = findings(&facts);
+    let of_gain = ["no_gain", "worth", "little_gain", "gain_unsure", "throughput_limit", "knee"];
+    assert!(found.iter().all(|it| !of_gain.contains(&it.kind)), "{found:#?}");
+}
+
+#[test]
+fn a_private_address_that_nobody_tried_is_worth_a_note_alone() {
+    for (reachable, held) in [(None, false), (Some(true), true)] {
+        let mut facts = situation(NEAR);
+        if let Some(route) = &mut facts.route {
+            route.used = "52.239.238.8".parse().unwrap();
+            let address = "10.9.9.9".parse().unwrap();
+            route.addresses.push(Address { address, scope: Scope::Private, reachable });
+            route.addresses.remove(0);
+        }
+        let found = findings(&facts);
+        let public = found.iter().find(|it| it.kind == "public_address").unwrap();
+        assert_eq!(public.holds_back, held, "{public:?}");
+        assert!(public.says.contains("10.9.9.9"), "{public:?}");
+    }
+}
+
+#[test]
+fn what_connections_bring_is_said_with_its_knee_and_its_confidence() {
+    let mut facts = situation(FAR);
+    let two = runs(&mut facts).iter_mut().filter(|run| run.connections == 2);
+    two.for_each(|run| *run = large(run.work, 2, 90.0, 23.0));
+    let said = |facts: &Facts| {
+        let found = findings(facts).into_iter();
+        let kinds = ["worth", "little_gain", "gain_unsure", "no_gain"];
+        found.filter(|it| kinds.contains(&it.kind)).map(|it| (it.kind, it.says)).next().unwrap()
+    };
+    let (kind, says) = said(&facts);
+    assert_eq!(kind, "worth");
+    // 90 against 23, each known to 3 %.
+    assert!(says.contains("2 of them are worth 3.91 times as much (3.69 to 4.16)"), "{says}");
+    let mut wide = situation(Situation { single: 500.0, best: 900.0, ..NEAR });
+    runs(&mut wide).iter_mut().for_each(|run| run.interval = [run.per_s * 0.6, run.per_s * 1.4]);
+    assert_eq!(said(&wide).0, "gain_unsure");
+    assert_eq!(said(&situation(Situation { single: 750.0, best: 900.0, ..NEAR })).0, "little_gain");
+    assert_eq!(said(&situation(NEAR)).0, "no_gain");
+}
+
+#[test]
+fn the_knee_of_depth_says_nothing_of_what_was_not_tried() {
+    let knee = |facts: &Facts| findings(facts).into_iter().find(|it| it.kind == "knee").unwrap().says;
+    let mut facts = situation(NEAR);
+    assert!(knee(&facts).ends_with("64 under way, the most that was tried"), "{}", knee(&facts));
+    runs(&mut facts).push(small(128, 64_000.0));
+    runs(&mut facts).retain(|run| run.work != Work::SmallRead || run.depth != 64);
+    runs(&mut facts).push(small(256, 64_100.0));
+    assert!(knee(&facts).ends_with("128 under way, and little behind that"), "{}", knee(&facts));
 }
