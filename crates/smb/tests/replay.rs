@@ -175,6 +175,28 @@ fn a_create_that_comes_after_its_replay_does_nothing() {
     assert_eq!(other.create(&open).status(), NtStatus::SUCCESS);
 }
 
+// MS-SMB2 3.3.5.2.10
+#[test]
+fn a_new_session_counts_its_sequences_from_its_own_beginning() {
+    let world = World::in_memory();
+    let asked = [v2(CREATE)];
+    let open = OpenFile { disposition: Disposition::OpenIf, ..makes("once", OplockLevel::None, &asked) };
+    let replay = |client: &mut Peer, sequence| {
+        let mut header = client.header(Command::Create);
+        header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
+        header.set_channel_sequence(sequence);
+        let id = client.send(whole(&header, |out| open.write(out)));
+        client.answer(id).expect("an answer to CREATE")
+    };
+    let mut lost = world.client();
+    let made = replay(&mut lost, 5).file_id();
+    lost.close(made);
+    assert_eq!(replay(&mut lost, 4).status(), NtStatus::DUPLICATE_OBJECTID);
+    lost.hang_up();
+    let mut next = world.client();
+    assert_eq!(replay(&mut next, 0).status(), NtStatus::SUCCESS);
+}
+
 // MS-SMB2 3.3.5.9
 #[test]
 fn a_replay_that_differs_has_its_own_status_and_changes_nothing() {
