@@ -242,6 +242,22 @@ fn work_of_a_lost_channel_counts_until_it_is_done() {
     is_held_off(&mut second_channel, file, first(0), b"replayed");
 }
 
+#[test]
+fn work_counts_no_more_when_it_is_done_though_its_channel_takes_nothing() {
+    let world = World::on_disk();
+    let mut stuck = world.client();
+    let mut next = world.bind(&Dial::default(), &stuck);
+    let file = stuck.open("file");
+    stuck.holds_jobs = true;
+    first(0).start(&mut stuck, Command::Flush, |out| {
+        smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out);
+    });
+    assert_eq!(again(1).write(&mut next, file, b"replayed"), NtStatus::FILE_NOT_AVAILABLE);
+    let unheard = stuck.run_jobs_unheard();
+    assert_eq!(again(1).write(&mut next, file, b"replayed"), NtStatus::SUCCESS);
+    assert_eq!(unheard.len(), 1);
+}
+
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn a_request_that_waited_on_a_lost_channel_counts_no_more() {
@@ -348,6 +364,7 @@ fn a_lock_that_is_sent_again_while_it_waits_is_granted_with_it() {
     let unlike = wait_for(&mut next, file, (8, 9));
     assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
     assert!(next.answer(replay).is_none(), "the first one's turn comes first");
+    assert_eq!(silent.next_is_urgent(), Some(true));
     assert_eq!(silent.answer(first).expect("an answer").status(), NtStatus::SUCCESS);
     assert_eq!(next.answer(replay).expect("an answer").status(), NtStatus::SUCCESS);
     assert!(next.answer(unlike).is_none());
