@@ -253,11 +253,10 @@ impl Connection {
             let handled = dispatch::handle(self, &mut request, compound.frame.tail(), out);
             let (related, async_id) = (request.related, request.async_id);
             let (counted, attached, mut course) = (request.counted, request.attached, request.course);
-            let claim = request.claim.take();
+            // Of a CREATE that has ended nothing is left to the next.
+            compound.claim = request.claim.take().filter(|_| handled.as_ref().is_err_and(Stop::puts_aside));
+            compound.related = related;
             let signed = signed || (request.sign_answer && compound.sealed_by.is_none());
-            // It belongs to a CREATE that goes on; of one that has ended nothing is left to the next.
-            let goes_on = matches!(handled, Err(Stop::Wait(_) | Stop::Hold(_)));
-            (compound.related, compound.claim) = (related, claim.filter(|_| goes_on));
             let announced = was.as_ref().is_some_and(|was| was.announced);
             match handled {
                 Err(Stop::Disconnect(why)) => return self.hang_up(why, out),
@@ -265,13 +264,7 @@ impl Connection {
                     compound.abandon(at);
                     self.note(header, &course, NtStatus::SUCCESS, 0, false);
                 }
-                Err(
-                    stop @ (Stop::Wait(_)
-                    | Stop::Work(_)
-                    | Stop::Lasting(_)
-                    | Stop::Hold(_)
-                    | Stop::Answer(..)),
-                ) => {
+                Err(stop) if stop.puts_aside() => {
                     let id = async_id.unwrap_or_else(|| self.new_async_id());
                     let outstanding =
                         was.and_then(|was| was.outstanding).or_else(|| self.outstanding(counted, header));
@@ -396,6 +389,7 @@ impl Connection {
             }
             let refused = Err(Stop::Fail(status));
             let told = announced.then_some(async_id);
+            compound.claim = None;
             self.answer_at(&mut compound, at, Answer { header: &header, told, signed, course }, refused);
             return self.run(compound, behind.messages, behind.start(), now, out);
         }
@@ -415,12 +409,7 @@ impl Connection {
             Stop::Work(what) | Stop::Lasting(what) => {
                 work = Some((what, std::mem::take(&mut compound.frame)))
             }
-            Stop::Fail(_)
-            | Stop::FailWith(..)
-            | Stop::Hold(_)
-            | Stop::Answer(..)
-            | Stop::Silent
-            | Stop::Disconnect(_) => return,
+            _ => return,
         }
         let waiting = Suspended {
             compound,

@@ -40,6 +40,13 @@ pub enum Stop {
     Disconnect(&'static str),
 }
 
+impl Stop {
+    /// Whether the request is put aside and answered later.
+    pub fn puts_aside(&self) -> bool {
+        matches!(self, Stop::Wait(_) | Stop::Work(_) | Stop::Lasting(_) | Stop::Hold(_) | Stop::Answer(..))
+    }
+}
+
 /// What a command answers: the status that goes with the body it wrote.
 pub type Handled = Result<NtStatus, Stop>;
 
