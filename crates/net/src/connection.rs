@@ -114,6 +114,7 @@ impl<S: Service> Connection<S> {
                 inbound: Inbound::new(),
                 events: VecDeque::new(),
                 receipts: VecDeque::new(),
+                passed_over: 0,
             })),
             post,
             shared: Arc::clone(shared),
@@ -284,9 +285,11 @@ impl<S: Service> Served<S> {
         if self.worker.is_finishing() && connection.is_at_rest() {
             return Flow::ended("the server ends");
         }
-        let Some(core) = &connection.core else {
+        let choked = connection.is_choked();
+        let Some(core) = &mut connection.core else {
             return Flow::Wait;
         };
+        let answerable = if choked { core.has_urgent() } else { !core.events.is_empty() };
         connection.post.hold(core.events.len());
         if let Some(target) = connection.target.take() {
             return Flow::End(End::Move(target));
@@ -294,7 +297,6 @@ impl<S: Service> Served<S> {
         // Only a socket that is being waited for may be left alone; any other has to be asked again.
         let readable =
             received != Received::Waiting && !connection.must_hold_back() && !self.worker.is_finishing();
-        let answerable = !core.events.is_empty() && !connection.is_choked();
         if (readable || answerable) && !connection.closing { Flow::Again } else { Flow::Wait }
     }
 
@@ -393,10 +395,8 @@ impl<S: Service> Served<S> {
             connection.receipts.answer(clock::mono_ns(), arrived, &mut core.receipts);
         }
         let due = due && core.conversation.deadline().is_some_and(|at| at <= clock::mono_ns());
-        let wanted = due
-            || !core.receipts.is_empty()
-            || core.inbound.waiting() && messages
-            || !core.events.is_empty() && !choked;
+        let events = if choked { core.has_urgent() } else { !core.events.is_empty() };
+        let wanted = due || !core.receipts.is_empty() || core.inbound.waiting() && messages || events;
         if !wanted {
             return None;
         }
@@ -404,12 +404,12 @@ impl<S: Service> Served<S> {
             let core = connection.core.take()?;
             let trip = Homeward::new(&connection.post, core, self.worker.take_spare());
             let service = Arc::clone(&connection.shared.service);
-            connection.deferred.push_back(Box::new(move || trip.run(&*service, messages)));
+            connection.deferred.push_back(Box::new(move || trip.run(&*service, messages, choked)));
             return None;
         }
         let worker = Rc::clone(&self.worker);
         let out = &mut *worker.output();
-        let how = How { messages, looks: connection.pace.looks() || core.inbound.holds_large() };
+        let how = How { messages, choked, looks: connection.pace.looks() || core.inbound.holds_large() };
         let turn = turn::run(&*connection.shared.service, &connection.post, core, out, clock::now(), how);
         let end = self.absorb(out, turn);
         let connection = &mut *self.connection;

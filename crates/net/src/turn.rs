@@ -25,6 +25,30 @@ pub(crate) struct Core<C: Conversation> {
     pub(crate) inbound: Inbound,
     pub(crate) events: VecDeque<C::Event>,
     pub(crate) receipts: VecDeque<Answer>,
+    /// How many of the first events are known not to be urgent, while only such are taken.
+    pub(crate) passed_over: usize,
+}
+
+impl<C: Conversation> Core<C> {
+    /// Whether an event waits that is taken also while the client takes no replies.
+    pub(crate) fn has_urgent(&mut self) -> bool {
+        find_urgent(&self.conversation, &self.events, &mut self.passed_over)
+    }
+}
+
+/// Whether there is an urgent event behind those that were `passed_over`, which grows up to it.
+fn find_urgent<C: Conversation>(
+    conversation: &C,
+    events: &VecDeque<C::Event>,
+    passed_over: &mut usize,
+) -> bool {
+    while let Some(event) = events.get(*passed_over) {
+        if conversation.is_urgent(event) {
+            return true;
+        }
+        *passed_over += 1;
+    }
+    false
 }
 
 /// What a turn did.
@@ -56,6 +80,8 @@ pub(crate) struct Turn {
 pub(crate) struct How {
     /// Whether messages are answered; otherwise they wait.
     pub(crate) messages: bool,
+    /// Whether the client does not take its replies, so that only urgent events are taken.
+    pub(crate) choked: bool,
     /// Whether the thread's effort is looked at, which takes six system calls.
     pub(crate) looks: bool,
 }
@@ -67,14 +93,14 @@ pub(crate) fn run<S: Service>(
     core: &mut Core<S::Conversation>,
     out: &mut Output<<S::Conversation as Conversation>::Event>,
     now: Now,
-    How { messages, looks }: How,
+    How { messages, choked, looks }: How,
 ) -> Turn {
     let mut turn = Turn::default();
     let before = looks.then(Effort::now);
     let answered = catch_unwind(AssertUnwindSafe(|| {
-        let Core { conversation, inbound, events, receipts } = core;
-        let mut batch =
-            Batch { conversation, post, events, out, now, turn: &mut turn, queued: Queued::default() };
+        let Core { conversation, inbound, events, receipts, passed_over } = core;
+        let (turn, queued) = (&mut turn, Queued::default());
+        let mut batch = Batch { conversation, post, events, passed_over, choked, out, now, turn, queued };
         batch.answer_receipts(receipts);
         batch.answer_events();
         if messages {
@@ -115,6 +141,8 @@ struct Batch<'a, C: Conversation> {
     conversation: &'a mut C,
     post: &'a Post<C>,
     events: &'a mut VecDeque<C::Event>,
+    passed_over: &'a mut usize,
+    choked: bool,
     out: &'a mut Output<C::Event>,
     now: Now,
     turn: &'a mut Turn,
@@ -163,12 +191,22 @@ impl<C: Conversation> Batch<'_, C> {
     /// Takes what was posted until now, and answers what there is room for.
     fn answer_events(&mut self) {
         self.turn.jobs_done += self.post.take_events(self.events);
-        while !self.events.is_empty() && self.has_room() {
-            let Some(event) = self.events.pop_front() else { return };
+        while self.has_room()
+            && let Some(event) = self.next_event()
+        {
             self.turn.events += 1;
             self.turn.calls += 1;
             self.conversation.on_event(event, self.now, self.out);
         }
+    }
+
+    fn next_event(&mut self) -> Option<C::Event> {
+        if self.choked {
+            let found = find_urgent(self.conversation, self.events, self.passed_over);
+            return found.then(|| self.events.remove(*self.passed_over)).flatten();
+        }
+        *self.passed_over = 0;
+        self.events.pop_front()
     }
 
     fn answer_deadline(&mut self) {
@@ -206,9 +244,9 @@ impl<C: Conversation> Homeward<C> {
     }
 
     /// Runs the turn; on the pool's thread.
-    pub(crate) fn run<S: Service<Conversation = C>>(mut self, service: &S, messages: bool) {
+    pub(crate) fn run<S: Service<Conversation = C>>(mut self, service: &S, messages: bool, choked: bool) {
         if let Some(trip) = &mut self.trip {
-            let how = How { messages, looks: true };
+            let how = How { messages, choked, looks: true };
             trip.turn = run(service, &self.post, &mut trip.core, &mut trip.out, clock::now(), how);
         }
     }

@@ -106,6 +106,29 @@ fn a_client_that_reads_late_gets_every_byte() {
 }
 
 #[test]
+fn only_what_is_urgent_is_told_to_a_connection_whose_client_stops_reading() {
+    let tricks = Tricks::new();
+    let (server, address) = start(&tricks, workers(1));
+    let mut late = Client::connect(address);
+    for _ in 0..48 {
+        late.send(&[ask::PRODUCE, 0, 0x10, 0, 0]);
+    }
+    wait_until("it is choked", || {
+        let sent = server.totals().bytes_sent as usize;
+        (server.totals().records as usize) << 20 > sent + MAX_QUEUED_REPLY_BYTES
+    });
+    let mailbox = tricks.mailboxes.lock().expect("no panic inside")[0].clone();
+    for event in [&b"x1"[..], b"urgent1", b"x2", b"x3", b"urgent2"] {
+        assert!(mailbox.post(event.to_vec()));
+    }
+    wait_until("it is told", || tricks.urgent.load(SeqCst) == 2);
+    assert_eq!(tricks.ordinary.load(SeqCst), 0);
+    let answers: Vec<Vec<u8>> = (0..53).map(|_| late.receive().expect("an answer")).collect();
+    let told: Vec<&[u8]> = answers.iter().map(Vec::as_slice).filter(|answer| answer.len() < 100).collect();
+    assert_eq!(told, [&b"urgent1"[..], b"urgent2", b"x1", b"x2", b"x3"]);
+}
+
+#[test]
 fn connections_over_a_bound_are_closed_at_once() {
     let tricks = Tricks::new();
     let config = Config { max_connections_per_address: 2, ..workers(2) };

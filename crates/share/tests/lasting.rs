@@ -2,8 +2,11 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use common::*;
 use proptest::prelude::*;
@@ -416,6 +419,61 @@ fn what_a_full_disk_did_not_take_is_refused_and_written_when_there_is_room() {
     assert_eq!(restored.len(), 1);
     assert_eq!(after.world.share.path_of(&restored[0].open), path("kept"));
     assert_eq!(after.world.share.held_ranges().len(), 1);
+}
+
+/// A journal that waits in the middle of a record, once, for another thread that wants to write changes too.
+#[derive(Default)]
+struct Slow {
+    journal: MemoryJournal,
+    is_slow: AtomicBool,
+    share: OnceLock<Weak<Share>>,
+    /// The other thread, and whether it went on while the record was being written.
+    other: Mutex<Option<JoinHandle<()>>>,
+    went_on: AtomicBool,
+}
+
+impl Journal for Slow {
+    fn append(&self, record: &[u8]) -> volume::Result<Place> {
+        if self.is_slow.swap(false, Ordering::SeqCst) {
+            let share = self.share.get().and_then(Weak::upgrade).expect("a share");
+            let (done, is_done) = channel();
+            let other = std::thread::spawn(move || {
+                share.write_changes();
+                let _ = done.send(());
+            });
+            *self.other.lock().unwrap() = Some(other);
+            let went_on = is_done.recv_timeout(Duration::from_millis(200)).is_ok();
+            self.went_on.store(went_on, Ordering::SeqCst);
+        }
+        self.journal.append(record)
+    }
+    fn commit(&self, place: Place) -> volume::Result<()> {
+        self.journal.commit(place)
+    }
+    fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
+        self.journal.replace(records)
+    }
+    fn size(&self) -> u64 {
+        self.journal.size()
+    }
+}
+
+#[test]
+fn nobody_goes_on_while_another_thread_still_writes_what_was_noted() {
+    let world = World::new();
+    let journal = Arc::new(Slow::default());
+    world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
+    journal.share.set(Arc::downgrade(&world.share)).unwrap();
+    let one = world.client(1);
+    let open = one.make("f");
+    record(&one, &open);
+    // One of two notes that both threads want to have written.
+    world.share.annotate(&open, b"changed".to_vec());
+    journal.is_slow.store(true, Ordering::SeqCst);
+    world.share.write_changes();
+    let other = journal.other.lock().unwrap().take().expect("the journal was slow");
+    other.join().unwrap();
+    assert!(!journal.went_on.load(Ordering::SeqCst));
 }
 
 #[test]

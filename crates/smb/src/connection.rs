@@ -253,9 +253,10 @@ impl Connection {
             let handled = dispatch::handle(self, &mut request, compound.frame.tail(), out);
             let (related, async_id) = (request.related, request.async_id);
             let (counted, attached, mut course) = (request.counted, request.attached, request.course);
-            let claim = request.claim.take();
+            // Of a CREATE that has ended nothing is left to the next.
+            compound.claim = request.claim.take().filter(|_| handled.as_ref().is_err_and(Stop::puts_aside));
+            compound.related = related;
             let signed = signed || (request.sign_answer && compound.sealed_by.is_none());
-            (compound.related, compound.claim) = (related, claim);
             let announced = was.as_ref().is_some_and(|was| was.announced);
             match handled {
                 Err(Stop::Disconnect(why)) => return self.hang_up(why, out),
@@ -263,7 +264,7 @@ impl Connection {
                     compound.abandon(at);
                     self.note(header, &course, NtStatus::SUCCESS, 0, false);
                 }
-                Err(stop @ (Stop::Wait(_) | Stop::Work(_) | Stop::Hold(_) | Stop::Answer(..))) => {
+                Err(stop) if stop.puts_aside() => {
                     let id = async_id.unwrap_or_else(|| self.new_async_id());
                     let outstanding =
                         was.and_then(|was| was.outstanding).or_else(|| self.outstanding(counted, header));
@@ -331,6 +332,7 @@ impl Connection {
             Err(
                 Stop::Wait(_)
                 | Stop::Work(_)
+                | Stop::Lasting(_)
                 | Stop::Hold(_)
                 | Stop::Answer(..)
                 | Stop::Silent
@@ -387,6 +389,7 @@ impl Connection {
             }
             let refused = Err(Stop::Fail(status));
             let told = announced.then_some(async_id);
+            compound.claim = None;
             self.answer_at(&mut compound, at, Answer { header: &header, told, signed, course }, refused);
             return self.run(compound, behind.messages, behind.start(), now, out);
         }
@@ -403,13 +406,10 @@ impl Connection {
                 }
                 (ticket, rest) = (how, here);
             }
-            Stop::Work(what) => work = Some((what, std::mem::take(&mut compound.frame))),
-            Stop::Fail(_)
-            | Stop::FailWith(..)
-            | Stop::Hold(_)
-            | Stop::Answer(..)
-            | Stop::Silent
-            | Stop::Disconnect(_) => return,
+            Stop::Work(what) | Stop::Lasting(what) => {
+                work = Some((what, std::mem::take(&mut compound.frame)))
+            }
+            _ => return,
         }
         let waiting = Suspended {
             compound,
@@ -431,7 +431,9 @@ impl Connection {
             out.run(move || {
                 let _answering = Answering::by_a_job(connection);
                 let completion = work(frame.tail());
-                Event::JobDone { async_id, frame, completion, outstanding }
+                // Its answer may be taken late, or never, by a channel that is lost: what it does is done.
+                drop(outstanding);
+                Event::JobDone { async_id, frame, completion }
             });
         }
     }
@@ -442,6 +444,8 @@ impl Connection {
         // MS-SMB2 3.3.4.2: within a compound only what waits for a break may wait, as Windows has it.
         let may_last = matches!(command, Command::ChangeNotify | Command::Lock);
         match stop {
+            // The transport bounds how much of that there is.
+            Stop::Lasting(_) => None,
             _ if self.suspended.len() - self.held >= MAX_WAITING => Some(NtStatus::INSUFFICIENT_RESOURCES),
             // Small ones are bounded by their number.
             _ if keeps > SMALL_WAITING && keeps + self.waiting_bytes() > MAX_WAITING_BYTES => {
@@ -587,7 +591,7 @@ impl Connection {
                 let Some(waiting) = self.suspended.remove(&async_id) else { return };
                 self.held -= usize::from(waiting.held.is_some());
                 if let Some((engine, ticket)) = waiting.ticket {
-                    engine.cancel(ticket);
+                    self.take_back(&engine, ticket, waiting.compound.related.file_id);
                 }
                 let mut compound = waiting.compound;
                 if waiting.held.is_some() && compound.is_empty() {

@@ -47,8 +47,10 @@ pub struct Request<'m> {
     pub related: Related,
     /// Its number, if it has waited or is about to.
     pub async_id: Option<u64>,
-    /// Whether it has waited before.
+    /// Whether it was looked at before: it has waited, or was held.
     pub resumed: bool,
+    /// Whether it has waited and its client was told so.
+    pub announced: bool,
     /// What is known of it for limits and counts.
     pub course: Course,
     /// The Open on which it counts, by its volatile id; under the request's ChannelSequence.
@@ -100,6 +102,7 @@ impl<'m> Request<'m> {
             related,
             async_id: was.map(|was| was.async_id),
             resumed: was.is_some(),
+            announced: was.is_some_and(|was| was.announced),
             course: was.map_or_else(|| Course::new(message.len(), now), |was| was.course),
             counted: None,
             sign_answer: false,
@@ -246,12 +249,12 @@ pub(crate) fn handle(
     out: &mut Output<Event>,
 ) -> Handled {
     let handled = match checked(connection, request, body, out) {
-        Err(Stop::Fail(status)) if request.resumed => {
+        Err(Stop::Fail(status)) if request.announced => {
             Err(Stop::Fail(ended(request.header.command(), status)))
         }
         handled => handled,
     };
-    if !matches!(handled, Err(Stop::Wait(_) | Stop::Work(_) | Stop::Hold(_)))
+    if !matches!(handled, Err(Stop::Wait(_) | Stop::Work(_) | Stop::Lasting(_) | Stop::Hold(_)))
         && let Some(open) = request.counted.take().and_then(|id| connection.server.opens.get(id))
     {
         // MS-SMB2 3.3.4.1

@@ -3,7 +3,6 @@
 use wire::Frame;
 
 use crate::notice::Notice;
-use crate::sequence::Outstanding;
 use crate::suspend::Completion;
 
 /// Something for one connection to do, on its own thread.
@@ -22,8 +21,6 @@ pub enum Event {
         frame: Frame,
         /// How it ended.
         completion: Completion,
-        /// It counts until it is answered, or the event is lost with its connection.
-        outstanding: Option<Outstanding>,
     },
     /// Tell the client to give a caching right back (MS-SMB2 2.2.23).
     Break(Notice),

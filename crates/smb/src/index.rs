@@ -37,21 +37,39 @@ struct Names {
     by_application: HashMap<Guid, Vec<u64>>,
 }
 
-/// The latest CREATEs that came as a replay, in order, with the ChannelSequence of that: what comes under such a
-/// name without being a replay, or with an earlier sequence, is an earlier one, late.
+/// The latest CREATEs that came as a replay, in order, with how that was sent: what comes under such a name without
+/// being a replay, or with an earlier sequence of the same session, is an earlier one, late.
 #[derive(Default)]
 struct Replayed {
-    known: HashMap<CreateKey, u16>,
+    known: HashMap<CreateKey, Sent>,
     order: VecDeque<CreateKey>,
 }
 
+/// How a CREATE was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    /// Its session, since each counts from its own beginning.
+    pub session: u64,
+    /// As a replay.
+    pub is_replay: bool,
+    /// Its ChannelSequence.
+    pub sequence: u16,
+}
+
+impl Sent {
+    /// Whether it comes late, behind a replay that was sent like `known`.
+    fn is_behind(self, known: Sent) -> bool {
+        !self.is_replay || (self.session == known.session && is_before(self.sequence, known.sequence))
+    }
+}
+
 impl Replayed {
-    fn is_late(&self, key: CreateKey, is_replay: bool, sequence: u16) -> bool {
-        self.known.get(&key).is_some_and(|&known| !is_replay || is_before(sequence, known))
+    fn is_late(&self, key: CreateKey, sent: Sent) -> bool {
+        self.known.get(&key).is_some_and(|&known| sent.is_behind(known))
     }
 
-    fn remember(&mut self, key: CreateKey, sequence: u16) {
-        if self.known.insert(key, sequence).is_none() {
+    fn remember(&mut self, key: CreateKey, sent: Sent) {
+        if self.known.insert(key, sent).is_none() {
             self.order.push_back(key);
         }
         if self.order.len() > MAX_REPLAYED
@@ -167,22 +185,22 @@ impl Index {
     pub fn claim<T>(
         self: &Arc<Self>,
         key: CreateKey,
-        (is_replay, sequence): (bool, u16),
+        sent: Sent,
         is_live: impl FnOnce(u64) -> Option<T>,
     ) -> Known<T> {
         let mut names = self.0.lock();
         if let Some(made) = names.by_create.get(&key).and_then(|&volatile| is_live(volatile)) {
-            if is_replay {
-                names.replayed.remember(key, sequence);
+            if sent.is_replay {
+                names.replayed.remember(key, sent);
             }
             return Known::Made(made);
         }
-        if names.replayed.is_late(key, is_replay, sequence) {
+        if names.replayed.is_late(key, sent) {
             return Known::Late;
         }
         if names.under_way.insert(key) {
-            if is_replay {
-                names.replayed.remember(key, sequence);
+            if sent.is_replay {
+                names.replayed.remember(key, sent);
             }
             Known::Claimed(Claim { index: Arc::clone(self), key })
         } else {

@@ -196,7 +196,7 @@ pub(crate) fn when_lasting(
     undo: impl FnOnce() + Send + 'static,
 ) -> Stop {
     let engine = Arc::clone(engine);
-    Stop::Work(Box::new(move |_body| {
+    Stop::Lasting(Box::new(move |_body| {
         let status = last(&engine).inspect_err(|_| undo())?;
         // As what comes while the first is under way: it is to be tried again.
         if tell() { Ok(status) } else { Err(NtStatus::FILE_NOT_AVAILABLE) }

@@ -143,15 +143,22 @@ impl LockSequences {
         self.0.get(usize::try_from(index).ok()?.checked_sub(1)?)
     }
 
+    /// Whether there is a place for LOCKs of this index.
+    pub fn has_place(index: u32) -> bool {
+        usize::try_from(index).is_ok_and(|index| (1..=LOCKS).contains(&index))
+    }
+
     /// Whether the LOCK with this number was done before. Another number empties the place.
     // MS-SMB2 3.3.5.14
     pub fn is_done(&self, index: u32, number: u8) -> bool {
         let Some(place) = self.place(index) else { return false };
-        let is_same = place.load(Ordering::Acquire) & !UNTOLD == number + 1;
-        if !is_same {
-            place.store(0, Ordering::Release);
+        let was = place.load(Ordering::Acquire);
+        if was & !UNTOLD == number + 1 {
+            return true;
         }
-        is_same
+        // Unless it is done on another channel just now.
+        let emptied = place.compare_exchange(was, 0, Ordering::AcqRel, Ordering::Acquire);
+        emptied.is_err_and(|now| now & !UNTOLD == number + 1)
     }
 
     /// What is in all places.

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use share::counts::Counts;
 use share::{ClientKey, Identity, Keeper};
-use smb_wire::{FileId, Guid};
+use smb_wire::{FileId, Guid, NtStatus};
 use wire::Now;
 
 use crate::client::Client;
@@ -263,14 +263,26 @@ impl Server {
         }
     }
 
-    /// A new Open becomes its session's; false when that has ended meanwhile, and the Open with it.
-    pub(crate) fn join_session(&self, session: &Session, open: &Open, now: Now) -> bool {
+    /// A new Open becomes its session's.
+    ///
+    /// # Errors
+    /// When that, or its tree, has ended meanwhile on another channel, and the Open with it.
+    pub(crate) fn join_session(&self, session: &Session, open: &Arc<Open>, now: Now) -> Result<(), NtStatus> {
         session.opens.lock().insert(open.id.volatile);
-        let lives = session.state() == State::Valid;
-        if !lives && session.opens.lock().remove(&open.id.volatile) {
-            self.part(session, open.id.volatile, now);
+        if session.state() != State::Valid {
+            if session.opens.lock().remove(&open.id.volatile) {
+                self.part(session, open.id.volatile, now);
+            }
+            return Err(NtStatus::USER_SESSION_DELETED);
         }
-        lives
+        // Whoever disconnects it takes it out first and looks for its Opens then.
+        if session.tree(open.tree.id).is_none() {
+            if session.opens.lock().remove(&open.id.volatile) {
+                self.close(open, now);
+            }
+            return Err(NtStatus::NETWORK_NAME_DELETED);
+        }
+        Ok(())
     }
 
     /// Takes a share that is not offered any more from whoever is connected to it: their trees are gone with all that was

@@ -10,6 +10,7 @@ use crate::connection::Connection;
 use crate::event::Event;
 use crate::limits::MAX_MESSAGE_BEFORE_LOGON;
 use crate::server::Server;
+use crate::suspend::Suspended;
 
 /// [`Server`] as the transport wants it.
 #[derive(Debug, Clone)]
@@ -55,8 +56,7 @@ impl Conversation for Connection {
         let answering = Answering::itself(self.handle.id);
         match event {
             Event::Wake { async_id } => self.wake(async_id, now, out),
-            Event::JobDone { async_id, frame, completion, outstanding } => {
-                drop(outstanding);
+            Event::JobDone { async_id, frame, completion } => {
                 self.job_done(async_id, frame, completion, now, out);
             }
             Event::Break(notice) => self.send_notice(notice, now, out),
@@ -70,6 +70,14 @@ impl Conversation for Connection {
         self.send_own_notices(now, out);
         drop(answering);
         self.count_sent(before, out);
+    }
+
+    fn is_urgent(&self, event: &Event) -> bool {
+        match event {
+            Event::Break(_) | Event::SessionGone { .. } | Event::Close => true,
+            Event::Wake { async_id } => self.suspended.get(async_id).is_some_and(Suspended::is_brief),
+            Event::JobDone { .. } => false,
+        }
     }
 
     fn max_message(&self) -> usize {

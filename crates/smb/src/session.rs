@@ -177,6 +177,30 @@ impl Session {
         Ok(())
     }
 
+    /// The same for a client whose user is proved, and who may have it in the place of a channel that is most likely lost:
+    /// that one is given back, to be closed.
+    ///
+    /// # Errors
+    /// As [`Session::add_channel`].
+    pub fn add_or_replace(
+        &self,
+        handle: &Arc<Handle>,
+        most: usize,
+        now: Now,
+    ) -> Result<Option<Arc<Handle>>, Full> {
+        let mut channels = self.channels.lock();
+        if self.state() == State::Gone {
+            return Err(Full::Ended);
+        }
+        let mut replaced = None;
+        if channels.len() >= most {
+            let at = self.crowd.lock().ask(&channels, now).ok_or(Full::Channels)?;
+            replaced = Some(channels.remove(at));
+        }
+        channels.push(Arc::clone(handle));
+        Ok(replaced)
+    }
+
     /// How many connections carry it.
     pub fn channel_count(&self) -> usize {
         self.channels.lock().len()
@@ -189,12 +213,10 @@ impl Session {
         channels.is_empty()
     }
 
-    /// Takes its place from a channel that the client has most likely lost, when the client has asked for one
-    /// more for long enough; gives the connection that must be closed (`room.rs`).
-    pub fn make_room(&self, now: Now) -> Option<Arc<Handle>> {
-        let mut channels = self.channels.lock();
-        let at = self.crowd.lock().ask(&channels, now)?;
-        Some(channels.remove(at))
+    /// Whether a channel that the client has most likely lost would give its place up to one that it asks for.
+    pub fn would_make_room(&self, now: Now) -> bool {
+        let channels = self.channels.lock();
+        self.crowd.lock().ask(&channels, now).is_some()
     }
 
     /// What its account settles; none before its user is proved.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use share::limits::Hold;
 use share::{Share, Ticket};
-use smb_wire::{Header, NtStatus};
+use smb_wire::{Command, FileId, Header, NtStatus};
 
 use crate::compound::Compound;
 use crate::connection::Connection;
@@ -28,6 +28,8 @@ pub enum Stop {
     Wait(Option<(Arc<Share>, Ticket)>),
     /// It runs on the blocking pool.
     Work(Work),
+    /// The same for what has taken effect and is only to be made to last: it is put aside whatever else waits.
+    Lasting(Work),
     /// It is held by the limits of its share, and then done.
     Hold(Hold),
     /// It is done, and its answer is held: the status that goes with the body that was written.
@@ -36,6 +38,13 @@ pub enum Stop {
     Silent,
     /// The connection must end (MS-SMB2 asks for it by name).
     Disconnect(&'static str),
+}
+
+impl Stop {
+    /// Whether the request is put aside and answered later.
+    pub fn puts_aside(&self) -> bool {
+        matches!(self, Stop::Wait(_) | Stop::Work(_) | Stop::Lasting(_) | Stop::Hold(_) | Stop::Answer(..))
+    }
 }
 
 /// What a command answers: the status that goes with the body it wrote.
@@ -66,7 +75,7 @@ impl Connection {
     /// would be had the channel not been lost.
     // MS-SMB2 3.3.7.1
     pub(crate) fn let_go_of_waiting(&mut self) {
-        for (async_id, mut waiting) in self.suspended.drain() {
+        for (async_id, mut waiting) in std::mem::take(&mut self.suspended) {
             let Some((engine, ticket)) = waiting.ticket else { continue };
             let session = self.server.session(waiting.header.session_id());
             let has_others = session.is_some_and(|session| session.channels().len() > 1);
@@ -78,8 +87,20 @@ impl Connection {
                         self.handle.left.lock().remove(&async_id);
                     }
                 }
-                None => engine.cancel(ticket),
+                None => self.take_back(&engine, ticket, waiting.compound.related.file_id),
             }
+        }
+    }
+
+    /// Takes back what waits on an Open. If that was woken before, it was for a byte range that it might have had: the
+    /// next is woken in its place.
+    pub(crate) fn take_back(&self, engine: &Share, ticket: Ticket, id: Option<FileId>) {
+        if engine.cancel(ticket) {
+            return;
+        }
+        let open = id.and_then(|id| self.server.opens.get(id.volatile).filter(|open| open.id == id));
+        if let Some((engine, file)) = open.as_ref().and_then(|open| open.file()) {
+            engine.pass_turn(file);
         }
     }
 }
@@ -110,4 +131,12 @@ pub struct Suspended {
     pub course: Course,
     /// What it is held by.
     pub held: Option<Held>,
+}
+
+impl Suspended {
+    /// Whether others wait for what it does, and little is answered to it and nothing behind it.
+    pub fn is_brief(&self) -> bool {
+        let changes = matches!(self.header.command(), Command::Create | Command::Lock | Command::SetInfo);
+        changes && self.held.is_none() && self.header.next_command() == 0
+    }
 }

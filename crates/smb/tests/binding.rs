@@ -417,6 +417,32 @@ fn a_lost_channel_gives_its_place_up_at_once_to_a_client_that_never_wanted_more(
 }
 
 #[test]
+fn a_silent_channel_keeps_its_place_until_the_user_is_proved() {
+    for max_channels in [1, 2] {
+        let world = World::in_memory();
+        world.configure_server(|config| config.max_channels = max_channels);
+        let dial = Dial::default();
+        let mut main = world.dial(&dial);
+        let mut others: Vec<_> = (1..max_channels).map(|_| world.bind(&dial, &main)).collect();
+        world.advance(Duration::from_secs(3));
+        let (_, status) = world.try_bind(&Dial { password: "guess".into(), ..dial.clone() }, &main);
+        assert_eq!(status, NtStatus::LOGON_FAILURE);
+        assert_eq!(channels(&world, &main), max_channels);
+        assert!(main.is_served() && others.iter_mut().all(Peer::is_served));
+        // Whoever is proved has it in its place, and the session goes on though it was the only one.
+        world.advance(Duration::from_secs(3));
+        let file = main.open("file");
+        world.advance(Duration::from_secs(3));
+        assert!(others.iter_mut().all(Peer::is_served));
+        let mut next = world.bind(&dial, &main);
+        main.turn();
+        assert!(main.is_closed);
+        main.hang_up();
+        assert_eq!(next.write(file, 0, b"goes on"), NtStatus::SUCCESS);
+    }
+}
+
+#[test]
 fn no_channel_in_use_gives_its_place_up() {
     let world = World::in_memory();
     let dial = Dial::default();

@@ -228,6 +228,7 @@ fn a_break_is_told_on_the_main_channel_and_answered_on_any() {
     let (mut main, mut second) = pair(&world, &Dial::default());
     let mut other = world.dial(&Dial::elsewhere());
     let (file, waiting) = broken(&world, &mut second, &mut other, "file");
+    assert_eq!(main.next_is_urgent(), Some(true));
     let notice = main.notice().expect("a notice on the first channel");
     assert!(second.notice().is_none());
     let told = Notification::parse(&notice.message).expect("a notice");

@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use auth::{Signer, SigningAlgorithm};
+use common::bind::Binding;
 use common::client::{OpenFile, write_first_setup};
 use common::peer::{Answer, sign_with, whole};
 use common::{Dial, Peer, World};
 use smb_wire::create::{OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, DurableFlags, LeaseState, RequestContext};
 use smb_wire::header::Flags;
+use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break::{self, Lease, Oplock};
 use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, write};
 use tracing_subscriber::fmt::MakeWriter;
@@ -95,6 +97,44 @@ fn a_stolen_session_id_is_told_of_and_one_that_was_never_given_is_not() {
     told(owner, || logs_on(&mut thief), "SessionSetup refused: the session is one of other connections");
     thief.session_id = owner ^ 1;
     assert!(logged(|| opens(&mut thief)).is_empty());
+}
+
+#[test]
+fn each_refused_binding_is_told_of() {
+    let dial = Dial::default();
+    let world = World::in_memory();
+    let mut main = world.dial(&dial);
+    let session = main.session_id;
+    let binds = |dial: &Dial, main: &Peer, status| assert_eq!(world.try_bind(dial, main).1, status);
+    let bert = Dial { user: "bert".into(), ..dial.clone() };
+    let words = "the session belongs to another user than bert";
+    told(session, || binds(&bert, &main, NtStatus::ACCESS_DENIED), words);
+    let older = Dial { signing: SigningAlgorithm::AesCmac, ..dial.clone() };
+    let old = world.dial(&Dial { guid: Guid(*b"an older client!"), ..Dial::with(Dialect::Smb302) });
+    let words = "the session was made with another dialect";
+    told(old.session_id, || binds(&older, &old, NtStatus::INVALID_PARAMETER), words);
+    let unsigned = || {
+        let mut peer = world.peer();
+        let preauth = peer.negotiate_hashed(&dial);
+        let mut binding = Binding::new(&dial, &main, preauth);
+        binding.signer = None;
+        assert_eq!(binding.finish(&mut peer), NtStatus::INVALID_PARAMETER);
+    };
+    told(session, unsigned, "the request is not signed");
+    // A session whose own log-on is under way has no user yet.
+    let mut half = world.peer();
+    half.negotiate_hashed(&dial);
+    let under_way = half.call(Command::SessionSetup, write_first_setup).header.session_id();
+    half.session_id = under_way;
+    half.keys.insert(under_way, main.keys[&session].clone());
+    let lines = logged(|| binds(&dial, &half, NtStatus::REQUEST_NOT_ACCEPTED));
+    let words = ["the session's own log-on is not done yet".to_owned(), format!("session={under_way}")];
+    assert!(matches!(&lines[..], [line] if words.iter().all(|word| line.contains(word))), "{lines:#?}");
+    // The fifth channel.
+    let mut others: Vec<Peer> = (0..3).map(|_| world.bind(&dial, &main)).collect();
+    let words = "as many channels as max_channels lets it have";
+    told(session, || binds(&dial, &main, NtStatus::INSUFFICIENT_RESOURCES), words);
+    assert!(main.is_served() && others.iter_mut().all(Peer::is_served));
 }
 
 #[test]

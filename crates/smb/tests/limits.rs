@@ -10,7 +10,7 @@ use common::client::OpenFile;
 use common::peer::whole;
 use common::{Dial, Peer, World};
 use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
-use smb_wire::{Command, FileId, Header, NtStatus, cancel, close, create, read, write};
+use smb_wire::{Command, FileId, Header, NtStatus, cancel, close, create, lock, read, write};
 
 /// The test itself lets time pass.
 struct Quiet;
@@ -214,6 +214,36 @@ fn opens_are_held_by_the_limit_for_metadata_alone() {
         client.status(Command::TreeDisconnect, |out| smb_wire::tree_disconnect::Request.write(out)),
         NtStatus::SUCCESS
     );
+}
+
+/// Locks the first byte, with a sequence number.
+fn ask_lock(client: &mut Peer, file: FileId) -> u64 {
+    let flags = lock::Flags::EXCLUSIVE_LOCK | lock::Flags::FAIL_IMMEDIATELY;
+    let elements = [lock::LockElement { offset: 0, length: 1, flags }];
+    client.start(Command::Lock, |out| {
+        let locks = smb_wire::List::Values(&elements);
+        lock::Request { lock_sequence_number: 5, lock_sequence_index: 1, file_id: file, locks }.write(out);
+    })
+}
+
+// MS-SMB2 3.3.5.14
+#[test]
+fn a_lock_that_is_sent_again_and_held_is_not_taken_again() {
+    let limited = Limited::new(10);
+    let mut client = limited.world.client();
+    let file = client.open("file");
+    limited.begin();
+    let asked = [ask_lock(&mut client, file), ask_lock(&mut client, file), ask_lock(&mut client, file)];
+    assert_eq!(last(&mut client, asked[0]), NtStatus::SUCCESS);
+    assert!(client.answer(asked[1]).is_none());
+    limited.pass(100);
+    assert_eq!(last(&mut client, asked[1]), NtStatus::SUCCESS);
+    // What was held did not wait for a range: it is told what anything else is whose tree is gone.
+    assert!(client.answer(asked[2]).is_none());
+    let left = client.status(Command::TreeDisconnect, |out| smb_wire::tree_disconnect::Request.write(out));
+    assert_eq!(left, NtStatus::SUCCESS);
+    limited.pass(100);
+    assert_eq!(last(&mut client, asked[2]), NtStatus::NETWORK_NAME_DELETED);
 }
 
 #[test]

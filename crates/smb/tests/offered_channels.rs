@@ -72,6 +72,16 @@ fn several_channels_are_offered_to_who_announces_them_where_somebody_may_have_th
     assert!(told(&world, &by("TEAM.example.net")) && !told(&world, &by("lab.example.net")));
 }
 
+// MS-SMB2 3.3.5.2.11
+#[test]
+fn who_asks_under_a_tree_that_is_none_is_told_so() {
+    let world = World::in_memory();
+    world.server.set_interfaces(addresses());
+    let mut client = world.client();
+    client.tree_id ^= 0x1000;
+    assert_eq!(ask(&mut client, 65536), Err(NtStatus::NETWORK_NAME_DELETED));
+}
+
 // MS-SMB2 3.3.5.15.11
 #[test]
 fn a_client_is_told_its_own_address_and_the_offered_ones() {

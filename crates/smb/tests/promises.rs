@@ -12,7 +12,7 @@ use smb_wire::create::Disposition;
 use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
 use smb_wire::header::Flags as HeaderFlags;
 use smb_wire::lock::{self, Flags, LockElement};
-use smb_wire::{Command, FileId, Guid, List, NtStatus, create};
+use smb_wire::{Command, FileId, Guid, List, NtStatus, change_notify, create};
 use volume::Failure;
 use volume::journal::{Journal, MemoryJournal, Place};
 use volume::memory::MemoryVolume;
@@ -176,4 +176,30 @@ fn a_lock_that_the_disk_failed_is_done_anew_and_not_taken_for_done() {
     let again = lock(&mut bench.second, file, Flags::UNLOCK, 2, true);
     assert_eq!(bench.second_ends(again, false), NtStatus::SUCCESS);
     assert!(bench.world.engine.held_ranges().is_empty());
+}
+
+#[test]
+fn what_has_taken_effect_is_answered_whatever_else_waits_on_its_connection() {
+    let mut bench = bench();
+    let directory = bench.main.create(&OpenFile::directory("d")).file_id();
+    let watch = |main: &mut Peer| {
+        main.start(Command::ChangeNotify, |out| {
+            change_notify::Request {
+                flags: change_notify::Flags::empty(),
+                output_buffer_length: 1024,
+                file_id: directory,
+                completion_filter: change_notify::CompletionFilter::FILE_NAME,
+            }
+            .write(out);
+        })
+    };
+    let is_full = (0..2000).any(|_| {
+        let id = watch(&mut bench.main);
+        bench.main.answer(id).expect("an answer").status() == NtStatus::INSUFFICIENT_RESOURCES
+    });
+    assert!(is_full, "so much may not wait");
+    let file = bench.open();
+    let taken = lock(&mut bench.main, file, EXCLUSIVE, 1, false);
+    assert_eq!(bench.main_ends(taken, false), NtStatus::SUCCESS);
+    assert_eq!(bench.world.engine.held_ranges().len(), 1);
 }

@@ -175,6 +175,28 @@ fn a_create_that_comes_after_its_replay_does_nothing() {
     assert_eq!(other.create(&open).status(), NtStatus::SUCCESS);
 }
 
+// MS-SMB2 3.3.5.2.10
+#[test]
+fn a_new_session_counts_its_sequences_from_its_own_beginning() {
+    let world = World::in_memory();
+    let asked = [v2(CREATE)];
+    let open = OpenFile { disposition: Disposition::OpenIf, ..makes("once", OplockLevel::None, &asked) };
+    let replay = |client: &mut Peer, sequence| {
+        let mut header = client.header(Command::Create);
+        header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
+        header.set_channel_sequence(sequence);
+        let id = client.send(whole(&header, |out| open.write(out)));
+        client.answer(id).expect("an answer to CREATE")
+    };
+    let mut lost = world.client();
+    let made = replay(&mut lost, 5).file_id();
+    lost.close(made);
+    assert_eq!(replay(&mut lost, 4).status(), NtStatus::DUPLICATE_OBJECTID);
+    lost.hang_up();
+    let mut next = world.client();
+    assert_eq!(replay(&mut next, 0).status(), NtStatus::SUCCESS);
+}
+
 // MS-SMB2 3.3.5.9
 #[test]
 fn a_replay_that_differs_has_its_own_status_and_changes_nothing() {
@@ -243,6 +265,36 @@ fn a_create_under_way_has_its_name_until_it_is_done_or_taken_back() {
     assert_eq!(holder.close(held), NtStatus::SUCCESS);
     let first = said(&client.answer(waits).unwrap());
     assert_eq!(said(&again(&mut client, &open)), first);
+}
+
+#[test]
+fn the_name_of_a_create_that_ends_early_is_not_the_next_ones_in_its_compound() {
+    let world = World::in_memory();
+    let mut holder = world.dial(&Dial::elsewhere());
+    let held = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("f") }).file_id();
+    let mut client = world.client();
+    let mut second = world.bind(&Dial::default(), &client);
+    let left = client.tree_id;
+    client.connect_tree(common::SHARE);
+    let kept = client.tree_id;
+    let (first, taken) = ([v2(CREATE)], [v2(Guid(*b"another of these"))]);
+    assert_eq!(client.create(&makes("made", OplockLevel::None, &taken)).status(), NtStatus::SUCCESS);
+    client.tree_id = left;
+    let waits = OpenFile { contexts: Contexts::Requests(&first), ..OpenFile::named("f") };
+    let waits = client.message(Command::Create, |out| waits.write(out));
+    client.tree_id = kept;
+    let behind = makes("new", OplockLevel::None, &taken);
+    let behind = client.message(Command::Create, |out| behind.write(out));
+    let frame = client.compound(vec![waits, behind], false);
+    client.deliver(frame);
+    assert!(client.next().is_none(), "the first one waits");
+    second.tree_id = left;
+    let leaves = |out: &mut Vec<u8>| smb_wire::tree_disconnect::Request.write(out);
+    assert_eq!(second.status(Command::TreeDisconnect, leaves), NtStatus::SUCCESS);
+    assert_eq!(holder.close(held), NtStatus::SUCCESS);
+    let statuses: Vec<NtStatus> =
+        std::iter::from_fn(|| client.next()).map(|answer| answer.status()).collect();
+    assert_eq!(statuses, [NtStatus::NETWORK_NAME_DELETED, NtStatus::DUPLICATE_OBJECTID]);
 }
 
 fn signed(client: &Peer, mut message: Vec<u8>) -> Vec<u8> {

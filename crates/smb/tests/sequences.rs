@@ -242,6 +242,22 @@ fn work_of_a_lost_channel_counts_until_it_is_done() {
     is_held_off(&mut second_channel, file, first(0), b"replayed");
 }
 
+#[test]
+fn work_counts_no_more_when_it_is_done_though_its_channel_takes_nothing() {
+    let world = World::on_disk();
+    let mut stuck = world.client();
+    let mut next = world.bind(&Dial::default(), &stuck);
+    let file = stuck.open("file");
+    stuck.holds_jobs = true;
+    first(0).start(&mut stuck, Command::Flush, |out| {
+        smb_wire::flush::Request { reserved1: 0, file_id: file }.write(out);
+    });
+    assert_eq!(again(1).write(&mut next, file, b"replayed"), NtStatus::FILE_NOT_AVAILABLE);
+    let unheard = stuck.run_jobs_unheard();
+    assert_eq!(again(1).write(&mut next, file, b"replayed"), NtStatus::SUCCESS);
+    assert_eq!(unheard.len(), 1);
+}
+
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn a_request_that_waited_on_a_lost_channel_counts_no_more() {
@@ -323,5 +339,64 @@ fn a_lock_outside_the_places_or_the_dialects_is_taken_each_time() {
         let file = client.open("file");
         assert_eq!(locked(&mut client, file, (1, 3), true), NtStatus::SUCCESS);
         assert_eq!(locked(&mut client, file, (1, 3), true), NtStatus::LOCK_NOT_GRANTED, "{dial:?}");
+    }
+}
+
+/// Locks the first ten bytes and waits for them.
+fn wait_for(client: &mut Peer, file: FileId, (index, number): (u32, u8)) -> u64 {
+    let asked = |out: &mut Vec<u8>| locking(file, index, number, lock::Flags::EXCLUSIVE_LOCK).write(out);
+    let id = client.start(Command::Lock, asked);
+    assert_eq!(client.answer(id).expect("an interim answer").status(), NtStatus::PENDING);
+    id
+}
+
+// MS-SMB2 3.3.5.14
+#[test]
+fn a_lock_that_is_sent_again_while_it_waits_is_granted_with_it() {
+    let world = World::in_memory();
+    let (mut silent, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let mut next = world.bind(&Dial::default(), &silent);
+    let (file, theirs) = (silent.open("file"), other.open("file"));
+    assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
+    let first = wait_for(&mut silent, file, (7, 9));
+    let replay = wait_for(&mut next, file, (7, 9));
+    // Another request for the same range is none of them, and waits on.
+    let unlike = wait_for(&mut next, file, (8, 9));
+    assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
+    assert!(next.answer(replay).is_none(), "the first one's turn comes first");
+    assert_eq!(silent.next_is_urgent(), Some(true));
+    assert_eq!(silent.answer(first).expect("an answer").status(), NtStatus::SUCCESS);
+    assert_eq!(next.answer(replay).expect("an answer").status(), NtStatus::SUCCESS);
+    assert!(next.answer(unlike).is_none());
+    assert_eq!(locked(&mut next, file, (7, 10), false), NtStatus::SUCCESS);
+    assert_eq!(next.answer(unlike).expect("an answer").status(), NtStatus::SUCCESS);
+    assert_eq!(locked(&mut next, file, (7, 11), false), NtStatus::SUCCESS);
+    assert_eq!(
+        locked(&mut next, file, (7, 12), false),
+        NtStatus::RANGE_NOT_LOCKED,
+        "it was held twice in all"
+    );
+}
+
+#[test]
+fn a_range_goes_to_the_next_when_who_was_woken_for_it_is_gone() {
+    for is_taken_back in [false, true] {
+        let world = World::in_memory();
+        let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+        let mut next = world.bind(&Dial::default(), &lost);
+        let (file, theirs) = (lost.open("file"), other.open("file"));
+        assert_eq!(locked(&mut other, theirs, (0, 0), true), NtStatus::SUCCESS);
+        let first = wait_for(&mut lost, file, (7, 9));
+        let replay = wait_for(&mut next, file, (7, 9));
+        assert_eq!(locked(&mut other, theirs, (0, 0), false), NtStatus::SUCCESS);
+        if is_taken_back {
+            let mut header = smb_wire::Header::request(Command::Cancel, first);
+            header.set_session_id(lost.session_id);
+            lost.send(whole(&header, |out| cancel::Request.write(out)));
+            assert_eq!(lost.answer(first).expect("an answer").status(), NtStatus::CANCELLED);
+        } else {
+            lost.hang_up();
+        }
+        assert_eq!(next.answer(replay).expect("an answer").status(), NtStatus::SUCCESS);
     }
 }

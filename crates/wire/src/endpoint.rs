@@ -106,6 +106,12 @@ pub trait Conversation: Send + 'static {
     /// Takes an event.
     fn on_event(&mut self, event: Self::Event, now: Now, out: &mut Output<Self::Event>);
 
+    /// Whether an event is taken also while the client takes no replies: others wait for what comes of it, and it is
+    /// answered with next to nothing.
+    fn is_urgent(&self, _event: &Self::Event) -> bool {
+        false
+    }
+
     /// The longest message that is taken now, in bytes. A client that has proved nothing yet need not be
     /// given room for the largest.
     fn max_message(&self) -> usize {

@@ -129,6 +129,9 @@ pub struct Tricks {
     pub accepted: AtomicUsize,
     pub closed: AtomicUsize,
     pub receipts: AtomicUsize,
+    /// Events that were taken, by whether they were urgent.
+    pub ordinary: AtomicUsize,
+    pub urgent: AtomicUsize,
     pub batches: Arc<AtomicU64>,
     /// Messages that were taken, and how many of them had been when answers last left.
     pub promised: AtomicU64,
@@ -258,7 +261,13 @@ impl Conversation for Talk {
     }
 
     fn on_event(&mut self, event: Vec<u8>, _now: Now, out: &mut Output<Vec<u8>>) {
+        let count = if self.is_urgent(&event) { &self.tricks.urgent } else { &self.tricks.ordinary };
+        count.fetch_add(1, SeqCst);
         reply(out, &event);
+    }
+
+    fn is_urgent(&self, event: &Vec<u8>) -> bool {
+        event.starts_with(b"urgent")
     }
 
     fn deadline(&self) -> Option<u64> {

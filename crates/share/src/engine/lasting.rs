@@ -104,21 +104,20 @@ impl Keeping {
         if writer.lacks {
             self.write_anew(&mut writer)?;
         }
-        let mut noted = self.noted.lock();
-        self.unwritten.store(NOTHING, Ordering::Release);
-        let unwritten = std::mem::take(&mut noted.unwritten);
-        drop(noted);
+        let unwritten = std::mem::take(&mut self.noted.lock().unwritten);
         // Together, so that what belongs together is there or not.
-        for records in joined(unwritten) {
-            match self.journal.append(&records) {
-                Ok(at) => writer.at = at,
-                Err(why) => {
-                    writer.lacks = true;
-                    return Err(why);
-                }
-            }
+        let appended = joined(unwritten).iter().try_for_each(|records| {
+            writer.at = self.journal.append(records)?;
+            Ok(())
+        });
+        writer.lacks |= appended.is_err();
+        // Only now, so that whoever noted one of these does not go on before it is written.
+        let noted = self.noted.lock();
+        if noted.unwritten.is_empty() {
+            self.unwritten.store(NOTHING, Ordering::Release);
         }
-        Ok(writer.at)
+        drop(noted);
+        appended.map(|()| writer.at)
     }
 
     /// Puts what is live in the place of everything.

@@ -134,6 +134,22 @@ impl Share {
 }
 
 impl Share {
+    /// Has those ask again who wait for this very range through the same open: what they ask for may be done.
+    pub fn ask_again(&self, open: &Arc<Open>, start: u64, len: u64) {
+        let mut state = open.file.state.lock();
+        let wakes = state.stream(&open.stream).ranges.take_same(open.id, start, len);
+        drop(state);
+        self.wake_all(wakes);
+    }
+
+    /// Who was woken for a range of an open's stream does not ask for it any more: whoever can have it now is woken.
+    pub fn pass_turn(&self, open: &Arc<Open>) {
+        let mut state = open.file.state.lock();
+        let wakes = state.stream(&open.stream).ranges.ready();
+        drop(state);
+        self.wake_all(wakes);
+    }
+
     /// Leaves of the ranges that were taken through an open only those of `changes`, which are taken (true) or
     /// released again in their order. All of them were held.
     pub fn keep_ranges(&self, open: &Arc<Open>, changes: &[(LockOwner, RangeRequest, bool)]) {

@@ -152,10 +152,10 @@ impl Share {
         })
     }
 
-    /// Takes a wait back. The waiter may still be woken if that was under way.
-    pub fn cancel(&self, ticket: Ticket) {
+    /// Takes a wait back; false when the waiter was woken before, or is just being woken.
+    pub fn cancel(&self, ticket: Ticket) -> bool {
         let Some((_, file)) = self.waits.take(ticket) else {
-            return;
+            return false;
         };
         if let Some(file) = file.upgrade() {
             let mut state = file.state.lock();
@@ -164,6 +164,7 @@ impl Share {
                 stream.ranges.forget(ticket);
             }
         }
+        true
     }
 
     /// Remembers when a break that was started under the file's lock expires.

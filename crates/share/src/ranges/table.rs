@@ -169,14 +169,24 @@ impl Ranges {
 
     /// Takes out the requests that wait on behalf of an open.
     pub fn drain_open(&mut self, open: u64) -> Vec<Ticket> {
-        let mut drained = Vec::new();
+        self.take_out(|queued| queued.open == open)
+    }
+
+    /// Takes out the requests that wait for this very range on behalf of an open.
+    pub fn take_same(&mut self, open: u64, start: u64, len: u64) -> Vec<Ticket> {
+        self.take_out(|queued| queued.open == open && (queued.range.start, queued.range.len) == (start, len))
+    }
+
+    fn take_out(&mut self, which: impl Fn(&Queued) -> bool) -> Vec<Ticket> {
+        let mut taken = Vec::new();
         self.queue.retain(|queued| {
-            if queued.open == open {
-                drained.push(queued.ticket);
+            let goes = which(queued);
+            if goes {
+                taken.push(queued.ticket);
             }
-            queued.open != open
+            !goes
         });
-        drained
+        taken
     }
 
     /// Puts a request at the end of the queue.

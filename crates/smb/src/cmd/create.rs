@@ -171,9 +171,7 @@ fn create_file(
         Step::Done(opened) => {
             let response = settle(&open, engine, (asked, contexts), (opened, lasts), &session);
             connection.server.enter_index(&open);
-            if !connection.server.join_session(&session, &open, request.now) {
-                return Err(Stop::Fail(NtStatus::USER_SESSION_DELETED));
-            }
+            connection.server.join_session(&session, &open, request.now)?;
             request.related.file_id = Some(open.id);
             let status = write_response(&open, contexts, &response, connection.negotiated()?.posix, body)?;
             if response.durable.is_some_and(|durable| durable.persistent) {

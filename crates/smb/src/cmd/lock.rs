@@ -31,12 +31,17 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let engine = open.file().filter(|(_, file)| file.is_lasting()).map(|(engine, _)| Arc::clone(engine));
     let told = Arc::clone(&open);
     let tell = move || !is_verified || told.locks.tell(index, number);
-    if is_verified && !request.resumed && open.locks.is_done(index, number) {
+    // Also of one that has waited: it may have been done on another channel meanwhile.
+    let is_done = || is_verified && open.locks.is_done(index, number);
+    let replayed = |body: &mut Vec<u8>| {
         lock::Response.write(body);
-        return match engine {
-            Some(engine) => Err(persistent::when_lasting(&engine, tell, || ())),
+        match &engine {
+            Some(engine) => Err(persistent::when_lasting(engine, tell.clone(), || ())),
             None => Ok(NtStatus::SUCCESS),
-        };
+        }
+    };
+    if is_done() {
+        return replayed(body);
     }
     // MS-SMB2 3.3.5.14
     let unlocks = elements[0].flags.contains(Flags::UNLOCK);
@@ -51,11 +56,21 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     if unlocks {
         unlock(&open, &elements, &note)?;
     } else {
-        lock(connection, request, (&open, &note), &elements)?;
+        match lock(connection, request, (&open, &note), &elements) {
+            // It was done between the look above and this.
+            Err(Stop::Wait(Some((engine, ticket)))) if is_done() => {
+                engine.cancel(ticket);
+                return replayed(body);
+            }
+            locked => locked?,
+        }
     }
     drop(note);
     if engine.is_none() {
         done(&open.locks);
+    }
+    if is_verified && !unlocks && LockSequences::has_place(index) {
+        wake_repeated(&open, &elements);
     }
     lock::Response.write(body);
     match engine {
@@ -64,6 +79,13 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             Err(persistent::when_lasting(&engine, tell, undo))
         }
         None => Ok(NtStatus::SUCCESS),
+    }
+}
+
+/// What was locked may have been asked for twice: who waits for the same looks again whether it is done.
+fn wake_repeated(open: &Open, elements: &[LockElement]) {
+    if let (Some((engine, file)), [element]) = (open.file(), elements) {
+        engine.ask_again(file, element.offset, element.length);
     }
 }
 

@@ -319,6 +319,17 @@ impl Peer {
         move || jobs.into_iter().for_each(|job| drop((job.0)()))
     }
 
+    /// Jobs that are held back run now, and the connection does not come to what they give.
+    pub fn run_jobs_unheard(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.out.jobs).into_iter().map(|job| (job.0)()).collect()
+    }
+
+    /// Whether what is posted next is taken also while the client takes no replies.
+    pub fn next_is_urgent(&self) -> Option<bool> {
+        let events = self.mail.events.lock().expect("no test panics with it held");
+        events.front().map(|event| self.connection.is_urgent(event))
+    }
+
     /// Jobs that are held back run now.
     pub fn run_jobs(&mut self) {
         self.holds_jobs = false;

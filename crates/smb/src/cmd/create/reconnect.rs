@@ -137,9 +137,7 @@ pub(super) fn take_up(
     }
     server.opens.remove(found.id.volatile);
     server.index.remove(found);
-    if !server.join_session(session, &open, caller.now) {
-        return Err(Stop::Fail(NtStatus::USER_SESSION_DELETED));
-    }
+    server.join_session(session, &open, caller.now)?;
     Ok(open)
 }
 

@@ -16,7 +16,7 @@ use super::{Response, write_response};
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::durable::{Durable, Version};
-use crate::index::{Claim, Known};
+use crate::index::{Claim, Known, Sent};
 use crate::open::{NO_SESSION, Open};
 use crate::session::Session;
 use crate::suspend::{Handled, Stop};
@@ -52,7 +52,7 @@ pub(super) fn begin(
         return Ok(Begun::Replay(open));
     }
     let find = |volatile| server.opens.get(volatile).filter(|open| open.is_replayable());
-    let sent = (is_replay, request.header.channel_sequence());
+    let sent = Sent { session: session.id, is_replay, sequence: request.header.channel_sequence() };
     match server.index.claim((session.client, v2.create_guid), sent, find) {
         // Its Open may have been used since it was looked for.
         Known::Claimed(claim) => match take_up()? {

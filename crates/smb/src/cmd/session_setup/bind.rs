@@ -12,7 +12,7 @@ use wire::Now;
 use super::Setup;
 use crate::account::ChannelRule;
 use crate::config::ServerConfig;
-use crate::connection::{Channel, Connection, Negotiated};
+use crate::connection::{Channel, Connection, Handle, Negotiated};
 use crate::dispatch::Request;
 use crate::event::Event;
 use crate::keys;
@@ -98,22 +98,22 @@ fn check(
         return Err((NtStatus::INVALID_PARAMETER, "the session was made with another cipher"));
     }
     let most = rule_of(connection, Some(session), config).most();
-    if session.channel_count() < most || makes_room(session, request) { Ok(()) } else { Err(TOO_MANY) }
+    // It gives its place up only when the user is proved.
+    let has_room = session.channel_count() < most || session.would_make_room(request.now);
+    if has_room { Ok(()) } else { Err(TOO_MANY) }
 }
 
-/// Whether a silent channel has given its place up for one that its client asks for (`room.rs`).
-fn makes_room(session: &Session, request: &Request<'_>) -> bool {
-    let Some(silent) = session.make_room(request.now) else { return false };
-    let silent_ms = request.now.mono_ns.saturating_sub(silent.way.heard_ns()) / 1_000_000;
+/// A silent channel has given its place up for one that its client has asked for (`room.rs`).
+fn close_silent(silent: &Handle, session: &Session, now: Now) {
+    let silent_ms = now.mono_ns.saturating_sub(silent.way.heard_ns()) / 1_000_000;
     tracing::info!(
         peer = %silent.peer.remote,
         session = session.id,
         silent_ms,
-        "channel closed: it is silent, and its client asks for one in its place"
+        "channel closed: it is silent, and its client has asked for one in its place"
     );
     // It is counted as lost when it is closed.
     silent.post(Event::Close);
-    true
 }
 
 /// What the account of a session says. Where there is no session, or nobody knows yet whose it is, what
@@ -161,12 +161,15 @@ pub(super) fn take_channel(
 ) -> Result<(), Stop> {
     let protection = connection.negotiated()?.protection;
     let most = rule_of(connection, Some(session), config).most();
-    if let Err(full) = session.add_channel(&connection.handle, most) {
+    let replaced = session.add_or_replace(&connection.handle, most, now).map_err(|full| {
         let refused = match full {
             Full::Channels => TOO_MANY,
             Full::Ended => ENDED,
         };
-        return Err(refuse(connection, session.id, refused, now));
+        refuse(connection, session.id, refused, now)
+    })?;
+    if let Some(silent) = replaced {
+        close_silent(&silent, session, now);
     }
     // MS-SMB2 3.3.5.5.3: Channel.SigningKey
     let signer = keys::signer(protection, session_key, preauth);

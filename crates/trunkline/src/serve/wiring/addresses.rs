@@ -56,8 +56,9 @@ pub fn weigh(
     for (number, advertised) in (FIRST_ADVERTISED..).zip(advertise) {
         let known = all.iter_mut().find(|candidate| candidate.told.address == advertised.address);
         if let Some(known) = known {
-            known.withheld = None;
-            known.told.offered = true;
+            // What cannot be reached is not offered whoever asks for it.
+            known.withheld = known.withheld.filter(|why| *why == Withheld::Down);
+            known.told.offered = known.withheld.is_none();
             known.told.link_speed_bps = advertised.link_speed_bps.or(known.told.link_speed_bps);
             continue;
         }
@@ -238,5 +239,10 @@ mod tests {
         let told: Vec<_> = all.iter().map(|one| (one.told.if_index, one.told.link_speed_bps)).collect();
         assert_eq!(told, [(2, Some(5)), (FIRST_ADVERTISED + 1, Some(7))]);
         assert!(all.iter().all(|one| one.told.offered && one.withheld.is_none()));
+        // One whose interface is down leads nowhere.
+        let down = [InterfaceAddress { up: false, ..host[0].clone() }];
+        let all = weigh(&down, &listen, Rss::Always, &advertise);
+        assert_eq!((all[0].told.offered, all[0].withheld), (false, Some(Withheld::Down)));
+        assert!(all[1].told.offered);
     }
 }
