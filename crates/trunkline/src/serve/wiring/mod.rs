@@ -199,13 +199,17 @@ impl FileServer for Wired {
         let mut exported = Vec::new();
         let mut limited = Vec::new();
         let mut sizes = Vec::new();
+        let mut lowered = Vec::new();
         let users = people.users();
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
         for share in plan.config.shares.values() {
             let path = real_path(&share.path.value)?;
             let config = engine_config(share, &path, plan, &people);
             let served = match engines.get(&path) {
-                Some(served) => usage::fits(share, &served.engine).map(|()| served.clone())?,
+                Some(served) => {
+                    lowered.push(usage::lower(share, &served.engine)?);
+                    served.clone()
+                }
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
                     let served = self.open(share, &path, config.clone(), &plan.config)?;
@@ -225,6 +229,7 @@ impl FileServer for Wired {
             next.insert(path, served);
         }
         self.pacing.start_for(&limited)?;
+        lowered.into_iter().for_each(usage::Given::keep);
         for (_, engine, config) in &shares {
             engine.configure(config.clone());
         }
