@@ -346,7 +346,8 @@ proptest! {
 }
 
 #[test]
-fn what_was_done_is_owed_by_the_share_though_nobody_waits_for_the_answer_and_what_was_not_done_costs_nothing() {
+fn what_was_done_is_owed_by_the_share_though_nobody_waits_for_the_answer_and_what_was_not_done_costs_nothing()
+{
     use share::limits::{Alarm, Answer, Ask, Limits};
     struct Silent;
     impl Alarm for Silent {
