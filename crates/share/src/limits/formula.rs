@@ -492,7 +492,10 @@ mod tests {
         );
         assert!(refused(Formula::Large, None, Some(100), None).contains("fixed"));
         assert!(refused(Formula::Large, Some(100), None, Some(1)).contains("fixed"));
-        assert_eq!(refused(Formula::Large, Some(102_401), None, None), "the size in GiB must be from 1 to 102400");
+        assert_eq!(
+            refused(Formula::Large, Some(102_401), None, None),
+            "the size in GiB must be from 1 to 102400"
+        );
         assert_eq!(refused(Formula::Small, Some(5121), None, None), "the size in GiB must be from 1 to 5120");
     }
 

@@ -27,8 +27,9 @@ pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
             )
         }
         ObjectCommand::Set { name, settings, reset, if_version, place } => {
-            let (users, settings): (Vec<_>, Vec<_>) =
-                settings.into_iter().partition(|item| item.starts_with("users+=") || item.starts_with("users-="));
+            let (users, settings): (Vec<_>, Vec<_>) = settings
+                .into_iter()
+                .partition(|item| item.starts_with("users+=") || item.starts_with("users-="));
             let mut settings = read(&settings)?;
             for key in reset {
                 anyhow::ensure!(!settings.contains_key(&key), "`{key}` cannot be both set and reset");
@@ -90,9 +91,11 @@ fn merged(there: &Object, changes: &[String]) -> anyhow::Result<Map<String, Valu
             users.extend(more.into_iter().map(|(user, access)| (user.to_lowercase(), access)));
         } else {
             let less = item.strip_prefix("users-=").unwrap_or_default();
-            for user in less.split(',').map(|user| user.trim().to_lowercase()).filter(|user| !user.is_empty()) {
+            for user in less.split(',').map(|user| user.trim().to_lowercase()).filter(|user| !user.is_empty())
+            {
                 if users.remove(&user).is_none() {
-                    let why = inherited(&user).map_or_else(String::new, |from| format!(" itself, only {from}"));
+                    let why =
+                        inherited(&user).map_or_else(String::new, |from| format!(" itself, only {from}"));
                     anyhow::bail!("{} `{}` lists no user `{user}`{why}", there.kind, there.name);
                 }
             }

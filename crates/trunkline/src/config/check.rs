@@ -197,7 +197,8 @@ fn unescaped(text: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(text.len());
     let mut left = text;
     while let Some((first, rest)) = left.split_first() {
-        let digits = rest.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits =
+            rest.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         path.push(byte.unwrap_or(*first));
         left = if byte.is_some() { &rest[3..] } else { rest };
@@ -207,7 +208,8 @@ fn unescaped(text: &[u8]) -> PathBuf {
 
 /// Nothing seals what goes over NFS, so what must be sealed is not offered there.
 fn sealed(config: &Config, share: &Share) -> Result<(), ConfigError> {
-    let account = share.account.as_ref().and_then(|account| config.accounts.get(&account.value.to_lowercase()));
+    let account =
+        share.account.as_ref().and_then(|account| config.accounts.get(&account.value.to_lowercase()));
     let demands = [Some(&share.encryption), account.and_then(|account| account.encryption.as_ref())];
     let demand = demands.into_iter().flatten().find(|setting| setting.value == Encryption::Required);
     let Some(demand) = demand.filter(|_| share.nfs.is_offered()) else { return Ok(()) };
@@ -365,7 +367,10 @@ mod tests {
         ] {
             let why = checked(&refused, dir.path(), &["ann"]).unwrap_err();
             assert!(why.contains("is offered over NFS, which is not encrypted here"), "{why}");
-            assert!(why.contains(&format!("t.toml:{line}")) || why.contains("[account.t]") || line == 2, "{why}");
+            assert!(
+                why.contains(&format!("t.toml:{line}")) || why.contains("[account.t]") || line == 2,
+                "{why}"
+            );
         }
         for fine in [text(required, "", ""), text("", "", nfs), text(required, "", &weaker)] {
             assert_eq!(checked(&fine, dir.path(), &["ann"]), Ok(()), "{fine}");

@@ -373,13 +373,26 @@ mod tests {
         let many = |formula: &str, count: usize| {
             let mut text = format!("[account.t]\nkind = \"premium\"\nformula = \"{formula}\"\n");
             for at in 0..count {
-                let size = if formula == "v2" { "32\nprovisioned_iops = 3000\nprovisioned_mib_s = 100" } else { "100" };
-                writeln!(text, "[share.s{at:04}]\npath = \"/{at}\"\naccount = \"T\"\nprovisioned_gib = {size}").unwrap();
+                let size = if formula == "v2" {
+                    "32\nprovisioned_iops = 3000\nprovisioned_mib_s = 100"
+                } else {
+                    "100"
+                };
+                writeln!(
+                    text,
+                    "[share.s{at:04}]\npath = \"/{at}\"\naccount = \"T\"\nprovisioned_gib = {size}"
+                )
+                .unwrap();
             }
             config(&text)
         };
         let why = check(&many("v2", 51)).unwrap_err().0;
-        assert!(why.ends_with("share `s0050` is one too many in [account.t], which can have 50; put it into another account"), "{why}");
+        assert!(
+            why.ends_with(
+                "share `s0050` is one too many in [account.t], which can have 50; put it into another account"
+            ),
+            "{why}"
+        );
         assert!(check(&many("v1", 60)).is_ok());
         assert!(check(&many("v1", 1025)).unwrap_err().0.contains("which can have 1024"));
         let standard = config(

@@ -235,14 +235,7 @@ impl FileServer for Wired {
         for (_, engine, config) in &shares {
             engine.configure(config.clone());
         }
-        // An engine whose share is gone lives on as long as somebody is connected to it, and within its limits.
-        let left = engines
-            .iter()
-            .filter(|(path, served)| !next.contains_key(*path) && Arc::strong_count(&served.engine) > 1);
-        let still = |(path, served): (&PathBuf, &Served)| {
-            (path.clone(), Served { is_left: true, ..served.clone() })
-        };
-        let left: Vec<_> = left.map(still).collect();
+        let left = left_over(&engines, &next);
         let lasting: Vec<u32> = left.iter().filter_map(|(path, _)| self.state.number(path).ok()).collect();
         let engines_of = shares.iter().map(|(_, engine, _)| engine);
         self.pacing.apply(&self.state, engines_of.zip(limited.iter().map(Option::as_ref)), &lasting);
@@ -435,6 +428,15 @@ fn keep(
     };
     let thread = std::thread::Builder::new().name("trunkline-keeper".to_owned()).spawn(run)?;
     Ok((stop, thread))
+}
+
+/// Engines whose share is gone, which live on as long as somebody is connected to them.
+fn left_over(engines: &Engines, next: &Engines) -> Vec<(PathBuf, Served)> {
+    let is_left = |(path, served): &(&PathBuf, &Served)| {
+        !next.contains_key(*path) && Arc::strong_count(&served.engine) > 1
+    };
+    let left = engines.iter().filter(is_left);
+    left.map(|(path, served)| (path.clone(), Served { is_left: true, ..served.clone() })).collect()
 }
 
 /// The engines with the paths of their directories.

@@ -334,7 +334,8 @@ mod tests {
     }
 
     #[test]
-    fn a_share_fuller_than_its_size_can_keep_it_or_have_more_and_a_change_that_fails_undoes_what_it_lowered() {
+    fn a_share_fuller_than_its_size_can_keep_it_or_have_more_and_a_change_that_fails_undoes_what_it_lowered()
+    {
         const GIB: u64 = 1 << 30;
         let volume = MeteredVolume::new(
             Arc::new(MemoryVolume::new(1)),
