@@ -191,7 +191,7 @@ FAULTS = [
     ("lossy link", "transport", lambda: behind(("--rtt", "10ms", "--loss", "0.5%"))),
     ("10 Mbit/s link", "transport", lambda: behind(("--rtt", "5ms", "--rate", "10Mbit"))),
     ("signing by CMAC", "protocol", lambda: samba(*CMAC)),
-    ("sealing required", "protocol", lambda: beside(server='encryption = "required"')),
+    ("sealing required", "protocol", lambda: beside(server='encryption = "required"', protocols=("smb",))),
     ("throttled IOPS", "limits", lambda: beside(account=LIMITED)),
     ("throttled egress", "limits", lambda: beside(account=V2020, share="provisioned_gib = 1024")),
     ("throttled metadata", "limits", crowded_metadata, "SuccessWithMetadataThrottling"),

@@ -75,7 +75,7 @@ pub struct Pacing {
     met: ResponseType,
     /// Something in it has counted.
     has_counted: bool,
-    /// Nothing of it is held any more.
+    /// Nothing of it is held any more: what it does is owed.
     is_over: bool,
 }
 
@@ -134,6 +134,8 @@ impl Run {
     pub fn pace_rest(&mut self, engine: &Share, work: Work) {
         if engine.limits().is_some() {
             self.ask_to_pass(engine, work);
+            // It is owed also if the connection is lost before its time has come.
+            self.pacing.hold = self.pacing.hold.take().map(Hold::is_done);
         }
     }
 
@@ -141,6 +143,7 @@ impl Run {
         self.pacing.has_counted = true;
         let (Some(limits), Ok(session)) = (engine.limits(), self.session()) else { return };
         if self.pacing.is_over {
+            limits.charge(work, self.now);
             return;
         }
         let client = session.client.key;

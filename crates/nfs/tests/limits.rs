@@ -217,6 +217,49 @@ fn what_was_held_on_a_lost_connection_ends_in_its_slot() {
 }
 
 #[test]
+fn bytes_that_were_not_there_or_could_not_be_read_are_given_back() {
+    const MIB: u32 = 1 << 20;
+    let mut limited = Limited::new(1000);
+    let provision = limited.share.state(limited.wire.now).expect("the share").provision;
+    let slow = Provision {
+        operations: 1_000_000,
+        burst: 1_000_000,
+        throughput: Throughput::Together(MIB.into()),
+        ..provision
+    };
+    limited.limits.set_share(1, slow, None, limited.wire.now);
+    let size = writing(limited.stateid, 8 << 20, b"end");
+    limited.ask(0, false, &[size]);
+    assert_eq!(limited.answers(), [NfsStat::Ok]);
+    limited.pass(1000);
+    let count = MIB - 4096;
+    for offset in [1 << 20, 2 << 20, 8 << 20, 9 << 20] {
+        let plus = nfs_wire::op::read_plus::Args { stateid: limited.stateid, offset, count };
+        limited.ask(0, false, &[Args::ReadPlus(plus)]);
+        assert_eq!(limited.answers(), [NfsStat::Ok], "a hole, or the end, at {offset}");
+    }
+    assert_eq!(limited.held(), 0);
+}
+
+#[test]
+fn what_a_lost_connection_has_written_is_owed() {
+    let mut limited = Limited::new(1000);
+    let one = || writing(limited.stateid, 0, b"data");
+    let many: Vec<_> = (0..10).map(|_| one()).collect();
+    limited.ask(0, false, &many);
+    assert_eq!(limited.answers(), []);
+    let lost = std::mem::replace(&mut limited.wire, limited.world.connect());
+    let now = lost.now;
+    lost.lose();
+    limited.wire.now = now;
+    limited.ask(1, false, &[reading(limited.stateid, 0, 4)]);
+    limited.pass(800);
+    assert_eq!(limited.answers(), [], "ten were done, at ten a second");
+    limited.pass(400);
+    assert_eq!(limited.answers(), [NfsStat::Ok]);
+}
+
+#[test]
 fn names_are_held_by_the_limit_for_metadata_alone() {
     let mut limited = Limited::new(10);
     for slot in 0..2 {

@@ -72,6 +72,8 @@ struct Look {
     stranger: bool,
     /// The directory is listed too.
     list: bool,
+    /// It is looked up name by name too, and by its address.
+    items: bool,
 }
 
 fn deeds() -> impl Strategy<Value = Deed> {
@@ -100,8 +102,16 @@ fn acts() -> impl Strategy<Value = Vec<(Act, Vec<Look>)>> {
         1 => prop::bool::weighted(0.8).prop_map(Act::Switch),
     ];
     let rarely = || prop::bool::weighted(0.3);
-    let look = (at(), 0..NAMES.len(), any::<bool>(), rarely(), rarely(), rarely()).prop_map(
-        |(above, name, upper, exact, stranger, list)| Look { above, name, upper, exact, stranger, list },
+    let look = (at(), 0..NAMES.len(), any::<bool>(), rarely(), rarely(), rarely(), any::<bool>()).prop_map(
+        |(above, name, upper, exact, stranger, list, items)| Look {
+            above,
+            name,
+            upper,
+            exact,
+            stranger,
+            list,
+            items,
+        },
     );
     prop::collection::vec((act, prop::collection::vec(look, 0..5)), 1..60)
 }
@@ -431,9 +441,42 @@ impl Test {
         if look.list {
             self.list(above)?;
         }
+        if look.items {
+            self.look_by_items(above, &name(NAMES[look.name]))?;
+        }
         if look.stranger && expected.len() == 1 && !is_choice {
             self.look_as_stranger(&text, options, &expected[0])?;
         }
+        Ok(())
+    }
+
+    /// Names lead to what is there one by one, and an address to the same.
+    fn look_by_items(&self, above: &Place, last: &Name) -> Result<(), TestCaseError> {
+        let share = &self.world.share;
+        let names: Vec<Name> = above.path.iter().chain([last]).cloned().collect();
+        let text = shown(&above.path, last);
+        let (expected, _) = resolve(&self.world.memory, &names, true);
+        let found = names.iter().try_fold(share.root_item(), |at, name| {
+            self.owner.caller(true, self.now(), |c| share.item_in(c, &at, name))
+        });
+        let item = match found {
+            Ok(item) => item,
+            Err(why) => {
+                prop_assert!(
+                    why == Refusal::NotFound && expected.is_empty(),
+                    "{text}: {why}, but it is there"
+                );
+                return Ok(());
+            }
+        };
+        let info = share.item_info(&item);
+        prop_assert!(info.as_ref().is_ok_and(|info| self.fits(info, &expected)), "{text}: {info:?}");
+        let again = item.address().and_then(|address| share.item(&address));
+        let info = again.and_then(|again| share.item_info(&again));
+        prop_assert!(
+            info.as_ref().is_ok_and(|info| self.fits(info, &expected)),
+            "{text}, by address: {info:?}"
+        );
         Ok(())
     }
 

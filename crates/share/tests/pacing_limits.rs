@@ -344,3 +344,47 @@ proptest! {
         prop_assert!(waiting <= waiting_most);
     }
 }
+
+#[test]
+fn what_was_done_is_owed_by_the_share_though_nobody_waits_for_the_answer_and_what_was_not_done_costs_nothing()
+{
+    use share::limits::{Alarm, Answer, Ask, Limits};
+    struct Silent;
+    impl Alarm for Silent {
+        fn set(&self, _: u64) {}
+    }
+    impl share::Wake for Silent {
+        fn wake(&self, _: u64) {}
+    }
+    /// When the first request passes behind `asked` ones of 1 MiB each that were given up.
+    fn passes_after(is_done: bool, is_charged: bool) -> u64 {
+        let limits = Limits::new(None, std::sync::Arc::new(Silent), at(0));
+        let share = limits.set_share(1, plain(1_000_000, 10 * MIB), None, at(0));
+        let waiter = share::Waiter { wake: std::sync::Arc::new(Silent), token: 1 };
+        let client = share::ClientKey(1);
+        let work = write(1, MIB);
+        let ask = Ask { client, connection: 1, work, waiter: &waiter };
+        for _ in 0..20 {
+            match share.ask(&ask, at(0)) {
+                Answer::Go(_) => {}
+                Answer::Held(hold) if is_done => drop(hold.is_done()),
+                Answer::Held(hold) => drop(hold),
+            }
+        }
+        if is_charged {
+            share.charge(work, at(0));
+        }
+        let Answer::Held(hold) = share.ask(&ask, at(0)) else { return 0 };
+        let mut now = 0;
+        while hold.released().is_none() {
+            now = limits.release(at(now)).unwrap_or(now).max(now + 1);
+        }
+        now
+    }
+    // Of the first MiB a half was there already.
+    assert!(passes_after(false, false).abs_diff(S / 20) < S / 100);
+    let owed = passes_after(true, false);
+    assert!(owed.abs_diff(2 * S - S / 20) < S / 100, "twenty at ten a second: {owed}");
+    let charged = passes_after(true, true);
+    assert!(charged.abs_diff(owed + S / 10) < S / 100, "one more: {charged}");
+}

@@ -34,13 +34,15 @@ pub static FAMILY: Family = Family {
         "OplockBreak",
         "Unknown",
     ],
-    authentications: &["NTLMv2", "Anonymous"],
+    authentications: &["NTLMv2", "Anonymous", "AccountKey"],
 };
 
 /// The place of [`FAMILY`]'s authentications: a session with a user.
-const PROVED: u8 = 0;
+pub const PROVED: u8 = 0;
 /// A session without one, or none yet.
 const NOT_PROVED: u8 = 1;
+/// A session that was logged on with the key of an account.
+pub const BY_KEY: u8 = 2;
 
 /// What is known of a request until it is answered.
 #[derive(Debug, Clone, Copy)]
@@ -59,8 +61,8 @@ pub struct Course {
     pub written: usize,
     /// Bytes of data behind what is in its answer's frame.
     pub attached: usize,
-    /// Its session has a user.
-    pub is_proved: bool,
+    /// How its session was logged on: a place in [`FAMILY`]'s authentications.
+    pub authentication: u8,
 }
 
 impl Course {
@@ -74,7 +76,7 @@ impl Course {
             len,
             written: 0,
             attached: 0,
-            is_proved: false,
+            authentication: NOT_PROVED,
         }
     }
 }
@@ -105,7 +107,7 @@ impl Connection {
         let last = FAMILY.operations.len() as u16 - 1;
         let noted = Noted {
             operation: command.get().min(last) as u8,
-            authentication: if course.is_proved { PROVED } else { NOT_PROVED },
+            authentication: course.authentication,
             kind,
             response,
             ingress: course.len as u64,

@@ -13,7 +13,7 @@ use wire::{FileRange, Now, Output};
 use crate::cmd;
 use crate::compound::{Compound, Related};
 use crate::connection::{Connection, Negotiated, Resumed};
-use crate::counting::Course;
+use crate::counting::{self, Course};
 use crate::event::Event;
 use crate::index::Claim;
 use crate::limits::MAX_IO;
@@ -329,7 +329,10 @@ fn checked(
     if session.state() != State::Valid {
         return Err(Stop::Fail(NtStatus::USER_SESSION_DELETED));
     }
-    request.course.is_proved = session.proved().is_some_and(|proved| !proved.anonymous);
+    if session.proved().is_some_and(|proved| !proved.anonymous) {
+        let by_key = session.standing().is_some_and(|standing| standing.by_key);
+        request.course.authentication = if by_key { counting::BY_KEY } else { counting::PROVED };
+    }
     if session.sealing_required.load(Ordering::Relaxed) && !request.sealed {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }

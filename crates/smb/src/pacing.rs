@@ -66,6 +66,8 @@ impl Connection {
             return Ok(NtStatus::SUCCESS);
         }
         let hold = self.ask(request, engine, work);
+        // It is owed also if the connection is lost before its time has come.
+        let hold = hold.map(Hold::is_done);
         hold.map_or(Ok(NtStatus::SUCCESS), |hold| Err(Stop::Answer(NtStatus::SUCCESS, hold)))
     }
 
@@ -104,8 +106,9 @@ impl Connection {
             if rest.messages.len() > SMALL_HELD
                 && rest.messages.len() + self.waiting_bytes() > MAX_WAITING_BYTES
             {
-                // There is no room to hold more of what only a client that means harm sends so much of.
-                drop(hold);
+                // There is no room to hold more of what only a client that means harm sends so much of: it is done
+                // now, and owed.
+                drop(hold.is_done());
                 let resumed = Some(Resumed { async_id, announced, signed, outstanding, course });
                 return self.run(
                     compound,

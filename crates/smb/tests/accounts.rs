@@ -226,6 +226,10 @@ fn either_key_of_an_account_opens_its_shares_in_full_and_no_others() {
     for key in ["the first key", "the second key"] {
         assert!(world.dial(&dial(key)).is_served(), "{key}");
     }
+    let family = &smb::counting::FAMILY;
+    let counted = world.engine.counts(family).read().transactions;
+    let how: Vec<_> = counted.iter().map(|one| family.authentications[one.authentication]).collect();
+    assert!(!how.is_empty() && how.iter().all(|how| *how == "AccountKey"), "{how:?}");
     for wrong in ["the third key", "", "s3cret"] {
         assert_eq!(log_on(&world, &dial(wrong)), NtStatus::LOGON_FAILURE, "{wrong}");
     }

@@ -290,7 +290,10 @@ fn who_is_gone_is_not_waited_for() {
     let waits = ask_read(&mut other, own);
     client.hang_up();
     assert_eq!(limited.held(), 1);
-    limited.pass(200);
+    // What they have written is owed by the share, and what they were to read is not.
+    limited.pass(1500);
+    assert!(other.answer(waits).is_none(), "a lost connection is no way around the limits");
+    limited.pass(1000);
     assert_eq!(last(&mut other, waits), NtStatus::SUCCESS);
     // A session that ends answers what it still owes.
     let waits = [ask_read(&mut other, own), ask_write(&mut other, own, b"y"), ask_read(&mut other, own)];
@@ -299,5 +302,31 @@ fn who_is_gone_is_not_waited_for() {
     limited.pass(100);
     limited.pass(100);
     assert!(waits.iter().all(|&id| other.answer(id).is_some()));
+    assert_eq!(limited.held(), 0);
+}
+
+#[test]
+fn the_bytes_of_a_large_read_that_is_refused_are_given_back() {
+    const LARGE: u32 = 512 << 10;
+    let limited = Limited::new(1000);
+    // What is signed is copied anyhow.
+    let mut client = limited.world.dial(&Dial { requires_signing: false, ..Dial::default() });
+    // FILE_WRITE_DATA alone (MS-SMB2 2.2.13.1.1).
+    let access = smb_wire::create::Access::from_bits_retain(2);
+    let file = client.create(&OpenFile { access, ..OpenFile::named("file") }).file_id();
+    limited.begin();
+    let now = limited.world.clock.read();
+    let provision = limited.share.state(now).expect("the share").provision;
+    let slow = Provision {
+        operations: 1_000_000,
+        burst: 1_000_000,
+        throughput: Throughput::Together(1 << 20),
+        ..provision
+    };
+    limited.limits.set_share(1, slow, None, now);
+    limited.pass(1000);
+    for _ in 0..4 {
+        assert_eq!(client.read(file, 0, LARGE).status(), NtStatus::ACCESS_DENIED);
+    }
     assert_eq!(limited.held(), 0);
 }

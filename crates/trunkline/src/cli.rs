@@ -313,7 +313,8 @@ pub enum ObjectCommand {
     Set {
         /// Its name
         name: String,
-        /// Keys as in the configuration: provisioned_gib=1024 comment=Plans multichannel=off
+        /// Keys as in the configuration: provisioned_gib=1024 comment=Plans multichannel=off; users+=ann=write and users-=bob
+        /// change single users
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
         /// Take back what was changed of this key: the configuration counts again; may be repeated

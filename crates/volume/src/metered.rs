@@ -227,7 +227,7 @@ impl Meter {
     /// Sets or lifts the bound.
     ///
     /// # Errors
-    /// [`QuotaRefusal::BelowUsage`].
+    /// [`QuotaRefusal::BelowUsage`] where it is to be lower than it is.
     pub fn set_quota(&self, quota: Option<u64>) -> std::result::Result<(), QuotaRefusal> {
         let mut totals = self.totals.lock();
         check_quota(&totals, quota)?;
@@ -238,7 +238,7 @@ impl Meter {
     /// Whether [`Meter::set_quota`] would do it now.
     ///
     /// # Errors
-    /// [`QuotaRefusal::BelowUsage`].
+    /// As there.
     pub fn check_quota(&self, quota: Option<u64>) -> std::result::Result<(), QuotaRefusal> {
         check_quota(&self.totals.lock(), quota)
     }
@@ -349,8 +349,10 @@ impl Meter {
 
 fn check_quota(totals: &Totals, quota: Option<u64>) -> std::result::Result<(), QuotaRefusal> {
     let used = Count { bytes: totals.in_use(), files: 0 }.usage().bytes;
+    // Others on the host may have filled it beyond its bound: that is kept or raised all the same.
+    let is_lower = |asked: u64| totals.quota.is_none_or(|now| asked < now);
     match quota {
-        Some(asked) if asked < used => Err(QuotaRefusal::BelowUsage { used, asked }),
+        Some(asked) if asked < used && is_lower(asked) => Err(QuotaRefusal::BelowUsage { used, asked }),
         _ => Ok(()),
     }
 }

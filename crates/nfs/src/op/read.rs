@@ -38,7 +38,9 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
         && run.is_last
         && !is_kept
         && from.holding().is_some()
-        && let Some(range) = engine.read_range(open, owner(run), args.offset, len)?
+        && let Some(range) = engine
+            .read_range(open, owner(run), args.offset, len)
+            .inspect_err(|_| engine.give_back(work, len, 0))?
     {
         let end = args.offset + range.len as u64;
         let got = range.len;

@@ -35,7 +35,17 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
 
 fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
     let len = u64::from(args.count.min(MAX_IO)).min(room_left(run) as u64);
-    run.pace(&from.export().engine, Work::Read { node: from.open().node_id(), len })?;
+    let work = Work::Read { node: from.open().node_id(), len };
+    run.pace(&from.export().engine, work)?;
+    let mut sent = 0;
+    let done = pieces(run, args, from, &mut sent);
+    // A hole is told of, and costs no bytes.
+    from.export().engine.give_back(work, usize::try_from(len).unwrap_or(usize::MAX), sent);
+    done
+}
+
+/// Writes the result, and adds the bytes of data in it to `sent`.
+fn pieces(run: &mut Run, args: &Args, from: &Through, sent: &mut usize) -> Done {
     let size = from.export().engine.info(from.open())?.size;
     let out = run.writer.begin_result(OpNum::ReadPlus, NfsStat::Ok);
     false.encode(out);
@@ -53,7 +63,9 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
         at = match next {
             Some(data) if data.start < at + SMALL_HOLE => {
                 let to = data.end.min(end).max(at + 1).min(at + room);
-                put_data(run, from, at, (to - at) as usize)?
+                let end = put_data(run, from, at, (to - at) as usize)?;
+                *sent += usize::try_from(end.min(to) - at).unwrap_or(0);
+                end
             }
             _ => put_hole(run, at, next.map_or(end, |data| data.start)),
         };

@@ -70,7 +70,7 @@ pub enum NotProvided {
     /// The size decides, and none was given.
     #[error("the size decides what the share may do; set it")]
     NoSize,
-    /// The limits are fixed.
+    /// The limits are fixed but for the size.
     #[error("the limits of this kind are fixed; leave it out")]
     Fixed,
     /// The size alone decides.
@@ -270,7 +270,7 @@ const STANDARD_ACCOUNT: AccountProvision = AccountProvision {
 enum Terms {
     BySize(&'static BySize),
     Apart(&'static Apart),
-    Fixed { operations: u64, throughput: Throughput },
+    Fixed { operations: u64, throughput: Throughput, sizes: (u64, u64) },
 }
 
 impl Formula {
@@ -284,8 +284,13 @@ impl Formula {
             Formula::Large => Terms::Fixed {
                 operations: STANDARD_ACCOUNT.operations,
                 throughput: STANDARD_ACCOUNT.throughput,
+                sizes: (1, 102_400),
             },
-            Formula::Small => Terms::Fixed { operations: 1000, throughput: Throughput::Together(60 * MIB) },
+            Formula::Small => Terms::Fixed {
+                operations: 1000,
+                throughput: Throughput::Together(60 * MIB),
+                sizes: (1, 5120),
+            },
         }
     }
 
@@ -297,8 +302,12 @@ impl Formula {
         match self.terms() {
             Terms::BySize(terms) => terms.provision(wanted),
             Terms::Apart(terms) => terms.provision(wanted),
-            Terms::Fixed { .. } if wanted != Wanted::default() => Err(NotProvided::Fixed),
-            Terms::Fixed { operations, throughput } => Ok(HDD.provision(operations, operations, throughput)),
+            Terms::Fixed { .. } if wanted.operations.or(wanted.mib_s).is_some() => Err(NotProvided::Fixed),
+            Terms::Fixed { operations, throughput, sizes } => {
+                // The size is the most that lies there, and decides nothing else.
+                wanted.gib.map(|gib| within(Number::Gib, gib, sizes)).transpose()?;
+                Ok(HDD.provision(operations, operations, throughput))
+            }
         }
     }
 
@@ -321,6 +330,16 @@ impl Formula {
                 throughput: Throughput::Together(terms.mib_s.1 * MIB),
             },
             Terms::Fixed { .. } => STANDARD_ACCOUNT,
+        }
+    }
+
+    /// How many shares an account may have, where that is bound.
+    #[must_use]
+    pub fn most_shares(self) -> Option<usize> {
+        match self {
+            Formula::V1Of2020 | Formula::V1Of2021 | Formula::V1 => Some(1024),
+            Formula::V2 | Formula::V2Standard => Some(50),
+            Formula::Large | Formula::Small => None,
         }
     }
 
@@ -471,7 +490,13 @@ mod tests {
             refused(Formula::V2, Some(262_145), None, None),
             "the size in GiB must be from 32 to 262144"
         );
-        assert!(refused(Formula::Large, Some(100), None, None).contains("fixed"));
+        assert!(refused(Formula::Large, None, Some(100), None).contains("fixed"));
+        assert!(refused(Formula::Large, Some(100), None, Some(1)).contains("fixed"));
+        assert_eq!(
+            refused(Formula::Large, Some(102_401), None, None),
+            "the size in GiB must be from 1 to 102400"
+        );
+        assert_eq!(refused(Formula::Small, Some(5121), None, None), "the size in GiB must be from 1 to 5120");
     }
 
     #[test]
@@ -481,6 +506,8 @@ mod tests {
         assert_eq!((large.file_operations, large.file_bytes), (1000, 60 * MIB));
         let small = Formula::Small.provision(Wanted::default()).unwrap();
         assert_eq!((small.operations, small.throughput), (1000, Throughput::Together(60 * MIB)));
+        let sized = Formula::Small.provision(Wanted { gib: Some(5120), ..Wanted::default() });
+        assert_eq!(sized, Ok(small), "the size bounds what lies there and nothing else");
         assert_eq!(Formula::Large.account().operations, 20_000);
         assert_eq!(Formula::V1Of2020.account().operations, 100_000);
         assert_eq!(Formula::V2.account().throughput, Throughput::Together(10_340 * MIB));

@@ -78,7 +78,8 @@ impl Meter {
         }
     }
 
-    fn take(&mut self, cost: u64) {
+    /// Takes, also what is not there: it is owed then.
+    pub fn take(&mut self, cost: u64) {
         match self {
             Meter::Plain(rate) => rate.take(cost),
             Meter::Bursting(rate) => rate.take(cost),

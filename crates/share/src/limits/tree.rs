@@ -52,10 +52,12 @@ pub enum Answer {
     Held(Hold),
 }
 
-/// A request that is held. Dropped, it gives its place up.
+/// A request that is held. Dropped, it gives its place up, and takes nothing unless what it asked for is
+/// [done](Hold::is_done).
 pub struct Hold {
     limits: Arc<Limits>,
     id: u64,
+    is_done: bool,
 }
 
 impl std::fmt::Debug for Hold {
@@ -65,6 +67,14 @@ impl std::fmt::Debug for Hold {
 }
 
 impl Hold {
+    /// What it asked for is done already, or will be without waiting: it is owed even if nobody waits for the answer
+    /// any more, so that a lost connection is no way around the limits.
+    #[must_use]
+    pub fn is_done(mut self) -> Hold {
+        self.is_done = true;
+        self
+    }
+
     /// Which limit it has met; none while it is still held.
     #[must_use]
     pub fn released(&self) -> Option<ResponseType> {
@@ -75,7 +85,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let left = self.limits.state.lock().leave(self.id);
+        let left = self.limits.state.lock().leave(self.id, self.is_done);
         drop(left);
     }
 }
@@ -238,7 +248,7 @@ impl ShareLimits {
             let mut state = self.limits.state.lock();
             let answer = match state.ask(self.share, ask, now.mono_ns) {
                 Ok(met) => Answer::Go(met),
-                Err(id) => Answer::Held(Hold { limits: Arc::clone(&self.limits), id }),
+                Err(id) => Answer::Held(Hold { limits: Arc::clone(&self.limits), id, is_done: false }),
             };
             (answer, state.arm())
         };
@@ -246,6 +256,11 @@ impl ShareLimits {
             self.limits.alarm.set(at);
         }
         answer
+    }
+
+    /// Takes what `work` costs, which is done and waits for nothing: whoever comes next waits longer.
+    pub fn charge(&self, work: Work, now: Now) {
+        self.limits.state.lock().charge(self.share, work, now.mono_ns);
     }
 
     /// Gives back `unused` bytes of what `work` asked for.
@@ -518,9 +533,35 @@ impl State {
     }
 
     /// A request is given up, or what became of it is known. Its place in the queue is passed over.
-    fn leave(&mut self, id: u64) -> Option<Held> {
+    fn leave(&mut self, id: u64, is_done: bool) -> Option<Held> {
+        let waits = self.held.get(&id).is_some_and(|held| held.waiter.is_some());
         self.stops_waiting(id);
-        self.held.remove(&id)
+        let held = self.held.remove(&id)?;
+        if is_done && waits && self.shares.contains_key(&held.share) {
+            for step in held.path.steps().skip(held.at) {
+                self.owe(step.key, step.cost);
+            }
+        }
+        Some(held)
+    }
+
+    /// Takes what was done without waiting; others pass when it is made up for.
+    fn owe(&mut self, key: Key, cost: u64) {
+        if let Some(gate) = self.gates.get_mut(&key) {
+            gate.meter.take(cost);
+            self.schedule(key);
+        }
+    }
+
+    /// Takes all that some work costs.
+    fn charge(&mut self, share: u32, work: Work, now_ns: u64) {
+        let Some(of) = self.shares.get(&share) else { return };
+        let path = Path::of(share, work, &of.provision, self.account.as_ref());
+        for step in path.steps() {
+            if self.gate(step.key, now_ns).is_some() {
+                self.owe(step.key, step.cost);
+            }
+        }
     }
 
     fn count(&mut self, share: u32, met: ResponseType) {

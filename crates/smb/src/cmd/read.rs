@@ -51,7 +51,9 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             }
             let paced = Paced::Read { node: file.node_id(), len: wanted.length as u64 };
             connection.pace(request, engine, paced)?;
-            if let Some(range) = uncopied(engine, file, open.lock_owner(), wanted, request.bare)? {
+            let range = uncopied(engine, file, open.lock_owner(), wanted, request.bare)
+                .inspect_err(|_| engine.give_back(paced, wanted.length, 0))?;
+            if let Some(range) = range {
                 engine.give_back(paced, wanted.length, range.len);
                 open.moving.kept.set_position(wanted.offset + range.len as u64);
                 let at = begin(body);

@@ -27,10 +27,17 @@ pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
             )
         }
         ObjectCommand::Set { name, settings, reset, if_version, place } => {
+            let (users, settings): (Vec<_>, Vec<_>) = settings
+                .into_iter()
+                .partition(|item| item.starts_with("users+=") || item.starts_with("users-="));
             let mut settings = read(&settings)?;
             for key in reset {
                 anyhow::ensure!(!settings.contains_key(&key), "`{key}` cannot be both set and reset");
                 settings.insert(key, Value::Null);
+            }
+            if !users.is_empty() {
+                anyhow::ensure!(!settings.contains_key("users"), "`users` cannot be both set and changed");
+                return set_users(&place, kind, &name, (&settings, &users), if_version);
             }
             anyhow::ensure!(!settings.is_empty(), "nothing to set: give KEY=VALUE or --reset KEY");
             change(&place, Change { kind, name, what: What::Set { settings }, if_version }, "changed")
@@ -39,6 +46,62 @@ pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
             change(&place, Change { kind, name, what: What::Delete { force }, if_version }, "deleted")
         }
     }
+}
+
+/// How often users are changed anew because somebody else was faster.
+const TRIES: usize = 10;
+
+/// Changes single users of a list. It is taken as it is now and changed only if it is so still, so that two who each add one
+/// lose none.
+fn set_users(
+    place: &Place,
+    kind: Kind,
+    name: &str,
+    (settings, users): (&Map<String, Value>, &[String]),
+    if_version: Option<String>,
+) -> anyhow::Result<()> {
+    let mut tries = 0;
+    loop {
+        let there = one(kind, name, place)?;
+        let mut settings = settings.clone();
+        settings.insert("users".to_owned(), Value::Object(merged(&there, users)?));
+        let version = if_version.clone().unwrap_or_else(|| there.version.clone());
+        let what = What::Set { settings };
+        let done =
+            change(place, Change { kind, name: name.to_owned(), what, if_version: Some(version) }, "changed");
+        tries += 1;
+        let Err(why) = done else { return Ok(()) };
+        let is_late = if_version.is_none() && one(kind, name, place)?.version != there.version;
+        if !is_late || tries == TRIES {
+            return Err(why);
+        }
+    }
+}
+
+/// The users that an object lists itself, with some more (`users+=ann=write`) or less (`users-=ann`).
+fn merged(there: &Object, changes: &[String]) -> anyhow::Result<Map<String, Value>> {
+    let origin = |user: &str| there.origins.get(&format!("users.{user}"));
+    let inherited = |user: &str| origin(user).filter(|origin| origin.starts_with("from "));
+    let mut users = there.settings.get("users").and_then(Value::as_object).cloned().unwrap_or_default();
+    users.retain(|user, _| inherited(user).is_none());
+    for item in changes {
+        if let Some(more) = item.strip_prefix("users+=") {
+            let more = keys::settings(&[format!("users={more}")]).map_err(anyhow::Error::msg)?;
+            let more = more.get("users").and_then(Value::as_object).cloned().unwrap_or_default();
+            users.extend(more.into_iter().map(|(user, access)| (user.to_lowercase(), access)));
+        } else {
+            let less = item.strip_prefix("users-=").unwrap_or_default();
+            for user in less.split(',').map(|user| user.trim().to_lowercase()).filter(|user| !user.is_empty())
+            {
+                if users.remove(&user).is_none() {
+                    let why =
+                        inherited(&user).map_or_else(String::new, |from| format!(" itself, only {from}"));
+                    anyhow::bail!("{} `{}` lists no user `{user}`{why}", there.kind, there.name);
+                }
+            }
+        }
+    }
+    Ok(users)
 }
 
 /// What was written on the command line. A path counts from where it was written.
@@ -96,12 +159,17 @@ fn all(kind: Kind, place: &Place) -> anyhow::Result<Vec<Object>> {
     }
 }
 
-fn show(kind: Kind, name: &str, place: &Place, json: bool) -> anyhow::Result<()> {
+fn one(kind: Kind, name: &str, place: &Place) -> anyhow::Result<Object> {
     let all = all(kind, place)?;
-    let Some(object) = all.iter().find(|object| object.name.to_lowercase() == name.to_lowercase()) else {
-        let names: Vec<&str> = all.iter().map(|object| object.name.as_str()).collect();
-        anyhow::bail!("there is no {kind} `{name}`{}", nearest::hint(name, &names));
-    };
+    if let Some(object) = all.iter().find(|object| object.name.to_lowercase() == name.to_lowercase()) {
+        return Ok(object.clone());
+    }
+    let names: Vec<&str> = all.iter().map(|object| object.name.as_str()).collect();
+    anyhow::bail!("there is no {kind} `{name}`{}", nearest::hint(name, &names));
+}
+
+fn show(kind: Kind, name: &str, place: &Place, json: bool) -> anyhow::Result<()> {
+    let object = &one(kind, name, place)?;
     if json {
         println!("{}", serde_json::to_string_pretty(object)?);
         return Ok(());
@@ -182,5 +250,33 @@ mod tests {
         let (name, version) = ("docs".to_owned(), "1".to_owned());
         let object = Object { kind: Kind::Share, name, version, settings, origins };
         assert_eq!(rows(&object, "users", &object.settings["users"]), [["users.ann", "read", "t.toml:3"]]);
+    }
+
+    #[test]
+    fn single_users_are_added_and_taken_away_and_inherited_ones_stay_where_they_are() {
+        let settings = [("users".to_owned(), json!({"ann": "read", "bob": "full", "eve": "read"}))];
+        let origins = [
+            ("users.ann".to_owned(), "t.toml:3".to_owned()),
+            ("users.bob".to_owned(), "from [account.lab]".to_owned()),
+            ("users.eve".to_owned(), "t.toml:3".to_owned()),
+        ];
+        let there = Object {
+            kind: Kind::Share,
+            name: "docs".to_owned(),
+            version: "1".to_owned(),
+            settings: settings.into_iter().collect(),
+            origins: origins.into(),
+        };
+        let of = |items: &[&str]| {
+            let items: Vec<_> = items.iter().map(|item| (*item).to_owned()).collect();
+            merged(&there, &items).map(Value::Object).map_err(|e| e.to_string())
+        };
+        let wanted = json!({"ann": "write", "zoe": "read"});
+        assert_eq!(of(&["users+=Zoe=read,ann:write", "users-=EVE"]), Ok(wanted));
+        assert_eq!(of(&["users+=bob=read"]), Ok(json!({"ann": "read", "bob": "read", "eve": "read"})));
+        let why = of(&["users-=bob"]).unwrap_err();
+        assert_eq!(why, "share `docs` lists no user `bob` itself, only from [account.lab]");
+        assert_eq!(of(&["users-=max"]).unwrap_err(), "share `docs` lists no user `max`");
+        assert!(of(&["users+=max"]).unwrap_err().contains("is not NAME=ACCESS"));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::values::Encryption;
 use super::{Config, ConfigError, Origin, Share, User, os_error};
 
 /// Everything that would keep the configuration from being served. `stored` holds the names, in lower
@@ -28,11 +29,13 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
     for user in config.users.values() {
         password(config, user, stored)?;
     }
+    let mounts = Mounts::read();
     let mut paths: Vec<(PathBuf, &Share)> = Vec::new();
     for share in config.shares.values() {
         let real = directory(config, share)?;
-        apart(config, &paths, &real, share)?;
+        apart(config, &mounts, &paths, &real, share)?;
         state_apart(config, &real, share)?;
+        sealed(config, share)?;
         paths.push((real, share));
         readers(config, share, stored)?;
     }
@@ -94,11 +97,19 @@ fn directory(config: &Config, share: &Share) -> Result<PathBuf, ConfigError> {
 /// Each share keeps its own truth about opens and locks, so no file may be reached through two.
 fn apart(
     config: &Config,
+    mounts: &Mounts,
     others: &[(PathBuf, &Share)],
     real: &Path,
     share: &Share,
 ) -> Result<(), ConfigError> {
-    let clash = others.iter().find(|(other, _)| other.starts_with(real) || real.starts_with(other));
+    let is_same = |other: &Path| {
+        other.starts_with(real)
+            || real.starts_with(other)
+            || is_within(other, real)
+            || is_within(real, other)
+            || mounts.meet(other, real)
+    };
+    let clash = others.iter().find(|(other, _)| is_same(other));
     match clash {
         Some((other, with)) => Err(fail(
             config,
@@ -113,6 +124,101 @@ fn apart(
         )),
         None => Ok(()),
     }
+}
+
+/// Whether going up from `inner` leads to `outer`, by whatever names.
+fn is_within(inner: &Path, outer: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |path: &Path| std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));
+    let Some(wanted) = of(outer) else { return false };
+    let (mut at, mut before) = (inner.to_owned(), None);
+    // The root's parent is the root.
+    while let Some(here) = of(&at).filter(|here| before != Some(*here)) {
+        if here == wanted {
+            return true;
+        }
+        before = Some(here);
+        at.push("..");
+    }
+    false
+}
+
+/// Where which part of which file system is mounted: a bind mount shows the same files at another path, and going up from it
+/// does not lead to where they are else.
+struct Mounts(Vec<Mount>);
+
+struct Mount {
+    /// The file system.
+    device: String,
+    /// What of it is there.
+    root: PathBuf,
+    at: PathBuf,
+}
+
+impl Mounts {
+    /// The host's; none where it does not tell.
+    fn read() -> Mounts {
+        Mounts::parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
+    }
+
+    // proc_pid_mountinfo(5)
+    fn parse(text: &[u8]) -> Mounts {
+        let one = |line: &[u8]| {
+            let mut fields = line.split(|byte| *byte == b' ').skip(2);
+            let device = String::from_utf8_lossy(fields.next()?).into_owned();
+            Some(Mount { device, root: unescaped(fields.next()?), at: unescaped(fields.next()?) })
+        };
+        Mounts(text.split(|byte| *byte == b'\n').filter_map(one).collect())
+    }
+
+    /// The file system that a path is on, and the path there.
+    fn place(&self, path: &Path) -> Option<(&str, PathBuf)> {
+        // Of several at one place the last one is seen.
+        let over = self.0.iter().filter(|mount| path.starts_with(&mount.at));
+        let mount = over.max_by_key(|mount| mount.at.components().count())?;
+        let inside = path.strip_prefix(&mount.at).ok()?;
+        Some((&mount.device, mount.root.join(inside)))
+    }
+
+    /// Whether two directories are one, or one lies in the other, on their file system.
+    fn meet(&self, one: &Path, other: &Path) -> bool {
+        match (self.place(one), self.place(other)) {
+            (Some((device, one)), Some((of, other))) => {
+                device == of && (one.starts_with(&other) || other.starts_with(&one))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A path as mountinfo writes it: blanks and the like are three octal digits.
+fn unescaped(text: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    let mut path = Vec::with_capacity(text.len());
+    let mut left = text;
+    while let Some((first, rest)) = left.split_first() {
+        let digits =
+            rest.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        path.push(byte.unwrap_or(*first));
+        left = if byte.is_some() { &rest[3..] } else { rest };
+    }
+    std::ffi::OsString::from_vec(path).into()
+}
+
+/// Nothing seals what goes over NFS, so what must be sealed is not offered there.
+fn sealed(config: &Config, share: &Share) -> Result<(), ConfigError> {
+    let account =
+        share.account.as_ref().and_then(|account| config.accounts.get(&account.value.to_lowercase()));
+    let demands = [Some(&share.encryption), account.and_then(|account| account.encryption.as_ref())];
+    let demand = demands.into_iter().flatten().find(|setting| setting.value == Encryption::Required);
+    let Some(demand) = demand.filter(|_| share.nfs.is_offered()) else { return Ok(()) };
+    let text = format!(
+        "share `{}` must be encrypted (`encryption = \"required\"`) and is offered over NFS, which is not encrypted here; \
+         take \"nfs\" out of its `protocols`, or give it and its account `encryption = \"enabled\"`",
+        share.name.value
+    );
+    Err(fail(config, &demand.origin, text))
 }
 
 /// Clients must not reach the server's own state, and what lies beside a volume must lie outside of it.
@@ -238,5 +344,64 @@ mod tests {
             assert_eq!(checked(&text, dir.path(), &["ann"]).unwrap_err(), wanted, "{text}");
         }
         assert_eq!(checked(&format!("[share.d]\npath = \"a\"\n{users}"), dir.path(), &["ann"]), Ok(()));
+    }
+
+    #[test]
+    fn what_must_be_encrypted_is_not_offered_over_nfs() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a")).unwrap();
+        let text = |server: &str, account: &str, share: &str| {
+            format!(
+                "[server]\n{server}[account.t]\n{account}[share.d]\npath = \"a\"\naccount = \"t\"\n\
+                 users = {{ ann = \"read\" }}\n{share}"
+            )
+        };
+        let (required, nfs) = ("encryption = \"required\"\n", "protocols = [\"smb\", \"nfs\"]\n");
+        let both = format!("{required}{nfs}");
+        let weaker = format!("encryption = \"enabled\"\n{nfs}");
+        for (refused, line) in [
+            (text("", "", &both), 7),
+            (text("", required, nfs), 3),
+            (text("", required, &weaker), 3),
+            (text(required, "", nfs), 2),
+        ] {
+            let why = checked(&refused, dir.path(), &["ann"]).unwrap_err();
+            assert!(why.contains("is offered over NFS, which is not encrypted here"), "{why}");
+            assert!(
+                why.contains(&format!("t.toml:{line}")) || why.contains("[account.t]") || line == 2,
+                "{why}"
+            );
+        }
+        for fine in [text(required, "", ""), text("", "", nfs), text(required, "", &weaker)] {
+            assert_eq!(checked(&fine, dir.path(), &["ann"]), Ok(()), "{fine}");
+        }
+    }
+
+    #[test]
+    fn directories_are_the_same_by_whatever_mount_they_are_seen() {
+        let text = b"22 1 8:1 / / rw - ext4 /dev/a rw\n\
+                     30 22 8:2 / /srv rw - ext4 /dev/b rw\n\
+                     31 22 8:2 /docs /mnt/same rw - ext4 /dev/b rw\n\
+                     32 22 8:2 /docs/in\\040side /mnt/nested rw - ext4 /dev/b rw\n\
+                     33 22 0:40 / /mnt/other rw - tmpfs t rw\n";
+        let mounts = Mounts::parse(text);
+        let meet = |one: &str, other: &str| mounts.meet(Path::new(one), Path::new(other));
+        assert!(meet("/srv/docs", "/mnt/same") && meet("/mnt/same", "/srv/docs"));
+        assert!(meet("/srv/docs", "/mnt/nested") && meet("/mnt/nested/deep", "/srv/docs"));
+        assert!(meet("/srv", "/mnt/nested") && meet("/srv/docs/in side/x", "/mnt/nested"));
+        assert!(!meet("/srv/docs/beside", "/mnt/nested") && !meet("/srv/docsx", "/mnt/same"));
+        assert!(!meet("/srv/docs", "/mnt/other") && !meet("/docs", "/mnt/same"));
+        assert!(!Mounts::parse(b"").meet(Path::new("/a"), Path::new("/a")), "not known");
+    }
+
+    #[test]
+    fn going_up_finds_a_directory_by_another_name() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        std::fs::create_dir_all(dir.path().join("c")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("c/link")).unwrap();
+        let at = |path: &str| dir.path().join(path);
+        assert!(is_within(&at("a/b"), &at("c/link/a")) && is_within(&at("a"), &at("c/link/a")));
+        assert!(!is_within(&at("a"), &at("c/link/a/b")) && !is_within(&at("c"), &at("a")));
     }
 }

@@ -152,9 +152,8 @@ impl Share {
         let Provisioned { gib, iops, mib_s } = &self.provisioned;
         let key = match why {
             NotProvided::NoSize => "provisioned_gib",
-            NotProvided::Fixed => self.provisioned.set().next().map_or("provisioned_gib", |(key, _)| key),
-            NotProvided::BySize if iops.is_some() => "provisioned_iops",
-            NotProvided::BySize => "provisioned_mib_s",
+            NotProvided::Fixed | NotProvided::BySize if iops.is_some() => "provisioned_iops",
+            NotProvided::Fixed | NotProvided::BySize => "provisioned_mib_s",
             NotProvided::OutOfRange { number: Number::Gib, .. } => "provisioned_gib",
             NotProvided::OutOfRange { number: Number::Operations, .. } => "provisioned_iops",
             NotProvided::OutOfRange { number: Number::MibS, .. } => "provisioned_mib_s",
@@ -184,10 +183,25 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
             refused(config, origin, format!("`formula` in [account.{}]: {why}", account.name.value))
         })?;
         if let Some(formula) = formula {
+            count(config, account, formula)?;
             together(config, account, formula)?;
         }
     }
     config.shares.values().try_for_each(|share| share.limits(config).map(|_| ()))
+}
+
+/// Refuses the share that is one too many.
+fn count(config: &Config, account: &Account, formula: Formula) -> Result<(), ConfigError> {
+    let Some(most) = formula.most_shares() else { return Ok(()) };
+    let name = account.name.value.to_lowercase();
+    let is_of_it = |share: &&Share| share.account.as_ref().is_some_and(|of| of.value.to_lowercase() == name);
+    let Some(share) = config.shares.values().filter(is_of_it).nth(most) else { return Ok(()) };
+    let text = format!(
+        "share `{}` is one too many in [account.{}], which can have {most}; put it into another account",
+        share.name.value, account.name.value
+    );
+    let origin = share.account.as_ref().map_or(&share.name.origin, |of| &of.origin);
+    Err(refused(config, origin, text))
 }
 
 /// Refuses shares that may do more together than their account, where that cannot be bought.
@@ -306,8 +320,12 @@ mod tests {
                 "t.toml:8: `provisioned_mib_s` in [share.d]: MiB a second must be from 100 to 10340",
             ),
             (
-                share("kind = \"standard\"\n", "provisioned_gib = 100\n"),
-                "t.toml:6: `provisioned_gib` in [share.d]: the limits of this kind are fixed; leave it out",
+                share("kind = \"standard\"\n", "provisioned_gib = 100\nprovisioned_iops = 100\n"),
+                "t.toml:7: `provisioned_iops` in [share.d]: the limits of this kind are fixed; leave it out",
+            ),
+            (
+                share("kind = \"standard\"\nformula = \"small\"\n", "provisioned_gib = 5121\n"),
+                "t.toml:7: `provisioned_gib` in [share.d]: the size in GiB must be from 1 to 5120",
             ),
             (
                 share("kind = \"premium\"\nformula = \"large\"\n", "provisioned_gib = 100\n"),
@@ -347,5 +365,46 @@ mod tests {
             check(&config(&two("v1", 60_000))).is_ok(),
             "of these each may be bought, and the account holds them"
         );
+    }
+
+    #[test]
+    fn an_account_has_so_many_shares_and_a_standard_one_a_size_that_bounds_what_lies_there() {
+        use std::fmt::Write;
+        let many = |formula: &str, count: usize| {
+            let mut text = format!("[account.t]\nkind = \"premium\"\nformula = \"{formula}\"\n");
+            for at in 0..count {
+                let size = if formula == "v2" {
+                    "32\nprovisioned_iops = 3000\nprovisioned_mib_s = 100"
+                } else {
+                    "100"
+                };
+                writeln!(
+                    text,
+                    "[share.s{at:04}]\npath = \"/{at}\"\naccount = \"T\"\nprovisioned_gib = {size}"
+                )
+                .unwrap();
+            }
+            config(&text)
+        };
+        let why = check(&many("v2", 51)).unwrap_err().0;
+        assert!(
+            why.ends_with(
+                "share `s0050` is one too many in [account.t], which can have 50; put it into another account"
+            ),
+            "{why}"
+        );
+        assert!(check(&many("v1", 60)).is_ok());
+        assert!(check(&many("v1", 1025)).unwrap_err().0.contains("which can have 1024"));
+        let standard = config(
+            "[account.t]\nkind = \"standard\"\n[share.d]\npath = \"/d\"\naccount = \"t\"\nprovisioned_gib = 7\n",
+        );
+        assert!(check(&standard).is_ok());
+    }
+
+    #[test]
+    fn a_formula_that_nobody_knows_is_refused_with_those_that_there_are() {
+        let text = "[account.t]\nkind = \"premium\"\nformula = \"v3\"\n";
+        let why = read::parse("t.toml", text, Path::new("/")).unwrap_err().0;
+        assert!(why.starts_with("t.toml:3: `formula`") && why.contains("`v3` is not one of \"v1\""), "{why}");
     }
 }

@@ -18,6 +18,7 @@ use crate::changes::{self, Edited, object};
 use crate::config::{Config, Overrides, Sources, check};
 use crate::people::Person;
 use crate::state::StateDir;
+use crate::state::store::Store;
 use crate::{account_keys, calendar, people};
 
 /// The running server.
@@ -133,6 +134,28 @@ impl Control {
         Ok(())
     }
 
+    /// Changes what is stored of a user and serves it, or neither.
+    fn with_user(
+        &self,
+        current: &mut Served,
+        name: &str,
+        change: impl FnOnce(&Store) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let store = self.state.store();
+        let before = store.user(name).map_err(|e| e.to_string())?;
+        change(store)?;
+        let config = current.plan.config.clone();
+        let Err(why) = self.serve(current, config) else { return Ok(()) };
+        let undone = match &before {
+            Some(user) => store.put_user(user),
+            None => store.remove_user(name).map(|_| ()),
+        };
+        if let Err(error) = undone {
+            tracing::error!(%error, user = name, "a user that could not be served counts from the next change on");
+        }
+        Err(why)
+    }
+
     /// Refuses that a share is deleted that somebody uses.
     fn check_unused(&self, name: &str) -> Result<(), Refusal> {
         let used = self.server.use_of(name);
@@ -215,10 +238,9 @@ impl Controlled for Control {
             ));
         }
         let name = change.name.clone();
-        people::change(self.state.store(), change)?;
+        self.with_user(&mut current, &name, |store| people::change(store, change))?;
         tracing::info!(user = %name, "user changed");
-        let config = current.plan.config.clone();
-        self.serve(&mut current, config)
+        Ok(())
     }
 
     fn remove_user(&self, name: &str) -> Result<(), String> {
@@ -234,10 +256,9 @@ impl Controlled for Control {
                 "`users` of share `{share}` names `{name}`; take it out there and reload first"
             ));
         }
-        people::remove(self.state.store(), name)?;
+        self.with_user(&mut current, name, |store| people::remove(store, name))?;
         tracing::info!(user = %name, "user removed");
-        let config = current.plan.config.clone();
-        self.serve(&mut current, config)
+        Ok(())
     }
 
     fn account_keys(&self, account: &str) -> Result<AccountKeys, String> {
@@ -521,6 +542,26 @@ mod tests {
             control.renew_key("LAB", Some(which), None).unwrap_err();
             assert_eq!(control.account_keys("lab").unwrap(), before);
         }
+    }
+
+    #[test]
+    fn a_user_that_cannot_be_served_is_as_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let password = dir.path().join("pw");
+        std::fs::write(&password, "secret").unwrap();
+        let text = format!("{BUSY}[[user]]\nname = \"eve\"\npassword_file = \"pw\"\n");
+        let (control, _) = control(dir.path(), &text);
+        control.change_user(ann()).unwrap();
+        let stored = |name: &str| control.state.store().user(name).unwrap();
+        let before = stored("ann");
+        std::fs::remove_file(&password).unwrap();
+        let other = Some(admin::NtHash([2; 16]));
+        control.change_user(UserChange { add: false, nt_hash: other, ..ann() }).unwrap_err();
+        assert_eq!(stored("ann"), before, "the old password is served, and counts after a restart too");
+        control.remove_user("ann").unwrap_err();
+        assert_eq!(stored("ann"), before);
+        control.change_user(UserChange { name: "bob".to_owned(), ..ann() }).unwrap_err();
+        assert_eq!(stored("bob"), None);
     }
 
     #[test]

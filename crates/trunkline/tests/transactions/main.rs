@@ -227,6 +227,7 @@ async fn requests_are_written_down_one_by_one_where_that_is_wanted() {
     for (key, wanted) in [
         ("protocol", "SMB"),
         ("kind", "write"),
+        ("category", "StorageWrite"),
         ("identityType", "NTLMv2"),
         ("statusCode", "0x0"),
         ("metricResponseType", "Success"),
@@ -244,6 +245,7 @@ async fn requests_are_written_down_one_by_one_where_that_is_wanted() {
     let refused: Vec<_> = of("Create", "files").iter().map(|line| line["statusText"].clone()).collect();
     assert_eq!(refused, ["STATUS_SUCCESS", "STATUS_OBJECT_NAME_NOT_FOUND"], "{text}");
     let [remove] = of("REMOVE", "files")[..] else { panic!("{text}") };
+    assert_eq!(remove["category"], "StorageDelete", "{remove}");
     assert_eq!((&remove["statusCode"], &remove["protocol"]), (&"0x2".into(), &"NFS".into()), "{remove}");
 }
 

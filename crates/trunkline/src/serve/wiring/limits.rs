@@ -94,11 +94,13 @@ impl Pacing {
         all.iter().filter_map(|limits| limits.release(now)).min()
     }
 
-    /// Takes the limits of these engines into force, and lifts those of the others.
+    /// Takes the limits of these engines into force, and lifts those of the others; shares of the numbers in `lasting` keep
+    /// theirs: they are gone, but not yet for everybody.
     pub fn apply<'e>(
         &self,
         state: &StateDir,
         wanted: impl Iterator<Item = (&'e Arc<share::Share>, Option<&'e Wanted>)>,
+        lasting: &[u32],
     ) {
         // A share that goes to another account takes along what it has.
         self.save(state);
@@ -123,7 +125,8 @@ impl Pacing {
         }
         for (name, numbers) in left {
             let Some(limits) = accounts.get(&name) else { continue };
-            numbers.into_iter().for_each(|number| limits.remove_share(number));
+            let gone = numbers.into_iter().filter(|number| !lasting.contains(number));
+            gone.for_each(|number| limits.remove_share(number));
             if limits.shares().is_empty() {
                 accounts.remove(&name);
             }
@@ -220,7 +223,7 @@ mod tests {
         let engine = engine();
         let begin = |engine, wanted: &Wanted| {
             let pacing = Pacing::default();
-            pacing.apply(&state, std::iter::once((engine, Some(wanted))));
+            pacing.apply(&state, std::iter::once((engine, Some(wanted))), &[]);
             pacing
         };
         let wanted = wanted("lab", 7, 100);
@@ -253,21 +256,38 @@ mod tests {
             |engine: &share::Share| engine.limits().map(|limits| limits.state(net::now()).unwrap().provision);
         let (small, large) = (wanted("lab", 1, 100), wanted("lab", 1, 500));
         let second = wanted("lab", 2, 100);
-        pacing.apply(&state, [(&one, Some(&small)), (&other, Some(&second))].into_iter());
+        pacing.apply(&state, [(&one, Some(&small)), (&other, Some(&second))].into_iter(), &[]);
         assert_eq!((of(&one), of(&other)), (Some(small.provision), Some(second.provision)));
         let account = Arc::clone(one.limits().unwrap().account());
         assert!(
             Arc::ptr_eq(&account, other.limits().unwrap().account()),
             "shares of an account share its limits"
         );
-        pacing.apply(&state, [(&one, Some(&large)), (&other, None)].into_iter());
+        pacing.apply(&state, [(&one, Some(&large)), (&other, None)].into_iter(), &[]);
         assert_eq!((of(&one), of(&other)), (Some(large.provision), None));
         assert_eq!(account.shares(), [1]);
         let shown = report([&one, &other].into_iter());
         assert_eq!((shown.len(), shown[""].iops, shown[""].is_together), (1, 3500, true));
         let moved = wanted("home", 1, 100);
-        pacing.apply(&state, [(&one, Some(&moved)), (&other, None)].into_iter());
+        pacing.apply(&state, [(&one, Some(&moved)), (&other, None)].into_iter(), &[]);
         assert!(!Arc::ptr_eq(&account, one.limits().unwrap().account()) && account.shares().is_empty());
         assert_eq!(held(&pacing.accounts).len(), 1);
+    }
+
+    #[test]
+    fn who_is_connected_to_a_share_that_is_gone_is_limited_still() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("state")).unwrap();
+        let (gone, stays) = (engine(), engine());
+        let (first, second) = (wanted("lab", 1, 100), wanted("lab", 2, 100));
+        let pacing = Pacing::default();
+        pacing.apply(&state, [(&gone, Some(&first)), (&stays, Some(&second))].into_iter(), &[]);
+        pacing.apply(&state, [(&stays, Some(&second))].into_iter(), &[1]);
+        assert!(gone.limits().unwrap().state(net::now()).is_some(), "somebody is connected");
+        pacing.apply(&state, [].into_iter(), &[1]);
+        assert!(gone.limits().unwrap().state(net::now()).is_some(), "also as the last of its account");
+        pacing.apply(&state, [].into_iter(), &[]);
+        assert!(gone.limits().unwrap().state(net::now()).is_none());
+        assert!(held(&pacing.accounts).is_empty());
     }
 }

@@ -24,7 +24,7 @@ mod transactions;
 mod usage;
 mod workload;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,6 +66,8 @@ const SWEEP_FILES: usize = 1000;
 struct Served {
     volume: Arc<PosixVolume>,
     engine: Arc<share::Share>,
+    /// Its share is gone, or at another path by now, and somebody is connected to it still.
+    is_left: bool,
 }
 
 /// Engines by the real path of their directory.
@@ -160,7 +162,7 @@ pub fn start(
 
 impl FileServer for Wired {
     fn report(&self, status: &mut Status) {
-        let engines = by_path(&self.engines);
+        let engines = shown(&self.engines);
         report::fill(&self.server, &self.nfs, &engines, status);
         status.limits = limits::report(engines.iter().map(|(_, engine)| engine));
         status.metadata = metadata::report(engines.iter().map(|(_, engine)| engine));
@@ -174,17 +176,17 @@ impl FileServer for Wired {
     }
 
     fn transactions(&self) -> Vec<Counted> {
-        let engines: Vec<_> = held(&self.engines).values().map(|served| Arc::clone(&served.engine)).collect();
-        transactions::read(&self.server, &self.nfs, engines.iter())
+        let engines = shown(&self.engines);
+        transactions::read(&self.server, &self.nfs, engines.iter().map(|(_, engine)| engine))
     }
 
     fn gauges(&self) -> BTreeMap<String, Gauges> {
-        let engines: Vec<_> = held(&self.engines).values().map(|served| Arc::clone(&served.engine)).collect();
-        engines.iter().map(|engine| (engine.name(), gauges(engine, &self.peaks))).collect()
+        let engines = shown(&self.engines);
+        engines.iter().map(|(_, engine)| (engine.name(), gauges(engine, &self.peaks))).collect()
     }
 
     fn clients(&self) -> Vec<ClientWork> {
-        let engines = by_path(&self.engines);
+        let engines = shown(&self.engines);
         let caching = engines.iter().map(|(_, engine)| (engine.name(), engine.metadata_caching().on));
         workload::clients(&self.server, &self.nfs, &caching.collect())
     }
@@ -199,13 +201,17 @@ impl FileServer for Wired {
         let mut exported = Vec::new();
         let mut limited = Vec::new();
         let mut sizes = Vec::new();
+        let mut lowered = Vec::new();
         let users = people.users();
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
         for share in plan.config.shares.values() {
             let path = real_path(&share.path.value)?;
             let config = engine_config(share, &path, plan, &people);
             let served = match engines.get(&path) {
-                Some(served) => usage::fits(share, &served.engine).map(|()| served.clone())?,
+                Some(served) => {
+                    lowered.push(usage::lower(share, &served.engine)?);
+                    Served { is_left: false, ..served.clone() }
+                }
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
                     let served = self.open(share, &path, config.clone(), &plan.config)?;
@@ -225,17 +231,15 @@ impl FileServer for Wired {
             next.insert(path, served);
         }
         self.pacing.start_for(&limited)?;
+        lowered.into_iter().for_each(usage::Given::keep);
         for (_, engine, config) in &shares {
             engine.configure(config.clone());
         }
+        let left = left_over(&engines, &next);
+        let lasting: Vec<u32> = left.iter().filter_map(|(path, _)| self.state.number(path).ok()).collect();
         let engines_of = shares.iter().map(|(_, engine, _)| engine);
-        self.pacing.apply(&self.state, engines_of.zip(limited.iter().map(Option::as_ref)));
+        self.pacing.apply(&self.state, engines_of.zip(limited.iter().map(Option::as_ref)), &lasting);
         self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
-        // An engine whose share is gone lives on as long as somebody is connected to it.
-        let left = engines
-            .iter()
-            .filter(|(path, served)| !next.contains_key(*path) && Arc::strong_count(&served.engine) > 1);
-        let left: Vec<_> = left.map(|(path, served)| (path.clone(), served.clone())).collect();
         next.extend(left);
         *engines = next;
         let mut settings = smb::ServerConfig::clone(&self.server.config());
@@ -259,7 +263,7 @@ impl FileServer for Wired {
     }
 
     fn is_counting(&self, share: &str) -> bool {
-        let engines = by_path(&self.engines);
+        let engines = shown(&self.engines);
         let mut named = engines.iter().filter(|(_, engine)| engine.name() == share);
         named.any(|(_, engine)| engine.meter().is_some_and(|meter| meter.to_keep().is_none()))
     }
@@ -320,7 +324,7 @@ impl Wired {
         };
         let engine = share::Share::open(shared, config)
             .map_err(|e| format!("share `{name}`: {}: {e}", path.display()))?;
-        Ok(Served { volume, engine })
+        Ok(Served { volume, engine, is_left: false })
     }
 
     /// Gives SMB clients' opens that were kept back to their server, and the others with their engines.
@@ -426,9 +430,28 @@ fn keep(
     Ok((stop, thread))
 }
 
+/// Engines whose share is gone, which live on as long as somebody is connected to them.
+fn left_over(engines: &Engines, next: &Engines) -> Vec<(PathBuf, Served)> {
+    let is_left = |(path, served): &(&PathBuf, &Served)| {
+        !next.contains_key(*path) && Arc::strong_count(&served.engine) > 1
+    };
+    let left = engines.iter().filter(is_left);
+    left.map(|(path, served)| (path.clone(), Served { is_left: true, ..served.clone() })).collect()
+}
+
 /// The engines with the paths of their directories.
 fn by_path(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
     held(engines).iter().map(|(path, served)| (path.clone(), Arc::clone(&served.engine))).collect()
+}
+
+/// The same of those that are told of: of several of one name the one that is served, so that nothing is told twice.
+fn shown(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
+    let engines = held(engines);
+    let mut all: Vec<_> = engines.iter().collect();
+    all.sort_by_key(|(_, served)| served.is_left);
+    let mut names = BTreeSet::new();
+    all.retain(|(_, served)| names.insert(served.engine.name()));
+    all.into_iter().map(|(path, served)| (path.clone(), Arc::clone(&served.engine))).collect()
 }
 
 /// A value behind a lock that is whole also after a panic.
@@ -568,5 +591,30 @@ fn dialect(dialect: Dialect) -> smb_wire::negotiate::Dialect {
         Dialect::Smb30 => Wire::Smb300,
         Dialect::Smb302 => Wire::Smb302,
         Dialect::Smb311 => Wire::Smb311,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_that_has_moved_is_told_of_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let served = |name: &str, path: &str, is_left| {
+            let path = dir.path().join(path);
+            let beside = dir.path().join(format!("beside-{name}"));
+            std::fs::create_dir_all(&path).unwrap();
+            std::fs::create_dir_all(&beside).unwrap();
+            let volume = Arc::new(PosixVolume::open(&path, &beside).unwrap());
+            let config = share::Config { name: name.to_owned(), ..share::Config::default() };
+            let engine = share::Share::open(Arc::<PosixVolume>::clone(&volume), config).unwrap();
+            (path, Served { volume, engine, is_left })
+        };
+        let all = [served("docs", "a", true), served("docs", "b", false), served("gone", "c", true)];
+        let shown = shown(&Mutex::new(Engines::from(all)));
+        let told: Vec<_> = shown.iter().map(|(path, engine)| (path.clone(), engine.name())).collect();
+        let (moved, gone) = (dir.path().join("b"), dir.path().join("c"));
+        assert_eq!(told, [(moved, "docs".to_owned()), (gone, "gone".to_owned())]);
     }
 }

@@ -117,6 +117,18 @@ fn write_all(mut lines: Lines, taken: &Receiver<Record>, written: &AtomicU64, en
     }
 }
 
+/// The category of Azure's resource logs: by the groups of its bill, over SMB nothing is a delete (that is a SetInfo or a
+/// Close) and a listing is a read.
+fn category(operation: &str) -> &'static str {
+    match operation {
+        "REMOVE" => "StorageDelete",
+        "Create" | "SetInfo" | "Write" | "Flush" => "StorageWrite",
+        "OPEN" | "CREATE" | "SETATTR" | "WRITE" | "COMMIT" | "RENAME" | "LINK" | "ALLOCATE"
+        | "DEALLOCATE" | "COPY" | "CLONE" | "SETXATTR" | "REMOVEXATTR" => "StorageWrite",
+        _ => "StorageRead",
+    }
+}
+
 /// A record as it stands in the file. The names are those of Azure's resource logs where they have one.
 fn line(record: &Record, now: wire::Now) -> String {
     let Record { share, family, noted, arrived_ns, server_ns, whole_ns, about } = record;
@@ -135,6 +147,7 @@ fn line(record: &Record, now: wire::Now) -> String {
     put("time", json!(rfc3339(time)));
     put("protocol", json!(family.name));
     put("operationName", json!(name(family.operations, noted.operation)));
+    put("category", json!(category(name(family.operations, noted.operation))));
     put("kind", json!(kind));
     put("fileShare", json!(share.as_deref()));
     put("callerIpAddress", json!(about.client.to_string()));
@@ -225,6 +238,13 @@ mod tests {
         drop(lines);
         let again = Lines::open(&path, 10).unwrap();
         assert_eq!(again.len, 19, "a file that is there is gone on with");
+    }
+
+    #[test]
+    fn operations_have_the_categories_of_the_bill() {
+        let all = ["Create", "Flush", "QueryDirectory", "Close", "OPEN", "REMOVE", "READ"].map(category);
+        let [write, read, delete] = ["StorageWrite", "StorageRead", "StorageDelete"];
+        assert_eq!(all, [write, write, read, read, write, delete, read]);
     }
 
     #[test]

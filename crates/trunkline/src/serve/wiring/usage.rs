@@ -55,25 +55,56 @@ pub fn metered(
     Ok(Arc::new(MeteredVolume::new(volume, Some(quota), kept)))
 }
 
-/// Refuses a size below what lies on a share that is served already. If nothing was counted there yet it is counted
-/// from now on; what takes longer to count than a command may wait is known later.
+/// A size that a share has been given while other things of the same change can still fail: taken back unless it is
+/// [kept](Given::keep).
+#[must_use]
+pub struct Given {
+    engine: Arc<share::Share>,
+    /// What it had.
+    before: Option<Option<u64>>,
+}
+
+impl Given {
+    /// Nothing can fail any more.
+    pub fn keep(mut self) {
+        self.before = None;
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take()
+            && let Err(error) = self.engine.set_quota(before)
+        {
+            tracing::warn!(share = %self.engine.name(), "`provisioned_gib` is not what it was: {error}");
+        }
+    }
+}
+
+/// Gives a share that is served already its size where it is lower than before, and refuses one below what lies there. It
+/// is in force at once, so that nothing grows past it before the rest of the change is. If nothing was counted
+/// there yet it is counted from now on; what takes longer to count than a command may wait is known later.
 ///
 /// # Errors
 /// One line for the user.
-pub fn fits(share: &Share, engine: &share::Share) -> Result<(), String> {
-    let quota = quota(share);
-    if quota.is_some()
-        && engine.meter().is_none()
-        && let Some(meter) = engine.begin_counting()
-    {
+pub fn lower(share: &Share, engine: &Arc<share::Share>) -> Result<Given, String> {
+    let asked = quota(share);
+    let is_first = asked.is_some() && engine.meter().is_none();
+    if is_first && let Some(meter) = engine.begin_counting() {
         count_briefly(meter);
     }
-    match engine.check_quota(quota) {
+    let before = engine.meter().and_then(|meter| meter.quota());
+    let is_lower = asked.is_some_and(|asked| before.is_none_or(|before| asked < before));
+    if !is_lower {
+        return Ok(Given { engine: Arc::clone(engine), before: None });
+    }
+    match engine.set_quota(asked) {
         Err(refusal @ QuotaRefusal::BelowUsage { .. }) => {
             Err(format!("share `{}`: `provisioned_gib` is too small: {refusal}", share.name.value))
         }
-        // What cannot be counted is said when it is taken into force.
-        Ok(()) | Err(QuotaRefusal::NotCounted) => Ok(()),
+        // What cannot be counted is said when the rest is taken into force.
+        Err(QuotaRefusal::NotCounted) => Ok(Given { engine: Arc::clone(engine), before: None }),
+        Ok(()) => Ok(Given { engine: Arc::clone(engine), before: Some(before) }),
     }
 }
 
@@ -291,6 +322,44 @@ mod tests {
         assert_eq!(second.usage(), Some(Usage { bytes: 85, files: 3 }), "with what was done meanwhile");
         usages.apply(std::iter::once((&second, Some(84)))).unwrap();
         assert_eq!(second.meter().unwrap().quota(), Some(1000), "what lies there does not fit");
+        usages.stop();
+    }
+
+    fn sized(gib: u64) -> Share {
+        let text = format!(
+            "[account.t]\nkind = \"premium\"\n\
+             [share.d]\npath = \"/d\"\naccount = \"t\"\nprovisioned_gib = {gib}\n"
+        );
+        crate::config::read::parse("t", &text, Path::new("/")).unwrap().shares["d"].clone()
+    }
+
+    #[test]
+    fn a_share_fuller_than_its_size_can_keep_it_or_have_more_and_a_change_that_fails_undoes_what_it_lowered()
+    {
+        const GIB: u64 = 1 << 30;
+        let volume = MeteredVolume::new(
+            Arc::new(MemoryVolume::new(1)),
+            Some(100 * GIB),
+            // As a program of the host has filled it.
+            Some(Usage { bytes: 150 * GIB, files: 1 }),
+        );
+        let engine = share::Share::open(Arc::new(volume), share::Config::default()).unwrap();
+        let has = || engine.meter().unwrap().quota();
+        lower(&sized(100), &engine).unwrap().keep();
+        lower(&sized(120), &engine).unwrap().keep();
+        assert_eq!(has(), Some(100 * GIB), "more is given when all else is");
+        let usages = Usages::default();
+        usages.apply(std::iter::once((&engine, Some(120 * GIB)))).unwrap();
+        assert_eq!(has(), Some(120 * GIB));
+        let refusal = lower(&sized(110), &engine).err().unwrap();
+        assert!(refusal.starts_with("share `d`: `provisioned_gib` is too small: "), "{refusal}");
+        usages.apply(std::iter::once((&engine, Some(200 * GIB)))).unwrap();
+        let lowered = lower(&sized(160), &engine).unwrap();
+        assert_eq!(has(), Some(160 * GIB), "nothing grows past it from here on");
+        drop(lowered);
+        assert_eq!(has(), Some(200 * GIB), "something else could not be");
+        lower(&sized(160), &engine).unwrap().keep();
+        assert_eq!(has(), Some(160 * GIB));
         usages.stop();
     }
 
