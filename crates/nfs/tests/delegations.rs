@@ -228,6 +228,21 @@ fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() 
     assert_eq!(scene.give_back(), NfsStat::Ok);
 }
 
+// RFC 8881 8.4.2.3
+#[test]
+fn a_client_whose_lease_is_over_is_not_ended_by_a_conflict_that_it_has_no_part_in() {
+    let mut scene = Scene::new();
+    scene.pass(u64::from(LEASE_S) * 1000 + 1000);
+    let mut wire = scene.world.connect();
+    let mut third = Client::new(&mut wire, b"third", 1);
+    let Args::Open(asked) = open_it(open::ShareAccess::BOTH, b"elsewhere") else { unreachable!() };
+    scene.other.create(&mut scene.second, b"elsewhere");
+    let denies = Args::Open(open::Args { share_deny: open::ShareDeny::BOTH, ..asked });
+    let collides = third.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), denies]);
+    assert_eq!(collides.status(), NfsStat::ShareDenied);
+    assert_eq!(scene.give_back(), NfsStat::Ok, "it has what it had");
+}
+
 // RFC 8881 10.4.5
 #[test]
 fn a_recall_goes_out_again_on_another_connection_when_the_first_is_lost() {

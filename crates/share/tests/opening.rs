@@ -361,7 +361,7 @@ fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets
 struct Gone(Arc<share::Share>, Mutex<Vec<Arc<share::Open>>>);
 
 impl share::Lapsing for Gone {
-    fn end_lapsed(&self, now: wire::Now) -> bool {
+    fn end_lapsed(&self, _: &[share::ClientKey], now: wire::Now) -> bool {
         let opens = std::mem::take(&mut *self.1.lock().unwrap());
         opens.iter().for_each(|open| self.0.close(open, now).unwrap());
         !opens.is_empty()

@@ -168,7 +168,7 @@ impl Share {
             drop(state);
             self.settle(effects);
             if matches!(step, Step::Wait(_)) {
-                self.end_lapsed(caller.now);
+                self.end_lapsed_at(&[open.file.id], caller.now);
             }
             match step {
                 // Who was in the way has gone when it was asked.
@@ -230,7 +230,8 @@ impl Share {
         let around = state.surroundings(stream, asker, file.is_directory && !stream.is_named, extent);
         let Some(client) = asker.client else {
             let (epoch, parent) = (request.epoch, request.parent);
-            return Grant { state: Caching::empty(), epoch, parent, breaking: None };
+            let (state, whole) = (Caching::empty(), request.whole);
+            return Grant { state, epoch, parent, breaking: None, whole };
         };
         let entry = state.stream(stream);
         let grant = entry.grants.grant(client, request, around);
