@@ -368,7 +368,7 @@ impl Server {
         }
         // Opens of the client that are under the same key keep the right otherwise.
         let key = client.cache_key(state.export.id, state.node);
-        state.export.engine.give_up(client.key, key, true);
+        state.export.engine.give_up(client.key, key, true, now);
         client.remove_delegation(state);
         self.close_open(state, now);
     }
