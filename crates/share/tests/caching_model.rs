@@ -155,7 +155,7 @@ impl Model {
 
     /// The time of opens: a second for each, so that files are left alone for a while and not for good.
     fn time(&self) -> wire::Now {
-        now().plus(std::time::Duration::from_secs(self.singles.into()))
+        now().plus(std::time::Duration::from_secs(self.singles as u64))
     }
 
     fn obey(&mut self, who: usize, notice: &BreakNotice) {
