@@ -97,10 +97,13 @@ impl Clients {
                 (true, false) => Err(NfsStat::Perm),
             };
         }
+        let came = grace.recognise(who.owner, who.verifier, &who.principal);
         if let Some(confirmed) = confirmed {
             if confirmed.principal != who.principal {
                 // Case 3.
-                if confirmed.has_state() && confirmed.silent_ns(who.now) < self.lease_ns {
+                let is_there = confirmed.has_state() && confirmed.silent_ns(who.now) < self.lease_ns;
+                // What it may still claim is its own, too.
+                if is_there || came == Came::Stranger {
                     return Err(NfsStat::ClidInUse);
                 }
                 known.forget(&confirmed);
@@ -111,7 +114,6 @@ impl Clients {
             }
             // Case 5 goes on: the new record stands beside the confirmed one until it is confirmed.
         }
-        let came = grace.recognise(who.owner, who.verifier, &who.principal);
         // Case 3, of a record from before a restart: its lease lasts as long as it may come back.
         if came == Came::Stranger {
             return Err(NfsStat::ClidInUse);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
-use share::{Caller, ClientKey, Detached, Keeper, Open, Restored, Share};
+use share::{Caching, Caller, ClientKey, Detached, Keeper, Open, Restored, Share};
 use volume::journal::Journal;
 use wire::Now;
 
@@ -106,12 +106,15 @@ impl Server {
         self.roll.enter(Known { key: client.key, owner, verifier: client.verifier, principal });
     }
 
-    /// A client is gone, or began anew: nobody can come back for what it had. May block.
-    pub fn forget_client(&self, key: ClientKey, now: Now) {
-        if let Some(absent) = self.grace.complete(key) {
-            self.finish(absent, now);
+    /// Clients are gone, or began anew: nobody can come back for what they had. May block.
+    pub fn forget_clients(&self, keys: impl IntoIterator<Item = ClientKey>, now: Now) {
+        let keys: Vec<_> = keys.into_iter().collect();
+        for key in &keys {
+            if let Some(absent) = self.grace.complete(*key) {
+                self.finish(absent, now);
+            }
         }
-        self.roll.strike(key);
+        self.roll.strike(&keys);
     }
 
     /// A client says that it has claimed everything: what it has not is given back.
@@ -124,6 +127,7 @@ impl Server {
 
     /// Ends the grace when its time is over.
     pub fn end_grace(&self, now: Now) {
+        let mut late = Vec::new();
         for absent in self.grace.expire(now) {
             let (key, is_back) = (absent.known.key, absent.is_back);
             if !is_back {
@@ -135,9 +139,10 @@ impl Server {
             }
             self.finish(absent, now);
             if !is_back {
-                self.roll.strike(key);
+                late.push(key);
             }
         }
+        self.roll.strike(&late);
     }
 
     fn finish(&self, mut absent: Absent, now: Now) {
@@ -273,7 +278,23 @@ pub fn enter(run: &Run, state: &State, is_entered: bool) -> Result<(), Stop> {
     Err(NfsStat::Delay.into())
 }
 
-/// Takes up a delegation, for writing or for reading; none when it was not kept.
+/// What has become of a delegation that a client claims.
+pub enum Again {
+    /// It has it.
+    Held(Arc<State>),
+    /// It was taken away before the restart, so that others may have changed the file since.
+    Lost,
+    /// It was not recorded.
+    Unknown,
+}
+
+/// Whether the right of a delegation is there.
+pub fn is_held(open: &Open, write: bool) -> bool {
+    open.caching()
+        .is_some_and(|grant| grant.state.contains(if write { Caching::WRITE } else { Caching::READ }))
+}
+
+/// Takes up a delegation, for writing or for reading.
 ///
 /// # Errors
 /// NFS4ERR_DELAY.
@@ -283,18 +304,23 @@ pub fn take_delegation(
     (export, node): (&Arc<Export>, volume::NodeId),
     handle: Handle,
     write: bool,
-) -> Result<Option<Arc<State>>, Stop> {
+) -> Result<Again, Stop> {
     let taken = run.server.grace.take(client.key, (What::Delegation, &[]), export.id, node);
-    let Some(kept) = taken else { return Ok(None) };
+    let Some(kept) = taken else { return Ok(Again::Unknown) };
     if kept.note.access.contains(ShareAccess::WRITE) != write {
         close(&export.engine, &kept.open, run.now);
-        return Ok(None);
+        return Ok(Again::Unknown);
+    }
+    // It stays recorded until its client has freed it.
+    if !is_held(&kept.open, write) {
+        close(&export.engine, &kept.open, run.now);
+        return Ok(Again::Lost);
     }
     let access = kept.note.access;
     let state = take_up(run, client, export, handle, &kept, |place, holding| {
         State::delegated(place, client, Holding::new(holding, access, ShareDeny::empty()))
     })?;
-    Ok(Some(state))
+    Ok(Again::Held(state))
 }
 
 /// Makes a state of an open that was kept.

@@ -105,20 +105,25 @@ impl Roll {
     pub fn enter(&self, known: Known) {
         let record = ClientRecord::Known(known.clone());
         if self.kept.lock().clients.insert(known.key, known.clone()).as_ref() != Some(&known) {
-            self.write(&record);
+            self.write(&[record]);
         }
     }
 
-    /// Strikes a client off. May block.
-    pub fn strike(&self, key: ClientKey) {
-        if self.kept.lock().clients.remove(&key).is_some() {
-            self.write(&ClientRecord::Gone(key));
-        }
+    /// Strikes clients off. May block, once for all of them.
+    pub fn strike(&self, keys: &[ClientKey]) {
+        let mut kept = self.kept.lock();
+        let known = keys.iter().filter(|key| kept.clients.remove(key).is_some());
+        let gone: Vec<_> = known.map(|key| ClientRecord::Gone(*key)).collect();
+        drop(kept);
+        self.write(&gone);
     }
 
-    fn write(&self, record: &ClientRecord) {
-        let Some(journal) = self.journal.get() else { return };
-        let written = journal.append(&record.encode()).and_then(|place| journal.commit(place));
+    fn write(&self, records: &[ClientRecord]) {
+        let (Some(journal), Some((last, before))) = (self.journal.get(), records.split_last()) else {
+            return;
+        };
+        let before = before.iter().try_for_each(|record| journal.append(&record.encode()).map(drop));
+        let written = before.and_then(|()| journal.append(&last.encode())).and_then(|at| journal.commit(at));
         let kept = self.kept.lock();
         let live = WASTE * kept.clients.len() as u64;
         let written = match written {
@@ -164,8 +169,8 @@ mod tests {
         let records = journal.records().len();
         roll.enter(known(2));
         assert_eq!(journal.records().len(), records, "it was there");
-        roll.strike(ClientKey(1));
-        roll.strike(ClientKey(7));
+        roll.strike(&[ClientKey(1)]);
+        roll.strike(&[ClientKey(7)]);
         let (_, before) = begin(&journal, b"a");
         assert_eq!((before.clients, before.is_host_new), (vec![known(2)], false));
         let (_, before) = begin(&journal, b"b");
@@ -178,7 +183,7 @@ mod tests {
         let (roll, _) = begin(&journal, b"a");
         for round in 0..3000 {
             roll.enter(known(round));
-            roll.strike(ClientKey(round));
+            roll.strike(&[ClientKey(round)]);
         }
         assert!(journal.size() < 2 * SMALLEST_COMPACTED, "{} bytes", journal.size());
         let other = ClientRecord::Head { version: 9, boot: Box::default() }.encode();

@@ -10,7 +10,7 @@ use nfs_wire::op::create_session::ChannelAttrs;
 use nfs_wire::types::{SessionId, StateId};
 use parking_lot::Mutex;
 use share::counts::Counts;
-use share::{Item, Waiter};
+use share::{ClientKey, Item, Waiter};
 use volume::NodeId;
 use wire::Now;
 use wire::table::{Held, Table};
@@ -114,8 +114,8 @@ impl std::fmt::Debug for Server {
 
 // RFC 8881 8.4.2.3
 impl share::Lapsing for Server {
-    fn end_lapsed(&self, now: Now) -> bool {
-        self.end_expired(now)
+    fn end_lapsed(&self, clients: &[ClientKey], now: Now) -> bool {
+        self.end_silent(self.lease_ns(), now, |client| clients.contains(&client.key))
     }
 }
 
@@ -231,6 +231,14 @@ impl Server {
 
     /// Ends a client that is not in the table any more: its sessions, locks, opens.
     pub fn end_client(&self, client: &Arc<Client>, now: Now) {
+        self.end_all_of(client, now);
+        // One that never made a session may be the shadow of one that did.
+        if client.is_confirmed() {
+            self.forget_clients([client.key], now);
+        }
+    }
+
+    fn end_all_of(&self, client: &Client, now: Now) {
         let Left { sessions, states, exports } = client.end();
         for session in sessions {
             self.sessions.remove(key_of(&session.id));
@@ -241,10 +249,6 @@ impl Server {
         }
         for export in exports {
             export.engine.detach(client.key);
-        }
-        // One that never made a session may be the shadow of one that did.
-        if client.is_confirmed() {
-            self.forget_client(client.key, now);
         }
     }
 
@@ -364,7 +368,7 @@ impl Server {
         }
         // Opens of the client that are under the same key keep the right otherwise.
         let key = client.cache_key(state.export.id, state.node);
-        state.export.engine.give_up(client.key, key, true);
+        state.export.engine.give_up(client.key, key, true, now);
         client.remove_delegation(state);
         self.close_open(state, now);
     }
@@ -467,27 +471,32 @@ impl Server {
                 self.end_client(&client, now);
             }
         }
-        self.end_silent(COURTESY_NS, now);
+        self.end_silent(COURTESY_NS, now, |_| true);
     }
 
-    /// Ends clients whose lease is over, because what they have is in somebody's way, or all that there is. True when there
-    /// was one.
+    /// Ends all clients whose lease is over, because there is no room for what they have. True when there was one.
     // RFC 8881 8.4.2.3
     pub fn end_expired(&self, now: Now) -> bool {
-        self.end_silent(self.lease_ns(), now)
+        self.end_silent(self.lease_ns(), now, |_| true)
     }
 
-    fn end_silent(&self, ns: u64, now: Now) -> bool {
-        let mut any = false;
-        for client in self.clients.all().into_iter().filter(|client| client.silent_ns(now) > ns) {
+    fn end_silent(&self, ns: u64, now: Now, is_meant: impl Fn(&Client) -> bool) -> bool {
+        let mut ended = Vec::new();
+        let all = self.clients.all().into_iter();
+        for client in all.filter(|client| is_meant(client) && client.silent_ns(now) > ns) {
             // A request that runs holds the lease.
             let is_busy = client.sessions().iter().any(|session| session.busy_slots() > 0);
             if !is_busy && self.clients.remove(&client) {
-                any = true;
                 tracing::info!(client = format!("{:x}", client.id), "ends a client whose lease is over");
-                self.end_client(&client, now);
+                self.end_all_of(&client, now);
+                ended.push(client);
             }
         }
-        any
+        // Together, so that the record waits for the disk only once.
+        self.forget_clients(
+            ended.iter().filter(|client| client.is_confirmed()).map(|client| client.key),
+            now,
+        );
+        !ended.is_empty()
     }
 }

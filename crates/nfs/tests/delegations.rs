@@ -179,6 +179,25 @@ fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
     assert_eq!(scene.give_back(), NfsStat::BadStateId);
 }
 
+/// After which it is forgotten that a delegation of a file was recalled once.
+const QUIET_MS: u64 = 2000;
+
+// RFC 8881 10.4.4
+#[test]
+fn whoever_has_a_delegation_recalled_comes_before_the_next_one() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.write(), NfsStat::Delay);
+    scene.pass(5000);
+    assert_eq!(scene.give_back(), NfsStat::Ok);
+    // The other one has not come again yet.
+    let (_, open, given) = delegated(&mut scene.holder, &mut scene.first, b"file");
+    assert_eq!(given, None);
+    let handle = scene.handle.clone();
+    scene.holder.on(&mut scene.first, &handle, &[closing(open)]).ok();
+    scene.pass(900);
+    assert_eq!(scene.write(), NfsStat::Ok);
+}
+
 fn sets<'a>(attribute: Attr<'a>, room: &'a mut Vec<u8>) -> Args<'a> {
     let obj_attributes = Fattr::of(&[attribute], room);
     Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes })
@@ -208,6 +227,7 @@ fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() 
         assert_eq!(calls.iter().map(|call| recalled(call).1).collect::<Vec<_>>(), [scene.given]);
         assert_eq!(scene.give_back(), NfsStat::Ok);
         assert_eq!(other(&mut scene), NfsStat::Ok, "{change:?}");
+        scene.pass(QUIET_MS);
         let (_, open, given) = delegated(&mut scene.holder, &mut scene.first, b"file");
         scene.holder.on(&mut scene.first, &handle, &[closing(open)]).ok();
         scene.given = given.expect("a delegation again");
@@ -218,6 +238,7 @@ fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() 
     scene.first.called();
     scene.give_back();
     scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), undo]).ok();
+    scene.pass(QUIET_MS);
     let (.., given) = delegated(&mut scene.holder, &mut scene.first, b"file");
     scene.given = given.expect("a delegation again");
     for change in &changes {
@@ -226,6 +247,21 @@ fn a_delegation_is_recalled_before_another_client_changes_attributes_or_names() 
     }
     assert!(scene.first.called().is_empty());
     assert_eq!(scene.give_back(), NfsStat::Ok);
+}
+
+// RFC 8881 8.4.2.3
+#[test]
+fn a_client_whose_lease_is_over_is_not_ended_by_a_conflict_that_it_has_no_part_in() {
+    let mut scene = Scene::new();
+    scene.pass(u64::from(LEASE_S) * 1000 + 1000);
+    let mut wire = scene.world.connect();
+    let mut third = Client::new(&mut wire, b"third", 1);
+    let Args::Open(asked) = open_it(open::ShareAccess::BOTH, b"elsewhere") else { unreachable!() };
+    scene.other.create(&mut scene.second, b"elsewhere");
+    let denies = Args::Open(open::Args { share_deny: open::ShareDeny::BOTH, ..asked });
+    let collides = third.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), denies]);
+    assert_eq!(collides.status(), NfsStat::ShareDenied);
+    assert_eq!(scene.give_back(), NfsStat::Ok, "it has what it had");
 }
 
 // RFC 8881 10.4.5

@@ -111,6 +111,18 @@ fn claim(client: &mut Client, wire: &mut Wire, handle: &[u8]) -> StateId {
     opened(&client.on(wire, handle, &[claiming(BOTH, NONE, DelegationType::None)]).ok())
 }
 
+// RFC 8881 18.35.4
+#[test]
+fn who_uses_the_name_of_a_client_that_may_still_claim_takes_nothing_from_it() {
+    let mut scene = Scene::new().restart();
+    let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
+    scene.come_back(&mut first);
+    second.uid = 77;
+    let stranger = second.call(1, &[introduce(b"client")]);
+    assert_eq!(stranger.status(), NfsStat::ClidInUse);
+    claim(&mut scene.client, &mut first, &scene.handle);
+}
+
 // RFC 8881 8.4.2
 #[test]
 fn an_open_and_its_lock_are_taken_up_and_nobody_gets_between() {
@@ -490,6 +502,61 @@ fn a_delegation_is_taken_up_and_recalled_as_before() {
     let back = nfs_wire::op::delegation::ReturnArgs { deleg_stateid: read.stateid };
     client.on(&mut first, &handle, &[Args::DelegReturn(back)]).ok();
     maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).ok();
+}
+
+/// A server that keeps its clients, one of which can be called and has a READ delegation, and another with its wire.
+fn with_a_delegation() -> (World, Wire, Wire, Client, Vec<u8>) {
+    let world = World::lasting();
+    let (mut first, mut second) = (world.connect(), world.connect());
+    let mut maker = Client::new(&mut second, b"maker", 1);
+    let (handle, made) = maker.create(&mut second, b"file");
+    maker.on(&mut second, &handle, &[closing(made)]).ok();
+    let mut client = Client::new(&mut first, b"client", 1);
+    bind_back(&mut first, &client);
+    let given = client.on(&mut first, &handle, &[anew(READ | ShareAccess::WANT_READ_DELEG, NONE)]).ok();
+    let Res::Open(Ok(open)) = given.last() else { panic!("{given:?}") };
+    assert!(matches!(open.delegation, open::Delegation::Read(_)), "{open:?}");
+    (world, first, second, maker, handle)
+}
+
+// RFC 8881 10.2.1
+#[test]
+fn a_delegation_that_was_being_recalled_is_recalled_again_after_a_restart() {
+    let (world, mut first, mut second, mut maker, handle) = with_a_delegation();
+    assert_eq!(maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).status(), NfsStat::Delay);
+    assert_eq!(first.called().len(), 1);
+    let world = world.restarted();
+    let (mut first, mut second) = (world.connect(), world.connect());
+    let mut client = Client::before_reclaim(&mut first, b"client", 1);
+    bind_back(&mut first, &client);
+    let again = claiming_as(b"another owner", READ, NONE, DelegationType::Read);
+    let given = client.on(&mut first, &handle, &[again]).ok();
+    let Res::Open(Ok(open)) = given.last() else { panic!("{given:?}") };
+    assert!(matches!(open.delegation, open::Delegation::Read(_)), "{open:?}");
+    client.run(&mut first, &[COMPLETE]).ok();
+    let mut maker = Client::before_reclaim(&mut second, b"maker", 1);
+    maker.run(&mut second, &[COMPLETE]).ok();
+    assert_eq!(maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).status(), NfsStat::Delay);
+    assert_eq!(first.called().len(), 1, "recalled");
+}
+
+// RFC 8881 10.2.1
+#[test]
+fn a_delegation_that_was_taken_away_is_not_taken_up() {
+    let (mut world, _first, mut second, mut maker, handle) = with_a_delegation();
+    assert_eq!(maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).status(), NfsStat::Delay);
+    world.now = world.now.plus(std::time::Duration::from_secs(u64::from(LEASE_S) + 1));
+    world.engine.tick(world.now);
+    second.now = world.now;
+    maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).ok();
+    let world = world.restarted();
+    let mut first = world.connect();
+    let mut client = Client::before_reclaim(&mut first, b"client", 1);
+    bind_back(&mut first, &client);
+    let again = claiming_as(b"another owner", READ, NONE, DelegationType::Read);
+    let given = client.on(&mut first, &handle, &[again]).ok();
+    let Res::Open(Ok(open)) = given.last() else { panic!("{given:?}") };
+    assert!(matches!(open.delegation, open::Delegation::None), "{open:?}");
 }
 
 /// A server that records opens, and a client that has made a file and closed it.

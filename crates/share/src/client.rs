@@ -18,8 +18,8 @@ pub trait Holder: Send + Sync {
 /// Somebody who keeps the time of clients: what a client has whose time is over is kept for it only as long as nobody else
 /// wants it.
 pub trait Lapsing: Send + Sync {
-    /// Ends every client whose time is over. True when one of them had something. Called with no lock held.
-    fn end_lapsed(&self, now: wire::Now) -> bool;
+    /// Ends those of these clients whose time is over. True when there was one. Called with no lock held.
+    fn end_lapsed(&self, clients: &[ClientKey], now: wire::Now) -> bool;
 }
 
 /// Wakes a request that got a [`crate::Ticket`].

@@ -137,6 +137,8 @@ pub struct Share {
     /// Where the right under a key is.
     keys: breaks::Keys,
     contention: contention::Contention,
+    /// The same for rights that are given back as a whole, whoever wants them back.
+    recalls: contention::Contention,
     /// Who ends clients whose time is over.
     keepers: lapsing::Keepers,
     limiting: limiting::Limiting,
@@ -182,6 +184,7 @@ impl Share {
             clients: Mutex::default(),
             keys: breaks::Keys::default(),
             contention: contention::Contention::default(),
+            recalls: contention::Contention::default(),
             keepers: lapsing::Keepers::default(),
             limiting: limiting::Limiting::default(),
             counting: counting::Counting::default(),

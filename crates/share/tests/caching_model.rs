@@ -153,6 +153,11 @@ impl Model {
         }
     }
 
+    /// The time of opens: a second for each, so that files are left alone for a while and not for good.
+    fn time(&self) -> wire::Now {
+        now().plus(std::time::Duration::from_secs(self.singles as u64))
+    }
+
     fn obey(&mut self, who: usize, notice: &BreakNotice) {
         let belief = self.beliefs.get_mut(&(who, notice.key.0, notice.keyed)).expect("a right that is held");
         assert_eq!(belief.state, notice.from, "{notice:?}");
@@ -172,7 +177,7 @@ impl Model {
         }
         if who == WHOLE {
             assert!(notice.to.is_empty() && notice.answer, "given back as a whole: {notice:?}");
-            self.world.share.give_up(self.clients[who].key, notice.key, true);
+            self.world.share.give_up(self.clients[who].key, notice.key, true, self.time());
         } else if notice.answer {
             let answered = self.clients[who].acknowledge(notice.key.0, notice.keyed, notice.to);
             assert_eq!(answered, Ok(()), "{notice:?}");
@@ -293,7 +298,7 @@ impl Model {
             if who == WHOLE {
                 ask = ask.whole();
             }
-            ask.step()
+            ask.at(m.time()).step()
         });
         let Ok(opened) = result else {
             return;

@@ -361,7 +361,7 @@ fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets
 struct Gone(Arc<share::Share>, Mutex<Vec<Arc<share::Open>>>);
 
 impl share::Lapsing for Gone {
-    fn end_lapsed(&self, now: wire::Now) -> bool {
+    fn end_lapsed(&self, _: &[share::ClientKey], now: wire::Now) -> bool {
         let opens = std::mem::take(&mut *self.1.lock().unwrap());
         opens.iter().for_each(|open| self.0.close(open, now).unwrap());
         !opens.is_empty()
@@ -386,6 +386,26 @@ fn what_is_kept_for_a_client_whose_time_is_over_is_in_nobodys_way() {
     let holds = gone.open("f").access(READ).keyed(1, Caching::READ | Caching::HANDLE).whole().open();
     lapses(holds);
     here.close(&here.open("f").access(WRITE).open());
+    // Byte ranges, also of who has data zeroed or copied.
+    let open = here.open("f").access(READ | WRITE).open();
+    let locked = || {
+        let open = gone.open("f").access(READ | WRITE).open();
+        let range = share::RangeRequest { start: 0, len: 2, kind: share::RangeKind::Exclusive };
+        gone.call(|c| world.share.lock(c, &open, gone.owner(&open), share::LockRule::Exact, &[range]))
+            .unwrap();
+        lapses(open);
+    };
+    locked();
+    here.call(|c| world.share.zero(c, &open, here.owner(&open), 0..1)).unwrap();
+    locked();
+    let side = |at| share::Side { open: &open, owner: here.owner(&open), at };
+    here.call(|c| world.share.copy(c, side(0), side(2), 1)).unwrap();
+    here.close(&open);
+    // A name that goes with the open that marks it, when another has it open still.
+    gone.make_with("g", "text");
+    lapses(gone.open("g").access(READ).open());
+    here.close(&here.open("g").access(Rights::DELETE).options(Options::DELETE_ON_CLOSE).open());
+    assert_eq!(here.names_in(""), ["f"]);
     // A name that goes with the last open.
     lapses(gone.open("f").access(READ).open());
     let open = here.open("f").open();

@@ -114,7 +114,7 @@ fn confirm(run: &Run, client: &Arc<Client>) {
     }
     // The same before the server began anew.
     if let Some(key) = run.server.grace.key_of(&client.owner).filter(|key| *key != client.key) {
-        run.server.forget_client(key, run.now);
+        run.server.forget_clients([key], run.now);
     }
 }
 

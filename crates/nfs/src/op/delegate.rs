@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::compound::{Run, Stop};
 use crate::config::Export;
 use crate::handle::Handle;
+use crate::reclaim::{Again, is_held, take_delegation};
 use crate::state::{Holding, Place, State};
 
 /// The bits that say which delegation is wanted.
@@ -78,16 +79,20 @@ pub fn delegate_again(
         _ => return Ok(delegate(run, client, (export, item), handle, asked)),
     };
     let known = client.delegation_of(export.id, item.id());
-    let known = known.filter(|state| state.holding().access.contains(ShareAccess::WRITE) == write);
+    let known = known.filter(|state| {
+        state.holding().access.contains(ShareAccess::WRITE) == write && is_held(&state.holding().open, write)
+    });
     let taken = match known {
-        Some(state) => Some(state),
-        None => crate::reclaim::take_delegation(run, client, (export, item.id()), handle, write)?,
+        Some(state) => Again::Held(state),
+        None => take_delegation(run, client, (export, item.id()), handle, write)?,
     };
-    if let Some(state) = taken {
-        return Ok(told(run, &state, write));
-    }
-    // It was not recorded, or is gone.
-    Ok(delegate(run, client, (export, item), handle, (asked - WANTED) | want))
+    Ok(match taken {
+        Again::Held(state) => told(run, &state, write),
+        // A new one would be taken for the old one, and so would what is remembered under it.
+        Again::Lost if (asked & WANTED).is_empty() => Delegation::None,
+        Again::Lost => Delegation::NoneExt(WhyNone::Contention(false)),
+        Again::Unknown => delegate(run, client, (export, item), handle, (asked - WANTED) | want),
+    })
 }
 
 /// Has the engine give the right, under an open of its own that outlives the client's.

@@ -93,10 +93,7 @@ fn take_or_expire(
     if *freed {
         return Ok(None);
     }
-    let taken = match take(run, state, locks, range) {
-        Err(Stop::Fail(NfsStat::Denied)) if run.server.end_expired(run.now) => take(run, state, locks, range),
-        other => other,
-    };
+    let taken = take(run, state, locks, range);
     if taken.is_err() && is_new {
         *freed = true;
         client.remove_locks(Of { owner: &locks.owner, export: state.export.id, node: state.node }, state);

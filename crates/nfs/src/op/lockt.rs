@@ -22,9 +22,12 @@ pub fn run(run: &mut Run, args: &TestArgs<'_>) -> Done {
     check_data(item.kind())?;
     let client = Arc::clone(&run.session()?.client);
     let owner = client.lock_owner(args.owner.owner.0);
-    let stands = || export.engine.range_in_the_way(item.id(), owner, LockRule::Merging, &range).is_some();
-    if stands() && (!run.server.end_expired(run.now) || stands()) {
-        return denied(run, OpNum::LockT, &export, item.id(), owner, &range);
+    let stands = || export.engine.range_in_the_way(item.id(), owner, LockRule::Merging, &range);
+    while let Some((holder, _)) = stands() {
+        // Whoever is in the way may have been gone for long.
+        if !export.engine.end_lapsed(&[holder.client], run.now) {
+            return denied(run, OpNum::LockT, &export, item.id(), owner, &range);
+        }
     }
     run.writer.put(OpNum::LockT, &Res::Ok(()));
     Ok(())

@@ -475,11 +475,7 @@ fn open_existing(run: &Run, found: &Found, ask: Ask) -> Result<Opened, Stop> {
             false => engine.create_from(caller, item, &request),
         })
     };
-    let mut opened = match open() {
-        // Whoever is in the way may have been gone for long.
-        Err(Stop::Fail(NfsStat::ShareDenied)) if run.server.end_expired(run.now) => open(),
-        other => other,
-    }?;
+    let mut opened = open()?;
     if found.cut {
         let done = cut(run, export, &opened.open).and_then(|()| {
             if wider != access {

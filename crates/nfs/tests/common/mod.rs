@@ -181,7 +181,7 @@ impl World {
         };
         let service = Nfs(Arc::clone(&self.server));
         let connection = service.accept(peer, posted.clone(), self.now).expect("room for a connection");
-        Wire { service, connection, posted, out: Output::default(), xid: 0, now: self.now }
+        Wire { service, connection, posted, out: Output::default(), xid: 0, uid: 0, now: self.now }
     }
 }
 
@@ -203,6 +203,8 @@ pub struct Wire {
     posted: Arc<Posted>,
     out: Output<Event>,
     xid: u32,
+    /// Who speaks.
+    pub uid: u32,
     pub now: Now,
 }
 
@@ -309,7 +311,7 @@ impl Wire {
 
     fn message(&mut self, minor: u32, operations: &[Args<'_>]) -> Vec<u8> {
         self.xid += 1;
-        let credential = Credential::Sys(AuthSys::new(b"host", 0, 0, &[]));
+        let credential = Credential::Sys(AuthSys::new(b"host", self.uid, 0, &[]));
         let mut writer =
             CallWriter::begin(Frame::default(), Target::Server, self.xid, &credential, b"", minor);
         operations.iter().for_each(|operation| {
@@ -318,7 +320,7 @@ impl Wire {
         writer.finish().bytes()[MARK..].to_vec()
     }
 
-    /// Sends a COMPOUND as root.
+    /// Sends a COMPOUND, as root unless said otherwise.
     pub fn call(&mut self, minor: u32, operations: &[Args<'_>]) -> Answer {
         let message = self.message(minor, operations);
         let answer = self.send(&message);

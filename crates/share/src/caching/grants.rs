@@ -114,6 +114,8 @@ pub struct Grant {
     pub parent: Option<CacheKey>,
     /// What it is being broken to, when it is.
     pub breaking: Option<Caching>,
+    /// It is given back as a whole ([`CachingRequest::whole`]).
+    pub whole: bool,
 }
 
 /// What the rest of the node has to say to a grant.
@@ -161,6 +163,7 @@ impl Holding {
             epoch: self.counts.then_some(self.epoch),
             parent: self.parent,
             breaking: self.breaking.map(|b| b.told),
+            whole: self.whole,
         }
     }
 
@@ -324,7 +327,7 @@ impl Grants {
             return own.grant();
         }
         if possible.is_empty() && !keyed {
-            return Grant { state: possible, epoch: first, parent, breaking: None };
+            return Grant { state: possible, epoch: first, parent, breaking: None, whole };
         }
         let epoch = first.unwrap_or(0).wrapping_add(u16::from(!possible.is_empty()));
         let (breaking, counts, opens) = (None, first.is_some(), 1);
@@ -461,12 +464,12 @@ impl Grants {
     }
 
     /// Gives a right back that an open had before a restart; the opens under one key share it.
-    pub fn restore(&mut self, (client, key, keyed): (ClientKey, CacheKey, bool), was: Grant, whole: bool) {
+    pub fn restore(&mut self, (client, key, keyed): (ClientKey, CacheKey, bool), was: Grant) {
         if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
             own.opens += 1;
             return;
         }
-        let Grant { state: held, epoch, parent, .. } = was;
+        let Grant { state: held, epoch, parent, whole, .. } = was;
         let counts = epoch.is_some();
         let epoch = epoch.unwrap_or(0);
         let (breaking, opens, via) = (None, 1, 0);

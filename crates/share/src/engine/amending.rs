@@ -10,7 +10,6 @@ use volume::security::Rights;
 use super::Share;
 use super::create::how_for_rights;
 use super::file::counted;
-use super::lapsing::is_held;
 use super::waits::Effects;
 use crate::caching::grants::Need;
 use crate::open::Party;
@@ -27,7 +26,7 @@ impl Share {
         access: Rights,
         deny: Deny,
     ) -> Step<Arc<Open>> {
-        self.past_lapsed(caller.now, is_held, || self.amend_now(caller, open, access, deny))
+        self.past_lapsed_at(open.file.id, caller.now, || self.amend_now(caller, open, access, deny))
     }
 
     fn amend_now(

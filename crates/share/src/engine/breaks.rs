@@ -111,6 +111,12 @@ impl Share {
         if asker.whole && broken.notices.iter().any(loses_read) {
             self.contention.note(file.id, now.mono_ns);
         }
+        let is_whole = |notice: &BreakNotice| {
+            stream.grants.of(notice.client, notice.key, notice.keyed).is_some_and(|grant| grant.whole)
+        };
+        if broken.wait && broken.notices.iter().any(is_whole) {
+            self.recalls.note(file.id, now.mono_ns);
+        }
         effects.notices.extend(broken.notices);
         effects.now = now;
         broken.wait
@@ -123,9 +129,11 @@ impl Share {
         now.mono_ns.saturating_add(timeout)
     }
 
-    /// What is asked for, or nothing while clients of both protocols contend for the file.
+    /// What is asked for, or nothing while clients of both protocols contend for the file; nor while somebody is to come again
+    /// who had a right taken away that is given back as a whole.
     pub(super) fn moderated(&self, asked: &CachingRequest, file: &File, now: Now) -> CachingRequest {
-        let gives = !asked.keyed || asked.whole || !self.contention.has(file.id, now.mono_ns);
+        let quiet = if asked.whole { &self.recalls } else { &self.contention };
+        let gives = !asked.keyed || !quiet.has(file.id, now.mono_ns);
         CachingRequest { want: if gives { asked.want } else { Caching::empty() }, ..*asked }
     }
 
@@ -168,7 +176,7 @@ impl Share {
             drop(state);
             self.settle(effects);
             if matches!(step, Step::Wait(_)) {
-                self.end_lapsed(caller.now);
+                self.end_lapsed_at(&[open.file.id], caller.now);
             }
             match step {
                 // Who was in the way has gone when it was asked.
@@ -230,7 +238,8 @@ impl Share {
         let around = state.surroundings(stream, asker, file.is_directory && !stream.is_named, extent);
         let Some(client) = asker.client else {
             let (epoch, parent) = (request.epoch, request.parent);
-            return Grant { state: Caching::empty(), epoch, parent, breaking: None };
+            let (state, whole) = (Caching::empty(), request.whole);
+            return Grant { state, epoch, parent, breaking: None, whole };
         };
         let entry = state.stream(stream);
         let grant = entry.grants.grant(client, request, around);
@@ -322,12 +331,15 @@ impl Share {
     }
 
     /// A holder gives all it has under a key back, whether it was asked or not; its opens stay.
-    pub fn give_up(&self, client: ClientKey, key: CacheKey, keyed: bool) {
+    pub fn give_up(&self, client: ClientKey, key: CacheKey, keyed: bool, now: Now) {
         let Some((file, stream)) = self.keys.find(&(client, key, keyed)) else {
             return;
         };
         let mut state = file.state.lock();
         let entry = state.stream(&stream);
+        if entry.grants.of(client, key, keyed).is_some_and(|grant| grant.breaking.is_some()) {
+            self.recalls.begin_again(file.id, now.mono_ns);
+        }
         entry.grants.revoke(client, key, keyed);
         entry.publish();
         self.note_right((client, key, keyed), entry.grants.of(client, key, keyed));

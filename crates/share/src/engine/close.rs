@@ -9,7 +9,7 @@ use super::Share;
 use super::file::{Deletion, File, Link, State};
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
-use crate::{ChangeFilter, ChangeKind, Open, Refusal};
+use crate::{ChangeFilter, ChangeKind, Open, Options, Refusal};
 
 /// What goes with an open.
 #[derive(Default)]
@@ -46,6 +46,9 @@ impl Share {
         self.forget_detached(open);
         self.tell_untold(open, now);
         self.end_watch(open);
+        if open.options.contains(Options::DELETE_ON_CLOSE) {
+            self.let_go(open, now);
+        }
         let (going, effects) = self.take_out(open, now);
         if open.is_directory() && open.file.state.lock().is_deleted(open.link.as_ref()) {
             self.end_watches_of(open.file.id);

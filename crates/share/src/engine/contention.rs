@@ -1,9 +1,13 @@
-//! Files whose rights a client of NFS has just taken from an SMB client, and which are not given again at once.
+//! Files whose rights have just been taken away, from an SMB client by one of NFS or from one of NFS by anybody, and are not
+//! given again at once.
 //!
 //! A client may take the answer that grants a right for later than the notice that takes it away, when both come at the
 //! same moment: Linux's does, and goes on reading old data from memory. And a right on a file that both sides change in
 //! turn costs more than it spares. So a file has none for a while; each time that it happens again soon, for twice as
-//! long. Linux's NFS server treats delegations alike.
+//! long.
+//!
+//! Delegations of a file that was recalled are held back alike, whoever wanted it: who was told to come again would otherwise
+//! find the next one there, if the holder is quicker, and the next. Linux's NFS server does the same.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,6 +57,13 @@ impl Contention {
         let length_ns = before.map_or(FIRST_NS, |quiet| (quiet.length_ns * 2).min(LONGEST_NS));
         files.insert(file, Quiet { until_ns: now_ns.saturating_add(length_ns), length_ns });
         self.any.store(true, Ordering::Release);
+    }
+
+    /// The right is given back only now: the file is left alone for as long from here on.
+    pub fn begin_again(&self, file: NodeId, now_ns: u64) {
+        if let Some(quiet) = self.files.lock().get_mut(&file) {
+            quiet.until_ns = now_ns.saturating_add(quiet.length_ns);
+        }
     }
 
     /// Whether no right on the file is to be given now.

@@ -6,6 +6,7 @@ use volume::security::Rights;
 
 use super::Share;
 use super::data::{check_data, check_ranges};
+use super::lapsing::is_held;
 use crate::caching::grants::Need;
 use crate::{Attributes, Caller, Info, LockOwner, Open, RangeKind, Refusal, Step};
 
@@ -24,7 +25,9 @@ impl Share {
     /// Copies `len` bytes and says how many; fewer only at the source's end.
     // MS-SMB2 3.3.5.15.6
     pub fn copy(&self, caller: &Caller<'_>, from: Side<'_>, to: Side<'_>, len: u64) -> Step<u64> {
-        match self.before_copy(caller, from, to, len) {
+        let files = || vec![from.open.file.id, to.open.file.id];
+        let ask = || self.before_copy(caller, from, to, len);
+        match self.past_lapsed(caller.now, files, is_held, ask) {
             Step::Done(()) => self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len)).into(),
             Step::Wait(ticket) => Step::Wait(ticket),
             Step::Refused(why) => Step::Refused(why),

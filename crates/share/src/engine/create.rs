@@ -3,13 +3,14 @@
 //! Three steps: [`Share::walk`] finds the place, `existing` or `fresh` decides and reserves the open
 //! among the others, and only then anything is changed. A request that has to wait has changed nothing.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use volume::security::Rights;
-use volume::{Name, Node, OpenHow, Stat, Time};
+use volume::{Name, Node, NodeId, OpenHow, Stat, Time};
 
 use super::Share;
 use super::directory::Directory;
@@ -86,7 +87,9 @@ impl Share {
         from: Option<(&Item, Seen)>,
         request: &OpenRequest<'_>,
     ) -> Step<Opened> {
-        self.past_lapsed(caller.now, is_held, || self.create_now(caller, from, request))
+        let met = Cell::new(None);
+        let files = || Vec::from_iter(met.get());
+        self.past_lapsed(caller.now, files, is_held, || self.create_now(caller, from, request, &met))
     }
 
     fn create_now(
@@ -94,6 +97,7 @@ impl Share {
         caller: &Caller<'_>,
         from: Option<(&Item, Seen)>,
         request: &OpenRequest<'_>,
+        met: &Cell<Option<NodeId>>,
     ) -> Step<Opened> {
         self.begin(caller.now);
         if let Err(why) = self.check_request(request) {
@@ -101,7 +105,7 @@ impl Share {
         }
         let mut from = from;
         for _ in 0..MAX_ATTEMPTS {
-            match self.with_room(|| self.attempt(caller, from, request)) {
+            match self.with_room(|| self.attempt(caller, from, request, met)) {
                 Ok(Attempt::Done(opened)) => return Step::Done(*opened),
                 // Who was in the way may have gone when it was asked.
                 Ok(Attempt::Wait(ticket)) if self.waits.is_over(ticket) => {}
@@ -150,10 +154,15 @@ impl Share {
         caller: &Caller<'_>,
         from: Option<(&Item, Seen)>,
         request: &OpenRequest<'_>,
+        met: &Cell<Option<NodeId>>,
     ) -> Result<Attempt, Refusal> {
+        let existing = |target: Target| {
+            met.set(Some(target.node.id()));
+            self.open_existing(caller, request, target)
+        };
         let from = match from {
             Some((item, seen)) if request.path.is_empty() => {
-                return self.open_existing(caller, request, self.target_of(item, seen, how_for(request))?);
+                return existing(self.target_of(item, seen, how_for(request))?);
             }
             Some((item, _)) => Some(self.start(caller, item)?),
             None => None,
@@ -168,19 +177,22 @@ impl Share {
         match self.walk(caller, from.as_ref(), request.path, request.options, search)? {
             Found::Root(root) => {
                 let node = root.node.open_again(OpenHow::Read)?;
-                self.open_existing(caller, request, Target::of(None, node, false))
+                existing(Target::of(None, node, false))
             }
             Found::There { parent, found } => {
                 let Named { name, node, seen, is_from_memory, .. } = found;
                 let target = Target::of(Some((parent, name)), node, false);
-                self.open_existing(caller, request, Target { seen, is_from_memory, names_gone, ..target })
+                existing(Target { seen, is_from_memory, names_gone, ..target })
             }
             Found::Missing { .. }
                 if matches!(request.disposition, Disposition::Open | Disposition::Overwrite) =>
             {
                 Err(Refusal::NotFound)
             }
-            Found::Missing { parent, name } => self.open_new(caller, request, &parent, &name),
+            Found::Missing { parent, name } => {
+                met.set(Some(parent.id));
+                self.open_new(caller, request, &parent, &name)
+            }
         }
     }
 

@@ -8,7 +8,6 @@ use volume::{Patience, Times};
 use wire::{FileRange, Now};
 
 use super::Share;
-use super::lapsing::is_held;
 use crate::caching::grants::Need;
 use crate::open::{OwnTimes, UNSEEN};
 use crate::{
@@ -87,7 +86,8 @@ impl Share {
         through: bool,
     ) -> Step<()> {
         let len = data.len() as u64;
-        match self.past_lapsed(caller.now, is_held, || self.before_write(caller, open, owner, at, len)) {
+        let ask = || self.before_write(caller, open, owner, at, len);
+        match self.past_lapsed_at(open.file.id, caller.now, ask) {
             Step::Done(at) => self.write_now(open, at, data, through, caller.now).into(),
             Step::Wait(ticket) => Step::Wait(ticket),
             Step::Refused(why) => Step::Refused(why),

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use volume::security::Rights;
+use wire::Now;
 
 use super::Share;
 use super::file::Deletion;
@@ -31,10 +32,7 @@ impl Share {
                 Step::Done(()) => {}
                 other => return other,
             }
-            // With the last open the name goes, which may be one that nobody comes back for.
-            if open.file.state.lock().members.len() > 1 {
-                self.end_lapsed(caller.now);
-            }
+            self.let_go(open, caller.now);
         } else if !open.granted.contains(Rights::DELETE) {
             return Step::Refused(Refusal::AccessDenied);
         }
@@ -58,6 +56,14 @@ impl Share {
             self.end_watches_of(open.file.id);
         }
         Step::Done(())
+    }
+
+    /// A name goes with the last open, which may be one that nobody comes back for.
+    pub(super) fn let_go(&self, open: &Open, now: Now) {
+        let is_shared = open.file.state.lock().members.len() > 1;
+        if is_shared {
+            self.end_lapsed_at(&[open.file.id], now);
+        }
     }
 
     fn check_deletable(&self, open: &Open, ignore_read_only: bool) -> Result<(), Refusal> {

@@ -4,10 +4,11 @@
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use volume::NodeId;
 use wire::Now;
 
 use super::Share;
-use crate::{Lapsing, Refusal, Step};
+use crate::{ClientKey, Lapsing, Refusal, Step};
 
 /// Those who keep the time of clients.
 #[derive(Default)]
@@ -21,21 +22,44 @@ impl Share {
         keepers.push(keeper);
     }
 
-    /// Has clients ended whose time is over. True when one of them had something. Called with no lock held.
-    pub(super) fn end_lapsed(&self, now: Now) -> bool {
+    /// Has those of these clients ended whose time is over. True when one of them had something. Called with no lock held.
+    pub fn end_lapsed(&self, clients: &[ClientKey], now: Now) -> bool {
+        if clients.is_empty() {
+            return false;
+        }
         let keepers: Vec<Arc<dyn Lapsing>> = self.keepers.0.lock().iter().filter_map(Weak::upgrade).collect();
         // Each is asked, not only the first that had one.
         let mut any = false;
         for keeper in keepers {
-            any |= keeper.end_lapsed(now);
+            any |= keeper.end_lapsed(clients, now);
         }
         any
     }
 
-    /// Asks something that may meet what a client has whose time is over; then once more.
+    /// The same for whoever has any of these files open; what else they have is locked, held and marked through that.
+    pub(super) fn end_lapsed_at(&self, files: &[NodeId], now: Now) -> bool {
+        if self.keepers.0.lock().is_empty() {
+            return false;
+        }
+        let mut clients = Vec::new();
+        for file in files.iter().filter_map(|id| self.files.get(*id)) {
+            clients.extend(file.state.lock().members.iter().filter_map(|member| member.asker.client));
+        }
+        clients.sort_unstable();
+        clients.dedup();
+        self.end_lapsed(&clients, now)
+    }
+
+    /// Asks something that may meet what a client has of a file whose time is over; then once more.
+    pub(super) fn past_lapsed_at<T>(&self, file: NodeId, now: Now, ask: impl Fn() -> Step<T>) -> Step<T> {
+        self.past_lapsed(now, || vec![file], is_held, ask)
+    }
+
+    /// The same for some files, which are known when it has been asked.
     pub(super) fn past_lapsed<T>(
         &self,
         now: Now,
+        files: impl Fn() -> Vec<NodeId>,
         is_in_the_way: impl Fn(&Refusal) -> bool,
         ask: impl Fn() -> Step<T>,
     ) -> Step<T> {
@@ -43,8 +67,8 @@ impl Share {
         let again = match &step {
             Step::Done(_) => false,
             // Others may be in the way, too; who waits is woken when it is worth while.
-            Step::Wait(ticket) => self.end_lapsed(now) && self.waits.is_over(*ticket),
-            Step::Refused(why) => is_in_the_way(why) && self.end_lapsed(now),
+            Step::Wait(ticket) => self.end_lapsed_at(&files(), now) && self.waits.is_over(*ticket),
+            Step::Refused(why) => is_in_the_way(why) && self.end_lapsed_at(&files(), now),
         };
         if again { ask() } else { step }
     }

@@ -435,11 +435,12 @@ fn taken(open: &Open, owner: LockOwner, rule: LockRule, ranges: Vec<RangeRequest
     Record::Taken { id: open.id, owner, rule, ranges }
 }
 
-/// A right as it comes back after a restart. Others wait until a right to write is given back; what else is
-/// broken they may have gone past already, and the notice may be lost with the process.
+/// A right as it comes back after a restart. Others wait until a right to write is given back, and any that is given back
+/// as a whole; what else is broken they may have gone past already, and the notice may be lost with the process.
 fn right_of(grant: Grant) -> Right {
-    let Grant { state: held, epoch, parent, breaking } = grant;
-    let state = breaking.filter(|_| !held.contains(Caching::WRITE)).unwrap_or(held);
+    let Grant { state: held, epoch, parent, breaking, whole } = grant;
+    let is_waited_for = whole || held.contains(Caching::WRITE);
+    let state = breaking.filter(|_| !is_waited_for).unwrap_or(held);
     Right { state, epoch: epoch.unwrap_or(0), counts: epoch.is_some(), parent }
 }
 

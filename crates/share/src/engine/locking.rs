@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::Share;
-use super::lapsing::is_held;
 use crate::caching::grants::Need;
 use crate::lasting::record::Record;
 use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, Step};
@@ -36,7 +35,9 @@ impl Share {
         ranges: &[RangeRequest],
         note: RangeNote<'_>,
     ) -> Step<()> {
-        self.past_lapsed(caller.now, is_held, || self.lock_now(caller, open, owner, rule, ranges, note))
+        self.past_lapsed_at(open.file.id, caller.now, || {
+            self.lock_now(caller, open, owner, rule, ranges, note)
+        })
     }
 
     fn lock_now(

@@ -75,11 +75,26 @@ impl Share {
         };
         // What stands there, or below, may be open.
         let is_in_the_way = |why: &Refusal| is_held(why) || *why == Refusal::AccessDenied;
-        match self.past_lapsed(caller.now, is_in_the_way, prepare) {
+        let files = || self.files_in_the_way(caller, open, to);
+        match self.past_lapsed(caller.now, files, is_in_the_way, prepare) {
             Step::Done(destination) => self.rename_now(caller, open, destination, replace).into(),
             Step::Wait(ticket) => Step::Wait(ticket),
             Step::Refused(why) => Step::Refused(why),
         }
+    }
+
+    /// Files through which somebody may be in the way of a rename: this one, what is below it, where it goes to.
+    fn files_in_the_way(&self, caller: &Caller<'_>, open: &Open, to: Goal<'_>) -> Vec<NodeId> {
+        let mut files = vec![open.file.id];
+        if let Ok(destination) = self.destination(caller, open, to) {
+            files.push(destination.parent.id);
+            files.extend(destination.there.map(|(_, id, _)| id));
+        }
+        if open.is_directory() {
+            let all = self.files.all();
+            files.extend(all.iter().filter(|file| is_below(file, open.file.id)).map(|file| file.id));
+        }
+        files
     }
 
     fn prepare_rename(
@@ -209,18 +224,7 @@ impl Share {
     // MS-FSA 2.1.4.2
     fn check_nothing_open_below(&self, caller: &Caller<'_>, open: &Arc<Open>, posix: bool) -> Step<()> {
         for file in self.files.all() {
-            let is_below = file.id != open.file.id && {
-                let links: Vec<_> = file
-                    .state
-                    .lock()
-                    .links
-                    .iter()
-                    .filter(|l| !l.removed)
-                    .map(|l| Arc::clone(&l.link))
-                    .collect();
-                links.iter().any(|link| link.place().0.is_within(open.file.id))
-            };
-            if is_below && (!posix || is_held_fast(&file)) {
+            if is_below(&file, open.file.id) && (!posix || is_held_fast(&file)) {
                 match self.ask_to_close(caller, open, &file, false) {
                     Step::Done(()) => {}
                     other => return other,
@@ -423,4 +427,15 @@ fn both<'a>(
     }
     let (first, second) = if Arc::as_ptr(a.0) < Arc::as_ptr(b.0) { (a, b) } else { (b, a) };
     (first.0.change(&[first.1]), Some(second.0.change(&[second.1])))
+}
+
+/// Whether a file that is open has a name below a directory.
+fn is_below(file: &File, directory: NodeId) -> bool {
+    if file.id == directory {
+        return false;
+    }
+    let state = file.state.lock();
+    let links: Vec<_> = state.links.iter().filter(|l| !l.removed).map(|l| Arc::clone(&l.link)).collect();
+    drop(state);
+    links.iter().any(|link| link.place().0.is_within(directory))
 }

@@ -164,8 +164,8 @@ impl Share {
         entered.ranges.restore(entry.ranges.held());
         if let (Some(holder), Some(right)) = (entry.holder(), right) {
             let Right { state, epoch, counts, parent } = right;
-            let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None };
-            entered.grants.restore(holder, grant, whole);
+            let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None, whole };
+            entered.grants.restore(holder, grant);
             self.keys.enter(holder, file, &stream);
             self.note_goes(&asker, &stream, options);
             if made.goes.is_some() {

@@ -86,8 +86,10 @@ impl Share {
             return Step::Refused(Refusal::Invalid);
         }
         let len = range.end - range.start;
-        if let Err(why) = check_ranges(open, owner, range.start, len, RangeKind::Exclusive) {
-            return Step::Refused(why);
+        let checked = || check_ranges(open, owner, range.start, len, RangeKind::Exclusive).into();
+        match self.past_lapsed_at(open.file.id, caller.now, checked) {
+            Step::Done(()) => {}
+            other => return other,
         }
         self.change(caller, open, || {
             let end = range.end.min(open.data.stat()?.size);
