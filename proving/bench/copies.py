@@ -240,7 +240,9 @@ def _columns(rounds, names):
     for name in names:
         times, of_processor = ([took[name][part] for took in rounds if name in took] for part in (0, 1))
         digits = 2 if times and min(times) < 10 else 1
-        shown.append(f"{spread.told(times, digits)} s, {statistics.median(of_processor):.1f} s CPU" if times else "–")
+        # Earlier versions of these scripts did not measure the processor.
+        cpu = f", {statistics.median(of_processor):.1f} s CPU" if all(of_processor) else ""
+        shown.append(f"{spread.told(times, digits)} s{cpu}" if times else "–")
     return shown
 
 

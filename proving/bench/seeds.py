@@ -238,7 +238,9 @@ def _row(case, rounds):
                 _tell(" clients instead of " + f"{counts[0]:g}", f"{counts[1]:g}", counts[1] <= FEW, f"≤ {FEW}")]
     columns = (*(("uncapped",) if case.line else ()), 1, CHANNELS)
     rates = [f"{_median(rounds, lambda it: it[key].rate) / MIB:,.{0 if case.threads > 1 else 1}f} MiB/s" for key in columns]
-    cpu = " → ".join(f"{_median(rounds, lambda it: it[key].cpu):,.1f}" for key in (1, CHANNELS))
+    # Earlier versions of these scripts did not measure the processor.
+    is_known = all(it[key].cpu is not None for it in rounds for key in (1, CHANNELS))
+    cpu = " → ".join(f"{_median(rounds, lambda it: it[key].cpu):,.1f}" for key in (1, CHANNELS)) if is_known else "–"
     base, bound = ("uncapped", ENOUGH) if case.line else (1, NO_LOSS)
     ratios = [it[CHANNELS].rate / it[base].rate for it in rounds]
     gain = [f"{_median(rounds, lambda it: it[CHANNELS].rate / it[1].rate):.2f}"] if case.line else []
@@ -293,7 +295,7 @@ def section(results):
         f"640 MiB are under way at once, {WIDE.mbit / 1000:g} Gbit/s in packets of {WIDE.mtu:,}. The first column is one connection that only this line holds back; then\n"
         "each connection is held to a quarter of that by the path. All in one round; ratios are taken within it.\n"
         "CPU is that of server and generator together; in brackets are the least and the most of what a ratio came to.\n\n"
-        f"    trunkline link --rtt {RTT} --rate {ORDINARY.mbit}Mbit --mtu {ORDINARY.mtu} [--flow-rate A-QUARTER] -- trunkline load smb://USER@{{{{host}}}}:PORT/{SHARE}/{DIRECTORY}/FILE ... \\\\\n"
+        f"    trunkline link --rtt {RTT} --rate {ORDINARY.mbit}Mbit --mtu {ORDINARY.mtu} [--flow-rate A-QUARTER] -- trunkline load smb://USER@{{host}}:PORT/{SHARE}/{DIRECTORY}/FILE ... \\\n"
         f"        -W1 -C0 -d SECONDS -r -w 0|100 -b SIZE -t{THREADS} -o{DEPTH} -L --channels 1,4 --json\n\n"
         f"Many threads are `-r -t{THREADS} -o{DEPTH}` of diskspd, for each file: on {FILES} files {FILES * THREADS * DEPTH} operations are under way, on one {THREADS * DEPTH}. Files have {_size(FILE_BYTES)},\n"
         "and stay in the page cache; writes do not wait for the disk (without `-Sh`), which would be all that is measured.\n\n"
