@@ -2,7 +2,6 @@
 //! does every directory that still holds such a thing.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 
 use crate::error::{Done, Fault};
 use crate::file::{Shared, patiently};
@@ -87,41 +86,70 @@ fn count_extra(tally: &mut Tally, facts: &Facts) {
     tally.bytes.extras += facts.size;
 }
 
-/// Deletes a file or a whole directory, and counts what is gone; in a dry run it only says and counts. False when it stays
-/// for what is in it.
-fn delete<'a>(
-    shared: &'a Shared,
+/// A directory whose entries are being deleted.
+struct Doomed {
     path: String,
     facts: Facts,
-    survey: &'a mut Survey,
-) -> Pin<Box<dyn Future<Output = Done<bool>> + Send + 'a>> {
-    Box::pin(async move {
-        let is_directory = facts.kind == Kind::Directory;
-        if is_directory {
-            let listing = patiently(shared, || shared.target.list(&path)).await?;
-            shared.spare_source(&listing.entries)?;
-            let mut is_empty = true;
-            for entry in listing.entries {
-                let below = join(&path, &entry.name);
-                let wanted = shared.plan.wants(&below, entry.facts.kind == Kind::Directory);
-                is_empty &= wanted && delete(shared, below, entry.facts, survey).await?;
+    left: std::vec::IntoIter<Entry>,
+    /// What has no name that we could say, which may be what a pattern leaves out.
+    unusable: Option<(String, String)>,
+    /// Whether all that was looked at so far is gone.
+    is_empty: bool,
+}
+
+/// Deletes a file or a whole directory, and counts what is gone; in a dry run it only says and counts. False when it stays
+/// for what is in it. The way down is kept here and not on the stack, which a server could exhaust by a deep tree.
+async fn delete(shared: &Shared, path: String, facts: Facts, survey: &mut Survey) -> Done<bool> {
+    let mut way: Vec<Doomed> = Vec::new();
+    let mut next = Some((path, facts));
+    loop {
+        match next.take() {
+            Some((path, facts)) if facts.kind == Kind::Directory => {
+                way.push(begin(shared, path, facts).await?)
             }
-            // What has no name that we could say may be what a pattern leaves out.
-            if let Some((name, why)) = listing.unusable.into_iter().next() {
-                return Err(Fault::Said(format!("{name}: {why}")));
-            }
-            if !is_empty {
-                return Ok(false);
-            }
+            Some((path, facts)) => gone(shared, path, &facts, survey).await?,
+            None => {}
         }
-        match (shared.plan.dry_run, is_directory) {
-            (true, _) => survey.doomed.push(path),
-            (false, _) => patiently(shared, || remove(shared, &path, is_directory)).await?,
+        let Some(directory) = way.last_mut() else { return Ok(true) };
+        if let Some(entry) = directory.left.next() {
+            let below = join(&directory.path, &entry.name);
+            match shared.plan.wants(&below, entry.facts.kind == Kind::Directory) {
+                true => next = Some((below, entry.facts)),
+                false => directory.is_empty = false,
+            }
+            continue;
         }
-        survey.changes = true;
-        count_extra(&mut survey.tally, &facts);
-        Ok(true)
-    })
+        let Some(directory) = way.pop() else { return Ok(true) };
+        if let Some((name, why)) = directory.unusable {
+            return Err(Fault::Said(format!("{name}: {why}")));
+        }
+        if directory.is_empty {
+            gone(shared, directory.path, &directory.facts, survey).await?;
+        }
+        match way.last_mut() {
+            Some(above) => above.is_empty &= directory.is_empty,
+            None => return Ok(directory.is_empty),
+        }
+    }
+}
+
+/// Lists a directory that is to go.
+async fn begin(shared: &Shared, path: String, facts: Facts) -> Done<Doomed> {
+    let listing = patiently(shared, || shared.target.list(&path)).await?;
+    shared.spare_source(&listing.entries)?;
+    let unusable = listing.unusable.into_iter().next();
+    Ok(Doomed { path, facts, left: listing.entries.into_iter(), unusable, is_empty: true })
+}
+
+/// Removes a file or a directory in which nothing is left, or says that it would, and counts it.
+async fn gone(shared: &Shared, path: String, facts: &Facts, survey: &mut Survey) -> Done<()> {
+    match shared.plan.dry_run {
+        true => survey.doomed.push(path),
+        false => patiently(shared, || remove(shared, &path, facts.kind == Kind::Directory)).await?,
+    }
+    survey.changes = true;
+    count_extra(&mut survey.tally, facts);
+    Ok(())
 }
 
 /// Removes a file or an empty directory. One that is gone already was removed by an attempt whose answer was lost.
