@@ -240,6 +240,7 @@ pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
     }
     found.extend(throughput(facts, data));
     found.extend(burst(facts, data));
+    found.extend(sawtooth(data));
     found.extend(full_host(data));
     found
 }
@@ -339,6 +340,23 @@ fn burst(facts: &Facts, data: &Data) -> Option<Finding> {
         return Some(Finding::note(Layer::Limits, "warm_up", says).by(shown(first)).by(shown(last)));
     }
     None
+}
+
+/// A rate that breaks down at even distances. A note: a bucket of tokens that empties does that, and a path that drops packets.
+fn sawtooth(data: &Data) -> Option<Finding> {
+    let it = data.sawtooth.as_ref()?;
+    let says = format!(
+        "the rate breaks down to less than half every {} s: as where a service throttles in steps, or a path drops what is too much for it",
+        short(it.every_s)
+    );
+    let by = format!(
+        "{} times while large blocks were {} over {} connections, between {} operations a second",
+        it.collapses,
+        if it.work == Work::Write { "written" } else { "read" },
+        it.connections,
+        short(it.usual_per_s)
+    );
+    Some(Finding::note(Layer::Limits, "sawtooth", says).by(by))
 }
 
 /// This host was full, so that it is what was measured.

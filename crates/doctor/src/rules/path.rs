@@ -97,7 +97,35 @@ pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
     found.extend(narrow(facts));
     found.extend(timer(facts));
     found.extend(distance(facts));
+    found.extend(small_packets(facts));
     found
+}
+
+/// Bytes of a packet below which something on the path takes a part of them for itself: the least that is usual, without the
+/// headers of common tunnels, is 1,400.
+const ORDINARY_MTU: u32 = 1400;
+
+/// Packets that are smaller than usual. A note: they cost both ends time for each, which shows where the processors are full.
+fn small_packets(facts: &Facts) -> Option<Finding> {
+    let route = facts.route.as_ref()?;
+    let (interface, path) = (route.interface_mtu, route.path_mtu);
+    let least = interface.into_iter().chain(path).min().filter(|it| *it < ORDINARY_MTU)?;
+    let behind = interface.is_some_and(|own| own > least);
+    let says = format!(
+        "packets on this path have at most {least} bytes, 1,500 are usual: {} takes the rest, and each byte costs both ends more packets",
+        if behind {
+            "a tunnel or an old line behind this host"
+        } else {
+            "the interface of this host, as a tunnel or a VPN,"
+        }
+    );
+    let told = |mtu: Option<u32>| mtu.map_or_else(|| "not known".to_owned(), |it| it.to_string());
+    let by = format!(
+        "MTU of the interface: {}, of the path as the kernel knows it: {}",
+        told(interface),
+        told(path)
+    );
+    Some(Finding::note(Layer::Transport, "small_packets", says).by(by))
 }
 
 /// The round trip of what was measured under load, where that is longer than without.

@@ -4,7 +4,7 @@
 use super::tests_support::{Situation, large, situation, small};
 use super::*;
 use crate::facts::{
-    Address, Cause, Channel, Connects, Interface, Protocol, Scope, Smb, Stage, Stopped, Traffic,
+    Address, Cause, Channel, Connects, Interface, Protocol, Sawtooth, Scope, Smb, Stage, Stopped, Traffic,
 };
 use crate::finding::Layer;
 use crate::mount::{Mount, MountConnection};
@@ -756,4 +756,27 @@ fn the_knee_of_depth_says_nothing_of_what_was_not_tried() {
     runs(&mut facts).retain(|run| run.work != Work::SmallRead || run.depth != 64);
     runs(&mut facts).push(small(256, 64_100.0));
     assert!(knee(&facts).ends_with("128 under way, and little behind that"), "{}", knee(&facts));
+}
+
+#[test]
+fn a_sawtooth_and_small_packets_are_told_and_accuse_nobody() {
+    let mut facts = situation(NEAR);
+    let every_s = 0.5;
+    let sawtooth = Sawtooth { work: Work::Read, connections: 4, collapses: 4, every_s, usual_per_s: 400.0 };
+    facts.data.get_or_insert_default().sawtooth = Some(sawtooth);
+    for (interface, path, who) in
+        [(1500, 1280, "behind this host"), (1280, 1280, "the interface of this host")]
+    {
+        if let Some(route) = &mut facts.route {
+            (route.interface_mtu, route.path_mtu) = (Some(interface), Some(path));
+        }
+        let found = findings(&facts);
+        let told = |kind| found.iter().find(|it| it.kind == kind && !it.holds_back).unwrap();
+        assert!(told("sawtooth").says.contains("every 0.5"), "{found:#?}");
+        assert!(
+            told("small_packets").says.contains("at most 1280 bytes")
+                && told("small_packets").says.contains(who)
+        );
+    }
+    assert!(findings(&situation(NEAR)).iter().all(|it| !["sawtooth", "small_packets"].contains(&it.kind)));
 }
