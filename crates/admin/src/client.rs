@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::protocol::{MAX_RESPONSE, Request, Response};
 use crate::socket;
+use crate::whole::Whole;
 
 /// How long a whole answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -68,44 +69,8 @@ impl Client {
         line.push(b'\n');
         self.stream.write_all(&line)?;
         let mut answer = Vec::new();
-        let whole = Whole { stream: self.stream, until: Instant::now() + PATIENCE };
+        let whole = Whole::within(PATIENCE, self.stream);
         BufReader::new(whole.take(MAX_RESPONSE as u64)).read_until(b'\n', &mut answer)?;
         Ok(serde_json::from_slice(&answer)?)
-    }
-}
-
-/// A stream of which all has come by a certain time, however slowly.
-struct Whole {
-    stream: UnixStream,
-    until: Instant,
-}
-
-impl Read for Whole {
-    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
-        self.stream.set_read_timeout(Some(left))?;
-        self.stream.read(room)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_that_comes_in_drops_is_given_up() {
-        let (mut far, stream) = UnixStream::pair().unwrap();
-        let dripping = std::thread::spawn(move || {
-            while far.write_all(b"x").is_ok() {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        });
-        let mut whole = Whole { stream, until: Instant::now() + Duration::from_millis(200) };
-        assert!(whole.read_to_end(&mut Vec::new()).is_err());
-        drop(whole);
-        dripping.join().unwrap();
     }
 }

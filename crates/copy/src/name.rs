@@ -67,11 +67,13 @@ impl std::str::FromStr for Pattern {
 }
 
 impl Pattern {
-    /// Whether it fits the path `path`; where it `folds`, without regard to case.
-    pub(crate) fn fits(&self, path: &str, folds: bool) -> bool {
-        if folds {
-            return Pattern(self.0.to_lowercase()).fits(&path.to_lowercase(), false);
-        }
+    /// The same in lower case: it fits paths in lower case as this one does without regard to case.
+    pub(crate) fn folded(&self) -> Pattern {
+        Pattern(self.0.to_lowercase())
+    }
+
+    /// Whether it fits the path `path`.
+    pub(crate) fn fits(&self, path: &str) -> bool {
         match self.0.strip_prefix('/') {
             Some(anchored) => fits(anchored.as_bytes(), path.as_bytes()),
             None if self.0.contains('/') => fits(self.0.as_bytes(), path.as_bytes()),
@@ -113,8 +115,9 @@ mod tests {
 
     #[test]
     fn patterns_know_names_paths_and_trees() {
-        let fits = |pattern: &str, path: &str| pattern.parse::<Pattern>().unwrap().fits(path, false);
-        assert!("cAche".parse::<Pattern>().unwrap().fits("a/CaChe", true) && !fits("cache", "Cache"));
+        let fits = |pattern: &str, path: &str| pattern.parse::<Pattern>().unwrap().fits(path);
+        let folded = "cAche".parse::<Pattern>().unwrap().folded();
+        assert!(folded.fits(&"a/CaChe".to_lowercase()) && !fits("cache", "Cache"));
         assert!(fits("*.tmp", "a/b/c.tmp") && !fits("*.tmp", "a/b/c.tmp2") && fits("b?", "a/b1"));
         assert!(fits("a/*.c", "a/x.c") && !fits("a/*.c", "a/b/x.c") && fits("a/**.c", "a/b/x.c"));
         assert!(fits("/x", "x") && !fits("/x", "a/x") && fits("x", "a/x") && fits("cache/", "a/cache"));

@@ -19,7 +19,8 @@ pub struct Plan {
     pub(crate) sync: bool,
     pub(crate) include: Vec<Pattern>,
     pub(crate) exclude: Vec<Pattern>,
-    /// Whether patterns fit names without regard to case, as names of a share are the same without it.
+    /// Whether patterns fit names without regard to case, as names of a share are the same without it; they are in lower
+    /// case then.
     folds: bool,
     pub(crate) dry_run: bool,
     pub(crate) rate: Option<u64>,
@@ -79,6 +80,10 @@ impl Plan {
         let mut keep = args.keep();
         // Nothing else has any.
         keep.streams &= sides.iter().all(is_smb);
+        let folds = sides.iter().any(is_smb);
+        let patterns = |given: &[Pattern]| -> Vec<Pattern> {
+            given.iter().map(|it| if folds { it.folded() } else { it.clone() }).collect()
+        };
         let Passwords { source, target } = args.passwords(ask)?;
         Ok(Plan {
             source: args.source.clone(),
@@ -89,9 +94,9 @@ impl Plan {
             is_doubtful: args.mirror && args.source.is_doubtful_with(&args.target),
             verify: args.verify,
             sync: args.sync,
-            include: args.include.clone(),
-            exclude: args.exclude.clone(),
-            folds: sides.iter().any(is_smb),
+            include: patterns(&args.include),
+            exclude: patterns(&args.exclude),
+            folds,
             dry_run: args.dry_run,
             rate: args.rate,
             retries: args.retries,
@@ -114,7 +119,9 @@ impl Plan {
 
     /// Whether the path, of a directory or not, is to be copied at all.
     pub(crate) fn wants(&self, path: &str, is_directory: bool) -> bool {
-        let fits = |pattern: &Pattern| pattern.fits(path, self.folds);
+        let folded = (self.folds && !(self.include.is_empty() && self.exclude.is_empty()))
+            .then(|| path.to_lowercase());
+        let fits = |pattern: &Pattern| pattern.fits(folded.as_deref().unwrap_or(path));
         let included = is_directory || self.include.is_empty() || self.include.iter().any(fits);
         included && !self.exclude.iter().any(fits)
     }

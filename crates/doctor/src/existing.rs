@@ -9,8 +9,10 @@ use crate::peer::{Place, join};
 use crate::protocol;
 
 /// Directories that are listed at most to find a file that may be read, and how far below the first.
-const LISTED: usize = 64;
-const DEEP: u32 = 4;
+pub(crate) const LISTED: usize = 64;
+pub(crate) const DEEP: u32 = 4;
+/// Where there is none.
+pub(crate) const NOTHING: &str = "there is no file to read in this directory, nor near below it";
 /// Files that are tried.
 const TRIED: usize = 16;
 
@@ -73,7 +75,7 @@ pub(crate) async fn readable(
     root: &Place,
     [least, enough]: [u64; 2],
 ) -> Result<Result<Existing, String>, Stopped> {
-    let mut reason = "there is no file to read in this directory, nor near below it".to_owned();
+    let mut reason = NOTHING.to_owned();
     for file in largest(root, [least, enough], patient.course.stall).await {
         let trying = async {
             let open = root.below(&file.directory).await?.open(&file.name, false).await?;

@@ -4,9 +4,10 @@
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use admin::transactions::Counted;
+use admin::whole::Whole;
 use admin::{Client, Request, Response, Transactions, Workload};
 use load::{Scheme, Target};
 use serde::de::DeserializeOwned;
@@ -96,23 +97,6 @@ fn get<T: DeserializeOwned>(place: &str, path: &str) -> Result<T, String> {
     serde_json::from_str(body).map_err(|why| wrong(&why))
 }
 
-/// A stream of which all has come by a certain time, however slowly.
-struct Whole {
-    stream: TcpStream,
-    until: Instant,
-}
-
-impl Read for Whole {
-    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
-        self.stream.set_read_timeout(Some(left))?;
-        self.stream.read(room)
-    }
-}
-
 fn exchange(host: &str, path: &str, patience: Duration) -> std::io::Result<String> {
     let mut failure = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
     for address in host.to_socket_addrs()? {
@@ -122,7 +106,7 @@ fn exchange(host: &str, path: &str, patience: Duration) -> std::io::Result<Strin
                 // Of version 1.0, so that the answer ends with the connection and comes in one piece.
                 write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
                 let mut answer = String::new();
-                let whole = Whole { stream, until: Instant::now() + patience };
+                let whole = Whole::within(patience, stream);
                 whole.take(LONGEST).read_to_string(&mut answer)?;
                 return Ok(answer);
             }

@@ -21,6 +21,7 @@ use crate::args::{Args, Course};
 use crate::bench::noise;
 use crate::drive::Moment;
 use crate::examine::Patient;
+use crate::existing::{DEEP, LISTED, NOTHING};
 use crate::facts::{
     Cause, Channel, Connections, Data, Facts, Metadata, NameWork, Protocol, Run, Stage, Stopped, Work, median,
 };
@@ -41,9 +42,6 @@ const MOST_NAMES: usize = 200;
 const LARGE: [u32; 3] = [256 << 10, 64 << 10, SMALL];
 /// Bytes of one small operation.
 const SMALL: u32 = 4 << 10;
-/// Directories that are listed at most to find a file that may be read, and how far below the first.
-const LISTED: usize = 64;
-const DEEP: u32 = 4;
 
 /// `trunkline load` as it is called here.
 #[derive(Debug, Parser)]
@@ -298,10 +296,7 @@ async fn existing(patient: &mut Patient<'_>, worker: &Worker, path: &Path, block
     let found = worker.aside(patient.course.stall, looking).await.flatten();
     let found = found.filter(|(_, size)| *size >= u64::from(block));
     if found.is_none() {
-        patient.facts.left_out.push(
-            "runs through the mount: there is no file to read in this directory, nor near below it"
-                .to_owned(),
-        );
+        patient.facts.left_out.push(format!("runs through the mount: {NOTHING}"));
     }
     found.map(|(file, _)| file)
 }

@@ -472,18 +472,7 @@ fn bind_back(wire: &mut Wire, client: &Client) {
 // RFC 8881 10.2.1
 #[test]
 fn a_delegation_is_taken_up_and_recalled_as_before() {
-    let world = World::lasting();
-    let mut wire = world.connect();
-    let mut maker = Client::new(&mut wire, b"maker", 1);
-    let (handle, made) = maker.create(&mut wire, b"file");
-    maker.on(&mut wire, &handle, &[closing(made)]).ok();
-    let mut client = Client::new(&mut wire, b"client", 1);
-    bind_back(&mut wire, &client);
-    let wanting = anew(READ | ShareAccess::WANT_READ_DELEG, NONE);
-    let given = client.on(&mut wire, &handle, &[wanting]).ok();
-    let Res::Open(Ok(open)) = given.last() else { panic!("{given:?}") };
-    assert!(matches!(open.delegation, open::Delegation::Read(_)), "{open:?}");
-
+    let (world, _first, _second, _maker, handle) = with_a_delegation();
     let world = world.restarted();
     let (mut first, mut second) = (world.connect(), world.connect());
     let mut client = Client::before_reclaim(&mut first, b"client", 1);

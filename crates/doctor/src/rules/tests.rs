@@ -759,6 +759,18 @@ fn the_knee_of_depth_says_nothing_of_what_was_not_tried() {
 }
 
 #[test]
+fn round_trips_of_names_are_those_of_a_connection_that_is_there() {
+    let mut facts = situation(NEAR);
+    let connect = rtt(&facts).expect("was measured");
+    smb(&mut facts).echo_ms = vec![connect / 4.0; 5];
+    let slowest = &facts.metadata.as_ref().expect("was measured").operations[0];
+    let wanted = connect / 4.0 * f64::from(slowest.trips) / slowest.median_ms * 100.0;
+    let found = findings(&facts);
+    let note = found.iter().find(|it| it.kind == "trips").expect("is always told");
+    assert!(note.says.ends_with(&format!("{} %", short(wanted))), "{}", note.says);
+}
+
+#[test]
 fn a_sawtooth_and_small_packets_are_told_and_accuse_nobody() {
     let mut facts = situation(NEAR);
     let every_s = 0.5;
