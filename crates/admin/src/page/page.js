@@ -103,11 +103,19 @@ function difference(now, before, share) {
 
 // Drawing --------------------------------------------------------------------------------------------
 
+// More than this a cell may have to cut short; the pointer shows the whole.
+const SHORT = 24;
+
 function cell(content) {
   const td = document.createElement("td");
   if (content instanceof Node) td.append(content);
-  else td.textContent = content === null || content === undefined || content === "" ? "–" : String(content);
+  else write(td, content === null || content === undefined || content === "" ? "–" : String(content));
   return td;
+}
+
+function write(td, text) {
+  td.textContent = text;
+  td.title = text.length > SHORT ? text : "";
 }
 
 function fill(table, rows) {
@@ -131,7 +139,7 @@ function fillByName(table, rows) {
       if (typeof content !== "function") {
         const made = cell(content);
         if (!old) tr.append(made);
-        else if (old.textContent !== made.textContent) old.textContent = made.textContent;
+        else if (old.textContent !== made.textContent) write(old, made.textContent);
       } else if (!old || old.dataset.version !== version && !old.contains(document.activeElement)) {
         const made = cell(content());
         made.dataset.version = version;
@@ -319,7 +327,7 @@ async function poll() {
   drawTables(now);
   if (Date.now() - listed > 10000) await refresh();
   else drawLists(now);
-  state("since " + now.started_at.replace("T", " ").slice(0, 19) + ", seen " + new Date().toLocaleTimeString(), false);
+  state("since " + now.started_at.replace("T", " ").slice(0, 19) + ", seen " + new Date().toISOString().slice(11, 19) + " UTC", false);
 }
 
 async function run() {
