@@ -54,7 +54,7 @@ pub struct Course {
     /// Which limit it has met.
     pub met: ResponseType,
     /// When it was taken up (monotonic ns).
-    arrived_ns: u64,
+    pub(crate) arrived_ns: u64,
     /// Its bytes.
     len: usize,
     /// Bytes of data that it has written.

@@ -10,6 +10,7 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::{Command, FileId, Header, NtStatus, read};
 use wire::{FileRange, Now, Output};
 
+use crate::changing::Named;
 use crate::cmd;
 use crate::compound::{Compound, Related};
 use crate::connection::{Connection, Negotiated, Resumed};
@@ -21,7 +22,6 @@ use crate::open::Open;
 use crate::sequence::Outstanding;
 use crate::session::{Session, State};
 use crate::suspend::{Handled, Stop};
-use crate::table::Held;
 use crate::tree::{Target, Tree};
 
 /// One request on its way to its command.
@@ -165,7 +165,7 @@ impl Connection {
     }
 
     /// The Open that a request names, found without a lock. Requests behind it inherit its id.
-    pub(crate) fn open(&mut self, request: &mut Request<'_>, id: FileId) -> Result<Held<Open>, Stop> {
+    pub(crate) fn open(&mut self, request: &mut Request<'_>, id: FileId) -> Result<Named, Stop> {
         let id = request.file_id(id)?;
         let session = self.session(request)?;
         let found =
@@ -181,7 +181,7 @@ impl Connection {
                 // MS-SMB2 3.3.5.11 to 3.3.5.22
                 open.used();
                 self.pace_metadata(request, &open.tree)?;
-                Ok(open)
+                Named::new(open, request.header.command()).ok_or(Stop::Fail(NtStatus::FILE_CLOSED))
             }
             _ => {
                 self.tree(request)?;

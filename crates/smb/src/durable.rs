@@ -143,13 +143,14 @@ impl Server {
     /// not to be kept, and to be closed. The session has it no more.
     // MS-SMB2 3.3.7.1
     // MS-SMB2 3.3.5.6 (exception: a durable Open that could not be taken up again is not kept at LOGOFF either)
-    pub(crate) fn preserve(&self, open: &Open, now: Now) -> bool {
+    pub(crate) fn preserve(&self, open: &Arc<Open>, now: Now) -> bool {
         let Some((engine, file)) = open.file() else { return false };
         // Held, so that nobody comes back for it while it is neither here nor there.
         let survival = open.survival.lock();
         let Some((ms, yields)) = survival.terms() else { return false };
         let until_ns = now.mono_ns.saturating_add(u64::from(ms) * 1_000_000);
         let token = open.id.volatile;
+        self.late.end_life(open);
         // The table must be right before the engine may close it.
         if !self.opens.replace(Arc::new(open.without_session())) {
             return true;

@@ -14,6 +14,7 @@
 pub mod account;
 mod admit;
 mod answering;
+mod changing;
 pub mod client;
 pub mod cmd;
 mod complaints;

@@ -96,5 +96,9 @@ pub const COMPLAINTS_TIME_NS: u64 = 60_000_000_000;
 /// Addresses of which that is known; all others share one bound.
 pub const MAX_COMPLAINED: usize = 1024;
 
+/// How long a CREATE waits for a change that is still being carried out through a handle whose session has ended, in
+/// nanoseconds: longer than a slow disk takes, and well below the minute after which clients give a request up.
+pub const LATE_CHANGES_NS: u64 = 10_000_000_000;
+
 /// How many notices of one connection that have arrived are kept until they count as read.
 pub const MAX_UNPROVED: usize = 1024;

@@ -14,6 +14,7 @@ use smb_wire::FileId;
 use smb_wire::rpc::Pipe;
 use wire::Now;
 
+use crate::changing::{Awaiting, Changes};
 use crate::cmd::query_directory::Listing;
 use crate::durable::{Made, Survival};
 use crate::info::Kept;
@@ -46,6 +47,8 @@ pub struct Open {
     pub session_id: u64,
     /// The client of that session.
     pub client: ClientKey,
+    /// Which of its lives this is: only in that anything is changed through it.
+    pub(crate) life: u32,
     /// The tree it is reached through; of an Open without session, the one it was last reached through.
     pub tree: Arc<Tree>,
     body: Arc<Body>,
@@ -58,6 +61,8 @@ pub struct Open {
 pub(crate) struct Moving {
     /// Which requests are late.
     pub(crate) sequence: ChannelSequence,
+    /// What is being changed through it.
+    pub(crate) changes: Changes,
     /// What some information classes ask for.
     pub(crate) kept: Kept,
 }
@@ -71,6 +76,8 @@ pub struct Body {
     pub(crate) listing: Mutex<Listing>,
     /// What its requests change.
     pub(crate) moving: Moving,
+    /// Who waits for the last change through it.
+    pub(crate) awaiting: Awaiting,
     /// The numbers of its LOCK requests.
     pub(crate) locks: LockSequences,
     /// The lease it was opened with.
@@ -102,7 +109,7 @@ impl Open {
     /// break may come before its answer.
     pub fn new(id: FileId, session_id: u64, client: ClientKey, tree: Arc<Tree>, created: Now) -> Open {
         let body = Body::new(id, crate::notice::oplock_key(id), client, created);
-        Open { id, session_id, client, tree, body: Arc::new(body) }
+        Open { id, session_id, client, life: 0, tree, body: Arc::new(body) }
     }
 
     /// One from before a restart, without a session.
@@ -114,14 +121,15 @@ impl Open {
         created: Now,
     ) -> Open {
         let body = Body::new(id, oplock_key, client, created);
-        Open { id, session_id: NO_SESSION, client, tree, body: Arc::new(body) }
+        Open { id, session_id: NO_SESSION, client, life: 0, tree, body: Arc::new(body) }
     }
 
-    /// The same Open under another volatile id, reached through another session and tree.
+    /// The same Open under another volatile id, reached through another session and tree, in the life that it is in now.
     #[must_use]
     pub fn rebound(&self, volatile: u64, session_id: u64, client: ClientKey, tree: Arc<Tree>) -> Open {
         let id = FileId { volatile, ..self.id };
-        Open { id, session_id, client, tree, body: Arc::clone(&self.body) }
+        let life = self.moving.changes.life();
+        Open { id, session_id, client, life, tree, body: Arc::clone(&self.body) }
     }
 
     /// The same Open without a session.
@@ -138,6 +146,7 @@ impl Body {
             object: OnceLock::new(),
             listing: Mutex::default(),
             moving: Moving::default(),
+            awaiting: Awaiting::default(),
             locks: LockSequences::default(),
             lease_key: OnceLock::new(),
             made: OnceLock::new(),

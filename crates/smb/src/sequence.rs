@@ -108,7 +108,10 @@ pub struct Outstanding {
 
 impl Drop for Outstanding {
     fn drop(&mut self) {
-        self.open.moving.sequence.end(self.sequence);
+        // Whoever has taken the Open up since counts from their own beginning.
+        if self.open.is_alive() {
+            self.open.moving.sequence.end(self.sequence);
+        }
     }
 }
 

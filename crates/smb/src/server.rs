@@ -12,6 +12,7 @@ use share::{ClientKey, Identity, Keeper};
 use smb_wire::{FileId, Guid, NtStatus};
 use wire::Now;
 
+use crate::changing::Late;
 use crate::client::Client;
 use crate::complaints::Complaints;
 use crate::config::{ServerConfig, ShareConfig, UserConfig};
@@ -48,6 +49,8 @@ pub struct Server {
     pub opens: Table<Open>,
     /// Opens by their other names.
     pub index: Arc<Index>,
+    /// Those that were let go while something was being changed through them.
+    pub(crate) late: Late,
     /// Hears when an engine closes an Open whose client is gone.
     pub(crate) reaper: Arc<dyn Keeper>,
     clients: Mutex<HashMap<ClientKey, Arc<Client>>>,
@@ -72,6 +75,7 @@ impl Server {
             sessions: RwLock::default(),
             opens: Table::new(MAX_OPENS),
             index: Arc::default(),
+            late: Late::default(),
             reaper: Arc::new(Reaper(Weak::clone(server))),
             clients: Mutex::default(),
             connections: Mutex::default(),
@@ -336,7 +340,8 @@ impl Server {
     }
 
     fn close(&self, open: &Open, now: Now) -> Option<Result<(), share::Refusal>> {
-        self.opens.remove(open.id.volatile)?;
+        let closed = self.opens.remove(open.id.volatile)?;
+        self.late.end_life(&closed);
         self.index.remove(open);
         match open.object() {
             Some(Object::File { engine, open }) => Some(engine.close(open, now)),

@@ -10,7 +10,11 @@ use common::client::OpenFile;
 use common::peer::whole;
 use common::{Dial, Peer, World};
 use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
-use smb_wire::{Command, FileId, Header, NtStatus, cancel, close, create, lock, read, write};
+use smb_wire::create::OplockLevel;
+use smb_wire::create_context::{Contexts, RequestContext};
+use smb_wire::fscc::FileInfoClass;
+use smb_wire::query_info::InfoType;
+use smb_wire::{Command, FileId, Header, NtStatus, cancel, close, create, lock, read, set_info, write};
 
 /// The test itself lets time pass.
 struct Quiet;
@@ -303,6 +307,45 @@ fn who_is_gone_is_not_waited_for() {
     limited.pass(100);
     assert!(waits.iter().all(|&id| other.answer(id).is_some()));
     assert_eq!(limited.held(), 0);
+}
+
+/// Asks to cut a file to nothing.
+fn ask_truncation(client: &mut Peer, file_id: FileId) -> u64 {
+    client.start(Command::SetInfo, |out| {
+        set_info::Request {
+            info_type: InfoType::File,
+            file_info_class: FileInfoClass::END_OF_FILE.0,
+            additional_information: 0,
+            file_id,
+            buffer: &[0; 8],
+        }
+        .write(out);
+    })
+}
+
+// MS-SMB2 3.3.5.5.3
+#[test]
+fn what_is_held_when_its_session_ends_is_not_done_behind_what_comes_next() {
+    let limited = Limited::new(10);
+    let mut old = limited.world.client();
+    let asked = [RequestContext::DurableHandleRequest];
+    let (oplock, contexts) = (OplockLevel::Batch, Contexts::Requests(&asked));
+    let file = old.create(&OpenFile { oplock, contexts, ..OpenFile::named("file") }).file_id();
+    limited.begin();
+    let passes = ask_truncation(&mut old, file);
+    assert_eq!(last(&mut old, passes), NtStatus::SUCCESS);
+    let held = ask_truncation(&mut old, file);
+    assert!(old.answer(held).is_none());
+    // Its place is kept, though nobody else is limited any more.
+    limited.world.engine.set_limits(None);
+    let mut new = limited.world.dial(&Dial { previous_session_id: old.session_id, ..Dial::default() });
+    let back = [RequestContext::DurableHandleReconnect(file)];
+    let contexts = Contexts::Requests(&back);
+    let file = new.create(&OpenFile { contexts, ..OpenFile::named("file") }).file_id();
+    assert_eq!(new.write(file, 0, b"newer"), NtStatus::SUCCESS);
+    limited.pass(1000);
+    assert_eq!(old.answer(held).expect("an answer").status(), NtStatus::USER_SESSION_DELETED);
+    assert_eq!(new.read(file, 0, 100).data(), b"newer");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(super) struct Waits {
     next: AtomicU64,
     waiting: Mutex<HashMap<Ticket, (Waiter, Weak<File>)>>,
     deadlines: Mutex<BTreeMap<(u64, NodeId), Weak<File>>>,
-    /// Requests that wait for a program of the host, by when they are tried again.
+    /// Requests that wait for a program of the host or for something else outside, by when they are tried again.
     later: Mutex<BTreeSet<(u64, Ticket)>>,
 }
 
@@ -132,6 +132,19 @@ impl Share {
             if let Some((waiter, _)) = self.waits.take(ticket) {
                 waiter.wake.wake(waiter.token);
             }
+        }
+    }
+
+    /// Lets a request wait for something of which the engine knows nothing, no longer than until `at_ns` (monotonic).
+    /// [`Share::wake`] ends it sooner.
+    pub fn wait_until(&self, waiter: &Waiter, at_ns: u64) -> Ticket {
+        self.waits.add_later(waiter, at_ns)
+    }
+
+    /// Wakes who waits under this ticket, if somebody does.
+    pub fn wake(&self, ticket: Ticket) {
+        if let Some((waiter, _)) = self.waits.take(ticket) {
+            waiter.wake.wake(waiter.token);
         }
     }
 

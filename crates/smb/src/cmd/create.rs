@@ -161,6 +161,10 @@ fn create_file(
         }
     };
     instance::take_over(connection, request, tree, &target, contexts)?;
+    if let Err(stop) = connection.outlast_late(request, &session, (engine, &target), contexts.instance) {
+        request.claim = claim;
+        return Err(stop);
+    }
     let open = reserve(connection, request, &session, tree)?;
     let async_id = connection.async_id(request);
     let waiter = connection.waiter(async_id);

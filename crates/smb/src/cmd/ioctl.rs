@@ -79,7 +79,8 @@ fn answer(
         CtlCode::PipeWait => return crate::pipe::wait(connection, request, asked),
         _ => {}
     }
-    let open = connection.open(request, asked.file_id)?.share();
+    let named = connection.open(request, asked.file_id)?;
+    let open = named.share();
     if open.file().is_none() {
         return crate::pipe::control(connection, request, &open, asked, output);
     }

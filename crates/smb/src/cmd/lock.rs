@@ -21,7 +21,8 @@ const MAX_RANGES: usize = 1024;
 /// Answers a LOCK.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
     let asked = lock::Request::parse(request.message)?;
-    let open = connection.open(request, asked.file_id)?.share();
+    let named = connection.open(request, asked.file_id)?;
+    let open = named.share();
     if asked.locks.len() > MAX_RANGES {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
@@ -75,7 +76,12 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     lock::Response.write(body);
     match engine {
         Some(engine) => {
-            let undo = move || take_back(&open, &elements, (index, number));
+            // It may be taken back until it lasts.
+            let changing = named.go_on();
+            let undo = move || {
+                take_back(&open, &elements, (index, number));
+                drop(changing);
+            };
             Err(persistent::when_lasting(&engine, tell, undo))
         }
         None => Ok(NtStatus::SUCCESS),

@@ -25,7 +25,7 @@ use share::{Identity, Share};
 use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, UserConfig};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
-use volume::faulty::{Call, FaultyVolume};
+use volume::faulty::{Call, FaultyVolume, Plan};
 use volume::journal::{Journal, MemoryJournal};
 use volume::memory::MemoryVolume;
 use volume::security::{Rights, Sid, well_known};
@@ -84,6 +84,13 @@ impl World {
         World::over(Arc::new(volume))
     }
 
+    /// In memory, with a plan by which calls on the volume fail or wait.
+    pub fn faulty() -> (World, Arc<Plan>) {
+        let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
+        let plan = Arc::clone(volume.plan());
+        (World::over(Arc::new(volume)), plan)
+    }
+
     /// One whose share is continuously available and keeps its opens in `journal`; made again with the same
     /// volume and journal it is the server after a restart.
     pub fn lasting(memory: &MemoryVolume, journal: &Arc<MemoryJournal>) -> World {
@@ -92,7 +99,12 @@ impl World {
 
     /// The same with a journal of another kind, which has these records.
     pub fn lasting_in(memory: &MemoryVolume, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> World {
-        let world = World::over(Arc::new(memory.clone()));
+        World::lasting_over(Arc::new(memory.clone()), journal, records)
+    }
+
+    /// The same on a volume of another kind.
+    pub fn lasting_over(volume: Arc<dyn Volume>, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> World {
+        let world = World::over(volume);
         let users = world.server.users();
         let who = |sid: &Sid| {
             let user = users.iter().find(|user| user.identity.sid == *sid);

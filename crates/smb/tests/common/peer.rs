@@ -363,6 +363,13 @@ impl Peer {
         self.turn();
     }
 
+    /// Delivers a frame on another thread, which calls what this gives; its answers are there afterwards.
+    pub fn delivery(&mut self, mut frame: Vec<u8>) -> impl FnOnce() + Send + use<'_> {
+        let now = self.now();
+        let Peer { connection, out, .. } = self;
+        move || connection.on_message(&mut frame, now, out)
+    }
+
     fn take_frames(&mut self) {
         for frame in std::mem::take(&mut self.out.frames) {
             let mut bytes = frame.bytes().to_vec();

@@ -68,6 +68,7 @@ pub(crate) fn handle(
         );
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
+    connection.outlast(request, &found)?;
     let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
     let open = take_up(&server, &session, tree, (&found, &survival), &caller)?;
     drop(survival);

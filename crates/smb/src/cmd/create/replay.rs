@@ -44,18 +44,18 @@ pub(super) fn begin(
     let Some(v2) = contexts.durability.request_v2 else { return Ok(Begun::New(None)) };
     let server = &connection.server;
     let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
-    let take_up = || match is_replay && lasts {
+    let take_up = |request: &mut Request<'_>| match is_replay && lasts {
         true => take_up(connection, request, tree, (asked, v2.create_guid), session),
         false => Ok(None),
     };
-    if let Some(open) = take_up()? {
+    if let Some(open) = take_up(request)? {
         return Ok(Begun::Replay(open));
     }
     let find = |volatile| server.opens.get(volatile).filter(|open| open.is_replayable());
     let sent = Sent { session: session.id, is_replay, sequence: request.header.channel_sequence() };
     match server.index.claim((session.client, v2.create_guid), sent, find) {
         // Its Open may have been used since it was looked for.
-        Known::Claimed(claim) => match take_up()? {
+        Known::Claimed(claim) => match take_up(request)? {
             Some(open) => Ok(Begun::Replay(open)),
             None => Ok(Begun::New(Some(claim))),
         },
@@ -87,7 +87,7 @@ pub(super) fn begin(
 // refused there)
 fn take_up(
     connection: &Connection,
-    request: &Request<'_>,
+    request: &mut Request<'_>,
     tree: &Arc<Tree>,
     (asked, create_guid): (&create::Request<'_>, Guid),
     session: &Arc<Session>,
@@ -101,21 +101,24 @@ fn take_up(
     let survival = found.survival.lock();
     // Another request may have been quicker.
     let Some(found) = super::reconnect::at(server, found.id.persistent) else { return Ok(None) };
-    let refused = |status, why| Err(refuse(connection, request, status, why));
     let not_available = Stop::Fail(NtStatus::FILE_NOT_AVAILABLE);
     let (Some(made), Some((engine, _))) = (found.made.get(), found.file()) else {
         return Err(not_available);
     };
     // Somebody has it. A client that does has used it, and so knows how its CREATE went, which would be done twice.
     if found.session_id != NO_SESSION || !tree.leads_to(engine) {
-        return refused(NtStatus::FILE_NOT_AVAILABLE, "the handle that it made is in use");
+        let why = "the handle that it made is in use";
+        return Err(refuse(connection, request, NtStatus::FILE_NOT_AVAILABLE, why));
     }
     if !survival.is_owned_by(session) {
-        return refused(NtStatus::ACCESS_DENIED, "the handle that it made is another user's");
+        let why = "the handle that it made is another user's";
+        return Err(refuse(connection, request, NtStatus::ACCESS_DENIED, why));
     }
     if made.asked_for != super::asked_for(asked) {
-        return refused(NtStatus::CONTEXT_MISMATCH, "it asks for something else than at first");
+        let why = "it asks for something else than at first";
+        return Err(refuse(connection, request, NtStatus::CONTEXT_MISMATCH, why));
     }
+    connection.outlast(request, &found)?;
     let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
     let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
     let open = super::reconnect::take_up(server, session, tree, (&found, &survival), &caller)?;
