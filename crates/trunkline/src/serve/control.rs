@@ -314,7 +314,8 @@ impl Controlled for Control {
             let forgotten = self.state.store().remove_account_keys(&name);
             forgotten.map_err(|why| Refusal::new(Why::Failed, why.to_string()))?;
         }
-        let path_of = |plan: &Plan| plan.config.shares.get(&name.to_lowercase()).map(|it| it.path.value.clone());
+        let path_of =
+            |plan: &Plan| plan.config.shares.get(&name.to_lowercase()).map(|it| it.path.value.clone());
         let used = is_set(&change.what, "path").then(|| self.server.use_of(&name));
         self.take(&mut current, edited)?;
         if kind == Kind::Share && is_forced {
@@ -334,7 +335,9 @@ impl Controlled for Control {
         }
         let is_moved = path_of(&before) != path_of(&current.plan);
         if let Some(used) = used.filter(|used| is_moved && !used.is_none()) {
-            notes.push(format!("who was there before ({used}) keeps what is open in the old directory until it is closed"));
+            notes.push(format!(
+                "who was there before ({used}) keeps what is open in the old directory until it is closed"
+            ));
         }
         Ok(Changed { object, notes })
     }

@@ -48,7 +48,8 @@ async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_cl
     file.write_all(0, &Bytes::from_static(b"old")).await.unwrap();
 
     let said = server.says("share set files path=made").await;
-    let note = "who was there before (1 connection over SMB, 1 client of NFS that came to it, 2 open files) keeps";
+    let note =
+        "who was there before (1 connection over SMB, 1 client of NFS that came to it, 2 open files) keeps";
     assert!(said.contains(note), "{said}");
     let shown = server.json("share show files").await["settings"]["path"].clone();
     assert!(shown.as_str().unwrap().ends_with("/made"), "{shown}");
@@ -108,7 +109,15 @@ async fn a_reload_moves_a_share_and_its_limits_and_counts_go_along() {
     let moved = text.replace("path = \"files\"", "path = \"made\"");
     std::fs::write(&at, format!("{moved}[share.bad]\npath = \"none\"\n")).unwrap();
     server.refuses("reload", "no such file or directory").await;
-    server.log_on().await.connect("files").await.unwrap().open("a", &OpenOptions::file(Disposition::Open)).await.unwrap();
+    server
+        .log_on()
+        .await
+        .connect("files")
+        .await
+        .unwrap()
+        .open("a", &OpenOptions::file(Disposition::Open))
+        .await
+        .unwrap();
     let counted = |metrics: &Value| -> u64 {
         let work = metrics["shares"].as_array().unwrap().iter().find(|share| share["file_share"] == "files");
         work.unwrap_or_else(|| panic!("{metrics}"))["work"]["written_bytes"].as_u64().unwrap()

@@ -291,7 +291,7 @@ mod tests {
         let pacing = Pacing::default();
         pacing.apply(&state, std::iter::once((&old, Some(&wanted("lab", 1, 100)))), &[]);
         let moved = Wanted { before: Some(1), ..wanted("lab", 2, 100) };
-        pacing.apply(&state, std::iter::once((&new, Some(&moved))), &[1]);
+        pacing.apply(&state, std::iter::once((&new, Some(&moved))), &[]);
         let minute = 1000 + 60 * moved.provision.operations;
         assert!((1000..minute).contains(&left(&new)), "{}", left(&new));
         assert!(minute < moved.provision.burst_credits, "a share that is new has more");

@@ -215,12 +215,7 @@ impl FileServer for Wired {
                 }
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
-                    let stays = |old: &Path| is_planned(plan, old);
-                    moving::check_free(&engines, &self.server, share, &path, stays)?;
-                    let served = self.open(share, &path, config.clone(), &plan.config)?;
-                    if let Some((_, before)) = moving::before(&engines, share, &path) {
-                        served.engine.count_on(&before.engine);
-                    }
+                    let served = self.begin(share, &path, config.clone(), plan, &engines)?;
                     let keeps = keeps_opens(plan, &path);
                     restored.push((shares.len(), self.keep(share, &path, &served, keeps, &users)?));
                     served
@@ -243,17 +238,15 @@ impl FileServer for Wired {
             engine.configure(config.clone());
         }
         let left = left_over(&engines, &next);
-        let lasting: Vec<u32> = left.iter().filter_map(|(path, _)| self.state.number(path).ok()).collect();
+        let lasting: Vec<u32> =
+            moving::without_share(&left, plan).filter_map(|path| self.state.number(path).ok()).collect();
         let engines_of = || shares.iter().map(|(_, engine, _)| engine);
         self.pacing.apply(&self.state, engines_of().zip(limited.iter().map(Option::as_ref)), &lasting);
         moving::limit(&left, engines_of());
         self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
         next.extend(left);
         *engines = next;
-        let mut settings = smb::ServerConfig::clone(&self.server.config());
-        accounts::apply(&plan.config, &mut settings);
-        self.server.set_config(settings);
-        self.addresses.configure(&plan.config.server);
+        self.configure(plan);
         let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
         let claimable = self.restore(restored);
         self.server.set_users(users);
@@ -312,6 +305,31 @@ impl FileServer for Wired {
 }
 
 impl Wired {
+    /// Begins to serve a directory that is not served now; what is the share's own goes on from where it was before.
+    fn begin(
+        &self,
+        share: &Share,
+        path: &Path,
+        config: share::Config,
+        plan: &Plan,
+        engines: &Engines,
+    ) -> Result<Served, String> {
+        moving::check_free(engines, &self.server, share, path, |old| is_planned(plan, old))?;
+        let served = self.open(share, path, config, &plan.config)?;
+        if let Some((_, before)) = moving::before(engines, share, path) {
+            served.engine.count_on(&before.engine);
+        }
+        Ok(served)
+    }
+
+    /// Takes into force what is the server's as a whole.
+    fn configure(&self, plan: &Plan) {
+        let mut settings = smb::ServerConfig::clone(&self.server.config());
+        accounts::apply(&plan.config, &mut settings);
+        self.server.set_config(settings);
+        self.addresses.configure(&plan.config.server);
+    }
+
     fn open(
         &self,
         share: &Share,

@@ -2,11 +2,12 @@
 //! taken out; it goes with the last of them. What is the share's own and not the directory's goes along: its limits, for
 //! everybody, the burst credits left, and the counts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Engines, Served};
 use crate::config::{Share, check};
+use crate::serve::plan::Plan;
 
 /// Where a share was served until now, if that is not `path`.
 pub fn before<'e>(engines: &'e Engines, share: &Share, path: &Path) -> Option<(&'e Path, &'e Served)> {
@@ -43,11 +44,20 @@ pub fn check_free(
     Ok(())
 }
 
+/// The directories whose shares are gone. The others' are elsewhere, and have taken their limits along.
+pub fn without_share<'e>(left: &'e [(PathBuf, Served)], plan: &Plan) -> impl Iterator<Item = &'e Path> {
+    let is_there =
+        |served: &Served| plan.config.shares.values().any(|share| is_of(served, &share.name.value));
+    left.iter().filter(move |(_, served)| !is_there(served)).map(|(path, _)| path.as_path())
+}
+
 /// Who stays at the old directory of a share keeps to the share's limits, with all others.
-pub fn limit<'e>(left: &[(std::path::PathBuf, Served)], shares: impl Iterator<Item = &'e Arc<share::Share>>) {
+pub fn limit<'e>(left: &[(PathBuf, Served)], shares: impl Iterator<Item = &'e Arc<share::Share>>) {
     for engine in shares {
         for (_, behind) in left.iter().filter(|(_, served)| is_of(served, &engine.name())) {
-            behind.engine.set_limits(engine.limits().map(|limits| share::limits::ShareLimits::clone(&limits)));
+            behind
+                .engine
+                .set_limits(engine.limits().map(|limits| share::limits::ShareLimits::clone(&limits)));
         }
     }
 }
@@ -56,7 +66,7 @@ pub fn limit<'e>(left: &[(std::path::PathBuf, Served)], shares: impl Iterator<It
 pub fn take_unused(engines: &mut Engines) -> Vec<Served> {
     let is_unused = |served: &Served| served.is_left && Arc::strong_count(&served.engine) == 1;
     let unused = engines.iter().filter(|(_, served)| is_unused(served));
-    let unused: Vec<std::path::PathBuf> = unused.map(|(path, _)| path.clone()).collect();
+    let unused: Vec<PathBuf> = unused.map(|(path, _)| path.clone()).collect();
     unused.iter().filter_map(|path| engines.remove(path)).collect()
 }
 
