@@ -549,6 +549,7 @@ fn server_config(plan: &Plan) -> smb::ServerConfig {
         max_channels: accounts::channels(&server.max_channels),
         accounts: accounts::of(&plan.config),
         free_users: accounts::free_users(&plan.config),
+        share_endpoints: accounts::share_endpoints(&plan.config),
     }
 }
 
