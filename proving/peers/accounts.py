@@ -4,7 +4,8 @@ and addresses, and with their keys; curl and Python's ssl ask for the page over 
 
     accounts.py
 
-A server of its own has an account that demands SMB 3 and an address of its own, one that demands nothing, and a share of none. Without
+A server of its own has an account that demands SMB 3 and an address of its own, one that demands nothing, a share with an address of its own,
+and a share of no account. Without
 Debian's smbclient and openssl it is skipped.
 """
 
@@ -29,11 +30,11 @@ from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
 
 PASSWORD = "s3cret-s3cret"
-# Of the server, and of one account's own.
-ANYWHERE, OWN = "127.0.0.1", "127.0.0.2"
+# Of the server, of one account's own, and of one share's own.
+ANYWHERE, OWN, ALONE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 CONFIG = """
 [server]
-listen = ["{anywhere}", "{own}"]
+listen = ["{anywhere}", "{own}", "{alone}"]
 smb_port = {port}
 state_dir = "state"
 discovery = false
@@ -55,6 +56,11 @@ users = {{ ann = "full", bob = "full" }}
 path = "old"
 account = "plain"
 users = {{ ann = "full" }}
+[share.alone]
+path = "alone"
+account = "plain"
+users = {{ ann = "full" }}
+smb_listen = ["{alone}"]
 [share.free]
 path = "free"
 users = {{ eve = "full" }}
@@ -69,13 +75,13 @@ class Place:
         self.directory = Path(tempfile.mkdtemp(prefix="proof-accounts-"))
         self.port, self.page_port = servers.free_port(), servers.free_port()
         self.certify()
-        for name in ("new", "old", "free"):
+        for name in ("new", "old", "alone", "free"):
             (self.directory / name).mkdir()
             (self.directory / name).chmod(0o777)
         (self.directory / "password").write_text(PASSWORD + "\n")
         (self.directory / "password").chmod(0o600)
         users = "".join(USER.format(name=name) for name in ("ann", "bob", "eve"))
-        text = CONFIG.format(port=self.port, page_port=self.page_port, users=users, anywhere=ANYWHERE, own=OWN)
+        text = CONFIG.format(port=self.port, page_port=self.page_port, users=users, anywhere=ANYWHERE, own=OWN, alone=ALONE)
         (self.directory / "t.toml").write_text(text)
 
     def certify(self):
@@ -173,6 +179,38 @@ def address(place):
     expect(status in ("NT_STATUS_NOT_SUPPORTED", "NT_STATUS_CONNECTION_DISCONNECTED"), True, f"SMB 2.1 there: {status}")
 
 
+def listed(place, user, password=PASSWORD, host=ANYWHERE):
+    """The first status that is no success, or none, and the shares that are listed to somebody at an address."""
+    status, text = place.smbclient(user, None, password, listing=True, host=host)
+    return status, {line.split("|")[1] for line in text.splitlines() if line.startswith("Disk|")}
+
+
+def alone(place):
+    """A share is found at its own address, and nothing else is."""
+    expect(listed(place, "ann", host=ALONE), (None, {"alone"}), "the shares that are listed there")
+    expect("alone" in listed(place, "ann")[1], True, "the shares that are listed at the server's address")
+    expect(place.smbclient("ann", "alone", host=ALONE)[0], None, "the share at its address")
+    expect(place.smbclient("bob", "alone", host=ALONE)[0], DENIED, "somebody there who may not use it")
+    for other in ("old", "new", "free"):
+        expect(place.smbclient("ann", other, host=ALONE)[0], "NT_STATUS_BAD_NETWORK_NAME", f"share {other} there")
+    said = "TREE_CONNECT refused: the session came to an address of share `alone`, where there is no other"
+    expect(said in place.log(), True, "the server's log says why")
+    # What its account demands counts there, and a change of the address for whoever comes.
+    place.ask("account", "set", "plain", "min_dialect=3.1.1")
+    status, _ = place.smbclient("ann", "alone", host=ALONE, highest="SMB3_02")
+    expect(status in ("NT_STATUS_NOT_SUPPORTED", "NT_STATUS_CONNECTION_DISCONNECTED"), True, f"SMB 3.0.2 there: {status}")
+    place.ask("account", "set", "plain", "--reset", "min_dialect")
+    taken = subprocess.run(place.line("share", "set", "free", f"smb_listen={ALONE}"), capture_output=True, text=True, timeout=60)
+    expect((taken.returncode, f"{ALONE} is an address of share `alone` too" in taken.stderr or f"{ALONE} is an address of share `free` too" in taken.stderr),
+           (2, True), taken.stderr.strip())
+    place.ask("share", "set", "alone", "--reset", "smb_listen")
+    place.ask("share", "set", "alone", f"smb_listen={ANYWHERE}")
+    expect(place.smbclient("ann", "old")[0], "NT_STATUS_BAD_NETWORK_NAME", "another share at what is its address now")
+    expect(place.smbclient("ann", "old", host=ALONE)[0], None, "another share at what was its address")
+    place.ask("share", "set", "alone", f"smb_listen={ALONE}")
+    expect(place.smbclient("ann", "old")[0], None, "another share at the server's address again")
+
+
 def live(place):
     """A change counts for who comes from then on."""
     place.ask("account", "set", "plain", "min_dialect=3.1.1")
@@ -191,8 +229,7 @@ def keys(place):
         expect(place.smbclient("strict", "new", key, commands="mkdir made; ls; rmdir made")[0], None, "a key")
     for other in ("old", "free"):
         expect(place.smbclient("strict", other, second)[0], DENIED, f"share {other}, which is not the account's")
-    status, text = place.smbclient("strict", "new", second, listing=True)
-    shown = {line.split("|")[1] for line in text.splitlines() if line.startswith("Disk|")}
+    status, shown = listed(place, "strict", second)
     expect((status, shown), (None, {"new"}), "the shares that are listed")
     # Nobody but the owner may look into this file, and the owner of the account's shares is who has the key.
     own = place.directory / "new" / "own"
@@ -296,6 +333,7 @@ CASES = {
     "smbclient reaches the one of two accounts whose demands it meets": either,
     "smbclient is held to the account by whose name it comes": names,
     "smbclient is held to the account to whose address it comes": address,
+    "smbclient finds a share at its own address, and no other": alone,
     "a changed demand counts for whoever comes from then on": live,
     "smbclient logs on with an account's keys, renewed one after the other": keys,
     "an account takes users' passwords, its keys, or both": authentication,

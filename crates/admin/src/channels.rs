@@ -121,6 +121,8 @@ pub enum Reason {
     Unsettled,
     /// The server does not listen on the address.
     NotListened,
+    /// The address is an account's or a share's own, and the session came to another one.
+    OtherEndpoint,
     /// The session has as many as it may have.
     ChannelLimit,
     /// The client has not asked where else the server is.
@@ -146,6 +148,7 @@ impl fmt::Display for Reason {
             Reason::Down => "not offered: the interface is down",
             Reason::Unsettled => "not offered: the host is not sure yet that the address is its own",
             Reason::NotListened => "not offered: the server does not listen on it",
+            Reason::OtherEndpoint => "not offered: an account's or a share's own address (`smb_listen`)",
             Reason::ChannelLimit => "the session has as many channels as `max_channels` allows",
             Reason::NotAsked => "the client has not asked for the server's addresses",
             Reason::OtherNetwork => "no connection; the client is in another network, a route is not known",

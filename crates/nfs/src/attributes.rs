@@ -213,6 +213,29 @@ pub fn of_known<'a>(
     Ok(What::Of { export, info, space, descriptor, is_root })
 }
 
+/// Whether a directory says by itself all that is wanted of an entry of this kind.
+#[must_use]
+pub fn is_in_directory(wanted: &Bitmap, kind: Option<Kind>) -> bool {
+    wanted.iter().all(|number| match AttrNum::new(number) {
+        AttrNum::RdattrError | AttrNum::MountedOnFileid => true,
+        AttrNum::Type => kind.is_some(),
+        _ => false,
+    })
+}
+
+/// Puts every attribute that was announced, of those that a directory says of an entry.
+pub fn write_in_directory(writer: &mut AttrWriter<'_>, inode: u64, kind: Option<Kind>) {
+    let wanted = writer.wanted();
+    for number in wanted.iter() {
+        match (AttrNum::new(number), kind) {
+            (AttrNum::RdattrError, _) => writer.put(&Attr::RdattrError(NfsStat::Ok)),
+            (AttrNum::MountedOnFileid, _) => writer.put(&Attr::MountedOnFileid(inode)),
+            (AttrNum::Type, Some(kind)) => writer.put(&Attr::Type(file_type(kind))),
+            _ => {}
+        }
+    }
+}
+
 /// Puts every attribute that was announced.
 pub fn write(writer: &mut AttrWriter<'_>, subject: &Subject<'_>) {
     let wanted = writer.wanted();

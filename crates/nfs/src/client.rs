@@ -347,6 +347,17 @@ impl Client {
         }
     }
 
+    /// Takes out engines that know it, of which it has nothing open and that are not served.
+    pub(crate) fn unused_engines(&self, is_served: impl Fn(&Arc<share::Share>) -> bool) -> Vec<Arc<Export>> {
+        let mut holds = self.holds.lock();
+        let Holds { opens, delegations, engines, .. } = &mut *holds;
+        let is_used = |engine: &Arc<share::Share>| {
+            let mut states = opens.values().chain(delegations.values());
+            states.any(|state| Arc::ptr_eq(&state.export.engine, engine))
+        };
+        engines.extract_if(.., |export| !is_served(&export.engine) && !is_used(&export.engine)).collect()
+    }
+
     /// The key under which everything that the client does with a file counts as its own.
     #[must_use]
     pub fn cache_key(&self, export: u32, node: NodeId) -> CacheKey {

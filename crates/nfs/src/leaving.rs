@@ -2,12 +2,18 @@
 //!
 //! A client is not told. What it asks next of the export gets NFS4ERR_STALE, as after `exportfs -u` on other servers;
 //! its session and what it has elsewhere stay.
+//!
+//! An export that is served from another directory by now is another one under the same name. All filehandles of the old
+//! directory are NFS4ERR_STALE but those of files that are open: with them clients go on until they have closed the file.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use wire::Now;
 
 use crate::client::Of;
+use crate::config::Export;
+use crate::handle::Handle;
 use crate::server::Server;
 
 impl Server {
@@ -24,6 +30,30 @@ impl Server {
         }
         clients.extend(self.all_states().iter().filter(|state| state.export.name == name).map(|s| s.client));
         clients.len()
+    }
+
+    /// The export of a file that is open in a directory from which the export of that name is not served any more. What
+    /// the export allows counts here too.
+    #[must_use]
+    pub fn left_behind(&self, handle: &Handle) -> Option<Arc<Export>> {
+        let left = Arc::clone(&self.opened.lock().get(handle)?.export);
+        let now = Export::clone(self.exports().named(left.name.as_bytes())?);
+        Some(Arc::new(Export { id: left.id, engine: Arc::clone(&left.engine), ..now }))
+    }
+
+    /// Clients that have nothing of an engine any more that is not served let go of it, so that its directory is free.
+    pub(crate) fn let_go_of_engines(&self) {
+        let exports = self.exports();
+        let is_served = |engine: &Arc<share::Share>| {
+            exports.list().iter().any(|export| Arc::ptr_eq(&export.engine, engine))
+        };
+        for client in self.clients.all() {
+            let left = client.unused_engines(is_served);
+            left.iter().for_each(|export| export.engine.detach(client.key));
+            if !left.is_empty() {
+                client.ways().iter().for_each(|way| way.forget_handles());
+            }
+        }
     }
 
     /// Closes what clients have open on an export that is not served any more, with their locks and delegations; how

@@ -82,7 +82,7 @@ pub struct Server {
     states: Table<State>,
     turns: Turns,
     items: Mutex<Items>,
-    opened: Mutex<HashMap<Handle, Opened>>,
+    pub(crate) opened: Mutex<HashMap<Handle, Opened>>,
     connections: AtomicUsize,
     next_connection: AtomicU64,
     nobody: Waiter,
@@ -91,8 +91,10 @@ pub struct Server {
 }
 
 /// Something that is open. It may have lost its last name, and its handle then leads nowhere else.
-struct Opened {
+pub(crate) struct Opened {
     item: Item,
+    /// Through which export.
+    pub(crate) export: Arc<Export>,
     /// How often.
     count: usize,
     /// Whether a name of it was removed or replaced meanwhile.
@@ -161,7 +163,8 @@ impl Server {
         self.exports.load()
     }
 
-    /// Serves these from now on. What is open on others stays as it is, but is not reached any more.
+    /// Serves these from now on. What is open on others stays as it is, but is not reached any more, unless an export of the
+    /// same name is served from elsewhere ([`Server::left_behind`]).
     pub fn set_exports(&self, exports: impl IntoIterator<Item = Export>) {
         let list: Vec<_> = exports.into_iter().map(Arc::new).collect();
         let by_id = list.iter().map(|export| (export.id, Arc::clone(export))).collect();
@@ -306,7 +309,8 @@ impl Server {
         if state.locks().is_none() {
             let item = state.export.engine.item_of(&state.holding().open);
             let mut opened = self.opened.lock();
-            let opened = opened.entry(state.handle).or_insert(Opened { item, count: 0, is_lost: false });
+            let new = || Opened { item, export: Arc::clone(&state.export), count: 0, is_lost: false };
+            let opened = opened.entry(state.handle).or_insert_with(new);
             opened.count += 1;
         }
         self.states.fill(Arc::clone(&state));
@@ -463,6 +467,7 @@ impl Server {
         let dropped = self.items.lock().remove_idle(limit);
         drop(dropped);
         self.clients.all().iter().for_each(|client| self.look_after_recalls(client, now));
+        self.let_go_of_engines();
         self.end_grace(now);
         // RFC 8881 18.35.4: who has not come back within a lease is not expected any more.
         for client in self.clients.all() {

@@ -1,7 +1,8 @@
 //! Who makes a request: what the credential says, and who that is for each export.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::ptr;
+use std::sync::{Arc, Weak};
 
 use nfs_wire::rpc::{AuthStat, AuthSys, Flavor, OpaqueAuth};
 use parking_lot::Mutex;
@@ -44,6 +45,13 @@ impl Principal {
     }
 }
 
+/// Who somebody is for an export with these settings.
+struct Seen {
+    id: u32,
+    export: Weak<Export>,
+    identity: Arc<Identity>,
+}
+
 /// One credential as a connection has seen it.
 pub struct Who {
     flavor: Flavor,
@@ -54,8 +62,8 @@ pub struct Who {
     groups: Vec<u32>,
     machine: Box<[u8]>,
     remote: SocketAddr,
-    /// Who that is for exports that were used.
-    identities: Mutex<Vec<(Arc<Export>, Arc<Identity>)>>,
+    /// Who that is for exports that were used, of which none is kept from going for that.
+    identities: Mutex<Vec<Seen>>,
 }
 
 impl Who {
@@ -124,13 +132,14 @@ impl Who {
     #[must_use]
     pub fn identity(&self, export: &Arc<Export>) -> Arc<Identity> {
         let mut known = self.identities.lock();
-        if let Some((_, identity)) = known.iter().find(|(known, _)| Arc::ptr_eq(known, export)) {
-            return Arc::clone(identity);
+        if let Some(seen) = known.iter().find(|seen| ptr::eq(seen.export.as_ptr(), Arc::as_ptr(export))) {
+            return Arc::clone(&seen.identity);
         }
         // Those of settings that are no longer in force go.
-        known.retain(|(known, _)| known.id != export.id);
+        known.retain(|seen| seen.id != export.id && seen.export.strong_count() > 0);
         let identity = Arc::new(self.make_identity(export));
-        known.push((Arc::clone(export), Arc::clone(&identity)));
+        let new = Seen { id: export.id, export: Arc::downgrade(export), identity: Arc::clone(&identity) };
+        known.push(new);
         identity
     }
 

@@ -9,7 +9,7 @@ use common::*;
 use nfs_wire::attr::{AttrNum, Bitmap, Fattr};
 use nfs_wire::op::names::RemoveArgs;
 use nfs_wire::op::open::{Claim, CreateHow, OpenHow, ShareAccess, ShareDeny};
-use nfs_wire::op::{Args, Res, getattr, open};
+use nfs_wire::op::{Args, Res, getattr, open, readdir};
 use nfs_wire::types::{ChangeInfo, Identity, Owner, StateId};
 use volume::Time;
 use volume::faulty::Plan;
@@ -126,4 +126,50 @@ fn where_new_names_are_made_all_the_time_they_are_not_looked_for_any_more() {
     assert_eq!((counts[5], counts[39]), (5, 4), "{counts:?}");
     // One scan is all it took.
     assert_eq!(it.plan.count(volume::faulty::Call::Entries), 1);
+}
+
+/// Lists the directory with these attributes: the calls, the names, and what is told of the first.
+fn list(it: &mut Counting, attr_request: Bitmap) -> (u64, Vec<String>, Vec<String>) {
+    let list =
+        readdir::Args { cookie: 0, cookieverf: [0; 8], dircount: 65536, maxcount: 65536, attr_request };
+    let directory = it.directory.clone();
+    let (calls, answer) = it.count(&directory, &[Args::ReadDir(list)]);
+    let Res::ReadDir(Ok(found)) = answer.last() else { panic!("{answer:?}") };
+    assert!(found.eof);
+    let (mut names, mut told) = (Vec::new(), Vec::new());
+    for entry in found.entries.iter() {
+        names.push(String::from_utf8(entry.name.to_vec()).expect("text"));
+        if told.is_empty() {
+            told = entry.attrs.iter().map(|attr| format!("{:?}", attr.expect("an attribute"))).collect();
+        }
+    }
+    (calls, names, told)
+}
+
+#[test]
+fn a_list_of_names_asks_for_no_file_and_the_second_time_for_nothing() {
+    const FILES: u64 = 200;
+    let wanted =
+        |numbers: &[AttrNum]| Bitmap::of(&numbers.iter().map(|number| number.get()).collect::<Vec<_>>());
+    let plain = [AttrNum::RdattrError, AttrNum::MountedOnFileid];
+    for (remembers, expected) in [(true, [0, 0, 2 * FILES]), (false, [1, 1, 1 + 2 * FILES])] {
+        let mut it = Counting::begin(remembers);
+        for n in 0..FILES {
+            it.create(&format!("f{n}"));
+        }
+        // What opening the directory takes is the same each time.
+        let (opened, ..) = list(&mut it, Bitmap::EMPTY);
+        let opened = opened - 1;
+        let all = [wanted(&plain), wanted(&[AttrNum::Type]), wanted(&[AttrNum::Size])].map(|attributes| {
+            let (calls, names, _) = list(&mut it, attributes);
+            assert_eq!(names.len() as u64, FILES);
+            calls - opened
+        });
+        assert_eq!(all, expected, "remembers: {remembers}");
+        // The same is told as of each file by itself.
+        let (_, _, told) = list(&mut it, wanted(&[AttrNum::Type, AttrNum::MountedOnFileid]));
+        let (_, _, with_size) =
+            list(&mut it, wanted(&[AttrNum::Type, AttrNum::Size, AttrNum::MountedOnFileid]));
+        assert_eq!((told.len(), &told[..]), (2, &[with_size[0].clone(), with_size[2].clone()][..]));
+    }
 }

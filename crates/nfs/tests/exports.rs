@@ -154,3 +154,43 @@ fn an_export_that_is_taken_away_takes_along_what_is_open_on_it() {
     client.on(&mut wire, &file, &[Args::GetFh]).ok();
     assert_eq!(client.on(&mut wire, &file, &[writing(stateid, 0, b"more")]).status(), NfsStat::BadStateId);
 }
+
+#[test]
+fn what_is_open_goes_on_when_its_export_is_served_from_elsewhere_and_all_else_there_is_stale() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"one", 1);
+    let (file, stateid) = client.create(&mut wire, b"file");
+    let (other, closed) = client.create(&mut wire, b"other");
+    client.on(&mut wire, &other, &[closing(closed)]).ok();
+    let old = std::sync::Arc::clone(&world.engine);
+    let elsewhere = World::new();
+    change(&world, |export| {
+        export.id += 1;
+        export.engine = std::sync::Arc::clone(&elsewhere.engine);
+    });
+    let (before, after) = (old.open_count(), elsewhere.engine.open_count());
+    // Over a connection that knows its handle, and over another one.
+    let mut second = world.connect();
+    for wire in [&mut wire, &mut second] {
+        client.on(wire, &file, &[writing(stateid, 0, b"data"), reading(stateid, 0, 4)]).ok();
+        assert_eq!(client.on(wire, &other, &[Args::GetFh]).status(), NfsStat::Stale);
+    }
+    // By its name the export is the new one.
+    let entered = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"file")]);
+    assert_eq!(entered.status(), NfsStat::NoEnt);
+    let (made, new) = client.create(&mut wire, b"file");
+    assert_ne!(made, file);
+    client.on(&mut wire, &made, &[writing(new, 0, b"new"), closing(new)]).ok();
+    assert_eq!((old.open_count(), elsewhere.engine.open_count()), (before, after));
+    // Who may use the export now counts for the old directory too, and the last close ends it.
+    let only = |address: &str| vec![Network { address: address.parse().expect("an address"), bits: 32 }];
+    change(&world, |export| export.clients = only("203.0.113.1"));
+    assert_eq!(client.on(&mut wire, &file, &[writing(stateid, 0, b"x")]).status(), NfsStat::Stale);
+    change(&world, |export| export.clients = Vec::new());
+    client.on(&mut wire, &file, &[closing(stateid)]).ok();
+    assert_eq!(client.on(&mut wire, &file, &[Args::GetFh]).status(), NfsStat::Stale);
+    world.server.tick(world.now);
+    // The test's own, the world's, and the new world has none of it.
+    assert_eq!((old.open_count(), std::sync::Arc::strong_count(&old)), (0, 2), "nobody holds it any more");
+}

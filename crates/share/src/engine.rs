@@ -75,6 +75,7 @@ mod linking;
 mod locking;
 mod look_up;
 mod names;
+mod pages;
 mod record;
 mod rename;
 mod reparse;

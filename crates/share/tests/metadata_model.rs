@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +59,8 @@ enum Act {
     /// A client opens something and keeps it open.
     Hold(Index),
     LetGo(Index),
+    /// A client goes on with a listing by so many entries, or begins with one of this directory.
+    List(Index, usize),
     Switch(bool),
 }
 
@@ -99,6 +101,7 @@ fn acts() -> impl Strategy<Value = Vec<(Act, Vec<Look>)>> {
         2 => (at(), any::<bool>()).prop_map(|(what, on)| Act::HostHides(what, on)),
         1 => at().prop_map(Act::Hold),
         1 => at().prop_map(Act::LetGo),
+        4 => (at(), 1..4usize).prop_map(|(of, count)| Act::List(of, count)),
         1 => prop::bool::weighted(0.8).prop_map(Act::Switch),
     ];
     let rarely = || prop::bool::weighted(0.3);
@@ -209,12 +212,49 @@ fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<Thing>, bo
     (found, is_choice)
 }
 
+/// A listing that goes on while names change.
+struct Listing {
+    open: Arc<Open>,
+    cookie: u64,
+    shown: Vec<Name>,
+    /// What has stood there all the time, and what has at any.
+    always: HashSet<(Name, NodeId)>,
+    ever: HashSet<Name>,
+}
+
+impl Listing {
+    /// Names may have changed.
+    fn note(&mut self, memory: &MemoryVolume) {
+        let now = names_in(memory, self.open.node_id());
+        self.always.retain(|(name, id)| now.get(name).is_some_and(|stat| stat.id == *id));
+        self.ever.extend(now.into_keys());
+    }
+
+    /// Everything was shown.
+    fn check(&self) -> Result<(), TestCaseError> {
+        for (name, _) in &self.always {
+            let count = self.shown.iter().filter(|shown| *shown == name).count();
+            prop_assert_eq!(count, 1, "{}, which was there all the time", name.display());
+        }
+        prop_assert!(self.shown.iter().all(|name| self.ever.contains(name)), "{:?}", self.shown);
+        Ok(())
+    }
+}
+
+/// The names in a directory, which may be gone.
+fn names_in(memory: &MemoryVolume, id: NodeId) -> HashMap<Name, Stat> {
+    let place = survey(memory).0.into_iter().find(|place| place.node.id() == id);
+    let things = place.as_ref().map(things_in).unwrap_or_default();
+    things.into_iter().map(|thing| (thing.name, thing.stat)).collect()
+}
+
 struct Test {
     world: World,
     owner: Client,
     stranger: Client,
     hidden: HashMap<NodeId, bool>,
     held: Vec<Arc<Open>>,
+    listing: Option<Listing>,
     clock: u32,
 }
 
@@ -222,7 +262,7 @@ impl Test {
     fn new() -> Test {
         let world = World::new();
         let (owner, stranger) = (world.client(1), world.client_of(2, user(1002)));
-        Test { world, owner, stranger, hidden: HashMap::new(), held: Vec::new(), clock: 0 }
+        Test { world, owner, stranger, hidden: HashMap::new(), held: Vec::new(), listing: None, clock: 0 }
     }
 
     fn now(&self) -> wire::Now {
@@ -365,28 +405,83 @@ impl Test {
         }
     }
 
-    fn act(&mut self, act: &Act) {
+    /// Goes on with a listing. What it shows is there, and is what it says.
+    fn list_on(&mut self, of: &Index, count: usize) -> Result<(), TestCaseError> {
+        let mut listing = match self.listing.take() {
+            Some(listing) => listing,
+            None => {
+                let places = survey(&self.world.memory).0;
+                let text: Vec<_> =
+                    of.get(&places).path.iter().map(|name| name.display().into_owned()).collect();
+                let Some(open) = self.open(&text.join("/"), READ) else { return Ok(()) };
+                let there = names_in(&self.world.memory, open.node_id());
+                let always = there.iter().map(|(name, stat)| (name.clone(), stat.id)).collect();
+                let ever = there.into_keys().collect();
+                Listing { open, cookie: 0, shown: Vec::new(), always, ever }
+            }
+        };
+        let there = names_in(&self.world.memory, listing.open.node_id());
+        let (mut page, mut is_done) = (Vec::new(), true);
+        let shown = self.owner.caller(true, self.now(), |c| {
+            self.world.share.scan(c, &listing.open, listing.cookie, &mut |_| true, &mut |entry| {
+                if page.len() == count {
+                    is_done = false;
+                    return std::ops::ControlFlow::Break(());
+                }
+                listing.cookie = entry.cookie();
+                page.push((entry.name().clone(), entry.inode(), entry.kind()));
+                std::ops::ControlFlow::Continue(())
+            })
+        });
+        prop_assert_eq!(shown, Ok(()));
+        for (name, inode, kind) in page {
+            let stat = there.get(&name);
+            let fits = stat.is_some_and(|stat| (stat.id.inode, Some(stat.kind)) == (inode, kind));
+            prop_assert!(fits, "{} is listed as {inode}, {kind:?}, and is {stat:?}", name.display());
+            listing.shown.push(name);
+        }
+        if is_done {
+            listing.check()?;
+            let _closed = self.world.share.close(&listing.open, self.now());
+        } else {
+            self.listing = Some(listing);
+        }
+        Ok(())
+    }
+
+    fn note_names(&mut self) {
+        if let Some(listing) = &mut self.listing {
+            listing.note(&self.world.memory);
+        }
+    }
+
+    fn act(&mut self, act: &Act) -> Result<(), TestCaseError> {
         let things = survey(&self.world.memory).1;
         let thing = |at: &Index| (!things.is_empty()).then(|| at.get(&things));
         match act {
             Act::Host(deed) => self.host(deed, false),
             Act::Client(deed) => self.client(deed),
             Act::Unheard(deeds) => {
-                deeds.iter().for_each(|deed| self.host(deed, true));
+                for deed in deeds {
+                    self.host(deed, true);
+                    self.note_names();
+                }
                 self.world.memory.tell(HostEvent::Overflow);
             }
             Act::Hide(what, on) => {
-                let Some(what) = thing(what) else { return };
+                let Some(what) = thing(what) else { return Ok(()) };
                 let attributes = if *on { Attributes::HIDDEN } else { Attributes::empty() };
                 let basic = Basic { attributes: Some(attributes), ..Basic::default() };
-                let Some(open) = self.open(&what.path(), DOES) else { return };
+                let Some(open) = self.open(&what.path(), DOES) else { return Ok(()) };
                 let share = &self.world.share;
                 done(self.owner.caller(true, self.now(), |c| share.set_basic(c, &open, basic))).unwrap();
                 self.world.share.close(&open, self.now()).unwrap();
                 self.hidden.insert(what.stat.id, *on);
             }
             Act::HostHides(what, on) => {
-                let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else { return };
+                let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else {
+                    return Ok(());
+                };
                 if self.held.iter().all(|open| open.node_id() != what.stat.id) {
                     let record = on.then_some(&HIDDEN[..]);
                     what.node(OpenHow::Attributes).set_note(Note::Attributes, record).unwrap();
@@ -404,9 +499,12 @@ impl Test {
                 // A name that goes with it may be another's by now, whom the host does not let go so.
                 let _closed = self.world.share.close(&open, self.now());
             }
+            Act::List(of, count) => self.list_on(of, *count)?,
             Act::Switch(on) => self.world.share.set_metadata_caching(*on),
             Act::Hold(_) | Act::LetGo(_) => {}
         }
+        self.note_names();
+        Ok(())
     }
 
     /// Whether an answer is what one of these says.
@@ -433,7 +531,10 @@ impl Test {
                 prop_assert!(self.fits(&opened.info, &expected), "{text}: {:?}", opened.info);
             }
             Err(Refusal::DeletePending) => {
-                let is_held = |thing: &Thing| self.held.iter().any(|open| open.node_id() == thing.stat.id);
+                let listed = self.listing.iter().map(|listing| &listing.open);
+                let held: HashSet<NodeId> =
+                    self.held.iter().chain(listed).map(|open| open.node_id()).collect();
+                let is_held = |thing: &Thing| held.contains(&thing.stat.id);
                 prop_assert!(expected.iter().any(is_held), "{text} goes, and nobody has it open");
             }
             Err(why) => prop_assert!(expected.is_empty() || is_choice, "{text}: {why}, but it is there"),
@@ -529,13 +630,13 @@ proptest! {
         let mut test = Test::new();
         for (act, looks) in acts {
             test.step();
-            test.act(&act);
+            test.act(&act)?;
             test.step();
             for look in &looks {
                 test.look(look)?;
             }
         }
-        for open in test.held.drain(..) {
+        for open in test.held.drain(..).chain(test.listing.map(|listing| listing.open)) {
             let _closed = test.world.share.close(&open, now());
         }
         prop_assert_eq!(test.world.share.open_count(), 0);

@@ -7,12 +7,14 @@
 //! NEGOTIATE by what is known then, and [`ServerConfig::standing`] decides for the session.
 
 mod demands;
+mod endpoint;
 
 use std::net::IpAddr;
 
 use auth::crypto::Cipher;
 
 pub use demands::Demands;
+pub use endpoint::{Endpoint, ShareEndpoint};
 
 use crate::config::{Encryption, ServerConfig, Signing, same_name};
 use crate::keys::Protection;
@@ -38,13 +40,13 @@ pub struct AccountConfig {
     pub endpoint: Vec<IpAddr>,
 }
 
-/// The account of a connection before anybody has logged on.
+/// What is known of a connection before anybody has logged on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// Its name.
-    pub account: String,
-    /// Whether the connection came to an address of the account; else the client named it.
-    pub by_endpoint: bool,
+    /// The account, by name; none: the address is one of a share of none.
+    pub account: Option<String>,
+    /// Whose own address the connection came to; none: the client named the account.
+    pub endpoint: Option<Endpoint>,
 }
 
 /// How somebody comes who has proved who they are.
@@ -67,8 +69,8 @@ pub struct Standing {
     pub account: Option<String>,
     /// Whether it was logged on with the account's key: then all of its shares are in reach, and nothing else.
     pub by_key: bool,
-    /// The account to whose own address its first connection came.
-    pub endpoint: Option<String>,
+    /// Whose own address its first connection came to.
+    pub endpoint: Option<Endpoint>,
     /// Whether it must sign or seal, since all that it can reach demands that.
     pub signs: bool,
     /// Whether it must seal, likewise.
@@ -151,18 +153,15 @@ impl ServerConfig {
         self.accounts.iter().find(|account| same_name(&account.name, name))
     }
 
-    /// The account whose own address `local` is.
-    #[must_use]
-    pub fn account_at(&self, local: IpAddr) -> Option<&AccountConfig> {
-        let local = local.to_canonical();
-        self.accounts.iter().find(|account| account.endpoint.contains(&local))
+    fn known_account(&self, known: Option<&Known>) -> Option<&AccountConfig> {
+        self.account(known?.account.as_deref()?)
     }
 
     /// The settings for a connection of a known account: the server's, and what the account demands besides.
     #[must_use]
     pub fn of_account(&self, known: &Known) -> ServerConfig {
         let mut config = self.clone();
-        let Some(account) = self.account(&known.account) else { return config };
+        let Some(account) = self.known_account(Some(known)) else { return config };
         let demands = &account.demands;
         if let Some(dialect) = demands.min_dialect.filter(|own| own.get() > config.min_dialect.get()) {
             config.min_dialect = dialect;
@@ -186,7 +185,7 @@ impl ServerConfig {
     #[must_use]
     pub fn ciphers(&self, known: Option<&Known>) -> Vec<Cipher> {
         let mut ciphers = CIPHERS.to_vec();
-        match known.and_then(|known| self.account(&known.account)) {
+        match self.known_account(known) {
             Some(account) => ciphers.retain(|&cipher| account.demands.takes(cipher)),
             // The order among equals stays.
             None => ciphers.sort_by_key(|&cipher| {
@@ -205,18 +204,21 @@ impl ServerConfig {
     /// Which demand is not met, in words for the log.
     pub fn standing(&self, known: Option<&Known>, user: &str, comes: Comes<'_>) -> Result<Standing, String> {
         let own = self.own_account(known, user, comes.key_of)?;
-        let (signs, seals) = match own {
-            Some(account) => {
+        let endpoint = known.and_then(|known| known.endpoint.clone());
+        let (signs, seals) = match (own, &endpoint) {
+            (Some(account), _) => {
                 account.check(comes)?;
                 (account.demands.signs(), account.demands.seals())
             }
-            None => self.demanded_by_all(user, comes)?,
+            // What it can reach is one share, of no account.
+            (None, Some(Endpoint::Share(_))) => (false, false),
+            (None, _) => self.demanded_by_all(user, comes)?,
         };
         Ok(Standing {
             channels: self.channel_rule(own, user),
             account: own.map(|account| account.name.clone()),
             by_key: comes.key_of.is_some(),
-            endpoint: known.filter(|known| known.by_endpoint).map(|known| known.account.clone()),
+            endpoint,
             signs,
             seals,
         })
@@ -229,19 +231,23 @@ impl ServerConfig {
         user: &str,
         key_of: Option<&str>,
     ) -> Result<Option<&AccountConfig>, String> {
-        let by_endpoint = known.is_some_and(|known| known.by_endpoint);
-        let here = known.and_then(|known| self.account(&known.account));
+        let endpoint = known.and_then(|known| known.endpoint.as_ref());
+        let here = self.known_account(known);
         let Some(key) = key_of else {
-            return Ok(here.filter(|account| by_endpoint || account.admits(user)));
+            return Ok(here.filter(|account| endpoint.is_some() || account.admits(user)));
         };
         let Some(own) = self.account(key) else {
             return Err(format!("the key is of account `{key}`, which is not there any more"));
         };
-        match here.filter(|here| by_endpoint && here.name != own.name) {
-            Some(other) => {
+        match (endpoint, here) {
+            (Some(_), Some(other)) if other.name != own.name => {
                 Err(format!("the key is of account `{}`, the address of account `{}`", own.name, other.name))
             }
-            None => Ok(Some(own)),
+            (Some(Endpoint::Share(share)), None) => Err(format!(
+                "the key is of account `{}`, the address of share `{share}`, which is of no account",
+                own.name
+            )),
+            _ => Ok(Some(own)),
         }
     }
 
@@ -288,7 +294,7 @@ impl ServerConfig {
     /// whose session it will be, one account that allows it is enough.
     #[must_use]
     pub fn offers_multichannel(&self, known: Option<&Known>) -> bool {
-        match known.and_then(|known| self.account(&known.account)) {
+        match self.known_account(known) {
             Some(account) => account.multichannel,
             None => self.multichannel || self.accounts.iter().any(|account| account.multichannel),
         }
@@ -355,6 +361,7 @@ mod tests {
             max_channels: 4,
             accounts,
             free_users: Vec::new(),
+            share_endpoints: Vec::new(),
         }
     }
 
@@ -433,11 +440,10 @@ mod tests {
         for other in [Some("team"), None] {
             assert!(config.reach(&lab, other, SMB3).is_err(), "{other:?}");
         }
-        let here = Known { by_endpoint: true, ..named("team") };
+        let here = at("team");
         let why = config.standing(Some(&here), "lab", key(SMB3)).unwrap_err();
         assert_eq!(why, "the key is of account `lab`, the address of account `team`");
-        let here = Known { by_endpoint: true, ..named("lab") };
-        assert!(config.standing(Some(&here), "lab", key(SMB3)).is_ok());
+        assert!(config.standing(Some(&at("lab")), "lab", key(SMB3)).is_ok());
         // Between a reload's new accounts and its new users: the shares of `*` are not hers who has a key.
         config.accounts.remove(0);
         let why = config.standing(None, "lab", key(SMB3)).unwrap_err();
@@ -466,7 +472,7 @@ mod tests {
             ("fins.eu", None),
             ("", None),
         ] {
-            assert_eq!(meant(&config, name).map(|known| known.account).as_deref(), wanted, "{name}");
+            assert_eq!(meant(&config, name).and_then(|known| known.account).as_deref(), wanted, "{name}");
         }
         let known = meant(&config, "fin.eu");
         assert!(config.offers_multichannel(known.as_ref()));
@@ -517,7 +523,12 @@ mod tests {
     }
 
     fn named(account: &str) -> Known {
-        Known { account: account.to_owned(), by_endpoint: false }
+        Known { account: Some(account.to_owned()), endpoint: None }
+    }
+
+    /// Of a connection to an address of the account.
+    fn at(account: &str) -> Known {
+        Known { endpoint: Some(Endpoint::Account(account.to_owned())), ..named(account) }
     }
 
     /// What NEGOTIATE knows by the name that a client gives the server.
@@ -548,8 +559,8 @@ mod tests {
         let mut new = demanding("new", &["ann"], from_3_0());
         new.endpoint = vec!["192.0.2.9".parse().unwrap()];
         let config = server(true, vec![new, account("old", &["ann", "bob"], None)]);
-        let at = |text: &str| config.account_at(text.parse().unwrap()).map(|account| account.name.clone());
-        assert_eq!((at("::ffff:192.0.2.9").as_deref(), at("192.0.2.1")), (Some("new"), None));
+        let known = |text: &str| config.known_at(text.parse().unwrap());
+        assert_eq!((known("::ffff:192.0.2.9"), known("192.0.2.1")), (Some(at("new")), None));
         let ann = config.standing(Some(&named("old")), "ann", by(SMB2)).unwrap();
         assert_eq!((ann.account.as_deref(), ann.endpoint.clone()), (Some("old"), None));
         assert_eq!(
@@ -561,10 +572,45 @@ mod tests {
         // A name that is not bob's to use; an address that decides whoever comes.
         let bob = config.standing(Some(&named("new")), "bob", by(SMB3)).unwrap();
         assert_eq!(bob.account, None);
-        let here = Known { by_endpoint: true, ..named("new") };
+        let here = at("new");
         let bob = config.standing(Some(&here), "bob", by(SMB3)).unwrap();
-        assert_eq!((bob.account.as_deref(), bob.endpoint.as_deref()), (Some("new"), Some("new")));
+        assert_eq!((bob.account.as_deref(), bob.endpoint), (Some("new"), here.endpoint.clone()));
         assert!(config.standing(Some(&here), "bob", by(SMB2)).is_err());
+    }
+
+    #[test]
+    fn an_address_of_a_share_is_its_accounts_and_leads_to_it_alone() {
+        let mut config =
+            server(true, vec![demanding("new", &["ann"], from_3_0()), account("old", &["ann"], None)]);
+        let own = |share: &str, account: Option<&str>, address: &str| ShareEndpoint {
+            share: share.to_owned(),
+            account: account.map(str::to_owned),
+            addresses: vec![address.parse().unwrap()],
+        };
+        config.share_endpoints = vec![own("Docs", Some("new"), "192.0.2.1"), own("free", None, "192.0.2.2")];
+        let known = |text: &str| config.known_at(text.parse().unwrap());
+        let (docs, free) = (known("::ffff:192.0.2.1"), known("192.0.2.2"));
+        assert_eq!(known("192.0.2.3"), None);
+        // Held to the account, whoever it is, and to the one share.
+        assert!(config.standing(docs.as_ref(), "bob", by(SMB2)).unwrap_err().contains("demands SMB 3.0"));
+        let bob = config.standing(docs.as_ref(), "bob", by(SMB3)).unwrap();
+        assert_eq!((bob.account.as_deref(), bob.is_kept_from("DOCS")), (Some("new"), None));
+        let why = bob.is_kept_from("more").unwrap();
+        assert_eq!(why, "the session came to an address of share `Docs`, where there is no other");
+        // A share of no account is in reach of whoever meets no account's demands, and of no key.
+        let ann = config.standing(free.as_ref(), "ann", by(SMB2)).unwrap();
+        assert_eq!((ann.account, ann.signs, ann.seals), (None, false, false));
+        let key = Comes { key_of: Some("old"), ..by(SMB3) };
+        for (known, wanted) in [
+            (&docs, "the key is of account `old`, the address of account `new`"),
+            (&free, "the key is of account `old`, the address of share `free`, which is of no account"),
+        ] {
+            assert_eq!(config.standing(known.as_ref(), "old", key).unwrap_err(), wanted);
+        }
+        let is_one =
+            |one: &str, other: &str| config.is_one_endpoint(one.parse().unwrap(), other.parse().unwrap());
+        assert!(is_one("192.0.2.1", "192.0.2.1") && is_one("192.0.2.3", "192.0.2.4"));
+        assert!(!is_one("192.0.2.1", "192.0.2.2") && !is_one("192.0.2.2", "192.0.2.3"));
     }
 
     #[test]

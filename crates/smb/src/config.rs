@@ -8,7 +8,7 @@ use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
 use volume::security::{Sid, well_known};
 
-use crate::account::AccountConfig;
+use crate::account::{AccountConfig, ShareEndpoint};
 
 /// Whether messages are signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,6 +79,8 @@ pub struct ServerConfig {
     pub accounts: Vec<AccountConfig>,
     /// The users of shares that are of no account; `*` is everyone who can log on.
     pub free_users: Vec<String>,
+    /// Shares that have addresses of this server for themselves.
+    pub share_endpoints: Vec<ShareEndpoint>,
 }
 
 /// One user that may log on.

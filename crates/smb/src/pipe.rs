@@ -14,6 +14,7 @@ use volume::security::Sid;
 use wire::Cursor;
 
 use crate::cmd::create::reserve;
+use crate::config::ShareConfig;
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::open::{Object, Open};
@@ -192,9 +193,13 @@ impl Host for Facts<'_> {
         };
         let mut shares: Vec<rpc::Share> = Vec::new();
         let standing = self.session.standing();
-        let is_near =
-            |of: &Option<String>| standing.is_none_or(|standing| standing.holds_off(of.as_deref()).is_none());
-        for config in self.server.shares().into_iter().filter(|share| is_near(&share.account)) {
+        let is_near = |share: &Arc<ShareConfig>| {
+            standing.is_none_or(|standing| {
+                let why = standing.holds_off(share.account.as_deref());
+                why.or_else(|| standing.is_kept_from(&share.name)).is_none()
+            })
+        };
+        for config in self.server.shares().into_iter().filter(is_near) {
             let kind = if config.hidden { ShareType::DISK_SPECIAL } else { ShareType::DISK };
             let mut entry = share(&config.name, &config.comment, kind);
             entry.path = format!(

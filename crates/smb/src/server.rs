@@ -311,6 +311,12 @@ impl Server {
         self.sessions().iter().map(count).sum()
     }
 
+    /// Whether any session is connected to the share behind this engine.
+    #[must_use]
+    pub fn is_connected(&self, engine: &Arc<share::Share>) -> bool {
+        self.sessions().iter().any(|session| session.trees().iter().any(|tree| tree.leads_to(engine)))
+    }
+
     /// The session's Opens.
     fn opens_of(&self, session: &Session) -> Vec<Arc<Open>> {
         let ids: Vec<u64> = session.opens.lock().iter().copied().collect();

@@ -6,7 +6,7 @@ mod common;
 use auth::{Cipher, NtHash, SigningAlgorithm};
 use common::client::OpenFile;
 use common::{Dial, SHARE, World};
-use smb::account::Demands;
+use smb::account::{Demands, ShareEndpoint};
 use smb::{Access, AccountConfig, Encryption, Signing, UserConfig};
 use smb_wire::create::Access as Rights;
 use smb_wire::ioctl::body::ValidateNegotiateInfoRequest;
@@ -180,6 +180,43 @@ fn an_address_of_an_account_is_its_endpoint() {
         peer.log_on(&by_name("lab"));
         assert_eq!(peer.try_tree(SHARE).status(), wanted, "{of}");
     }
+}
+
+/// Makes the address at which everybody here comes the share's of this name.
+fn own_address(world: &World, share: &str, account: Option<&str>, accounts: &[AccountConfig]) {
+    let addresses = vec!["127.0.0.1".parse().expect("an address")];
+    let (share, account) = (share.to_owned(), account.map(str::to_owned));
+    world.configure_server(|config| {
+        config.accounts = accounts.to_vec();
+        config.share_endpoints = vec![ShareEndpoint { share, account, addresses }];
+    });
+}
+
+// MS-SMB2 3.3.5.7
+#[test]
+fn an_address_of_a_share_leads_to_it_alone_under_the_settings_of_its_account() {
+    let world = World::in_memory();
+    let team = account("team", &["anna"], from_3_0());
+    world.configure(|share| share.account = Some("team".into()));
+    own_address(&world, SHARE, Some("Team"), std::slice::from_ref(&team));
+    assert_eq!(world.peer().negotiate(&Dial::with(Dialect::Smb210)).status(), NtStatus::NOT_SUPPORTED);
+    let dial = Dial { signing: SigningAlgorithm::AesCmac, ..Dial::default() };
+    let mut main = world.dial(&dial);
+    let session = world.server.session(main.session_id).expect("it is there");
+    assert_eq!(session.standing().and_then(|standing| standing.account.as_deref()), Some("team"));
+    for share in [SHARE, "IPC$"] {
+        assert_eq!(main.try_tree(share).status(), NtStatus::SUCCESS, "{share}");
+    }
+    assert_eq!(world.try_bind(&dial, &main).1, NtStatus::SUCCESS);
+    // The address becomes another share's: sessions stay, and whoever comes finds that one.
+    own_address(&world, "other", None, &[team]);
+    assert_eq!(main.try_tree(SHARE).status(), NtStatus::SUCCESS);
+    assert!(main.is_served());
+    assert_eq!(world.try_bind(&dial, &main).1, NtStatus::REQUEST_NOT_ACCEPTED);
+    let mut peer = world.peer();
+    peer.log_on(&Dial::with(Dialect::Smb210));
+    assert_eq!(peer.try_tree(SHARE).status(), NtStatus::BAD_NETWORK_NAME);
+    assert_eq!(peer.try_tree("IPC$").status(), NtStatus::SUCCESS);
 }
 
 // MS-SMB2 3.3.5.5

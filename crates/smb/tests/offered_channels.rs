@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use common::{Dial, Peer, SHARE, World};
 use smb::AccountConfig;
+use smb::account::ShareEndpoint;
 use smb::interfaces::NetworkAddress;
 use smb_wire::ioctl::{self, CtlCode, interfaces};
 use smb_wire::negotiate::{Capabilities, Dialect};
@@ -99,6 +100,25 @@ fn a_client_is_told_its_own_address_and_the_offered_ones() {
     // What came meanwhile is told at the next question.
     world.server.set_interfaces(addresses()[..1].to_vec());
     assert_eq!(ask(&mut client, 64 * 1024), Ok(list[..1].to_vec()));
+}
+
+// MS-SMB2 3.3.5.15.11
+#[test]
+fn a_client_is_told_of_addresses_of_its_own_endpoint_alone() {
+    let world = World::in_memory();
+    world.server.set_interfaces(addresses());
+    let own = |share: &str, addresses: &[&str]| ShareEndpoint {
+        share: share.into(),
+        account: None,
+        addresses: addresses.iter().map(|address| address.parse().expect("an address")).collect(),
+    };
+    let told = |endpoints: Vec<ShareEndpoint>| {
+        world.configure_server(|config| config.share_endpoints = endpoints);
+        ask(&mut world.client(), 64 * 1024)
+    };
+    let list = [(1, "127.0.0.1"), (2, "192.0.2.1"), (3, "2001:db8::1")].map(|(at, ip)| (at, ip.into()));
+    assert_eq!(told(vec![own(SHARE, &["127.0.0.1", "192.0.2.1"])]), Ok(list[..2].to_vec()));
+    assert_eq!(told(vec![own("other", &["192.0.2.1"])]), Ok(vec![list[0].clone(), list[2].clone()]));
 }
 
 // MS-SMB2 3.3.5.15.11

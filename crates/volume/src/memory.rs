@@ -89,7 +89,8 @@ struct Directory {
 
 impl Directory {
     fn insert(&mut self, name: Name, inode: Arc<Inode>) {
-        self.last_cookie += 1;
+        // Those of `.` and `..` are 1 and 2.
+        self.last_cookie = self.last_cookie.max(2) + 1;
         self.by_cookie.insert(self.last_cookie, name.clone());
         self.by_name.insert(name, (self.last_cookie, inode));
     }

@@ -358,7 +358,7 @@ pub trait Node: Any + Send + Sync {
 
     /// Shows the directory's entries behind `cookie` (0 from the start) until the visitor breaks off.
     /// An entry that stands there during the whole scan is shown exactly once, also when scans are
-    /// resumed by cookie while others add and remove names.
+    /// resumed by cookie while others add and remove names. No entry's cookie is 1 or 2.
     ///
     /// # Errors
     /// As the host says.

@@ -12,7 +12,8 @@ use crate::current::{Current, Known};
 /// Does it. What the handle leads to is looked for when an operation needs it.
 ///
 /// # Errors
-/// NFS4ERR_BADHANDLE for what is no handle of ours; NFS4ERR_STALE for an export that is gone or not for this client.
+/// NFS4ERR_BADHANDLE for what is no handle of ours; NFS4ERR_STALE for an export that is gone or not for this client, or
+/// that is served from another directory by now, unless the file is open.
 pub fn run(run: &mut Run, args: &PutArgs<'_>) -> Done {
     let known = match run.way.known(args.object.0) {
         Some(known) => known,
@@ -30,7 +31,14 @@ fn check(run: &Run, sent: &[u8]) -> Result<Arc<Known>, NfsStat> {
     let handle = run.server.handles.check(sent)?;
     let export = match handle.export() {
         0 => None,
-        id => Some(Arc::clone(run.server.exports().get(id).ok_or(NfsStat::Stale)?)),
+        id => match run.server.exports().get(id) {
+            Some(export) => Some(Arc::clone(export)),
+            None => {
+                let export = Some(run.server.left_behind(&handle).ok_or(NfsStat::Stale)?);
+                // Not remembered: it is good only as long as the file is open.
+                return Ok(Arc::new(Known { handle, export }));
+            }
+        },
     };
     // A handle that nothing has any more is told of here, as clients expect.
     if let Some(export) = &export {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use nfs_wire::NfsStat;
-use nfs_wire::attr::{Attr, AttrNum, Bitmap};
+use nfs_wire::attr::{Attr, AttrNum, AttrWriter, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::readdir::{Args, EntriesWriter};
 use share::{Info, Item, Options, Refusal};
@@ -118,9 +118,16 @@ impl List<'_> {
         let mut failed = Ok(());
         let (server, minor, wanted) = (self.server, self.minor, self.wanted);
         export.engine.scan(caller, open, self.args.cookie, &mut |_| true, &mut |found| {
+            let at = (found.cookie(), found.name().as_bytes());
+            let (inode, kind) = (found.inode(), found.kind());
+            // Who wants names alone is told them without a look at what they lead to.
+            if attributes::is_in_directory(&wanted, kind) {
+                let put = |out: &mut AttrWriter<'_>| attributes::write_in_directory(out, inode, kind);
+                is_whole = writer.entry(at.0, at.1, wanted, put);
+                return if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+            }
             // What has vanished since is not shown.
             let Ok(item) = found.item() else { return ControlFlow::Continue(()) };
-            let at = (found.cookie(), found.name().as_bytes());
             let found = (&item, found.item_info());
             match entry(&mut writer, at, (server, minor, wanted), export, found) {
                 Ok(fits) => is_whole = fits,

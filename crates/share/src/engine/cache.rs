@@ -14,6 +14,8 @@
 //! - **Made** ([`Made`]): that a file which was made through the share a moment ago has no attribute record, under its name
 //!   and with its address. It goes with the name's answer, and with the news of a change by that name.
 //!
+//! What directories list is kept with them ([`super::pages`]).
+//!
 //! Sizes, times, links and permission bits are asked of the volume each time: hosts do not tell of everything that
 //! changes them (mappings of memory, names of the same file elsewhere).
 //!
@@ -387,6 +389,9 @@ impl Share {
     /// open. Where the volume does not tell of changes by others nothing is ever remembered.
     pub fn set_metadata_caching(&self, on: bool) {
         self.cache.set(on && self.can_remember());
+        if !self.cache.is_on() {
+            self.directories.forget_listings();
+        }
     }
 
     /// Whether names, attributes and descriptors are remembered now.

@@ -41,6 +41,12 @@ impl Share {
         new
     }
 
+    /// Goes on counting where `before` is, whose place it takes. To be called before anything is counted here.
+    pub fn count_on(&self, before: &Share) {
+        let counts = before.all_counts();
+        *self.counting.all.lock() = counts;
+    }
+
     /// Its transactions in each family in which there were any.
     pub fn all_counts(&self) -> Vec<Arc<Counts>> {
         self.counting.all.lock().clone()

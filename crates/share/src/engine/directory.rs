@@ -18,12 +18,13 @@ use super::access::Security;
 use super::address::Address;
 use super::cache::{Answer, Cache, KeptNode, Made};
 use super::names::{Index, Stamp, has_case, same_folded};
+use super::pages::Pages;
 use crate::Refusal;
 
 /// Most directories that are kept for their own sake; each holds a descriptor of the host.
 const MAX_KEPT: usize = 2048;
 
-/// Most names in all indexes together, at about 100 bytes each; the index of one directory is kept whatever its size.
+/// Most names in all indexes and listings together, at about 100 bytes each; the index of one directory is kept whatever its size.
 const MAX_NAMES: usize = 1 << 20;
 
 /// Names asked for in vain from which on an index of a directory is made for exact names too, and how many names there may
@@ -59,6 +60,8 @@ pub(crate) struct Directory {
     serial: AtomicU64,
     cache: Arc<Cache>,
     own: Mutex<Own>,
+    /// Its entries, as they were listed.
+    pub(super) pages: Pages,
     address: Address,
     used: AtomicU64,
     /// The volume that tells of changes by others in it.
@@ -144,6 +147,7 @@ impl Directory {
             serial: AtomicU64::new(cache.next_serial()),
             cache: Arc::clone(cache),
             own: Mutex::default(),
+            pages: Pages::default(),
             address: Address::default(),
             used: AtomicU64::new(0),
             told_by: tells.then(|| Arc::clone(volume)),
@@ -346,6 +350,7 @@ impl Directory {
     /// A name was made.
     pub fn added(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
+        self.pages.forget();
         self.cache.forget(self.serial.load(Ordering::Acquire), name);
         let mut contents = self.contents.lock();
         match &mut contents.index {
@@ -358,6 +363,7 @@ impl Directory {
     /// A name was removed.
     pub fn removed(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
+        self.pages.forget();
         self.cache.forget(self.serial.load(Ordering::Acquire), name);
         let mut contents = self.contents.lock();
         match &mut contents.index {
@@ -378,6 +384,7 @@ impl Directory {
     /// Nothing that is remembered of its names can be trusted.
     pub fn forget_names(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
+        self.pages.forget();
         self.serial.store(self.cache.next_serial(), Ordering::Release);
         self.misses.store(0, Ordering::Relaxed);
         let mut contents = self.contents.lock();
@@ -446,7 +453,7 @@ pub(super) struct Directories {
     cache: Arc<Cache>,
     known: Mutex<Table>,
     clock: AtomicU64,
-    /// How many names all indexes have.
+    /// How many names all indexes and listings have.
     names: Arc<AtomicUsize>,
     /// Wall time in seconds, as the last request or tick said.
     wall_secs: AtomicI64,
@@ -582,6 +589,11 @@ impl Directories {
         self.cache.clear();
     }
 
+    /// Forgets all listings.
+    pub fn forget_listings(&self) {
+        self.all().iter().for_each(|directory| directory.pages.forget());
+    }
+
     /// What is known of the spellings of a name before one is made: everything where changes by others are told, though the
     /// index may have been dropped since the name was looked for.
     ///
@@ -637,15 +649,22 @@ impl Directories {
 
     /// Keeps an index; others go when all of them have too many names.
     fn keep_index(&self, directory: &Directory, contents: &mut Contents, index: Index) {
-        if self.names.load(Ordering::Relaxed) > MAX_NAMES {
-            self.drop_indexes(directory);
-        }
+        self.make_room(directory);
         contents.index = Some(index);
     }
 
-    /// Drops all indexes but that of `spared`, which the caller holds.
-    fn drop_indexes(&self, spared: &Directory) {
+    /// How many names all indexes and listings have.
+    pub fn names(&self) -> &Arc<AtomicUsize> {
+        &self.names
+    }
+
+    /// Drops all indexes and listings but those of `spared`, whose contents the caller may hold, when they have too many names.
+    pub fn make_room(&self, spared: &Directory) {
+        if self.names.load(Ordering::Relaxed) <= MAX_NAMES {
+            return;
+        }
         for directory in self.all().iter().filter(|d| d.id != spared.id) {
+            directory.pages.forget();
             // One that is being used stays.
             if let Some(mut contents) = directory.contents.try_lock() {
                 directory.drop_index(&mut contents);

@@ -163,7 +163,7 @@ impl Share {
         let here = self.cache.is_on().then(|| self.directory_here(open));
         let hides = self.config.load().hide_unreadable;
         let from = if cookie <= 2 { 0 } else { cookie };
-        open.node.entries(from, &mut |entry| {
+        let show = &mut |entry: DirEntry| {
             if !wants(&entry.name) {
                 return ControlFlow::Continue(());
             }
@@ -172,8 +172,11 @@ impl Share {
                 return ControlFlow::Continue(());
             }
             visit(&entry)
-        })?;
-        Ok(())
+        };
+        match &here {
+            Some(here) => self.entries(here, open.node.as_ref(), from, show),
+            None => Ok(open.node.entries(from, show)?),
+        }
     }
 
     /// Shows the entry that a name leads to, case minded as the open minds it, without a scan. Its

@@ -51,14 +51,14 @@ pub(crate) fn handle(
         return Err(Stop::Disconnect("a second NEGOTIATE"));
     }
     let asked = negotiate::Request::parse(request.message)?;
-    connection.account = account_at(connection);
+    connection.account = known_at(connection);
     let mut config = connection.settings();
     let chosen = choose(&asked.dialects, config.min_dialect, &config);
     let dialect = chosen.ok_or(Stop::Fail(NtStatus::NOT_SUPPORTED))?;
     if connection.account.is_none() && dialect == Dialect::Smb311 {
         let named =
             server_name(&asked.contexts).and_then(|name| Some(config.account_of(&name)?.name.clone()));
-        connection.account = named.map(|account| Known { account, by_endpoint: false });
+        connection.account = named.map(|account| Known { account: Some(account), endpoint: None });
         config = connection.settings();
     }
     let ciphers = config.ciphers(connection.account.as_ref());
@@ -97,11 +97,9 @@ pub(crate) fn handle(
     Ok(NtStatus::SUCCESS)
 }
 
-/// The account to whose own address the client has come.
-fn account_at(connection: &Connection) -> Option<Known> {
-    let config = connection.server.config();
-    let account = config.account_at(connection.handle.peer.local.ip())?;
-    Some(Known { account: account.name.clone(), by_endpoint: true })
+/// What is known by the address to which the client has come.
+fn known_at(connection: &Connection) -> Option<Known> {
+    connection.server.config().known_at(connection.handle.peer.local.ip())
 }
 
 /// The name under which the client found the server. What is malformed is told by who reads all contexts.
@@ -128,7 +126,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     if connection.negotiated.is_some() || connection.multi_protocol {
         return connection.hang_up("a second NEGOTIATE", out);
     }
-    connection.account = account_at(connection);
+    connection.account = known_at(connection);
     let config = connection.settings();
     // MS-SMB2 3.3.5.3.1, 3.3.5.3.2: the wildcard asks for an SMB2 NEGOTIATE with the real choice.
     let dialect =

@@ -38,6 +38,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     if name.eq_ignore_ascii_case("IPC$") {
         return connect_pipes(request, &session, body);
     }
+    check_endpoint(connection, &session, &name)?;
     let config = connection.server.share(&name).ok_or(Stop::Fail(NtStatus::BAD_NETWORK_NAME))?;
     request.course.place = connection.desk.place(&config.engine);
     if anonymous {
@@ -120,6 +121,16 @@ fn connect_disk(
     }
     .write(body);
     Ok(NtStatus::SUCCESS)
+}
+
+/// At an address of a share there is no other.
+fn check_endpoint(connection: &Connection, session: &Session, share: &str) -> Result<(), Stop> {
+    let Some(why) = session.standing().and_then(|standing| standing.is_kept_from(share)) else {
+        return Ok(());
+    };
+    let (peer, user) = (connection.handle.peer.remote, session.user_name());
+    tracing::warn!(%peer, user, share, "TREE_CONNECT refused: {why}");
+    Err(Stop::Fail(NtStatus::BAD_NETWORK_NAME))
 }
 
 /// What the account of the share demands. Refuses a share of another account than the session's, or of one whose demands the

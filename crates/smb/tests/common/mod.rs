@@ -201,6 +201,7 @@ fn server_config() -> ServerConfig {
         max_channels: smb::limits::DEFAULT_CHANNELS,
         accounts: Vec::new(),
         free_users: Vec::new(),
+        share_endpoints: Vec::new(),
     }
 }
 

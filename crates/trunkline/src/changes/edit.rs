@@ -86,7 +86,6 @@ pub fn edit(
         (What::Set { settings }, Some(there)) => {
             check_version(&there, if_version.as_deref(), history)?;
             check_changeable(config, &there)?;
-            check_path(&there, settings)?;
             let mut table = changes.take(kind, name);
             lay_over(&mut table, settings)?;
             if !table.is_empty() {
@@ -154,17 +153,6 @@ fn check_changeable(config: &Config, there: &Object) -> Result<(), Refusal> {
         there.name
     );
     Err(Refusal::new(Why::Conflict, text))
-}
-
-/// Clients and what is kept of their files belong to the directory.
-fn check_path(there: &Object, settings: &Map<String, Value>) -> Result<(), Refusal> {
-    match settings.get("path") {
-        Some(path) if there.settings.get("path") != Some(path) => Err(bad(format!(
-            "a share stays where it is: delete `{}` and create it with another `path`",
-            there.name
-        ))),
-        _ => Ok(()),
-    }
 }
 
 fn check_empty(config: &Config, there: &Object) -> Result<(), Refusal> {
@@ -355,7 +343,7 @@ mod tests {
             (Kind::Share, "dcos", set(json!({})), Why::NotFound, "no share `dcos`; did you mean `Docs`?"),
             (Kind::Account, "docs", delete(), Why::NotFound, "there is no account `docs`"),
             (Kind::Account, "lab", delete(), Why::Conflict, "account `Lab` has shares: `Docs`; delete"),
-            (Kind::Share, "docs", set(json!({"path": "/other"})), Why::Bad, "a share stays where it is"),
+            (Kind::Share, "docs", set(json!({"path": "other"})), Why::Bad, "`path` must be a whole path"),
             (Kind::Share, "new", create(json!({"path": "srv"})), Why::Bad, "`path` must be a whole path"),
             (Kind::Share, "a/b", create(json!({"path": "/srv"})), Why::Bad, "cannot hold '/'"),
             (Kind::Account, "a b", create(json!({})), Why::Bad, "an account's name has"),

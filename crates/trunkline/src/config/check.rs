@@ -102,14 +102,7 @@ fn apart(
     real: &Path,
     share: &Share,
 ) -> Result<(), ConfigError> {
-    let is_same = |other: &Path| {
-        other.starts_with(real)
-            || real.starts_with(other)
-            || is_within(other, real)
-            || is_within(real, other)
-            || mounts.meet(other, real)
-    };
-    let clash = others.iter().find(|(other, _)| is_same(other));
+    let clash = others.iter().find(|(other, _)| meet(mounts, other, real));
     match clash {
         Some((other, with)) => Err(fail(
             config,
@@ -124,6 +117,19 @@ fn apart(
         )),
         None => Ok(()),
     }
+}
+
+/// Whether two directories are one, or one lies in the other.
+pub fn hold_same_files(one: &Path, other: &Path) -> bool {
+    meet(&Mounts::read(), one, other)
+}
+
+fn meet(mounts: &Mounts, one: &Path, other: &Path) -> bool {
+    one.starts_with(other)
+        || other.starts_with(one)
+        || is_within(one, other)
+        || is_within(other, one)
+        || mounts.meet(one, other)
 }
 
 /// Whether going up from `inner` leads to `outer`, by whatever names.

@@ -1,5 +1,5 @@
 //! Where NFS clients find what: endpoints, each an address and port with a server of its own behind it. And which
-//! addresses are an account's for SMB, where all share one port.
+//! addresses are an account's or a share's for SMB, where all share one port.
 //!
 //! A client takes all mounts of one server together and gives them the connections of the first. An account or a share
 //! with an address or a port of its own is another server to it, whose mounts have their own.
@@ -207,36 +207,48 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whether each account's own addresses for SMB are among those that the server listens on, and no other account's.
+/// Whether the addresses for SMB that are an account's or a share's own are among those that the server listens on, and
+/// nobody else's.
 fn smb(config: &Config) -> Result<(), ConfigError> {
-    let listen = &config.server.listen;
-    let mut taken: Vec<(IpAddr, &str)> = Vec::new();
-    for account in config.accounts.values() {
-        let Some(own) = &account.smb_listen else { continue };
-        let name = &account.name.value;
-        let wrong = |why: String| {
-            let place = config.place(&own.origin);
-            Err(ConfigError(format!("{place}: `smb_listen` of account `{name}`: {why}")))
-        };
+    let mut taken: Vec<(IpAddr, String)> = Vec::new();
+    let accounts = config.accounts.values();
+    let accounts = accounts.map(|account| (format!("account `{}`", account.name.value), &account.smb_listen));
+    let shares = config.shares.values();
+    let shares = shares.map(|share| (format!("share `{}`", share.name.value), &share.smb_listen));
+    for (whose, own) in accounts.chain(shares) {
+        let Some(own) = own else { continue };
         for address in own.value.iter().map(IpAddr::to_canonical) {
-            if address.is_unspecified() {
-                return wrong(format!("{address} is every address; name those that are the account's own"));
+            if let Some(why) = why_not(config, &taken, address) {
+                let place = config.place(&own.origin);
+                return Err(ConfigError(format!("{place}: `smb_listen` of {whose}: {why}")));
             }
-            let takes =
-                |at: &IpAddr| *at == address || at.is_unspecified() && at.is_ipv4() == address.is_ipv4();
-            if !listen.value.iter().any(takes) {
-                let place = config.place(&listen.origin);
-                return wrong(format!(
-                    "the server does not listen on {address}; add it to `listen` ({place})"
-                ));
-            }
-            if let Some((_, other)) = taken.iter().find(|(at, _)| *at == address) {
-                return wrong(format!("{address} is an address of account `{other}` too; give it to one"));
-            }
-            taken.push((address, name));
+            taken.push((address, whose.clone()));
         }
     }
+    for share in config.shares.values().filter(|share| !share.nfs.is_smb_offered()) {
+        let Some(own) = &share.smb_listen else { continue };
+        return Err(ConfigError(format!(
+            "{}: share `{}` has an address for SMB and is not offered there; add \"smb\" to its `protocols`",
+            config.place(&own.origin),
+            share.name.value
+        )));
+    }
     Ok(())
+}
+
+/// Why an address cannot be somebody's own for SMB.
+fn why_not(config: &Config, taken: &[(IpAddr, String)], address: IpAddr) -> Option<String> {
+    if address.is_unspecified() {
+        return Some(format!("{address} is every address; name those that are its own"));
+    }
+    let listen = &config.server.listen;
+    let takes = |at: &IpAddr| *at == address || at.is_unspecified() && at.is_ipv4() == address.is_ipv4();
+    if !listen.value.iter().any(takes) {
+        let place = config.place(&listen.origin);
+        return Some(format!("the server does not listen on {address}; add it to `listen` ({place})"));
+    }
+    let (_, other) = taken.iter().find(|(at, _)| *at == address)?;
+    Some(format!("{address} is an address of {other} too; give it to one"))
 }
 
 #[cfg(test)]
@@ -272,12 +284,15 @@ mod tests {
     }
 
     #[test]
-    fn an_address_for_smb_is_one_of_the_servers_and_of_one_account() {
+    fn an_address_for_smb_is_one_of_the_servers_and_of_one_account_or_share() {
         let checked = |text: &str| check(&config(text).unwrap()).map_err(|e| e.to_string());
         let own = |name: &str, at: &str| format!("[account.{name}]\nsmb_listen = [\"{at}\"]\n");
         assert_eq!(checked(&format!("{}{}", own("a", "10.0.0.2"), own("b", "fd00::2"))), Ok(()));
         let server = "[server]\nlisten = [\"10.0.0.1\", \"10.0.0.2\"]\n";
         assert_eq!(checked(&format!("{server}{}", own("a", "10.0.0.2"))), Ok(()));
+        let share =
+            |name: &str, at: &str| format!("[share.{name}]\npath = \"/{name}\"\nsmb_listen = \"{at}\"\n");
+        assert_eq!(checked(&format!("{server}{}{}", own("a", "10.0.0.2"), share("s", "10.0.0.1"))), Ok(()));
         let cases = [
             (
                 format!("{server}{}", own("a", "10.0.0.3")),
@@ -288,8 +303,24 @@ mod tests {
                 "line 4: `smb_listen` of account `b`: 10.0.0.2 is an address of account `a` too; give it to one",
             ),
             (
+                format!("{server}{}{}", own("a", "10.0.0.2"), share("s", "10.0.0.2")),
+                "line 7: `smb_listen` of share `s`: 10.0.0.2 is an address of account `a` too; give it to one",
+            ),
+            (
+                format!("{}{}", share("s", "10.0.0.2"), share("t", "10.0.0.2")),
+                "line 6: `smb_listen` of share `t`: 10.0.0.2 is an address of share `s` too; give it to one",
+            ),
+            (
+                format!("{server}{}", share("s", "10.0.0.3")),
+                "line 5: `smb_listen` of share `s`: the server does not listen on 10.0.0.3; add it to `listen` (line 2)",
+            ),
+            (
+                format!("{}protocols = [\"nfs\"]\n", share("s", "10.0.0.2")),
+                "line 3: share `s` has an address for SMB and is not offered there; add \"smb\" to its `protocols`",
+            ),
+            (
                 own("a", "0.0.0.0"),
-                "line 2: `smb_listen` of account `a`: 0.0.0.0 is every address; name those that are the account's own",
+                "line 2: `smb_listen` of account `a`: 0.0.0.0 is every address; name those that are its own",
             ),
         ];
         for (text, wanted) in cases {

@@ -252,6 +252,8 @@ pub struct Share {
     pub metadata_caching: Setting<bool>,
     /// What clients have open can outlive the server.
     pub continuously_available: Setting<bool>,
+    /// Addresses of the server at which SMB clients find this share alone; none: it has none of its own.
+    pub smb_listen: Option<Setting<Vec<IpAddr>>>,
     /// What is bought for it, in an account that is limited.
     pub provisioned: limits::Provisioned,
     /// For NFS clients.
@@ -479,6 +481,7 @@ impl Share {
             send_file: Setting::default_of(true),
             metadata_caching: Setting::default_of(true),
             continuously_available: Setting::default_of(false),
+            smb_listen: None,
             provisioned: limits::Provisioned::default(),
             nfs: nfs::ShareNfs::default(),
         }

@@ -98,6 +98,7 @@ pub const SHARE: &[&str] = &[
     "anonymous_gid",
     "nfs_clients",
     "nfs_secure_port",
+    "smb_listen",
     "nfs_listen",
     "nfs_port",
     "nfs_max_connections",
@@ -374,6 +375,7 @@ fn share(
     share.change_notify = table.boolean("change_notify")?.unwrap_or(share.change_notify);
     share.continuously_available =
         table.boolean("continuously_available")?.unwrap_or(share.continuously_available);
+    share.smb_listen = some(table, "smb_listen", table.list("smb_listen", address)?)?;
     share.provisioned = limits::Provisioned::read(table)?;
     share.nfs = super::nfs::ShareNfs::read(table)?;
     Ok(share)

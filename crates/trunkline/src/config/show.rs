@@ -255,6 +255,9 @@ impl Page<'_> {
         self.plain("anonymous_gid", &share.nfs.anonymous_gid);
         self.list("nfs_clients", &share.nfs.clients);
         self.plain("nfs_secure_port", &share.nfs.secure_port);
+        if let Some(listen) = &share.smb_listen {
+            self.list("smb_listen", listen);
+        }
         self.endpoint(&share.nfs.endpoint);
     }
 

@@ -314,6 +314,9 @@ impl Controlled for Control {
             let forgotten = self.state.store().remove_account_keys(&name);
             forgotten.map_err(|why| Refusal::new(Why::Failed, why.to_string()))?;
         }
+        let path_of =
+            |plan: &Plan| plan.config.shares.get(&name.to_lowercase()).map(|it| it.path.value.clone());
+        let used = is_set(&change.what, "path").then(|| self.server.use_of(&name));
         self.take(&mut current, edited)?;
         if kind == Kind::Share && is_forced {
             self.server.disconnect(&name);
@@ -322,12 +325,19 @@ impl Controlled for Control {
         object.iter().for_each(|object| current.history.note(object));
         tracing::info!(%kind, %name, change = %verb(&change.what), "changed by command");
         let mut notes = notes(&change.what, &current.plan.fixed_changes(&before));
-        if is_set(&change.what, "provisioned_gib") && self.server.is_counting(&name) {
+        let is_sized = ["provisioned_gib", "path"].iter().any(|key| is_set(&change.what, key));
+        if is_sized && self.server.is_counting(&name) {
             notes.push(
                 "what lies on the share is being counted: until that is done (`trunkline status`), the size binds only \
                  what was found so far"
                     .to_owned(),
             );
+        }
+        let is_moved = path_of(&before) != path_of(&current.plan);
+        if let Some(used) = used.filter(|used| is_moved && !used.is_none()) {
+            notes.push(format!(
+                "who was there before ({used}) keeps what is open in the old directory until it is closed"
+            ));
         }
         Ok(Changed { object, notes })
     }

@@ -1,6 +1,7 @@
 //! Accounts and shares that are made, changed and deleted while a session works on, and what a restart finds of that.
 
 mod api;
+mod moving;
 // Of what the tests of the command line share, these need the directory and the program.
 #[allow(dead_code)]
 #[path = "../cli/common.rs"]
@@ -364,7 +365,9 @@ async fn what_cannot_be_served_is_refused_and_nothing_is_half_done() {
         ("share set files protocols=ftp", "`ftp` is not one of \"smb\", \"nfs\""),
         ("share set files nfs_clients=10.0.0.0/33", "is not an address or a network"),
         ("share set files max_channels=4", "unknown key `max_channels` in [share.files]"),
-        ("share set files path=made", "a share stays where it is"),
+        ("share set files path=none", "no such file or directory"),
+        ("share set files path=password", "not a directory"),
+        ("share set files path=state", "the state directory"),
         ("share set files", "nothing to set"),
         ("share set nothing comment=x", "there is no share `nothing`"),
         ("account create lab max_channels=33", "`max_channels` in [account.lab]: must be from 1 to 32"),

@@ -70,9 +70,9 @@ pub(super) fn interfaces(
     }
     let config = connection.server.config();
     let own = connection.handle.peer.local.ip();
-    // A channel to an address of another account would not be bound.
+    // A channel to an address of another account or share would not be bound.
     let mut known = connection.server.interfaces().to_vec();
-    known.retain(|at| config.account_at(at.address) == config.account_at(own));
+    known.retain(|at| config.is_one_endpoint(at.address, own));
     let list = interfaces::answer(&known, own);
     // MS-SMB2 3.3.5.15: never more than the client takes, and half a list would hide addresses.
     if limit < list.len() * wire_interfaces::SIZE {

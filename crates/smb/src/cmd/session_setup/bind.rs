@@ -85,11 +85,11 @@ fn check(
     if request.channel.is_some() {
         return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the connection carries the session already"));
     }
-    let came_to = connection.account.as_ref().filter(|known| known.by_endpoint).map(|known| &known.account);
+    let came_to = connection.account.as_ref().and_then(|known| known.endpoint.as_ref());
     if session.standing().is_some_and(|standing| standing.endpoint.as_ref() != came_to) {
         return Err((
             NtStatus::REQUEST_NOT_ACCEPTED,
-            "the connection came to an address of another account than the session's first one",
+            "the connection came to an address of another account or share than the session's first one",
         ));
     }
     // MS-SMB2 3.3.5.5 (exception: no word on ciphers there; since the sealing keys are the session's, a

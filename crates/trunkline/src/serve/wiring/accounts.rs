@@ -1,12 +1,12 @@
-//! What accounts say of the sessions of their users and of their shares.
+//! What accounts say of the sessions of their users and of their shares, and which addresses are a share's own.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use smb::AccountConfig;
-use smb::account::Demands;
+use smb::account::{Demands, ShareEndpoint};
 
-use crate::config::{Account, Authentication, Cipher, Config, Setting};
+use crate::config::{Account, Authentication, Cipher, Config, Setting, Share};
 
 /// The accounts as the server wants them.
 pub fn of(config: &Config) -> Vec<AccountConfig> {
@@ -19,6 +19,7 @@ pub fn apply(config: &Config, settings: &mut smb::ServerConfig) {
     settings.max_channels = channels(&config.server.max_channels);
     settings.accounts = of(config);
     settings.free_users = free_users(config);
+    settings.share_endpoints = share_endpoints(config);
 }
 
 /// The users of shares of no account.
@@ -26,6 +27,22 @@ pub fn free_users(config: &Config) -> Vec<String> {
     let free = config.shares.values().filter(|share| share.account.is_none());
     let users: BTreeSet<&String> = free.flat_map(|share| share.users.keys()).collect();
     users.into_iter().cloned().collect()
+}
+
+/// Shares with addresses of their own.
+pub fn share_endpoints(config: &Config) -> Vec<ShareEndpoint> {
+    let one = |share: &Share| {
+        Some(ShareEndpoint {
+            share: share.name.value.clone(),
+            account: share.account.as_ref().map(|account| account.value.clone()),
+            addresses: addresses(share.smb_listen.as_ref()?),
+        })
+    };
+    config.shares.values().filter_map(one).collect()
+}
+
+fn addresses(own: &Setting<Vec<IpAddr>>) -> Vec<IpAddr> {
+    own.value.iter().map(IpAddr::to_canonical).collect()
 }
 
 /// A number of channels, which was read within its bounds.
@@ -47,7 +64,7 @@ fn one(config: &Config, account: &Account) -> AccountConfig {
         multichannel: account.multichannel.value,
         max_channels: channels(&account.max_channels),
         demands: demands(account),
-        endpoint: account.smb_listen.iter().flat_map(|own| &own.value).map(IpAddr::to_canonical).collect(),
+        endpoint: account.smb_listen.as_ref().map(addresses).unwrap_or_default(),
     }
 }
 
@@ -88,6 +105,7 @@ mod tests {
              min_dialect = \"3.0\"\nencryption = \"required\"\nsigning = \"required\"\n\
              ciphers = [\"AES-256-GCM\", \"AES-128-CCM\"]\nauthentication = [\"key\"]\n\
              [share.a]\npath = \"/a\"\naccount = \"team\"\nusers = { bob = \"read\" }\n\
+             smb_listen = \"::ffff:10.0.0.3\"\n\
              [share.b]\npath = \"/b\"\nusers = { eve = \"read\" }\n",
             Path::new("/"),
         )
@@ -107,6 +125,9 @@ mod tests {
         let wanted = AccountConfig { name, users, multichannel: true, max_channels: 8, demands, endpoint };
         assert_eq!(told, [wanted]);
         assert_eq!(free_users(&config), ["eve"]);
+        let (share, account) = ("a".to_owned(), Some("team".to_owned()));
+        let addresses = vec!["10.0.0.3".parse().unwrap()];
+        assert_eq!(share_endpoints(&config), [ShareEndpoint { share, account, addresses }]);
     }
 
     #[test]

@@ -21,14 +21,22 @@ pub fn fill(server: &smb::Server, addresses: &[Candidate], now_ns: u64) -> Vec<S
     let mut sessions: Vec<_> = server.sessions();
     sessions.sort_by_key(|session| (session.created.mono_ns, session.id));
     let proved = sessions.iter().filter(|session| session.proved().is_some());
-    proved.map(|session| one(session, addresses, now_ns)).collect()
+    let config = server.config();
+    proved.map(|session| one(session, addresses, &config, now_ns)).collect()
 }
 
-fn one(session: &Session, addresses: &[Candidate], now_ns: u64) -> SessionChannels {
+fn one(
+    session: &Session,
+    addresses: &[Candidate],
+    config: &smb::ServerConfig,
+    now_ns: u64,
+) -> SessionChannels {
     let told: Vec<NetworkAddress> = addresses.iter().map(|at| at.told).collect();
     let channels = session.channels();
-    let facts = Facts::of(session, &channels);
     let used: Vec<IpAddr> = channels.iter().map(|channel| channel.peer.local.ip().to_canonical()).collect();
+    let is_elsewhere = |at: &IpAddr| used.first().is_some_and(|own| !config.is_one_endpoint(*own, *at));
+    let elsewhere = told.iter().map(|at| at.address).filter(is_elsewhere).collect();
+    let facts = Facts { elsewhere, ..Facts::of(session, &channels) };
     let mut connections: Vec<Row> =
         channels.iter().map(|channel| connection(channel, &told, now_ns)).collect();
     let others = addresses.iter().filter(|at| !used.contains(&at.told.address));
@@ -96,6 +104,8 @@ struct Facts {
     most: usize,
     /// The client's own addresses, as far as its connections show them.
     clients: Vec<IpAddr>,
+    /// Addresses of other endpoints than the one to which the session came.
+    elsewhere: Vec<IpAddr>,
 }
 
 impl Facts {
@@ -110,6 +120,7 @@ impl Facts {
             current: channels.len(),
             most: rule.map_or(1, ChannelRule::most),
             clients: channels.iter().map(|channel| channel.peer.remote.ip().to_canonical()).collect(),
+            elsewhere: Vec::new(),
         }
     }
 
@@ -142,6 +153,7 @@ impl Facts {
             self.clients.iter().any(|client| same_network(at.told.address, *client, prefix))
         });
         match self {
+            _ if self.elsewhere.contains(&at.told.address) => Reason::OtherEndpoint,
             _ if self.current >= self.most => Reason::ChannelLimit,
             _ if !self.asked => Reason::NotAsked,
             _ if !near => Reason::OtherNetwork,
@@ -191,6 +203,7 @@ mod tests {
             current: 1,
             most: 4,
             clients: vec!["10.0.0.5".parse().unwrap()],
+            elsewhere: Vec::new(),
         }
     }
 
@@ -225,7 +238,10 @@ mod tests {
         // Nobody knows what is behind an advertised address.
         assert_eq!(facts().against(&at("203.0.113.1", None, None)), Reason::NotTried);
         assert_eq!(Facts { asked: false, ..facts() }.against(&far), Reason::NotAsked);
-        assert_eq!(Facts { current: 4, asked: false, ..facts() }.against(&far), Reason::ChannelLimit);
+        let full = Facts { current: 4, asked: false, ..facts() };
+        assert_eq!(full.against(&far), Reason::ChannelLimit);
+        let elsewhere = vec![far.told.address];
+        assert_eq!(Facts { elsewhere, ..full }.against(&far), Reason::OtherEndpoint);
     }
 
     #[test]

@@ -35,6 +35,5 @@ pub fn disconnect(server: &smb::Server, nfs: &Servers, engines: &mut Engines, sh
 }
 
 fn is(share: &str) -> impl Fn(&&Served) -> bool {
-    let wanted = share.to_lowercase();
-    move |served| served.engine.name().to_lowercase() == wanted
+    move |served| super::moving::is_of(served, share)
 }

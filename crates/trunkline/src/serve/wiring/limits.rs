@@ -23,6 +23,8 @@ pub struct Wanted {
     pub account: String,
     /// The directory's number.
     pub number: u32,
+    /// The number of the directory in which the share was until now, if it is another one: its credits go along.
+    pub before: Option<u32>,
     /// What the share may do.
     pub provision: Provision,
     /// What all shares of the account may do.
@@ -30,21 +32,22 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Those of a share; none: it is not limited.
+    /// Those of a share in a directory, and where it was before if that is another one; none: it is not limited.
     ///
     /// # Errors
     /// One line for the user.
     pub fn of(
         share: &Share,
         config: &Config,
-        path: &Path,
+        (path, before): (&Path, Option<&Path>),
         state: &StateDir,
     ) -> Result<Option<Wanted>, String> {
         let Some((account, formula, provision)) = share.limits(config).map_err(|e| e.to_string())? else {
             return Ok(None);
         };
-        let number = state.number(path).map_err(|e| e.to_string())?;
-        Ok(Some(Wanted { account, number, provision, together: formula.account() }))
+        let number = |path| state.number(path).map_err(|e| e.to_string());
+        let (number, before) = (number(path)?, before.map(number).transpose()?);
+        Ok(Some(Wanted { account, number, before, provision, together: formula.account() }))
     }
 }
 
@@ -109,7 +112,7 @@ impl Pacing {
         let mut left: BTreeMap<String, Vec<u32>> =
             accounts.iter().map(|(name, limits)| (name.clone(), limits.shares())).collect();
         for (engine, wanted) in wanted {
-            let Some(Wanted { account, number, provision, together }) = wanted else {
+            let Some(Wanted { account, number, before, provision, together }) = wanted else {
                 engine.set_limits(None);
                 continue;
             };
@@ -120,7 +123,7 @@ impl Pacing {
             let others = left.entry(account.clone()).or_default();
             let is_new = !others.contains(number);
             others.retain(|other| other != number);
-            let kept = if is_new { self.kept(state, *number, provision, now) } else { None };
+            let kept = is_new.then(|| self.kept(state, before.unwrap_or(*number), provision, now)).flatten();
             engine.set_limits(Some(limits.set_share(*number, *provision, kept, now)));
         }
         for (name, numbers) in left {
@@ -209,7 +212,8 @@ mod tests {
     fn wanted(account: &str, number: u32, gib: u64) -> Wanted {
         let bought = Bought { gib: Some(gib), ..Bought::default() };
         let provision = Formula::V1.provision(bought).unwrap();
-        Wanted { account: account.to_owned(), number, provision, together: Formula::V1.account() }
+        let account = account.to_owned();
+        Wanted { account, number, before: None, provision, together: Formula::V1.account() }
     }
 
     fn left(engine: &share::Share) -> u64 {
@@ -272,6 +276,25 @@ mod tests {
         pacing.apply(&state, [(&one, Some(&moved)), (&other, None)].into_iter(), &[]);
         assert!(!Arc::ptr_eq(&account, one.limits().unwrap().account()) && account.shares().is_empty());
         assert_eq!(held(&pacing.accounts).len(), 1);
+    }
+
+    #[test]
+    fn credits_go_along_with_a_share_to_another_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&dir.path().join("state")).unwrap();
+        let (old, new) = (engine(), engine());
+        let pacing = Pacing::default();
+        pacing.apply(&state, std::iter::once((&old, Some(&wanted("lab", 1, 100)))), &[]);
+        // As if it had spent nearly all.
+        let at_ns = net::now().wall_ns;
+        state.store().keep_burst_credits(&[(1, BurstCredits { count: 1000, at_ns })]).unwrap();
+        let pacing = Pacing::default();
+        pacing.apply(&state, std::iter::once((&old, Some(&wanted("lab", 1, 100)))), &[]);
+        let moved = Wanted { before: Some(1), ..wanted("lab", 2, 100) };
+        pacing.apply(&state, std::iter::once((&new, Some(&moved))), &[]);
+        let minute = 1000 + 60 * moved.provision.operations;
+        assert!((1000..minute).contains(&left(&new)), "{}", left(&new));
+        assert!(minute < moved.provision.burst_credits, "a share that is new has more");
     }
 
     #[test]

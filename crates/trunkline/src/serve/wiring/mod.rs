@@ -2,7 +2,7 @@
 //!
 //! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
 //! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's network interfaces; [`lasting`] has opens kept over a
-//! restart, [`leaving`] takes a share away from whoever uses it; [`limits`] paces what shares do, [`usage`] knows what lies on them;
+//! restart, [`leaving`] takes a share away from whoever uses it, [`moving`] brings it to another directory; [`limits`] paces what shares do, [`usage`] knows what lies on them;
 //! [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status, [`transactions`] and [`workload`] what was
 //! counted, [`records`] writes down single requests, [`peaks`] how much at most.
 
@@ -16,6 +16,7 @@ mod lasting;
 mod leaving;
 mod limits;
 mod metadata;
+mod moving;
 mod nfs_report;
 mod peaks;
 mod records;
@@ -214,14 +215,15 @@ impl FileServer for Wired {
                 }
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
-                    let served = self.open(share, &path, config.clone(), &plan.config)?;
+                    let served = self.begin(share, &path, config.clone(), plan, &engines)?;
                     let keeps = keeps_opens(plan, &path);
                     restored.push((shares.len(), self.keep(share, &path, &served, keeps, &users)?));
                     served
                 }
             };
             sizes.push(usage::quota(share));
-            limited.push(limits::Wanted::of(share, &plan.config, &path, &self.state)?);
+            let before = moving::before(&engines, share, &path).map(|(before, _)| before);
+            limited.push(limits::Wanted::of(share, &plan.config, (&path, before), &self.state)?);
             if share.continuously_available.value && !served.engine.keeps_opens() {
                 tracing::warn!(share = %share.name.value, "`continuously_available` counts from the next start on");
             }
@@ -236,16 +238,15 @@ impl FileServer for Wired {
             engine.configure(config.clone());
         }
         let left = left_over(&engines, &next);
-        let lasting: Vec<u32> = left.iter().filter_map(|(path, _)| self.state.number(path).ok()).collect();
-        let engines_of = shares.iter().map(|(_, engine, _)| engine);
-        self.pacing.apply(&self.state, engines_of.zip(limited.iter().map(Option::as_ref)), &lasting);
+        let lasting: Vec<u32> =
+            moving::without_share(&left, plan).filter_map(|path| self.state.number(path).ok()).collect();
+        let engines_of = || shares.iter().map(|(_, engine, _)| engine);
+        self.pacing.apply(&self.state, engines_of().zip(limited.iter().map(Option::as_ref)), &lasting);
+        moving::limit(&left, engines_of());
         self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
         next.extend(left);
         *engines = next;
-        let mut settings = smb::ServerConfig::clone(&self.server.config());
-        accounts::apply(&plan.config, &mut settings);
-        self.server.set_config(settings);
-        self.addresses.configure(&plan.config.server);
+        self.configure(plan);
         let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
         let claimable = self.restore(restored);
         self.server.set_users(users);
@@ -304,6 +305,31 @@ impl FileServer for Wired {
 }
 
 impl Wired {
+    /// Begins to serve a directory that is not served now; what is the share's own goes on from where it was before.
+    fn begin(
+        &self,
+        share: &Share,
+        path: &Path,
+        config: share::Config,
+        plan: &Plan,
+        engines: &Engines,
+    ) -> Result<Served, String> {
+        moving::check_free(engines, &self.server, share, path, |old| is_planned(plan, old))?;
+        let served = self.open(share, path, config, &plan.config)?;
+        if let Some((_, before)) = moving::before(engines, share, path) {
+            served.engine.count_on(&before.engine);
+        }
+        Ok(served)
+    }
+
+    /// Takes into force what is the server's as a whole.
+    fn configure(&self, plan: &Plan) {
+        let mut settings = smb::ServerConfig::clone(&self.server.config());
+        accounts::apply(&plan.config, &mut settings);
+        self.server.set_config(settings);
+        self.addresses.configure(&plan.config.server);
+    }
+
     fn open(
         &self,
         share: &Share,
@@ -397,6 +423,9 @@ fn keep(
         let (mut swept, mut saved, mut looked) = (Instant::now(), Instant::now(), Instant::now());
         while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
             let now = net::now();
+            let left = moving::take_unused(&mut held(&engines));
+            left.iter().for_each(|served| served.engine.write_noted());
+            drop(left);
             let all: Vec<Served> = held(&engines).values().cloned().collect();
             let sweep = swept.elapsed() >= SWEEP;
             for served in &all {
@@ -480,6 +509,11 @@ fn gauges(engine: &share::Share, peaks: &Peaks) -> Gauges {
     }
 }
 
+/// Whether a share of this directory is to be served.
+fn is_planned(plan: &Plan, path: &Path) -> bool {
+    plan.config.shares.values().any(|share| real_path(&share.path.value).is_ok_and(|real| real == path))
+}
+
 /// Whether a share of this directory is to be continuously available, or is for NFS clients, who always come back.
 fn keeps_opens(plan: &Plan, path: &Path) -> bool {
     let keeps = |share: &&Share| share.continuously_available.value || share.nfs.is_offered();
@@ -515,6 +549,7 @@ fn server_config(plan: &Plan) -> smb::ServerConfig {
         max_channels: accounts::channels(&server.max_channels),
         accounts: accounts::of(&plan.config),
         free_users: accounts::free_users(&plan.config),
+        share_endpoints: accounts::share_endpoints(&plan.config),
     }
 }
 

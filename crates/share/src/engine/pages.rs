@@ -1,0 +1,216 @@
+//! The entries of directories as the volume gave them in one scan, so that a listing need not ask for them again: for its next
+//! page, with another pattern, by the next client.
+//!
+//! Kept are names, kinds, numbers of nodes and cookies, and no figures: these are asked for with each listing that wants them. All
+//! of it counts as long as no name of the directory has changed ([`Directory::generation`]), where the volume tells of changes by
+//! others. A listing that is shown whole is kept as it passes. One that breaks off, since its page is full, is not: only when the next
+//! page is asked for, and nothing has changed, the directory is scanned to its end. So who wants one page of a large directory
+//! waits for no more than that.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use volume::{DirEntry, Node};
+
+use super::Share;
+use super::directory::Directory;
+use crate::Refusal;
+
+/// Most entries that are kept of one directory.
+const MAX_ENTRIES: usize = 1 << 16;
+
+/// Shows an entry; may break off.
+type Show<'a> = &'a mut dyn FnMut(DirEntry) -> ControlFlow<()>;
+
+/// All entries of a directory, in the volume's order.
+pub(super) struct Listed {
+    /// That of the directory's names.
+    generation: u64,
+    entries: Vec<DirEntry>,
+    /// Whether cookies only grow.
+    is_sorted: bool,
+    /// How many names there are together with other listings, and indexes.
+    all: Arc<AtomicUsize>,
+}
+
+impl Listed {
+    fn new(generation: u64, entries: Vec<DirEntry>, all: &Arc<AtomicUsize>) -> Listed {
+        all.fetch_add(entries.len(), Ordering::Relaxed);
+        let is_sorted = entries.is_sorted_by_key(|entry| entry.cookie);
+        Listed { generation, entries, is_sorted, all: Arc::clone(all) }
+    }
+
+    /// The entries behind a cookie (0 from the start); none when it is not one of these. Where several have it, as where a host
+    /// makes cookies of hashes, those behind the first: as there, one may be shown twice, and none is left out.
+    fn behind(&self, cookie: u64) -> Option<&[DirEntry]> {
+        if cookie == 0 {
+            return Some(&self.entries);
+        }
+        let at = match self.is_sorted {
+            true => self.entries.partition_point(|entry| entry.cookie < cookie),
+            false => self.entries.iter().position(|entry| entry.cookie == cookie)?,
+        };
+        self.entries.get(at).filter(|entry| entry.cookie == cookie)?;
+        self.entries.get(at + 1..)
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.entries.len(), Ordering::Relaxed);
+    }
+}
+
+/// What is kept of one directory's listings.
+#[derive(Default)]
+pub(super) struct Pages(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    listed: Option<Arc<Listed>>,
+    /// The generation at which a listing has broken off.
+    broke_off_at: Option<u64>,
+}
+
+impl Pages {
+    /// All entries, if they are those of this generation.
+    fn get(&self, generation: u64) -> Option<Arc<Listed>> {
+        self.0.lock().listed.as_ref().filter(|listed| listed.generation == generation).map(Arc::clone)
+    }
+
+    fn keep(&self, listed: Arc<Listed>) {
+        let before = self.0.lock().listed.replace(listed);
+        drop(before);
+    }
+
+    fn break_off(&self, generation: u64) {
+        self.0.lock().broke_off_at = Some(generation);
+    }
+
+    fn broke_off(&self, generation: u64) -> bool {
+        self.0.lock().broke_off_at == Some(generation)
+    }
+
+    /// Forgets everything.
+    pub fn forget(&self) {
+        let before = std::mem::take(&mut *self.0.lock());
+        drop(before);
+    }
+}
+
+/// Entries on their way from the volume, as long as they are not too many.
+struct Passing(Option<Vec<DirEntry>>);
+
+impl Passing {
+    fn add(&mut self, entry: &DirEntry) -> bool {
+        self.0 = self.0.take().filter(|entries| entries.len() < MAX_ENTRIES);
+        if let Some(entries) = &mut self.0 {
+            entries.push(entry.clone());
+        }
+        self.0.is_some()
+    }
+}
+
+impl Share {
+    /// Shows the entries of a directory behind a cookie, without the volume where they are known.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn entries(
+        &self,
+        here: &Directory,
+        node: &dyn Node,
+        cookie: u64,
+        show: Show<'_>,
+    ) -> Result<(), Refusal> {
+        if !here.is_told() {
+            return Ok(node.entries(cookie, show)?);
+        }
+        let generation = here.generation();
+        let listed = match here.pages.get(generation) {
+            None if cookie != 0 && here.pages.broke_off(generation) => {
+                self.list_whole(here, node, generation)?
+            }
+            known => known,
+        };
+        if let Some(behind) = listed.as_ref().and_then(|listed| listed.behind(cookie)) {
+            let _shown = behind.iter().try_for_each(|entry| show(entry.clone()));
+            return Ok(());
+        }
+        if cookie != 0 {
+            return Ok(node.entries(cookie, show)?);
+        }
+        let (mut passing, mut is_whole) = (Passing(Some(Vec::new())), true);
+        node.entries(0, &mut |entry| {
+            passing.add(&entry);
+            let flow = show(entry);
+            is_whole = flow.is_continue();
+            flow
+        })?;
+        match passing.0.filter(|_| is_whole) {
+            Some(entries) => drop(self.keep_listed(here, generation, entries)),
+            None => here.pages.break_off(generation),
+        }
+        Ok(())
+    }
+
+    /// Scans a directory whole; none when there are too many entries, or names have changed meanwhile.
+    fn list_whole(
+        &self,
+        here: &Directory,
+        node: &dyn Node,
+        generation: u64,
+    ) -> Result<Option<Arc<Listed>>, Refusal> {
+        let mut passing = Passing(Some(Vec::new()));
+        node.entries(0, &mut |entry| {
+            if passing.add(&entry) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        // It is not tried again for each page.
+        here.pages.forget();
+        Ok(passing.0.and_then(|entries| self.keep_listed(here, generation, entries)))
+    }
+
+    fn keep_listed(&self, here: &Directory, generation: u64, entries: Vec<DirEntry>) -> Option<Arc<Listed>> {
+        if here.generation() != generation || !self.cache.is_on() {
+            return None;
+        }
+        let listed = Arc::new(Listed::new(generation, entries, self.directories.names()));
+        self.directories.make_room(here);
+        here.pages.keep(Arc::clone(&listed));
+        Some(listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volume::Name;
+
+    use super::*;
+
+    #[test]
+    fn a_listing_goes_on_behind_any_of_its_cookies_in_whatever_order_they_are() {
+        let all = Arc::default();
+        for cookies in [[10, 20, 20, 30], [30, 10, 10, 20]] {
+            let entry = |&cookie: &u64| DirEntry {
+                name: Name::new(cookie.to_string().as_bytes()).unwrap(),
+                inode: cookie,
+                kind: None,
+                cookie,
+            };
+            let listed = Listed::new(1, cookies.iter().map(entry).collect(), &all);
+            let behind = |cookie| {
+                let behind = listed.behind(cookie)?;
+                Some(behind.iter().map(|entry| entry.cookie).collect::<Vec<_>>())
+            };
+            assert_eq!(behind(0).unwrap(), cookies);
+            assert_eq!(behind(cookies[0]).unwrap(), cookies[1..]);
+            assert_eq!(behind(cookies[1]).unwrap(), cookies[2..]);
+            assert_eq!(behind(cookies[3]).unwrap(), [0; 0]);
+            assert_eq!((behind(25), behind(99)), (None, None));
+            assert_eq!(all.load(Ordering::Relaxed), 4);
+        }
+        assert_eq!(all.load(Ordering::Relaxed), 0);
+    }
+}
