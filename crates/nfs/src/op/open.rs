@@ -126,7 +126,9 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
     };
     drop(turn);
     run.promised.add(&export);
-    let rflags = ResultFlags::LOCKTYPE_POSIX | ResultFlags::PRESERVE_UNLINKED;
+    // RFC 8881 18.16.3: not PRESERVE_UNLINKED, which promises that a file without a name is there also after a restart. Clients
+    // that are not told so give what they have open a name of its own in place of removing it.
+    let rflags = ResultFlags::LOCKTYPE_POSIX;
     run.answer(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
 }
 
