@@ -5,12 +5,14 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{AttrNum, Bitmap};
 use nfs_wire::op::OpNum;
+use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, ShareAccess, ShareDeny};
 use nfs_wire::types::{ChangeInfo, StateId, Verifier};
 use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, Opened, TimeSet};
 use volume::security::Rights;
 use volume::{Kind, Name, Time};
 
+use super::access;
 use super::delegate::{delegate, delegate_again};
 use super::names::{changed, name, opening, opening_own, version, with_name_again};
 use super::setattr;
@@ -469,15 +471,24 @@ fn open_existing(run: &Run, found: &Found, ask: Ask) -> Result<Opened, Stop> {
     }
     let (access, deny) = (rights(ask.access), denial(ask.deny)?);
     let wider = access | if found.cut { Rights::WRITE_DATA } else { Rights::empty() };
-    let mut request = opening_own(run, export, item.id(), &[], wider)?;
-    request.deny = deny;
-    let open = || {
+    let open = |access| {
+        let mut request = opening_own(run, export, item.id(), &[], access)?;
+        request.deny = deny;
         run.ask(export, |engine, caller| match found.just_found {
             true => engine.create_found(caller, item, &request),
             false => engine.create_from(caller, item, &request),
         })
     };
-    let mut opened = open()?;
+    let mut opened = match open(wider) {
+        // RFC 8881 6.2.1.3.1: what may be run may be read, since it is not run otherwise.
+        Err(Stop::Fail(NfsStat::Access))
+            if wider == rights(ShareAccess::READ)
+                && access::given(run, export, item)?.contains(AccessBits::EXECUTE) =>
+        {
+            open(Rights::EXECUTE)?
+        }
+        other => other?,
+    };
     if found.cut {
         let done = cut(run, export, &opened.open).and_then(|()| {
             if wider != access {
