@@ -275,6 +275,15 @@ fn check_grace(run: &Run, item: &Item) -> Result<(), NfsStat> {
 }
 
 fn by_name(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result<Found, Stop> {
+    let takes_any = matches!(args.openhow, OpenHow::Create(CreateHow::Unchecked(_)));
+    match find_or_make(run, args, ask, file) {
+        // Somebody has made it since it was looked for.
+        Err(Stop::Fail(NfsStat::Exist)) if takes_any => find_or_make(run, args, ask, file),
+        other => other,
+    }
+}
+
+fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result<Found, Stop> {
     let found = run.found()?;
     let file = name(file)?;
     let Some((export, above)) = found else {
