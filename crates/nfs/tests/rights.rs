@@ -4,10 +4,12 @@ mod common;
 
 use common::*;
 use nfs_wire::NfsStat;
+use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, Attr, Fattr};
 use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::open::{OpenHow, ShareAccess};
-use nfs_wire::op::{Args, Res, access, open, read};
+use nfs_wire::op::{Args, Res, access, open, read, setattr};
 use nfs_wire::types::{Identity, Owner, StateId};
+use nfs_wire::xdr::List;
 use volume::{Name, Volume};
 
 /// A file of a user, a group and a mode, with four bytes in it, and a client.
@@ -90,5 +92,28 @@ fn what_may_only_be_run_is_read_to_run_it_and_is_not_said_to_be_readable() {
     for mode in [0o700, 0o600, 0o710] {
         let mut it = Scene::new((7, 7), mode);
         assert_eq!(it.open(8, ShareAccess::READ), Err(NfsStat::Access), "{mode:o}");
+    }
+}
+
+// RFC 8881 6.2.1.5
+#[test]
+fn who_says_nothing_of_itself_is_anonymous_and_not_authenticated() {
+    let entry =
+        |ace_type, who| Ace { ace_type, flag: AceFlags::empty(), access_mask: AceMask::READ_DATA, who };
+    let (allowed, denied) = (AceType::Allowed, AceType::Denied);
+    let lists: [(&[Ace<'_>], bool, bool); 4] = [
+        (&[entry(allowed, b"AUTHENTICATED@")], true, false),
+        (&[entry(allowed, b"ANONYMOUS@")], false, true),
+        (&[entry(denied, b"ANONYMOUS@"), entry(allowed, b"EVERYONE@")], true, false),
+        (&[entry(allowed, b"EVERYONE@")], true, true),
+    ];
+    for (list, user, nobody) in lists {
+        let mut it = Scene::new((7, 7), 0o600);
+        let mut room = Vec::new();
+        let obj_attributes = Fattr::of(&[Attr::Acl(List::of(list))], &mut room);
+        it.on(7, Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes })).ok();
+        assert_eq!(it.open(8, ShareAccess::READ).is_ok(), user, "{list:?}");
+        it.wire.is_nobody = true;
+        assert_eq!(it.open(9, ShareAccess::READ).is_ok(), nobody, "{list:?}");
     }
 }
