@@ -124,12 +124,13 @@ impl Clients {
             gone.push(unconfirmed);
         }
         if known.by_id.len() >= MAX_CLIENTS {
-            let old =
-                |client: &Arc<Client>| !client.is_confirmed() && client.silent_ns(who.now) > self.lease_ns;
-            let found = known.by_id.values().find(|client| old(client)).map(Arc::clone);
-            let Some(old) = found else { return Err(NfsStat::Delay) };
-            known.forget(&old);
-            gone.push(old);
+            // Who has not made a session has nothing to lose, and introduces itself once more. Otherwise anybody who only does
+            // that kept everybody else out.
+            let waiting = known.by_id.values().filter(|client| !client.is_confirmed());
+            let oldest = waiting.max_by_key(|client| client.silent_ns(who.now)).map(Arc::clone);
+            let oldest = oldest.ok_or(NfsStat::Delay)?;
+            known.forget(&oldest);
+            gone.push(oldest);
         }
         // Case 1.
         known.next = known.next.wrapping_add(1);
@@ -149,15 +150,21 @@ impl Clients {
     }
 
     /// A client has made its first session: an older one with the same name is gone.
+    ///
+    /// # Errors
+    /// NFS4ERR_STALE_CLIENTID when it had to make room for another one meanwhile.
     // RFC 8881 18.36.4
-    pub fn confirm(&self, client: &Arc<Client>) -> Option<Arc<Client>> {
+    pub fn confirm(&self, client: &Arc<Client>) -> Result<Option<Arc<Client>>, NfsStat> {
         let mut known = self.known.lock();
+        if !known.by_id.contains_key(&client.id) {
+            return Err(NfsStat::StaleClientId);
+        }
         client.confirm();
         let records = known.by_owner.entry(client.owner.clone()).or_default();
         let before = records.confirmed.filter(|id| *id != client.id);
         records.confirmed = Some(client.id);
         records.unconfirmed = records.unconfirmed.filter(|id| *id != client.id);
-        known.by_id.remove(&before?)
+        Ok(before.and_then(|before| known.by_id.remove(&before)))
     }
 
     /// The client with this ID.
@@ -210,15 +217,17 @@ mod tests {
         let (first, _) = introduce(&clients, 1, 0, false).unwrap();
         let (second, gone) = introduce(&clients, 1, 0, false).unwrap();
         assert!(second != first && gone == 1, "4");
+        let replaced = Client::new((first, ClientKey(1)), b"me", [1; 8], principal(0), Now::default());
+        assert!(matches!(clients.confirm(&Arc::new(replaced)), Err(NfsStat::StaleClientId)));
         let client = clients.get(second).unwrap();
-        assert!(clients.confirm(&client).is_none());
+        assert!(clients.confirm(&client).unwrap().is_none());
         assert_eq!(introduce(&clients, 1, 0, false), Ok((second, 0)), "2");
         assert_eq!(introduce(&clients, 1, 0, true), Ok((second, 0)), "6");
         assert_eq!(introduce(&clients, 2, 0, true), Err(NfsStat::NotSame), "8");
         assert_eq!(introduce(&clients, 1, 9, true), Err(NfsStat::Perm), "9");
         let (third, gone) = introduce(&clients, 2, 0, false).unwrap();
         assert!(third != second && gone == 0 && clients.get(second).is_some(), "5");
-        let before = clients.confirm(&clients.get(third).unwrap()).unwrap();
+        let before = clients.confirm(&clients.get(third).unwrap()).unwrap().unwrap();
         assert_eq!((before.id, clients.get(second).is_none()), (second, true));
         let (fourth, gone) = introduce(&clients, 2, 9, false).unwrap();
         assert!(fourth != third && gone == 1, "3: it has no state");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nfs_wire::compound::{Mark, Operations, ReplyWriter};
 use nfs_wire::op::{Args, OpNum, Outcome};
-use nfs_wire::types::StateId;
+use nfs_wire::types::{StateId, Verifier};
 use nfs_wire::{NfsStat, compound};
 use share::{Caller, Identity, Step};
 use volume::Patience;
@@ -503,6 +503,14 @@ impl Run {
         let client = self.session()?.client.key;
         let caller = Caller { identity: &identity, client, waiter: None, now: self.now };
         Ok(question(&export.engine, &caller)?)
+    }
+
+    /// Tells a client whether what it wrote to an export may have been lost since. To be asked for before something is
+    /// written, and after it was brought to stable storage.
+    // RFC 8881 18.3.3, 18.32.3
+    #[must_use]
+    pub fn write_verifier(&self, export: &Export) -> Verifier {
+        self.server.config().instance.wrapping_add(export.engine.failed_syncs()).to_be_bytes()
     }
 
     /// Makes sure that the operation may wait for the device from here on.

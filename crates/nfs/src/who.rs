@@ -157,14 +157,14 @@ impl Who {
         };
         let unbound = uid == 0;
         let accounts = Arc::clone(&export.engine.config().accounts);
-        let mut sids = vec![
-            well_known::EVERYONE,
-            well_known::NETWORK,
-            well_known::AUTHENTICATED_USERS,
-            well_known::USERS,
-            Sid::unix_user(uid),
-            Sid::unix_group(gid),
-        ];
+        let mut sids =
+            vec![well_known::EVERYONE, well_known::NETWORK, Sid::unix_user(uid), Sid::unix_group(gid)];
+        // RFC 8881 6.2.1.5
+        if self.is_sys() {
+            sids.extend([well_known::AUTHENTICATED_USERS, well_known::USERS]);
+        } else {
+            sids.push(well_known::ANONYMOUS);
+        }
         sids.extend(groups.iter().map(|gid| Sid::unix_group(*gid)));
         Identity {
             name: format!("uid {uid}"),

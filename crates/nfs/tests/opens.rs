@@ -2,12 +2,16 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::open::{CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, read};
 use nfs_wire::types::{Identity, Owner, StateId};
+use volume::faulty::{Call, Fault};
+use volume::{Name, Volume};
 
 /// OPEN of the file, which may be there already and is to be empty.
 fn cutting<'a>(owner: &'a [u8], share_access: ShareAccess, empty: &'a [u8]) -> Args<'a> {
@@ -121,4 +125,28 @@ fn an_open_cuts_the_file_also_where_it_may_not_write_itself() {
             assert_eq!(scene.world.engine.open_count(), 0);
         }
     }
+}
+
+// RFC 8881 18.16.3: UNCHECKED4 takes what is there
+#[test]
+fn a_file_that_somebody_else_makes_at_the_same_moment_is_opened_by_who_would_make_it() {
+    let (world, plan) = World::counted();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let mut make = |how| {
+        plan.add(Call::Create, 1, Fault::Hold);
+        let request = [Args::PutRootFh, lookup(EXPORT), opening(OpenHow::Create(how), b"file")];
+        std::thread::scope(|scope| {
+            let made = scope.spawn(|| client.run(&mut wire, &request).status());
+            assert!(plan.wait_held(1, Duration::from_secs(60)), "it has not found the file");
+            let (root, name) = (world.memory.root().unwrap(), Name::new(b"file").unwrap());
+            root.create_file(&name, 0o666, None).unwrap();
+            plan.release();
+            let status = made.join().expect("the thread ends");
+            root.remove(&name, false, None).unwrap();
+            status
+        })
+    };
+    assert_eq!(make(CreateHow::Guarded(Fattr::default())), NfsStat::Exist);
+    assert_eq!(make(CreateHow::Unchecked(Fattr::default())), NfsStat::Ok);
 }

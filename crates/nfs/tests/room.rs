@@ -94,3 +94,22 @@ fn who_comes_when_there_are_too_many_clients_takes_the_place_of_who_is_gone() {
     pass(&mut [&mut wire]);
     assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Ok);
 }
+
+// RFC 8881 18.35.4
+#[test]
+fn who_only_introduces_itself_again_and_again_keeps_nobody_out() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut known = Vec::new();
+    for number in 0..MAX_CLIENTS {
+        let introduced = wire.call(1, &[introduce(&number.to_be_bytes())]).ok();
+        let Res::ExchangeId(Ok(client)) = introduced.last() else { panic!("{introduced:?}") };
+        known.push((client.clientid, client.sequenceid));
+        wire.now = wire.now.plus(Duration::from_millis(1));
+    }
+    assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Ok);
+    let mut begins =
+        |(clientid, sequence)| wire.call(1, &[begin_session(clientid, sequence, SMALL)]).status();
+    assert_eq!(begins(known[0]), NfsStat::StaleClientId, "it introduces itself again");
+    assert_eq!(begins(known[1]), NfsStat::Ok);
+}

@@ -136,13 +136,18 @@ fn the_current_stateid_can_be_meant_by_free_stateid() {
     assert_eq!(client.run(&mut wire, &[free]).status(), NfsStat::BadStateId);
 }
 
-// RFC 8881 18.25.4: OPEN4_RESULT_PRESERVE_UNLINKED
+// RFC 8881 18.16.3: it lives as long as it is open, but not over a restart, so that OPEN4_RESULT_PRESERVE_UNLINKED is not told
 #[test]
 fn an_open_file_without_a_name_is_used_and_closed_by_its_handle() {
     let world = World::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (file, stateid) = client.create(&mut wire, b"file");
+    let again = [Args::PutRootFh, lookup(EXPORT), opening(open::OpenHow::NoCreate, b"file")];
+    let opened = client.run(&mut wire, &again).ok();
+    let Res::Open(Ok(told)) = opened.last() else { panic!("{opened:?}") };
+    assert_eq!(told.rflags, open::ResultFlags::LOCKTYPE_POSIX);
+    let stateid = StateId { seqid: told.stateid.seqid, ..stateid };
     let remove = Args::Remove(names::RemoveArgs { target: b"file" });
     client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), remove]).ok();
     // Over a connection that has never seen the handle.

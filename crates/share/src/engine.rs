@@ -145,6 +145,8 @@ pub struct Share {
     limiting: limiting::Limiting,
     counting: counting::Counting,
     next_open: AtomicU64,
+    /// How often the host has refused to bring written data to stable storage.
+    failed_syncs: AtomicU64,
     open_count: AtomicUsize,
     /// Held while what happened on the host is taken in, so that whoever comes later knows it too.
     taking: Mutex<()>,
@@ -190,6 +192,7 @@ impl Share {
             limiting: limiting::Limiting::default(),
             counting: counting::Counting::default(),
             next_open: AtomicU64::new(1),
+            failed_syncs: AtomicU64::new(0),
             open_count: AtomicUsize::new(0),
             taking: Mutex::default(),
             looked_at_ns: AtomicU64::new(0),

@@ -67,6 +67,9 @@ bitflags! {
         /// Byte ranges that merge ([`crate::LockRule::Merging`]) do not stand in the way of its data access:
         /// among those who take such ranges they are a convention.
         const MERGING_RANGES = 1 << 12;
+        /// What looks read-only only because the host's permission bits let its owner not write keeps nobody from
+        /// writing whom these bits, or the descriptor, let write.
+        const MODE_DECIDES = 1 << 13;
     }
 }
 

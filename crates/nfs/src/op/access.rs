@@ -1,12 +1,15 @@
 //! ACCESS (RFC 8881 18.1).
 
+use std::sync::Arc;
+
 use nfs_wire::op::OpNum;
 use nfs_wire::op::access::{AccessBits, Args, ResOk};
-use share::{Identity, Info};
+use share::{Identity, Info, Item};
 use volume::Kind;
 use volume::security::Rights;
 
-use crate::compound::{Done, Run};
+use crate::compound::{Done, Run, Stop};
+use crate::config::Export;
 
 /// Does it.
 ///
@@ -19,16 +22,23 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
         return run
             .answer(OpNum::Access, ResOk { supported: args.access & supported, access: args.access & told });
     };
-    let info = export.engine.item_info(&item)?;
-    let identity = run.identity(&export);
-    let rights = run.tell(&export, |engine, caller| engine.item_rights(caller, &item))?;
-    let (_, is_stored) = export.engine.item_descriptor(&item)?;
-    let mut access = bits_of(rights, &info, &identity, is_stored);
+    let mut access = given(run, &export, &item)?;
     if export.read_only {
         access -= AccessBits::MODIFY | AccessBits::EXTEND | AccessBits::DELETE | AccessBits::XAWRITE;
     }
-    let supported = supported_for(info.kind, run.minor) & args.access;
+    let supported = supported_for(item.kind(), run.minor) & args.access;
     run.answer(OpNum::Access, ResOk { supported, access: access & supported })
+}
+
+/// What the caller may do with an item.
+///
+/// # Errors
+/// As the engine says.
+pub fn given(run: &Run, export: &Arc<Export>, item: &Item) -> Result<AccessBits, Stop> {
+    let info = export.engine.item_info(item)?;
+    let rights = run.tell(export, |engine, caller| engine.item_rights(caller, item))?;
+    let (_, is_stored) = export.engine.item_descriptor(item)?;
+    Ok(bits_of(rights, &info, &run.identity(export), is_stored))
 }
 
 /// What can be told of an object of this kind.

@@ -19,6 +19,6 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     }
     run.may_wait()?;
     export.engine.item_sync(&item)?;
-    let writeverf = run.server.config().instance.to_be_bytes();
+    let writeverf = run.write_verifier(&export);
     run.answer(OpNum::Commit, ResOk { writeverf })
 }

@@ -32,19 +32,16 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     let from = through_saved(run, &args.src_stateid, ShareAccess::READ)?;
     let copied = match through(run, &args.dst_stateid, ShareAccess::WRITE) {
         Ok(to) => {
+            let writeverf = run.write_verifier(to.export());
             let copied = copy(run, args, &from, &to);
             to.end(run);
-            copied
+            copied.map(|count| (count, writeverf))
         }
         Err(stop) => Err(stop),
     };
     from.end(run);
-    let response = WriteResponse {
-        callback_id: None,
-        count: copied?,
-        committed: StableHow::Unstable,
-        writeverf: run.server.config().instance.to_be_bytes(),
-    };
+    let (count, writeverf) = copied?;
+    let response = WriteResponse { callback_id: None, count, committed: StableHow::Unstable, writeverf };
     let requirements = Requirements { consecutive: true, synchronous: true };
     run.writer.put(OpNum::Copy, &Res::Ok(ResOk { response, requirements }));
     Ok(())

@@ -90,8 +90,11 @@ fn make(run: &mut Run, client: &Arc<Client>, args: &Args<'_>) -> Result<ResOk, N
     let memory = run.server.config().reply_memory.take(fore.maxrequests, fore.maxresponsesize_cached);
     let kept = memory.ok_or(NfsStat::NoSpc)?;
     let session = run.server.make_session(client, fore, back, calling, kept).ok_or(NfsStat::Delay)?;
-    if !client.is_confirmed() {
-        confirm(run, client);
+    if !client.is_confirmed()
+        && let Err(why) = confirm(run, client)
+    {
+        run.server.end_session(&session);
+        return Err(why);
     }
     client.heard(run.now);
     run.bind(&session, true, has_back);
@@ -106,8 +109,11 @@ fn make(run: &mut Run, client: &Arc<Client>, args: &Args<'_>) -> Result<ResOk, N
 }
 
 /// A client has made its first session. When it began anew, what it had before is gone.
-fn confirm(run: &Run, client: &Arc<Client>) {
-    let before = run.server.clients.confirm(client);
+///
+/// # Errors
+/// NFS4ERR_STALE_CLIENTID when it is gone itself.
+fn confirm(run: &Run, client: &Arc<Client>) -> Result<(), NfsStat> {
+    let before = run.server.clients.confirm(client)?;
     run.server.record_client(client);
     if let Some(before) = before {
         run.server.end_client(&before, run.now);
@@ -116,6 +122,7 @@ fn confirm(run: &Run, client: &Arc<Client>) {
     if let Some(key) = run.server.grace.key_of(&client.owner).filter(|key| *key != client.key) {
         run.server.forget_clients([key], run.now);
     }
+    Ok(())
 }
 
 /// What the fore channel gets of what was asked for.

@@ -48,7 +48,7 @@ pub fn opening(path: &[Name], access: Rights) -> OpenRequest<'_> {
         access,
         deny: Deny::empty(),
         disposition: Disposition::Open,
-        options: Options::OPEN_LINK | Options::EXACT_CASE | Options::MERGING_RANGES,
+        options: Options::OPEN_LINK | Options::EXACT_CASE | Options::MERGING_RANGES | Options::MODE_DECIDES,
         attributes: Attributes::empty(),
         mode: None,
         descriptor: None,

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{AttrNum, Bitmap};
 use nfs_wire::op::OpNum;
+use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, ShareAccess, ShareDeny};
 use nfs_wire::types::{ChangeInfo, StateId, Verifier};
 use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, Opened, TimeSet};
 use volume::security::Rights;
 use volume::{Kind, Name, Time};
 
+use super::access;
 use super::delegate::{delegate, delegate_again};
 use super::names::{changed, name, opening, opening_own, version, with_name_again};
 use super::setattr;
@@ -126,7 +128,9 @@ fn open(run: &mut Run, args: &Args<'_>) -> Done {
     };
     drop(turn);
     run.promised.add(&export);
-    let rflags = ResultFlags::LOCKTYPE_POSIX | ResultFlags::PRESERVE_UNLINKED;
+    // RFC 8881 18.16.3: not PRESERVE_UNLINKED, which promises that a file without a name is there also after a restart. Clients
+    // that are not told so give what they have open a name of its own in place of removing it.
+    let rflags = ResultFlags::LOCKTYPE_POSIX;
     run.answer(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
 }
 
@@ -271,6 +275,15 @@ fn check_grace(run: &Run, item: &Item) -> Result<(), NfsStat> {
 }
 
 fn by_name(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result<Found, Stop> {
+    let takes_any = matches!(args.openhow, OpenHow::Create(CreateHow::Unchecked(_)));
+    match find_or_make(run, args, ask, file) {
+        // Somebody has made it since it was looked for.
+        Err(Stop::Fail(NfsStat::Exist)) if takes_any => find_or_make(run, args, ask, file),
+        other => other,
+    }
+}
+
+fn find_or_make(run: &mut Run, args: &Args<'_>, ask: Ask, file: &[u8]) -> Result<Found, Stop> {
     let found = run.found()?;
     let file = name(file)?;
     let Some((export, above)) = found else {
@@ -467,15 +480,24 @@ fn open_existing(run: &Run, found: &Found, ask: Ask) -> Result<Opened, Stop> {
     }
     let (access, deny) = (rights(ask.access), denial(ask.deny)?);
     let wider = access | if found.cut { Rights::WRITE_DATA } else { Rights::empty() };
-    let mut request = opening_own(run, export, item.id(), &[], wider)?;
-    request.deny = deny;
-    let open = || {
+    let open = |access| {
+        let mut request = opening_own(run, export, item.id(), &[], access)?;
+        request.deny = deny;
         run.ask(export, |engine, caller| match found.just_found {
             true => engine.create_found(caller, item, &request),
             false => engine.create_from(caller, item, &request),
         })
     };
-    let mut opened = open()?;
+    let mut opened = match open(wider) {
+        // RFC 8881 6.2.1.3.1: what may be run may be read, since it is not run otherwise.
+        Err(Stop::Fail(NfsStat::Access))
+            if wider == rights(ShareAccess::READ)
+                && access::given(run, export, item)?.contains(AccessBits::EXECUTE) =>
+        {
+            open(Rights::EXECUTE)?
+        }
+        other => other?,
+    };
     if found.cut {
         let done = cut(run, export, &opened.open).and_then(|()| {
             if wider != access {

@@ -30,6 +30,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     };
     let to = through(run, &args.stateid, ShareAccess::WRITE)?;
     let owner = owner(run);
+    let writeverf = run.write_verifier(to.export());
     let written = run.check_writable(to.export()).map_err(Into::into).and_then(|()| {
         run.ask(to.export(), |engine, caller| {
             engine.write(caller, to.open(), owner, WriteAt::Offset(args.offset), args.data, through_disk)
@@ -44,6 +45,5 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     written?;
     let count = u32::try_from(args.data.len()).unwrap_or(u32::MAX);
     let committed = if through_disk { StableHow::FileSync } else { StableHow::Unstable };
-    let writeverf = run.server.config().instance.to_be_bytes();
     run.answer(OpNum::Write, ResOk { count, committed, writeverf })
 }

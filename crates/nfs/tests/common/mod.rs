@@ -181,7 +181,8 @@ impl World {
         };
         let service = Nfs(Arc::clone(&self.server));
         let connection = service.accept(peer, posted.clone(), self.now).expect("room for a connection");
-        Wire { service, connection, posted, out: Output::default(), xid: 0, uid: 0, now: self.now }
+        let (out, now) = (Output::default(), self.now);
+        Wire { service, connection, posted, out, xid: 0, uid: 0, is_nobody: false, now }
     }
 }
 
@@ -205,6 +206,8 @@ pub struct Wire {
     xid: u32,
     /// Who speaks.
     pub uid: u32,
+    /// Nobody speaks.
+    pub is_nobody: bool,
     pub now: Now,
 }
 
@@ -311,7 +314,10 @@ impl Wire {
 
     fn message(&mut self, minor: u32, operations: &[Args<'_>]) -> Vec<u8> {
         self.xid += 1;
-        let credential = Credential::Sys(AuthSys::new(b"host", self.uid, 0, &[]));
+        let credential = match self.is_nobody {
+            true => Credential::None,
+            false => Credential::Sys(AuthSys::new(b"host", self.uid, 0, &[])),
+        };
         let mut writer =
             CallWriter::begin(Frame::default(), Target::Server, self.xid, &credential, b"", minor);
         operations.iter().for_each(|operation| {

@@ -120,6 +120,9 @@ impl Share {
         let own_user = accounts.user_sid(who.uid);
         token.groups.extend(hosts.into_iter().chain([own_user]).filter(|sid| *sid != who.sid));
         token.groups.extend(who.host_groups.iter().map(|gid| accounts.group_sid(*gid)));
+        if who.groups.contains(&well_known::ANONYMOUS) {
+            token.groups.retain(|sid| *sid != well_known::AUTHENTICATED_USERS);
+        }
         if who.administrator {
             token.privileges |= Privileges::TAKE_OWNERSHIP | Privileges::SECURITY;
             if !token.groups.contains(&well_known::ADMINISTRATORS) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Patience, Times};
+use volume::{Node, Patience, Times};
 use wire::{FileRange, Now};
 
 use super::Share;
@@ -126,7 +126,7 @@ impl Share {
         self.keeping_times(open, now, || {
             open.data.write(at, data)?;
             if through || open.options.contains(Options::WRITE_THROUGH) {
-                open.data.sync(false)?;
+                self.sync(open.data.as_ref(), false)?;
             }
             self.data_changed(open)
         })
@@ -184,7 +184,25 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         self.tell_untold(open, now);
-        Ok(open.data.sync(data_only)?)
+        self.sync(open.data.as_ref(), data_only)
+    }
+
+    /// Brings everything written to a node to stable storage.
+    ///
+    /// # Errors
+    /// As the volume says. It counts: a host says so once, and takes what it could not store for stored from then on.
+    pub(super) fn sync(&self, node: &dyn Node, data_only: bool) -> Result<(), Refusal> {
+        node.sync(data_only).map_err(|why| {
+            self.failed_syncs.fetch_add(1, Ordering::AcqRel);
+            why.into()
+        })
+    }
+
+    /// How often the host has refused to bring written data to stable storage. What anybody wrote before such a refusal, and
+    /// did not see stored, may be lost without another word of the host.
+    #[must_use]
+    pub fn failed_syncs(&self) -> u64 {
+        self.failed_syncs.load(Ordering::Acquire)
     }
 }
 

@@ -172,7 +172,10 @@ impl Share {
         let wants_maximum = request.access.contains(Rights::MAXIMUM_ALLOWED);
         let granted = if wants_maximum { asked } else { request.access.mapped() };
         let is_file = facts.stat.kind != Kind::Directory;
-        let is_read_only = bits.contains(Attributes::READ_ONLY);
+        // Permission bits that decide by themselves were looked at with the rights.
+        let is_only_shown =
+            facts.record.attributes.is_none() && request.options.contains(Options::MODE_DECIDES);
+        let is_read_only = bits.contains(Attributes::READ_ONLY) && !is_only_shown;
         let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
         let named = (request.access.mapped() - Rights::MAXIMUM_ALLOWED) | needs;
         // MS-FSA 2.1.5.1.2.1

@@ -450,7 +450,7 @@ impl Share {
             None if item.node.how() >= OpenHow::Read => Arc::clone(&item.node),
             None => self.with_room(|| Ok(item.node.open_again(OpenHow::Read)?))?,
         };
-        Ok(node.sync(false)?)
+        self.sync(node.as_ref(), false)
     }
 
     /// Makes a symbolic link or a special file.

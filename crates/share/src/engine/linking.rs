@@ -57,6 +57,7 @@ impl Share {
         if open.file.state.lock().is_deleted(open.link.as_ref()) {
             return Err(Refusal::AccessDenied);
         }
+        let must_be_free = matches!(to, Goal::In(..));
         let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
         let (parent, name) = self.goal(caller, to, options)?;
         let security = self.directory_security(&parent)?;
@@ -67,7 +68,7 @@ impl Share {
         let there = self.look_up(&parent, &name, search)?;
         if let Some(found) = &there {
             let (real, node) = (&found.name, &found.node);
-            if node.id() == open.file.id && *real == name {
+            if node.id() == open.file.id && *real == name && !must_be_free {
                 return Ok(Step::Done(()));
             }
             if !replace {

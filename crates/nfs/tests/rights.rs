@@ -1,0 +1,119 @@
+//! What permission bits let clients do, as on the host itself.
+
+mod common;
+
+use common::*;
+use nfs_wire::NfsStat;
+use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, Attr, Fattr};
+use nfs_wire::op::access::AccessBits;
+use nfs_wire::op::open::{OpenHow, ShareAccess};
+use nfs_wire::op::{Args, Res, access, open, read, setattr};
+use nfs_wire::types::{Identity, Owner, StateId};
+use nfs_wire::xdr::List;
+use volume::{Name, Volume};
+
+/// A file of a user, a group and a mode, with four bytes in it, and a client.
+struct Scene {
+    wire: Wire,
+    client: Client,
+}
+
+impl Scene {
+    fn new((uid, gid): (u32, u32), mode: u32) -> Scene {
+        let world = World::new();
+        let file = world.memory.root().unwrap().create_file(&name(), mode, None).unwrap();
+        file.write(0, b"data").unwrap();
+        file.set_owner(Some(uid), Some(gid)).unwrap();
+        file.set_mode(mode).unwrap();
+        let mut wire = world.connect();
+        let client = Client::new(&mut wire, b"client", 1);
+        Scene { wire, client }
+    }
+
+    /// Opens the file as a user, whose group is root's.
+    fn open(&mut self, uid: u32, share_access: ShareAccess) -> Result<StateId, NfsStat> {
+        self.wire.uid = uid;
+        let Args::Open(asked) = opening(OpenHow::NoCreate, b"file") else { unreachable!() };
+        let owner = uid.to_be_bytes();
+        let owner = Owner { clientid: 0, owner: Identity(&owner) };
+        let open = Args::Open(open::Args { share_access, owner, ..asked });
+        let answer = self.client.run(&mut self.wire, &[Args::PutRootFh, lookup(EXPORT), open]);
+        match answer.last() {
+            Res::Open(opened) => opened.map(|opened| opened.stateid),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Does something with the file as a user.
+    fn on(&mut self, uid: u32, operation: Args<'_>) -> Answer {
+        self.wire.uid = uid;
+        let path = [Args::PutRootFh, lookup(EXPORT), lookup(b"file"), operation];
+        self.client.run(&mut self.wire, &path)
+    }
+
+    fn access(&mut self, uid: u32) -> AccessBits {
+        let asked = AccessBits::READ | AccessBits::MODIFY | AccessBits::EXECUTE;
+        let answer = self.on(uid, Args::Access(access::Args { access: asked })).ok();
+        let Res::Access(Ok(told)) = answer.last() else { panic!("{answer:?}") };
+        told.access
+    }
+}
+
+fn name() -> Name {
+    Name::new(b"file").unwrap()
+}
+
+#[test]
+fn a_mode_that_does_not_let_the_owner_write_binds_nobody_whom_it_lets() {
+    let mut it = Scene::new((7, 0), 0o460);
+    assert_eq!(it.open(7, ShareAccess::WRITE), Err(NfsStat::Access), "the owner");
+    assert!(!it.access(7).contains(AccessBits::MODIFY));
+    assert!(it.access(8).contains(AccessBits::MODIFY), "one of its group");
+    it.open(8, ShareAccess::BOTH).unwrap();
+    let mut it = Scene::new((7, 7), 0o444);
+    assert_eq!(it.open(8, ShareAccess::WRITE), Err(NfsStat::Access));
+    assert!(it.access(0).contains(AccessBits::MODIFY), "root");
+    it.open(0, ShareAccess::BOTH).unwrap();
+}
+
+// RFC 8881 6.2.1.3.1
+#[test]
+fn what_may_only_be_run_is_read_to_run_it_and_is_not_said_to_be_readable() {
+    let mut it = Scene::new((7, 7), 0o711);
+    assert_eq!(it.access(8), AccessBits::EXECUTE);
+    let stateid = it.open(8, ShareAccess::READ).unwrap();
+    assert_eq!(it.open(8, ShareAccess::READ).map(|again| again.other), Ok(stateid.other));
+    let answer = it.on(8, reading(stateid, 0, 100));
+    assert_eq!(answer.last(), Res::Read(Err(NfsStat::OldStateId)));
+    let stateid = StateId { seqid: 0, ..stateid };
+    let answer = it.on(8, reading(stateid, 0, 100)).ok();
+    assert_eq!(answer.last(), Res::Read(Ok(read::ResOk { eof: true, data: b"data" })));
+    assert_eq!(it.open(8, ShareAccess::BOTH), Err(NfsStat::Access));
+    for mode in [0o700, 0o600, 0o710] {
+        let mut it = Scene::new((7, 7), mode);
+        assert_eq!(it.open(8, ShareAccess::READ), Err(NfsStat::Access), "{mode:o}");
+    }
+}
+
+// RFC 8881 6.2.1.5
+#[test]
+fn who_says_nothing_of_itself_is_anonymous_and_not_authenticated() {
+    let entry =
+        |ace_type, who| Ace { ace_type, flag: AceFlags::empty(), access_mask: AceMask::READ_DATA, who };
+    let (allowed, denied) = (AceType::Allowed, AceType::Denied);
+    let lists: [(&[Ace<'_>], bool, bool); 4] = [
+        (&[entry(allowed, b"AUTHENTICATED@")], true, false),
+        (&[entry(allowed, b"ANONYMOUS@")], false, true),
+        (&[entry(denied, b"ANONYMOUS@"), entry(allowed, b"EVERYONE@")], true, false),
+        (&[entry(allowed, b"EVERYONE@")], true, true),
+    ];
+    for (list, user, nobody) in lists {
+        let mut it = Scene::new((7, 7), 0o600);
+        let mut room = Vec::new();
+        let obj_attributes = Fattr::of(&[Attr::Acl(List::of(list))], &mut room);
+        it.on(7, Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes })).ok();
+        assert_eq!(it.open(8, ShareAccess::READ).is_ok(), user, "{list:?}");
+        it.wire.is_nobody = true;
+        assert_eq!(it.open(9, ShareAccess::READ).is_ok(), nobody, "{list:?}");
+    }
+}
