@@ -1,0 +1,74 @@
+//! Answers that must be whole by a certain time, however slowly they come. A time limit for each read is none for all of
+//! them: whoever drips holds his asker for ever.
+
+use std::io::{self, ErrorKind, Read};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// What can be told how long a read may take.
+pub trait Timed: Read {
+    /// See [`TcpStream::set_read_timeout`].
+    ///
+    /// # Errors
+    /// What the host says.
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
+}
+
+impl Timed for TcpStream {
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(timeout)
+    }
+}
+
+impl Timed for UnixStream {
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(timeout)
+    }
+}
+
+/// A stream of which all must have come by a certain time; reads behind it fail with [`ErrorKind::TimedOut`].
+#[derive(Debug)]
+pub struct Whole<S> {
+    stream: S,
+    until: Instant,
+}
+
+impl<S: Timed> Whole<S> {
+    /// All of `stream` within `patience` from now on.
+    pub fn within(patience: Duration, stream: S) -> Whole<S> {
+        Whole { stream, until: Instant::now() + patience }
+    }
+}
+
+impl<S: Timed> Read for Whole<S> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_comes_in_drops_is_given_up() {
+        let (mut far, stream) = UnixStream::pair().unwrap();
+        let dripping = std::thread::spawn(move || {
+            while far.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut whole = Whole::within(Duration::from_millis(200), stream);
+        assert!(whole.read_to_end(&mut Vec::new()).is_err());
+        drop(whole);
+        dripping.join().unwrap();
+    }
+}
