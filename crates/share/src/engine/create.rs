@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// How often a request is begun again because names changed under it.
-const MAX_ATTEMPTS: usize = 16;
+pub(super) const MAX_ATTEMPTS: usize = 16;
 
 /// How one attempt to open ended.
 pub(super) enum Attempt {

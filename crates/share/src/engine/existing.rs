@@ -129,7 +129,9 @@ impl Share {
     /// by that name next would go when such an open is deleted.
     fn is_still_there(&self, target: &Target, file: &File) -> bool {
         let Some((parent, name)) = &target.place else { return true };
-        if self.cache.names_gone() == target.names_gone {
+        // Who is changing the name just now may not have seen that it is being opened.
+        let is_settled = parent.settle(name);
+        if is_settled && self.cache.names_gone() == target.names_gone {
             return true;
         }
         let leads_there = parent.holds(name, file.id);
