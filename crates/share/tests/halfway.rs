@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use share::{Config, Deny, Open, Refusal};
+use share::{Attributes, Basic, Config, Deny, Disposition, Identity, Open, Refusal, WriteAt};
 use volume::faulty::{Call, Fault, Plan};
-use volume::{Failure, NodeId, OpenHow};
+use volume::security::{Acl, Descriptor, Parts, Rights, Sid};
+use volume::{Failure, HostChange, HostEvent, NodeId, OpenHow};
 
 /// Runs `first` until it is held by the plan, `second` as far as it comes then, and both to their end.
 fn in_the_middle<A: Send, B: Send>(
@@ -125,4 +126,97 @@ fn a_rename_that_the_host_refuses_leaves_the_other_spelling_of_its_goal() {
     assert_eq!((id_of(&world, "old"), client.names_in("")), (before, vec!["new".into(), "old".into()]));
     assert_eq!(done(client.rename(&open, "OLD", true)), Ok(()));
     assert_eq!(client.names_in(""), ["OLD"]);
+}
+
+#[test]
+fn of_two_who_make_a_file_for_themselves_alone_one_has_it() {
+    let (world, plan) =
+        World::planned(Config { metadata_caching: false, enforce: false, ..Config::default() });
+    // The host does not make files as this user, so that it is asked whose they are.
+    let user = Identity { actor: None, ..Identity::clone(&user(1001)) };
+    let clients = [1, 2].map(|n| world.client_of(n, Arc::new(user.clone())));
+    let make = |client: &Client| {
+        let asked = client.open("lock").disposition(Disposition::OpenOrCreate).deny(Deny::all());
+        asked.result().map(|opened| opened.open)
+    };
+    // Each call after the making, one in each round.
+    for n in [2, 1, 2] {
+        plan.add(Call::Stat, n, Fault::Hold);
+        let (one, other) = in_the_middle(&plan, || make(&clients[0]), || make(&clients[1]));
+        assert!(one.is_ok() != other.is_ok(), "{n}: {one:?} {other:?}");
+        let had = one.or(other).unwrap();
+        done(clients[0].caller(true, now(), |c| world.share.set_delete(c, &had, true, false, false)))
+            .unwrap();
+        world.share.close(&had, now()).unwrap();
+    }
+}
+
+#[test]
+fn of_two_who_append_at_once_neither_takes_the_others_place() {
+    let (world, plan, client, other) = two_files();
+    let opens = [&client, &other].map(|client| client.open("new").access(Rights::APPEND_DATA).open());
+    plan.add(Call::Write, 1, Fault::Hold);
+    plan.add(Call::Write, 2, Fault::Hold);
+    let append = |client: &Client, open: &Arc<Open>, text: &str| {
+        let owner = client.owner(open);
+        let (at, data) = (WriteAt::Offset(0), text.as_bytes());
+        client.call(|c| world.share.write(c, open, owner, at, data, false))
+    };
+    let both =
+        in_the_middle(&plan, || append(&client, &opens[0], "one"), || append(&other, &opens[1], "other"));
+    assert_eq!(both, (Ok(()), Ok(())));
+    assert_eq!(client.read(&client.open("new").open()).unwrap(), "newoneother");
+}
+
+#[test]
+fn of_two_who_change_what_lies_beside_a_file_neither_undoes_what_the_other_did() {
+    let (world, plan, client, other) = two_files();
+    let (one, second) = (client.open("old").access(ALL).open(), other.open("old").access(ALL).open());
+    plan.add(Call::SetNote, 1, Fault::Hold);
+    plan.add(Call::SetNote, 3, Fault::Hold);
+    let hide = || {
+        let basic = Basic { attributes: Some(Attributes::HIDDEN), ..Basic::default() };
+        client.call(|c| world.share.set_basic(c, &one, basic))
+    };
+    let nobody = Descriptor::new(Sid::unix_user(1001), Sid::unix_group(1001), Acl::new(vec![]));
+    let close_off = || other.call(|c| world.share.set_descriptor(c, &second, Parts::DACL, &nobody));
+    assert_eq!(in_the_middle(&plan, hide, close_off), (Ok(()), Ok(())));
+    assert!(world.share.info(&one).unwrap().attributes.contains(Attributes::HIDDEN));
+    assert_eq!(client.open("old").access(READ).refusal(), Refusal::AccessDenied);
+}
+
+#[test]
+fn what_is_written_to_runs_with_nobody_elses_rights() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("program", "old");
+    let open = client.open("program").access(ALL).open();
+    let mode = || world.share.info(&open).unwrap().mode;
+    let set_mode = |mode| client.call(|c| world.share.set_mode(c, &open, mode)).unwrap();
+    for (set, left) in [(0o6755, 0o755), (0o6745, 0o2745), (0o755, 0o755)] {
+        set_mode(set);
+        assert_eq!(mode(), set);
+        client.write(&open, 0, "new").unwrap();
+        assert_eq!(mode(), left);
+        set_mode(set);
+        client.call(|c| world.share.set_size(c, &open, 1)).unwrap();
+        assert_eq!(mode(), left);
+        set_mode(set);
+        client.close(&client.open("program").disposition(Disposition::Overwrite).open());
+        assert_eq!(mode(), left);
+    }
+    // A program of the host has set it.
+    let root = volume::Volume::root(&world.memory).unwrap();
+    let host = root.lookup(&name("program"), OpenHow::Attributes).unwrap();
+    host.set_mode(0o4755).unwrap();
+    let (directory, named, change) = (root.id(), Some(name("program")), HostChange::Attributes);
+    world.memory.tell(HostEvent::Changed { directory, name: named, is_directory: false, change });
+    let soon = now().plus(Duration::from_millis(1));
+    world.share.take_host_changes(soon);
+    client.write(&open, 0, "x").unwrap();
+    assert_eq!(mode(), 0o755);
+    // Its group is one that its owner is not in.
+    host.set_owner(None, Some(7)).unwrap();
+    set_mode(0o6755);
+    assert_eq!(mode(), 0o4755);
 }

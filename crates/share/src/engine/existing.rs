@@ -456,6 +456,12 @@ impl Share {
             self.tell_stream(reserved, ChangeKind::StreamModified, what);
             return Ok(());
         }
+        self.lend_no_rights(&reserved.file, node.as_ref())?;
+        let beside = reserved.file.beside.lock();
+        // Somebody may have stored another one since it was read.
+        if let Some(stored) = reserved.file.state.lock().record {
+            *record = stored;
+        }
         let attributes = settable(request.attributes) | Attributes::ARCHIVE;
         let mut new = super::record::Record { attributes: Some(attributes), ..*record };
         let had_extended = record.extended_size > 0;
@@ -483,7 +489,7 @@ impl Share {
         let mut state = reserved.file.state.lock();
         state.record = Some(new);
         state.extended_size = None;
-        drop(state);
+        drop((state, beside));
         if let Some(link) = &reserved.link {
             let what = ChangeFilter::SIZE | ChangeFilter::LAST_WRITE | ChangeFilter::ATTRIBUTES;
             self.tell(link, None, ChangeKind::Modified, what);

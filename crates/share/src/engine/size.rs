@@ -149,6 +149,7 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         self.check_writable()?;
+        let beside = open.file.beside.lock();
         let mut record = self.record_of(open)?;
         let mut bits = record.bits(&open.node.stat()?);
         if bits.contains(Attributes::SPARSE) == on {
@@ -157,6 +158,7 @@ impl Share {
         bits.set(Attributes::SPARSE, on);
         record.attributes = Some(bits);
         self.store_record(open, record)?;
+        drop(beside);
         if let Some(link) = &open.link {
             self.tell(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
         }
