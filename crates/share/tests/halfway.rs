@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use share::{Attributes, Basic, Config, Deny, Disposition, Identity, Open, Refusal, WriteAt};
+use share::{Attributes, Basic, Caching, Config, Deny, Disposition, Identity, Open, Refusal, WriteAt};
 use volume::faulty::{Call, Fault, Plan};
 use volume::security::{Acl, Descriptor, Parts, Rights, Sid};
 use volume::{Failure, HostChange, HostEvent, NodeId, OpenHow};
@@ -219,4 +219,46 @@ fn what_is_written_to_runs_with_nobody_elses_rights() {
     host.set_owner(None, Some(7)).unwrap();
     set_mode(0o6755);
     assert_eq!(mode(), 0o4755);
+}
+
+#[test]
+fn a_right_that_was_given_in_the_middle_of_a_change_goes_with_it() {
+    let all = Caching::READ | Caching::HANDLE;
+    // What of the file is changed, by a call of which kind, and whether the other gives its rights back as a whole.
+    for (what, call, whole) in
+        [("data", Call::Write, false), ("size", Call::Resize, false), ("mode", Call::SetAttributes, true)]
+    {
+        let (world, plan, client, other) = two_files();
+        let open = client.open("old").access(if whole { READ | Rights::WRITE_DAC } else { ALL }).open();
+        plan.add(call, 1, Fault::Hold);
+        let change = || match what {
+            "data" => client.write(&open, 0, "now"),
+            "size" => client.call(|c| world.share.set_size(c, &open, 1)),
+            _ => client.call(|c| world.share.set_mode(c, &open, 0o600)),
+        };
+        let read = || {
+            let asked = other.open("old").access(READ).keyed(7, all);
+            let cached = if whole { asked.whole().open() } else { asked.open() };
+            (cached.caching().unwrap().state, cached)
+        };
+        let (changed, (given, cached)) = in_the_middle(&plan, change, read);
+        assert_eq!((changed, given), (Ok(()), all), "{what}");
+        assert_eq!(other.breaks(), [(all, Caching::empty(), true)], "{what}");
+        assert!(cached.caching().unwrap().breaking.is_some(), "{what}");
+    }
+}
+
+#[test]
+fn who_was_given_a_right_to_keep_a_file_open_is_asked_before_it_is_renamed() {
+    let (world, plan, client, other) = two_files();
+    let open = client.open("old").open();
+    world.share.configure(Config { metadata_caching: false, ..Config::default() });
+    plan.add(Call::Entries, 1, Fault::Hold);
+    let rename = || client.rename(&open, "new", true);
+    let keep = || other.open("old").access(READ).keyed(7, Caching::READ | Caching::HANDLE).open();
+    let (step, kept) = in_the_middle(&plan, rename, keep);
+    waits(step);
+    assert_eq!(other.breaks().len(), 1);
+    other.close(&kept);
+    assert_eq!(done(client.rename(&open, "new", true)), Ok(()));
 }

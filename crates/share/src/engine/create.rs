@@ -71,6 +71,8 @@ pub(super) struct Reserved {
     pub asker: Asker,
     pub granted: Rights,
     pub grant: Option<Grant>,
+    /// [`Stream::given`] when it was entered.
+    pub given: u64,
 }
 
 impl Share {

@@ -87,12 +87,11 @@ impl Share {
     ) -> Step<()> {
         let len = data.len() as u64;
         let ask = || self.before_write(caller, open, owner, at, len);
-        match self.past_lapsed_at(open.file.id, caller.now, ask) {
-            Step::Done(_) if appends(open, at) => self.append(caller, open, owner, data, through).into(),
-            Step::Done(at) => self.write_now(open, at, data, through, caller.now).into(),
-            Step::Wait(ticket) => Step::Wait(ticket),
-            Step::Refused(why) => Step::Refused(why),
-        }
+        let ask = || self.past_lapsed_at(open.file.id, caller.now, ask);
+        self.change_data(caller, open, ask, |begin| match appends(open, at) {
+            true => self.append(caller, open, owner, data, through),
+            false => self.write_now(open, begin, data, through, caller.now),
+        })
     }
 
     /// Writes behind the end as it is when it is this write's turn, so that of two at once neither takes the other's place.

@@ -307,7 +307,8 @@ impl Share {
         });
         self.note_goes(&asker, &stream, request.options);
         let file = Arc::clone(file);
-        Ok(Tried::Reserved(Reserved { id, file, stream, link, asker, granted: plan.granted, grant }))
+        let given = stream.given();
+        Ok(Tried::Reserved(Reserved { id, file, stream, link, asker, granted: plan.granted, grant, given }))
     }
 
     /// What the request needs of those who hold caching rights; none when nothing is in the way.
@@ -395,7 +396,10 @@ impl Share {
                 facts.stat = node.stat()?;
             }
             Effect::Overwrite | Effect::Supersede => {
-                self.replace(request, &reserved, &node, &data, &mut facts.record)?;
+                let replaced = self.replace(request, &reserved, &node, &data, &mut facts.record);
+                let Reserved { file, stream, asker, given, .. } = &reserved;
+                self.catch_up(file, stream, asker, Need::Replace, *given, caller.now);
+                replaced?;
                 if let Some(link) = &reserved.link {
                     self.entries_changed(&link.place().0, &reserved.asker, caller.now);
                 }

@@ -74,6 +74,8 @@ pub(crate) struct Stream {
     pub has_grants: AtomicBool,
     /// Held by whoever writes behind the end, wherever that is.
     pub appending: Mutex<()>,
+    /// How many caching rights were given ([`Stream::given`]).
+    pub gave: AtomicU64,
 }
 
 impl Stream {
@@ -84,7 +86,14 @@ impl Stream {
             has_ranges: AtomicBool::new(false),
             has_grants: AtomicBool::new(false),
             appending: Mutex::default(),
+            gave: AtomicU64::new(0),
         })
+    }
+
+    /// To be taken before the holders of rights are asked to give way, and given to
+    /// [`Share::catch_up`](super::Share::catch_up) when what they gave way for is done.
+    pub fn given(&self) -> u64 {
+        self.gave.load(Ordering::SeqCst)
     }
 
     pub fn name(&self) -> Option<Name> {

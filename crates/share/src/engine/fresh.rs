@@ -80,14 +80,7 @@ impl Share {
             }
         };
         let is_as_made = !record.has_descriptor && stays_plain;
-        let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
-        self.entries_changed(parent, &reserved.asker, caller.now);
-        if let Some(link) = &reserved.link {
-            self.tell(link, None, ChangeKind::Added, what);
-        }
-        if reserved.stream.is_named {
-            self.tell_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
-        }
+        self.tell_made(caller, parent, &reserved);
         let stat = if is_as_made { self.just_seen(node.as_ref())? } else { node.stat()? };
         file.note_mode(stat.mode);
         file.state.lock().made = made;
@@ -99,6 +92,19 @@ impl Share {
             stream_stat(&reserved.stream, data.as_ref())?,
         );
         Ok(self.hand_out(caller, request, reserved, (node, data), (Outcome::Created, info)))
+    }
+
+    /// Tells whoever is concerned of something that was made.
+    fn tell_made(&self, caller: &Caller<'_>, parent: &Arc<Directory>, reserved: &Reserved) {
+        let is_directory = reserved.file.is_directory;
+        let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
+        self.entries_changed(parent, &reserved.asker, caller.now);
+        if let Some(link) = &reserved.link {
+            self.tell(link, None, ChangeKind::Added, what);
+        }
+        if reserved.stream.is_named {
+            self.tell_stream(reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
+        }
     }
 
     /// What is known of something that was made just now.
@@ -267,7 +273,8 @@ impl Share {
             let grant = caching.map(|caching| self.grant(&file, &mut state, &stream, &asker, caching, 0));
             self.note_goes(&asker, &stream, request.options);
             drop(state);
-            return Ok(Reserved { id, file, stream, link: Some(link), asker, granted, grant });
+            let given = stream.given();
+            return Ok(Reserved { id, file, stream, link: Some(link), asker, granted, grant, given });
         }
     }
 

@@ -36,6 +36,8 @@ struct Destination {
     there: Option<(Name, NodeId, Kind)>,
     /// The generation of the directory's names before it was looked at.
     generation: u64,
+    /// [`Stream::given`](super::file::Stream::given) of what moves, before others were asked to give way.
+    given: u64,
 }
 
 impl Share {
@@ -186,7 +188,7 @@ impl Share {
         let search = Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: true };
         let found = self.look_up(&parent, &name, search)?;
         let there = found.map(|found| (found.name, found.node.id(), found.node.kind()));
-        Ok(Destination { parent, name, there, generation })
+        Ok(Destination { parent, name, there, generation, given: open.stream.given() })
     }
 
     /// Whether the caller may put the open's file into another directory.
@@ -321,16 +323,8 @@ impl Share {
             .as_ref()
             .filter(|(real, id, _)| !(*id == open.file.id && from.id == to.parent.id && *real == name));
         let actor = caller.identity.actor.as_ref();
-        if !self.is_exact(open.options)
-            && let Known::Names(names) = self.directories.known(&to.parent, &to.name)?
-        {
-            // Since the search, another thread may have made a name that differs only in case.
-            let is_expected = |real: &Name| {
-                (from.id == to.parent.id && *real == name) || stands.is_some_and(|s| s.0 == *real)
-            };
-            if !names.iter().all(is_expected) {
-                return Err(Refusal::Exists);
-            }
+        if !self.has_no_other_spelling(open, (&from, &name), to, stands)? {
+            return Err(Refusal::Exists);
         }
         if !self.is_as_found(open, (&from, &name), to, stands, posix) {
             return Ok(false);
@@ -378,8 +372,27 @@ impl Share {
         cleared.map(|()| true)
     }
 
-    /// Whether the name that moves stands where it did and is not to go, and what it replaces is what was looked at, which
-    /// nobody has opened since. Both names are locked: who opens what stands there from now on waits, and looks again.
+    /// Whether only what was found has the new name in any spelling: since the search, another thread may have made one that
+    /// differs only in case.
+    fn has_no_other_spelling(
+        &self,
+        open: &Open,
+        (from, name): (&Arc<Directory>, &Name),
+        to: &Destination,
+        stands: Option<&(Name, NodeId, Kind)>,
+    ) -> Result<bool, Refusal> {
+        if self.is_exact(open.options) {
+            return Ok(true);
+        }
+        let Known::Names(names) = self.directories.known(&to.parent, &to.name)? else { return Ok(true) };
+        let is_expected = |real: &Name| {
+            (from.id == to.parent.id && real == name) || stands.is_some_and(|found| found.0 == *real)
+        };
+        Ok(names.iter().all(is_expected))
+    }
+
+    /// Whether the name that moves stands where it did and is not to go, nobody was given a right to believe it since, and what
+    /// it replaces is what was looked at, which nobody has opened. Both names are locked: who opens what stands there from now on waits, and looks again.
     fn is_as_found(
         &self,
         open: &Open,
@@ -392,6 +405,7 @@ impl Share {
             .link
             .as_ref()
             .is_some_and(|link| link.is_at(from.id, name) && !open.file.state.lock().is_deleted(Some(link)));
+        let is_given = open.stream.given() != to.given;
         let is_unchanged = to.parent.generation() == to.generation
             || match stands {
                 Some((real, id, _)) => to.parent.holds(real, *id),
@@ -403,7 +417,7 @@ impl Share {
         let is_free = |id: NodeId| {
             id == open.file.id || self.files.get(id).is_none_or(|file| may_be_replaced(&file, posix))
         };
-        is_here && is_unchanged && stands.is_none_or(|(_, id, _)| is_free(*id))
+        is_here && !is_given && is_unchanged && stands.is_none_or(|(_, id, _)| is_free(*id))
     }
 
     /// Marks the name of a file that was replaced as gone for whoever still has it open.

@@ -191,10 +191,17 @@ impl Share {
     ) -> Step<()> {
         match may {
             Err(why) => Step::Refused(why),
-            Ok(()) => match self.require_attributes(caller, open) {
-                Step::Done(()) => act().into(),
-                other => other,
-            },
+            Ok(()) => {
+                let given = open.stream.given();
+                match self.require_attributes(caller, open) {
+                    Step::Done(()) => {}
+                    other => return other,
+                }
+                let done = act();
+                let asker = open.asker();
+                self.catch_up(&open.file, &open.stream, &asker, Need::Attributes, given, caller.now);
+                done.into()
+            }
         }
     }
 

@@ -115,10 +115,8 @@ impl Share {
         if let Err(why) = checked {
             return Step::Refused(why);
         }
-        match self.require_for(caller, open, Need::Change) {
-            Step::Done(()) => self.keeping_times(open, caller.now, act).into(),
-            other => other,
-        }
+        let ask = || self.require_for(caller, open, Need::Change);
+        self.change_data(caller, open, ask, |()| self.keeping_times(open, caller.now, act))
     }
 
     fn size_changed(&self, open: &Arc<Open>, caller: &Caller<'_>) -> Result<(), Refusal> {
