@@ -34,8 +34,10 @@
 //! 2. `Directory::contents`: its index of names and known subdirectories.
 //! 3. `Directories`: which directories are kept.
 //! 4. A shard of the table of open files.
-//! 5. `File::state`: everything about an open file.
-//! 6. Leaves, under which nothing else is locked: `Link::place`, `Directory::place`, `Directory::own`,
+//! 5. `Stream::appending`, then `File::beside`: data that goes behind the end, and what lies beside a file, by one thread at a
+//!    time.
+//! 6. `File::state`: everything about an open file.
+//! 7. Leaves, under which nothing else is locked: `Link::place`, `Directory::place`, `Directory::own`,
 //!    `Watching`, the keepers of clients' time, the tables of waits, deadlines, detached opens, recorded opens and clients, the parts of
 //!    the cache, and the small cells of an `Open`.
 //!

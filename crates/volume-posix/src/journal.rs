@@ -174,7 +174,10 @@ impl Journal for PosixJournal {
 impl PosixJournal {
     /// Writes a second file and renames it over the first.
     fn write_beside(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<(File, u64)> {
-        let beside = self.path.with_extension("new");
+        // Added to the whole name: what stands before its last dot may be another journal's too.
+        let mut beside = self.path.clone().into_os_string();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
         let written = (|| {
             let mut bytes = MAGIC.to_vec();
             for record in records {
@@ -325,6 +328,18 @@ mod tests {
         drop(journal);
         assert_eq!(read_back(&path).records, expected);
         assert!(!path.with_extension("new").exists());
+    }
+
+    #[test]
+    fn journals_whose_names_differ_behind_the_dot_are_not_in_each_others_way() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [first, other] = ["clients.1", "clients.new"].map(|name| directory.path().join(name));
+        let journal = filled(&first, &records(6));
+        drop(filled(&other, &records(3)));
+        journal.replace(&mut records(2).into_iter()).expect("room on the disk");
+        drop(journal);
+        assert_eq!(read_back(&first).records, records(2));
+        assert_eq!(read_back(&other).records, records(3));
     }
 
     #[test]

@@ -79,6 +79,7 @@ impl Share {
     }
 
     fn amend_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> Result<(), Refusal> {
+        let beside = open.file.beside.lock();
         let record = self.record_of(open)?;
         let before = open.node.stat()?;
         take_over(open, &basic);
@@ -112,6 +113,7 @@ impl Share {
         if new != record {
             self.store_record(open, new)?;
         }
+        drop(beside);
         if !told.is_empty() || matches!(basic.changed, Some(TimeSet::Set(_))) {
             self.shown_changed(open, caller.now);
         }
@@ -121,7 +123,7 @@ impl Share {
         Ok(())
     }
 
-    /// Stores a file's record and remembers it.
+    /// Stores a file's record and remembers it. What it was made of was read under `File::beside`, which the caller holds.
     ///
     /// # Errors
     /// As the volume says.
@@ -190,6 +192,7 @@ impl Share {
             open.node.set_times(times)?;
         }
         if let Some(changed) = changed {
+            let _beside = open.file.beside.lock();
             let record = self.record_of(open)?;
             self.store_record(open, Record { changed: Some(change_time(changed, now)), ..record })?;
         }

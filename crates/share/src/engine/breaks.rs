@@ -186,6 +186,49 @@ impl Share {
         }
     }
 
+    /// Something is done for which others gave way. Whoever was given a right since they were asked, when [`Stream::given`] was
+    /// `given`, may have read what was there before: that right goes after the fact.
+    pub(super) fn catch_up(
+        &self,
+        file: &Arc<File>,
+        stream: &Arc<Stream>,
+        asker: &Asker,
+        need: Need,
+        given: u64,
+        now: Now,
+    ) {
+        if stream.given() == given {
+            return;
+        }
+        let mut effects = Effects::default();
+        let mut state = file.state.lock();
+        for entry in state.streams.iter_mut().filter(|entry| Arc::ptr_eq(&entry.stream, stream)) {
+            self.require(file, entry, asker, need, now, &mut effects);
+        }
+        drop(state);
+        self.settle(effects);
+    }
+
+    /// Changes data when `ask` says that nobody is in the way.
+    pub(super) fn change_data<A, T>(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        ask: impl FnOnce() -> Step<A>,
+        act: impl FnOnce(A) -> Result<T, Refusal>,
+    ) -> Step<T> {
+        let given = open.stream.given();
+        match ask() {
+            Step::Done(found) => {
+                let done = act(found);
+                self.catch_up(&open.file, &open.stream, &open.asker(), Need::Change, given, caller.now);
+                done.into()
+            }
+            Step::Wait(ticket) => Step::Wait(ticket),
+            Step::Refused(why) => Step::Refused(why),
+        }
+    }
+
     /// Refuses a key that is in use for something else than the stream, which may be about to be made; unless that is
     /// to go.
     // MS-SMB2 3.3.5.9.8
@@ -243,6 +286,9 @@ impl Share {
         };
         let entry = state.stream(stream);
         let grant = entry.grants.grant(client, request, around);
+        if !grant.state.is_empty() {
+            stream.gave.fetch_add(1, Ordering::SeqCst);
+        }
         entry.publish();
         self.note_right((client, request.key, request.keyed), Some(grant));
         if request.keyed || !grant.state.is_empty() {

@@ -143,11 +143,20 @@ impl Share {
         result
     }
 
-    /// Removes a name from its directory and tells everybody.
+    /// Removes a name from its directory and tells everybody. One that another file was put under has gone already.
     fn remove_name(&self, open: &Open, link: &Arc<Link>, asker: &Asker, now: Now) -> Result<(), Refusal> {
-        let (parent, name) = link.place();
+        let (mut parent, mut name) = link.place();
+        let mut changing = parent.change(&[&name]);
+        // It may have been renamed while that was waited for.
+        while !link.is_at(parent.id, &name) {
+            drop(changing);
+            (parent, name) = link.place();
+            changing = parent.change(&[&name]);
+        }
+        if open.file.state.lock().link(link).is_some_and(|entry| entry.removed) {
+            return Ok(());
+        }
         let is_directory = open.file.is_directory;
-        let changing = parent.change(&[&name]);
         parent.node.remove(&name, is_directory, open.identity().actor.as_ref())?;
         parent.removed(&name);
         drop(changing);

@@ -27,11 +27,10 @@ impl Share {
     pub fn copy(&self, caller: &Caller<'_>, from: Side<'_>, to: Side<'_>, len: u64) -> Step<u64> {
         let files = || vec![from.open.file.id, to.open.file.id];
         let ask = || self.before_copy(caller, from, to, len);
-        match self.past_lapsed(caller.now, files, is_held, ask) {
-            Step::Done(()) => self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len)).into(),
-            Step::Wait(ticket) => Step::Wait(ticket),
-            Step::Refused(why) => Step::Refused(why),
-        }
+        let ask = || self.past_lapsed(caller.now, files, is_held, ask);
+        self.change_data(caller, to.open, ask, |()| {
+            self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len))
+        })
     }
 
     /// Lets the target share the source's storage for a range. Neither file's size changes: what would come to lie
@@ -46,18 +45,14 @@ impl Share {
             Ok(lengths) => lengths,
             Err(why) => return Step::Refused(why),
         };
-        match self.require_for(caller, to.open, Need::Change) {
-            Step::Done(()) => {
-                let clone = || {
-                    let (source, target) = (&from.open.data, to.open.data.as_ref());
-                    source.clone_range(from.at, target, to.at, shared)?;
-                    source.copy_range(from.at + shared, target, to.at + shared, copied)?;
-                    self.data_changed(to.open)
-                };
-                self.keeping_times(to.open, caller.now, clone).into()
-            }
-            other => other,
-        }
+        let clone = || {
+            let (source, target) = (&from.open.data, to.open.data.as_ref());
+            source.clone_range(from.at, target, to.at, shared)?;
+            source.copy_range(from.at + shared, target, to.at + shared, copied)?;
+            self.data_changed(to.open)
+        };
+        let ask = || self.require_for(caller, to.open, Need::Change);
+        self.change_data(caller, to.open, ask, |()| self.keeping_times(to.open, caller.now, clone))
     }
 
     /// How many of `len` bytes can share storage, and how many behind them must be copied. Who asks counts in

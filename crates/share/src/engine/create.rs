@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// How often a request is begun again because names changed under it.
-const MAX_ATTEMPTS: usize = 16;
+pub(super) const MAX_ATTEMPTS: usize = 16;
 
 /// How one attempt to open ended.
 pub(super) enum Attempt {
@@ -71,6 +71,8 @@ pub(super) struct Reserved {
     pub asker: Asker,
     pub granted: Rights,
     pub grant: Option<Grant>,
+    /// [`Stream::given`] when it was entered.
+    pub given: u64,
 }
 
 impl Share {

@@ -87,11 +87,26 @@ impl Share {
     ) -> Step<()> {
         let len = data.len() as u64;
         let ask = || self.before_write(caller, open, owner, at, len);
-        match self.past_lapsed_at(open.file.id, caller.now, ask) {
-            Step::Done(at) => self.write_now(open, at, data, through, caller.now).into(),
-            Step::Wait(ticket) => Step::Wait(ticket),
-            Step::Refused(why) => Step::Refused(why),
-        }
+        let ask = || self.past_lapsed_at(open.file.id, caller.now, ask);
+        self.change_data(caller, open, ask, |begin| match appends(open, at) {
+            true => self.append(caller, open, owner, data, through),
+            false => self.write_now(open, begin, data, through, caller.now),
+        })
+    }
+
+    /// Writes behind the end as it is when it is this write's turn, so that of two at once neither takes the other's place.
+    fn append(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        owner: LockOwner,
+        data: &[u8],
+        through: bool,
+    ) -> Result<(), Refusal> {
+        let _turn = open.stream.appending.lock();
+        let at = open.data.stat()?.size;
+        check_ranges(open, owner, at, data.len() as u64, RangeKind::Exclusive)?;
+        self.write_now(open, at, data, through, caller.now)
     }
 
     /// Checks a write and says at which byte it begins.
@@ -158,19 +173,24 @@ impl Share {
         if before & told.bits() == 0 {
             self.mark_archive(open)?;
         }
-        Ok(())
+        if open.stream.is_named { Ok(()) } else { self.lend_no_rights(&open.file, open.node.as_ref()) }
     }
 
     /// Says that the file has changed since it was last backed up.
     pub(super) fn mark_archive(&self, open: &Open) -> Result<(), Refusal> {
-        let record = self.record_of(open)?;
-        match record.attributes {
-            Some(bits) if !bits.contains(Attributes::ARCHIVE) && !open.file.is_directory => {
-                let attributes = Some(bits | Attributes::ARCHIVE);
-                self.store_record(open, super::record::Record { attributes, ..record })
-            }
-            _ => Ok(()),
+        let is_marked = |record: &super::record::Record| {
+            record.attributes.is_none_or(|bits| bits.contains(Attributes::ARCHIVE))
+        };
+        if open.file.is_directory || is_marked(&self.record_of(open)?) {
+            return Ok(());
         }
+        let _beside = open.file.beside.lock();
+        let record = self.record_of(open)?;
+        if is_marked(&record) {
+            return Ok(());
+        }
+        let attributes = record.attributes.map(|bits| bits | Attributes::ARCHIVE);
+        self.store_record(open, super::record::Record { attributes, ..record })
     }
 
     /// Returns once everything written is on stable storage.
@@ -217,17 +237,18 @@ fn check_read(open: &Open, owner: LockOwner, at: u64, len: usize) -> Result<(), 
 
 /// Where a write begins, and whether the open may write there.
 fn start_of(open: &Open, at: WriteAt) -> Result<u64, Refusal> {
-    if open.granted.contains(Rights::WRITE_DATA) {
-        return match at {
-            WriteAt::Offset(at) => Ok(at),
-            WriteAt::End => Ok(open.data.stat()?.size),
-        };
-    }
-    if !open.granted.contains(Rights::APPEND_DATA) {
+    if !open.granted.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA) {
         return Err(Refusal::AccessDenied);
     }
-    // Whoever may only append writes behind the end, wherever they ask to.
-    Ok(open.data.stat()?.size)
+    match at {
+        WriteAt::Offset(at) if !appends(open, WriteAt::Offset(at)) => Ok(at),
+        _ => Ok(open.data.stat()?.size),
+    }
+}
+
+/// Whether a write goes behind the end: whoever may only append writes there, wherever they ask to.
+fn appends(open: &Open, at: WriteAt) -> bool {
+    at == WriteAt::End || !open.granted.contains(Rights::WRITE_DATA)
 }
 
 /// Whether there is data to read and write.

@@ -129,7 +129,9 @@ impl Share {
     /// by that name next would go when such an open is deleted.
     fn is_still_there(&self, target: &Target, file: &File) -> bool {
         let Some((parent, name)) = &target.place else { return true };
-        if self.cache.names_gone() == target.names_gone {
+        // Who is changing the name just now may not have seen that it is being opened.
+        let is_settled = parent.settle(name);
+        if is_settled && self.cache.names_gone() == target.names_gone {
             return true;
         }
         let leads_there = parent.holds(name, file.id);
@@ -308,7 +310,8 @@ impl Share {
         });
         self.note_goes(&asker, &stream, request.options);
         let file = Arc::clone(file);
-        Ok(Tried::Reserved(Reserved { id, file, stream, link, asker, granted: plan.granted, grant }))
+        let given = stream.given();
+        Ok(Tried::Reserved(Reserved { id, file, stream, link, asker, granted: plan.granted, grant, given }))
     }
 
     /// What the request needs of those who hold caching rights; none when nothing is in the way.
@@ -396,7 +399,10 @@ impl Share {
                 facts.stat = node.stat()?;
             }
             Effect::Overwrite | Effect::Supersede => {
-                self.replace(request, &reserved, &node, &data, &mut facts.record)?;
+                let replaced = self.replace(request, &reserved, &node, &data, &mut facts.record);
+                let Reserved { file, stream, asker, given, .. } = &reserved;
+                self.catch_up(file, stream, asker, Need::Replace, *given, caller.now);
+                replaced?;
                 if let Some(link) = &reserved.link {
                     self.entries_changed(&link.place().0, &reserved.asker, caller.now);
                 }
@@ -457,6 +463,12 @@ impl Share {
             self.tell_stream(reserved, ChangeKind::StreamModified, what);
             return Ok(());
         }
+        self.lend_no_rights(&reserved.file, node.as_ref())?;
+        let beside = reserved.file.beside.lock();
+        // Somebody may have stored another one since it was read.
+        if let Some(stored) = reserved.file.state.lock().record {
+            *record = stored;
+        }
         let attributes = settable(request.attributes) | Attributes::ARCHIVE;
         let mut new = super::record::Record { attributes: Some(attributes), ..*record };
         let had_extended = record.extended_size > 0;
@@ -484,7 +496,7 @@ impl Share {
         let mut state = reserved.file.state.lock();
         state.record = Some(new);
         state.extended_size = None;
-        drop(state);
+        drop((state, beside));
         if let Some(link) = &reserved.link {
             let what = ChangeFilter::SIZE | ChangeFilter::LAST_WRITE | ChangeFilter::ATTRIBUTES;
             self.tell(link, None, ChangeKind::Modified, what);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use volume::Failure;
 use volume::security::Rights;
 
@@ -51,6 +52,7 @@ impl Share {
     }
 
     fn amend_extended(&self, open: &Arc<Open>, changes: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Refusal> {
+        let beside = open.file.beside.lock();
         let mut all = open.node.attributes()?;
         for (name, value) in changes {
             check_name(name)?;
@@ -62,7 +64,7 @@ impl Share {
                 (None, true) => {}
             }
         }
-        self.store_extended(open, &all)
+        self.store_extended(open, &all, beside)
     }
 
     /// One extended attribute, by its exact name.
@@ -95,6 +97,7 @@ impl Share {
         value: Option<&[u8]>,
         present: Option<bool>,
     ) -> Result<(), Refusal> {
+        let beside = open.file.beside.lock();
         let mut all = open.node.attributes()?;
         let known = all.iter().position(|(known, _)| known == name);
         match (known, present) {
@@ -108,11 +111,16 @@ impl Share {
             (None, Some(value)) => all.push((name.to_vec(), value.to_vec())),
             (None, None) => {}
         }
-        self.store_extended(open, &all)
+        self.store_extended(open, &all, beside)
     }
 
     /// Makes `all` what there is, and says so.
-    fn store_extended(&self, open: &Arc<Open>, all: &Extended) -> Result<(), Refusal> {
+    fn store_extended(
+        &self,
+        open: &Arc<Open>,
+        all: &Extended,
+        beside: MutexGuard<'_, ()>,
+    ) -> Result<(), Refusal> {
         if extended_size(all) > MAX_SIZE {
             return Err(Refusal::AttributesTooLarge);
         }
@@ -126,6 +134,7 @@ impl Share {
         let record = self.record_of(open)?;
         self.store_record(open, Record { extended_size: extended_size(all), ..record })?;
         open.file.state.lock().extended_size = Some(extended_size(all));
+        drop(beside);
         if let Some(link) = &open.link {
             self.tell(link, None, ChangeKind::Modified, ChangeFilter::EA);
         }

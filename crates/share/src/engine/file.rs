@@ -26,6 +26,9 @@ pub(crate) const SHARED_RIGHTS: Rights = Rights::READ_DATA
     .union(Rights::APPEND_DATA)
     .union(Rights::DELETE);
 
+/// Permission bits that let a program run with the rights of its owner and its group.
+pub(super) const LENDING: u32 = 0o6000;
+
 /// A file that is open.
 pub(crate) struct File {
     pub id: NodeId,
@@ -33,6 +36,10 @@ pub(crate) struct File {
     pub is_directory: bool,
     /// Counts changes of data since it was opened.
     pub changes: AtomicU64,
+    /// The host may let it run with the rights of its owner or group, which goes with the next change of its data.
+    pub lends_rights: AtomicBool,
+    /// Held while what lies beside it (its record, descriptor, extended attributes) is read, changed and stored again.
+    pub beside: Mutex<()>,
     pub state: Mutex<State>,
 }
 
@@ -65,6 +72,10 @@ pub(crate) struct Stream {
     pub has_ranges: AtomicBool,
     /// Whether somebody may hold a caching right: says without the lock that nobody does.
     pub has_grants: AtomicBool,
+    /// Held by whoever writes behind the end, wherever that is.
+    pub appending: Mutex<()>,
+    /// How many caching rights were given ([`Stream::given`]).
+    pub gave: AtomicU64,
 }
 
 impl Stream {
@@ -74,7 +85,15 @@ impl Stream {
             name: Mutex::new(name),
             has_ranges: AtomicBool::new(false),
             has_grants: AtomicBool::new(false),
+            appending: Mutex::default(),
+            gave: AtomicU64::new(0),
         })
+    }
+
+    /// To be taken before the holders of rights are asked to give way, and given to
+    /// [`Share::catch_up`](super::Share::catch_up) when what they gave way for is done.
+    pub fn given(&self) -> u64 {
+        self.gave.load(Ordering::SeqCst)
     }
 
     pub fn name(&self) -> Option<Name> {
@@ -183,7 +202,22 @@ pub(crate) struct State {
 impl File {
     pub fn new(id: NodeId, kind: Kind) -> File {
         let is_directory = kind == Kind::Directory;
-        File { id, kind, is_directory, changes: AtomicU64::new(0), state: Mutex::default() }
+        File {
+            id,
+            kind,
+            is_directory,
+            changes: AtomicU64::new(0),
+            lends_rights: AtomicBool::new(false),
+            beside: Mutex::default(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Takes note of permission bits that were seen or set.
+    pub fn note_mode(&self, mode: u32) {
+        if mode & LENDING != 0 && self.kind == Kind::File {
+            self.lends_rights.store(true, Ordering::Relaxed);
+        }
     }
 }
 

@@ -10,10 +10,12 @@ use super::cache::Made;
 use super::create::{Attempt, Reserved, settable};
 use super::directory::Directory;
 use super::existing::stream_stat;
-use super::file::{Deletion, Member, counted};
+use super::file::{Deletion, File, Member, counted};
 use super::record::Record;
 use crate::info::extended_size;
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, OpenRequest, Options, Outcome, Refusal};
+use crate::{
+    Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal,
+};
 
 /// Permission bits of what is made when the client does not set them.
 const FILE_MODE: u32 = 0o644;
@@ -55,18 +57,20 @@ impl Share {
         )?;
         let mode = new_mode(request, is_directory, descriptor.as_ref());
         let stays_plain = descriptor.is_none() && is_plain(request, is_directory);
+        // Until the open is among those of the file, who looks for the name waits.
+        let changing = parent.change(&[name]);
         let Some((node, made)) = self.make(caller, request, (parent, name), mode, stays_plain)? else {
             return Ok(Attempt::Again);
         };
-        let descriptor = match descriptor {
-            Some(descriptor) => Some(descriptor),
-            None => self.descriptor_for_owner(caller, &node)?,
-        };
         let reserved = self.reserve_new(caller, request, parent, name, &node, granted);
+        drop(changing);
+        let reserved = match reserved {
+            Ok(reserved) => reserved,
+            Err(file) => return self.outrun(caller, request, &node, descriptor, &file),
+        };
         let id = reserved.id;
         let file = Arc::clone(&reserved.file);
-        let is_as_made = descriptor.is_none() && stays_plain;
-        let furnished = self.furnish(request, &node, descriptor.as_ref(), &reserved);
+        let furnished = self.furnish(caller, request, &node, descriptor, &file);
         let (record, data) = match furnished {
             Ok(done) => done,
             Err(why) => {
@@ -75,15 +79,10 @@ impl Share {
                 return Err(why);
             }
         };
-        let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
-        self.entries_changed(parent, &reserved.asker, caller.now);
-        if let Some(link) = &reserved.link {
-            self.tell(link, None, ChangeKind::Added, what);
-        }
-        if reserved.stream.is_named {
-            self.tell_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
-        }
+        let is_as_made = !record.has_descriptor && stays_plain;
+        self.tell_made(caller, parent, &reserved);
         let stat = if is_as_made { self.just_seen(node.as_ref())? } else { node.stat()? };
+        file.note_mode(stat.mode);
         file.state.lock().made = made;
         let info = self.info_of(
             &file,
@@ -93,6 +92,19 @@ impl Share {
             stream_stat(&reserved.stream, data.as_ref())?,
         );
         Ok(self.hand_out(caller, request, reserved, (node, data), (Outcome::Created, info)))
+    }
+
+    /// Tells whoever is concerned of something that was made.
+    fn tell_made(&self, caller: &Caller<'_>, parent: &Arc<Directory>, reserved: &Reserved) {
+        let is_directory = reserved.file.is_directory;
+        let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
+        self.entries_changed(parent, &reserved.asker, caller.now);
+        if let Some(link) = &reserved.link {
+            self.tell(link, None, ChangeKind::Added, what);
+        }
+        if reserved.stream.is_named {
+            self.tell_stream(reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
+        }
     }
 
     /// What is known of something that was made just now.
@@ -154,8 +166,27 @@ impl Share {
         Ok(Some(security::from_mode(stat.mode, who.sid, group, is_directory)))
     }
 
-    /// Makes the name; none when somebody else was quicker. That a file was made is remembered when nothing is to lie beside
-    /// it.
+    /// Somebody has found what was made and opened it in the moment between, and that stands in the way: the request meets it
+    /// like anybody else's. Nobody else will give it what it was to have.
+    fn outrun(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        node: &Arc<dyn Node>,
+        descriptor: Option<Descriptor>,
+        file: &Arc<File>,
+    ) -> Result<Attempt, Refusal> {
+        let furnished = self.furnish(caller, request, node, descriptor, file);
+        self.files.leave(file);
+        furnished?;
+        match request.disposition {
+            Disposition::Create => Err(Refusal::SharingConflict),
+            _ => Ok(Attempt::Again),
+        }
+    }
+
+    /// Makes the name, which the caller has locked; none when somebody else was quicker. That a file was made is remembered
+    /// when nothing is to lie beside it.
     fn make(
         &self,
         caller: &Caller<'_>,
@@ -164,7 +195,6 @@ impl Share {
         mode: u32,
         stays_plain: bool,
     ) -> Result<Option<JustMade>, Refusal> {
-        let _changing = parent.change(&[name]);
         // Between the search and this lock another spelling may have been made.
         if !self.is_exact(request.options)
             && let super::directory::Known::Names(names) = self.directories.known(parent, name)?
@@ -198,7 +228,10 @@ impl Share {
         }
     }
 
-    /// Enters the open of something new; nobody else can have a say yet.
+    /// Enters the open of something new.
+    ///
+    /// # Errors
+    /// The file, when somebody else was quicker to open it and is in the way.
     fn reserve_new(
         &self,
         caller: &Caller<'_>,
@@ -207,7 +240,7 @@ impl Share {
         name: &Name,
         node: &Arc<dyn Node>,
         granted: Rights,
-    ) -> Reserved {
+    ) -> Result<Reserved, Arc<File>> {
         loop {
             let file = self.files.enter(node.id(), node.kind());
             let mut state = file.state.lock();
@@ -216,6 +249,14 @@ impl Share {
             }
             let link = state.enter_link(parent, name);
             let stream = state.enter_stream(request.stream);
+            let may_hold = request.disposition == Disposition::Create;
+            let is_free = !state.is_deleted(Some(&link))
+                && (may_hold || state.stream(&stream).grants.is_empty())
+                && state.shares(&stream, granted, request.deny);
+            if !is_free {
+                drop(state);
+                return Err(file);
+            }
             let (asker, caching) = self.asking(caller, request, &stream);
             state.share_node(Arc::clone(node));
             let id = self.next_open_id();
@@ -232,25 +273,32 @@ impl Share {
             let grant = caching.map(|caching| self.grant(&file, &mut state, &stream, &asker, caching, 0));
             self.note_goes(&asker, &stream, request.options);
             drop(state);
-            return Reserved { id, file, stream, link: Some(link), asker, granted, grant };
+            let given = stream.given();
+            return Ok(Reserved { id, file, stream, link: Some(link), asker, granted, grant, given });
         }
     }
 
     /// Gives something new its descriptor, attributes, extended attributes, stream and storage.
     fn furnish(
         &self,
+        caller: &Caller<'_>,
         request: &OpenRequest<'_>,
         node: &Arc<dyn Node>,
-        descriptor: Option<&Descriptor>,
-        reserved: &Reserved,
+        descriptor: Option<Descriptor>,
+        file: &Arc<File>,
     ) -> Result<(Record, Arc<dyn Node>), Refusal> {
+        let descriptor = match descriptor {
+            Some(descriptor) => Some(descriptor),
+            None => self.descriptor_for_owner(caller, node)?,
+        };
+        let _beside = file.beside.lock();
         let mut record = Record::default();
         if let Some(descriptor) = descriptor {
             let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
             self.put_descriptor(node.as_ref(), Some(&bytes))?;
             record.has_descriptor = true;
         }
-        let is_directory = reserved.file.is_directory;
+        let is_directory = file.is_directory;
         let by_itself = if is_directory { Attributes::empty() } else { Attributes::ARCHIVE };
         let attributes = settable(request.attributes) | by_itself;
         if attributes != by_itself {
@@ -270,7 +318,7 @@ impl Share {
         if request.allocation > 0 && !is_directory {
             data.allocate(0..request.allocation)?;
         }
-        let mut state = reserved.file.state.lock();
+        let mut state = file.state.lock();
         state.record = Some(record);
         state.security = None;
         drop(state);

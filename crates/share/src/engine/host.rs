@@ -232,4 +232,6 @@ fn name_taken(event: &HostEvent) -> Option<(NodeId, &Name)> {
 fn forget_file(file: &Arc<File>) {
     let mut state = file.state.lock();
     (state.record, state.security, state.extended_size) = (None, None, None);
+    // Its permission bits may be others.
+    file.lends_rights.store(true, Ordering::Relaxed);
 }

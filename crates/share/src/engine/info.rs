@@ -75,6 +75,7 @@ impl Share {
             Some(seen) => seen,
             None => node.stat()?,
         };
+        file.note_mode(stat.mode);
         let known = self.is_told_of(file, &stat).then(|| {
             let state = file.state.lock();
             state.record.zip(state.security.clone().filter(|security| security.fits(&stat)))

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use volume::OpenHow;
 use volume::security::Rights;
+use volume::{Name, OpenHow};
 
 use super::Share;
+use super::directory::Directory;
 use super::items::Item;
-use super::look_up::Search;
-use super::rename::Goal;
+use super::look_up::{Named, Search};
+use super::rename::{Goal, may_be_replaced};
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
 
 impl Share {
@@ -87,20 +88,59 @@ impl Share {
             Step::Done(()) => {}
             other => return Ok(other),
         }
-        let actor = caller.identity.actor.as_ref();
         let changing = parent.change(&[&name]);
-        if let Some(found) = &there {
-            let real = &found.name;
-            parent.node.remove(real, false, actor)?;
-            parent.removed(real);
-            self.forget_replaced(found.node.id(), &parent, real);
-        }
-        parent.node.add_name(&name, open.node.as_ref(), actor)?;
-        parent.added(&name);
+        let cleared = match &there {
+            None => {
+                parent.node.add_name(&name, open.node.as_ref(), caller.identity.actor.as_ref())?;
+                parent.added(&name);
+                Ok(())
+            }
+            Some(found) => self.link_over(caller, open, &parent, (&name, found))?,
+        };
         self.versions.touch(open.file.id);
         drop(changing);
         self.entries_changed(&parent, &open.asker(), caller.now);
         self.tell_at(&parent, &name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
-        Ok(Step::Done(()))
+        cleared.map(Step::Done)
+    }
+
+    /// Gives the file a name in the place of what stands there, which goes only when the file has got a name beside it: the
+    /// host may refuse one, on another file system or for a file that is somebody else's. Says whether another spelling of
+    /// the name is gone. Under the lock of the name.
+    fn link_over(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        parent: &Arc<Directory>,
+        (name, found): (&Name, &Named),
+    ) -> Result<Result<(), Refusal>, Refusal> {
+        let (real, id, actor) = (&found.name, found.node.id(), caller.identity.actor.as_ref());
+        let is_free =
+            id == open.file.id || self.files.get(id).is_none_or(|file| may_be_replaced(&file, false));
+        if !is_free || !parent.holds(real, id) {
+            return Err(Refusal::AccessDenied);
+        }
+        let beside = format!(".link-{:x}-{:x}", open.id, caller.now.wall_ns);
+        let beside = Name::new(beside.as_bytes()).map_err(|_| Refusal::Invalid)?;
+        parent.node.add_name(&beside, open.node.as_ref(), actor)?;
+        if let Err(why) = parent.node.rename(&beside, parent.node.as_ref(), name, real == name, actor) {
+            let _as_it_was = parent.node.remove(&beside, false, actor);
+            parent.removed(&beside);
+            return Err(why.into());
+        }
+        // Somebody may have listed it.
+        parent.removed(&beside);
+        parent.added(name);
+        let mut cleared = Ok(());
+        if real != name {
+            cleared = parent.node.remove(real, false, actor).map_err(Refusal::from);
+        }
+        if cleared.is_ok() {
+            if real != name {
+                parent.removed(real);
+            }
+            self.forget_replaced(id, parent, real);
+        }
+        Ok(cleared)
     }
 }

@@ -35,9 +35,14 @@ impl Share {
         ranges: &[RangeRequest],
         note: RangeNote<'_>,
     ) -> Step<()> {
-        self.past_lapsed_at(open.file.id, caller.now, || {
+        let given = open.stream.given();
+        let step = self.past_lapsed_at(open.file.id, caller.now, || {
             self.lock_now(caller, open, owner, rule, ranges, note)
-        })
+        });
+        if matches!(step, Step::Done(())) {
+            self.catch_up(&open.file, &open.stream, &open.asker(), Need::Change, given, caller.now);
+        }
+        step
     }
 
     fn lock_now(

@@ -7,6 +7,7 @@ use volume::security::Rights;
 use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
 use super::Share;
+use super::create::MAX_ATTEMPTS;
 use super::directory::{Changing, Directory, Known};
 use super::file::File;
 use super::info::path_in;
@@ -33,6 +34,10 @@ struct Destination {
     name: Name,
     /// What stands there now: its real name and what it is.
     there: Option<(Name, NodeId, Kind)>,
+    /// The generation of the directory's names before it was looked at.
+    generation: u64,
+    /// [`Stream::given`](super::file::Stream::given) of what moves, before others were asked to give way.
+    given: u64,
 }
 
 impl Share {
@@ -76,11 +81,19 @@ impl Share {
         // What stands there, or below, may be open.
         let is_in_the_way = |why: &Refusal| is_held(why) || *why == Refusal::AccessDenied;
         let files = || self.files_in_the_way(caller, open, to);
-        match self.past_lapsed(caller.now, files, is_in_the_way, prepare) {
-            Step::Done(destination) => self.rename_now(caller, open, destination, replace).into(),
-            Step::Wait(ticket) => Step::Wait(ticket),
-            Step::Refused(why) => Step::Refused(why),
+        for _ in 0..MAX_ATTEMPTS {
+            let destination = match self.past_lapsed(caller.now, files, is_in_the_way, prepare) {
+                Step::Done(destination) => destination,
+                Step::Wait(ticket) => return Step::Wait(ticket),
+                Step::Refused(why) => return Step::Refused(why),
+            };
+            match self.rename_now(caller, open, &destination, replace, posix) {
+                Ok(true) => return Step::Done(()),
+                Ok(false) => {}
+                Err(why) => return Step::Refused(why),
+            }
         }
+        Step::Refused(Refusal::Busy)
     }
 
     /// Files through which somebody may be in the way of a rename: this one, what is below it, where it goes to.
@@ -171,10 +184,11 @@ impl Share {
     fn destination(&self, caller: &Caller<'_>, open: &Open, to: Goal<'_>) -> Result<Destination, Refusal> {
         let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
         let (parent, name) = self.goal(caller, to, options)?;
+        let generation = parent.generation();
         let search = Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: true };
         let found = self.look_up(&parent, &name, search)?;
         let there = found.map(|found| (found.name, found.node.id(), found.node.kind()));
-        Ok(Destination { parent, name, there })
+        Ok(Destination { parent, name, there, generation, given: open.stream.given() })
     }
 
     /// Whether the caller may put the open's file into another directory.
@@ -289,17 +303,19 @@ impl Share {
         step
     }
 
+    /// Moves the name; false when things are no longer as they were found.
     fn rename_now(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
-        to: Destination,
+        to: &Destination,
         replace: bool,
-    ) -> Result<(), Refusal> {
+        posix: bool,
+    ) -> Result<bool, Refusal> {
         let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
         let (from, name) = link.place();
         if from.id == to.parent.id && name == to.name {
-            return Ok(());
+            return Ok(true);
         }
         let locks = both((&from, &name), (&to.parent, &to.name));
         let stands = to
@@ -307,33 +323,33 @@ impl Share {
             .as_ref()
             .filter(|(real, id, _)| !(*id == open.file.id && from.id == to.parent.id && *real == name));
         let actor = caller.identity.actor.as_ref();
-        if !self.is_exact(open.options)
-            && let Known::Names(names) = self.directories.known(&to.parent, &to.name)?
-        {
-            // Since the search, another thread may have made a name that differs only in case.
-            let is_expected = |real: &Name| {
-                (from.id == to.parent.id && *real == name) || stands.is_some_and(|s| s.0 == *real)
-            };
-            if !names.iter().all(is_expected) {
-                return Err(Refusal::Exists);
-            }
+        if !self.has_no_other_spelling(open, (&from, &name), to, stands)? {
+            return Err(Refusal::Exists);
         }
-        // Another spelling of the new name would stay beside it.
+        if !self.is_as_found(open, (&from, &name), to, stands, posix) {
+            return Ok(false);
+        }
+        // Another spelling of the new name would stay beside it. What holds data goes only when the move has succeeded.
         let other = stands.filter(|(real, ..)| *real != to.name);
-        if let Some((real, _, kind)) = other {
-            to.parent.node.remove(real, *kind == Kind::Directory, actor)?;
-            to.parent.removed(real);
-        }
+        let clear = |is_directory: bool| match other {
+            Some((real, _, kind)) if (*kind == Kind::Directory) == is_directory => {
+                to.parent.node.remove(real, is_directory, actor)?;
+                to.parent.removed(real);
+                Ok(())
+            }
+            _ => Ok::<(), Refusal>(()),
+        };
+        clear(true)?;
         let lasting = self.lasting_through(&open.file, link);
         let [old, new] = [(&from, &name), (&to.parent, &to.name)].map(|(parent, name)| path_in(parent, name));
         self.note_places(&lasting, &[old.clone(), new.clone()]);
         let moved = from.node.rename(&name, to.parent.node.as_ref(), &to.name, replace, actor);
         self.note_places(&lasting, &[if moved.is_ok() { new } else { old }]);
         moved?;
+        let cleared = clear(false);
         from.removed(&name);
         to.parent.added(&to.name);
-        drop(locks);
-        if let Some((real, id, _)) = stands {
+        if let (Some((real, id, _)), Ok(())) = (stands, &cleared) {
             self.forget_replaced(*id, &to.parent, real);
         }
         link.set_place(Arc::clone(&to.parent), to.name.clone());
@@ -344,6 +360,8 @@ impl Share {
         {
             directory.set_place(Arc::clone(&to.parent), to.name.clone());
         }
+        // Only now: whoever removes either name next must know where this one is, and what it has replaced.
+        drop(locks);
         self.tell_renamed(caller, open, (&from, &name), (&to.parent, &to.name));
         if !open.file.is_directory {
             // A file counts as changed, which is told when it is closed.
@@ -351,7 +369,55 @@ impl Share {
             self.mark_archive(open)?;
             open.untold.fetch_or(ChangeFilter::ATTRIBUTES.bits(), Ordering::Relaxed);
         }
-        Ok(())
+        cleared.map(|()| true)
+    }
+
+    /// Whether only what was found has the new name in any spelling: since the search, another thread may have made one that
+    /// differs only in case.
+    fn has_no_other_spelling(
+        &self,
+        open: &Open,
+        (from, name): (&Arc<Directory>, &Name),
+        to: &Destination,
+        stands: Option<&(Name, NodeId, Kind)>,
+    ) -> Result<bool, Refusal> {
+        if self.is_exact(open.options) {
+            return Ok(true);
+        }
+        let Known::Names(names) = self.directories.known(&to.parent, &to.name)? else { return Ok(true) };
+        let is_expected = |real: &Name| {
+            (from.id == to.parent.id && real == name) || stands.is_some_and(|found| found.0 == *real)
+        };
+        Ok(names.iter().all(is_expected))
+    }
+
+    /// Whether the name that moves stands where it did and is not to go, nobody was given a right to believe it since, and what
+    /// it replaces is what was looked at, which nobody has opened. Both names are locked: who opens what stands there from now on waits, and looks again.
+    fn is_as_found(
+        &self,
+        open: &Open,
+        (from, name): (&Arc<Directory>, &Name),
+        to: &Destination,
+        stands: Option<&(Name, NodeId, Kind)>,
+        posix: bool,
+    ) -> bool {
+        let is_here = open
+            .link
+            .as_ref()
+            .is_some_and(|link| link.is_at(from.id, name) && !open.file.state.lock().is_deleted(Some(link)));
+        let is_given = open.stream.given() != to.given;
+        let is_unchanged = to.parent.generation() == to.generation
+            || match stands {
+                Some((real, id, _)) => to.parent.holds(real, *id),
+                None => match to.parent.node.stat_name(&to.name) {
+                    Ok(stat) => stat.id == open.file.id,
+                    Err(why) => why == Failure::NotFound,
+                },
+            };
+        let is_free = |id: NodeId| {
+            id == open.file.id || self.files.get(id).is_none_or(|file| may_be_replaced(&file, posix))
+        };
+        is_here && !is_given && is_unchanged && stands.is_none_or(|(_, id, _)| is_free(*id))
     }
 
     /// Marks the name of a file that was replaced as gone for whoever still has it open.
@@ -415,6 +481,12 @@ impl Share {
 /// Whether somebody has a file open and lets nobody delete it meanwhile.
 fn is_held_fast(file: &File) -> bool {
     file.state.lock().members.iter().any(|m| !m.access.is_empty() && m.deny.contains(Deny::DELETE))
+}
+
+/// Whether a file may lose its name to another one, whoever has it open: by the rules of POSIX unless they let nobody
+/// delete it.
+pub(super) fn may_be_replaced(file: &File, posix: bool) -> bool {
+    if posix { !is_held_fast(file) } else { file.state.lock().members.is_empty() }
 }
 
 /// Locks the names of two directories, in one order everywhere.

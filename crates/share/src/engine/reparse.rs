@@ -40,6 +40,7 @@ impl Share {
         if bytes.len() < 8 || bytes.len() > MAX_REPARSE {
             return Err(Refusal::Invalid);
         }
+        let beside = open.file.beside.lock();
         match self.reparse(open) {
             Ok(old) if tag_of(&old) != tag_of(bytes) => return Err(Refusal::Invalid),
             Ok(_) | Err(Refusal::NoSuchNote) => {}
@@ -48,6 +49,7 @@ impl Share {
         open.node.set_note(Note::Reparse, Some(bytes))?;
         let record = self.record_of(open)?;
         self.store_record(open, Record { has_reparse: true, ..record })?;
+        drop(beside);
         self.tell_reparse(open);
         Ok(())
     }
@@ -59,12 +61,14 @@ impl Share {
     // MS-FSA 2.1.5.10.3
     pub fn delete_reparse(&self, _caller: &Caller<'_>, open: &Arc<Open>, tag: u32) -> Result<(), Refusal> {
         self.check_reparse_change(open)?;
+        let beside = open.file.beside.lock();
         if tag_of(&self.reparse(open)?) != tag {
             return Err(Refusal::Invalid);
         }
         open.node.set_note(Note::Reparse, None)?;
         let record = self.record_of(open)?;
         self.store_record(open, Record { has_reparse: false, ..record })?;
+        drop(beside);
         self.tell_reparse(open);
         Ok(())
     }

@@ -126,6 +126,8 @@ impl Share {
         let asker = Asker { client: Some(made.client), key: made.key, parent: made.parent, whole };
         let options = Options::from_bits_retain(made.options);
         let (granted, deny) = (Rights::from_bits_retain(made.granted), Deny::from_bits_truncate(made.deny));
+        // Its permission bits were not looked at.
+        file.lends_rights.store(true, Ordering::Relaxed);
         let mut state = file.state.lock();
         let link = place.map(|(parent, name)| state.enter_link(parent, name));
         let stream = state.enter_stream(made.stream.as_ref());

@@ -1,15 +1,20 @@
 //! Reading and changing descriptors, and their other faces: permission bits and host owners.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use volume::Failure;
 use volume::security::{self, Descriptor, Parts, Rights};
+use volume::{Failure, Node};
 
 use super::Share;
 use super::access::Security;
+use super::file::{File, LENDING};
 use super::record::Record;
 use crate::caching::grants::Need;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
+
+/// The bit by which a program runs with the rights of its group, and what is made in a directory belongs to its group.
+const SET_GROUP: u32 = 0o2000;
 
 impl Share {
     /// The whole descriptor. Which parts the opener may see is for the caller to check.
@@ -89,6 +94,7 @@ impl Share {
     }
 
     fn amend_descriptor(&self, open: &Arc<Open>, parts: Parts, given: &Descriptor) -> Result<(), Refusal> {
+        let beside = open.file.beside.lock();
         let mut descriptor = self.security_of(open)?.descriptor.clone();
         security::amend(&mut descriptor, given, parts);
         let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
@@ -97,6 +103,7 @@ impl Share {
         self.store_record(open, Record { has_descriptor: true, ..record })?;
         let shown = self.show_on_host(open, &descriptor, parts);
         self.forget_security(open);
+        drop(beside);
         shown?;
         if let Some(link) = &open.link {
             self.tell(link, None, ChangeKind::Modified, ChangeFilter::SECURITY);
@@ -134,9 +141,44 @@ impl Share {
     pub fn set_mode(&self, caller: &Caller<'_>, open: &Arc<Open>, mode: u32) -> Step<()> {
         let may = self.check_writable().and_then(|()| self.check_owner(caller, open, Rights::WRITE_DAC));
         self.after_attributes(caller, open, may, || {
-            open.node.set_mode(mode & 0o7777)?;
-            self.drop_descriptor(open)
+            let mode = self.mode_to_set(caller, open, mode & 0o7777)?;
+            self.drop_descriptor(open, || {
+                open.node.set_mode(mode)?;
+                open.file.note_mode(mode);
+                Ok(())
+            })
         })
+    }
+
+    /// The permission bits that become of those which a caller sets: the right of a group goes to who runs the file only by
+    /// somebody of that group.
+    // chmod(2)
+    fn mode_to_set(&self, caller: &Caller<'_>, open: &Open, mode: u32) -> Result<u32, Refusal> {
+        let who = caller.identity;
+        if mode & SET_GROUP == 0 || who.actor.is_none() || who.administrator || who.unbound {
+            return Ok(mode);
+        }
+        let gid = open.node.stat()?.gid;
+        let is_member = gid == who.gid || who.host_groups.contains(&gid);
+        Ok(if is_member { mode } else { mode & !SET_GROUP })
+    }
+
+    /// Takes from a file that is written to what lets it run with the rights of others, as the host does where the writer
+    /// has no privilege.
+    // chmod(2), write(2)
+    pub(super) fn lend_no_rights(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
+        if !file.lends_rights.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        file.lends_rights.store(false, Ordering::Relaxed);
+        let mode = node.stat()?.mode;
+        // Without the right to execute the group's bit says something else.
+        let taken = if mode & 0o010 == 0 { LENDING & !SET_GROUP } else { LENDING };
+        if mode & taken != 0 {
+            node.set_mode(mode & !taken)?;
+            self.own_changed(file);
+        }
+        Ok(())
     }
 
     /// Changes attributes if that is allowed and once nobody believes the old ones.
@@ -149,10 +191,17 @@ impl Share {
     ) -> Step<()> {
         match may {
             Err(why) => Step::Refused(why),
-            Ok(()) => match self.require_attributes(caller, open) {
-                Step::Done(()) => act().into(),
-                other => other,
-            },
+            Ok(()) => {
+                let given = open.stream.given();
+                match self.require_attributes(caller, open) {
+                    Step::Done(()) => {}
+                    other => return other,
+                }
+                let done = act();
+                let asker = open.asker();
+                self.catch_up(&open.file, &open.stream, &asker, Need::Attributes, given, caller.now);
+                done.into()
+            }
         }
     }
 
@@ -166,8 +215,7 @@ impl Share {
     ) -> Step<()> {
         let may = self.check_new_owner(caller, open, uid, gid);
         self.after_attributes(caller, open, may, || {
-            open.node.set_owner(uid, gid)?;
-            self.drop_descriptor(open)
+            self.drop_descriptor(open, || Ok(open.node.set_owner(uid, gid)?))
         })
     }
 
@@ -199,13 +247,21 @@ impl Share {
         self.rights_on(caller, &security, None, right, open.options).map(|_| ())
     }
 
-    fn drop_descriptor(&self, open: &Arc<Open>) -> Result<(), Refusal> {
+    /// Changes what the host says of who may do what, which counts from then on.
+    fn drop_descriptor(
+        &self,
+        open: &Arc<Open>,
+        change: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let beside = open.file.beside.lock();
+        change()?;
         let record = self.record_of(open)?;
         if record.has_descriptor {
             self.put_descriptor(open.node.as_ref(), None)?;
             self.store_record(open, Record { has_descriptor: false, ..record })?;
         }
         self.forget_security(open);
+        drop(beside);
         if let Some(link) = &open.link {
             self.tell(link, None, ChangeKind::Modified, ChangeFilter::SECURITY | ChangeFilter::ATTRIBUTES);
         }

@@ -115,10 +115,8 @@ impl Share {
         if let Err(why) = checked {
             return Step::Refused(why);
         }
-        match self.require_for(caller, open, Need::Change) {
-            Step::Done(()) => self.keeping_times(open, caller.now, act).into(),
-            other => other,
-        }
+        let ask = || self.require_for(caller, open, Need::Change);
+        self.change_data(caller, open, ask, |()| self.keeping_times(open, caller.now, act))
     }
 
     fn size_changed(&self, open: &Arc<Open>, caller: &Caller<'_>) -> Result<(), Refusal> {
@@ -149,6 +147,7 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         self.check_writable()?;
+        let beside = open.file.beside.lock();
         let mut record = self.record_of(open)?;
         let mut bits = record.bits(&open.node.stat()?);
         if bits.contains(Attributes::SPARSE) == on {
@@ -157,6 +156,7 @@ impl Share {
         bits.set(Attributes::SPARSE, on);
         record.attributes = Some(bits);
         self.store_record(open, record)?;
+        drop(beside);
         if let Some(link) = &open.link {
             self.tell(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
         }
