@@ -13,6 +13,7 @@ use std::net::IpAddr;
 use auth::crypto::Cipher;
 
 pub use demands::Demands;
+pub(crate) use demands::shown;
 
 use crate::config::{Encryption, ServerConfig, Signing, same_name};
 use crate::keys::Protection;

@@ -20,7 +20,8 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     let (admitted, client_ended, result) = admit(run, args)?;
     match admitted {
         Admitted::New => {
-            run.serving = Some(Serving { slot: args.slotid, cache: args.cachethis });
+            run.serving =
+                Some(Serving { slot: args.slotid, sequence: args.sequenceid, cache: args.cachethis });
             if client_ended {
                 return Err(NfsStat::DeadSession.into());
             }
