@@ -2,8 +2,9 @@
 //! time the same is held exactly in `crates/share/tests/pacing_limits.rs`; here it is whether the whole keeps up.
 //!
 //! Three seconds of the most telling cases in the quick form; with `TRUNKLINE_FULL=1` ten seconds of each with 1, 4 and 16
-//! connections over SMB, NFS and both at once, within 2 %, and then fairness and isolation within 10 %, as the medians of
-//! [`PAIRS`] interleaved pairs. Both at once are counted by the server, whose clock is one.
+//! connections over SMB, NFS and both at once, within 2 %, and then fairness and isolation over each protocol within 10 %, as
+//! the medians of [`PAIRS`] interleaved pairs. Both at once are counted by the server, whose clock is one. All of it takes a
+//! quarter of an hour; `TRUNKLINE_PAIRS=N` runs N pairs over each protocol and nothing else.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,8 +17,8 @@ use serde_json::Value;
 const OPERATIONS: f64 = 1000.0;
 const BYTES: f64 = 60.0 * 1024.0 * 1024.0;
 
-/// Pairs of runs of which the median counts.
-const PAIRS: usize = 20;
+/// Pairs of runs over one protocol of which the median counts.
+const PAIRS: usize = 15;
 /// Seconds of each run of a pair.
 const PAIR_S: u32 = 3;
 /// How far two clients of one share may be apart, and what a limited share may cost its neighbour.
@@ -28,6 +29,12 @@ const TABLES: &str = "[account.lab]\nkind = \"standard\"\nformula = \"small\"\n\
                       protocols = [\"smb\", \"nfs\"]\nnfs_secure_port = false\nroot_squash = \"none\"\n\
                       [share.free]\npath = \"free\"\nusers = { anna = \"full\" }\n\
                       protocols = [\"smb\", \"nfs\"]\nnfs_secure_port = false\nroot_squash = \"none\"\n";
+
+/// Pairs over each protocol that are to be run, and nothing else.
+fn only_pairs() -> Option<usize> {
+    let value = std::env::var("TRUNKLINE_PAIRS").ok()?;
+    Some(value.parse().expect("a number in TRUNKLINE_PAIRS"))
+}
 
 fn is_full() -> bool {
     std::env::var_os("TRUNKLINE_FULL").is_some_and(|value| value == "1")
@@ -143,11 +150,11 @@ fn median(mut all: Vec<f64>) -> f64 {
 
 /// Two clients of the limited share get the same, one of them over more connections; and a share without limits gives the
 /// same whether or not the limited one beside it is asked for more than it has.
-fn pairs(program: &Path, server: &Running, load: Load<'_>) {
+fn pairs(program: &Path, server: &Running, load: Load<'_>, count: usize) {
     let (one, other) = (load, Load { connections: 1, ..load });
     let free = Load { directory: "free", connections: 1, ..load };
     let (mut shares, mut costs) = (Vec::new(), Vec::new());
-    for pair in 0..PAIRS {
+    for pair in 0..count {
         let running = [one.begin(program, server), other.begin(program, server)];
         let [first, second] = running;
         shares.push(one.end(first).0 / other.end(second).0);
@@ -170,11 +177,15 @@ fn pairs(program: &Path, server: &Running, load: Load<'_>) {
         costs.push(beside / alone);
     }
     let (share, cost) = (median(shares), median(costs));
+    let protocol = load.protocol;
     println!(
-        "fairness: {share:.3} of each other's; isolation: {cost:.3} of what it is alone; medians of {PAIRS}"
+        "{protocol} fairness: {share:.3} of each other's; isolation: {cost:.3} of what it is alone; medians of {count}"
     );
-    assert!((share - 1.0).abs() <= APART, "one client has {share:.3} times what the other has");
-    assert!(cost >= 1.0 - APART, "a limited neighbour leaves {cost:.3} of what a share gives alone");
+    assert!((share - 1.0).abs() <= APART, "{protocol}: one client has {share:.3} times what the other has");
+    assert!(
+        cost >= 1.0 - APART,
+        "{protocol}: a limited neighbour leaves {cost:.3} of what a share gives alone"
+    );
 }
 
 /// One test, since its loads must not meet each other.
@@ -188,6 +199,15 @@ fn a_limited_share_gives_what_it_has_and_no_more() {
     let kinds = if is_full() { [small, large].concat() } else { vec![small[0], large[1]] };
     let base =
         Load { protocol: "smb", directory: "files", rw: "", bs: "", connections: 1, seconds: seconds() };
+    let pairs_of_each = |count| {
+        for protocol in ["smb", "nfs"] {
+            let load = Load { protocol, rw: "randread", bs: "4k", connections: 4, seconds: PAIR_S, ..base };
+            pairs(&program, &server, load, count);
+        }
+    };
+    if let Some(count) = only_pairs() {
+        return pairs_of_each(count);
+    }
     for protocol in ["smb", "nfs"] {
         for &(rw, bs) in &kinds {
             for &connections in connections {
@@ -211,7 +231,7 @@ fn a_limited_share_gives_what_it_has_and_no_more() {
                 both_at_once(&program, &server, directory.path(), Load { rw, bs, connections, ..base });
             }
         }
-        pairs(&program, &server, Load { seconds: PAIR_S, ..smb });
+        pairs_of_each(PAIRS);
         return;
     }
     let (first, second, third) =

@@ -8,7 +8,7 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 
 use crate::link::{Envelope, Link, Part};
 use crate::negotiate::{Negotiated, negotiate};
-use crate::patience::within;
+use crate::patience::{answered, within};
 use crate::transport::{Tasks, Tuning, tune};
 use crate::{Options, Result};
 
@@ -44,13 +44,12 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`] when there is no connection in time, else whatever ends the negotiation.
+    /// [`Error::Io`] when there is no connection in time, [`Error::Late`] when NEGOTIATE is not answered, else whatever ends
+    /// the negotiation.
     pub async fn connect(address: impl ToSocketAddrs, host: &str, options: &Options) -> Result<Connection> {
-        within(options.connect_timeout, async {
-            let stream = TcpStream::connect(address).await?;
-            Connection::over(stream, host, options).await
-        })
-        .await
+        let stream =
+            within(options.connect_timeout, async { Ok(TcpStream::connect(address).await?) }).await?;
+        Connection::over(stream, host, options).await
     }
 
     /// Negotiates over a stream that is connected already.
@@ -61,7 +60,8 @@ impl Connection {
         tune(&stream, Tuning { dead_after: options.dead_after, is_paced: options.pace.is_some() })?;
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
         let (link, tasks) = Link::start(stream, options.credits, options.silence);
-        let negotiated = negotiate(&link, options, host).await?;
+        let negotiating = negotiate(&link, options, host);
+        let negotiated = answered("NEGOTIATE", options.connect_timeout, negotiating).await?;
         link.rate.set(options.pace);
         let (options, host) = (options.clone(), host.to_owned());
         let inner = Inner { link, negotiated, options, host, local, peer, _tasks: tasks };

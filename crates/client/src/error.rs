@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
@@ -47,6 +48,17 @@ pub enum Error {
     /// The transport failed.
     #[error("the connection failed: {0}")]
     Io(#[source] Arc<io::Error>),
+    /// The server, which is there, has not answered a step on the way to a share or export in time
+    /// ([`Options::connect_timeout`](crate::Options::connect_timeout)).
+    #[error(
+        "{step} was not answered within {after:?}: the server takes what is sent and does not go on; see there what it waits for (its log, its disks, the service that knows its users)"
+    )]
+    Late {
+        /// The command or operation.
+        step: &'static str,
+        /// How long it was waited for.
+        after: Duration,
+    },
     /// The server closed the connection, or all handles to it are gone.
     #[error("the connection is closed")]
     Closed,
@@ -73,10 +85,10 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the connection is gone, for no fault of the request.
+    /// Whether the connection is gone, or of no use, for no fault of the request.
     #[must_use]
     pub fn is_loss(&self) -> bool {
-        matches!(self, Error::Io(_) | Error::Closed)
+        matches!(self, Error::Io(_) | Error::Closed | Error::Late { .. })
     }
 
     /// The server's status, when that is what went wrong.

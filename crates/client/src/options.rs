@@ -26,7 +26,8 @@ pub struct Options {
     pub client_guid: Guid,
     /// Credits to keep in stock: at least one for each request of 64 KiB that is to be under way at once.
     pub credits: u16,
-    /// How long the connection and the negotiation may take together, and as long again the login.
+    /// How long each step on the way to a share may take: the connection, NEGOTIATE, SESSION_SETUP, TREE_CONNECT. A server
+    /// that hangs in one of them may well answer others meanwhile.
     pub connect_timeout: Duration,
     /// How long a server may be silent, on the level of TCP, before the connection counts as lost.
     pub dead_after: Duration,

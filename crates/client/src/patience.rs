@@ -8,12 +8,24 @@ use crate::{Error, Result};
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Does something that must be done within `time`.
+/// Waits for a connection, which must be there within `time`.
 ///
 /// # Errors
 /// [`Error::Io`] when it is not; else its own.
 pub(crate) async fn within<T>(time: Duration, doing: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(time, doing).await.map_err(|_| late())?
+}
+
+/// Waits for what the server says to `step`, for `time` at most.
+///
+/// # Errors
+/// [`Error::Late`] when that is over; else its own.
+pub(crate) async fn answered<T>(
+    step: &'static str,
+    time: Duration,
+    doing: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    tokio::time::timeout(time, doing).await.map_err(|_| Error::Late { step, after: time })?
 }
 
 /// What is said when something took too long.

@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::channels::{Channel, ChannelStatus, Channels, keeper, open};
 use crate::link::Part;
 use crate::negotiate::Negotiated;
-use crate::patience::within;
+use crate::patience::answered;
 use crate::protection::{ChannelKeys, Protection};
 use crate::{ChannelOptions, Connection, Credentials, Error, Opened, Options, Result, Tree, log_on};
 
@@ -51,6 +51,9 @@ impl Drop for SessionInner {
     }
 }
 
+/// What a login waits for.
+const SESSION_SETUP: &str = "SESSION_SETUP";
+
 /// A login of which the server has answered the first message ([`Session::begin`]).
 pub struct LoggingOn<'a> {
     connection: &'a Connection,
@@ -71,7 +74,7 @@ impl LoggingOn<'_> {
     /// As [`Session::log_on`].
     pub async fn finish(self, encrypt: bool) -> Result<Session> {
         let time = self.connection.inner.options.connect_timeout;
-        let logged_on = within(time, self.begun.finish()).await?;
+        let logged_on = answered(SESSION_SETUP, time, self.begun.finish()).await?;
         Session::new(self.connection, self.who, logged_on, encrypt)
     }
 }
@@ -89,10 +92,10 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Status`] and [`Error::LogOn`] when the server does not let us in, [`Error::Guest`] when it does
-    /// so as its guest, [`Error::NotOffered`] when it cannot encrypt, [`Error::Io`] when it does not answer in time
+    /// so as its guest, [`Error::NotOffered`] when it cannot encrypt, [`Error::Late`] when it does not answer in time
     /// ([`Options::connect_timeout`]).
     pub async fn log_on(connection: &Connection, who: &Credentials, encrypt: bool) -> Result<Session> {
-        within(connection.inner.options.connect_timeout, async {
+        answered(SESSION_SETUP, connection.inner.options.connect_timeout, async {
             Session::begin(connection, who).await?.finish(encrypt).await
         })
         .await
@@ -119,7 +122,8 @@ impl Session {
         previous: u64,
     ) -> Result<LoggingOn<'a>> {
         let time = connection.inner.options.connect_timeout;
-        let begun = within(time, log_on::begin(&connection.inner, who, previous)).await?;
+        let begin = log_on::begin(&connection.inner, who, previous);
+        let begun = answered(SESSION_SETUP, time, begin).await?;
         Ok(LoggingOn { connection, who: who.clone(), begun })
     }
 

@@ -14,6 +14,7 @@ use smb_wire::{Command, FileId, List, NtStatus, Utf16, close, query_info, tree_d
 
 use crate::call::Answer;
 use crate::link::{Envelope, Part, RELATED};
+use crate::patience::answered;
 use crate::protection::Protection;
 use crate::session::SessionInner;
 use crate::{Error, File, Result, negotiate};
@@ -127,7 +128,9 @@ impl TreeInner {
 }
 
 impl Tree {
+    /// Connects a share, each step of it within [`Options::connect_timeout`](crate::Options::connect_timeout).
     pub(crate) async fn connect(session: Arc<SessionInner>, share: &str) -> Result<Tree> {
+        let time = session.options.connect_timeout;
         let path = utf16::encode(&format!("\\\\{}\\{share}", session.host));
         let request = tree_connect::Request::new(Utf16::new(&path).unwrap_or_default());
         let body = |out: &mut Vec<u8>| request.write(out);
@@ -136,7 +139,8 @@ impl Tree {
         // In 3.1.1 it is this message that proves to the server that nobody changed the negotiation.
         let is_311 = session.negotiated.dialect == Dialect::Smb311;
         let at_least = if is_311 { Protection::Signed } else { Protection::None };
-        let [reply] = session.call(0, at_least, [part]).await?.success()?;
+        let connecting = session.call(0, at_least, [part]);
+        let [reply] = answered("TREE_CONNECT", time, connecting).await?.success()?;
         let response = tree_connect::Response::parse(reply.message())?;
         // MS-SMB2 3.2.5.5
         let must_encrypt = response.share_flags.contains(ShareFlags::ENCRYPT_DATA);
@@ -146,7 +150,7 @@ impl Tree {
         let protection = if must_encrypt { Protection::Sealed } else { Protection::None };
         let id = reply.header().tree_id();
         let tree = Tree { inner: Arc::new(TreeInner { session, id, protection, response }) };
-        tree.validate_negotiation().await?;
+        answered("FSCTL_VALIDATE_NEGOTIATE_INFO", time, tree.validate_negotiation()).await?;
         Ok(tree)
     }
 

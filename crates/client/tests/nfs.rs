@@ -356,8 +356,37 @@ async fn connecting_ends_where_nobody_answers_and_where_somebody_hangs_up() {
     let address = listener.local_addr().unwrap();
     let options = Options { connect_timeout: Duration::from_millis(200), ..Options::default() };
     let error = soon(Client::connect(address, options)).await.unwrap_err();
-    assert!(error.to_string().contains("timed out"), "{error}");
+    assert!(error.to_string().starts_with("EXCHANGE_ID was not answered within 200ms"), "{error}");
     tokio::spawn(async move { while listener.accept().await.is_ok() {} });
     let error = soon(Client::connect(address, Options::default())).await.unwrap_err();
     assert!(error.is_loss() && !error.to_string().contains("timed out"), "{error}");
+}
+
+#[tokio::test]
+async fn a_step_to_an_export_that_is_not_answered_is_named_although_the_server_is_there() {
+    let time = Duration::from_millis(400);
+    for hung in [
+        OpNum::ExchangeId,
+        OpNum::CreateSession,
+        OpNum::ReclaimComplete,
+        OpNum::GetAttr,
+        OpNum::PutRootFh,
+        OpNum::Lookup,
+    ] {
+        let server = Server::start().await;
+        let options = Options { connect_timeout: time, silence: time / 2, ..Options::default() };
+        let connecting = async {
+            if hung != OpNum::PutRootFh && hung != OpNum::Lookup {
+                server.play(Trick::Hold(hung));
+            }
+            let client = Client::connect(server.address, options).await?;
+            server.play(Trick::Hold(hung));
+            client.directory("a/b").await
+        };
+        let error = soon(connecting).await.map(drop).unwrap_err();
+        let named =
+            matches!(error, Error::Late { step, after } if Some(step) == hung.name() && after == time);
+        assert!(named && server.held() == 1, "{hung:?}: {error}");
+        assert!(server.state().nulls > 0, "the server has said that it is there");
+    }
 }

@@ -188,6 +188,8 @@ fn of_server(error: &client::Error) -> String {
         (Some(NtStatus::LOGON_FAILURE), _) => "no such user, or a wrong password",
         (Some(NtStatus::BAD_NETWORK_NAME), _) => "the server has no such share",
         (Some(NtStatus::SHARING_VIOLATION), _) => "somebody has it open",
+        // It says itself what to do.
+        _ if matches!(error, client::Error::Late { .. }) => return error.to_string(),
         _ if error.is_loss() => "the server is gone; run the same command again, it goes on where it stopped",
         _ => return error.to_string(),
     };

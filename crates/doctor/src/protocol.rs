@@ -50,6 +50,7 @@ async fn step<T>(
 pub(crate) fn stopped(stage: Stage, why: &client::Error) -> Stopped {
     let kind = match why {
         client::Error::Io(io) => Some(io.kind()),
+        client::Error::Late { .. } => Some(std::io::ErrorKind::TimedOut),
         _ => None,
     };
     let cause = match (why.status(), why.nfs_status(), stage) {

@@ -4,6 +4,10 @@
 //! `--agents` conducts them ([`conduct`]): it sends each the words of its own command line, waits until all have made
 //! everything ready, lets them begin, and merges what they have measured, histogram by histogram.
 //!
+//! While an agent works it says every while that it is there ([`Message::Alive`]). One that says nothing for
+//! `--agent-timeout`, or is not done long after the load must be over, is lost: what the others have measured is reported
+//! without it, and that it is missing.
+//!
 //! Only who has the shared secret is heard ([`channel`]). Passwords of servers never travel: each agent has its own.
 
 mod agent;
@@ -11,7 +15,9 @@ mod channel;
 mod conductor;
 
 pub use agent::Agent;
-pub use conductor::conduct;
+pub use conductor::{Conducted, conduct};
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,17 +31,24 @@ const PORT: u16 = 4461;
 /// The least length of a secret: whoever sees a connection begin can try guesses at leisure.
 const LEAST_SECRET: usize = 16;
 
-/// What is said over a channel.
+/// What is said over a channel. Conductor and agent take turns; only `Alive` may come at any time.
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
-    /// To an agent: the words behind `trunkline load`, and which of all clients it is.
-    Load { words: Vec<String>, number: u32 },
+    /// To an agent: the words behind `trunkline load`, which of all clients it is, and how often it is to say that it is
+    /// there.
+    Load { words: Vec<String>, number: u32, beat: Duration },
+    /// From an agent: it is at work.
+    Alive,
     /// From an agent: the next load can begin.
     Ready,
     /// To an agent: begin it.
     Go,
     /// From an agent: what it has measured.
     Measured(Box<Measured>),
+    /// To an agent: all have measured; clear away what was made and, unless it was the last, make the next load ready.
+    Clear { is_last: bool },
+    /// From an agent: all is cleared away after the last load.
+    Done,
     /// From an agent: why there is nothing.
     Failed(String),
 }

@@ -117,6 +117,10 @@ pub struct Args {
     /// Load from these machines together, on each of which an agent waits, and merge what they measure
     #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',')]
     pub agents: Vec<String>,
+    /// With --agents: one that says nothing for so long is given up, and so is one that is not done four times as long
+    /// after the load must be over
+    #[arg(long, value_name = "SECONDS", value_parser = agent_timeout, default_value = "30")]
+    pub agent_timeout: Duration,
     /// Wait at this address for who loads from several machines; needs the same secret there and here
     #[arg(long, value_name = "ADDRESS[:PORT]", conflicts_with_all = ["targets", "agents"])]
     pub agent: Option<String>,
@@ -228,6 +232,12 @@ pub enum Version {
     /// SMB 3.1.1
     #[value(name = "3.1.1")]
     Smb311,
+}
+
+/// A [`time`] in which an agent can say something.
+fn agent_timeout(text: &str) -> Result<Duration, String> {
+    const LEAST: Duration = Duration::from_millis(100);
+    time(text).and_then(|time| if time < LEAST { Err("100ms is the least".to_owned()) } else { Ok(time) })
 }
 
 impl Args {

@@ -32,6 +32,8 @@ pub struct Report {
     rows: Vec<(String, Record)>,
     all: Record,
     measured: Measured,
+    /// Clients that took part and of whose operations nothing is known.
+    missing: Vec<String>,
 }
 
 /// What was measured, beside the names of things.
@@ -115,11 +117,11 @@ pub(crate) struct Security {
 
 impl Report {
     pub(crate) fn new(plan: &Plan, measured: Measured) -> Report {
-        Report::merged(plan, vec![(String::new(), measured)])
+        Report::merged(plan, vec![(String::new(), measured)], Vec::new())
     }
 
-    /// What several clients have measured together, each with its name.
-    pub(crate) fn merged(plan: &Plan, clients: Vec<(String, Measured)>) -> Report {
+    /// What several clients have measured together, each with its name; the `missing` ones were there and have said nothing.
+    pub(crate) fn merged(plan: &Plan, clients: Vec<(String, Measured)>, missing: Vec<String>) -> Report {
         let (mut title, options) = describe(plan);
         let mut facts = facts(plan);
         if clients.len() > 1 {
@@ -141,8 +143,11 @@ impl Report {
                 None => whole = Some(measured),
             }
         }
+        if !missing.is_empty() {
+            title = format!("{title}; INCOMPLETE: without {}", missing.join(", "));
+        }
         let measured = whole.unwrap_or_default();
-        Report { title, options, facts, rows, all, measured }
+        Report { title, options, facts, rows, all, measured, missing }
     }
 
     /// How many operations counted.

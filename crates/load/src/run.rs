@@ -118,10 +118,12 @@ pub fn run(plan: Plan) -> Result<Report, Error> {
 /// What went wrong first.
 pub fn run_until(plan: Plan, stop: &Stop) -> Result<Report, Error> {
     let measured = measure(&plan, stop, || Ok(()))?;
+    clear(&plan)?;
     Ok(Report::new(&plan, measured))
 }
 
-/// Runs `plan`: everything is made ready before `ready` is called, and work begins when that returns.
+/// Runs `plan`: everything is made ready before `ready` is called, and work begins when that returns. What was made is
+/// left for [`clear`].
 ///
 /// # Errors
 /// What went wrong first, in `ready` too.
@@ -161,7 +163,6 @@ pub(crate) fn measure(
     if let Some(error) = first_error {
         return Err(error);
     }
-    threads::alone(&shared.plan)?.block_on(clear(&shared.plan))?;
     let (processor, usage) = watched?;
     let security = security.expect("there is at least one connection");
     Ok(Measured { jobs: shared.in_the_end(), missed: shared.missed(), processor, usage, security, channels })
@@ -280,14 +281,17 @@ async fn enter(line: &Line, plan: &Plan) -> Result<Share, Error> {
     line.share.directory(&place).await.doing(|| format!("looking for directory {place}"))
 }
 
-/// Clears away what the operations have made, or left.
-async fn clear(plan: &Plan) -> Result<(), Error> {
-    if let Some(names) = Names::of(plan).filter(|_| !plan.keep) {
+/// Clears away what the operations of a [`measure`]d plan have made, or left.
+///
+/// # Errors
+/// What went wrong.
+pub(crate) fn clear(plan: &Plan) -> Result<(), Error> {
+    let Some(names) = Names::of(plan).filter(|_| !plan.keep) else { return Ok(()) };
+    threads::alone(plan)?.block_on(async {
         let line = Line::open(&plan.unhindered()).await?;
         let _left = names.sweep(&enter(&line, plan).await?).await?;
-        line.close().await?;
-    }
-    Ok(())
+        line.close().await
+    })
 }
 
 /// One connection, from its login to its end. Meets the others at every barrier, whatever happens.

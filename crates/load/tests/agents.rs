@@ -32,7 +32,7 @@ fn agent(secret: &str) -> String {
 fn load_from(agents: &[String], here: &Path, line: &str) -> Result<Vec<Report>, Error> {
     let line = format!("--agents {} {}", agents.join(","), line.replace("HERE", here.to_str().unwrap()));
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    conduct(&args(&line), &words, SECRET)
+    conduct(&args(&line), &words, SECRET).map(|it| it.reports)
 }
 
 #[test]

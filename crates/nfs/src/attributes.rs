@@ -263,7 +263,10 @@ fn one(number: AttrNum, subject: &Subject<'_>, mut put: impl FnMut(Attr<'_>)) {
         AttrNum::CasePreserving => put(Attr::CasePreserving(true)),
         AttrNum::ChownRestricted => put(Attr::ChownRestricted(true)),
         AttrNum::Homogeneous => put(Attr::Homogeneous(true)),
-        AttrNum::Maxfilesize => put(Attr::Maxfilesize(MAX_FILE)),
+        AttrNum::Maxfilesize => put(Attr::Maxfilesize(match &subject.what {
+            What::Of { export, .. } => export.engine.largest_file().unwrap_or(MAX_FILE),
+            _ => MAX_FILE,
+        })),
         AttrNum::Maxlink => put(Attr::Maxlink(MAX_LINKS)),
         AttrNum::Maxname => put(Attr::Maxname(255)),
         AttrNum::Maxread => put(Attr::Maxread(u64::from(MAX_IO))),

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nfs_wire::compound::Reply;
 use nfs_wire::op::backchannel_ctl::SecParms;
@@ -120,6 +121,8 @@ pub enum End {
     NotTaken,
     /// It has not taken the call because of its number.
     Misordered,
+    /// It has not taken the call because it does not know the session or the slot.
+    Unknown,
 }
 
 impl End {
@@ -138,6 +141,7 @@ impl End {
             (NfsStat::Ok, NfsStat::Ok) => End::Done,
             (NfsStat::Ok, _) => End::Refused,
             (NfsStat::SeqMisordered, _) => End::Misordered,
+            (NfsStat::BadSession | NfsStat::DeadSession | NfsStat::BadSlot, _) => End::Unknown,
             _ => End::NotTaken,
         }
     }
@@ -148,8 +152,10 @@ impl End {
 struct Slot {
     /// Number of the last call that was taken, or is under way.
     sequence: u32,
-    /// Whether the client had another number in mind the last time.
-    misordered: bool,
+    /// How often the client had another number in mind, the last times.
+    misordered: u32,
+    /// No call was taken since the client and we were found not to agree on the slot.
+    is_faulty: bool,
     running: Option<Running>,
 }
 
@@ -177,16 +183,22 @@ impl Slots {
     }
 }
 
-/// The slots of a back channel.
+/// The slots of a back channel, and whether one of them is faulty.
 #[derive(Default)]
-pub struct Back(Mutex<Slots>);
+pub struct Back(Mutex<Slots>, AtomicBool);
 
 impl Back {
     /// With so many slots.
     #[must_use]
     pub fn new(slots: u32) -> Back {
         let slots = (0..slots).map(|_| Slot::default()).collect();
-        Back(Mutex::new(Slots { slots, ..Slots::default() }))
+        Back(Mutex::new(Slots { slots, ..Slots::default() }), AtomicBool::default())
+    }
+
+    /// Whether the client is to be told that it had better make another session.
+    // RFC 8881 18.46.3
+    pub fn is_faulty(&self) -> bool {
+        self.1.load(Ordering::Relaxed)
     }
 
     /// Takes a slot, or lets the recall wait for one: then nothing. An error when neither can be.
@@ -216,12 +228,21 @@ impl Back {
         slot.running = None;
         slot.sequence = match end {
             End::Done | End::Refused => slot.sequence,
-            End::NotTaken => slot.sequence.wrapping_sub(1),
+            End::NotTaken | End::Unknown => slot.sequence.wrapping_sub(1),
             // One too far, or the client has begun anew.
-            End::Misordered if slot.misordered => 0,
+            End::Misordered if slot.misordered > 0 => 0,
             End::Misordered => slot.sequence.saturating_sub(2),
         };
-        slot.misordered = end == End::Misordered;
+        slot.misordered = if end == End::Misordered { slot.misordered.saturating_add(1) } else { 0 };
+        slot.is_faulty = match end {
+            End::Done | End::Refused => false,
+            End::NotTaken => slot.is_faulty,
+            End::Unknown => true,
+            // Neither the number before nor the first one is right.
+            End::Misordered => slot.is_faulty || slot.misordered > 2,
+        };
+        let is_faulty = back.slots.iter().any(|slot| slot.is_faulty);
+        self.1.store(is_faulty, Ordering::Relaxed);
         Some(back.waiting.pop_front())
     }
 

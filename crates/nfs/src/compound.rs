@@ -83,6 +83,8 @@ pub enum Flow {
 pub struct Serving {
     /// The slot.
     pub slot: u32,
+    /// The request's number in it.
+    pub sequence: u32,
     /// Whether the reply is kept.
     pub cache: bool,
 }
@@ -252,7 +254,7 @@ impl Run {
                     // Wherever it stands (RFC 8881 15.1.3.4).
                     self.status = NfsStat::OpIllegal;
                     self.writer.put_illegal();
-                    self.note(OpNum::Unknown(0), 0, self.writer.len() - from);
+                    self.note(OpNum::Unknown(0), None, 0, self.writer.len() - from);
                     return Flow::Done;
                 }
                 Some(Ok(args)) => args,
@@ -260,7 +262,7 @@ impl Run {
                     tracing::debug!(%bad, "refused an operation");
                     self.status = NfsStat::BadXdr;
                     self.writer.put_status(bad.number, NfsStat::BadXdr);
-                    self.note(OpNum::new(bad.number), 0, self.writer.len() - from);
+                    self.note(OpNum::new(bad.number), None, 0, self.writer.len() - from);
                     return Flow::Done;
                 }
             };
@@ -295,7 +297,7 @@ impl Run {
                 self.writer.put_status(number, status);
                 self.status = status;
             }
-            self.note(number, operations.position() - position, self.writer.len() - from);
+            self.note(number, Some(&args), operations.position() - position, self.writer.len() - from);
             if !self.status.is_ok() {
                 tracing::debug!(operation = ?number, status = ?self.status, "a COMPOUND ended early");
                 return Flow::Done;

@@ -237,6 +237,7 @@ impl Connection {
         };
         let mut under_way = UnderWay::new(Run::new(begin, &request, len, frame));
         let Some(run) = under_way.run() else { return };
+        run.course.sampled = self.desk.sample(request.count.into());
         // RFC 8881 16.2.3
         if !(1..=2).contains(&request.minorversion) {
             run.status = NfsStat::MinorVersMismatch;
@@ -312,7 +313,7 @@ impl Connection {
             self.promised.take_over(&mut run.promised);
         }
         let Some(Finished { frame, session, course }) = under_way.finish() else { return };
-        self.note(&course);
+        self.note(course);
         self.session = session.filter(|session| !session.has_ended());
         self.send(frame, out);
     }
@@ -322,7 +323,7 @@ impl Connection {
         self.working = self.working.saturating_sub(1);
         if let Some(finished) = finished {
             let Finished { frame, course, .. } = *finished;
-            self.note(&course);
+            self.note(course);
             self.send(frame, out);
         }
     }

@@ -2,14 +2,15 @@
 //! it takes along what is to be noted ([`Course`]), and its connection notes it with the answer.
 
 use nfs_wire::NfsStat;
-use nfs_wire::op::OpNum;
-use share::counts::{About, Family, Kind, Noted};
+use nfs_wire::op::{Args, OpNum};
+use share::counts::{Family, Kind, Noted, Sampled};
 use share::limits::ResponseType;
 use smallvec::SmallVec;
 
 use crate::compound::Run;
 use crate::connection::Connection;
 use crate::pacing::{Count, count};
+use crate::recording::Sample;
 
 /// One more than the highest number of an operation (RFC 8276).
 const OPERATIONS: usize = 76;
@@ -36,12 +37,14 @@ const fn names() -> [&'static str; OPERATIONS] {
 const USUAL: usize = 8;
 
 /// An operation that was done.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Done {
     /// The share's number; zero for none.
     share: u64,
     noted: Noted,
     status: NfsStat,
+    /// What its record says further; none: it is not recorded.
+    sample: Option<Box<Sample>>,
 }
 
 /// What is known of a COMPOUND until it is answered.
@@ -53,6 +56,8 @@ pub struct Course {
     done: SmallVec<[Done; USUAL]>,
     /// Something in it has counted among the operations on data or metadata.
     has_counted: bool,
+    /// Which of its operations are recorded.
+    pub(crate) sampled: Option<Sampled>,
     /// Bytes of data that the operation which is done now has read or written.
     pub data: usize,
 }
@@ -89,7 +94,7 @@ impl Course {
 impl Run {
     /// Notes an operation that has ended with the status that the COMPOUND has now; `ingress` and `egress` are the bytes of
     /// its arguments and of its result.
-    pub(crate) fn note(&mut self, number: OpNum, ingress: usize, egress: usize) {
+    pub(crate) fn note(&mut self, number: OpNum, args: Option<&Args<'_>>, ingress: usize, egress: usize) {
         let export = self.current.as_ref().and_then(|current| current.export());
         let share = export.map_or(0, |export| export.engine.number());
         let met = self.pacing.take_met();
@@ -106,42 +111,31 @@ impl Run {
             egress: egress as u64,
             data: if response.is_success() { data as u64 } else { 0 },
         };
-        self.course.done.push(Done { share, noted, status: self.status });
+        let at = self.course.done.len() as u64;
+        let sampled = self.course.sampled.filter(|sampled| sampled.takes(at));
+        let sample = sampled.map(|sampled| self.sample(sampled, args));
+        self.course.done.push(Done { share, noted, status: self.status, sample });
     }
 }
 
 impl Connection {
     /// Notes what was done of a COMPOUND that is answered now. How long it took counts for its operations on data and
     /// metadata: the answers of all of them leave together.
-    pub(crate) fn note(&mut self, course: &Course) {
-        for (at, Done { share, noted, status }) in course.done.iter().enumerate() {
-            let known = self.desk.known(*share);
+    pub(crate) fn note(&mut self, course: Course) {
+        for (at, Done { share, noted, status, sample }) in course.done.into_iter().enumerate() {
+            let known = self.desk.known(share);
             let place = known.or_else(|| {
                 let exports = self.server.exports();
-                let export = exports.list().iter().find(|export| export.engine.number() == *share)?;
+                let export = exports.list().iter().find(|export| export.engine.number() == share)?;
                 Some(self.desk.place(&export.engine))
             });
             let arrived_ns = (noted.kind != Kind::Other).then_some(course.arrived_ns);
-            self.desk.note(place.unwrap_or_default(), noted, arrived_ns);
-            if self.desk.records() {
-                let about = self.about(at, *status);
+            self.desk.note(place.unwrap_or_default(), &noted, arrived_ns);
+            if let Some(sample) = sample {
+                let about = self.about(at, status, *sample);
                 let arrived = (course.arrived_ns, arrived_ns.is_some());
-                self.desk.record(place.unwrap_or_default(), noted, arrived, about);
+                self.desk.record(place.unwrap_or_default(), &noted, arrived, about);
             }
-        }
-    }
-}
-
-impl Connection {
-    /// What a record says of the operation at this place of its COMPOUND beside what is counted.
-    #[cold]
-    fn about(&self, at: usize, status: NfsStat) -> About {
-        let numbers = vec![("nfsPlaceInCompound", at as u64)];
-        About {
-            client: self.way.peer.remote,
-            status: status.get(),
-            status_text: format!("{status:?}"),
-            numbers,
         }
     }
 }

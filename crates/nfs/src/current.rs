@@ -77,6 +77,21 @@ impl Current {
         Ok(*self.handle.insert(handle))
     }
 
+    /// The handle, where it is known by now.
+    #[must_use]
+    pub fn known_handle(&self) -> Option<&Handle> {
+        match &self.origin {
+            Origin::Sent(known) => Some(&known.handle),
+            Origin::Named(_) => self.handle.as_ref(),
+        }
+    }
+
+    /// What it leads to, where that is known by now.
+    #[must_use]
+    pub fn known_item(&self) -> Option<Item> {
+        self.item.clone()
+    }
+
     /// The export; none for the pseudo root.
     #[inline]
     #[must_use]

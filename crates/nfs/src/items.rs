@@ -34,6 +34,11 @@ impl Items {
         Some(kept.item.clone())
     }
 
+    /// The same for who only looks: it does not count as asked for.
+    pub fn peek(&self, handle: &Handle) -> Option<Item> {
+        self.kept.get(handle).map(|kept| kept.item.clone())
+    }
+
     /// Keeps an item. What has to go for it is given out, to be dropped where nobody waits.
     #[must_use]
     pub fn put(&mut self, handle: &Handle, item: &Item, now_ns: u64) -> Option<Item> {

@@ -35,6 +35,7 @@ pub mod pacing;
 pub mod promised;
 pub mod reclaim;
 pub mod record;
+mod recording;
 pub mod roll;
 pub mod server;
 pub mod service;

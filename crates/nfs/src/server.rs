@@ -438,6 +438,13 @@ impl Server {
         Ok(item)
     }
 
+    /// What a handle leads to, where that is remembered.
+    #[must_use]
+    pub fn known_item(&self, handle: &Handle) -> Option<Item> {
+        let kept = self.items.lock().peek(handle);
+        kept.or_else(|| self.opened.lock().get(handle).map(|opened| opened.item.clone()))
+    }
+
     /// Keeps an item that is likely to be asked for again, unless it holds its file open for writing: the host would
     /// not run such a file.
     pub fn keep_item(&self, handle: &Handle, item: &Item, now: Now) {

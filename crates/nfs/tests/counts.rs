@@ -86,6 +86,7 @@ fn a_limit_that_was_met_shows_in_the_response_type() {
         metadata: 1000,
         file_operations: 1_000_000,
         file_bytes: 1 << 40,
+        file_size: 4 << 40,
     };
     let limits = Limits::new(None, Arc::new(Quiet), world.now);
     world.engine.set_limits(Some(limits.set_share(1, provision, Some(0), world.now)));

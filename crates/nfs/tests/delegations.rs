@@ -4,10 +4,12 @@ mod common;
 
 use common::*;
 use nfs_wire::NfsStat;
-use nfs_wire::attr::{Attr, Fattr};
+use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::callback;
 use nfs_wire::op::names::LinkArgs;
-use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, open, setattr, stateid, xattr};
+use nfs_wire::op::{
+    Args, Res, bind_conn_to_session, delegation, getattr, open, readdir, setattr, stateid, xattr,
+};
 use nfs_wire::rpc::{self, Message};
 use nfs_wire::types::*;
 use nfs_wire::xdr::Encode;
@@ -323,6 +325,33 @@ fn a_call_that_the_client_has_not_taken_uses_no_number_up() {
     }
 }
 
+// RFC 8881 18.46.3
+#[test]
+fn a_back_channel_on_whose_numbers_nobody_agrees_is_told_as_faulty_until_a_call_is_taken() {
+    use nfs_wire::op::sequence::StatusFlags;
+    let mut scene = Scene::new();
+    assert_eq!(scene.write(), NfsStat::Delay);
+    for (sequence, is_faulty) in [
+        (NfsStat::SeqMisordered, false),
+        // One less, and the first: it may have lost an answer, or begun anew.
+        (NfsStat::SeqMisordered, false),
+        (NfsStat::SeqMisordered, true),
+        // It may be busy, which tells nothing.
+        (NfsStat::Delay, true),
+        (NfsStat::Ok, false),
+        (NfsStat::BadSession, true),
+        (NfsStat::Ok, false),
+    ] {
+        let heard = scene.call();
+        scene.first.reply(&heard.answer(sequence, NfsStat::Delay));
+        let answer = scene.holder.run(&mut scene.first, &[]).ok();
+        let Res::Sequence(Ok(told)) = answer.results()[0] else { panic!("{answer:?}") };
+        let is_told = told.status_flags.contains(StatusFlags::BACKCHANNEL_FAULT);
+        assert_eq!(is_told, is_faulty, "after {sequence:?}");
+        scene.pass(1000);
+    }
+}
+
 // RFC 8881 2.10.6.2
 #[test]
 fn a_recall_over_a_silent_connection_is_made_on_another_too() {
@@ -437,6 +466,90 @@ fn a_write_delegation_is_given_to_who_wants_it_and_recalled_before_another_clien
         let gone = Args::Remove(nfs_wire::op::names::RemoveArgs { target: b"made" });
         scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), gone]).ok();
     }
+}
+
+/// A file on which the holder has a delegation to write, and another beside it.
+fn with_writer(scene: &mut Scene) -> (Vec<u8>, StateId) {
+    assert_eq!(scene.give_back(), NfsStat::Ok);
+    let (_, made) = scene.other.create(&mut scene.second, b"made");
+    let close = [Args::PutRootFh, lookup(EXPORT), lookup(b"made"), closing(made)];
+    scene.other.run(&mut scene.second, &close).ok();
+    let access = open::ShareAccess::BOTH | open::ShareAccess::WANT_WRITE_DELEG;
+    let all = [Args::PutRootFh, lookup(EXPORT), open_it(access, b"made"), Args::GetFh];
+    let answer = scene.holder.run(&mut scene.first, &all).ok();
+    let results = answer.results();
+    let (Res::Open(Ok(opened)), Res::GetFh(Ok(at))) = (results[3], results[4]) else { panic!("{results:?}") };
+    let open::Delegation::Write(given) = opened.delegation else { panic!("{:?}", opened.delegation) };
+    (at.object.0.to_vec(), given.stateid)
+}
+
+// RFC 8881 10.4.3
+#[test]
+fn attributes_are_compared_when_who_writes_has_given_back_what_it_kept() {
+    for (negates, wanted) in [(false, NfsStat::Ok), (true, NfsStat::Same)] {
+        let mut scene = Scene::new();
+        let (at, given) = with_writer(&mut scene);
+        let compares = |scene: &mut Scene, attribute: Attr<'_>| {
+            let mut room = Vec::new();
+            let given = getattr::VerifyArgs { obj_attributes: Fattr::of(&[attribute], &mut room) };
+            let operation = if negates { Args::NVerify(given) } else { Args::Verify(given) };
+            let all = [Args::PutRootFh, lookup(EXPORT), lookup(b"made"), operation];
+            scene.other.run(&mut scene.second, &all).status()
+        };
+        assert_eq!(compares(&mut scene, Attr::Type(FileType::Reg)), wanted, "what no writing changes");
+        assert_eq!(compares(&mut scene, Attr::Size(9)), NfsStat::Delay);
+        assert_eq!(scene.call().stateid, given);
+        let back = Args::DelegReturn(delegation::ReturnArgs { deleg_stateid: given });
+        scene.holder.on(&mut scene.first, &at, &[writing(given, 0, b"kept back"), back]).ok();
+        assert_eq!(compares(&mut scene, Attr::Size(9)), wanted);
+    }
+}
+
+// RFC 8881 10.4.3, 18.23.3
+#[test]
+fn a_listing_tells_no_size_that_a_writer_may_have_changed() {
+    let list = |scene: &mut Scene, cookie, wanted: &[AttrNum]| {
+        let numbers: Vec<u32> = wanted.iter().map(|wanted| wanted.get()).collect();
+        let attr_request = Bitmap::of(&numbers);
+        let list = readdir::Args { cookie, cookieverf: [0; 8], dircount: 4096, maxcount: 4096, attr_request };
+        let answer =
+            scene.other.run(&mut scene.second, &[Args::PutRootFh, lookup(EXPORT), Args::ReadDir(list)]);
+        let Res::ReadDir(Ok(found)) = answer.last() else { return Err(answer.status()) };
+        let of = |entry: readdir::Entry<'_>| {
+            let first = entry.attrs.iter().next().map(|attribute| match attribute {
+                Ok(Attr::Size(size)) => Ok(size),
+                Ok(Attr::RdattrError(why)) => Err(why),
+                Ok(Attr::Type(_)) => Ok(0),
+                other => panic!("{other:?}"),
+            });
+            (entry.name.to_vec(), entry.cookie, first)
+        };
+        Ok((found.entries.iter().map(of).collect::<Vec<_>>(), found.eof))
+    };
+    let mut scene = Scene::new();
+    // The cookies of the first two entries would be the protocol's own.
+    for name in [&b"second"[..], b"third"] {
+        let (made, open) = scene.other.create(&mut scene.second, name);
+        scene.other.on(&mut scene.second, &made, &[closing(open)]).ok();
+    }
+    let (_, given) = with_writer(&mut scene);
+    // Who can go on without is told of the others.
+    let (mut entries, eof) = list(&mut scene, 0, &[AttrNum::RdattrError, AttrNum::Size]).unwrap();
+    entries.sort_by(|one, other| one.0.cmp(&other.0));
+    let shown: Vec<_> = entries.iter().map(|(name, _, first)| (&name[..], *first)).collect();
+    let delayed = Some(Err(NfsStat::Delay));
+    let wanted =
+        [(&b"file"[..], Some(Ok(0))), (b"made", delayed), (b"second", Some(Ok(0))), (b"third", Some(Ok(0)))];
+    assert_eq!((shown, eof), (wanted.to_vec(), true));
+    assert_eq!(scene.call().stateid, given);
+    // Who cannot is told up to there, and then to come again.
+    let mut cookie = 0;
+    while let Ok((entries, eof)) = list(&mut scene, cookie, &[AttrNum::Size]) {
+        assert!(!eof && entries.iter().all(|(name, ..)| name != b"made"), "{entries:?}");
+        cookie = entries.last().expect("a list that is not whole has something").1;
+    }
+    assert_eq!(list(&mut scene, cookie, &[AttrNum::Size]), Err(NfsStat::Delay));
+    assert!(list(&mut scene, 0, &[AttrNum::Type]).is_ok(), "what no writing changes");
 }
 
 #[test]

@@ -48,6 +48,7 @@ impl Limited {
             metadata,
             file_operations: 1_000_000,
             file_bytes: 1 << 40,
+            file_size: 4 << 40,
         };
         let limits = Limits::new(None, Arc::new(Quiet), world.now);
         let share = limits.set_share(1, provision, Some(0), world.now);

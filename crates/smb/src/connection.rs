@@ -32,6 +32,7 @@ pub use crate::handle::Handle;
 use crate::keys::Protection;
 use crate::limits::{LOGON_TIME_NS, MAX_PARTING, MAX_WAITING, MAX_WAITING_BYTES, SMALL_WAITING};
 use crate::notice::Unproved;
+use crate::recording::Sample;
 use crate::sequence::Outstanding;
 use crate::server::Server;
 use crate::session::Session;
@@ -246,6 +247,7 @@ impl Connection {
                 }
             };
             let mut request = Request::new(header, message, &mut compound, now, was.as_ref());
+            self.sample(&mut request);
             request.signed = signed;
             request.signature = signature;
             request.bare = !signed && was.is_none() && rest.is_empty() && compound.is_bare();
@@ -262,7 +264,7 @@ impl Connection {
                 Err(Stop::Disconnect(why)) => return self.hang_up(why, out),
                 Err(Stop::Silent) => {
                     compound.abandon(at);
-                    self.note(header, &course, NtStatus::SUCCESS, 0, false);
+                    self.note(header, course, NtStatus::SUCCESS, 0, false);
                 }
                 Err(stop) if stop.puts_aside() => {
                     let id = async_id.unwrap_or_else(|| self.new_async_id());
@@ -297,7 +299,9 @@ impl Connection {
         if header.session_id() != u64::MAX {
             compound.related.session_id = header.session_id();
         }
-        let answer = Answer { header, told: None, signed, course: Course::new(len, now) };
+        let mut course = Course::new(len, now);
+        course.sample = self.desk.sample(1).map(Sample::unseen);
+        let answer = Answer { header, told: None, signed, course };
         self.answer(compound, answer, Err(Stop::Fail(status)));
     }
 
@@ -315,7 +319,7 @@ impl Connection {
         answer: Answer<'_>,
         handled: Handled,
     ) {
-        let Answer { header, told, signed, course } = answer;
+        let Answer { header, told, signed, mut course } = answer;
         let status = match handled {
             Ok(status) => status,
             Err(Stop::FailWith(status, data)) => {
@@ -365,7 +369,10 @@ impl Connection {
         compound.related.any = true;
         compound.end(at, response, signed);
         let len = compound.frame.len() - at + course.attached;
-        self.note(header, &course, status, len, told.is_some());
+        if let Some(sample) = &mut course.sample {
+            self.sample_answer(sample, header.command(), status, &compound.frame.bytes()[at..]);
+        }
+        self.note(header, course, status, len, told.is_some());
     }
 
     /// Puts a request aside until it is woken or its work is done.

@@ -1,13 +1,14 @@
 //! Transactions: what is noted of a request when it is answered. Their names are those of Azure Files' metrics; the table of
 //! what went how is [`response`].
 
-use share::counts::{About, Family, Kind, Noted, Place};
+use share::counts::{Family, Kind, Noted, Place};
 use share::limits::ResponseType;
 use smb_wire::{Command, Header, NtStatus, header, read};
 use wire::Now;
 
 use crate::connection::Connection;
 use crate::pacing::is_metadata;
+use crate::recording::Sample;
 
 /// The commands in the order of their numbers, and at the end whatever else may come.
 pub static FAMILY: Family = Family {
@@ -45,7 +46,7 @@ const NOT_PROVED: u8 = 1;
 pub const BY_KEY: u8 = 2;
 
 /// What is known of a request until it is answered.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Course {
     /// The limits of its share have let it pass, or hold it just now.
     pub has_passed: bool,
@@ -63,6 +64,8 @@ pub struct Course {
     pub attached: usize,
     /// How its session was logged on: a place in [`FAMILY`]'s authentications.
     pub authentication: u8,
+    /// What its record says further; none: it is not recorded.
+    pub(crate) sample: Option<Box<Sample>>,
 }
 
 impl Course {
@@ -77,6 +80,7 @@ impl Course {
             written: 0,
             attached: 0,
             authentication: NOT_PROVED,
+            sample: None,
         }
     }
 }
@@ -86,7 +90,7 @@ impl Connection {
     pub(crate) fn note(
         &mut self,
         header: &Header,
-        course: &Course,
+        course: Course,
         status: NtStatus,
         answer: usize,
         has_waited: bool,
@@ -121,23 +125,10 @@ impl Connection {
             _ => false,
         };
         self.desk.note(course.place, &noted, (!is_patient).then_some(course.arrived_ns));
-        if self.desk.records() {
-            let about = self.about(header, status);
+        if let Some(sample) = course.sample {
+            let about = self.about(header, status, &noted, *sample);
             self.desk.record(course.place, &noted, (course.arrived_ns, !is_patient), about);
         }
-    }
-
-    /// What a record says of a request beside what is counted.
-    #[cold]
-    fn about(&self, header: &Header, status: NtStatus) -> About {
-        let numbers = vec![
-            ("smbSessionID", header.session_id()),
-            ("smbTreeConnectID", header.tree_id().into()),
-            ("smbMessageID", header.message_id()),
-            ("smbCreditsConsumed", header.credit_charge().into()),
-            ("smbCommandMajor", header.command().get().into()),
-        ];
-        About { client: self.handle.peer.remote, status: status.0, status_text: status.to_string(), numbers }
     }
 }
 

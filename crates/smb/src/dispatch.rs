@@ -103,7 +103,7 @@ impl<'m> Request<'m> {
             async_id: was.map(|was| was.async_id),
             resumed: was.is_some(),
             announced: was.is_some_and(|was| was.announced),
-            course: was.map_or_else(|| Course::new(message.len(), now), |was| was.course),
+            course: was.map_or_else(|| Course::new(message.len(), now), |was| was.course.clone()),
             counted: None,
             sign_answer: false,
             bare: false,

@@ -38,6 +38,7 @@ mod pacing;
 mod path;
 mod persistent;
 mod pipe;
+mod recording;
 mod room;
 pub mod sequence;
 pub mod server;

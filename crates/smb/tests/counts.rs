@@ -100,6 +100,7 @@ fn a_limit_that_was_met_shows_in_the_response_type() {
         metadata: 10,
         file_operations: 1_000_000,
         file_bytes: 1 << 40,
+        file_size: 4 << 40,
     };
     let now = world.clock.read();
     let limits = Limits::new(None, Arc::new(Quiet), now);

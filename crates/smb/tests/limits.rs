@@ -14,7 +14,9 @@ use smb_wire::create::OplockLevel;
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, FileId, Header, NtStatus, cancel, close, create, lock, read, set_info, write};
+use smb_wire::{
+    Command, FileId, Header, NtStatus, cancel, close, create, lock, query_info, read, set_info, write,
+};
 
 /// The test itself lets time pass.
 struct Quiet;
@@ -44,6 +46,7 @@ impl Limited {
             metadata,
             file_operations: 1_000_000,
             file_bytes: 1 << 40,
+            file_size: 4 << 40,
         };
         let now = world.clock.read();
         let limits = Limits::new(None, Arc::new(Quiet), now);
@@ -372,4 +375,33 @@ fn the_bytes_of_a_large_read_that_is_refused_are_given_back() {
         assert_eq!(client.read(file, 0, LARGE).status(), NtStatus::ACCESS_DENIED);
     }
     assert_eq!(limited.held(), 0);
+}
+
+// MS-FSA 2.1.5.4, 2.1.5.15.1, 2.1.5.15.5
+#[test]
+fn no_file_grows_beyond_the_largest() {
+    const LARGEST: u64 = 4 << 40;
+    let world = World::with_largest(LARGEST);
+    let mut client = world.client();
+    client.make("file", b"data");
+    let file = client.open("file");
+    assert_eq!(client.write(file, LARGEST - 3, b"end"), NtStatus::SUCCESS);
+    assert_eq!(client.write(file, LARGEST - 3, b"ends"), NtStatus::INVALID_PARAMETER);
+    for class in [FileInfoClass::END_OF_FILE, FileInfoClass::ALLOCATION] {
+        let mut set = |size: u64| {
+            client.status(Command::SetInfo, |out| {
+                set_info::Request {
+                    info_type: query_info::InfoType::File,
+                    file_info_class: class.0,
+                    additional_information: 0,
+                    file_id: file,
+                    buffer: &size.to_le_bytes(),
+                }
+                .write(out);
+            })
+        };
+        let statuses = [LARGEST + 1, LARGEST].map(&mut set);
+        assert_eq!(statuses, [NtStatus::INVALID_PARAMETER, NtStatus::SUCCESS], "{class:?}");
+    }
+    assert_eq!(client.write(file, LARGEST - 4, b"last"), NtStatus::SUCCESS);
 }

@@ -6,6 +6,9 @@
 //! it open any more. Directories, links, notes and attributes count no bytes, and storage that was only set aside
 //! behind a file's end counts none until the file grows into it.
 //!
+//! A second bound is how large a single file may become ([`Meter::set_largest`]), which is kept whether or not anything is
+//! counted.
+//!
 //! A volume without a bound sleeps ([`MeteredVolume::asleep`]): its nodes look at one flag, and nothing is counted
 //! until [`Meter::wake`]. Who was in the middle of a change at that moment finds out behind it, and has everything
 //! counted once more.
@@ -22,7 +25,7 @@ mod scan;
 mod seen;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -160,6 +163,8 @@ pub struct Meter {
     inner: Arc<dyn Volume>,
     /// Whether anything is counted. Never taken back.
     is_awake: AtomicBool,
+    /// How far the data of a file may reach.
+    largest: AtomicU64,
     totals: Mutex<Totals>,
     files: Vec<Mutex<Files>>,
     /// Read while a name moves, written when a recount begins or ends.
@@ -182,6 +187,26 @@ impl Meter {
     /// Counts every change from now on. What lies there already is found by [`Meter::recount`].
     pub fn wake(&self) {
         self.is_awake.store(true, Ordering::SeqCst);
+    }
+
+    /// Sets or lifts how large a file or stream may become. One that is larger already is not made smaller, and may be
+    /// changed within its length.
+    pub fn set_largest(&self, bytes: Option<u64>) {
+        self.largest.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// How large a file or stream may become; none: as large as the host lets it.
+    #[must_use]
+    pub fn largest(&self) -> Option<u64> {
+        Some(self.largest.load(Ordering::Relaxed)).filter(|bytes| *bytes < u64::MAX)
+    }
+
+    /// Whether the data of a node may reach up to `end`.
+    fn check_largest(&self, node: &dyn Node, end: u64) -> Result<()> {
+        if end <= self.largest.load(Ordering::Relaxed) || end <= node.stat()?.size {
+            return Ok(());
+        }
+        Err(Failure::TooLarge)
     }
 
     /// Whether the count has missed a change, and everything is to be counted anew.
@@ -390,6 +415,7 @@ impl MeteredVolume {
         let meter = Meter {
             inner,
             is_awake: AtomicBool::new(false),
+            largest: AtomicU64::new(u64::MAX),
             totals: Mutex::new(Totals { quota, used, is_known: kept.is_some(), ..Totals::default() }),
             files: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
             moving: RwLock::new(()),

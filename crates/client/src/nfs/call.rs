@@ -18,7 +18,7 @@ use super::client::Inner;
 use super::link::Operations;
 use super::session::Session;
 use super::slots::Lease;
-use crate::patience::Patience;
+use crate::patience::{Patience, answered};
 use crate::transport::Message;
 use crate::{Error, Result};
 
@@ -45,7 +45,20 @@ impl Inner {
     /// # Errors
     /// As [`Inner::call`].
     pub(crate) async fn ask(&self, push: &(dyn Fn(&mut CallWriter) + Sync)) -> Result<Answer> {
-        self.call(Request { operations: Operations { push, payload: None }, once: None }).await
+        self.call(Request { operations: Operations::of(push), once: None }).await
+    }
+
+    /// As [`Inner::ask`], for a step on the way to an export: answered within [`Options::connect_timeout`](super::Options).
+    ///
+    /// # Errors
+    /// As [`Inner::call`], and [`Error::Late`].
+    pub(crate) async fn take_step(
+        &self,
+        step: &'static str,
+        push: &(dyn Fn(&mut CallWriter) + Sync),
+    ) -> Result<Answer> {
+        let operations = Operations { step: Some(step), ..Operations::of(push) };
+        self.call(Request { operations, once: None }).await
     }
 
     /// Sends `operations`, of which that at position `at` must not be done twice.
@@ -53,7 +66,7 @@ impl Inner {
     /// # Errors
     /// As [`Inner::call`].
     pub(crate) async fn change(&self, at: usize, push: &(dyn Fn(&mut CallWriter) + Sync)) -> Result<Answer> {
-        self.call(Request { operations: Operations { push, payload: None }, once: Some(at) }).await
+        self.call(Request { operations: Operations::of(push), once: Some(at) }).await
     }
 
     /// Sends a COMPOUND and waits for its results, whatever their status.
@@ -97,7 +110,8 @@ impl Inner {
             writer.push(operation);
         };
         let mut patience = Patience::new(self.options.patience);
-        let request = Request { operations: Operations { push: &push, payload: None }, once: None };
+        let operations = Operations { step: operation.number().name(), ..Operations::of(&push) };
+        let request = Request { operations, once: None };
         match self.attempt(session, &request, &mut patience).await? {
             Attempt::Answered(answer) => Ok(answer),
             Attempt::SessionLost(status) => Err(Error::Refused { operation: OpNum::Sequence, status }),
@@ -119,7 +133,7 @@ impl Inner {
         };
         if lease.in_doubt {
             // RFC 8881 2.10.6.1 (exception: the server is asked for nothing, to see whether the number is used)
-            let nothing = Operations { push: &|_| {}, payload: None };
+            let nothing = Operations::of(&|_| {});
             match self.exchange(session, &mut lease, nothing, false, patience).await? {
                 Attempt::SessionLost(status) => return Ok(Attempt::SessionLost(status)),
                 Attempt::Answered(_) | Attempt::Forgotten => lease.advance(),
@@ -147,7 +161,7 @@ impl Inner {
             writer.push(&Args::Sequence(sequence));
             (operations.push)(writer);
         };
-        let sequenced = Operations { push: &push, payload: operations.payload };
+        let sequenced = Operations { push: &push, ..operations };
         let was_in_doubt = lease.in_doubt;
         loop {
             lease.sent();
@@ -204,7 +218,10 @@ impl Inner {
         loop {
             let chosen = self.channels.choose(self.options.patience).await?;
             let reply = match chosen.channel.link.send(&self.caller, operations) {
-                Ok(pending) => pending.await,
+                Ok(pending) => match operations.step {
+                    Some(step) => answered(step, self.options.connect_timeout, pending).await,
+                    None => pending.await,
+                },
                 Err(error) => Err(error),
             };
             match reply {
@@ -213,6 +230,10 @@ impl Inner {
                     return Ok((chosen, message));
                 }
                 Err(error) => {
+                    // Another connection leads to the same server, which is there.
+                    if matches!(error, Error::Late { .. }) {
+                        return Err(error);
+                    }
                     // What the server breaks off for a message of its own costs us that connection.
                     self.channels.lose(&chosen.channel, &error);
                     if !error.is_loss() || self.channels.fruitless_for() > self.options.patience {
@@ -242,8 +263,9 @@ impl Inner {
         let push = |writer: &mut CallWriter| {
             writer.push(&Args::BindConnToSession(args));
         };
-        let pending = channel.link.send(&self.caller, Operations { push: &push, payload: None })?;
-        let answer = Answer::read(pending.await?)?;
+        let pending = channel.link.send(&self.caller, Operations::of(&push))?;
+        let bound = answered("BIND_CONN_TO_SESSION", self.options.connect_timeout, pending);
+        let answer = Answer::read(bound.await?)?;
         let bound: op::bind_conn_to_session::ResOk = result_of!(answer.results(), BindConnToSession)?;
         if bound.sessid == session.id { Ok(()) } else { Err(Error::Protocol("another session was bound")) }
     }

@@ -20,7 +20,6 @@ use super::link::Caller;
 use super::owners::Owners;
 use super::session::{Known, Session};
 use super::{ConnectionStatus, Directory, Options};
-use crate::patience::within;
 use crate::{Error, Result};
 
 /// A client of one server, with one session over any number of connections. Copies share it.
@@ -90,7 +89,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`] when not all connections can be made or the server does not answer in time
+    /// [`Error::Io`] when not all connections can be made, [`Error::Late`] when the server does not answer in time
     /// ([`Options::connect_timeout`]), [`Error::Refused`] when the server wants no session with
     /// us.
     pub async fn connect(address: impl ToSocketAddrs, options: Options) -> Result<Client> {
@@ -134,7 +133,7 @@ impl Client {
             responder.serve(&inner);
         }
         inner.channels.add(first);
-        within(inner.options.connect_timeout, inner.begin()).await?;
+        inner.begin().await?;
         inner.hire_keeper();
         Ok(Client { inner })
     }
@@ -154,7 +153,7 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] when there is none, or the way there leads over a symbolic link.
     pub async fn directory(&self, path: &str) -> Result<Directory> {
-        Directory::root(Arc::clone(&self.inner)).await?.directory(path).await
+        Directory::root(Arc::clone(&self.inner)).await?.find(path, Some("LOOKUP")).await
     }
 
     /// The connections that carry the session now.
@@ -308,7 +307,7 @@ impl Inner {
         let push = |writer: &mut nfs_wire::compound::CallWriter| {
             writer.push(&Args::PutRootFh).push(&Args::GetAttr(getattr::Args { attr_request }));
         };
-        let answer = self.ask(&push).await?;
+        let answer = self.take_step("GETATTR", &push).await?;
         let mut results = answer.results();
         result_of!(results, PutRootFh)?;
         let got: getattr::ResOk<'_> = result_of!(results, GetAttr)?;

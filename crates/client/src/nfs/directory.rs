@@ -96,7 +96,7 @@ impl Directory {
         let push = |writer: &mut CallWriter| {
             writer.push(&Args::PutRootFh).push(&Args::GetFh);
         };
-        let answer = client.ask(&push).await?;
+        let answer = client.take_step("PUTROOTFH", &push).await?;
         let mut results = answer.results();
         result_of!(results, PutRootFh)?;
         let handle = handle(&mut results)?;
@@ -129,12 +129,20 @@ impl Directory {
     /// # Errors
     /// [`Error::Refused`] when there is none, or the way there leads over a symbolic link.
     pub async fn directory(&self, path: &str) -> Result<Directory> {
+        self.find(path, None).await
+    }
+
+    /// As [`Directory::directory`]; a `step` on the way to an export must be answered in time.
+    pub(crate) async fn find(&self, path: &str, step: Option<&'static str>) -> Result<Directory> {
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
         let mut at = self.clone();
         for names in names.chunks(LOOKUPS) {
             let lookups = names.iter().map(|name| lookup(name));
             let all: Vec<_> = lookups.chain([Args::GetFh, attributes()]).collect();
-            let answer = at.ask(&all).await?;
+            let answer = match step {
+                Some(step) => at.client.take_step(step, &|writer| at.push(&all, writer)).await?,
+                None => at.ask(&all).await?,
+            };
             let mut results = answer.results();
             result_of!(results, PutFh)?;
             for _ in names {
@@ -202,7 +210,7 @@ impl Directory {
         let more = [open, Args::GetFh, attributes()];
         let push = |writer: &mut CallWriter| self.push(&more, writer);
         let request = Request {
-            operations: Operations { push: &push, payload: None },
+            operations: Operations::of(&push),
             // Any other OPEN by an owner of its own can be done twice, and amends itself.
             once: matches!(how.creation, Creation::Always(_)).then_some(1),
         };
@@ -253,7 +261,10 @@ impl Directory {
             writer.push(&self.here()).push(&open).push(&Args::GetFh);
             writer.push_write_apart(StateId::CURRENT, 0, StableHow::Unstable, data.len()).push(&CLOSE);
         };
-        let request = Request { operations: Operations { push: &push, payload: Some(data) }, once: Some(1) };
+        let request = Request {
+            operations: Operations { payload: Some(data), ..Operations::of(&push) },
+            once: Some(1),
+        };
         let answer = self.client.call(request).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;

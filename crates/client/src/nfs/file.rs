@@ -127,7 +127,8 @@ impl File {
             writer.push(&self.here());
             writer.push_write_apart(self.open.stateid, offset, stable, data.len());
         };
-        let request = Request { operations: Operations { push: &push, payload: Some(data) }, once: None };
+        let request =
+            Request { operations: Operations { payload: Some(data), ..Operations::of(&push) }, once: None };
         let answer = self.client.call(request).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;

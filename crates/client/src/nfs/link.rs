@@ -66,6 +66,15 @@ pub(crate) struct Operations<'a> {
     pub(crate) push: &'a (dyn Fn(&mut CallWriter) + Sync),
     /// What goes where [`CallWriter::push_write_apart`] said.
     pub(crate) payload: Option<&'a Bytes>,
+    /// What they are called where they must be answered within [`Options::connect_timeout`](super::Options::connect_timeout).
+    pub(crate) step: Option<&'static str>,
+}
+
+impl<'a> Operations<'a> {
+    /// Those that `push` appends.
+    pub(crate) fn of(push: &'a (dyn Fn(&mut CallWriter) + Sync)) -> Operations<'a> {
+        Operations { push, payload: None, step: None }
+    }
 }
 
 impl fmt::Debug for Operations<'_> {

@@ -23,7 +23,9 @@ pub struct Options {
     pub max_io: u32,
     /// Whether to have a back channel and take delegations; they are given back when the server asks.
     pub delegations: bool,
-    /// How long connecting may take, one attempt, and as long again what makes the session.
+    /// How long each step on the way to an export may take: one attempt to connect, and each answer to what makes, binds and
+    /// ends the session (EXCHANGE_ID, CREATE_SESSION, ...) or finds the export (PUTROOTFH, LOOKUP). A server that hangs in one
+    /// of them may well answer others meanwhile.
     pub connect_timeout: Duration,
     /// How long a server may be silent, on the level of TCP, before the connection counts as lost.
     pub dead_after: Duration,

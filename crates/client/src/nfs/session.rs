@@ -53,9 +53,10 @@ impl Inner {
         let push = |writer: &mut CallWriter| {
             writer.push(operation);
         };
+        let operations = Operations { step: operation.number().name(), ..Operations::of(&push) };
         let mut patience = Patience::new(self.options.patience);
         loop {
-            let (_, message) = self.deliver(Operations { push: &push, payload: None }).await?;
+            let (_, message) = self.deliver(operations).await?;
             let answer = Answer::read(message)?;
             match (answer.status == NfsStat::Delay).then(|| patience.next()).flatten() {
                 Some(pause) => tokio::time::sleep(pause).await,

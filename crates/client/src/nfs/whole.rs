@@ -95,7 +95,7 @@ impl Directory {
             writer.push(&CLOSE).push(&Args::RestoreFh).push(&Args::Rename(renaming));
         };
         let payload = (!data.is_empty()).then_some(data);
-        let request = Request { operations: Operations { push: &push, payload }, once: Some(2) };
+        let request = Request { operations: Operations { payload, ..Operations::of(&push) }, once: Some(2) };
         let answer = self.client.call(request).await?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;

@@ -15,7 +15,7 @@ use smb_wire::header::Flags;
 use smb_wire::negotiate::{self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::tree_connect::{self, ShareType};
-use smb_wire::{Command, Guid, Header, List, NtStatus, create, error};
+use smb_wire::{Command, Guid, Header, List, NtStatus, create, echo, error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -199,6 +199,19 @@ impl Peer {
             self.split(&frame);
         }
         self.requests.pop_front().unwrap()
+    }
+
+    /// The next request; none when the client has closed the connection.
+    pub async fn next_if_any(&mut self) -> Option<Message> {
+        if self.requests.is_empty() && self.stream.peek(&mut [0]).await.ok()? == 0 {
+            return None;
+        }
+        Some(self.next().await)
+    }
+
+    /// Says that the server is there.
+    pub async fn echo(&mut self, request: &[u8]) {
+        self.send(answer(request, NtStatus::SUCCESS, |out| echo::Response.write(out))).await;
     }
 
     /// Waits until the client has closed the connection, whatever it says before.

@@ -6,23 +6,24 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
 
-use super::channel::{Channel, Side};
+use super::channel::{Channel, Mouth, Side};
 use super::{Message, place};
 use crate::args::Args;
 use crate::measure::Stop;
-use crate::run::measure;
+use crate::run::{clear, measure};
 use crate::{Error, Plan, diskspd};
 
 /// Connections that may be proving themselves, or refused, at once.
 const MAX_CONNECTIONS: usize = 16;
 
-/// How long the others may take to become ready.
-const READY_TIME: Duration = Duration::from_secs(3600);
+/// How long the others may take to become ready, and to have measured.
+const OTHERS_TIME: Duration = Duration::from_secs(3600);
 
 /// Listens for a conductor.
 #[derive(Debug)]
@@ -100,28 +101,30 @@ impl Agent {
 impl Shared {
     fn hear(&self, stream: TcpStream) -> io::Result<()> {
         let mut channel = Channel::open(stream, Side::Agent, &self.secret)?;
-        let Message::Load { words, number } = channel.receive(Duration::from_secs(60))? else {
+        let Message::Load { words, number, beat } = channel.receive(Duration::from_secs(60))? else {
             return channel.send(&Message::Failed("it was not told what to do".to_owned()));
         };
         if self.busy.swap(true, Ordering::AcqRel) {
             return channel
                 .send(&Message::Failed("it is busy with another load; try again later".to_owned()));
         }
+        let heart = Heart::start(channel.mouth(), beat);
         let done = self.load(&mut channel, words, number);
+        drop(heart);
         self.busy.store(false, Ordering::Release);
-        match done {
-            Ok(()) => Ok(()),
-            Err(why) => channel.send(&Message::Failed(why.to_string())),
-        }
+        channel.send(&match done {
+            Ok(()) => Message::Done,
+            Err(why) => Message::Failed(why.to_string()),
+        })
     }
 
     fn load(&self, channel: &mut Channel, words: Vec<String>, number: u32) -> Result<(), Error> {
+        let lost = |why: io::Error| Error::host("waiting for the other clients", why);
         for plan in self.plans(words, number)? {
             let (stop, mut watch) = (Stop::default(), None);
             let measured = measure(&plan, &stop, || {
-                let lost = |why: io::Error| Error::host("waiting for the other clients", why);
                 channel.send(&Message::Ready).map_err(lost)?;
-                match channel.receive(READY_TIME).map_err(lost)? {
+                match channel.receive(OTHERS_TIME).map_err(lost)? {
                     Message::Go => {
                         // Nobody would get what is measured once the conductor is gone.
                         let stop = stop.clone();
@@ -133,7 +136,12 @@ impl Shared {
             })?;
             drop(watch);
             let told = channel.send(&Message::Measured(Box::new(measured)));
-            told.map_err(|why| Error::host("telling what was measured", why))?;
+            let asked = told.and_then(|()| channel.receive(OTHERS_TIME));
+            // Also where nobody is left to ask for it.
+            clear(&plan)?;
+            if matches!(asked.map_err(lost)?, Message::Clear { is_last: true }) {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -149,6 +157,26 @@ impl Shared {
         let password = args.password()?.ok_or_else(|| Error::Usage(none.to_owned()))?;
         let plans = Plan::all(&args, &password)?;
         Ok(plans.into_iter().map(|plan| plan.of_client(number)).collect())
+    }
+}
+
+/// Says every while that the agent is there, until it is dropped.
+pub(super) struct Heart(
+    #[expect(dead_code, reason = "its end is what the other side hears")] mpsc::Sender<()>,
+);
+
+impl Heart {
+    pub(super) fn start(mouth: Mouth, beat: Duration) -> Heart {
+        let (sender, over) = mpsc::channel();
+        thread::spawn(move || {
+            while over.recv_timeout(beat) == Err(RecvTimeoutError::Timeout) {
+                // Who does not take it is noticed by who measures.
+                if mouth.send(&Message::Alive).is_err() {
+                    return;
+                }
+            }
+        });
+        Heart(sender)
     }
 }
 
@@ -168,7 +196,7 @@ mod tests {
         let words =
             format!("{} --rw randread --bs 4k --filesize 64k --runtime 600 --time_based", here.display());
         let words = words.split_whitespace().map(str::to_owned).collect();
-        channel.send(&Message::Load { words, number: 1 }).unwrap();
+        channel.send(&Message::Load { words, number: 1, beat: 10 * SOON }).unwrap();
         let said = channel.receive(SOON).unwrap();
         (channel, said)
     }
@@ -180,7 +208,7 @@ mod tests {
         let agent = Agent::listen(&args, SECRET.to_owned()).unwrap();
         let address = agent.address().unwrap();
         thread::spawn(move || agent.serve());
-        let (mut conductor, said) = ask(address, here.path());
+        let (conductor, said) = ask(address, here.path());
         assert!(matches!(said, Message::Ready));
         conductor.send(&Message::Go).unwrap();
         assert!(matches!(ask(address, here.path()).1, Message::Failed(_)), "it is busy");

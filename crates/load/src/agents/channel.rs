@@ -4,7 +4,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const NONCE: usize = 32;
 const CODE: usize = 32;
 
 /// What both sides begin with, so that neither takes something else for a peer.
-const GREETING: &[u8; 16] = b"trunkline-load 1";
+const GREETING: &[u8; 16] = b"trunkline-load 2";
 
 /// Bytes of a message at most; the histograms of many jobs are the longest.
 const MAX_MESSAGE: usize = 256 * 1024 * 1024;
@@ -86,8 +86,31 @@ fn notice_death(stream: &TcpStream) -> io::Result<()> {
 /// A proven connection.
 pub(super) struct Channel {
     stream: TcpStream,
-    out: (Key, u64),
+    mouth: Mouth,
     inward: (Key, u64),
+}
+
+/// The side of a connection that speaks. Its clones take turns, message by message.
+#[derive(Clone)]
+pub(super) struct Mouth(Arc<Mutex<Speech>>);
+
+struct Speech {
+    stream: TcpStream,
+    key: Key,
+    /// Messages that were said before.
+    said: u64,
+}
+
+impl Mouth {
+    /// Says something.
+    pub(super) fn send(&self, message: &Message) -> io::Result<()> {
+        let body = serde_json::to_vec(message).map_err(io::Error::other)?;
+        let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+        let mut speech = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let code = sign(&speech.key, &[&speech.said.to_be_bytes(), body.as_slice()].concat());
+        speech.said += 1;
+        speech.stream.write_all(&[&length.to_be_bytes(), code.as_ref(), &body].concat())
+    }
 }
 
 impl Channel {
@@ -125,11 +148,12 @@ impl Channel {
         if side == Side::Agent {
             stream.write_all(derive(Side::Agent.word()).as_ref())?;
         }
-        let key = |what: &str| (Key::new(HMAC_SHA256, derive(what).as_ref()), 0);
+        let key = |what: &str| Key::new(HMAC_SHA256, derive(what).as_ref());
         let (to_agent, to_conductor) = (key("to the agent"), key("to the conductor"));
         let (out, inward) =
             if side == Side::Conductor { (to_agent, to_conductor) } else { (to_conductor, to_agent) };
-        Ok(Channel { stream, out, inward })
+        let speech = Speech { stream: stream.try_clone()?, key: out, said: 0 };
+        Ok(Channel { stream, mouth: Mouth(Arc::new(Mutex::new(speech))), inward: (inward, 0) })
     }
 
     /// Calls `gone` when the other side goes away, from another thread, as long as what is answered is kept. Nothing may be
@@ -153,15 +177,21 @@ impl Channel {
     }
 
     /// Says something.
-    pub(super) fn send(&mut self, message: &Message) -> io::Result<()> {
-        let body = serde_json::to_vec(message).map_err(io::Error::other)?;
-        let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-        let code = sign(&self.out.0, &[&self.out.1.to_be_bytes(), body.as_slice()].concat());
-        self.out.1 += 1;
-        self.stream.write_all(&[&length.to_be_bytes(), code.as_ref(), &body].concat())
+    pub(super) fn send(&self, message: &Message) -> io::Result<()> {
+        self.mouth.send(message)
     }
 
-    /// What the other side says within `time`.
+    /// Who speaks for this side while it listens, or does something else.
+    pub(super) fn mouth(&self) -> Mouth {
+        self.mouth.clone()
+    }
+
+    /// What ends the connection, from another thread than that which listens.
+    pub(super) fn end(&self) -> io::Result<TcpStream> {
+        self.stream.try_clone()
+    }
+
+    /// What the other side says; no part of it may be longer than `time` in coming.
     pub(super) fn receive(&mut self, time: Duration) -> io::Result<Message> {
         self.stream.set_read_timeout(Some(time))?;
         let mut head = [0; 4 + CODE];
@@ -184,12 +214,17 @@ impl Channel {
     }
 }
 
-/// What went wrong with an agent, for people.
-pub(super) fn failed(name: &str, why: &io::Error) -> Error {
+/// What went wrong with an agent that may be silent for `silence`, for people.
+pub(super) fn failed(name: &str, why: &io::Error, silence: Duration) -> Error {
     let why = match why.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => "it is gone".to_owned(),
         io::ErrorKind::TimedOut => "its host does not answer any more".to_owned(),
-        io::ErrorKind::WouldBlock => "it says nothing in time".to_owned(),
+        io::ErrorKind::WouldBlock => {
+            let silence = silence.as_secs_f64();
+            format!(
+                "it has said nothing for {silence} s: it is stopped, or its host is (see --agent-timeout)"
+            )
+        }
         _ => why.to_string(),
     };
     Error::host(format!("agent {name}"), why)
@@ -261,14 +296,16 @@ mod tests {
     fn what_is_changed_or_repeated_on_its_way_is_not_taken() {
         for repeated in [false, true] {
             let [agent, conductor] = pair(["the same secret"; 2]).map(Result::unwrap);
-            let (mut agent, mut conductor) = (agent, conductor);
+            let mut agent = agent;
             conductor.send(&Message::Ready).unwrap();
             assert!(agent.receive(SOON).is_ok());
+            let mut speech = conductor.mouth.0.lock().unwrap();
             if repeated {
-                conductor.out.1 = 0;
+                speech.said = 0;
             } else {
-                conductor.out.0 = Key::new(HMAC_SHA256, b"another");
+                speech.key = Key::new(HMAC_SHA256, b"another");
             }
+            drop(speech);
             conductor.send(&Message::Ready).unwrap();
             assert!(agent.receive(SOON).is_err());
         }

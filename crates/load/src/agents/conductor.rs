@@ -1,51 +1,63 @@
 //! The conductor: tells agents what to do, lets them begin together, and merges what they measured.
 
-use std::io::ErrorKind;
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::channel::{Channel, Side, failed};
+use super::channel::{Channel, Mouth, Side, failed};
 use super::{Message, place};
 use crate::args::Args;
-use crate::report::Measured;
 use crate::{Error, Plan, Report};
 
-/// How long an agent may take to make what a load needs, or to do a fixed amount of work.
+/// How long an agent may take to make what a load needs, to do a fixed amount of work, or to clear away what it has made.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// How long a connection may take.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-struct Agent {
-    name: String,
-    channel: Channel,
+/// How many times an agent speaks in the time that it may be silent, so that one beat that is late costs nothing.
+const BEATS: u32 = 4;
+
+/// How many times the silence an agent may take beyond the time of a load: for the last answers.
+const SLACK: u32 = 4;
+
+/// What came of a load from several machines.
+#[derive(Debug)]
+pub struct Conducted {
+    /// What was measured, load by load. Where an agent was lost, the last one is what the others have measured.
+    pub reports: Vec<Report>,
+    /// What went wrong, and at which agent. Nothing is measured after that.
+    pub lost: Vec<Error>,
 }
 
 /// Does on all agents (`--agents`) what `words`, those behind `trunkline load`, say.
 ///
 /// # Errors
-/// What went wrong first, and at which agent. The others are left, and give up.
-pub fn conduct(args: &Args, words: &[String], secret: &str) -> Result<Vec<Report>, Error> {
+/// What went wrong first, and at which agent, before anything was measured. The others are left, and give up.
+pub fn conduct(args: &Args, words: &[String], secret: &str) -> Result<Conducted, Error> {
     if args.server_pid.is_some() {
         return Err(Error::Usage(
             "--server-pid does not go with --agents: they see other processes".to_owned(),
         ));
     }
     let plans = Plan::all(args, "")?;
-    let mut agents = Vec::new();
+    let silence = args.agent_timeout;
+    let mut channels = Vec::new();
     for name in &args.agents {
-        agents.push(connect(name, secret)?);
+        channels.push(connect(name, secret, silence)?);
     }
-    for (agent, number) in agents.iter_mut().zip(1..) {
-        let load = Message::Load { words: behind(words), number };
-        agent.channel.send(&load).map_err(|why| failed(&agent.name, &why))?;
+    for ((channel, name), number) in channels.iter().zip(&args.agents).zip(1..) {
+        let load = Message::Load { words: behind(words), number, beat: silence / BEATS };
+        channel.send(&load).map_err(|why| failed(name, &why, silence))?;
     }
-    plans.into_iter().map(|plan| together(&mut agents, plan)).collect()
+    Orchestra::of(&args.agents, channels, silence)?.play(plans)
 }
 
 /// The words that agents are to hear: all but those that are the conductor's own.
 fn behind(words: &[String]) -> Vec<String> {
-    const OWN: [&str; 4] = ["--agents", "--secret-file", "--html", "--password-file"];
+    const OWN: [&str; 5] = ["--agents", "--agent-timeout", "--secret-file", "--html", "--password-file"];
     let mut kept = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -61,17 +73,14 @@ fn behind(words: &[String]) -> Vec<String> {
     kept
 }
 
-fn connect(name: &str, secret: &str) -> Result<Agent, Error> {
+fn connect(name: &str, secret: &str, silence: Duration) -> Result<Channel, Error> {
     let place = place(name)?;
-    let addresses = place.to_socket_addrs().map_err(|why| failed(name, &why))?;
-    let mut last = std::io::Error::from(ErrorKind::NotFound);
+    let failed = |why: io::Error| failed(name, &why, silence);
+    let addresses = place.to_socket_addrs().map_err(failed)?;
+    let mut last = io::Error::from(ErrorKind::NotFound);
     for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_TIME) {
-            Ok(stream) => {
-                let channel =
-                    Channel::open(stream, Side::Conductor, secret).map_err(|why| failed(name, &why))?;
-                return Ok(Agent { name: name.to_owned(), channel });
-            }
+            Ok(stream) => return Channel::open(stream, Side::Conductor, secret).map_err(failed),
             Err(why) => last = why,
         }
     }
@@ -80,47 +89,303 @@ fn connect(name: &str, secret: &str) -> Result<Agent, Error> {
     Err(Error::host(format!("agent {name}"), text))
 }
 
-impl Agent {
-    fn hear(&mut self, time: Duration) -> Result<Message, Error> {
-        match self.channel.receive(time).map_err(|why| failed(&self.name, &why))? {
-            Message::Failed(why) => Err(Error::host(format!("agent {}", self.name), why)),
-            message => Ok(message),
-        }
-    }
+/// What becomes of a wait for all agents when one is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// The others are not waited for.
+    Ends,
+    /// They are.
+    IsBorne,
+}
 
-    fn strange(&self) -> Error {
-        Error::Wrong(format!("agent {}: it is not where it should be in the order of things", self.name))
+/// All agents. A thread listens to each, so that the silence of one is noticed whatever the others do.
+struct Orchestra {
+    agents: Vec<Agent>,
+    /// What they say, and who.
+    said: mpsc::Receiver<(usize, io::Result<Message>)>,
+    silence: Duration,
+    /// What went wrong, first things first.
+    lost: Vec<Error>,
+}
+
+struct Agent {
+    name: String,
+    mouth: Mouth,
+    end: TcpStream,
+    is_lost: bool,
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // Who is gone already needs no end. The thread that listens to it ends with it.
+        let _ = self.end.shutdown(Shutdown::Both);
     }
 }
 
-/// One load on all of them.
-fn together(agents: &mut [Agent], plan: Plan) -> Result<Report, Error> {
-    for agent in agents.iter_mut() {
-        if !matches!(agent.hear(LONG)?, Message::Ready) {
-            return Err(agent.strange());
+impl Orchestra {
+    fn of(names: &[String], channels: Vec<Channel>, silence: Duration) -> Result<Orchestra, Error> {
+        let (sender, said) = mpsc::channel();
+        let mut agents = Vec::new();
+        for (number, (mut channel, name)) in channels.into_iter().zip(names).enumerate() {
+            let end = channel.end().map_err(|why| failed(name, &why, silence))?;
+            agents.push(Agent { name: name.clone(), mouth: channel.mouth(), end, is_lost: false });
+            let sender = sender.clone();
+            thread::spawn(move || {
+                loop {
+                    let heard = channel.receive(silence);
+                    // After its last word it may go.
+                    let is_end = matches!(heard, Err(_) | Ok(Message::Done | Message::Failed(_)));
+                    let is_new = !matches!(heard, Ok(Message::Alive));
+                    if is_new && sender.send((number, heard)).is_err() || is_end {
+                        return;
+                    }
+                }
+            });
+        }
+        Ok(Orchestra { agents, said, silence, lost: Vec::new() })
+    }
+
+    /// One load after the other, as long as nobody is lost.
+    fn play(mut self, plans: Vec<Plan>) -> Result<Conducted, Error> {
+        let (mut reports, mut left) = (Vec::new(), plans.len());
+        self.hear_all(LONG, Loss::Ends, |message| matches!(message, Message::Ready).then_some(()));
+        for plan in plans {
+            if !self.lost.is_empty() {
+                break;
+            }
+            left -= 1;
+            reports.extend(self.together(&plan, left == 0));
+        }
+        match reports.is_empty() {
+            true => Err(self.lost.swap_remove(0)),
+            false => Ok(Conducted { reports, lost: self.lost }),
         }
     }
-    for agent in agents.iter_mut() {
-        agent.channel.send(&Message::Go).map_err(|why| failed(&agent.name, &why))?;
+
+    /// One load on all of them, which are ready; nothing where none of them measured anything. After it they are ready for
+    /// the next one, unless this was the last.
+    fn together(&mut self, plan: &Plan, is_last: bool) -> Option<Report> {
+        let slack = self.silence * SLACK;
+        let time = plan.runtime.map_or(LONG, |runtime| plan.ramp + runtime + plan.cool_down + slack);
+        self.tell_all(&Message::Go);
+        let measured = self.hear_all(time, Loss::IsBorne, |message| match message {
+            Message::Measured(measured) => Some(*measured),
+            _ => None,
+        });
+        let (mut all, mut missing) = (Vec::new(), Vec::new());
+        for (agent, measured) in self.agents.iter().zip(measured) {
+            match measured {
+                Some(measured) => all.push((agent.name.clone(), measured)),
+                None => missing.push(agent.name.clone()),
+            }
+        }
+        let is_last = is_last || !self.lost.is_empty();
+        self.tell_all(&Message::Clear { is_last });
+        if is_last {
+            self.hear_all(LONG, Loss::IsBorne, |message| matches!(message, Message::Done).then_some(()));
+        } else {
+            self.hear_all(LONG, Loss::Ends, |message| matches!(message, Message::Ready).then_some(()));
+        }
+        (!all.is_empty()).then(|| Report::merged(plan, all, missing))
     }
-    let time = plan.runtime.map_or(LONG, |runtime| plan.ramp + runtime + plan.cool_down) + LONG;
-    let mut all: Vec<(String, Measured)> = Vec::new();
-    for agent in agents.iter_mut() {
-        match agent.hear(time)? {
-            Message::Measured(measured) => all.push((agent.name.clone(), *measured)),
-            _ => return Err(agent.strange()),
+
+    fn tell_all(&mut self, message: &Message) {
+        for number in 0..self.agents.len() {
+            let agent = &self.agents[number];
+            if agent.is_lost {
+                continue;
+            }
+            if let Err(why) = agent.mouth.send(message) {
+                let why = failed(&agent.name, &why, self.silence);
+                self.lose(number, why);
+            }
         }
     }
-    Ok(Report::merged(&plan, all))
+
+    /// What `take` finds in the next message of each agent, in their order. One that has said nothing of that kind when
+    /// `time` is over is lost.
+    fn hear_all<T>(
+        &mut self,
+        time: Duration,
+        loss: Loss,
+        take: impl Fn(Message) -> Option<T>,
+    ) -> Vec<Option<T>> {
+        let until = Instant::now() + time;
+        let mut heard: Vec<Option<T>> = self.agents.iter().map(|_| None).collect();
+        loop {
+            let is_awaited = |number: &usize| heard[*number].is_none() && !self.agents[*number].is_lost;
+            let awaited: Vec<usize> = (0..heard.len()).filter(is_awaited).collect();
+            if awaited.is_empty() || loss == Loss::Ends && !self.lost.is_empty() {
+                return heard;
+            }
+            let Ok((number, said)) = self.said.recv_timeout(until.saturating_duration_since(Instant::now()))
+            else {
+                for number in awaited {
+                    let why = format!("it is there, but was not done after {} s", time.as_secs_f64());
+                    self.lose(number, Error::host(self.name(number), why));
+                }
+                return heard;
+            };
+            match said {
+                // What is left of one that was given up.
+                _ if self.agents[number].is_lost => {}
+                Err(why) => self.lose(number, failed(&self.agents[number].name, &why, self.silence)),
+                Ok(Message::Failed(why)) => self.lose(number, Error::host(self.name(number), why)),
+                Ok(message) => match take(message) {
+                    found @ Some(_) if heard[number].is_none() => heard[number] = found,
+                    _ => {
+                        let why = "it is not where it should be in the order of things";
+                        self.lose(number, Error::Wrong(format!("{}: {why}", self.name(number))));
+                    }
+                },
+            }
+        }
+    }
+
+    fn name(&self, number: usize) -> String {
+        format!("agent {}", self.agents[number].name)
+    }
+
+    fn lose(&mut self, number: usize, why: Error) {
+        self.agents[number].is_lost = true;
+        self.lost.push(why);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
+    use clap::Parser;
+
+    use super::super::agent::Heart;
     use super::*;
+
+    const SECRET: &str = "a secret of enough length";
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// What an agent of a test does with its connection once it was told what to do.
+    type Part = fn(Channel, Heart);
+
+    /// An agent that plays `part`; answers where it is.
+    fn agent(part: Part) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        thread::spawn(move || {
+            let mut channel = Channel::open(listener.accept().unwrap().0, Side::Agent, SECRET).unwrap();
+            let Message::Load { beat, .. } = hear(&mut channel) else { panic!("it is told nothing") };
+            let heart = Heart::start(channel.mouth(), beat);
+            part(channel, heart);
+        });
+        address
+    }
+
+    fn hear(channel: &mut Channel) -> Message {
+        channel.receive(CONNECT_TIME).unwrap()
+    }
+
+    /// Says nothing more, but keeps its connection as long as the other side does.
+    fn be_silent(mut channel: Channel, heart: Heart) {
+        drop(heart);
+        while channel.receive(LONG).is_ok() {}
+    }
+
+    /// Is there as long as anybody listens, and never done.
+    fn be_busy(mut channel: Channel, _heart: Heart) {
+        while channel.receive(LONG).is_ok() {}
+    }
+
+    /// Is ready, and begins when it may.
+    fn begin(channel: &mut Channel) {
+        channel.send(&Message::Ready).unwrap();
+        assert!(matches!(hear(channel), Message::Go));
+    }
+
+    /// Does what it is told.
+    fn measure(mut channel: Channel, _heart: Heart) {
+        loop {
+            begin(&mut channel);
+            channel.send(&Message::Measured(Box::default())).unwrap();
+            match hear(&mut channel) {
+                Message::Clear { is_last: true } => break,
+                message => assert!(matches!(message, Message::Clear { is_last: false })),
+            }
+        }
+        channel.send(&Message::Done).unwrap();
+    }
+
+    fn conducted(parts: &[Part], line: &str) -> (Vec<String>, Result<Conducted, Error>) {
+        let agents: Vec<String> = parts.iter().map(|part| agent(*part)).collect();
+        let line = format!("load / {line} --agents {}", agents.join(","));
+        let args = Cli::parse_from(line.split(' ')).args;
+        let conducted = conduct(&args, &[], SECRET);
+        (agents, conducted)
+    }
+
+    #[test]
+    fn the_others_are_reported_without_an_agent_that_falls_silent() {
+        let silent: Part = |mut channel, heart| {
+            begin(&mut channel);
+            be_silent(channel, heart);
+        };
+        for (of, parts) in [[silent, measure as Part], [measure, silent]].iter().enumerate() {
+            let (agents, conducted) = conducted(parts, "--runtime 60 --agent-timeout 1 --rw read,write");
+            let Conducted { reports, lost } = conducted.unwrap();
+            let (lost, [report]) = (lost[0].to_string(), reports.as_slice()) else {
+                panic!("nothing is measured after a loss")
+            };
+            assert!(
+                lost.starts_with(&format!("agent {}: it has said nothing for 1 s", agents[of])),
+                "{lost}"
+            );
+            let title = report.to_string().lines().next().unwrap().to_owned();
+            assert!(title.ends_with(&format!("; INCOMPLETE: without {}", agents[of])), "{title}");
+            assert_eq!(report.json()["jobs"][0]["trunkline"]["missing_clients"][0], agents[of]);
+        }
+    }
+
+    #[test]
+    fn an_agent_that_is_there_and_never_done_is_given_up() {
+        let busy: Part = |mut channel, heart| {
+            begin(&mut channel);
+            be_busy(channel, heart);
+        };
+        let (agents, conducted) =
+            conducted(&[measure, busy], "--runtime 100ms --ramp_time 100ms --agent-timeout 500ms");
+        let Conducted { reports, lost } = conducted.unwrap();
+        // The load, and four times what it may be silent.
+        let why = format!("agent {}: it is there, but was not done after 2.2 s", agents[1]);
+        assert_eq!((reports.len(), lost[0].to_string()), (1, why));
+    }
+
+    #[test]
+    fn a_loss_before_the_begin_ends_all() {
+        let (agents, conducted) = conducted(&[be_busy, be_silent], "--runtime 60 --agent-timeout 1");
+        let why = conducted.unwrap_err().to_string();
+        assert!(why.starts_with(&format!("agent {}: it has said nothing", agents[1])), "{why}");
+    }
+
+    #[test]
+    fn a_loss_while_they_clear_away_takes_nothing_from_what_was_measured() {
+        let silent: Part = |mut channel, heart| {
+            begin(&mut channel);
+            channel.send(&Message::Measured(Box::default())).unwrap();
+            be_silent(channel, heart);
+        };
+        let (agents, conducted) = conducted(&[silent, measure], "--runtime 60 --agent-timeout 1");
+        let Conducted { reports, lost } = conducted.unwrap();
+        assert_eq!(reports[0].json()["jobs"][0]["trunkline"]["missing_clients"], serde_json::json!([]));
+        assert!(lost[0].to_string().contains(&agents[0]));
+    }
 
     #[test]
     fn what_is_the_conductors_own_is_not_handed_on() {
-        let words = "--agents a,b --bs 4k --secret-file=s -d5 --html x y --json";
+        let words = "--agents a,b --bs 4k --secret-file=s -d5 --html x y --json --agent-timeout 5";
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         assert_eq!(behind(&words), ["--bs", "4k", "-d5", "y", "--json"]);
     }

@@ -74,6 +74,7 @@ impl Report {
                 "client_cpu_ns": measured.processor.client_ns,
                 "client_cpu_ns_per_io": per_operation(self.client_ns_per_operation()),
                 "missed_ios": measured.missed,
+                "missing_clients": self.missing,
                 "under_way": self.under_way(),
                 "size_times_iops_holds": self.size_times_operations_holds(),
             },

@@ -1,4 +1,9 @@
 //! READDIR (RFC 8881 18.23).
+//!
+//! Of a file on which another client has a delegation to write, size and times are not known until that is given back (RFC
+//! 8881 10.4.3). It is recalled, and the error stands for the attributes of that one entry where the client has asked for
+//! rdattr_error (5.8.1.12), as every client does that can go on without. For any other the list ends before the entry,
+//! and one that begins with it is NFS4ERR_DELAY. Linux' knfsd does the same, but gives up the whole list then.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,6 +16,7 @@ use share::{Info, Item, Options, Refusal};
 use volume::Kind;
 use volume::security::Rights;
 
+use super::getattr::recall_writers;
 use super::names::with_open;
 use crate::attributes::{self, Subject};
 use crate::compound::{Done, Run, Stop};
@@ -49,12 +55,7 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
         Some((_, item)) if item.kind() != Kind::Directory => return Err(NfsStat::NotDir.into()),
         Some((export, item)) => {
             let access = (Rights::LIST_DIRECTORY, Options::UNSHARED_METADATA);
-            with_open(run, &export, &item, access, |open| {
-                let identity = run.identity(&export);
-                let client = run.session()?.client.key;
-                let caller = share::Caller { identity: &identity, client, waiter: None, now: run.now };
-                list.entries(&caller, &export, open)
-            })?
+            with_open(run, &export, &item, access, |open| list.entries(run, &export, open))?
         }
     };
     debug_assert!(whole, "a list that does not fit is an error");
@@ -93,7 +94,7 @@ impl List<'_> {
             let root = export.engine.root_item();
             let (server, minor, wanted) = (self.server, self.minor, self.wanted);
             let name = export.name.as_bytes();
-            let found = (&root, export.engine.item_info(&root));
+            let found = (&root, Ok(export.engine.item_info(&root)));
             if !entry(&mut writer, (cookie, name), (server, minor, wanted), export, found)? {
                 is_whole = false;
                 break;
@@ -107,17 +108,15 @@ impl List<'_> {
     }
 
     /// Lists a directory.
-    fn entries(
-        &mut self,
-        caller: &share::Caller<'_>,
-        export: &Export,
-        open: &Arc<share::Open>,
-    ) -> Result<bool, Stop> {
+    fn entries(&mut self, run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> Result<bool, Stop> {
+        let identity = run.identity(export);
+        let client = run.session()?.client.key;
+        let caller = share::Caller { identity: &identity, client, waiter: None, now: run.now };
         let mut writer = EntriesWriter::begin(self.room, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
         let mut is_whole = true;
         let mut failed = Ok(());
         let (server, minor, wanted) = (self.server, self.minor, self.wanted);
-        export.engine.scan(caller, open, self.args.cookie, &mut |_| true, &mut |found| {
+        export.engine.scan(&caller, open, self.args.cookie, &mut |_| true, &mut |found| {
             let at = (found.cookie(), found.name().as_bytes());
             let (inode, kind) = (found.inode(), found.kind());
             // Who wants names alone is told them without a look at what they lead to.
@@ -128,9 +127,15 @@ impl List<'_> {
             }
             // What has vanished since is not shown.
             let Ok(item) = found.item() else { return ControlFlow::Continue(()) };
-            let found = (&item, found.item_info());
+            let may_tell = recall_writers(run, export, &item, &wanted).map_err(|stop| match stop {
+                Stop::Fail(status) => status,
+                _ => NfsStat::Delay,
+            });
+            let found = (&item, may_tell.map(|()| found.item_info()));
             match entry(&mut writer, at, (server, minor, wanted), export, found) {
                 Ok(fits) => is_whole = fits,
+                // What comes before it is told now; the next call begins with it.
+                Err(NfsStat::Delay) if writer.count() > 0 => is_whole = false,
                 Err(why) => failed = Err(why),
             }
             if is_whole && failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -153,11 +158,15 @@ fn entry(
     (cookie, name): (u64, &[u8]),
     (server, minor, wanted): (&Server, u32, Bitmap),
     export: &Export,
-    (item, info): (&Item, Result<Info, Refusal>),
+    (item, info): (&Item, Result<Result<Info, Refusal>, NfsStat>),
 ) -> Result<bool, NfsStat> {
     let wants_handle = wanted.has(AttrNum::Filehandle.get());
     let handle = if wants_handle { handle_of(server, export, item) } else { Err(NfsStat::Ok) };
-    let what = match (attributes::of_known(export, item, info, &wanted), wants_handle, &handle) {
+    let what = match (
+        info.and_then(|info| attributes::of_known(export, item, info, &wanted)),
+        wants_handle,
+        &handle,
+    ) {
         (Ok(_), true, Err(why)) => Err(*why),
         (what, ..) => what,
     };

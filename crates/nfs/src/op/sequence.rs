@@ -20,7 +20,8 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     let (admitted, client_ended, result) = admit(run, args)?;
     match admitted {
         Admitted::New => {
-            run.serving = Some(Serving { slot: args.slotid, cache: args.cachethis });
+            run.serving =
+                Some(Serving { slot: args.slotid, sequence: args.sequenceid, cache: args.cachethis });
             if client_ended {
                 return Err(NfsStat::DeadSession.into());
             }
@@ -93,6 +94,7 @@ fn flags_of(run: &Run, session: &Session) -> StatusFlags {
         flags |= StatusFlags::CB_PATH_DOWN_SESSION;
         flags.set(StatusFlags::CB_PATH_DOWN, !session.client.has_back_channel());
     }
+    flags.set(StatusFlags::BACKCHANNEL_FAULT, session.calls.is_faulty());
     let has_revoked = session.client.revoked.load(std::sync::atomic::Ordering::Relaxed) > 0;
     flags.set(StatusFlags::RECALLABLE_STATE_REVOKED, has_revoked);
     // RFC 8881 18.46.3: until it says that it has claimed everything

@@ -7,6 +7,7 @@ use nfs_wire::op::getattr::VerifyArgs;
 use nfs_wire::xdr::Decode;
 use wire::Cursor;
 
+use super::getattr::recall_writers;
 use crate::attributes::{self, Subject, What};
 use crate::compound::{Done, Run, Stop};
 
@@ -35,7 +36,8 @@ pub fn run_nverify(run: &mut Run, args: &VerifyArgs<'_>) -> Done {
 /// Whether the current object has these attributes.
 ///
 /// # Errors
-/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that cannot be compared, NFS4ERR_BADXDR; as the engine says.
+/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that cannot be compared, NFS4ERR_BADXDR, NFS4ERR_DELAY; as the
+/// engine says.
 fn is_same(run: &mut Run, args: &VerifyArgs<'_>) -> Result<bool, Stop> {
     let given = &args.obj_attributes;
     let found = run.found()?;
@@ -47,6 +49,9 @@ fn is_same(run: &mut Run, args: &VerifyArgs<'_>) -> Result<bool, Stop> {
     }
     if given.iter().any(|attribute| attribute.is_err()) {
         return Err(NfsStat::BadXdr.into());
+    }
+    if let Some((export, item)) = &found {
+        recall_writers(run, export, item, &given.mask)?;
     }
     let what = match &found {
         Some((export, item)) => attributes::of_item(export, item, &given.mask)?,

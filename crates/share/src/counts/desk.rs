@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::record::{About, Record, Recording};
+use super::record::{About, Record, Recording, Sampled};
 use super::{Counts, Family, Habit, Habits, Noted};
 use crate::Share;
 
@@ -146,10 +146,10 @@ impl Desk {
         self.fresh += 1;
     }
 
-    /// Whether the request that is noted now is to be recorded, too.
+    /// Which of the next `count` requests are to be recorded, too; none where none of them is.
     #[inline]
-    pub fn records(&mut self) -> bool {
-        self.recording.as_mut().is_some_and(|recording| recording.wants())
+    pub fn sample(&mut self, count: u64) -> Option<Sampled> {
+        self.recording.as_mut()?.sample(count)
     }
 
     /// Records a request that was taken up at this time (monotonic ns), if it is known how long it took; its answer leaves

@@ -38,18 +38,44 @@ pub struct Record {
 pub struct About {
     /// Who asked.
     pub client: SocketAddr,
+    /// At which of our addresses.
+    pub server: SocketAddr,
+    /// In which version of the protocol, where that is settled.
+    pub version: Option<&'static str>,
+    /// What it was about: a path within the share, with slashes; none where that is not known, or not to be recorded.
+    pub path: Option<String>,
     /// The status, as it is sent.
     pub status: u32,
     /// Its name.
     pub status_text: String,
     /// Further numbers, by their names.
     pub numbers: Vec<(&'static str, u64)>,
+    /// Further words, by their names.
+    pub words: Vec<(&'static str, String)>,
+}
+
+/// Which of several requests are to be recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampled {
+    first: u64,
+    every: u64,
+    /// Whether paths and names may be in a record.
+    pub with_paths: bool,
+}
+
+impl Sampled {
+    /// Whether the request at this place is one of them.
+    #[must_use]
+    pub fn takes(&self, at: u64) -> bool {
+        at.checked_sub(self.first).is_some_and(|behind| behind % self.every == 0)
+    }
 }
 
 /// Takes records.
 #[derive(Debug)]
 pub struct Recorder {
     sample: u64,
+    with_paths: bool,
     queue: SyncSender<Record>,
     /// Connections that have come, so that not all take the same ones of their requests.
     connections: AtomicU64,
@@ -57,12 +83,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// One that takes one of each `sample` requests, and holds up to `room` until they are taken out.
+    /// One that takes one of each `sample` requests, and holds up to `room` until they are taken out. Paths and names are in
+    /// the records only `with_paths`.
     #[must_use]
-    pub fn new(sample: u64, room: usize) -> (Arc<Recorder>, Receiver<Record>) {
+    pub fn new(sample: u64, room: usize, with_paths: bool) -> (Arc<Recorder>, Receiver<Record>) {
         let (queue, taken) = sync_channel(room);
         let (connections, lost) = (AtomicU64::default(), AtomicU64::default());
-        (Arc::new(Recorder { sample: sample.max(1), queue, connections, lost }), taken)
+        (Arc::new(Recorder { sample: sample.max(1), with_paths, queue, connections, lost }), taken)
     }
 
     /// Records for which there was no room.
@@ -94,14 +121,15 @@ impl Recording {
         Recording { recorder: Arc::clone(recorder), skips, waiting: VecDeque::new(), fresh: 0 }
     }
 
-    /// Whether the next request is one to be recorded.
-    pub(super) fn wants(&mut self) -> bool {
-        if self.skips > 0 {
-            self.skips -= 1;
-            return false;
-        }
-        self.skips = self.recorder.sample - 1;
-        true
+    /// Which of the next `count` requests are to be recorded; none where none of them is.
+    pub(super) fn sample(&mut self, count: u64) -> Option<Sampled> {
+        let (first, every) = (self.skips, self.recorder.sample);
+        let Some(behind) = count.checked_sub(first + 1) else {
+            self.skips -= count;
+            return None;
+        };
+        self.skips = every - 1 - behind % every;
+        Some(Sampled { first, every, with_paths: self.recorder.with_paths })
     }
 
     pub(super) fn note(&mut self, record: Record) {
@@ -160,13 +188,23 @@ mod tests {
 
     fn about(status: u32) -> About {
         let client = SocketAddr::from(([192, 0, 2, 1], 700));
-        About { client, status, status_text: String::new(), numbers: Vec::new() }
+        let (path, numbers, words) = (None, Vec::new(), Vec::new());
+        About {
+            client,
+            server: client,
+            version: None,
+            path,
+            status,
+            status_text: String::new(),
+            numbers,
+            words,
+        }
     }
 
     /// A desk at which so many requests of a turn come.
     fn asks(desk: &mut Desk, statuses: std::ops::Range<u32>, arrived_ns: u64) {
         for status in statuses {
-            if desk.records() {
+            if desk.sample(1).is_some() {
                 desk.record(Place::default(), &DONE, (arrived_ns, status % 2 == 0), about(status));
             }
         }
@@ -174,9 +212,9 @@ mod tests {
 
     #[test]
     fn a_record_has_the_times_of_its_answer() {
-        let (recorder, taken) = Recorder::new(1, 10);
+        let (recorder, taken) = Recorder::new(1, 10, true);
         let rest = Counts::new(&FAMILY);
-        assert!(!Desk::new(&rest).records(), "nobody records");
+        assert!(Desk::new(&rest).sample(1).is_none(), "nobody records");
         rest.set_recorder(Arc::clone(&recorder));
         let mut desk = Desk::new(&rest);
         asks(&mut desk, 0..2, 100);
@@ -195,8 +233,25 @@ mod tests {
     }
 
     #[test]
+    fn of_several_at_once_the_same_are_taken_as_one_by_one() {
+        let (recorder, _taken) = Recorder::new(3, 1, true);
+        let of = |counts: &[u64]| -> Vec<bool> {
+            recorder.connections.store(1, Ordering::Relaxed);
+            let mut recording = Recording::new(&recorder);
+            let of_some = |count| {
+                let sampled = recording.sample(count);
+                (0..count).map(|at| sampled.is_some_and(|it| it.takes(at))).collect::<Vec<_>>()
+            };
+            counts.iter().copied().flat_map(of_some).collect()
+        };
+        let one_by_one = of(&[1; 14]);
+        assert_eq!(one_by_one[..5], [false, true, false, false, true]);
+        assert_eq!(of(&[0, 1, 5, 2, 0, 6]), one_by_one);
+    }
+
+    #[test]
     fn one_of_so_many_is_taken_and_what_finds_no_room_is_counted() {
-        let (recorder, taken) = Recorder::new(4, 3);
+        let (recorder, taken) = Recorder::new(4, 3, false);
         let rest = Counts::new(&FAMILY);
         rest.set_recorder(Arc::clone(&recorder));
         let mut statuses = Vec::new();

@@ -264,6 +264,19 @@ impl Share {
         path_of_link(open.link.as_ref())
     }
 
+    /// Whether what an open leads to goes when all have closed it: it is marked for that, or this open marks it when it is
+    /// closed.
+    pub fn goes_when_closed(&self, open: &Open) -> bool {
+        let mut state = open.file.state.lock();
+        let marks =
+            state.members.iter().any(|member| member.id == open.id && member.delete_on_close.is_some());
+        marks
+            || match open.stream.is_named {
+                true => state.stream(&open.stream).delete,
+                false => state.is_deleted(open.link.as_ref()),
+            }
+    }
+
     /// Everything that is open.
     pub fn opens(&self) -> Vec<OpenSummary> {
         let mut out = Vec::new();

@@ -119,6 +119,17 @@ impl Item {
         self.node.id()
     }
 
+    /// Its path from the root of the share, by the name that it was found by; none where that is not known.
+    pub fn path(&self) -> Option<Vec<Name>> {
+        if let Some(directory) = &self.directory {
+            return Some(directory.path());
+        }
+        let (parent, name) = self.place.as_ref()?;
+        let mut path = parent.path();
+        path.push(name.clone());
+        Some(path)
+    }
+
     /// What it is.
     pub fn kind(&self) -> Kind {
         self.node.kind()

@@ -38,6 +38,18 @@ impl Share {
         }
     }
 
+    /// Sets or lifts how large a single file may become, in bytes, where the volume can keep it.
+    pub fn set_largest_file(&self, bytes: Option<u64>) {
+        if let Some(meter) = self.volume.meter() {
+            meter.set_largest(bytes);
+        }
+    }
+
+    /// How large a single file may become, where that is bound by more than the host.
+    pub fn largest_file(&self) -> Option<u64> {
+        self.volume.meter()?.largest()
+    }
+
     /// Whether [`Share::set_quota`] would do it now, as far as is known.
     ///
     /// # Errors

@@ -130,6 +130,8 @@ pub struct Provision {
     pub file_operations: u64,
     /// Bytes a second of one file, in both directions together.
     pub file_bytes: u64,
+    /// The most bytes that one file has.
+    pub file_size: u64,
 }
 
 /// What the shares of an account may do together.
@@ -180,11 +182,12 @@ impl Burst {
 struct Media {
     file_operations: u64,
     file_mib_s: u64,
+    file_tib: u64,
     metadata: u64,
 }
 
-const SSD: Media = Media { file_operations: 8000, file_mib_s: 1024, metadata: METADATA };
-const HDD: Media = Media { file_operations: 1000, file_mib_s: 60, metadata: METADATA };
+const SSD: Media = Media { file_operations: 8000, file_mib_s: 1024, file_tib: 4, metadata: METADATA };
+const HDD: Media = Media { file_operations: 1000, file_mib_s: 60, file_tib: 4, metadata: METADATA };
 
 /// Where the size decides everything.
 struct BySize {
@@ -360,6 +363,7 @@ impl Media {
             metadata: self.metadata,
             file_operations: self.file_operations,
             file_bytes: self.file_mib_s * MIB,
+            file_size: self.file_tib << 40,
         }
     }
 }
@@ -503,7 +507,7 @@ mod tests {
     fn fixed_kinds_have_their_limits() {
         let large = Formula::Large.provision(Wanted::default()).unwrap();
         assert_eq!((large.operations, large.burst, large.burst_credits), (20_000, 20_000, 0));
-        assert_eq!((large.file_operations, large.file_bytes), (1000, 60 * MIB));
+        assert_eq!((large.file_operations, large.file_bytes, large.file_size), (1000, 60 * MIB, 4 << 40));
         let small = Formula::Small.provision(Wanted::default()).unwrap();
         assert_eq!((small.operations, small.throughput), (1000, Throughput::Together(60 * MIB)));
         let sized = Formula::Small.provision(Wanted { gib: Some(5120), ..Wanted::default() });

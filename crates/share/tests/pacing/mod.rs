@@ -49,6 +49,7 @@ pub fn plain(operations: u64, bytes: u64) -> Provision {
         metadata: 1_000_000,
         file_operations: 1_000_000,
         file_bytes: 1 << 40,
+        file_size: 4 << 40,
     }
 }
 

@@ -76,7 +76,8 @@ impl Demands {
     }
 }
 
-fn shown(dialect: Dialect) -> &'static str {
+/// The name of a dialect.
+pub(crate) fn shown(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Smb202 => "2.0.2",
         Dialect::Smb210 => "2.1",

@@ -77,6 +77,14 @@ impl World {
         World::over(Arc::new(MemoryVolume::new(1)))
     }
 
+    /// In memory, as a volume whose files are bound in size.
+    pub fn with_largest(bytes: u64) -> World {
+        let volume = volume::MeteredVolume::asleep(Arc::new(MemoryVolume::new(1)));
+        let world = World::over(Arc::new(volume));
+        world.engine.set_largest_file(Some(bytes));
+        world
+    }
+
     /// In memory, as a volume that has nothing at hand: every READ must leave the connection's thread.
     pub fn cold() -> World {
         let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));

@@ -15,7 +15,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(agent.serve()?);
     }
     let page = args.html.as_deref().map(Page::begin).transpose()?;
-    let reports = if args.agents.is_empty() { here(args)? } else { elsewhere(args)? };
+    let (reports, lost) = match args.agents.is_empty() {
+        true => (here(args)?, Vec::new()),
+        false => elsewhere(args)?,
+    };
     if let Some(page) = page {
         let command: Vec<String> =
             ["trunkline".to_owned()].into_iter().chain(std::env::args().skip(1)).collect();
@@ -25,6 +28,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         println!("{:#}", load::json(&reports));
     } else {
         reports.iter().for_each(|report| print!("{report}"));
+    }
+    if !lost.is_empty() {
+        let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
+        let lost =
+            format!("{}; what is reported is of the others, or of what was done before", lost.join("; "));
+        return Err(load::Error::Wrong(lost).into());
     }
     Ok(())
 }
@@ -52,8 +61,9 @@ fn here(args: &Args) -> anyhow::Result<Vec<Report>> {
     Ok(Plan::all(args, &password)?.into_iter().map(load::run).collect::<Result<Vec<_>, _>>()?)
 }
 
-/// On agents, each of which knows the password itself.
-fn elsewhere(args: &Args) -> anyhow::Result<Vec<Report>> {
+/// On agents, each of which knows the password itself; and what went wrong at which of them.
+fn elsewhere(args: &Args) -> anyhow::Result<(Vec<Report>, Vec<load::Error>)> {
     let words: Vec<String> = std::env::args().skip(2).collect();
-    Ok(agents::conduct(args, &words, &agents::secret(args)?)?)
+    let conducted = agents::conduct(args, &words, &agents::secret(args)?)?;
+    Ok((conducted.reports, conducted.lost))
 }

@@ -9,8 +9,16 @@ use super::section::Section;
 use super::{Config, ConfigError, Setting};
 
 /// The keys of the table.
-pub const KEYS: &[&str] =
-    &["metrics", "listen", "tls_certificate", "tls_key", "records", "records_sample", "records_max_mib"];
+pub const KEYS: &[&str] = &[
+    "metrics",
+    "listen",
+    "tls_certificate",
+    "tls_key",
+    "records",
+    "records_sample",
+    "records_max_mib",
+    "records_paths",
+];
 
 /// `[admin]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +44,8 @@ pub struct Records {
     pub sample: Setting<u64>,
     /// Size at which the file is put aside, in MiB.
     pub max_mib: Setting<u64>,
+    /// Whether paths and names are in it.
+    pub paths: Setting<bool>,
 }
 
 impl Records {
@@ -45,10 +55,12 @@ impl Records {
             Ok(found.unwrap_or_else(|| Setting::default_of(default)))
         };
         let path = table.map(|table| table.path("records", base)).transpose()?.flatten();
+        let paths = table.map(|table| table.boolean("records_paths")).transpose()?.flatten();
         Ok(Records {
             path: path.map_or(Setting::default_of(None), |path| path.map(Some)),
             sample: number("records_sample", 1 << 32, 1)?,
             max_mib: number("records_max_mib", 1 << 20, 64)?,
+            paths: paths.unwrap_or_else(|| Setting::default_of(true)),
         })
     }
 }
@@ -155,9 +167,10 @@ mod tests {
         let of = |text: &str| read::parse("t", text, Path::new("/etc")).map(|config| config.admin.records);
         let none = of("").unwrap();
         assert_eq!((none.path.value, none.sample.value, none.max_mib.value), (None, 1, 64));
-        let some = of("[admin]\nrecords = \"r.jsonl\"\nrecords_sample = 100\nrecords_max_mib = 5\n").unwrap();
+        let some = of("[admin]\nrecords = \"r.jsonl\"\nrecords_sample = 100\nrecords_max_mib = 5\nrecords_paths = false\n").unwrap();
         assert_eq!(some.path.value.as_deref(), Some(Path::new("/etc/r.jsonl")));
-        assert_eq!((some.sample.value, some.max_mib.value), (100, 5));
+        assert_eq!((some.sample.value, some.max_mib.value, some.paths.value), (100, 5, false));
+        assert!(of("").unwrap().paths.value);
         let error = of("[admin]\nrecords_sample = 0\n").unwrap_err().0;
         assert!(error.starts_with("t:2: `records_sample` in [admin]: "), "{error}");
     }

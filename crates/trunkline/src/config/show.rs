@@ -142,6 +142,7 @@ impl Page<'_> {
         }
         self.plain("records_sample", &records.sample);
         self.plain("records_max_mib", &records.max_mib);
+        self.plain("records_paths", &records.paths);
     }
 
     fn users(&mut self) {

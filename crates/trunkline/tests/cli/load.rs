@@ -1,6 +1,54 @@
 //! `trunkline load` on files of this host, and what is wrong with its command line or with what it loads.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::common::Place;
+
+/// An agent in a process of its own, which ends with this.
+struct Agent(Child, String);
+
+impl Agent {
+    fn start(place: &Place) -> Agent {
+        let mut command = place.trunkline("load --agent 127.0.0.1:0 --secret-file secret");
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split(' ').nth(2).expect("where it waits").to_owned();
+        Agent(child, address)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // Also where it is stopped, and where it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until a file is there whose name begins with `begin`.
+fn wait_for(directory: &Path, begin: &str) {
+    let until = Instant::now() + Duration::from_secs(60);
+    let is_there = || {
+        let mut names = std::fs::read_dir(directory).ok()?.flatten();
+        names.find(|name| name.file_name().to_string_lossy().starts_with(begin))
+    };
+    while is_there().is_none() {
+        assert!(Instant::now() < until, "nothing was made in {}", directory.display());
+        std::thread::yield_now();
+    }
+}
+
+fn ended(mut command: Command, meanwhile: impl FnOnce()) -> std::process::Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    meanwhile();
+    child.wait_with_output().unwrap()
+}
 
 /// What it says on standard error when it ends with `status`.
 #[track_caller]
@@ -62,4 +110,28 @@ fn what_cannot_be_loaded_is_said_in_one_line() {
         assert!(said.contains(wanted) && said.lines().count() == 1, "{line}: {said}");
         assert_eq!(said.matches("refused").count(), usize::from(line.contains("127")), "{said}");
     }
+}
+
+#[test]
+fn an_agent_that_is_stopped_in_the_middle_is_named_and_the_others_are_reported() {
+    let place = Place::new();
+    place.write("secret", "a secret of enough length\n");
+    let agents = [Agent::start(&place), Agent::start(&place)];
+    let [Agent(_, first), Agent(stopped, second)] = &agents;
+    let line = format!(
+        "load {} --metadata create --files 1 --runtime 3 --json --agents {first},{second} --agent-timeout 1 --secret-file secret",
+        place.path().display()
+    );
+    let done = ended(place.trunkline(&line), || {
+        // What create makes is made when all have begun.
+        wait_for(&place.path().join("client-2/trunkline.names"), "v");
+        kill_process(Pid::from_child(stopped), Signal::STOP).unwrap();
+    });
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{errors}");
+    assert!(errors.contains(&format!("agent {second}: it has said nothing for 1 s")), "{errors}");
+    let json: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    let ours = &json["jobs"][0]["trunkline"];
+    assert_eq!(ours["missing_clients"], serde_json::json!([second]));
+    assert!(ours["metadata"]["total_ios"].as_u64().unwrap() > 0);
 }

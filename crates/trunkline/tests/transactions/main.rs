@@ -249,6 +249,92 @@ async fn requests_are_written_down_one_by_one_where_that_is_wanted() {
     assert_eq!((&remove["statusCode"], &remove["protocol"]), (&"0x2".into(), &"NFS".into()), "{remove}");
 }
 
+/// The records of a server that has served what follows: each as JSON.
+async fn records_of(settings: &str) -> Vec<serde_json::Value> {
+    let server = Running::start(&format!("[admin]\nrecords = \"requests.jsonl\"\n{settings}"));
+    let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
+    let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
+    let tree = session.connect("files").await.unwrap();
+    tree.open("rooms", &OpenOptions::directory(Disposition::Create)).await.unwrap().close().await.unwrap();
+    let file = tree.open("rooms/Plan.txt", &OpenOptions::file(Disposition::Create)).await.unwrap();
+    file.write(0x2000, &[1; 4096]).await.unwrap();
+    file.close().await.unwrap();
+    let client = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();
+    let rooms = client.directory("/files/rooms").await.unwrap();
+    let file = rooms.open("Plan.txt", &client::nfs::OpenOptions::read()).await.unwrap();
+    assert_eq!(file.read(0x2000, 4096).await.unwrap().len(), 4096);
+    file.close().await.unwrap();
+    rooms.remove("none").await.unwrap_err();
+    tree.open("rooms/Plan.txt", &OpenOptions::delete()).await.unwrap().close().await.unwrap();
+    tree.open("missing/none", &OpenOptions::read()).await.unwrap_err();
+    server.place.run("stop").success();
+    let text = std::fs::read_to_string(server.place.path().join("requests.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of<'a>(records: &'a [serde_json::Value], operation: &str) -> Vec<&'a serde_json::Value> {
+    records.iter().filter(|record| record["operationName"] == operation).collect()
+}
+
+#[tokio::test]
+async fn a_record_says_on_what_and_how_over_both_protocols() {
+    let records = records_of("").await;
+    let said = |operation: &str, key: &str| -> Vec<String> {
+        of(&records, operation).iter().map(|it| it[key].as_str().unwrap_or("-").to_owned()).collect()
+    };
+    let paths = |operation: &str| -> Vec<String> {
+        let of_uri = |uri: &String| uri.split_once("/files").map_or("", |(_, path)| path).to_owned();
+        said(operation, "uri").iter().map(of_uri).collect()
+    };
+    // Over SMB: what each CREATE did and each CLOSE leaves behind, on one handle.
+    assert_eq!(said("Create", "smbCommandMinor"), ["DirectoryCreated", "FileCreated", "FileOpened", "-"]);
+    assert_eq!(said("Close", "smbCommandMinor"), ["DirectoryClose", "FileClose", "FileCloseAndDelete"]);
+    let plan = "/rooms/Plan.txt";
+    assert_eq!(paths("Create"), ["/rooms", plan, plan, "/missing/none"]);
+    assert_eq!(
+        (paths("Close"), paths("Write")),
+        (vec!["/rooms".to_owned(), plan.into(), plan.into()], vec![plan.into()])
+    );
+    assert_eq!(said("Write", "smbCommandDetail"), ["0x1000 bytes at offset 0x2000"]);
+    assert!(said("Create", "smbCommandDetail")[1].starts_with("Create, access 0x"), "{records:?}");
+    let (created, write) = (of(&records, "Create")[1], of(&records, "Write")[0]);
+    for key in ["smbPersistentHandleID", "smbVolatileHandleID", "smbFileId"] {
+        assert!(!write[key].is_null() && write[key] == created[key], "{key}: {created} {write}");
+    }
+    let sizes = |key: &str| write[key].as_u64().unwrap();
+    assert_eq!((sizes("requestHeaderSize"), sizes("requestBodySize")), (64, 48 + 4096));
+    assert_eq!((sizes("responseHeaderSize"), sizes("responseBodySize")), (64, 16));
+    assert_eq!(said("Write", "operationVersion"), ["3.1.1"]);
+    assert!(write["uri"].as_str().unwrap().starts_with("smb://127.0.0.1:"), "{write}");
+    // Over NFS: the session's slot, and the same file by its handle and its open.
+    assert_eq!(
+        (paths("READ"), said("READ", "operationVersion")),
+        (vec![plan.into()], vec!["4.1".to_owned()])
+    );
+    assert_eq!(said("READ", "nfsOperationDetail"), ["0x1000 bytes at offset 0x2000"]);
+    assert_eq!(said("REMOVE", "nfsOperationDetail"), ["none"]);
+    let (open, read) = (of(&records, "OPEN")[0], of(&records, "READ")[0]);
+    assert_eq!((&open["nfsFileId"], &read["nfsFileId"]), (&write["smbFileId"], &write["smbFileId"]));
+    for key in ["nfsSessionID", "nfsStateID"] {
+        assert!(
+            read[key].as_str().is_some_and(|id| id.len() >= 26) && read[key] == open[key],
+            "{key}: {read}"
+        );
+    }
+    assert!(read["nfsFileHandle"].is_string() && read["nfsSlotID"].is_u64(), "{read}");
+    assert!(read["nfsSequenceID"].as_u64() > open["nfsSequenceID"].as_u64(), "{open} {read}");
+}
+
+#[tokio::test]
+async fn paths_and_names_are_left_out_where_they_are_not_wanted() {
+    let records = records_of("records_paths = false\n").await;
+    let text = serde_json::to_string(&records).unwrap();
+    assert!(!text.contains("rooms") && !text.contains("Plan") && !text.contains("none"), "{text}");
+    let write = of(&records, "Write")[0];
+    assert!(write["uri"].as_str().unwrap().ends_with("/files") && !write["smbFileId"].is_null(), "{write}");
+    assert_eq!(of(&records, "READ")[0]["uri"].as_str().unwrap().split('/').next_back(), Some("files"));
+}
+
 /// What a server says over HTTP.
 fn fetch(server: &Running, path: &str) -> String {
     let text = server.output();

@@ -1,6 +1,7 @@
 //! A node whose changes of sizes and names are counted.
 
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use wire::FileRange;
@@ -102,6 +103,7 @@ impl MeteredNode {
 
     /// Does something after which the data reaches at least up to `end`, if it is done.
     fn reaching<T>(&self, end: Option<u64>, exactly: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.meter.check_largest(&*self.inner, end.unwrap_or(0))?;
         let Some(file) = self.file() else { return self.passing(act) };
         // An end that is none is for the host to refuse.
         let (Some(end), Some(sizing)) = (end, self.sizing(file)?) else { return act() };
@@ -123,7 +125,8 @@ impl MeteredNode {
         act: impl FnOnce(&dyn Node) -> Result<T>,
     ) -> Result<T> {
         let Some(target) = to.downcast::<MeteredNode>() else { return act(to) };
-        if !target.meter.is_awake() {
+        let is_far = to_at.saturating_add(len) > target.meter.largest.load(Ordering::Relaxed);
+        if !target.meter.is_awake() && !is_far {
             return target.passing(|| act(&*target.inner));
         }
         let there = self.inner.stat()?.size.saturating_sub(at).min(len);
@@ -189,6 +192,7 @@ impl Node for MeteredNode {
     }
 
     fn set_size(&self, size: u64) -> Result<()> {
+        self.meter.check_largest(&*self.inner, size)?;
         let act = || self.inner.set_size(size);
         let Some(file) = self.file() else { return self.passing(act) };
         match self.sizing(file)? {
@@ -198,6 +202,7 @@ impl Node for MeteredNode {
     }
 
     fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.meter.check_largest(&*self.inner, range.end)?;
         if let Some(file) = self.file()
             && let Some(sizing) = self.sizing(file)?
         {

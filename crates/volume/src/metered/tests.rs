@@ -272,3 +272,40 @@ fn a_change_under_way_while_counting_begins_has_everything_counted_again() {
     assert_eq!(counted(&volume), (100, 1));
     assert!(!volume.meter.is_stale());
 }
+
+#[test]
+fn no_file_grows_beyond_the_largest_whether_or_not_anything_is_counted() {
+    const LARGEST: u64 = 4 << 40;
+    for counts in [true, false] {
+        let volume = MeteredVolume::asleep(Arc::new(MemoryVolume::new(1)));
+        if counts {
+            volume.meter.wake();
+        }
+        let root = volume.root().unwrap();
+        let [one, other] = ["one", "other"].map(|text| file(&root, text));
+        other.set_size(LARGEST + 100).unwrap();
+        volume.meter.set_largest(Some(LARGEST));
+        assert_eq!(volume.meter.largest(), Some(LARGEST));
+        let stream = one.open_stream(&name("s"), true, false).unwrap();
+        for node in [&one, &stream] {
+            node.write(LARGEST - 3, b"end").unwrap();
+            assert_eq!(node.write(LARGEST - 3, b"ends"), Err(Failure::TooLarge));
+            assert_eq!(node.set_size(LARGEST + 1), Err(Failure::TooLarge));
+            assert_eq!(node.allocate(0..LARGEST + 1), Err(Failure::TooLarge));
+            assert_eq!(node.stat().unwrap().size, LARGEST, "nothing was done");
+        }
+        let copied = other.copy_range(0, &*one, LARGEST - 10, 20);
+        assert_eq!((copied, one.stat().unwrap().size), (Err(Failure::TooLarge), LARGEST));
+        assert_eq!(
+            other.copy_range(LARGEST + 90, &*one, LARGEST - 10, 20),
+            Ok(10),
+            "there is no more to copy"
+        );
+        // What is larger already is changed where it is, and made smaller.
+        other.write(LARGEST + 50, b"within").unwrap();
+        assert_eq!(other.write(LARGEST + 99, b"on"), Err(Failure::TooLarge));
+        other.set_size(LARGEST + 1).unwrap();
+        volume.meter.set_largest(None);
+        one.set_size(2 * LARGEST).unwrap();
+    }
+}

@@ -2,7 +2,7 @@
 //! does it (MS-SMB2 3.3.5.21.1 and MS-FSA 2.1.5.15).
 
 use share::engine::{Basic, TimeSet};
-use share::{Attributes, Options, Refusal, Step};
+use share::{Attributes, Options};
 use smb_wire::NtStatus;
 use smb_wire::fscc::file::{self, Disposition, DispositionEx, DispositionFlags, EndOfFile, RenameLayout};
 use smb_wire::fscc::time::SetTime;
@@ -186,14 +186,14 @@ fn set_mode(change: &Change<'_>) -> Applied {
 fn allocation(change: &Change<'_>) -> Applied {
     let given = file::Allocation::parse(change.buffer).map_err(status_of)?;
     let bytes = size(change, given.allocation_size)?;
-    resized(change, change.engine.set_allocation(change.caller, change.file, bytes))
+    change.settle(change.engine.set_allocation(change.caller, change.file, bytes))
 }
 
 // MS-FSA 2.1.5.15.5
 fn end_of_file(change: &Change<'_>) -> Applied {
     let given = EndOfFile::parse(change.buffer).map_err(status_of)?;
     let bytes = size(change, given.end_of_file)?;
-    resized(change, change.engine.set_size(change.caller, change.file, bytes))
+    change.settle(change.engine.set_size(change.caller, change.file, bytes))
 }
 
 /// A size that a file can be asked to have.
@@ -202,16 +202,6 @@ fn size(change: &Change<'_>, given: i64) -> Result<u64, Stop> {
         return Err(invalid());
     }
     u64::try_from(given).map_err(|_| invalid())
-}
-
-/// More than the file system lets a file have is no want of space here.
-// MS-FSA 2.1.5.15.1
-// MS-FSA 2.1.5.15.5
-fn resized(change: &Change<'_>, step: Step<()>) -> Applied {
-    match step {
-        Step::Refused(Refusal::TooLarge) => Err(invalid()),
-        step => change.settle(step),
-    }
 }
 
 /// Shows bytes that were never written, so it takes a privilege that nobody has over the network.

@@ -114,6 +114,7 @@ impl Pacing {
         for (engine, wanted) in wanted {
             let Some(Wanted { account, number, before, provision, together }) = wanted else {
                 engine.set_limits(None);
+                engine.set_largest_file(None);
                 continue;
             };
             let known = accounts.entry(account.clone());
@@ -125,6 +126,7 @@ impl Pacing {
             others.retain(|other| other != number);
             let kept = is_new.then(|| self.kept(state, before.unwrap_or(*number), provision, now)).flatten();
             engine.set_limits(Some(limits.set_share(*number, *provision, kept, now)));
+            engine.set_largest_file(Some(provision.file_size));
         }
         for (name, numbers) in left {
             let Some(limits) = accounts.get(&name) else { continue };
@@ -206,7 +208,8 @@ mod tests {
     use volume::memory::MemoryVolume;
 
     fn engine() -> Arc<share::Share> {
-        share::Share::open(Arc::new(MemoryVolume::new(1)), share::Config::default()).unwrap()
+        let volume = volume::MeteredVolume::asleep(Arc::new(MemoryVolume::new(1)));
+        share::Share::open(Arc::new(volume), share::Config::default()).unwrap()
     }
 
     fn wanted(account: &str, number: u32, gib: u64) -> Wanted {
@@ -269,6 +272,7 @@ mod tests {
         );
         pacing.apply(&state, [(&one, Some(&large)), (&other, None)].into_iter(), &[]);
         assert_eq!((of(&one), of(&other)), (Some(large.provision), None));
+        assert_eq!((one.largest_file(), other.largest_file()), (Some(4 << 40), None));
         assert_eq!(account.shares(), [1]);
         let shown = report([&one, &other].into_iter());
         assert_eq!((shown.len(), shown[""].iops, shown[""].is_together), (1, 3500, true));

@@ -53,7 +53,7 @@ impl Records {
                 os_error(&e)
             )
         })?;
-        let (recorder, taken) = Recorder::new(sample, ROOM);
+        let (recorder, taken) = Recorder::new(sample, ROOM, wanted.paths.value);
         let (written, ends) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let (counts, until) = (Arc::clone(&written), Arc::clone(&ends));
         let thread = std::thread::Builder::new().name("trunkline-record".to_owned());
@@ -129,6 +129,14 @@ fn category(operation: &str) -> &'static str {
     }
 }
 
+/// The share at the server's address, and what is known of where in it; nothing where it was of no share.
+fn uri(record: &Record) -> Option<String> {
+    let share = record.share.as_deref()?;
+    let (scheme, server) = (record.family.name.to_lowercase(), record.about.server);
+    let path = record.about.path.as_deref().map(|path| format!("/{}", path.trim_start_matches('/')));
+    Some(format!("{scheme}://{server}/{share}{}", path.unwrap_or_default()))
+}
+
 /// A record as it stands in the file. The names are those of Azure's resource logs where they have one.
 fn line(record: &Record, now: wire::Now) -> String {
     let Record { share, family, noted, arrived_ns, server_ns, whole_ns, about } = record;
@@ -146,10 +154,12 @@ fn line(record: &Record, now: wire::Now) -> String {
     let mut put = |key: &str, value: Value| all.insert(key.to_owned(), value);
     put("time", json!(rfc3339(time)));
     put("protocol", json!(family.name));
+    put("operationVersion", json!(about.version));
     put("operationName", json!(name(family.operations, noted.operation)));
     put("category", json!(category(name(family.operations, noted.operation))));
     put("kind", json!(kind));
     put("fileShare", json!(share.as_deref()));
+    put("uri", json!(uri(record)));
     put("callerIpAddress", json!(about.client.to_string()));
     put("identityType", json!(name(family.authentications, noted.authentication)));
     put("statusCode", json!(format!("{:#x}", about.status)));
@@ -164,6 +174,9 @@ fn line(record: &Record, now: wire::Now) -> String {
         // Beyond 53 bits most readers of JSON lose some.
         let is_exact = *number < 1 << 53;
         put(key, if is_exact { json!(number) } else { json!(format!("{number:#x}")) });
+    }
+    for (key, word) in &about.words {
+        all.insert((*key).to_owned(), json!(word));
     }
     Value::Object(all).to_string()
 }

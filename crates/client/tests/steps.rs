@@ -1,0 +1,71 @@
+//! A server that hangs in one step on the way to a share, while its host takes every byte and it says itself that it is
+//! there, is an error that names the step.
+
+#[path = "support/peer.rs"]
+mod peer;
+mod support;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use client::{Connection, Credentials, Error, Options, Session, Tree};
+use peer::{Peer, Server};
+use smb_wire::{Command, Header};
+use support::USER;
+
+/// How long a step may take here.
+const TIME: Duration = Duration::from_millis(400);
+
+/// Goes the whole way to a share. A server that says nothing for `silence` is lost, and is asked before.
+async fn connect(address: SocketAddr, silence: Duration) -> client::Result<Tree> {
+    let options = Options { connect_timeout: TIME, silence, ..Options::default() };
+    let connection = Connection::connect(address, "peer", &options).await?;
+    let session = Session::log_on(&connection, &Credentials::new(USER.0, USER.1), false).await?;
+    session.connect("files").await
+}
+
+/// Says that the server is there as often as it is asked, and nothing else. Answers what else was asked for.
+async fn hang(mut peer: Peer) -> Vec<Command> {
+    let mut asked = Vec::new();
+    while let Some(message) = peer.next_if_any().await {
+        match Header::parse(&message).unwrap().command() {
+            Command::Echo => peer.echo(&message).await,
+            command => asked.push(command),
+        }
+    }
+    asked
+}
+
+/// Has the client connect to a server that hangs after it has done so many steps.
+async fn hanging_after(steps: usize) -> (Error, Vec<Command>) {
+    let mut server = Server::start().await;
+    let address = server.address;
+    let playing = async {
+        let mut peer = if steps == 0 { server.accept_silently().await } else { server.accept().await };
+        if steps == 2 {
+            server.log_on(&mut peer).await;
+        }
+        hang(peer).await
+    };
+    // Before its first answer there is no credit to ask with.
+    let silence = if steps == 0 { 2 * TIME } else { TIME / 2 };
+    // Its connection ends when nobody holds it any more.
+    let connecting = async { connect(address, silence).await.map(drop).unwrap_err() };
+    let both = async { tokio::join!(connecting, playing) };
+    tokio::time::timeout(Duration::from_secs(20), both).await.expect("an end")
+}
+
+#[tokio::test]
+async fn a_step_that_is_not_answered_is_named_although_the_server_is_there() {
+    let steps = [
+        ("NEGOTIATE", Command::Negotiate),
+        ("SESSION_SETUP", Command::SessionSetup),
+        ("TREE_CONNECT", Command::TreeConnect),
+    ];
+    for (done, (name, command)) in steps.into_iter().enumerate() {
+        let (error, asked) = hanging_after(done).await;
+        assert!(matches!(error, Error::Late { step, after } if (step, after) == (name, TIME)), "{error}");
+        assert!(error.is_loss() && error.to_string().contains("see there what it waits for"), "{error}");
+        assert_eq!(asked.first(), Some(&command));
+    }
+}
