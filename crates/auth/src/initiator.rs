@@ -28,6 +28,15 @@ pub enum Wrap {
     Bare,
 }
 
+/// Whether a server that first says `hint` takes NTLM. One that names no mechanism leaves the choice to the client.
+#[must_use]
+pub fn takes_ntlm(hint: &[u8]) -> bool {
+    match spnego::parse(hint) {
+        Ok(Token::Init(init)) => init.mechs.is_empty() || init.mechs.contains(&NTLMSSP),
+        _ => true,
+    }
+}
+
 /// One login as the client sees it.
 ///
 /// Send [`Initiator::first`], then hand each token of the server to [`Initiator::step`].
@@ -134,7 +143,8 @@ impl Initiator {
         };
         match resp.state {
             Some(NegState::Reject) => return Err(Refusal::Rejected),
-            Some(NegState::AcceptCompleted) => {}
+            // RFC 4178 4.2.2: behind its first token a server need not say it.
+            Some(NegState::AcceptCompleted) | None => {}
             _ => return Err(Refusal::OutOfTurn),
         }
         // RFC 4178 5

@@ -22,7 +22,7 @@ pub use credentials::{Account, Accounts, Credentials, fold_name};
 pub use crypto::{
     Cipher, GmacNonce, Refused, Sealer, Signer, SigningAlgorithm, WrongKeyLength, kdf, preauth_hash,
 };
-pub use initiator::{Initiator, InitiatorStep, Wrap};
+pub use initiator::{Initiator, InitiatorStep, Wrap, takes_ntlm};
 pub use ntlm::response::Key;
 pub use ntlm::{ClientIdentity, Names, NtHash, Proof};
 pub use refusal::Refusal;

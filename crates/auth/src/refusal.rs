@@ -20,7 +20,7 @@ pub enum Refusal {
     #[error("a token that does not belong at this point of the exchange")]
     OutOfTurn,
     /// The other side offers no mechanism that we have.
-    #[error("no common authentication mechanism: only NTLMSSP is supported")]
+    #[error("no common authentication mechanism: only NTLMSSP is supported, and not Kerberos")]
     NoCommonMechanism,
     /// What the other side offers is too weak: no Unicode, or on the client no extended session security.
     #[error("the other side offers too little security")]

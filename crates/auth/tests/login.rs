@@ -308,6 +308,29 @@ fn without_ntlm_there_is_nothing_in_common() {
 }
 
 #[test]
+fn a_server_need_not_say_at_the_end_that_it_is_the_end() {
+    let silent = |turn: usize, token: &mut Vec<u8>| {
+        if turn == 3 {
+            let Ok(Token::Resp(last)) = spnego::parse(token) else { panic!("not a NegTokenResp") };
+            assert_eq!(last.state, Some(NegState::AcceptCompleted));
+            *token = NegTokenResp { state: None, ..last }.encode();
+        }
+    };
+    run(identity("alice", "", "s3cret-ü"), Wrap::Spnego, &accounts(), &silent).unwrap();
+}
+
+#[test]
+fn who_takes_ntlm_is_told_by_the_first_word_of_a_server() {
+    let hint = |mechs: &[&[u8]]| {
+        let mech_list = &spnego::mech_list(mechs);
+        NegTokenInit { mechs: vec![], mech_list, mech_token: None }.encode()
+    };
+    assert!(auth::takes_ntlm(&spnego::hint()) && auth::takes_ntlm(&hint(&[KERBEROS, NTLMSSP])));
+    assert!(auth::takes_ntlm(&[]) && auth::takes_ntlm(&hint(&[])), "the choice is the client's");
+    assert!(!auth::takes_ntlm(&hint(&[KERBEROS])));
+}
+
+#[test]
 fn an_exchange_that_is_over_stays_over() {
     let mut acceptor = Acceptor::new(&config());
     let first = Initiator::new(identity("alice", "", "x"), Wrap::Spnego).first();

@@ -9,6 +9,7 @@
 //! * Everything else changes nothing when it is done twice, or says on the second time that it is done. Who
 //!   reads such an answer is told by [`Answer::replayed`].
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use smb_wire::{Command, NtStatus};
@@ -58,12 +59,20 @@ impl SessionInner {
         again: bool,
     ) -> Result<Answer<N>> {
         let weight = parts.iter().map(|part| u64::from(part.payload) + HEADERS).sum();
-        let mut replayed = false;
+        let (mut replayed, mut renewed) = (false, false);
         let mut patience = Patience::new(PATIENCE);
         loop {
+            let renewals = self.renewals.load(Ordering::Relaxed);
             let chosen = self.channels.choose(weight)?;
             let mut posted = false;
             let error = match self.attempt(&chosen, tree_id, at_least, parts, replayed, &mut posted).await {
+                // Nothing was done.
+                Ok(replies) if !renewed && replies.first().is_some_and(is_expired) => {
+                    drop(replies);
+                    renewed = true;
+                    self.renew(&chosen.channel, renewals).await?;
+                    continue;
+                }
                 Ok(replies) => {
                     let for_now = self.channels_matter() && is_refused_for_now(&parts, &replies, replayed);
                     let Some(pause) = (for_now && again).then(|| patience.next()).flatten() else {
@@ -116,6 +125,11 @@ impl SessionInner {
 
 /// Roughly what the headers of a request and its reply weigh, in bytes.
 const HEADERS: u64 = 256;
+
+/// Whether the server wants to know again who we are before it does anything.
+fn is_expired(reply: &Reply) -> bool {
+    reply.status() == NtStatus::NETWORK_SESSION_EXPIRED
+}
 
 /// Whether the server refuses some of `parts` only for now, because it still works on what they repeat.
 fn is_refused_for_now<const N: usize>(parts: &[Part<'_>; N], replies: &[Reply; N], replayed: bool) -> bool {

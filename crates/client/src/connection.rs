@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use smb_wire::{Command, echo};
+use smb_wire::echo;
 use tokio::net::{TcpStream, ToSocketAddrs};
 
-use crate::link::{Envelope, Link, Part};
+use crate::link::{ECHO, Envelope, Link};
 use crate::negotiate::{Negotiated, negotiate};
 use crate::patience::{answered, within};
 use crate::transport::{Tasks, Tuning, tune};
@@ -103,8 +103,7 @@ impl Connection {
     /// # Errors
     /// When it is not.
     pub async fn echo(&self) -> Result<()> {
-        let part = Part { command: Command::Echo, payload: 0, body: &|out| echo::Request.write(out) };
-        let [pending] = self.inner.link.send(Envelope::PLAIN, [part], None).await?;
+        let [pending] = self.inner.link.send(Envelope::PLAIN, [ECHO], None).await?;
         let reply = pending.await?.success()?;
         echo::Response::parse(reply.message())?;
         Ok(())

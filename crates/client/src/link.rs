@@ -32,6 +32,10 @@ pub(crate) struct Part<'a> {
     pub(crate) body: &'a (dyn Fn(&mut Vec<u8>) + Sync),
 }
 
+/// Asks whether the server is there.
+pub(crate) const ECHO: Part<'static> =
+    Part { command: Command::Echo, payload: 0, body: &|out| echo::Request.write(out) };
+
 /// What the requests of a frame have in common.
 #[derive(Clone, Copy)]
 pub(crate) struct Envelope<'a> {
@@ -101,9 +105,8 @@ impl Protocol for Smb {
     }
 
     async fn ask(link: &Arc<Link>) {
-        let part = Part { command: Command::Echo, payload: 0, body: &|out| echo::Request.write(out) };
         // What went wrong ends the connection, or will.
-        let _asked = link.send(Envelope::PLAIN, [part], None).await;
+        let _asked = link.send(Envelope::PLAIN, [ECHO], None).await;
     }
 }
 
@@ -143,9 +146,33 @@ impl Link {
     /// Sends one frame with the requests of `parts`, related to one another when there are several. The
     /// messages as they were before being sealed are appended to `kept`.
     ///
+    /// Servers may grant what is asked for little by little, Windows before 2016 32 credits at a time. When
+    /// nothing is under way that brings more, as with the first large request, an ECHO asks for them.
+    ///
     /// # Errors
-    /// What ended the link, or [`Error::Credits`].
+    /// What ended the link, or [`Error::Credits`] when there come no more.
     pub(crate) async fn send<const N: usize>(
+        self: &Arc<Self>,
+        envelope: Envelope<'_>,
+        parts: [Part<'_>; N],
+        mut kept: Option<&mut Vec<u8>>,
+    ) -> Result<[Pending<Smb>; N]> {
+        loop {
+            match self.send_now(envelope, parts, kept.as_deref_mut()).await {
+                Err(Error::Credits { needed, granted }) if granted > 0 => {
+                    let [asked] = self.send_now(Envelope::PLAIN, [ECHO], None).await?;
+                    asked.await?;
+                    if self.credits() <= granted {
+                        return Err(Error::Credits { needed, granted });
+                    }
+                }
+                sent => return sent,
+            }
+        }
+    }
+
+    /// The same with the credits that there are, or that are to come.
+    async fn send_now<const N: usize>(
         self: &Arc<Self>,
         envelope: Envelope<'_>,
         parts: [Part<'_>; N],

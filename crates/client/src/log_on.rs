@@ -1,9 +1,9 @@
-//! SESSION_SETUP from the client's side: the exchange of tokens for a new session or for one more channel of a
-//! session (MS-SMB2 3.2.4.2.3 and 3.2.5.3).
+//! SESSION_SETUP from the client's side: the exchange of tokens for a new session, for one more channel of a session, or
+//! for a session whose time is over (MS-SMB2 3.2.4.2.3 and 3.2.5.3).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use auth::{ClientIdentity, Initiator, InitiatorStep, Wrap, preauth_hash};
+use auth::{ClientIdentity, Initiator, InitiatorStep, Refusal, Wrap, preauth_hash};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Command, Header, NtStatus};
@@ -76,6 +76,22 @@ pub(crate) async fn bind(
     Ok(keys)
 }
 
+/// Proves once more who we are, over `connection` for the session with these keys, whose time is over. Its keys stay
+/// what they are. `protection` is that of the session.
+pub(crate) async fn renew(
+    connection: &Inner,
+    who: &Credentials,
+    session: &ChannelKeys,
+    protection: Protection,
+) -> Result<()> {
+    // MS-SMB2 3.2.5.3.2 and 3.2.4.1.8
+    let protection = if protection == Protection::Sealed { protection } else { Protection::Binding };
+    let new = Exchange::new(connection, who, Some(session));
+    let mut exchange = Exchange { flags: RequestFlags::empty(), protection, ..new };
+    let first = exchange.begin().await?;
+    exchange.go_on(first).await.map(drop)
+}
+
 /// What comes after a turn.
 enum Next {
     /// This token is to be sent.
@@ -88,8 +104,10 @@ enum Next {
 struct Exchange<'a> {
     connection: &'a Inner,
     initiator: Initiator,
-    /// The keys of the session that is bound, if one is.
-    binding: Option<&'a ChannelKeys>,
+    /// The keys of the session that is bound or renewed, if one is.
+    session: Option<&'a ChannelKeys>,
+    flags: RequestFlags,
+    protection: Protection,
     session_id: u64,
     /// A session that the new one takes the place of, or 0.
     previous: u64,
@@ -97,13 +115,18 @@ struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    fn new(connection: &'a Inner, who: &Credentials, binding: Option<&'a ChannelKeys>) -> Exchange<'a> {
+    /// One that has not begun, for a new session, or to bind `session`.
+    fn new(connection: &'a Inner, who: &Credentials, session: Option<&'a ChannelKeys>) -> Exchange<'a> {
         let target = format!("cifs/{}", connection.host);
         let identity = ClientIdentity::new(&who.user, &who.domain, who.hash.clone(), &target);
         let initiator = Initiator::new(identity, Wrap::Spnego);
-        let session_id = binding.map_or(0, |keys| keys.session_id);
+        let session_id = session.map_or(0, |keys| keys.session_id);
         let preauth = connection.negotiated.preauth;
-        Exchange { connection, initiator, binding, session_id, previous: 0, preauth }
+        let (flags, protection) = match session {
+            Some(_) => (RequestFlags::BINDING, Protection::Binding),
+            None => (RequestFlags::empty(), Protection::None),
+        };
+        Exchange { connection, initiator, session, flags, protection, session_id, previous: 0, preauth }
     }
 
     /// The key that both sides have agreed on.
@@ -113,6 +136,9 @@ impl<'a> Exchange<'a> {
 
     /// The first turn.
     async fn begin(&mut self) -> Result<Next> {
+        if !self.connection.negotiated.takes_ntlm {
+            return Err(Refusal::NoCommonMechanism.into());
+        }
         let token = self.initiator.first();
         self.step(&token).await
     }
@@ -152,12 +178,12 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The session that the server names: a new one, or the one that is bound.
+    /// The session that the server names: a new one, or the one that it is about.
     fn session_of(&self, reply: &Reply) -> Result<u64> {
         let id = reply.header().session_id();
-        match self.binding {
+        match self.session {
             Some(keys) if keys.session_id != id => {
-                Err(Error::Protocol("another session than the one to be bound"))
+                Err(Error::Protocol("another session than the one to be bound or renewed"))
             }
             _ => Ok(id),
         }
@@ -165,12 +191,8 @@ impl<'a> Exchange<'a> {
 
     /// One request and its reply.
     async fn turn(&mut self, token: &[u8]) -> Result<Reply> {
-        let (flags, protection) = match self.binding {
-            Some(_) => (RequestFlags::BINDING, Protection::Binding),
-            None => (RequestFlags::empty(), Protection::None),
-        };
         let request = session_setup::Request {
-            flags,
+            flags: self.flags,
             security_mode: negotiate::security_mode(&self.connection.options),
             capabilities: Capabilities::empty(),
             // MS-SMB2 3.2.4.2.3
@@ -179,8 +201,8 @@ impl<'a> Exchange<'a> {
         };
         let body = |out: &mut Vec<u8>| request.write(out);
         let part = Part { command: Command::SessionSetup, payload: request.payload_len(), body: &body };
-        let (session_id, keys) = (self.session_id, self.binding);
-        let envelope = Envelope { session_id, protection, keys, ..Envelope::PLAIN };
+        let (session_id, protection) = (self.session_id, self.protection);
+        let envelope = Envelope { session_id, protection, keys: self.session, ..Envelope::PLAIN };
         let mut sent = Vec::new();
         let [pending] = self.connection.link.send(envelope, [part], Some(&mut sent)).await?;
         self.preauth = preauth_hash(&self.preauth, &sent);

@@ -35,6 +35,8 @@ pub struct Negotiated {
     pub signing: SigningAlgorithm,
     /// How messages are sealed, where that was agreed on.
     pub cipher: Option<Cipher>,
+    /// Whether the server takes the only proof that we can give of who we are.
+    pub(crate) takes_ntlm: bool,
     /// The hash over both messages, in 3.1.1.
     pub(crate) preauth: [u8; 64],
 }
@@ -45,11 +47,21 @@ impl Negotiated {
         Agreed { dialect: self.dialect, signing: self.signing, cipher: self.cipher, preauth }
     }
 
+    /// Lets no message carry more than `most` bytes, whatever the server said.
+    fn limit(&mut self, most: u32) {
+        for size in [&mut self.max_transact_size, &mut self.max_read_size, &mut self.max_write_size] {
+            *size = most.min(*size);
+        }
+    }
+
     /// Whether requests of more than 64 KiB are possible.
     pub(crate) fn has_large_mtu(&self) -> bool {
         self.dialect != Dialect::Smb202 && self.capabilities.contains(Capabilities::LARGE_MTU)
     }
 }
+
+/// What one credit pays for, in bytes (MS-SMB2 3.2.4.1.5).
+const CREDIT: u32 = 65536;
 
 /// The capabilities that this client sends.
 pub(crate) fn capabilities(options: &Options) -> Capabilities {
@@ -107,6 +119,8 @@ pub(crate) async fn negotiate(link: &Arc<Link>, options: &Options, host: &str) -
     negotiated.preauth = preauth_hash(&preauth_hash(&[0; 64], &sent), reply.message());
     if negotiated.has_large_mtu() {
         link.allow_multi_credit();
+    } else {
+        negotiated.limit(CREDIT);
     }
     Ok(negotiated)
 }
@@ -162,6 +176,7 @@ fn judge(response: &Response<'_>, options: &Options) -> Result<Negotiated> {
         system_time: response.system_time,
         signing,
         cipher,
+        takes_ntlm: auth::takes_ntlm(response.security_buffer),
         preauth: [0; 64],
     })
 }

@@ -18,8 +18,8 @@ pub(crate) enum Protection {
     None,
     /// By the channel's signing key.
     Signed,
-    /// By the session's signing key on a connection that is to become its channel. Who binds checks the
-    /// replies, since the last one is signed with a key that comes of them.
+    /// By the session's signing key, in a SESSION_SETUP that binds or renews it. Who binds checks the last reply, which is
+    /// signed with a key that comes of it; no other is worth anything without what comes next.
     Binding,
     /// By the session's encryption keys.
     Sealed,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use smb_wire::create_context::{DurableFlags, RequestContext};
@@ -42,6 +43,9 @@ pub(crate) struct SessionInner {
     pub(crate) channels: Channels,
     /// Held by the one connection of this session that negotiates.
     pub(crate) negotiating: tokio::sync::Mutex<()>,
+    /// How often we have proven again who we are, and who does so now.
+    pub(crate) renewals: AtomicU64,
+    renewing: tokio::sync::Mutex<()>,
     keeper: Mutex<Option<AbortHandle>>,
 }
 
@@ -158,6 +162,8 @@ impl Session {
             keys: Arc::clone(&first.keys),
             channels: Channels::new(first),
             negotiating: tokio::sync::Mutex::new(()),
+            renewals: AtomicU64::new(0),
+            renewing: tokio::sync::Mutex::new(()),
             keeper: Mutex::new(None),
         };
         Ok(Session { inner: Arc::new(session) })
@@ -341,6 +347,20 @@ impl SessionInner {
             (Protection::None, Protection::None) => Protection::None,
             _ => Protection::Signed,
         }
+    }
+
+    /// Proves again who we are, over `channel`, unless somebody has done so since there were as many `renewals`.
+    pub(crate) async fn renew(&self, channel: &Channel, renewals: u64) -> Result<()> {
+        // MS-SMB2 3.2.5.1.6
+        let _turn = self.renewing.lock().await;
+        if self.renewals.load(Ordering::Relaxed) == renewals {
+            let (connection, who) = (&channel.connection, &self.credentials);
+            let renewing = log_on::renew(connection, who, &self.keys, self.protection);
+            let renewed = tokio::time::timeout(self.options.connect_timeout, renewing).await;
+            renewed.map_err(|_| crate::patience::late())??;
+            self.renewals.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Whether the server can be asked to seal.

@@ -185,10 +185,11 @@ impl Tree {
         };
         // It is about this connection, and so is asked there whatever becomes of it.
         let [pending] = channel.connection.link.send(envelope, [part], None).await?;
-        // The reply is signed, whatever it says; so a server of 2.x that does not know the code is itself.
+        // MS-SMB2 3.2.5.14.12
+        // The reply is signed, whatever it says; so a server that does not know the code is itself. There are some of 3.0.
         let reply = pending.await?;
         let unknown = [NtStatus::NOT_SUPPORTED, NtStatus::INVALID_DEVICE_REQUEST, NtStatus::FILE_CLOSED];
-        if !negotiated.dialect.is_smb3() && unknown.contains(&reply.status()) {
+        if unknown.contains(&reply.status()) {
             return Ok(());
         }
         let reply = reply.success()?;

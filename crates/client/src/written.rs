@@ -31,7 +31,7 @@ pub fn place(text: &str, usual: u16) -> Result<(String, u16), String> {
     Ok((host.to_owned(), port))
 }
 
-/// Domain and user of `[DOMAIN;]USER`.
+/// Domain and user of `[DOMAIN;]USER`, or of `DOMAIN\USER`, as Windows and Azure's portal write it.
 ///
 /// # Errors
 /// When a password is written there, which is not repeated.
@@ -40,7 +40,7 @@ pub fn login(text: &str) -> Result<(&str, &str), String> {
         let secret = "a password must not stand on the command line; use --password-file";
         return Err(format!("{secret}, or set TRUNKLINE_PASSWORD"));
     }
-    Ok(text.split_once(';').unwrap_or(("", text)))
+    Ok(text.split_once([';', '\\']).unwrap_or(("", text)))
 }
 
 /// The first line of a file with a secret, which may have none.
@@ -50,4 +50,19 @@ pub fn login(text: &str) -> Result<(&str, &str), String> {
 pub fn secret(file: &Path) -> io::Result<String> {
     let text = std::fs::read_to_string(file)?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_stands_in_front_in_either_form_and_a_principal_is_a_user() {
+        assert_eq!(login("CORP;bob"), Ok(("CORP", "bob")));
+        assert_eq!(login(r"AZURE\account"), Ok(("AZURE", "account")));
+        assert_eq!(login("bob@corp.example"), Ok(("", "bob@corp.example")));
+        assert!(
+            login("bob:secret").is_err_and(|why| !why.contains("secret,") && why.contains("--password-file"))
+        );
+    }
 }

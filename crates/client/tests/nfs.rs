@@ -197,6 +197,18 @@ async fn a_server_that_began_anew_gets_to_know_the_client_again() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_agree_about_slots_gets_another_session() {
+    for status in [NfsStat::BadSlot, NfsStat::BadHighSlot, NfsStat::SeqMisordered] {
+        let server = Server::start().await;
+        let (_client, directory) = connected(&server, 1).await;
+        server.play(Trick::Refuse(OpNum::Sequence, status));
+        directory.remove("name").await.unwrap();
+        let made = [OpNum::DestroySession, OpNum::CreateSession, OpNum::Remove];
+        assert_eq!(made.map(|it| server.done(it)), [1, 2, 1], "{status:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_session_that_is_lost_twice_is_an_error() {
     let server = Server::start().await;
     let (_client, directory) = connected(&server, 1).await;
@@ -389,4 +401,50 @@ async fn a_step_to_an_export_that_is_not_answered_is_named_although_the_server_i
         assert!(named && server.held() == 1, "{hung:?}: {error}");
         assert!(server.state().nulls > 0, "the server has said that it is there");
     }
+}
+
+#[tokio::test]
+async fn a_path_is_looked_up_in_as_many_steps_as_the_server_demands() {
+    let server = Server::start().await;
+    server.state().operations = 16;
+    let (client, _) = connected(&server, 1).await;
+    client.directory(&"/name".repeat(25)).await.unwrap();
+    let names = |seen: &peer::Seen| seen.operations.iter().filter(|it| **it == OpNum::Lookup).count();
+    assert_eq!(server.seen(OpNum::Lookup).iter().map(names).collect::<Vec<_>>(), [12, 12, 1]);
+}
+
+#[tokio::test]
+async fn a_server_without_our_minor_version_is_told_from_a_broken_one() {
+    let server = Server::start().await;
+    server.state().is_old = true;
+    let error = soon(Client::connect(server.address, Options::default())).await.unwrap_err();
+    assert!(error.to_string().contains("does not offer this minor version of NFSv4"), "{error}");
+}
+
+#[tokio::test]
+async fn the_lease_is_renewed_while_one_of_the_connections_cannot_be_had_again() {
+    let server = Server::start().await;
+    server.state().lease_s = 3;
+    let (client, directory) = connected(&server, 2).await;
+    server.state().is_dead = true;
+    server.play(Trick::CutBefore(OpNum::Remove));
+    directory.remove("name").await.unwrap();
+    until(|| client.losses() > 3).await;
+    let last = server.state().seen.len();
+    // A third of the lease passes twice before somebody who asks for nothing says that he is there.
+    until(|| server.state().seen[last..].iter().any(|it| it.slot.is_some() && it.operations.is_empty()))
+        .await;
+}
+
+#[tokio::test]
+async fn a_new_connection_is_one_over_which_the_server_can_ask_for_a_delegation() {
+    let server = Server::start().await;
+    let reconnect_after = Duration::from_millis(1);
+    let options = Options { delegations: true, reconnect_after, ..Options::default() };
+    let client = Client::connect(server.address, options).await.unwrap();
+    let directory = client.directory("/").await.unwrap();
+    server.play(Trick::CutAfter(OpNum::Remove));
+    directory.remove("name").await.unwrap();
+    let bound: Vec<_> = server.seen(OpNum::BindConnToSession).iter().map(|it| it.connection).collect();
+    assert_eq!(bound, [1]);
 }

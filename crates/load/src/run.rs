@@ -74,11 +74,12 @@ impl Shared {
 
     /// What each job has done when all is over, and how long that took. Behind a warm-up, what is under way when the measured
     /// time begins does not count, and what is under way at its end does: they even out, and the time is that which was
-    /// asked for. Without one nothing is under way at the begin, and the last answer ends the time.
+    /// asked for. Without one nothing is under way at the begin, and the last answer ends the time, as in a run that was
+    /// stopped.
     fn in_the_end(&self) -> Vec<Record> {
         let mut jobs = self.by_job();
         let is_even = !self.plan.ramp.is_zero() && self.plan.operations.is_none();
-        if let Some(runtime) = self.plan.runtime.filter(|_| is_even) {
+        if let Some(runtime) = self.plan.runtime.filter(|_| is_even && !self.course.is_stopped()) {
             jobs.iter_mut().for_each(|job| job.lasted = runtime);
         }
         jobs
@@ -98,9 +99,11 @@ impl Shared {
         if self.plan.operations.is_some() {
             return 0;
         }
-        let planned = pace.planned_within(self.plan.ramp + runtime) - pace.planned_within(self.plan.ramp);
-        let begun = self.by_job().iter().map(Record::operations).sum();
-        planned.saturating_sub(begun)
+        let jobs = self.by_job();
+        let lasted = jobs.iter().map(|job| job.lasted).max().unwrap_or_default();
+        let time = if self.course.is_stopped() { lasted.min(runtime) } else { runtime };
+        let planned = pace.planned_within(self.plan.ramp + time) - pace.planned_within(self.plan.ramp);
+        planned.saturating_sub(jobs.iter().map(Record::operations).sum())
     }
 }
 

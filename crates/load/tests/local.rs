@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::Parser;
-use load::{Args, Error, Plan, Report};
+use load::{Args, Error, Plan, Report, Stop};
 use serde_json::Value;
 
 #[derive(Debug, Parser)]
@@ -14,13 +14,18 @@ struct Cli {
     args: Args,
 }
 
-/// Runs the loads of a command line in which `HERE` is the directory.
-fn loads(here: &Path, line: &str) -> Result<Vec<Report>, Error> {
+/// The loads of a command line in which `HERE` is the directory.
+fn plans(here: &Path, line: &str) -> Result<Vec<Plan>, Error> {
     let line = line.replace("HERE", here.to_str().unwrap());
     let words = ["trunkline", "load"].into_iter().chain(line.split_whitespace()).map(OsString::from);
     let words = load::diskspd::spell_out(words).into_iter().skip(1);
     let args = Cli::try_parse_from(words).map_err(|why| Error::Usage(why.to_string()))?.args;
-    Plan::all(&args, "")?.into_iter().map(load::run).collect()
+    Plan::all(&args, "")
+}
+
+/// Runs them.
+fn loads(here: &Path, line: &str) -> Result<Vec<Report>, Error> {
+    plans(here, line)?.into_iter().map(load::run).collect()
 }
 
 fn load_one(here: &Path, line: &str) -> Result<Report, Error> {
@@ -223,4 +228,16 @@ fn the_null_server_is_asked_by_the_generator_and_by_a_plain_loop() {
     }
     let said = load_one(here.path(), &format!("null://{address} --rw write")).unwrap_err().to_string();
     assert!(said.contains("reads alone"), "{said}");
+}
+
+#[test]
+fn a_load_that_is_stopped_tells_the_time_it_had_and_misses_only_what_was_planned_in_it() {
+    let here = place();
+    let line = "HERE --bs 4k --filesize 1m --ramp_time 5 --runtime 3600 --rate_iops 100";
+    let plan = plans(here.path(), line).unwrap().remove(0);
+    let stop = Stop::default();
+    stop.now();
+    let report = load::run_until(plan, &stop).unwrap().json();
+    let job = &report["jobs"][0];
+    assert_eq!((&job["job_runtime"], &job["trunkline"]["missed_ios"]), (&0.into(), &0.into()));
 }

@@ -130,6 +130,8 @@ impl Reader {
             return Ok(Judged::Dropped);
         }
         let interim = header.is_async() && header.status() == NtStatus::PENDING;
+        // MS-SMB2 3.3.5.2.9: who does not know the session has no key of it either. Who is in between can end it anyhow.
+        let is_keyless = header.status() == NtStatus::USER_SESSION_DELETED;
         let (granted, is_signed) = (header.credits(), header.is_signed());
         let (protection, session_id) = {
             let mut state = link.lock();
@@ -150,12 +152,13 @@ impl Reader {
         // MS-SMB2 3.2.5.1.3
         let is_sealed = sealed_in == Some(session_id);
         match protection {
-            _ if is_sealed => {}
+            _ if is_sealed || (is_keyless && !is_signed) => {}
             Protection::Sealed => return Err(Error::Unprotected(header.command())),
-            // An interim reply need not be signed; it says nothing but that the answer comes later.
-            Protection::Signed if interim && !is_signed => {}
-            Protection::None | Protection::Binding if !is_signed => {}
-            Protection::Signed | Protection::None | Protection::Binding => {
+            // It says nothing but that the answer comes later.
+            _ if interim => {}
+            Protection::Binding => {}
+            Protection::None if !is_signed => {}
+            Protection::Signed | Protection::None => {
                 match self.keys_of(link, session_id) {
                     Some(keys) => keys.verify(message)?,
                     None if protection == Protection::Signed => return Err(Error::WrongSignature),

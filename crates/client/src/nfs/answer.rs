@@ -34,9 +34,14 @@ impl Answer {
     /// Reads the reply to a call that has no SEQUENCE.
     ///
     /// # Errors
-    /// [`Error::Call`] when it was not carried out, [`Error::MalformedXdr`].
+    /// [`Error::Call`] when it was not carried out, [`Error::NotOffered`] when the server has not our minor version,
+    /// [`Error::MalformedXdr`].
     pub(crate) fn read(message: Message) -> Result<Answer> {
         let reply = compound_of(message.bytes())?;
+        // RFC 8881 16.2.3: nothing was looked at, so there is no result that could say it.
+        if reply.status == NfsStat::MinorVersMismatch {
+            return Err(Error::NotOffered("this minor version of NFSv4"));
+        }
         let (status, count, results) = (reply.status, reply.count, message.range_of(reply.resarray));
         Ok(Answer { message, status, count, results })
     }

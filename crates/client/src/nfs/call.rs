@@ -196,12 +196,13 @@ impl Inner {
                     lease.consumed();
                     return Ok(Attempt::Forgotten);
                 }
-                // With the last two the server and we do not agree on what was sent: a new session begins anew.
+                // With the last three the server and we do not agree on what was sent: a new session begins anew.
                 Sequenced::Refused(
                     status @ (NfsStat::BadSession
                     | NfsStat::DeadSession
                     | NfsStat::StaleClientId
                     | NfsStat::BadSlot
+                    | NfsStat::BadHighSlot
                     | NfsStat::SeqMisordered),
                 ) => return Ok(Attempt::SessionLost(status)),
                 Sequenced::Refused(status) => {
@@ -257,7 +258,7 @@ impl Inner {
     }
 
     /// Binds a connection to the session where the server does not do so by itself (RFC 8881 2.10.3.1).
-    async fn bind(&self, session: &Session, channel: &Arc<Channel>) -> Result<()> {
+    pub(crate) async fn bind(&self, session: &Session, channel: &Channel) -> Result<()> {
         let dir = if session.has_back_channel { FromClient::ForeOrBoth } else { FromClient::Fore };
         let args = bind_conn_to_session::Args { sessid: session.id, dir, use_conn_in_rdma_mode: false };
         let push = |writer: &mut CallWriter| {

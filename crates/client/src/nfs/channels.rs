@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use super::Options;
 use super::callback::Responder;
 use super::link::Link;
+use super::port;
 use crate::patience::within;
 use crate::transport::{Tasks, Tuning, tune};
 use crate::{Error, Result, Traffic};
@@ -40,7 +40,7 @@ impl Channel {
         options: &Options,
         responder: Option<Arc<Responder>>,
     ) -> Result<Channel> {
-        let connecting = async { Ok(TcpStream::connect(address).await?) };
+        let connecting = async { Ok(port::connect(address).await?) };
         let stream = within(options.connect_timeout, connecting).await?;
         tune(&stream, Tuning { dead_after: options.dead_after, is_paced: options.pace.is_some() })?;
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);

@@ -65,12 +65,12 @@ pub(crate) struct Inner {
     lease_time_s: AtomicU32,
     /// How many connections there are to be.
     wanted: AtomicUsize,
-    keeper: Mutex<Option<AbortHandle>>,
+    keepers: Mutex<Option<[AbortHandle; 2]>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.dismiss_keeper();
+        self.dismiss_keepers();
     }
 }
 
@@ -126,7 +126,7 @@ impl Client {
             about: Mutex::default(),
             lease_time_s: AtomicU32::new(90),
             wanted: AtomicUsize::new(options.connections),
-            keeper: Mutex::default(),
+            keepers: Mutex::default(),
             options,
         });
         if let Some(responder) = &inner.responder {
@@ -134,7 +134,7 @@ impl Client {
         }
         inner.channels.add(first);
         inner.begin().await?;
-        inner.hire_keeper();
+        inner.hire_keepers();
         Ok(Client { inner })
     }
 
@@ -248,7 +248,7 @@ impl Client {
     /// # Errors
     /// When the server did not take notice; [`nfs_wire::NfsStat::ClientIdBusy`] while files are open.
     pub async fn close(self) -> Result<()> {
-        self.inner.dismiss_keeper();
+        self.inner.dismiss_keepers();
         let ended = self.inner.destroy().await;
         self.inner.channels.close();
         ended
@@ -293,11 +293,17 @@ impl Inner {
         self.channels.free_places(self.wanted.load(Ordering::Relaxed))
     }
 
-    /// Connects once more, as the connection at `place`. Its first SEQUENCE binds it to the session (RFC 8881
-    /// 2.10.3.1).
+    /// Connects once more, as the connection at `place`. Its first SEQUENCE binds it to the session, but not to the back
+    /// channel, over which the server has to reach us when the connection it had is lost (RFC 8881 2.10.3.1).
     async fn reconnect(&self, place: usize) -> Result<()> {
         let responder = self.responder.clone();
-        self.channels.add(Channel::connect(self.address, place, &self.options, responder).await?);
+        let channel = Channel::connect(self.address, place, &self.options, responder).await?;
+        if let Some(session) = self.session().ok().filter(|session| session.has_back_channel) {
+            // A session that is gone is made anew, with a back channel, by who asks for something in it.
+            let binding = self.bind(&session, &channel);
+            let _unbound = tokio::time::timeout(self.options.connect_timeout, binding).await;
+        }
+        self.channels.add(channel);
         Ok(())
     }
 
@@ -319,16 +325,17 @@ impl Inner {
         Ok(())
     }
 
-    fn hire_keeper(self: &Arc<Self>) {
+    fn hire_keepers(self: &Arc<Self>) {
         self.channels.keep(true);
-        let keeper = tokio::spawn(keep(Arc::downgrade(self)));
-        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper.abort_handle());
+        let keepers = [tokio::spawn(keep(Arc::downgrade(self))), tokio::spawn(renew(Arc::downgrade(self)))];
+        let keepers = keepers.map(|keeper| keeper.abort_handle());
+        *self.keepers.lock().unwrap_or_else(PoisonError::into_inner) = Some(keepers);
     }
 
-    fn dismiss_keeper(&self) {
+    fn dismiss_keepers(&self) {
         self.channels.keep(false);
-        if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            keeper.abort();
+        if let Some(keepers) = self.keepers.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            keepers.iter().for_each(AbortHandle::abort);
         }
     }
 }
@@ -336,7 +343,20 @@ impl Inner {
 /// The longest time between two attempts to connect.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Connects again what was lost, and renews the lease when nothing else does.
+/// Renews the lease when nothing else does, whatever becomes of connections (RFC 8881 8.3).
+async fn renew(client: Weak<Inner>) {
+    loop {
+        let Some(lease) = client.upgrade().map(|it| it.lease_time_s.load(Ordering::Relaxed)) else { return };
+        tokio::time::sleep(Duration::from_secs(lease.into()) / 3).await;
+        let Some(client) = client.upgrade() else { return };
+        if !client.renewed.swap(false, Ordering::Relaxed) {
+            // What went wrong will show where something is asked for.
+            let _renewed = client.ask(&|_| {}).await;
+        }
+    }
+}
+
+/// Connects again what was lost.
 async fn keep(client: Weak<Inner>) {
     let Some((lost, after)) =
         client.upgrade().map(|it| (Arc::clone(&it.channels.lost), it.options.reconnect_after))
@@ -345,21 +365,14 @@ async fn keep(client: Weak<Inner>) {
     };
     let mut pause = after;
     loop {
-        let (is_whole, renewal) = {
+        let is_whole = {
             let Some(client) = client.upgrade() else { return };
             client.channels.lose_failed();
-            let is_whole = client.free_places().is_empty();
-            (is_whole, Duration::from_secs(u64::from(client.lease_time_s.load(Ordering::Relaxed))) / 3)
+            client.free_places().is_empty()
         };
         if is_whole {
             pause = after;
-            if tokio::time::timeout(renewal, lost.notified()).await.is_err() {
-                let Some(client) = client.upgrade() else { return };
-                if !client.renewed.swap(false, Ordering::Relaxed) {
-                    // Not here: it may have to wait for a connection, which is our business.
-                    tokio::spawn(async move { client.ask(&|_| {}).await.map(drop) });
-                }
-            }
+            lost.notified().await;
             continue;
         }
         tokio::time::sleep(pause).await;

@@ -20,7 +20,6 @@ use super::client::Inner;
 use super::file::{File, Open};
 use super::link::Operations;
 use super::owners;
-use super::session::OPERATIONS;
 use crate::{Error, Result};
 
 /// A directory. Copies share it.
@@ -87,8 +86,8 @@ pub struct DirectoryEntry {
 
 /// How much of a listing is asked for at once, in bytes.
 const LIST_STEP: u32 = 64 * 1024;
-/// Names of a path that are looked up in one COMPOUND.
-const LOOKUPS: usize = OPERATIONS as usize / 2;
+/// Operations around those that look the names of a path up: SEQUENCE, PUTFH, GETFH and GETATTR.
+const AROUND: usize = 4;
 
 impl Directory {
     /// That in which all exports of the server are.
@@ -136,7 +135,9 @@ impl Directory {
     pub(crate) async fn find(&self, path: &str, step: Option<&'static str>) -> Result<Directory> {
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
         let mut at = self.clone();
-        for names in names.chunks(LOOKUPS) {
+        // RFC 8881 18.36.3
+        let at_once = self.client.session()?.operations.saturating_sub(AROUND).max(1);
+        for names in names.chunks(at_once) {
             let lookups = names.iter().map(|name| lookup(name));
             let all: Vec<_> = lookups.chain([Args::GetFh, attributes()]).collect();
             let answer = match step {

@@ -25,8 +25,9 @@
 //!
 //! To read on: `client` shows how it begins and who looks after the connections; `call` follows a COMPOUND from its
 //! slot to its results; `slots`, `channels` and `session` are what it needs on the way; `link` writes calls and reads
-//! replies. Callers are who they say they are (AUTH_SYS). Delegations are taken only where
-//! [`Options::delegations`] asks for them, and given back when the server asks (`callback`).
+//! replies. Callers are who they say they are (AUTH_SYS), from a low port where we
+//! may have one (`port`). Delegations are taken only where [`Options::delegations`] asks for them, and given back when the
+//! server asks (`callback`).
 //!
 //! An operation that is dropped is still done by the server. The data of a WRITE goes from its [`crate::Bytes`] to the
 //! socket, and that of a large READ from the socket to its [`Data`], without being copied in between.
@@ -43,6 +44,7 @@ mod file;
 mod link;
 mod options;
 mod owners;
+mod port;
 mod session;
 mod slots;
 mod whole;

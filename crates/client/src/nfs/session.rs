@@ -31,6 +31,8 @@ pub(crate) struct Session {
     pub(crate) has_back_channel: bool,
     /// The most data that a request of it, and a reply, has room for.
     pub(crate) room: (u32, u32),
+    /// How many operations a COMPOUND may have.
+    pub(crate) operations: usize,
 }
 
 /// A client ID and the number that the next CREATE_SESSION has.
@@ -45,7 +47,7 @@ const HEADERS: u32 = 4096;
 /// Longest reply that is worth keeping: those of changes, which carry no data.
 const CACHED: u32 = 2048;
 /// Operations of a COMPOUND that are asked for.
-pub(crate) const OPERATIONS: u32 = 32;
+const OPERATIONS: u32 = 32;
 
 impl Inner {
     /// Sends one operation outside of any session, over one connection after the other; it may be done twice.
@@ -155,6 +157,7 @@ impl Inner {
             slots: Slots::new(granted.maxrequests.min(fore.maxrequests)),
             has_back_channel: made.flags.contains(SessionFlags::CONN_BACK_CHAN),
             room: (room(granted.maxrequestsize), room(granted.maxresponsesize)),
+            operations: granted.maxoperations.min(OPERATIONS) as usize,
         })
     }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use nfs_wire::attr::{Attr, AttrWriter, Bitmap};
 use nfs_wire::callback;
 use nfs_wire::compound::{Call, CallWriter, ReplyWriter, Target};
+use nfs_wire::op::bind_conn_to_session::{self, FromServer};
 use nfs_wire::op::create_session::{self, SessionFlags};
 use nfs_wire::op::exchange_id::{self, ExchangeFlags, ServerOwner, StateProtectRes};
 use nfs_wire::op::open::{self, Delegation, ReadDelegation, ResultFlags};
@@ -78,6 +79,12 @@ pub struct State {
     pub committed: Option<StableHow>,
     /// How many slots are granted.
     pub slots: u32,
+    /// How many operations a COMPOUND may have.
+    pub operations: usize,
+    /// How long a lease is, in seconds.
+    pub lease_s: u32,
+    /// Whether it speaks NFSv4.0 only.
+    pub is_old: bool,
     /// Whether replies come in many fragments.
     pub fragments: bool,
     /// Whether every OPEN gets a delegation.
@@ -121,7 +128,10 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = Server { address, state: Arc::default() };
-        server.state().slots = 64;
+        {
+            let mut state = server.state();
+            (state.slots, state.operations, state.lease_s) = (64, 64, 90);
+        }
         let accepting = server.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -275,9 +285,13 @@ impl State {
         let mut writer = ReplyWriter::begin(Frame::with_capacity(1024), xid, b"");
         let mut status = NfsStat::Ok;
         let mut slot = None;
+        if self.is_old {
+            return writer.finish(NfsStat::MinorVersMismatch).bytes().to_vec();
+        }
         for operation in operations {
             status = match (trick, operation) {
                 (Some(Trick::Refuse(number, status)), _) if number == operation.number() => status,
+                (_, Args::Sequence(_)) if operations.len() > self.operations => NfsStat::TooManyOps,
                 (_, Args::Sequence(args)) => match self.sequence(args) {
                     Ok(Some(mut reply)) => {
                         self.seen.last_mut().unwrap().again = true;
@@ -349,6 +363,7 @@ impl State {
                 self.sessions.insert(sessionid, HashMap::new());
                 let mut fore_chan_attrs = args.fore_chan_attrs;
                 fore_chan_attrs.maxrequests = fore_chan_attrs.maxrequests.min(self.slots);
+                fore_chan_attrs.maxoperations = fore_chan_attrs.maxoperations.min(self.operations as u32);
                 let made = create_session::ResOk {
                     sessionid,
                     sequence: args.sequence,
@@ -357,6 +372,11 @@ impl State {
                     back_chan_attrs: args.back_chan_attrs,
                 };
                 writer.put(OpNum::CreateSession, &Ok::<_, NfsStat>(made));
+            }
+            Args::BindConnToSession(args) => {
+                let (sessid, dir) = (args.sessid, FromServer::Both);
+                let bound = bind_conn_to_session::ResOk { sessid, dir, use_conn_in_rdma_mode: false };
+                writer.put(OpNum::BindConnToSession, &Ok::<_, NfsStat>(bound));
             }
             Args::DestroySession(args) => {
                 if self.sessions.remove(&args.sessionid).is_none() {
@@ -377,7 +397,9 @@ impl State {
                 writer
                     .put(OpNum::GetFh, &Ok::<_, NfsStat>(filehandle::GetResOk { object: FileHandle(b"fh") }));
             }
-            Args::GetAttr(args) => attributes(args.attr_request, self.content.len() as u64, writer),
+            Args::GetAttr(args) => {
+                attributes(args.attr_request, self.content.len() as u64, self.lease_s, writer);
+            }
             Args::Rename(_) => {
                 let renamed = names::RenameResOk { source_cinfo: cinfo, target_cinfo: cinfo };
                 writer.put(OpNum::Rename, &Ok::<_, NfsStat>(renamed));
@@ -434,10 +456,11 @@ fn sequenced(args: &sequence::Args, slots: u32) -> sequence::ResOk {
     }
 }
 
-fn attributes(wanted: Bitmap, size: u64, writer: &mut ReplyWriter) {
+fn attributes(wanted: Bitmap, size: u64, lease_s: u32, writer: &mut ReplyWriter) {
     let out = writer.begin_result(OpNum::GetAttr, NfsStat::Ok);
     let mut attributes = AttrWriter::begin(out, wanted);
-    for attribute in [Attr::Type(FileType::Dir), Attr::Change(1), Attr::Size(size), Attr::LeaseTime(90)] {
+    for attribute in [Attr::Type(FileType::Dir), Attr::Change(1), Attr::Size(size), Attr::LeaseTime(lease_s)]
+    {
         attributes.put(&attribute);
     }
     attributes.finish();

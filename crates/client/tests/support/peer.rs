@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use auth::{
     Acceptor, Account, Accounts, Config, GmacNonce, Names, NtHash, Signer, SigningAlgorithm, Step, kdf,
@@ -35,6 +36,12 @@ pub struct Server {
     session_key: Option<Arc<Signer>>,
     /// What the server calls itself.
     pub guid: Guid,
+    /// What it chooses, and what it says of itself.
+    pub dialect: Dialect,
+    pub capabilities: Capabilities,
+    pub hint: Vec<u8>,
+    /// Credits that come with each answer.
+    pub grants: u16,
 }
 
 /// A message with its header in front.
@@ -48,22 +55,43 @@ pub struct Peer {
     preauth: [u8; 64],
     /// The channel's signing key, once there is one.
     key: Option<Arc<Signer>>,
+    dialect: Dialect,
+    pub grants: u16,
+}
+
+/// What a SESSION_SETUP is for.
+enum Setup {
+    New,
+    Bind,
+    /// The session's time is over.
+    Renew,
 }
 
 impl Server {
     pub async fn start() -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        Server { listener, address, client: None, session_key: None, guid: Guid([7; 16]) }
+        Server {
+            listener,
+            address,
+            client: None,
+            session_key: None,
+            guid: Guid([7; 16]),
+            dialect: Dialect::Smb311,
+            capabilities: Capabilities::LARGE_MTU | Capabilities::MULTI_CHANNEL,
+            hint: Vec::new(),
+            grants: 64,
+        }
     }
 
     /// Takes the next connection and says nothing there.
     pub async fn accept_silently(&mut self) -> Peer {
         let stream = self.listener.accept().await.unwrap().0;
-        Peer { stream, requests: VecDeque::new(), preauth: [0; 64], key: None }
+        let (dialect, grants) = (self.dialect, self.grants);
+        Peer { stream, requests: VecDeque::new(), preauth: [0; 64], key: None, dialect, grants }
     }
 
-    /// Takes the next connection and negotiates 3.1.1 with several channels, signed by AES-CMAC.
+    /// Takes the next connection and negotiates, unless told otherwise 3.1.1 with several channels; signed by AES-CMAC.
     pub async fn accept(&mut self) -> Peer {
         let mut peer = self.accept_silently().await;
         let message = peer.next().await;
@@ -76,18 +104,22 @@ impl Server {
             Context::PreauthIntegrity { hash_algorithms: List::Values(&[HashAlgorithm::Sha512]), salt: &[1] };
         let response = negotiate::Response {
             security_mode: SecurityMode::SIGNING_ENABLED,
-            dialect_revision: Dialect::Smb311,
+            dialect_revision: self.dialect,
             server_guid: self.guid,
-            capabilities: Capabilities::LARGE_MTU | Capabilities::MULTI_CHANNEL,
+            capabilities: self.capabilities,
             max_transact_size: 1 << 20,
             max_read_size: 1 << 20,
             max_write_size: 1 << 20,
             system_time: 0,
             server_start_time: 0,
-            security_buffer: &[],
-            contexts: Contexts::Values(&[hashes]),
+            security_buffer: &self.hint,
+            contexts: if self.dialect == Dialect::Smb311 {
+                Contexts::Values(&[hashes])
+            } else {
+                Contexts::EMPTY
+            },
         };
-        let answer = answer(&message, NtStatus::SUCCESS, |out| response.write(out));
+        let answer = peer.answer(&message, NtStatus::SUCCESS, |out| response.write(out));
         peer.preauth = preauth_hash(&peer.preauth, &answer);
         peer.send(answer).await;
         peer
@@ -95,7 +127,7 @@ impl Server {
 
     /// Logs the client on over `peer`.
     pub async fn log_on(&mut self, peer: &mut Peer) {
-        let key = peer.set_up_session(None, &Signer::new(SigningAlgorithm::AesCmac, &[0; 16])).await;
+        let key = peer.set_up_session(Setup::New, &Signer::new(SigningAlgorithm::AesCmac, &[0; 16])).await;
         self.session_key = Some(Arc::clone(&key));
         peer.key = Some(key);
     }
@@ -103,7 +135,13 @@ impl Server {
     /// Binds the session to `peer`, and holds the requests against what a binding must be.
     pub async fn bind(&mut self, peer: &mut Peer) {
         let session_key = self.session_key.clone().expect("there is a session");
-        peer.key = Some(peer.set_up_session(Some(SESSION), &session_key).await);
+        peer.key = Some(peer.set_up_session(Setup::Bind, &session_key).await);
+    }
+
+    /// Lets the client prove again who it is, which changes no key.
+    pub async fn renew(&mut self, peer: &mut Peer) {
+        let session_key = self.session_key.clone().expect("there is a session");
+        peer.set_up_session(Setup::Renew, &session_key).await;
     }
 
     /// Refuses to bind the session to `peer`.
@@ -114,9 +152,9 @@ impl Server {
 }
 
 impl Peer {
-    /// Two turns of SESSION_SETUP: for a new session, or for `bound` with requests signed by `signer`. Answers the
-    /// key of the channel, with which the last answer is signed.
-    async fn set_up_session(&mut self, bound: Option<u64>, signer: &Signer) -> Arc<Signer> {
+    /// Two turns of SESSION_SETUP: for a new session, or for the one there is with requests signed by `signer`. Answers
+    /// the key of the channel, with which the last answer is signed.
+    async fn set_up_session(&mut self, what: Setup, signer: &Signer) -> Arc<Signer> {
         let named = |name: &str| name.to_owned();
         let mut acceptor = Acceptor::new(&Config::new(Names {
             netbios_computer: named("PEER"),
@@ -127,17 +165,18 @@ impl Peer {
         let mut accounts = Accounts::default();
         let (name, nt_hash) = (USER.0.to_owned(), NtHash::from_password(USER.1));
         accounts.insert(Account { name, nt_hash, second_hash: None, disabled: false });
-        let mut expected = bound.unwrap_or(0);
+        let (is_new, must_bind) = (matches!(what, Setup::New), matches!(what, Setup::Bind));
+        let mut expected = if is_new { 0 } else { SESSION };
         loop {
             let message = self.next().await;
             let request = session_setup::Request::parse(&message).unwrap();
             let header = *Header::parse(&message).unwrap();
             let binds = request.flags.contains(RequestFlags::BINDING);
-            assert_eq!((header.session_id(), binds), (expected, bound.is_some()));
+            assert_eq!((header.session_id(), binds), (expected, must_bind));
             assert_eq!(request.previous_session_id, 0);
             // MS-SMB2 3.2.4.1.1
-            assert_eq!(header.is_signed(), bound.is_some());
-            if bound.is_some() {
+            assert_eq!(header.is_signed(), !is_new);
+            if !is_new {
                 verify(signer, &message);
             }
             self.preauth = preauth_hash(&self.preauth, &message);
@@ -149,7 +188,7 @@ impl Peer {
             };
             let session_flags = SessionFlags::empty();
             let response = session_setup::Response { session_flags, security_buffer: &token };
-            let mut answer = answer(&message, status, |out| response.write(out));
+            let mut answer = self.answer(&message, status, |out| response.write(out));
             Header::parse_mut(&mut answer).unwrap().set_session_id(SESSION);
             let Some(key) = key else {
                 expected = SESSION;
@@ -158,8 +197,14 @@ impl Peer {
                 continue;
             };
             // MS-SMB2 3.2.5.3.3
-            let key = kdf(&key[..], b"SMBSigningKey\0", &self.preauth);
-            let key = Arc::new(Signer::new(SigningAlgorithm::AesCmac, &key));
+            let key = match self.dialect {
+                Dialect::Smb311 => kdf(&key[..], b"SMBSigningKey\0", &self.preauth),
+                _ => kdf(&key[..], b"SMB2AESCMAC\0", b"SmbSign\0"),
+            };
+            let key = match what {
+                Setup::Renew => self.key.clone().expect("a channel"),
+                _ => Arc::new(Signer::new(SigningAlgorithm::AesCmac, &key)),
+            };
             sign(&key, &mut answer);
             self.send(answer).await;
             return key;
@@ -175,7 +220,7 @@ impl Peer {
             capabilities: tree_connect::ShareCapabilities::empty(),
             maximal_access: create::Access::all(),
         };
-        let mut answer = answer(&message, NtStatus::SUCCESS, |out| response.write(out));
+        let mut answer = self.answer(&message, NtStatus::SUCCESS, |out| response.write(out));
         Header::parse_mut(&mut answer).unwrap().set_tree_id(TREE);
         self.send_signed(answer).await;
     }
@@ -193,10 +238,8 @@ impl Peer {
     /// The next request.
     pub async fn next(&mut self) -> Message {
         while self.requests.is_empty() {
-            let length = self.stream.read_u32().await.unwrap() as usize;
-            let mut frame = vec![0; length];
-            self.stream.read_exact(&mut frame).await.unwrap();
-            self.split(&frame);
+            let frame = tokio::time::timeout(Duration::from_secs(20), self.frame()).await;
+            self.split(&frame.expect("a request"));
         }
         self.requests.pop_front().unwrap()
     }
@@ -211,7 +254,15 @@ impl Peer {
 
     /// Says that the server is there.
     pub async fn echo(&mut self, request: &[u8]) {
-        self.send(answer(request, NtStatus::SUCCESS, |out| echo::Response.write(out))).await;
+        let answer = self.answer(request, NtStatus::SUCCESS, |out| echo::Response.write(out));
+        self.send(answer).await;
+    }
+
+    async fn frame(&mut self) -> Vec<u8> {
+        let length = self.stream.read_u32().await.unwrap() as usize;
+        let mut frame = vec![0; length];
+        self.stream.read_exact(&mut frame).await.unwrap();
+        frame
     }
 
     /// Waits until the client has closed the connection, whatever it says before.
@@ -235,13 +286,38 @@ impl Peer {
 
     /// Answers `request` with an error.
     pub async fn refuse(&mut self, request: &[u8], status: NtStatus) {
-        let answer = answer(request, status, |out| error::Response::default().write(out));
+        let answer = self.answer(request, status, |out| error::Response::default().write(out));
         self.send_signed(answer).await;
+    }
+
+    /// Says that the answer comes later, with a signature that is none.
+    pub async fn pend_unsigned(&mut self, request: &[u8]) {
+        let mut answer = self.answer(request, NtStatus::PENDING, |out| error::Response::default().write(out));
+        let header = Header::parse_mut(&mut answer).unwrap();
+        header.set_async_id(77);
+        header.set_flags(header.flags() | Flags::SIGNED);
+        self.send(answer).await;
+    }
+
+    /// Answers `request` with an error and no signature.
+    pub async fn refuse_unsigned(&mut self, request: &[u8], status: NtStatus) {
+        let answer = self.answer(request, status, |out| error::Response::default().write(out));
+        self.send(answer).await;
     }
 
     /// Answers `request` with `body`.
     pub async fn accept(&mut self, request: &[u8], body: impl FnOnce(&mut Vec<u8>)) {
-        self.send_signed(answer(request, NtStatus::SUCCESS, body)).await;
+        self.send_signed(self.answer(request, NtStatus::SUCCESS, body)).await;
+    }
+
+    /// A response with credits.
+    fn answer(&self, request: &[u8], status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Message {
+        let mut header = Header::response_to(Header::parse(request).unwrap(), status);
+        header.set_credits(self.grants);
+        let mut message = Vec::new();
+        header.push(&mut message);
+        body(&mut message);
+        message
     }
 
     async fn send_signed(&mut self, mut message: Message) {
@@ -256,16 +332,6 @@ impl Peer {
         frame.extend_from_slice(&message);
         self.stream.write_all(&frame).await.unwrap();
     }
-}
-
-/// A response with credits enough for everything.
-fn answer(request: &[u8], status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Message {
-    let mut header = Header::response_to(Header::parse(request).unwrap(), status);
-    header.set_credits(64);
-    let mut message = Vec::new();
-    header.push(&mut message);
-    body(&mut message);
-    message
 }
 
 fn sign(key: &Signer, message: &mut [u8]) {
