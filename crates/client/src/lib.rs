@@ -44,6 +44,7 @@ mod call;
 mod channels;
 mod connection;
 mod credits;
+mod deliver;
 mod error;
 mod file;
 mod lasting;

@@ -2,7 +2,7 @@
 //! their parts divided by `/`; nothing is that place itself.
 //!
 //! Whatever is written gets a name of its own first and its final name when it is whole: [`Tree::put`] for what fits one
-//! piece, [`Tree::create`] and [`File::finish`] for the rest. What is new and small goes to an SMB server in one request.
+//! piece, [`Tree::create`] and [`File::finish`] for the rest.
 
 mod local;
 mod nfs;
@@ -260,8 +260,8 @@ impl Tree {
         of_side!(Tree, self, side => side.fetch(path, size as u32 + 1).await)
     }
 
-    /// Makes the file `path` of `content`, by way of `part` beside it, as `like` says. Where it `is_new` and one request
-    /// to a server makes it whole, it needs no name of its own first.
+    /// Makes the file `path` of `content`, by way of `part` beside it, as `like` says. Where it `is_new` that takes a share
+    /// one round trip less.
     pub(crate) async fn put(
         &self,
         path: &str,
@@ -271,7 +271,7 @@ impl Tree {
         is_new: bool,
     ) -> Done<()> {
         match self {
-            Tree::Smb(side) if is_new && side.put_new(path, content, like).await? => Ok(()),
+            Tree::Smb(side) if is_new && side.put_new(path, part, content, like).await? => Ok(()),
             _ => of_side!(Tree, self, side => side.put(path, part, content, like).await),
         }
     }

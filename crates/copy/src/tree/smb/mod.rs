@@ -16,7 +16,7 @@ use bytes::Bytes;
 use client::{OpenOptions, Settings, Tree};
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::{FileAttributes, FileTime, ReparseTag};
-use smb_wire::{Guid, NtStatus};
+use smb_wire::{Command, Guid, NtStatus};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -115,6 +115,16 @@ fn is_read_only(like: &Like) -> bool {
 /// Whether `refused` may have been said because something is read-only (MS-FSA 2.1.5.15.11 and 2.1.5.1.2.1).
 fn may_be_read_only(refused: &client::Error) -> bool {
     [NtStatus::ACCESS_DENIED, NtStatus::CANNOT_DELETE].map(Some).contains(&refused.status())
+}
+
+/// Whether what was refused in one round trip may be done in two. Samba counts room in steps of 1 MiB and refuses a
+/// CREATE that asks for some where less is left, although a small file may have room in it.
+fn may_go_otherwise(refused: &client::Error) -> bool {
+    let no_room = [NtStatus::DISK_FULL, NtStatus::QUOTA_EXCEEDED];
+    match refused {
+        client::Error::Status { command: Command::Create, status } => no_room.contains(status),
+        _ => refused.status() == Some(NtStatus::OBJECT_NAME_COLLISION),
+    }
 }
 
 /// Takes read-only from `path`, if it is that. Answers what gives it back.
@@ -358,18 +368,18 @@ impl Smb {
         self.lanes.end(lane, made.map_err(Fault::from))
     }
 
-    /// Makes a file at once where there is none. False when there is one, or one that is to be read-only could not be
-    /// removed if it were not made whole, and nothing was done.
-    pub(super) async fn put_new(&self, path: &str, content: &Bytes, like: &Like) -> Done<bool> {
+    /// Makes a file in one round trip where there is none. False when that cannot be, and nothing was done: there is one,
+    /// or it is to be read-only, or the server may have room for it and none to promise.
+    pub(super) async fn put_new(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<bool> {
         if is_read_only(like) {
             return Ok(false);
         }
         let lane = self.lanes.choose(self.tree());
-        let how = OpenOptions { share: ShareAccess::empty(), ..OpenOptions::file(Disposition::Create) };
-        let made = lane.tree.deliver(&self.path(path), &how, content, settings(like)).await;
-        let there = made.as_ref().is_err_and(|error| error.status() == Some(NtStatus::OBJECT_NAME_COLLISION));
-        let made = if there { Ok(()) } else { made };
-        self.lanes.end(lane, made.map_err(Fault::from)).map(|()| !there)
+        let (part, path, how) = (self.path(part), self.path(path), making(false, &Keep::default()));
+        let made = lane.tree.deliver(&part, &path, &how, content, settings(like)).await;
+        let goes_otherwise = made.as_ref().is_err_and(may_go_otherwise);
+        let made = if goes_otherwise { Ok(()) } else { made };
+        self.lanes.end(lane, made.map_err(Fault::from)).map(|()| !goes_otherwise)
     }
 
     pub(super) async fn open_file(&self, path: &str) -> Done<File> {
