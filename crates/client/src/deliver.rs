@@ -14,7 +14,7 @@ use smb_wire::{Command, NtStatus, write};
 use crate::link::{Part, RELATED};
 use crate::tree::{CLOSE_RELATED, create_request, wire_path};
 use crate::whole::{is_whole, rename_buffer, set};
-use crate::{Error, File, OpenOptions, Reply, Result, Settings, Tree};
+use crate::{File, OpenOptions, Reply, Result, Settings, Tree};
 
 /// What came of a file behind its CREATE.
 struct Made {
