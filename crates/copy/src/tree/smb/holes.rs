@@ -61,6 +61,12 @@ impl File {
         Ok(self.holes.data_from(offset).unwrap_or(offset))
     }
 
+    /// Whether it has been marked as sparse, in this copy or in the one that this one goes on with.
+    pub(super) fn is_marked(&self) -> bool {
+        let was_marked = self.file.info().file_attributes & FileAttributes::SPARSE_FILE.bits() != 0;
+        was_marked || self.keeps_holes.get() == Some(&true)
+    }
+
     /// Has the server keep holes. False where it does not, as on a file system that has none: nobody promises then that
     /// what is not written reads as zeros.
     pub(in crate::tree) async fn keeps_holes(&self) -> Done<bool> {

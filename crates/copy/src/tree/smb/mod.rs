@@ -400,7 +400,7 @@ impl Smb {
 
     pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> Done<()> {
         let (tree, path) = (self.tree(), self.path(path));
-        let keeps_holes = file.keeps_holes.get() == Some(&true);
+        let keeps_holes = file.is_marked();
         let is_unsettled = is_read_only(like) || keeps_holes;
         // Without its time nobody takes it for done when it has its name and no more.
         let first = if is_unsettled { Settings::default() } else { settings(like) };
