@@ -1,9 +1,9 @@
-//! Small files whole, in compounds: one that is read in one round trip, one that is made in one, and one that is written
-//! under a name of its own and then gets its final name, so that nobody ever finds a part of it in the place of another.
+//! Small files whole, in compounds: one that is read in one round trip, and one that is written under a name of its own
+//! and then gets its final name, so that nobody ever finds a part of it in the place of another.
 //!
-//! A server that follows MS-SMB2 3.3.5.2.7.2 would carry out the whole of the last in one compound, and stop where
-//! something fails. Samba goes on behind a WRITE that has failed, so the new name is asked for once the data is known
-//! to be there.
+//! A server that follows MS-SMB2 3.3.5.2.7.2 would carry out the whole of the latter in one compound, and stop where
+//! something fails. Samba goes on behind a WRITE that has failed, so a name that another file may have is asked for once
+//! the data is known to be there. One that nobody has is another matter: [`Tree::deliver`].
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct Settings {
 
 impl Settings {
     /// As FileBasicInformation.
-    fn buffer(self) -> Vec<u8> {
+    pub(crate) fn buffer(self) -> Vec<u8> {
         let basic = Basic {
             last_write_time: FileTime(self.last_write_time),
             file_attributes: FileAttributes::from_bits_retain(self.attributes),
@@ -71,17 +71,17 @@ fn found_streams(queried: Option<&Reply>) -> Result<(bool, bool)> {
 /// Room for the names of streams when only their being there matters, in bytes.
 const STREAMS_ROOM: u32 = 4096;
 
-/// FileRenameInformation for a new name that may take the place of another file.
-fn rename_buffer(path: &str) -> Vec<u8> {
+/// FileRenameInformation.
+pub(crate) fn rename_buffer(path: &str, flags: RenameFlags) -> Vec<u8> {
     let name = wire_path(path);
     let name = Utf16::new(&name).unwrap_or_default();
-    let request = RenameRequest { flags: RenameFlags::REPLACE_IF_EXISTS, root_directory: 0, name };
+    let request = RenameRequest { flags, root_directory: 0, name };
     let mut buffer = Vec::with_capacity(24 + name.as_bytes().len());
     request.write(RenameLayout::Type2, &mut buffer);
     buffer
 }
 
-fn set(class: FileInfoClass, file_id: smb_wire::FileId, buffer: &[u8]) -> set_info::Request<'_> {
+pub(crate) fn set(class: FileInfoClass, file_id: smb_wire::FileId, buffer: &[u8]) -> set_info::Request<'_> {
     set_info::Request {
         info_type: InfoType::File,
         file_info_class: class.0,
@@ -162,44 +162,6 @@ impl Tree {
     /// # Errors
     /// [`Error::Status`] with what the server has against it. The file is closed then, and may be left.
     pub async fn stage(&self, path: &str, how: &OpenOptions, data: &[u8], with: Settings) -> Result<File> {
-        let made = self.make_with(path, how, data, with, false).await?;
-        match made.done {
-            Ok(()) => Ok(made.file),
-            Err(error) => {
-                // What matters is why it was refused.
-                let _ = made.file.close().await;
-                Err(error)
-            }
-        }
-    }
-
-    /// Makes a file with `data` in it, in one round trip: CREATE, WRITE, SET_INFO and CLOSE. `data` is at most what one
-    /// WRITE can carry. A server gets all of it or nothing, so nobody finds a part of the file for longer than the server
-    /// needs for it, unless it fails just then; what it refuses to write whole is removed again. With [`Disposition::Create`]
-    /// nothing is harmed that was there.
-    ///
-    /// It is not repeated when a channel is lost: the file may then be there.
-    ///
-    /// # Errors
-    /// [`Error::Status`] with what the server has against it.
-    pub async fn deliver(&self, path: &str, how: &OpenOptions, data: &[u8], with: Settings) -> Result<()> {
-        let made = self.make_with(path, how, data, with, true).await?;
-        let closed = if made.is_closed { Ok(()) } else { made.file.close().await };
-        let Err(error) = made.done.and(closed) else { return Ok(()) };
-        // There is nothing more to be done about one that cannot be removed either; what counts is why.
-        let _ = self.touch(path, &OpenOptions::delete()).await;
-        Err(error)
-    }
-
-    /// Makes a file with `data` in it in one compound, and closes it in the same one if that is to be.
-    async fn make_with(
-        &self,
-        path: &str,
-        how: &OpenOptions,
-        data: &[u8],
-        with: Settings,
-        closing: bool,
-    ) -> Result<Made> {
         let name = wire_path(path);
         let settings = with.buffer();
         let request = write::Request::new(RELATED, 0, data);
@@ -210,44 +172,35 @@ impl Tree {
         let create = Part { command: Command::Create, payload: 0, body: &create_body };
         let write = Part { command: Command::Write, payload: request.payload_len(), body: &write_body };
         let set = Part { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
-        let (opened, written, set, closed) = match (data.is_empty(), closing) {
-            (true, false) => {
-                let [opened, set] = self.inner.call_once([create, set]).await?.replies;
-                (opened, None, set, None)
-            }
-            (true, true) => {
-                let [opened, set, closed] = self.inner.call_once([create, set, CLOSE_RELATED]).await?.replies;
-                (opened, None, set, Some(closed))
-            }
-            (false, false) => {
-                let [opened, written, set] = self.inner.call_once([create, write, set]).await?.replies;
-                (opened, Some(written), set, None)
-            }
-            (false, true) => {
-                let parts = [create, write, set, CLOSE_RELATED];
-                let [opened, written, set, closed] = self.inner.call_once(parts).await?.replies;
-                (opened, Some(written), set, Some(closed))
-            }
+        let (opened, written, set) = if data.is_empty() {
+            let [opened, set] = self.inner.call_once([create, set]).await?.replies;
+            (opened, None, set)
+        } else {
+            let [opened, written, set] = self.inner.call_once([create, write, set]).await?.replies;
+            (opened, Some(written), set)
         };
-        let opened = opened.success()?;
-        let opened = create::Response::parse(opened.message())?;
-        let file = File::new(Arc::clone(&self.inner), opened.file_id, opened.info);
-        let is_closed = closed.is_some_and(|it| it.status().is_success());
+        let file = self.opened(opened)?;
         let done = is_whole(written, data.len()).and_then(|()| set.success().map(drop));
-        Ok(Made { file, is_closed, done })
+        match done {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                // What matters is why it was refused.
+                let _ = file.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The file that a CREATE has opened.
+    pub(crate) fn opened(&self, reply: Reply) -> Result<File> {
+        let reply = reply.success()?;
+        let opened = create::Response::parse(reply.message())?;
+        Ok(File::new(Arc::clone(&self.inner), opened.file_id, opened.info))
     }
 }
 
-/// What came of making a file in one compound.
-struct Made {
-    file: File,
-    is_closed: bool,
-    /// Whether all was done behind the CREATE.
-    done: Result<()>,
-}
-
 /// Whether a WRITE of `length` bytes, if there was one, was done.
-fn is_whole(written: Option<Reply>, length: usize) -> Result<()> {
+pub(crate) fn is_whole(written: Option<Reply>, length: usize) -> Result<()> {
     let Some(written) = written else { return Ok(()) };
     let count = write::Response::parse(written.success()?.message())?.count;
     if count as usize == length { Ok(()) } else { Err(Error::Protocol("a WRITE was done in part")) }
@@ -318,7 +271,7 @@ impl File {
     /// # Errors
     /// [`Error::Status`] when the server refuses. It is closed then, and has its old name.
     pub async fn close_as(self, path: &str) -> Result<()> {
-        let buffer = rename_buffer(path);
+        let buffer = rename_buffer(path, RenameFlags::REPLACE_IF_EXISTS);
         let renaming = set(FileInfoClass::RENAME, self.id, &buffer);
         let rename_body = |out: &mut Vec<u8>| renaming.write(out);
         let rename = Part { command: Command::SetInfo, payload: renaming.payload_len(), body: &rename_body };
@@ -328,5 +281,23 @@ impl File {
             let _ = self.tree.close(self.id).await;
         }
         renamed.success().map(drop)
+    }
+
+    /// Deletes it, whatever its name is by now, and closes it: SET_INFO and CLOSE in one round trip. It must be open with
+    /// the right to delete it.
+    ///
+    /// # Errors
+    /// [`Error::Status`] when the server refuses. It is closed then, and stays.
+    pub async fn discard(self) -> Result<()> {
+        // MS-FSCC 2.4.11
+        let deleting = set(FileInfoClass::DISPOSITION, self.id, &[1]);
+        let delete_body = |out: &mut Vec<u8>| deleting.write(out);
+        let delete = Part { command: Command::SetInfo, payload: deleting.payload_len(), body: &delete_body };
+        let [deleted, closed] = self.tree.call([delete, CLOSE_RELATED]).await?.replies;
+        if !closed.status().is_success() {
+            // A refusal of the first takes the second with it.
+            let _ = self.tree.close(self.id).await;
+        }
+        deleted.success().map(drop)
     }
 }

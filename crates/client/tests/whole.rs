@@ -6,14 +6,17 @@ mod support;
 
 use client::{Connection, Credentials, Error, OpenOptions, Options, Result, Session, Settings};
 use peer::{Message, Peer, Server};
-use smb_wire::create::{self, CreateAction, CreateOptions, Disposition, FileInfo, OplockLevel};
-use smb_wire::create_context::Contexts;
+use smb_wire::create::{self, Access, CreateAction, CreateOptions, Disposition, FileInfo, OplockLevel};
+use smb_wire::create_context::{Contexts, RequestContext};
+use smb_wire::fscc::FileInfoClass;
+use smb_wire::fscc::file::{RenameFlags, RenameLayout, RenameRequest};
 use smb_wire::{Command, FileId, NtStatus, close, set_info, write};
 use support::USER;
 use tokio::task::JoinHandle;
 
 const FILE: FileId = FileId { persistent: 1, volatile: 2 };
-const MAKING: [Command; 4] = [Command::Create, Command::Write, Command::SetInfo, Command::Close];
+const MAKING: [Command; 5] =
+    [Command::Create, Command::Write, Command::SetInfo, Command::SetInfo, Command::Close];
 
 /// A client that makes a file of four bytes, and the other end with the requests that came for it: all of them, before any is answered.
 async fn delivering() -> (JoinHandle<Result<()>>, Peer, Vec<Message>) {
@@ -23,8 +26,9 @@ async fn delivering() -> (JoinHandle<Result<()>>, Peer, Vec<Message>) {
         let connection = Connection::connect(address, "peer", &Options::default()).await?;
         let session = Session::log_on(&connection, &Credentials::new(USER.0, USER.1), false).await?;
         let tree = session.connect("files").await?;
-        let how = OpenOptions::file(Disposition::Create);
-        tree.deliver("new", &how, b"data", Settings::default()).await
+        let how = OpenOptions::file(Disposition::OverwriteIf);
+        let how = OpenOptions { access: how.access | Access::DELETE, ..how };
+        tree.deliver("part", "new", &how, b"data", Settings::default()).await
     });
     let mut peer = server.accept().await;
     server.log_on(&mut peer).await;
@@ -52,17 +56,33 @@ fn written(out: &mut Vec<u8>) {
     write::Response { count: 4 }.write(out);
 }
 
+fn set(out: &mut Vec<u8>) {
+    set_info::Response.write(out);
+}
+
 fn closed(out: &mut Vec<u8>) {
     close::Response::default().write(out);
 }
 
-/// Lets the client remove the file, as it must.
-async fn removal(peer: &mut Peer) {
+/// Lets the client remove the closed file `name`, as it must.
+async fn removal(peer: &mut Peer, name: &str) {
     let opening = peer.next_of(Command::Create).await;
-    let options = create::Request::parse(&opening).unwrap().create_options;
-    assert!(options.contains(CreateOptions::DELETE_ON_CLOSE));
+    let request = create::Request::parse(&opening).unwrap();
+    assert!(request.create_options.contains(CreateOptions::DELETE_ON_CLOSE));
+    assert_eq!(request.name.to_string_lossy(), name);
     let closing = peer.next_of(Command::Close).await;
     peer.accept(&opening, created).await;
+    peer.accept(&closing, closed).await;
+}
+
+/// The same by the handle that is still open.
+async fn removal_by_handle(peer: &mut Peer) {
+    let deleting = peer.next_of(Command::SetInfo).await;
+    let request = set_info::Request::parse(&deleting).unwrap();
+    assert_eq!((request.file_id, request.buffer), (FILE, &[1][..]));
+    assert_eq!(request.file_info_class, FileInfoClass::DISPOSITION.0);
+    let closing = peer.next_of(Command::Close).await;
+    peer.accept(&deleting, set).await;
     peer.accept(&closing, closed).await;
 }
 
@@ -71,47 +91,99 @@ fn status(done: &Result<()>) -> Option<NtStatus> {
 }
 
 #[tokio::test]
-async fn a_file_that_is_new_takes_one_round_trip() {
+async fn a_new_file_takes_one_round_trip_and_has_its_name_only_behind_its_data_and_its_time() {
     let (client, mut peer, requests) = delivering().await;
+    let creating = create::Request::parse(&requests[0]).unwrap();
+    assert_eq!(creating.name.to_string_lossy(), "part");
+    let contexts: Vec<_> = creating.contexts.requests().collect::<std::result::Result<_, _>>().unwrap();
+    assert_eq!(contexts, [RequestContext::AllocationSize(4)]);
+    let [timed, named] = [&requests[2], &requests[3]].map(|it| set_info::Request::parse(it).unwrap());
+    assert_eq!(timed.file_info_class, FileInfoClass::BASIC.0);
+    assert_eq!(named.file_info_class, FileInfoClass::RENAME.0);
+    let naming = RenameRequest::parse_rename(named.buffer, RenameLayout::Type2).unwrap();
+    assert_eq!((naming.flags, naming.name.to_string_lossy().as_str()), (RenameFlags::empty(), "new"));
     peer.accept(&requests[0], created).await;
     peer.accept(&requests[1], written).await;
-    peer.accept(&requests[2], |out| set_info::Response.write(out)).await;
-    peer.accept(&requests[3], closed).await;
+    peer.accept(&requests[2], set).await;
+    peer.accept(&requests[3], set).await;
+    peer.accept(&requests[4], closed).await;
     client.await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn where_there_is_a_file_nothing_is_done_to_it() {
-    let (client, mut peer, requests) = delivering().await;
-    for request in &requests {
-        peer.refuse(request, NtStatus::OBJECT_NAME_COLLISION).await;
+async fn where_there_is_a_file_by_now_nothing_is_done_to_it() {
+    for goes_on in [false, true] {
+        let (client, mut peer, requests) = delivering().await;
+        peer.accept(&requests[0], created).await;
+        peer.accept(&requests[1], written).await;
+        peer.accept(&requests[2], set).await;
+        peer.refuse(&requests[3], NtStatus::OBJECT_NAME_COLLISION).await;
+        if goes_on {
+            peer.accept(&requests[4], closed).await;
+        } else {
+            peer.refuse(&requests[4], NtStatus::OBJECT_NAME_COLLISION).await;
+            let closing = peer.next_of(Command::Close).await;
+            assert_eq!(close::Request::parse(&closing).unwrap().file_id, FILE);
+            peer.accept(&closing, closed).await;
+        }
+        // Asking for anything more, it would wait for an answer.
+        let done = client.await.unwrap();
+        assert_eq!(status(&done), Some(NtStatus::OBJECT_NAME_COLLISION));
     }
-    // Asking for anything more, it would wait for an answer.
-    let done = client.await.unwrap();
-    assert_eq!(status(&done), Some(NtStatus::OBJECT_NAME_COLLISION));
 }
 
 #[tokio::test]
-async fn what_a_server_that_goes_on_behind_a_refused_write_has_made_is_removed() {
+async fn what_cannot_be_made_leaves_nothing_to_be_done() {
     let (client, mut peer, requests) = delivering().await;
-    peer.accept(&requests[0], created).await;
-    peer.refuse(&requests[1], NtStatus::DISK_FULL).await;
-    peer.accept(&requests[2], |out| set_info::Response.write(out)).await;
-    peer.accept(&requests[3], closed).await;
-    removal(&mut peer).await;
+    for request in &requests {
+        peer.refuse(request, NtStatus::DISK_FULL).await;
+    }
     assert_eq!(status(&client.await.unwrap()), Some(NtStatus::DISK_FULL));
 }
 
 #[tokio::test]
-async fn what_a_server_that_stops_behind_a_refused_write_has_made_is_closed_and_removed() {
+async fn what_a_server_that_goes_on_behind_a_refused_write_has_named_is_removed_by_that_name() {
+    let (client, mut peer, requests) = delivering().await;
+    peer.accept(&requests[0], created).await;
+    peer.refuse(&requests[1], NtStatus::DISK_FULL).await;
+    peer.accept(&requests[2], set).await;
+    peer.accept(&requests[3], set).await;
+    peer.accept(&requests[4], closed).await;
+    removal(&mut peer, "new").await;
+    assert_eq!(status(&client.await.unwrap()), Some(NtStatus::DISK_FULL));
+}
+
+#[tokio::test]
+async fn where_the_write_and_the_name_are_refused_the_file_of_that_name_stays() {
+    let (client, mut peer, requests) = delivering().await;
+    peer.accept(&requests[0], created).await;
+    peer.refuse(&requests[1], NtStatus::DISK_FULL).await;
+    peer.accept(&requests[2], set).await;
+    peer.refuse(&requests[3], NtStatus::OBJECT_NAME_COLLISION).await;
+    peer.accept(&requests[4], closed).await;
+    removal(&mut peer, "part").await;
+    assert_eq!(status(&client.await.unwrap()), Some(NtStatus::DISK_FULL));
+}
+
+#[tokio::test]
+async fn what_was_written_in_part_is_removed_too() {
+    let (client, mut peer, requests) = delivering().await;
+    peer.accept(&requests[0], created).await;
+    peer.accept(&requests[1], |out| write::Response { count: 3 }.write(out)).await;
+    peer.accept(&requests[2], set).await;
+    peer.accept(&requests[3], set).await;
+    peer.accept(&requests[4], closed).await;
+    removal(&mut peer, "new").await;
+    assert!(matches!(client.await.unwrap(), Err(Error::Protocol(_))));
+}
+
+#[tokio::test]
+async fn what_a_server_that_stops_behind_a_refused_write_has_open_is_removed_by_its_handle() {
     let (client, mut peer, requests) = delivering().await;
     peer.accept(&requests[0], created).await;
     for request in &requests[1..] {
         peer.refuse(request, NtStatus::DISK_FULL).await;
     }
-    let closing = peer.next_of(Command::Close).await;
-    assert_eq!(close::Request::parse(&closing).unwrap().file_id, FILE);
-    peer.accept(&closing, closed).await;
-    removal(&mut peer).await;
+    removal_by_handle(&mut peer).await;
     assert_eq!(status(&client.await.unwrap()), Some(NtStatus::DISK_FULL));
 }

@@ -373,11 +373,16 @@ async fn fill(shared: &Arc<Shared>, reader: &Arc<File>, writer: &Arc<File>, fact
         return Err(Fault::Changed);
     }
     let piece = u64::from(shared.piece);
-    let have = written.size;
+    let mut have = written.size;
     let start = match have <= facts.size {
         true => have.saturating_sub(shared.window) / piece * piece,
         false => 0,
     };
+    if facts.sparse && have > start {
+        // What is left out behind it must be a hole there too, whatever an earlier copy has left.
+        writer.set_length(start).await?;
+        have = start;
+    }
     shared.progress.moved(start);
     let (done, moved) = pieces(shared, reader, writer, facts, start).await;
     let Written { hashes, end } = match done {
@@ -427,6 +432,7 @@ async fn pieces(
     let mut tasks = JoinSet::new();
     let mut front = Front::new(start, facts.size, shared.piece(), shared.window, writer.may_lose());
     let (mut written, mut moved) = (Written::default(), 0);
+    let mut sparse = facts.sparse;
     let all = async {
         loop {
             if let Some(up_to) = front.ask() {
@@ -434,8 +440,11 @@ async fn pieces(
                 tasks.spawn(async move { writer.settle_data(false).await.map(|()| Step::Kept(up_to)) });
             }
             if front.is_open(shared.depth()) {
-                if facts.sparse {
-                    let skipped = front.skip(reader.data_from(front.next()).await?);
+                if sparse {
+                    let data = reader.data_from(front.next(), shared.piece()).await?;
+                    // Asked only where there is one, and before anything behind it is written.
+                    sparse = data == front.next() || writer.keeps_holes().await?;
+                    let skipped = if sparse { front.skip(data) } else { 0 };
                     moved += skipped;
                     shared.progress.moved(skipped);
                 }
@@ -443,7 +452,7 @@ async fn pieces(
                     let permit = shared.permit(length).await?;
                     shared.pace.take(length).await;
                     let (reader, writer) = (Arc::clone(reader), Arc::clone(writer));
-                    let (sparse, hashed) = (facts.sparse, shared.plan.verify);
+                    let hashed = shared.plan.verify;
                     tasks.spawn(async move {
                         let _permit = permit;
                         move_piece(&reader, &writer, at, length as u32, sparse, hashed).await.map(Step::Moved)
@@ -504,15 +513,15 @@ async fn move_piece(
     }
     let hash = hashed.then(|| hash(&data));
     // A hole stays one.
-    let is_hole = sparse && data.iter().all(|byte| *byte == 0);
+    let is_hole = sparse && data.iter().all(|byte| *byte == 0) && writer.keeps_holes().await?;
     if !is_hole {
         writer.write(at, &data).await?;
     }
     Ok(Moved { at, length, is_hole, hash })
 }
 
-/// Reads back all of `writer` and holds it against `hashes`; against `reader` where there is none, since an earlier
-/// copy has written it or it is a hole.
+/// Reads back all of `writer` and holds it against `hashes`; where there is none, against zeros if `reader` has a hole
+/// there, and else against what it has, which an earlier copy has written.
 async fn verify(
     shared: &Arc<Shared>,
     reader: &Arc<File>,
@@ -528,7 +537,13 @@ async fn verify(
             let length = piece.min(facts.size - at) as u32;
             let permit = shared.permit(u64::from(length)).await?;
             let (reader, writer) = (Arc::clone(reader), Arc::clone(writer));
-            let expected = hashes.get(&at).copied();
+            let mut expected = hashes.get(&at).copied();
+            if expected.is_none()
+                && facts.sparse
+                && reader.data_from(at, piece).await? >= at + u64::from(length)
+            {
+                expected = Some(hash(&vec![0; length as usize]));
+            }
             tasks.spawn(async move {
                 let _permit = permit;
                 let expected = match expected {

@@ -146,8 +146,8 @@ fn access(args: &Args, place: &Place, password: Option<String>, keep: Keep) -> A
             gid: args.gid.unwrap_or(own.gid),
             groups: if args.uid.or(args.gid).is_some() { Vec::new() } else { own.groups.clone() },
             slots: SLOTS,
-            // RFC 8276: extended attributes came with 4.2.
-            minor_version: if keep.xattrs { 2 } else { own.minor_version },
+            // RFC 7862 and 8276: holes and extended attributes came with 4.2.
+            minor_version: 2,
             ..own
         },
     }

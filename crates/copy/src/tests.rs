@@ -125,6 +125,51 @@ async fn holes_stay_holes() {
     assert_eq!(&middle, b"in the middle");
 }
 
+/// A sparse file `disk` of 20 MiB with data at 1 and at 12 MiB, and what it reads as.
+fn disk(dir: &Path) -> Vec<u8> {
+    let source = dir.join("source/disk");
+    let file = fs::File::create(&source).unwrap();
+    file.write_all_at(b"one", MIB).unwrap();
+    file.write_all_at(b"twelve", 12 * MIB).unwrap();
+    file.set_len(20 * MIB).unwrap();
+    fs::read(source).unwrap()
+}
+
+#[tokio::test]
+async fn what_a_broken_copy_has_left_in_the_place_of_a_hole_is_not_taken_for_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = shared(dir.path(), "--retries 0").await;
+    let content = disk(dir.path());
+    let job = job(&shared, "disk").await;
+    assert!(job.facts.sparse, "the file system of this host has no holes");
+    // 9 MiB have been there: the first 5 cannot be in doubt.
+    for (have, known) in [(9 * MIB, 5 * MIB), (30 * MIB, 0)] {
+        let part = dir.path().join("target").join(part_of(&job.path, &job.facts));
+        fs::write(&part, vec![0xee; have as usize]).unwrap();
+        file::copy(&shared, &job).await.unwrap();
+        let made = fs::read(dir.path().join("target/disk")).unwrap();
+        assert!(made[..known as usize].iter().all(|byte| *byte == 0xee));
+        assert!(made[known as usize..] == content[known as usize..], "{have}");
+    }
+}
+
+#[tokio::test]
+async fn holes_are_read_back_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = shared(dir.path(), "--verify --retries 0").await;
+    let content = disk(dir.path());
+    let job = job(&shared, "disk").await;
+    file::copy(&shared, &job).await.unwrap();
+    assert!(fs::read(dir.path().join("target/disk")).unwrap() == content);
+    // What an earlier copy has left is right but for what should be a hole.
+    let part = dir.path().join("target").join(part_of(&job.path, &job.facts));
+    let mut wrong = content[..9 * MIB as usize].to_vec();
+    wrong[3 * MIB as usize + 7] = 1;
+    fs::write(&part, wrong).unwrap();
+    let fault = file::copy(&shared, &job).await.unwrap_err();
+    assert!(matches!(fault, Fault::Differs), "{fault}");
+}
+
 #[tokio::test]
 async fn what_has_permission_bits_is_nobody_elses_until_it_is_whole() {
     use std::os::unix::fs::PermissionsExt;

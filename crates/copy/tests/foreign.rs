@@ -5,13 +5,15 @@ mod ganesha;
 #[path = "../../client/tests/support/mod.rs"]
 mod support;
 
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Parser;
 use copy::{Args, Plan, Report};
 use ganesha::Ganesha;
 use smb_wire::create::{Access, CreateOptions, Disposition};
+use smb_wire::fscc::FileAttributes;
 use smb_wire::query_info::SecurityInformation;
 use support::{Samba, USER};
 use volume::security::{Ace, AceFlags, Acl, Control, Descriptor, Rights, Sid, well_known};
@@ -85,6 +87,15 @@ fn there_and_back(remote: &str) {
     assert!(grown(Path::new(&here)) == grown(Path::new(&back)));
 }
 
+/// The share `files`, for who knows its protocol.
+async fn tree(samba: &Samba) -> client::Tree {
+    let options = client::Options::default();
+    let connection = client::Connection::connect(samba.address, "127.0.0.1", &options).await.unwrap();
+    let who = client::Credentials::new(USER.0, USER.1);
+    let session = client::Session::log_on(&connection, &who, false).await.unwrap();
+    session.connect("files").await.unwrap()
+}
+
 /// What Samba has of a file or directory beside its data.
 async fn beside(tree: &client::Tree, path: &str) -> (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>, Vec<client::Stream>) {
     let how = client::OpenOptions { options: CreateOptions::empty(), ..client::OpenOptions::read() };
@@ -140,11 +151,7 @@ fn lists_attributes_and_streams_go_from_share_to_share() {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let tree = runtime.block_on(async {
-        let options = client::Options::default();
-        let connection = client::Connection::connect(samba.address, "127.0.0.1", &options).await.unwrap();
-        let who = client::Credentials::new(USER.0, USER.1);
-        let session = client::Session::log_on(&connection, &who, false).await.unwrap();
-        let tree = session.connect("files").await.unwrap();
+        let tree = tree(&samba).await;
         let owner = Descriptor::parse(&beside(&tree, "from").await.0).unwrap().owner.unwrap();
         adorn(&tree, owner).await;
         tree
@@ -166,6 +173,136 @@ fn lists_attributes_and_streams_go_from_share_to_share() {
             assert_ne!(usual.0, there.0, "{name}");
         }
     });
+}
+
+/// A file of 40 MiB with data in two places; what it reads as.
+fn plant_holes(path: &Path) -> Vec<u8> {
+    let file = std::fs::File::create(path).unwrap();
+    file.write_all_at(b"in the middle", (20 << 20) + 5).unwrap();
+    file.write_all_at(b"further on", 31 << 20).unwrap();
+    file.set_len((40 << 20) + 5).unwrap();
+    std::fs::read(path).unwrap()
+}
+
+/// What the connections to one side have carried, in bytes.
+fn carried(report: &serde_json::Value, side: &str) -> u64 {
+    report["channels"][side].as_array().unwrap().iter().map(|it| it["bytes"].as_u64().unwrap()).sum()
+}
+
+/// A file system in the place of a directory, as long as it is kept.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// None for who may not mount.
+    fn new(at: PathBuf, kind: &str, options: &str) -> Option<Mounted> {
+        std::fs::create_dir(&at).unwrap();
+        let mount =
+            std::process::Command::new("mount").args(["-t", kind, "-o", options, "none"]).arg(&at).status();
+        mount.is_ok_and(|status| status.success()).then(|| Mounted(at))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// There and back: nothing but the two places with data is moved or stored. `stored` is where the server has it.
+fn holes_there_and_back(remote: &str, stored: &Path) {
+    const LITTLE: u64 = 4 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let [here, back] = ["here", "back"].map(|name| dir.path().join(name).to_str().unwrap().to_owned());
+    std::fs::create_dir(&here).unwrap();
+    let content = plant_holes(&Path::new(&here).join("disk"));
+    for (from, to, side, made) in [
+        (here.as_str(), remote, "target", stored.join("disk")),
+        (remote, back.as_str(), "source", Path::new(&back).join("disk")),
+    ] {
+        let report = copy(from, to, "").json();
+        assert_eq!(report["files"]["copied"], 1, "{report:#}");
+        assert!(std::fs::read(&made).unwrap() == content, "{to}");
+        let blocks = made.metadata().unwrap().blocks();
+        assert!(blocks * 512 < LITTLE, "{to}: {blocks}");
+        let carried: u64 =
+            report["channels"][side].as_array().unwrap().iter().map(|it| it["bytes"].as_u64().unwrap()).sum();
+        assert!(carried < LITTLE, "{report:#}");
+    }
+    assert_eq!(copy(&here, &format!("{remote}/again"), "--verify").status(), 1);
+}
+
+#[test]
+fn holes_go_to_samba_and_come_back() {
+    let Some(samba) = Samba::start("holes_go_to_samba_and_come_back") else { return };
+    let remote = format!("smb://{}@{}/files/copy", USER.0, samba.address);
+    holes_there_and_back(&remote, &samba.files().join("copy"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let info = runtime.block_on(async { tree(&samba).await.stat("copy/disk").await.unwrap() });
+    // Samba shows what has a dot in front as hidden, which the file has had while it was made.
+    assert_eq!(info.file_attributes, (FileAttributes::ARCHIVE | FileAttributes::SPARSE_FILE).bits());
+}
+
+#[test]
+fn what_cannot_keep_holes_gets_all_of_their_zeros() {
+    let Some(samba) = Samba::start("what_cannot_keep_holes_gets_all_of_their_zeros") else { return };
+    // It has no extended attributes, in which Samba would note that a file is sparse.
+    let Some(mounted) = Mounted::new(samba.files().join("plain"), "ramfs", "mode=0777") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let content = plant_holes(&dir.path().join("disk"));
+    let remote = format!("smb://{}@{}/files/plain", USER.0, samba.address);
+    let report = copy(dir.path().to_str().unwrap(), &remote, "").json();
+    assert_eq!(report["files"]["copied"], 1, "{report:#}");
+    assert!(std::fs::read(mounted.0.join("disk")).unwrap() == content);
+    assert!(carried(&report, "target") > content.len() as u64, "{report:#}");
+}
+
+#[test]
+fn holes_go_to_ganesha_and_come_back() {
+    let Some(ganesha) = Ganesha::start("holes_go_to_ganesha_and_come_back") else { return };
+    holes_there_and_back(&format!("nfs://{}/files/copy", ganesha.address), &ganesha.files().join("copy"));
+}
+
+#[test]
+fn many_holes_are_asked_for_in_parts_where_samba_has_no_room_for_all() {
+    let Some(samba) = Samba::start("many_holes_are_asked_for_in_parts") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sieve");
+    let file = std::fs::File::create(&path).unwrap();
+    // More than 4,096 ranges, and the last one far behind them.
+    for number in 0..5000u64 {
+        file.write_all_at(&number.to_le_bytes(), number * 16384).unwrap();
+    }
+    file.write_all_at(b"the last", 300 << 20).unwrap();
+    let remote = format!("smb://{}@{}/files/copy", USER.0, samba.address);
+    let [here, back] = [path, dir.path().join("back")].map(|path| path.to_str().unwrap().to_owned());
+    assert_eq!(copy(&here, &remote, "").status(), 1);
+    let report = copy(&remote, &back, "").json();
+    assert_eq!(report["files"]["copied"], 1, "{report:#}");
+    assert!(std::fs::read(&back).unwrap() == std::fs::read(&here).unwrap());
+    assert!(carried(&report, "source") < 120 << 20, "{report:#}");
+}
+
+#[test]
+fn a_full_samba_has_no_file_that_looks_whole() {
+    let Some(samba) = Samba::start("a_full_samba_has_no_file_that_looks_whole") else { return };
+    let Some(small) = Mounted::new(samba.files().join("small"), "tmpfs", "size=5m,mode=0777") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..60 {
+        std::fs::write(dir.path().join(number.to_string()), "x".repeat(150_000 + number)).unwrap();
+    }
+    let remote = format!("smb://{}@{}/files/small", USER.0, samba.address);
+    let report = copy(dir.path().to_str().unwrap(), &remote, "--retries 0");
+    let names = std::fs::read_dir(&small.0).unwrap().map(|it| it.unwrap().file_name());
+    let names: Vec<_> = names.collect();
+    for name in &names {
+        let [here, there] =
+            [dir.path(), &small.0].map(|dir| std::fs::read(dir.join(name)).unwrap_or_default());
+        assert!(here == there, "{name:?}: {:#}", report.json());
+    }
+    let copied = report.json()["files"]["copied"].as_u64().unwrap();
+    assert_eq!((report.status(), copied), (9, names.len() as u64), "{:#}", report.json());
+    // All that there is room for: none is refused since Samba counts room in larger steps.
+    assert!((30..40).contains(&copied), "{copied}");
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub struct Attributes {
     pub mode: u32,
     /// Names that it has.
     pub links: u32,
+    /// Bytes that it takes of the server's store; none where the server does not say.
+    pub space_used: Option<u64>,
     /// When its data was changed.
     pub modified: NfsTime,
 }
@@ -32,6 +34,7 @@ pub(crate) const WANTED: Bitmap = Bitmap::of(&[
     AttrNum::Fileid.get(),
     AttrNum::Mode.get(),
     AttrNum::Numlinks.get(),
+    AttrNum::SpaceUsed.get(),
     AttrNum::TimeModify.get(),
 ]);
 
@@ -44,10 +47,11 @@ impl Attributes {
         file_id: 0,
         mode: 0,
         links: 0,
+        space_used: None,
         modified: NfsTime { seconds: 0, nseconds: 0 },
     };
 
-    /// Reads what [`WANTED`] asks for. What the server does not have is zero; kind, change and size it must have.
+    /// Reads what [`WANTED`] asks for. What the server does not have is zero or none; kind, change and size it must have.
     pub(crate) fn read(attributes: &Fattr<'_>) -> Result<Attributes> {
         let mut read = Attributes::UNKNOWN;
         for attribute in attributes.iter() {
@@ -58,6 +62,7 @@ impl Attributes {
                 Attr::Fileid(number) => read.file_id = number,
                 Attr::Mode(mode) => read.mode = mode,
                 Attr::Numlinks(count) => read.links = count,
+                Attr::SpaceUsed(bytes) => read.space_used = Some(bytes),
                 Attr::TimeModify(time) => read.modified = time,
                 _ => {}
             }

@@ -29,7 +29,7 @@ use crate::{Error, Result};
 pub struct File {
     pub(super) client: Arc<Inner>,
     pub(super) handle: Arc<[u8]>,
-    open: Open,
+    pub(super) open: Open,
     attributes: Attributes,
 }
 
@@ -86,7 +86,7 @@ impl File {
         &self.attributes
     }
 
-    fn here(&self) -> Args<'_> {
+    pub(super) fn here(&self) -> Args<'_> {
         Args::PutFh(PutArgs { object: FileHandle(&self.handle) })
     }
 

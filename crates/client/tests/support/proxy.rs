@@ -1,16 +1,21 @@
 //! A way to the server that can be cut: what goes in at one end comes out at the other until it does not.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
 /// Forwards connections to a server.
 pub struct Proxy {
     pub address: SocketAddr,
     carried: Arc<Mutex<Vec<AbortHandle>>>,
+    held: watch::Sender<bool>,
     accepting: JoinHandle<()>,
 }
 
@@ -21,18 +26,32 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let carried: Arc<Mutex<Vec<AbortHandle>>> = Arc::default();
         let of_all = Arc::clone(&carried);
+        let (held, holding) = watch::channel(false);
         let accepting = tokio::spawn(async move {
             while let Ok((mut inner, _)) = listener.accept().await {
+                let holding = holding.clone();
                 let carrying = tokio::spawn(async move {
-                    if let Ok(mut outer) = TcpStream::connect(server).await {
+                    if let Ok(outer) = TcpStream::connect(server).await {
+                        let ((mut from_client, to_client), (from_server, mut to_server)) =
+                            (inner.split(), outer.into_split());
+                        let asking = async {
+                            let done = tokio::io::copy(&mut from_client, &mut to_server).await;
+                            let _ = to_server.shutdown().await;
+                            done
+                        };
                         // Half of what was under way gets lost in either direction, as on a real link.
-                        let _ = tokio::io::copy_bidirectional(&mut inner, &mut outer).await;
+                        let _ = tokio::join!(asking, answer(from_server, to_client, holding));
                     }
                 });
                 of_all.lock().unwrap().push(carrying.abort_handle());
             }
         });
-        Proxy { address, carried, accepting }
+        Proxy { address, carried, held, accepting }
+    }
+
+    /// Keeps answers of the server back, or lets them pass.
+    pub fn hold_answers(&self, is_held: bool) {
+        self.held.send_replace(is_held);
     }
 
     /// Cuts everything that is carried; new connections pass. True when there was something to cut.
@@ -41,6 +60,23 @@ impl Proxy {
         let alive = carried.iter().filter(|it| !it.is_finished());
         alive.inspect(|it| it.abort()).count() > 0
     }
+}
+
+/// Carries what the server says, unless it is held.
+async fn answer(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::WriteHalf<'_>,
+    mut held: watch::Receiver<bool>,
+) {
+    let mut room = vec![0; 64 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut room).await {
+        // Without the proxy nothing is held.
+        let _ = held.wait_for(|is_held| !is_held).await;
+        if to.write_all(&room[..count]).await.is_err() {
+            return;
+        }
+    }
+    let _ = to.shutdown().await;
 }
 
 impl Drop for Proxy {

@@ -2,8 +2,9 @@
 //! their parts divided by `/`; nothing is that place itself.
 //!
 //! Whatever is written gets a name of its own first and its final name when it is whole: [`Tree::put`] for what fits one
-//! piece, [`Tree::create`] and [`File::finish`] for the rest. What is new and small goes to an SMB server in one request.
+//! piece, [`Tree::create`] and [`File::finish`] for the rest.
 
+mod holes;
 mod local;
 mod nfs;
 mod smb;
@@ -260,8 +261,8 @@ impl Tree {
         of_side!(Tree, self, side => side.fetch(path, size as u32 + 1).await)
     }
 
-    /// Makes the file `path` of `content`, by way of `part` beside it, as `like` says. Where it `is_new` and one request
-    /// to a server makes it whole, it needs no name of its own first.
+    /// Makes the file `path` of `content`, by way of `part` beside it, as `like` says. Where it `is_new` that takes a share
+    /// one round trip less.
     pub(crate) async fn put(
         &self,
         path: &str,
@@ -271,7 +272,7 @@ impl Tree {
         is_new: bool,
     ) -> Done<()> {
         match self {
-            Tree::Smb(side) if is_new && side.put_new(path, content, like).await? => Ok(()),
+            Tree::Smb(side) if is_new && side.put_new(path, part, content, like).await? => Ok(()),
             _ => of_side!(Tree, self, side => side.put(path, part, content, like).await),
         }
     }
@@ -426,11 +427,22 @@ impl File {
         Ok(())
     }
 
-    /// The first byte at or behind `offset` that is not in a hole, as far as that can be known for nothing.
-    pub(crate) async fn data_from(&self, offset: u64) -> Done<u64> {
+    /// The first byte at or behind `offset` that is not in a hole, as far as that can be known. A server is asked for many
+    /// pieces of `piece` bytes at once, so offsets should be whole pieces apart.
+    pub(crate) async fn data_from(&self, offset: u64, piece: u64) -> Done<u64> {
         match self {
             File::Local(file) => file.data_from(offset).await,
-            File::Smb(_) | File::Nfs(_) => Ok(offset),
+            File::Smb(file) => file.data_from(offset).await,
+            File::Nfs(file) => file.data_from(offset, piece).await,
+        }
+    }
+
+    /// Has holes kept, and answers whether what is not written can be left out.
+    pub(crate) async fn keeps_holes(&self) -> Done<bool> {
+        match self {
+            File::Smb(file) => file.keeps_holes().await,
+            // Neither has to be asked for it: what is not written reads as zeros.
+            File::Local(_) | File::Nfs(_) => Ok(true),
         }
     }
 

@@ -9,6 +9,7 @@ mod beside;
 )]
 #[path = "../cli/common.rs"]
 mod common;
+mod holes;
 mod mirror;
 #[path = "../../../client/tests/support/proxy.rs"]
 mod proxy;

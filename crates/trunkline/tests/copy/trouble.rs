@@ -26,7 +26,7 @@ pub async fn tree(place: &str) -> client::Tree {
     session(place, 0).await.connect("files").await.unwrap()
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
@@ -130,20 +130,57 @@ fn a_session_that_is_begun_in_the_place_of_another_one_finds_nothing_open() {
     });
 }
 
-/// A file system of one MiB in the place of a directory, as long as it is kept.
-struct Small(PathBuf);
+/// A small file whose answer is lost may be there already, under its final name: it is copied again, and counted once.
+#[test]
+fn a_small_file_whose_answer_is_lost_is_copied_and_counted_once() {
+    let server = Running::start();
+    let content = "x".repeat(3000);
+    server.place.write("here/1", &content);
+    server.place.write("here/2", &content);
+    let (share, to) = (server.smb("to"), server.path("files/to"));
+    let output = runtime().block_on(async {
+        let way = Proxy::start(host(&share).parse().unwrap()).await;
+        let there = share.replace(host(&share), &way.address.to_string());
+        // At this rate there is time enough between the two.
+        let line = format!("here {there} --channels 1 --rate 2k --json");
+        let mut copy = server.started(&line).spawn().unwrap();
+        let count = || names(&to).iter().filter(|name| name.len() == 1).count();
+        until("the first is there", || to.exists() && count() == 1).await;
+        way.hold_answers(true);
+        until("the second is there", || count() == 2).await;
+        assert!(copy.try_wait().unwrap().is_none(), "the copy waits for an answer");
+        assert!(way.cut(), "the copy is still connected");
+        way.hold_answers(false);
+        until("the copy ends", || copy.try_wait().unwrap().is_some()).await;
+        copy.wait_with_output().unwrap()
+    });
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.as_str()), (Some(1), ""), "{report:#}");
+    assert_eq!(
+        (&report["files"]["copied"], &report["files"]["failed"]),
+        (&2.into(), &0.into()),
+        "{report:#}"
+    );
+    assert_eq!(report["bytes"]["copied"], 6000, "{report:#}");
+    assert_eq!(names(&to), ["1", "2"]);
+    assert!(names(&to).iter().all(|name| fs::read_to_string(to.join(name)).unwrap() == content));
+}
 
-impl Small {
+/// A file system in the place of a directory, as long as it is kept.
+struct Mounted(PathBuf);
+
+impl Mounted {
     /// None for who may not mount.
-    fn mount(at: PathBuf) -> Option<Small> {
+    fn new(at: PathBuf, kind: &str, options: &str) -> Option<Mounted> {
         fs::create_dir(&at).unwrap();
         let mut mount = std::process::Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&at).stderr(Stdio::null());
-        mount.status().is_ok_and(|status| status.success()).then(|| Small(at))
+        mount.args(["-t", kind, "-o", options, "none"]).arg(&at).stderr(Stdio::null());
+        mount.status().is_ok_and(|status| status.success()).then(|| Mounted(at))
     }
 }
 
-impl Drop for Small {
+impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
     }
@@ -153,7 +190,7 @@ impl Drop for Small {
 fn a_full_disk_is_said_and_leaves_nothing_that_looks_whole() {
     for side in ["local", "smb", "nfs"] {
         let place = Place::new();
-        let Some(small) = Small::mount(place.path().join("files")) else {
+        let Some(small) = Mounted::new(place.path().join("files"), "tmpfs", "size=1m") else {
             eprintln!("left out: mounting is for root alone");
             return;
         };

@@ -1,6 +1,7 @@
 //! Files of an export, in one session over several connections. The client itself connects again when it loses them.
 
 mod beside;
+mod holes;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,6 +14,7 @@ use client::nfs::{
 };
 use nfs_wire::types::Verifier;
 
+use super::holes::Holes;
 use super::{Carried, Facts, Fetched, Kind, Like, Listing, join, split};
 use crate::beside::{Beside, Given};
 use crate::error::{Doing, Done, Error, Fault};
@@ -38,6 +40,8 @@ pub(crate) struct File {
     file: NfsFile,
     /// What the first WRITE was answered with: the server has lost nothing as long as it says the same.
     verifier: Mutex<Option<Verifier>>,
+    /// Where it has holes.
+    holes: Holes,
 }
 
 /// Permission bits of what is made where the source has none.
@@ -57,8 +61,7 @@ fn facts(known: &Attributes) -> Facts {
         kind,
         size: if kind == Kind::File { known.size } else { 0 },
         modified: seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(nseconds)),
-        // Nobody has asked.
-        sparse: true,
+        sparse: known.space_used.is_none_or(|used| used < known.size),
         mode: Some(known.mode & 0o777),
         attributes: None,
     }
@@ -73,7 +76,7 @@ impl Nfs {
         let address = (remote.host.as_str(), remote.port);
         let mut client = Client::connect(address, access.nfs.clone()).await;
         if client.as_ref().is_err_and(|error| error.nfs_status() == Some(NfsStat::MinorVersMismatch)) {
-            // Without extended attributes, then.
+            // Without extended attributes and holes, then.
             client = Client::connect(address, NfsOptions { minor_version: 1, ..access.nfs.clone() }).await;
         }
         let client = client.doing(|| format!("connecting to {} port {}", remote.host, remote.port))?;
@@ -185,15 +188,14 @@ impl Nfs {
 
     pub(super) async fn open_file(&self, path: &str) -> Done<File> {
         let (directory, name) = self.place(path).await?;
-        Ok(File { file: directory.open(name, &OpenOptions::read()).await?, verifier: Mutex::default() })
+        Ok(File::new(directory.open(name, &OpenOptions::read()).await?))
     }
 
     pub(super) async fn create(&self, part: &str, as_it_is: bool, like: &Like) -> Done<File> {
         let (directory, name) = self.place(part).await?;
         let mode = like.first_mode(FILE);
         let creation = if as_it_is { Creation::IfMissing(mode) } else { Creation::Anew(mode) };
-        let file = directory.open(name, &OpenOptions::write(creation)).await?;
-        Ok(File { file, verifier: Mutex::default() })
+        Ok(File::new(directory.open(name, &OpenOptions::write(creation)).await?))
     }
 
     pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> Done<()> {
@@ -253,6 +255,10 @@ impl Nfs {
 }
 
 impl File {
+    fn new(file: NfsFile) -> File {
+        File { file, verifier: Mutex::default(), holes: Holes::default() }
+    }
+
     pub(super) async fn read(&self, offset: u64, length: u32) -> Done<Bytes> {
         let first = self.file.read(offset, length).await?;
         if first.len() == length as usize || first.eof || first.is_empty() {

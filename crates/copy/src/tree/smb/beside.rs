@@ -33,14 +33,14 @@ impl File {
             }
         }
         if keep.xattrs {
-            let list = match self.0.extended_attributes().await.map_err(Fault::from) {
+            let list = match self.file.extended_attributes().await.map_err(Fault::from) {
                 Err(fault) if fault.is_unsupported() => Vec::new(),
                 other => other?,
             };
             found.xattrs = list.into_iter().map(|it| Xattr { name: it.name, value: it.value }).collect();
         }
         if keep.streams {
-            let streams = self.0.streams().await?;
+            let streams = self.file.streams().await?;
             found.streams = streams.into_iter().map(|it| (it.name, it.size)).collect();
         }
         Ok(found)
@@ -63,7 +63,7 @@ impl File {
 
     async fn descriptor(&self, parts: SecurityInformation) -> Done<Descriptor> {
         let unreadable = |why| Fault::Said(format!("its security descriptor cannot be read: {why}"));
-        Descriptor::parse(&self.0.security(parts).await?).map_err(unreadable)
+        Descriptor::parse(&self.file.security(parts).await?).map_err(unreadable)
     }
 
     /// Sets owner and list; answers whether there is a list now.
@@ -111,7 +111,7 @@ impl File {
         }
         let too_long = |why| Fault::Said(format!("its access list is too long for a share: {why}"));
         let bytes = given.encode().map_err(too_long)?;
-        match self.0.set_security(parts, &bytes).await.map_err(Fault::from) {
+        match self.file.set_security(parts, &bytes).await.map_err(Fault::from) {
             Err(fault) if fault.is_unsupported() => {
                 lost.push(Lost::List);
                 Ok(false)
@@ -141,7 +141,7 @@ impl File {
         }
         lists.push(list);
         for list in lists.into_iter().filter(|list| !list.is_empty()) {
-            match self.0.set_extended_attributes(&list).await.map_err(Fault::from) {
+            match self.file.set_extended_attributes(&list).await.map_err(Fault::from) {
                 Err(fault) if fault.is_unsupported() => lost.extend(list.iter().map(|_| Lost::Xattr)),
                 other => other?,
             }

@@ -3,6 +3,7 @@
 //! files; [`beside`] is what files have beside their data.
 
 mod beside;
+mod holes;
 mod lanes;
 mod live;
 mod together;
@@ -16,10 +17,11 @@ use bytes::Bytes;
 use client::{OpenOptions, Settings, Tree};
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::{FileAttributes, FileTime, ReparseTag};
-use smb_wire::{Guid, NtStatus};
-use tokio::sync::watch;
+use smb_wire::{Command, Guid, NtStatus};
+use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 
+use super::holes::Holes;
 use super::{Carried, Facts, Fetched, Kind, Like, Listing, join, split};
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Error, Fault};
@@ -48,7 +50,13 @@ pub(crate) struct Smb {
 
 /// A file that is open.
 #[derive(Debug)]
-pub(crate) struct File(client::File);
+pub(crate) struct File {
+    file: client::File,
+    /// Where it has holes.
+    holes: Holes,
+    /// Whether it keeps them, once that has been asked for.
+    keeps_holes: OnceCell<bool>,
+}
 
 /// How long it may take to get in again: to connect, to log on and to go to the share.
 const ENTERING: Duration = Duration::from_secs(60);
@@ -115,6 +123,16 @@ fn is_read_only(like: &Like) -> bool {
 /// Whether `refused` may have been said because something is read-only (MS-FSA 2.1.5.15.11 and 2.1.5.1.2.1).
 fn may_be_read_only(refused: &client::Error) -> bool {
     [NtStatus::ACCESS_DENIED, NtStatus::CANNOT_DELETE].map(Some).contains(&refused.status())
+}
+
+/// Whether what was refused in one round trip may be done in two. Samba counts room in steps of 1 MiB and refuses a
+/// CREATE that asks for some where less is left, although a small file may have room in it.
+fn may_go_otherwise(refused: &client::Error) -> bool {
+    let no_room = [NtStatus::DISK_FULL, NtStatus::QUOTA_EXCEEDED];
+    match refused {
+        client::Error::Status { command: Command::Create, status } => no_room.contains(status),
+        _ => refused.status() == Some(NtStatus::OBJECT_NAME_COLLISION),
+    }
 }
 
 /// Takes read-only from `path`, if it is that. Answers what gives it back.
@@ -358,38 +376,43 @@ impl Smb {
         self.lanes.end(lane, made.map_err(Fault::from))
     }
 
-    /// Makes a file at once where there is none. False when there is one, or one that is to be read-only could not be
-    /// removed if it were not made whole, and nothing was done.
-    pub(super) async fn put_new(&self, path: &str, content: &Bytes, like: &Like) -> Done<bool> {
+    /// Makes a file in one round trip where there is none. False when that cannot be, and nothing was done: there is one,
+    /// or it is to be read-only, or the server may have room for it and none to promise.
+    pub(super) async fn put_new(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<bool> {
         if is_read_only(like) {
             return Ok(false);
         }
         let lane = self.lanes.choose(self.tree());
-        let how = OpenOptions { share: ShareAccess::empty(), ..OpenOptions::file(Disposition::Create) };
-        let made = lane.tree.deliver(&self.path(path), &how, content, settings(like)).await;
-        let there = made.as_ref().is_err_and(|error| error.status() == Some(NtStatus::OBJECT_NAME_COLLISION));
-        let made = if there { Ok(()) } else { made };
-        self.lanes.end(lane, made.map_err(Fault::from)).map(|()| !there)
+        let (part, path, how) = (self.path(part), self.path(path), making(false, &Keep::default()));
+        let made = lane.tree.deliver(&part, &path, &how, content, settings(like)).await;
+        let goes_otherwise = made.as_ref().is_err_and(may_go_otherwise);
+        let made = if goes_otherwise { Ok(()) } else { made };
+        self.lanes.end(lane, made.map_err(Fault::from)).map(|()| !goes_otherwise)
     }
 
     pub(super) async fn open_file(&self, path: &str) -> Done<File> {
-        Ok(File(self.tree().open(&self.path(path), &OpenOptions::read()).await?))
+        Ok(File::new(self.tree().open(&self.path(path), &OpenOptions::read()).await?))
     }
 
     pub(super) async fn create(&self, part: &str, as_it_is: bool) -> Done<File> {
-        Ok(File(self.tree().open(&self.path(part), &making(as_it_is, &self.access.keep)).await?))
+        Ok(File::new(self.tree().open(&self.path(part), &making(as_it_is, &self.access.keep)).await?))
     }
 
     pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> Done<()> {
         let (tree, path) = (self.tree(), self.path(path));
-        let first = if is_read_only(like) { Settings::default() } else { settings(like) };
-        if let Err(error) = file.0.settle(first).await {
+        let keeps_holes = file.is_marked();
+        let is_unsettled = is_read_only(like) || keeps_holes;
+        // Without its time nobody takes it for done when it has its name and no more.
+        let first = if is_unsettled { Settings::default() } else { settings(like) };
+        if let Err(error) = file.file.settle(first).await {
             // What counts is why it was not settled.
-            let _ = file.0.close().await;
+            let _ = file.file.close().await;
             return Err(error.into());
         }
-        close_as(&tree, file.0, &self.path(part), &path).await?;
-        if is_read_only(like) {
+        close_as(&tree, file.file, &self.path(part), &path).await?;
+        if keeps_holes {
+            holes::settle(&tree, &path, like).await?;
+        } else if is_read_only(like) {
             tree.settle(&path, settings(like)).await?;
         }
         Ok(())
@@ -397,7 +420,7 @@ impl Smb {
 
     pub(super) async fn beside(&self, path: &str, keep: &Keep) -> Done<Beside> {
         let directory =
-            File(self.tree().open(&self.path(path), &OpenOptions::directory(Disposition::Open)).await?);
+            File::new(self.tree().open(&self.path(path), &OpenOptions::directory(Disposition::Open)).await?);
         let found = directory.beside(keep).await;
         directory.close().await?;
         found
@@ -406,7 +429,7 @@ impl Smb {
     pub(super) async fn set_beside(&self, path: &str, found: &Beside, keep: &Keep) -> Done<Given> {
         let how = OpenOptions::directory(Disposition::Open);
         let how = OpenOptions { access: how.access | Rights::WRITE_EA | changing(keep), ..how };
-        let directory = File(self.tree().open(&self.path(path), &how).await?);
+        let directory = File::new(self.tree().open(&self.path(path), &how).await?);
         let given = directory.set_beside_of(found, keep, true).await;
         directory.close().await?;
         given
@@ -414,12 +437,12 @@ impl Smb {
 
     pub(super) async fn open_stream(&self, path: &str, name: &str) -> Done<File> {
         let path = format!("{}:{name}", self.path(path));
-        Ok(File(self.tree().open(&path, &OpenOptions::read()).await?))
+        Ok(File::new(self.tree().open(&path, &OpenOptions::read()).await?))
     }
 
     pub(super) async fn create_stream(&self, path: &str, name: &str) -> Done<File> {
         let path = format!("{}:{name}", self.path(path));
-        Ok(File(self.tree().open(&path, &OpenOptions::file(Disposition::OverwriteIf)).await?))
+        Ok(File::new(self.tree().open(&path, &OpenOptions::file(Disposition::OverwriteIf)).await?))
     }
 
     pub(super) fn max_io(&self) -> u32 {
@@ -458,33 +481,37 @@ impl Smb {
 }
 
 impl File {
+    fn new(file: client::File) -> File {
+        File { file, holes: Holes::default(), keeps_holes: OnceCell::new() }
+    }
+
     pub(super) async fn read(&self, offset: u64, length: u32) -> Done<Bytes> {
-        let data = self.0.read(offset, length).await?;
+        let data = self.file.read(offset, length).await?;
         Ok(Bytes::from_owner(data))
     }
 
     pub(super) async fn write(&self, offset: u64, data: &Bytes) -> Done<u32> {
-        Ok(self.0.write(offset, data).await?)
+        Ok(self.file.write(offset, data).await?)
     }
 
     pub(super) fn opened(&self) -> Facts {
-        facts(self.0.info())
+        facts(self.file.info())
     }
 
     pub(super) async fn facts(&self) -> Done<Facts> {
-        Ok(facts(&self.0.stat().await?))
+        Ok(facts(&self.file.stat().await?))
     }
 
     pub(super) async fn set_length(&self, length: u64) -> Done<()> {
-        Ok(self.0.set_length(length).await?)
+        Ok(self.file.set_length(length).await?)
     }
 
     pub(super) async fn sync(&self) -> Done<()> {
-        Ok(self.0.flush().await?)
+        Ok(self.file.flush().await?)
     }
 
     pub(super) async fn close(self) -> Done<()> {
-        Ok(self.0.close().await?)
+        Ok(self.file.close().await?)
     }
 }
 
