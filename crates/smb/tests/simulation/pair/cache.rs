@@ -3,33 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use smb_wire::create_context::{Lease, LeaseFlags, LeaseState};
 use smb_wire::LeaseKey;
+use smb_wire::create_context::{Lease, LeaseFlags, LeaseState};
 
 use super::CELLS;
 use super::record::{Record, Time};
+use super::watch::View;
 
 pub const READ: LeaseState = LeaseState::READ_CACHING;
 pub const HANDLE: LeaseState = LeaseState::HANDLE_CACHING;
 pub const WRITE: LeaseState = LeaseState::WRITE_CACHING;
-
-/// What the server holds of a lease, as far as the checks ask for that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct View {
-    pub state: LeaseState,
-    /// What it is being broken to.
-    pub told: Option<LeaseState>,
-    pub epoch: u16,
-}
-
-impl View {
-    /// Whether what the holder has read is still what is there: of a right that somebody else waits for, until
-    /// it is given back.
-    fn lets_read(self) -> bool {
-        let stays = self.state.contains(WRITE) || self.told.is_none_or(|told| told.contains(READ));
-        self.state.contains(READ) && stays
-    }
-}
 
 /// One file in one client's memory.
 #[derive(Debug)]
@@ -152,16 +135,20 @@ impl FileCache {
     }
 
     /// What was not sent never will be.
-    pub fn lose_writes(&mut self, record: &mut Record) {
+    pub fn lose_writes(&mut self, record: &mut Record, now: Time) {
         self.unsure(record);
+        self.unsent().for_each(|(cell, value)| record.gives_up((self.file, cell), value, now));
         self.dirty.clear();
         self.unsent.clear();
         self.generation += 1;
     }
 
     fn unsure(&self, record: &mut Record) {
-        let cells = self.unsent.iter().flat_map(|(&cell, values)| values.iter().map(move |&value| (cell, value)));
-        cells.for_each(|(cell, value)| record.unsure((self.file, cell), value));
+        self.unsent().for_each(|(cell, value)| record.unsure((self.file, cell), value));
+    }
+
+    fn unsent(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.unsent.iter().flat_map(|(&cell, values)| values.iter().map(move |&value| (cell, value)))
     }
 
     /// Compares with what the server has at this moment: from when it has taken a right away, what its holder

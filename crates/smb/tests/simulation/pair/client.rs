@@ -268,11 +268,20 @@ impl Client {
             if cache.owes || now_or_never || scene.dice.chance(1, 4) {
                 self.write_back((file, cell), value, scene);
             }
-        } else if cache.dirty.is_empty() && cache.owes && !self.is_busy(Owner::Acknowledgement(file)) {
+        } else if cache.dirty.is_empty() && cache.owes && self.may_acknowledge(file) {
             let (key, state) = (cache.key, cache.state);
             self.files[file].owes = false;
             self.push(Owner::Acknowledgement(file), Op::Acknowledge { key, state }, None, scene);
         }
+    }
+
+    /// An answer to a break says of all that was opened under the lease that the client knows of it, and could not be
+    /// sent for again.
+    // MS-SMB2 3.2.5.19.2, note 202
+    // MS-SMB2 3.3.5.22.2
+    fn may_acknowledge(&self, file: usize) -> bool {
+        let opens = |p: &Pending| matches!(p.task.op, Op::Open(wish) if wish.file == file);
+        !self.is_busy(Owner::Acknowledgement(file)) && !self.pending.iter().any(opens)
     }
 
     fn write_back(&mut self, (file, cell): (usize, usize), value: u64, scene: &mut Scene<'_>) {
@@ -283,7 +292,7 @@ impl Client {
         if let Some(&at) = writers.iter().find(fit) {
             self.push(Owner::Back(at), Op::WriteBack { file, cell, value }, None, scene);
         } else if writers.is_empty() {
-            self.files[file].lose_writes(scene.record);
+            self.files[file].lose_writes(scene.record, scene.now);
         }
     }
 
@@ -319,6 +328,11 @@ impl Client {
         let at = scene.dice.below(self.pending.len());
         if self.pending[at].sent.is_none() {
             scene.tally.replays += 1;
+            if let Op::Write { file, cell, value } | Op::WriteBack { file, cell, value } =
+                self.pending[at].task.op
+            {
+                scene.record.sends_again((file, cell), value);
+            }
             self.send(at, scene);
         }
     }
@@ -394,9 +408,9 @@ impl Client {
         }
         for file in 0..FILES {
             if !self.has_open(file) {
-                self.files[file].lose_writes(scene.record);
-                self.files[file].lower(LeaseState::empty());
+                self.files[file].lose_writes(scene.record, scene.now);
             }
+            self.see_open(file);
         }
     }
 
@@ -429,8 +443,14 @@ impl Client {
     /// A handle is gone that nobody has closed, or whose CLOSE was not answered.
     fn lose(&mut self, at: usize, handle: &Handle, since: Time, scene: &mut Scene<'_>) {
         scene.tally.handles_lost += 1;
-        let through = |pending: &mut Pending| matches!(pending.owner, Owner::Worker(w) | Owner::Back(w) if w == at);
+        let through =
+            |pending: &mut Pending| matches!(pending.owner, Owner::Worker(w) | Owner::Back(w) if w == at);
         let pending: Vec<Pending> = self.pending.extract_if(.., through).collect();
+        for pending in &pending {
+            if let Op::Write { file, cell, value } = pending.task.op {
+                scene.record.gives_up((file, cell), value, scene.now);
+            }
+        }
         let asked = pending.iter().filter_map(|pending| pending.hold);
         for hold in handle.holds().chain(asked) {
             let hold = &mut scene.record.holds[hold];
@@ -493,8 +513,9 @@ impl Client {
             (Op::Write { file, cell, value }, Owner::Worker(at)) => {
                 self.accessed(at, (file, cell), (true, status), asked, scene);
                 self.files[file].forget(cell);
-                if is_done {
-                    scene.record.wrote((file, cell), value, scene.now);
+                match is_done {
+                    true => scene.record.wrote((file, cell), value, scene.now),
+                    false => scene.record.gives_up((file, cell), value, scene.now),
                 }
             }
             (Op::WriteBack { file, cell, value }, _) => {
@@ -511,11 +532,8 @@ impl Client {
                 self.closed(at, scene);
             }
             (Op::Acknowledge { .. }, Owner::Acknowledgement(file)) if !is_done => {
-                let late = [
-                    NtStatus::UNSUCCESSFUL,
-                    NtStatus::OBJECT_NAME_NOT_FOUND,
-                    NtStatus::REQUEST_NOT_ACCEPTED,
-                ];
+                let late =
+                    [NtStatus::UNSUCCESSFUL, NtStatus::OBJECT_NAME_NOT_FOUND, NtStatus::REQUEST_NOT_ACCEPTED];
                 assert!(late.contains(&status), "{pending:?}: {status:?}");
                 scene.tally.refused_acknowledgements += 1;
                 // MS-SMB2 3.2.5.19.4
@@ -542,7 +560,13 @@ impl Client {
         scene.tally.refused_accesses += u64::from(is_refused);
     }
 
-    fn opened(&mut self, at: usize, wish: Wish, (pending, answer): (&Pending, &Answer), scene: &mut Scene<'_>) {
+    fn opened(
+        &mut self,
+        at: usize,
+        wish: Wish,
+        (pending, answer): (&Pending, &Answer),
+        scene: &mut Scene<'_>,
+    ) {
         let hold = pending.hold.expect("an open is held against others");
         if answer.status() == NtStatus::SHARING_VIOLATION {
             scene.tally.refused_opens += 1;
@@ -595,8 +619,15 @@ impl Client {
     fn closed(&mut self, at: usize, scene: &mut Scene<'_>) {
         let handle = self.workers[at].handle.take().expect("what is closed was open");
         handle.holds().for_each(|hold| scene.record.holds[hold].until.1 = scene.now);
-        if !self.has_open(handle.wish.file) {
-            self.files[handle.wish.file].lower(LeaseState::empty());
+        self.see_open(handle.wish.file);
+    }
+
+    /// A client that has closed all of a file keeps nothing of it, and owes nothing.
+    // MS-SMB2 3.2.5.19.2
+    fn see_open(&mut self, file: usize) {
+        if !self.has_open(file) {
+            self.files[file].lower(LeaseState::empty());
+            self.files[file].owes = false;
         }
     }
 }

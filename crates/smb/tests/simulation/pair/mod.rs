@@ -9,11 +9,12 @@ mod cache;
 mod client;
 mod record;
 mod requests;
+mod watch;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use share::{Caching, ClientKey};
+use share::ClientKey;
 use smb_wire::create_context::LeaseState;
 use smb_wire::{NtStatus, create};
 use volume::journal::{Journal, MemoryJournal};
@@ -23,9 +24,9 @@ use crate::common::client::OpenFile;
 use crate::common::{Dial, World};
 use crate::dice::Dice;
 
-use cache::View;
 use client::{Client, Scene};
 use record::Record;
+use watch::{Reach, View, Watch};
 
 /// Files that both clients have, the cells of each, and the byte ranges that are locked.
 const FILES: usize = 2;
@@ -74,7 +75,7 @@ impl Shape {
             is_lasting,
             kills: if is_lasting { dice.below(4) as u64 } else { 0 },
             losses: [0, 1, 4][dice.below(3)],
-            pauses: [0, 2, 6][dice.below(3)],
+            pauses: [4, 10][dice.below(2)],
             is_cold: !is_lasting && dice.chance(1, 3),
             closes: false,
         }
@@ -179,8 +180,7 @@ pub struct History {
     now: u64,
     seconds: u64,
     next: u64,
-    /// The epochs of the leases, by client and file.
-    epochs: [[Option<u16>; FILES]; 2],
+    watch: Watch,
 }
 
 impl History {
@@ -202,9 +202,9 @@ impl History {
         let mut record = Record::default();
         make_files(&world, &mut record);
         let clients = [1, 2].map(|number| Client::new(&world, number, seed, &shape));
-        let (tally, epochs) = (Tally::default(), [[None; FILES]; 2]);
+        let (tally, watch) = (Tally::default(), Watch::default());
         let mut history =
-            History { dice, world, store, shape, clients, record, tally, now: 1, seconds: 0, next: 0, epochs };
+            History { dice, world, store, shape, clients, record, tally, now: 1, seconds: 0, next: 0, watch };
         history.play();
         history.settle();
         history.check_beliefs();
@@ -251,8 +251,6 @@ impl History {
             true => (0, 0),
             false => (losses, usize::from(self.tally.kills < self.shape.kills)),
         };
-        // Somebody who is gone is waited for.
-        let pauses = pauses.max(1);
         let weights = [200, 200, 350, 250, 150, cuts, 4, 20, 30, 200, 20, pauses, losses, kills];
         match self.dice.weighted(&weights) {
             0 => self.act(of, |client, _, scene| client.begin(scene)),
@@ -267,7 +265,7 @@ impl History {
             9 => self.act(of, |client, _, scene| client.tend(scene, false)),
             10 => self.act(of, |client, world, scene| client.come_back(world, scene)),
             11 => {
-                let pause = PAUSES[self.dice.weighted(&[6, 6, 3, 2, 1])];
+                let pause = PAUSES[self.dice.weighted(&[6, 6, 3, 4, 1])];
                 self.pause(pause);
             }
             12 => self.cut_all(of),
@@ -306,8 +304,17 @@ impl History {
             assert!(!line.is_heard, "the server hangs up on a client that keeps to the protocol");
             return self.clients[of].session.end(on);
         }
-        if let Some(frame) = line.requests.pop_front() {
-            line.peer.deliver(frame);
+        let Some(frame) = line.requests.pop_front() else { return };
+        let answered =
+            self.clients[of].files.iter().position(|file| requests::acknowledges(&frame, file.key));
+        let before = answered.and_then(|file| self.view(of, file));
+        self.clients[of].session.lines[on].peer.deliver(frame);
+        answered.into_iter().for_each(|file| self.watch.answered((of, file)));
+        // MS-SMB2 3.3.5.22.2: who answers what is not asked, or not any more, changes nothing.
+        if let (Some(file), Some(before)) = (answered, before.filter(|view| !view.is_breaking)) {
+            let view = self.view(of, file);
+            let keeps = view.is_some_and(|view| view.state.contains(before.state));
+            assert!(keeps, "nobody waited for the acknowledgement: {before:?}, {view:?}");
         }
     }
 
@@ -378,20 +385,26 @@ impl History {
             self.act(of, |client, _, scene| client.lose_server(scene));
         }
         self.world = world;
+        self.watch.forget();
     }
 
-    /// Time passes. What has come to a client's host is read, and what is on its way stays there.
+    /// Time passes. What comes to a client's host is read, and what is on its way to the server stays there.
     fn pause(&mut self, seconds: u64) {
         trace(|| format!("{} {seconds} s pass", self.now));
-        self.each_line(|history, of, on| {
-            while history.clients[of].session.lines[on].is_heard && history.hear(of, on) {}
-        });
-        self.seconds += seconds;
-        self.world.advance(Duration::from_secs(seconds));
-        self.each_line(|history, of, on| {
-            let line = &mut history.clients[of].session.lines[on];
-            line.peer.answer_receipts(line.is_heard);
-        });
+        for _ in 0..seconds {
+            self.each_line(
+                |history, of, on| {
+                    while history.clients[of].session.lines[on].is_heard && history.hear(of, on) {}
+                },
+            );
+            self.seconds += 1;
+            self.world.advance(Duration::from_secs(1));
+            self.each_line(|history, of, on| {
+                let line = &mut history.clients[of].session.lines[on];
+                line.peer.answer_receipts(line.is_heard);
+            });
+            self.look();
+        }
     }
 
     fn each_line(&mut self, mut what: impl FnMut(&mut History, usize, usize)) {
@@ -409,8 +422,8 @@ impl History {
         let opens = self.world.server.index.by_lease(key, client.files[file].key);
         let open = opens.into_iter().find_map(|id| self.world.server.opens.get(id))?;
         let grant = open.file()?.1.caching()?;
-        let state = |caching: Caching| LeaseState::from_bits_retain(u32::from(caching.bits()));
-        Some(View { state: state(grant.state), told: grant.breaking.map(state), epoch: grant.epoch? })
+        let state = LeaseState::from_bits_retain(u32::from(grant.state.bits()));
+        Some(View { state, is_breaking: grant.breaking.is_some(), epoch: grant.epoch? })
     }
 
     /// Compares what the clients believe with what the server has.
@@ -418,14 +431,15 @@ impl History {
         if !self.shape.leases {
             return;
         }
+        let now_ns = self.world.clock.read().mono_ns;
         for of in 0..2 {
+            let lines = &self.clients[of].session.lines;
+            let oldest_heard = lines.iter().filter(|line| line.is_heard).map(|line| line.number).min();
+            let newest = lines.iter().map(|line| line.number).max().unwrap_or(0);
+            let reach = Reach { now_ns, oldest_heard, newest };
             for file in 0..FILES {
                 let view = self.view(of, file);
-                let epoch = view.map(|view| view.epoch);
-                if let (Some(before), Some(epoch)) = (self.epochs[of][file], epoch) {
-                    assert!(epoch.wrapping_sub(before) as i16 >= 0, "an epoch goes back: {before}, {epoch}");
-                }
-                self.epochs[of][file] = epoch;
+                self.watch.see((of, file), view, reach);
                 self.clients[of].files[file].look(view, self.now, &mut self.record);
             }
         }

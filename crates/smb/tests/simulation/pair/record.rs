@@ -20,11 +20,31 @@ pub type Cell = (usize, usize);
 /// One write of a value, and all reads of it.
 #[derive(Debug, Clone)]
 struct Value {
-    /// When its write began and ended.
+    /// When its write began, and by when it was done, or never would be.
     written: (Time, Time),
-    /// The first end and the last beginning of any of them.
-    first_end: Time,
-    last_start: Time,
+    /// Whoever wrote it was told that it is done.
+    is_sure: bool,
+    /// It was sent more than once, and may have been done as often: no server can know that it was done, and that
+    /// another client has written since (MS-SMB2 3.3.5.2.10).
+    is_resent: bool,
+    reads: Vec<(Time, Time)>,
+}
+
+impl Value {
+    /// The first end and the last beginning of all that saw it, the write included; none when nobody did. Where it
+    /// may have come more than once, this is of the last time.
+    fn seen(&self) -> Option<(Time, Time)> {
+        let (start, end) = self.written;
+        let reads = || self.reads.iter().filter(|(from, _)| !self.is_resent || *from >= end);
+        if !self.is_sure && reads().next().is_none() {
+            return None;
+        }
+        let by = if self.is_sure || self.is_resent { end } else { NEVER };
+        Some((
+            reads().fold(by, |first, read| first.min(read.1)),
+            reads().fold(start, |last, read| last.max(read.0)),
+        ))
+    }
 }
 
 /// What is held against others.
@@ -92,22 +112,33 @@ pub struct Record {
 }
 
 impl Record {
-    /// A write begins; it may never take effect until [`Record::wrote`] says that it has.
+    /// A write begins; nobody is sure of it until [`Record::wrote`] says that it is done.
     pub fn writes(&mut self, cell: Cell, value: u64, start: Time) {
-        let written = (start, NEVER);
-        let fresh = Value { written, first_end: NEVER, last_start: start };
+        let fresh = Value { written: (start, NEVER), is_sure: false, is_resent: false, reads: Vec::new() };
         assert!(self.cells.entry(cell).or_default().insert(value, fresh).is_none(), "each value is new");
+    }
+
+    /// It is sent once more.
+    pub fn sends_again(&mut self, cell: Cell, value: u64) {
+        self.value(cell, value).is_resent = true;
     }
 
     /// Whoever wrote this was told so.
     pub fn wrote(&mut self, cell: Cell, value: u64, end: Time) {
+        self.gives_up(cell, value, end);
+        self.value(cell, value).is_sure = true;
+    }
+
+    /// Whoever wrote this was told that it is not done, or lost the handle: if it is not done by now, it never will be.
+    pub fn gives_up(&mut self, cell: Cell, value: u64, end: Time) {
         let known = self.value(cell, value);
         known.written.1 = known.written.1.min(end);
     }
 
     /// It is not sure any more that it has been written, or ever will be.
     pub fn unsure(&mut self, cell: Cell, value: u64) {
-        self.value(cell, value).written.1 = NEVER;
+        let known = self.value(cell, value);
+        (known.is_sure, known.written.1) = (false, NEVER);
     }
 
     /// A read between two moments.
@@ -115,8 +146,7 @@ impl Record {
         let values = self.cells.entry(cell).or_default();
         let read = values.get_mut(&value).unwrap_or_else(|| panic!("{cell:?}: nobody wrote {value}"));
         assert!(read.written.0 <= end, "{cell:?}: {value} is read before it is written");
-        read.first_end = read.first_end.min(end);
-        read.last_start = read.last_start.max(start);
+        read.reads.push((start, end));
     }
 
     /// A cell was read or written through an open, or that was refused for a byte range.
@@ -201,15 +231,10 @@ fn check_cell(cell: Cell, values: &BTreeMap<u64, Value>) {
     let mut lasting = Vec::new();
     let mut passing = Vec::new();
     for (&value, known) in values {
-        let first_end = known.first_end.min(known.written.1);
-        // Nobody saw it, and it may never have been.
-        if first_end == NEVER {
-            continue;
-        }
-        if first_end < known.last_start {
-            lasting.push((first_end, known.last_start, value));
-        } else {
-            passing.push((known.last_start, first_end, value));
+        match known.seen() {
+            Some((first, last)) if first < last => lasting.push((first, last, value)),
+            Some((first, last)) => passing.push((last, first, value)),
+            None => {}
         }
     }
     lasting.sort_unstable();

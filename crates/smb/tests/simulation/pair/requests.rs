@@ -1,10 +1,12 @@
 //! The messages of two clients that share files: the first time and as replays (MS-SMB2 3.2.4, 3.2.7.1).
 
 use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
-use smb_wire::create_context::{Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext};
+use smb_wire::create_context::{
+    Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext,
+};
 use smb_wire::header::Flags;
 use smb_wire::lock::{Flags as LockFlags, LockElement};
-use smb_wire::{Command, FileId, Guid, LeaseKey, List, close, lock, oplock_break, read, write};
+use smb_wire::{Command, FileId, Guid, Header, LeaseKey, List, close, lock, oplock_break, read, write};
 
 use crate::common::Peer;
 use crate::common::client::OpenFile;
@@ -32,14 +34,33 @@ pub struct Wish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     Open(Wish),
-    Read { file: usize, cell: usize },
-    Write { file: usize, cell: usize, value: u64 },
+    Read {
+        file: usize,
+        cell: usize,
+    },
+    Write {
+        file: usize,
+        cell: usize,
+        value: u64,
+    },
     /// What was written in memory before.
-    WriteBack { file: usize, cell: usize, value: u64 },
-    Lock { slot: usize, exclusive: bool },
-    Unlock { slot: usize },
+    WriteBack {
+        file: usize,
+        cell: usize,
+        value: u64,
+    },
+    Lock {
+        slot: usize,
+        exclusive: bool,
+    },
+    Unlock {
+        slot: usize,
+    },
     Close,
-    Acknowledge { key: LeaseKey, state: LeaseState },
+    Acknowledge {
+        key: LeaseKey,
+        state: LeaseState,
+    },
 }
 
 /// One operation with what makes its replays known as such.
@@ -79,6 +100,13 @@ pub fn build(peer: &mut Peer, task: &Task, place: Place) -> (Vec<u8>, u64) {
     let id = header.message_id();
     let message = whole(&header, |out| write_body(task, place, out));
     (peer.compound(vec![message], false), id)
+}
+
+/// Whether a message answers a break of this lease.
+pub fn acknowledges(message: &[u8], key: LeaseKey) -> bool {
+    let is_answer = Header::parse(message).is_ok_and(|header| header.command() == Command::OplockBreak);
+    is_answer
+        && matches!(oplock_break::Request::parse(message), Ok(oplock_break::Request::Lease(lease)) if lease.key == key)
 }
 
 fn command(op: &Op) -> Command {
