@@ -47,7 +47,7 @@ const REGRESSIONS_OF_TWO: &[(&str, u64)] = &[];
 
 /// How many histories are run when nobody says otherwise.
 const USUAL: Range<u64> = 0..300;
-const USUAL_OF_TWO: Range<u64> = 0..300;
+const USUAL_OF_TWO: Range<u64> = 0..200;
 
 /// So many histories show all that the network can do.
 const ENOUGH_TO_SHOW: u64 = 100;
