@@ -181,6 +181,9 @@ impl Client {
 
     fn begin_open(&mut self, at: usize, scene: &mut Scene<'_>) {
         let file = scene.dice.below(FILES);
+        if self.is_crossed(file, |op| *op == Op::Close) {
+            return;
+        }
         let states = [LeaseState::empty(), READ, READ | HANDLE, READ | WRITE, READ | HANDLE | WRITE];
         let state = states[scene.dice.weighted(&[1, 2, 4, 2, 6])];
         let shares = [(true, true), (true, false), (false, false)][scene.dice.weighted(&[10, 2, 1])];
@@ -250,7 +253,9 @@ impl Client {
         let closes = |at| self.pending.iter().any(|p| p.owner == Owner::Worker(at) && p.task.op == Op::Close);
         let others = self.handles_of(file).filter(|&(other, _)| other != at && !closes(other));
         let is_last_to_write = !others.into_iter().any(|(_, other)| other.wish.writes);
-        if self.is_busy(Owner::Back(at)) || (is_last_to_write && !self.files[file].dirty.is_empty()) {
+        let is_opened = self.is_crossed(file, |op| matches!(op, Op::Open(_)));
+        let keeps = is_last_to_write && !self.files[file].dirty.is_empty();
+        if is_opened || keeps || self.is_busy(Owner::Back(at)) {
             return;
         }
         handle.holds().for_each(|hold| scene.record.holds[hold].until.0 = scene.now);
@@ -280,8 +285,22 @@ impl Client {
     // MS-SMB2 3.2.5.19.2, note 202
     // MS-SMB2 3.3.5.22.2
     fn may_acknowledge(&self, file: usize) -> bool {
-        let opens = |p: &Pending| matches!(p.task.op, Op::Open(wish) if wish.file == file);
-        !self.is_busy(Owner::Acknowledgement(file)) && !self.pending.iter().any(opens)
+        let is_opened = self.is_crossed(file, |op| matches!(op, Op::Open(_)));
+        !self.is_busy(Owner::Acknowledgement(file)) && !is_opened
+    }
+
+    /// Whether such an operation on a file is under way. An OPEN and a CLOSE of it are not at the same time: whether the
+    /// lease ends between them is nothing that a client could tell, which takes a new key for a new lease
+    /// (MS-SMB2 3.2.4.3).
+    fn is_crossed(&self, file: usize, fits: impl Fn(&Op) -> bool) -> bool {
+        self.pending.iter().filter(|pending| fits(&pending.task.op)).any(|pending| match pending.owner {
+            Owner::Worker(at) => match (pending.task.op, &self.workers[at].handle) {
+                (Op::Open(wish), _) => wish.file == file,
+                (_, Some(handle)) => handle.wish.file == file,
+                (_, None) => false,
+            },
+            _ => false,
+        })
     }
 
     fn write_back(&mut self, (file, cell): (usize, usize), value: u64, scene: &mut Scene<'_>) {
@@ -395,8 +414,13 @@ impl Client {
             }
         }
         let is_lasting = scene.shape.is_lasting;
-        // MS-SMB2 3.3.5.9: only a CREATE for a persistent handle is known on another session.
-        let abandoned = |p: &Pending| matches!(p.task.op, Op::Open(wish) if !(wish.persistent && is_lasting));
+        // MS-SMB2 3.3.5.9: only a CREATE for a persistent handle is known on another session. Who still waits for an
+        // answer to a break asks for it again.
+        let abandoned = |p: &Pending| match p.task.op {
+            Op::Open(wish) => !(wish.persistent && is_lasting),
+            Op::Acknowledge { .. } => true,
+            _ => false,
+        };
         for pending in self.pending.extract_if(.., |pending| abandoned(pending)) {
             if let Owner::Worker(at) = pending.owner {
                 self.workers[at].left = self.workers[at].left.saturating_sub(1);
@@ -471,9 +495,9 @@ impl Client {
         let Some(at) = self.pending.iter().position(|pending| pending.sent == id) else { return };
         let (status, mut pending) = (answer.status(), self.pending.swap_remove(at));
         super::trace(|| format!("{} {} hears {status:?} to {pending:?}", scene.now, self.number));
-        if pending.task.is_replay && status == NtStatus::FILE_NOT_AVAILABLE {
-            // MS-SMB2 3.2.5.12: the first one is still under way.
-            pending.sent = None;
+        if status == NtStatus::FILE_NOT_AVAILABLE {
+            // MS-SMB2 3.2.5.12: an earlier one is still under way, or what was sent after a cut was quicker.
+            (pending.sent, pending.task.is_replay) = (None, true);
             self.pending.push(pending);
             return;
         }
@@ -570,7 +594,7 @@ impl Client {
         let hold = pending.hold.expect("an open is held against others");
         if answer.status() == NtStatus::SHARING_VIOLATION {
             scene.tally.refused_opens += 1;
-            return scene.record.refused(hold, scene.now);
+            return scene.record.refused(hold, scene.now, pending.task.is_replay);
         }
         assert_eq!(answer.status(), NtStatus::SUCCESS, "{pending:?}");
         let response = create::Response::parse(&answer.message).expect("a CREATE response");
@@ -610,7 +634,7 @@ impl Client {
             }
             (Op::Lock { .. }, NtStatus::LOCK_NOT_GRANTED) => {
                 scene.tally.refused_ranges += 1;
-                scene.record.refused(hold, scene.now);
+                scene.record.refused(hold, scene.now, pending.task.is_replay);
             }
             _ => panic!("{pending:?}: {status:?}"),
         }

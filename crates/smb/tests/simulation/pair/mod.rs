@@ -419,11 +419,13 @@ impl History {
     fn view(&self, of: usize, file: usize) -> Option<View> {
         let client = &self.clients[of];
         let key = ClientKey(u128::from_be_bytes(client.session.dial.guid.0));
-        let opens = self.world.server.index.by_lease(key, client.files[file].key);
-        let open = opens.into_iter().find_map(|id| self.world.server.opens.get(id))?;
-        let grant = open.file()?.1.caching()?;
+        let ids = self.world.server.index.by_lease(key, client.files[file].key);
+        let opens: Vec<_> = ids.into_iter().filter_map(|id| self.world.server.opens.get(id)).collect();
+        let grant = opens.first()?.file()?.1.caching()?;
         let state = LeaseState::from_bits_retain(u32::from(grant.state.bits()));
-        Some(View { state, is_breaking: grant.breaking.is_some(), epoch: grant.epoch? })
+        let persistent = || opens.iter().map(|open| open.id.persistent);
+        let (oldest, newest) = (persistent().min()?, persistent().max()?);
+        Some(View { state, is_breaking: grant.breaking.is_some(), epoch: grant.epoch?, oldest, newest })
     }
 
     /// Compares what the clients believe with what the server has.

@@ -161,12 +161,14 @@ impl Record {
         self.holds.len() - 1
     }
 
-    /// It was refused.
-    pub fn refused(&mut self, hold: usize, end: Time) {
+    /// It was refused; sent more than once, it may have been held before that.
+    pub fn refused(&mut self, hold: usize, end: Time, is_resent: bool) {
         let hold = &mut self.holds[hold];
         let asked = (hold.from.0, end);
-        // It never was.
-        hold.from.0 = NEVER;
+        if !is_resent {
+            hold.from.0 = NEVER;
+        }
+        hold.until = (end, end);
         self.refused.push(Refused { file: hold.file, by: hold.by, what: hold.what, asked });
     }
 

@@ -16,6 +16,10 @@ pub struct View {
     pub state: LeaseState,
     pub is_breaking: bool,
     pub epoch: u16,
+    /// The persistent id of the oldest open under it.
+    pub oldest: u64,
+    /// The same of the newest.
+    pub newest: u64,
 }
 
 impl View {
@@ -88,6 +92,10 @@ impl Watch {
                 .unwrap_or(now)
         });
         let (Some(before), Some(view)) = (before, view) else { return };
+        // All that was open under it has been closed, and something was opened since.
+        if view.oldest > before.newest {
+            return;
+        }
         let step = view.epoch.wrapping_sub(before.epoch) as i16;
         assert!(step >= 0, "the epoch of {client} for {file} goes back: {before:?}, {view:?}");
         let owed = before.state.intersects(WRITE | HANDLE) && !(before.state - view.state).is_empty();
