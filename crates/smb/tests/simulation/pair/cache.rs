@@ -63,8 +63,12 @@ impl FileCache {
         let epoch = lease.v2.expect("what was asked for has a second version").epoch;
         let ahead = epoch.wrapping_sub(self.epoch) as i16;
         // While it is broken, the notice says what is left.
-        if lease.flags.contains(LeaseFlags::BREAK_IN_PROGRESS) || ahead <= 0 {
+        if lease.flags.contains(LeaseFlags::BREAK_IN_PROGRESS) || ahead < 0 {
             return;
+        }
+        // Who had no answer in time took all of it away, and counts no epoch for that (MS-SMB2 3.3.6.5).
+        if ahead == 0 {
+            return self.lower(self.state & lease.state);
         }
         if ahead > 1 || lease.state == self.state || !lease.state.contains(READ) {
             self.purge();

@@ -6,7 +6,7 @@ use smb_wire::oplock_break::{Notification, NotificationFlags};
 use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, create, read};
 
 use super::cache::{FileCache, HANDLE, READ, WRITE};
-use super::record::{Record, Time, What};
+use super::record::{NEVER, Record, Time, What};
 use super::requests::{self, Op, Place, Task, Wish};
 use super::{CELLS, FILES, SLOTS, Shape, Tally};
 use crate::common::World;
@@ -54,11 +54,14 @@ struct Handle {
     is_durable: bool,
     hold: usize,
     ranges: BTreeMap<usize, usize>,
+    /// Ranges that were refused to a LOCK that was sent again: the first may still come. It is not one of those requests
+    /// that are refused for an old ChannelSequence (MS-SMB2 3.3.5.2.10).
+    strays: Vec<usize>,
 }
 
 impl Handle {
     fn holds(&self) -> impl Iterator<Item = usize> {
-        std::iter::once(self.hold).chain(self.ranges.values().copied())
+        std::iter::once(self.hold).chain(self.ranges.values().copied()).chain(self.strays.iter().copied())
     }
 }
 
@@ -181,7 +184,8 @@ impl Client {
 
     fn begin_open(&mut self, at: usize, scene: &mut Scene<'_>) {
         let file = scene.dice.below(FILES);
-        if self.is_crossed(file, |op| *op == Op::Close) {
+        // MS-SMB2 3.3.5.22.2: nor with an answer to a break, after which it could not be sent again.
+        if self.is_crossed(file, |op| *op == Op::Close) || self.is_busy(Owner::Acknowledgement(file)) {
             return;
         }
         let states = [LeaseState::empty(), READ, READ | HANDLE, READ | WRITE, READ | HANDLE | WRITE];
@@ -604,8 +608,9 @@ impl Client {
         scene.record.holds[hold].from.1 = scene.now;
         let number = scene.record.holds[hold].by;
         let (id, create_guid) = (response.file_id, pending.task.create_guid);
-        let ranges = BTreeMap::new();
-        self.workers[at].handle = Some(Handle { id, create_guid, wish, number, is_durable, hold, ranges });
+        let (ranges, strays) = (BTreeMap::new(), Vec::new());
+        let handle = Handle { id, create_guid, wish, number, is_durable, hold, ranges, strays };
+        self.workers[at].handle = Some(handle);
         self.workers[at].locks = 0;
         self.see_lease(wish.file, answer);
     }
@@ -635,6 +640,10 @@ impl Client {
             (Op::Lock { .. }, NtStatus::LOCK_NOT_GRANTED) => {
                 scene.tally.refused_ranges += 1;
                 scene.record.refused(hold, scene.now, pending.task.is_replay);
+                if pending.task.is_replay {
+                    scene.record.holds[hold].until.1 = NEVER;
+                    handle.strays.push(hold);
+                }
             }
             _ => panic!("{pending:?}: {status:?}"),
         }

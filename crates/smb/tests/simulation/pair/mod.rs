@@ -466,7 +466,7 @@ impl History {
             if self.dice.chance(1, 20) {
                 self.pause(11);
             }
-            if self.now % 50 == 0 && self.clients.iter().all(Client::is_quiet) {
+            if self.now.is_multiple_of(50) && self.clients.iter().all(Client::is_quiet) {
                 return;
             }
         }

@@ -86,9 +86,7 @@ pub struct Hold {
 /// A refusal, of what, and from when to when it was asked.
 #[derive(Debug)]
 struct Refused {
-    file: usize,
-    by: usize,
-    what: What,
+    hold: usize,
     asked: (Time, Time),
 }
 
@@ -163,13 +161,13 @@ impl Record {
 
     /// It was refused; sent more than once, it may have been held before that.
     pub fn refused(&mut self, hold: usize, end: Time, is_resent: bool) {
+        let asked = (self.holds[hold].from.0, end);
+        self.refused.push(Refused { hold, asked });
         let hold = &mut self.holds[hold];
-        let asked = (hold.from.0, end);
         if !is_resent {
             hold.from.0 = NEVER;
         }
         hold.until = (end, end);
-        self.refused.push(Refused { file: hold.file, by: hold.by, what: hold.what, asked });
     }
 
     fn value(&mut self, cell: Cell, value: u64) -> &mut Value {
@@ -190,11 +188,18 @@ impl Record {
             }
         }
         for refused in &self.refused {
-            let in_the_way = |hold: &Hold| {
-                let apart = hold.file == refused.file && hold.by != refused.by;
-                apart && hold.what.excludes(refused.what) && is_perhaps(hold, refused.asked)
+            let asked = &self.holds[refused.hold];
+            let in_the_way = |&(at, hold): &(usize, &Hold)| {
+                // An open is in its own way with what it has locked, and not with itself.
+                let apart =
+                    hold.by != asked.by || (at != refused.hold && matches!(hold.what, What::Range { .. }));
+                hold.file == asked.file
+                    && apart
+                    && hold.what.excludes(asked.what)
+                    && is_perhaps(hold, refused.asked)
             };
-            assert!(self.holds.iter().any(in_the_way), "nothing was in the way: {refused:?}");
+            let found = self.holds.iter().enumerate().find(in_the_way);
+            assert!(found.is_some(), "nothing was in the way of {asked:?}, {:?}", refused.asked);
         }
         self.accesses.iter().for_each(|access| self.check_access(access, slots_cover_cells));
     }
