@@ -535,7 +535,10 @@ impl Client {
                     let data = read::Response::parse(&answer.message).expect("a READ response").data;
                     let value = u64::from_le_bytes(data.try_into().expect("a whole cell"));
                     scene.record.read((file, cell), value, asked);
-                    self.files[file].keep(cell, value, pending.generation);
+                    // What it is about to replace itself is not told to the client.
+                    if !self.is_written((file, cell)) {
+                        self.files[file].keep(cell, value, pending.generation);
+                    }
                 }
             }
             (Op::Write { file, cell, value }, Owner::Worker(at)) => {
