@@ -216,6 +216,18 @@ impl Notice {
     }
 }
 
+impl Notice {
+    /// Whether nobody was told yet of a right that its holder is still known by. It is sent even when no answer is awaited
+    /// any more: what was answered was an earlier break, and the client would go on with what it does not hold.
+    // MS-SMB2 3.3.4.7
+    fn is_news(&self) -> bool {
+        let Some(body) = &self.0 else { return false };
+        let BreakNotice { client, key, keyed, .. } = body.notice;
+        let is_first = body.tried.len() <= 1;
+        is_first && keyed && body.engine.upgrade().is_some_and(|engine| engine.holds(client, key, keyed))
+    }
+}
+
 impl Drop for Notice {
     fn drop(&mut self) {
         if !self.is_wanted() {
@@ -272,7 +284,7 @@ impl Connection {
 
     /// Sends a notice, or hands it to another connection when this one does not carry the session any more.
     pub(crate) fn send_notice(&mut self, notice: Notice, now: Now, out: &mut Output<Event>) {
-        if !notice.is_wanted() {
+        if !notice.is_wanted() && !notice.is_news() {
             return notice.settle();
         }
         let Some(broken) = notice.0.as_ref().map(|body| body.notice) else { return };

@@ -137,3 +137,25 @@ fn a_handle_whose_file_is_to_go_comes_back_under_any_name() {
         assert_eq!(open_with(&mut client, "g", CreateOptions::empty(), back).status(), expected);
     }
 }
+
+// MS-SMB2 3.3.4.7
+// MS-SMB2 3.3.5.22.2
+#[test]
+fn a_late_answer_to_an_earlier_break_does_not_keep_the_next_notice_back() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let id = open(&mut client, "f").file_id();
+    let mut other = world.dial(&Dial::elsewhere());
+    let theirs = other.open("f");
+    // This breaks the lease; the notice is not on its way yet when an answer comes that was meant for another.
+    assert_eq!(other.write(theirs, 0, b"new"), NtStatus::SUCCESS);
+    let given = oplock_break::Lease { key: KEY, state: LeaseState::empty() };
+    let acknowledge = |client: &mut Peer| {
+        client.status(Command::OplockBreak, |out| oplock_break::Request::Lease(given).write(out))
+    };
+    assert_eq!(acknowledge(&mut client), NtStatus::SUCCESS);
+    assert!(client.notice().is_some(), "the client does not know yet that it holds nothing");
+    assert_eq!(acknowledge(&mut client), NtStatus::UNSUCCESSFUL);
+    assert!(client.notice().is_none());
+    assert_eq!(client.close(id), NtStatus::SUCCESS);
+}

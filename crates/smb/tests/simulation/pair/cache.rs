@@ -1,0 +1,168 @@
+//! What one client has in memory of one file, and what it believes that its lease lets it do with that
+//! (MS-SMB2 3.2.5.7.5, 3.2.5.19.2).
+
+use std::collections::BTreeMap;
+
+use smb_wire::LeaseKey;
+use smb_wire::create_context::{Lease, LeaseFlags, LeaseState};
+
+use super::CELLS;
+use super::record::{Record, Time};
+use super::watch::View;
+
+pub const READ: LeaseState = LeaseState::READ_CACHING;
+pub const HANDLE: LeaseState = LeaseState::HANDLE_CACHING;
+pub const WRITE: LeaseState = LeaseState::WRITE_CACHING;
+
+/// One file in one client's memory.
+#[derive(Debug)]
+pub struct FileCache {
+    pub file: usize,
+    pub key: LeaseKey,
+    /// What the client believes.
+    pub state: LeaseState,
+    pub epoch: u16,
+    clean: [Option<u64>; CELLS],
+    /// Written and not sent, or not answered.
+    pub dirty: BTreeMap<usize, u64>,
+    /// All of a cell that were written since the last one that the server has.
+    unsent: BTreeMap<usize, Vec<u64>>,
+    /// Counts what may have made an answer under way too old to be kept.
+    pub generation: u64,
+    /// An answer is owed to a break.
+    pub owes: bool,
+    /// Since when the server does not count on the client to be told of changes any more, though that does
+    /// not know yet.
+    lost_since: Option<Time>,
+}
+
+impl FileCache {
+    pub fn new(file: usize, key: LeaseKey) -> FileCache {
+        FileCache {
+            file,
+            key,
+            state: LeaseState::empty(),
+            epoch: 0,
+            clean: [None; CELLS],
+            dirty: BTreeMap::new(),
+            unsent: BTreeMap::new(),
+            generation: 0,
+            owes: false,
+            lost_since: None,
+        }
+    }
+
+    fn purge(&mut self) {
+        self.clean = [None; CELLS];
+        self.lost_since = None;
+    }
+
+    /// A CREATE was answered with this.
+    // MS-SMB2 3.2.5.7.5
+    pub fn granted(&mut self, lease: Lease) {
+        let epoch = lease.v2.expect("what was asked for has a second version").epoch;
+        let ahead = epoch.wrapping_sub(self.epoch) as i16;
+        // While it is broken, the notice says what is left.
+        if lease.flags.contains(LeaseFlags::BREAK_IN_PROGRESS) || ahead < 0 {
+            return;
+        }
+        // Who had no answer in time took all of it away, and counts no epoch for that (MS-SMB2 3.3.6.5).
+        if ahead == 0 {
+            return self.lower(self.state & lease.state);
+        }
+        if ahead > 1 || lease.state == self.state || !lease.state.contains(READ) {
+            self.purge();
+        }
+        (self.state, self.epoch) = (lease.state, epoch);
+        self.generation += 1;
+    }
+
+    /// A notice has come; it is answered when nothing is left to be written back.
+    // MS-SMB2 3.2.5.19.2
+    pub fn broken(&mut self, epoch: u16, to: LeaseState, answer: bool) {
+        let ahead = epoch.wrapping_sub(self.epoch) as i16;
+        if ahead < 0 {
+            return;
+        }
+        if ahead > 0 {
+            self.epoch = epoch;
+            self.lower(self.state & to);
+        }
+        self.owes |= answer;
+    }
+
+    /// The client believes less from now on.
+    pub fn lower(&mut self, to: LeaseState) {
+        self.state = to;
+        self.generation += 1;
+        if !to.contains(READ) {
+            self.purge();
+        }
+    }
+
+    /// What is in memory of a cell: the value, and whether it has not been sent yet.
+    pub fn get(&self, cell: usize) -> Option<(u64, bool)> {
+        let dirty = self.dirty.get(&cell).map(|&value| (value, true));
+        dirty.or_else(|| Some((self.clean[cell].filter(|_| self.state.contains(READ))?, false)))
+    }
+
+    /// Keeps what was read, if nothing has come in between since `generation`.
+    pub fn keep(&mut self, cell: usize, value: u64, generation: u64) {
+        if self.state.contains(READ) && self.generation == generation {
+            self.clean[cell] = Some(value);
+        }
+    }
+
+    /// Forgets what a write of its own is about to replace, or has.
+    pub fn forget(&mut self, cell: usize) {
+        self.clean[cell] = None;
+        self.generation += 1;
+    }
+
+    /// From when on what is in memory may have been what was there.
+    pub fn true_since(&self, now: Time) -> Time {
+        self.lost_since.unwrap_or(now)
+    }
+
+    /// Writes to memory.
+    pub fn write(&mut self, cell: usize, value: u64) {
+        self.forget(cell);
+        self.dirty.insert(cell, value);
+        self.unsent.entry(cell).or_default().push(value);
+    }
+
+    /// The server has what is written of a cell.
+    pub fn is_sent(&mut self, cell: usize, value: u64, generation: u64) {
+        assert_eq!(self.dirty.remove(&cell), Some(value), "nothing is written over what is being sent");
+        self.unsent.remove(&cell);
+        self.keep(cell, value, generation);
+    }
+
+    /// What was not sent never will be.
+    pub fn lose_writes(&mut self, record: &mut Record, now: Time) {
+        self.unsure(record);
+        self.unsent().for_each(|(cell, value)| record.gives_up((self.file, cell), value, now));
+        self.dirty.clear();
+        self.unsent.clear();
+        self.generation += 1;
+    }
+
+    fn unsure(&self, record: &mut Record) {
+        self.unsent().for_each(|(cell, value)| record.unsure((self.file, cell), value));
+    }
+
+    fn unsent(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.unsent.iter().flat_map(|(&cell, values)| values.iter().map(move |&value| (cell, value)))
+    }
+
+    /// Compares with what the server has at this moment: from when it has taken a right away, what its holder
+    /// does in spite of that counts for no more than what it is.
+    pub fn look(&mut self, view: Option<View>, now: Time, record: &mut Record) {
+        if self.state.contains(READ) && !view.is_some_and(View::lets_read) {
+            self.lost_since.get_or_insert(now);
+        }
+        if !self.unsent.is_empty() && !view.is_some_and(|view| view.state.contains(WRITE)) {
+            self.unsure(record);
+        }
+    }
+}

@@ -1,0 +1,669 @@
+//! One of the clients: its session, its workers with their open files, what it keeps in memory, and what it
+//! makes of the server's answers.
+
+use smb_wire::create_context::{LeaseState, ResponseContext};
+use smb_wire::oplock_break::{Notification, NotificationFlags};
+use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, create, read};
+
+use super::cache::{FileCache, HANDLE, READ, WRITE};
+use super::record::{NEVER, Record, Time, What};
+use super::requests::{self, Op, Place, Task, Wish};
+use super::{CELLS, FILES, SLOTS, Shape, Tally};
+use crate::common::World;
+use crate::common::peer::Answer;
+use crate::dice::Dice;
+use crate::session::Session;
+
+use std::collections::BTreeMap;
+
+/// How long a handle is kept for its client, in seconds.
+const KEPT: u64 = 60;
+
+/// Whose a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Worker(usize),
+    /// Through this worker's handle something is written back.
+    Back(usize),
+    /// Of this file.
+    Acknowledgement(usize),
+}
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+struct Pending {
+    owner: Owner,
+    task: Task,
+    /// The line it was last sent on and its message id there; none while it waits to be sent again.
+    sent: Option<(u64, u64)>,
+    start: Time,
+    /// Of the file's memory, when it was begun.
+    generation: u64,
+    /// What is asked for.
+    hold: Option<usize>,
+}
+
+/// An open file.
+#[derive(Debug)]
+struct Handle {
+    id: FileId,
+    create_guid: Guid,
+    wish: Wish,
+    /// Tells it from all others.
+    number: usize,
+    is_durable: bool,
+    hold: usize,
+    ranges: BTreeMap<usize, usize>,
+    /// Ranges that were refused to a LOCK that was sent again: the first may still come. It is not one of those requests
+    /// that are refused for an old ChannelSequence (MS-SMB2 3.3.5.2.10).
+    strays: Vec<usize>,
+}
+
+impl Handle {
+    fn holds(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.hold).chain(self.ranges.values().copied()).chain(self.strays.iter().copied())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Worker {
+    handle: Option<Handle>,
+    left: usize,
+    locks: u32,
+}
+
+/// Where and when a client acts.
+pub struct Scene<'a> {
+    pub dice: &'a mut Dice,
+    pub record: &'a mut Record,
+    pub tally: &'a mut Tally,
+    pub shape: &'a Shape,
+    pub now: Time,
+    /// The server's clock, in seconds, over its restarts.
+    pub seconds: u64,
+    /// Gives values and numbers of handles that are nobody else's.
+    pub next: &'a mut u64,
+}
+
+impl Scene<'_> {
+    fn fresh(&mut self) -> u64 {
+        *self.next += 1;
+        *self.next
+    }
+}
+
+pub struct Client {
+    pub session: Session,
+    pub files: Vec<FileCache>,
+    workers: Vec<Worker>,
+    pending: Vec<Pending>,
+    number: u8,
+    created: u32,
+    /// Since when no channel is left, in the history's time and in seconds.
+    down: Option<(Time, u64)>,
+}
+
+impl Client {
+    pub fn new(world: &World, number: u8, seed: u64, shape: &Shape) -> Client {
+        let mut guid = *b"simulated pair: ";
+        guid[..8].copy_from_slice(&seed.to_le_bytes());
+        guid[15] = number;
+        let key = |file: usize| LeaseKey([number, file as u8, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7]);
+        let worker = || Worker { left: shape.operations, ..Worker::default() };
+        Client {
+            session: Session::new(world, Guid(guid)),
+            files: (0..FILES).map(|file| FileCache::new(file, key(file))).collect(),
+            workers: (0..shape.workers).map(|_| worker()).collect(),
+            pending: Vec::new(),
+            number,
+            created: 0,
+            down: None,
+        }
+    }
+
+    // What is to be done ----------------------------------------------------------------------------
+
+    /// Whether there is nothing left to do but to close.
+    pub fn is_done(&self) -> bool {
+        self.pending.is_empty() && self.workers.iter().all(|worker| worker.left == 0)
+    }
+
+    /// Whether nothing is on its way, in either direction, and nothing waits to be written back or answered.
+    pub fn is_quiet(&self) -> bool {
+        let sent = self.session.lines.iter().all(|line| line.requests.is_empty());
+        let kept = self.files.iter().any(|file| file.owes || !file.dirty.is_empty());
+        self.pending.is_empty() && sent && !kept && self.down.is_none()
+    }
+
+    /// What is open is to be closed.
+    pub fn wind_up(&mut self) {
+        for worker in &mut self.workers {
+            worker.left = usize::from(worker.handle.is_some());
+        }
+    }
+
+    pub fn has_open(&self, file: usize) -> bool {
+        self.handles_of(file).next().is_some()
+    }
+
+    fn handles_of(&self, file: usize) -> impl Iterator<Item = (usize, &Handle)> {
+        let handles = self.workers.iter().enumerate().filter_map(|(at, w)| Some((at, w.handle.as_ref()?)));
+        handles.filter(move |(_, handle)| handle.wish.file == file)
+    }
+
+    fn is_busy(&self, owner: Owner) -> bool {
+        self.pending.iter().any(|pending| pending.owner == owner)
+    }
+
+    /// Whether something is being written there.
+    fn is_written(&self, at: (usize, usize)) -> bool {
+        self.pending.iter().any(|pending| match pending.task.op {
+            Op::Write { file, cell, .. } | Op::WriteBack { file, cell, .. } => (file, cell) == at,
+            _ => false,
+        })
+    }
+
+    /// A worker begins its next operation; true when it is the last, which closes.
+    pub fn begin(&mut self, scene: &mut Scene<'_>) {
+        let at = scene.dice.below(self.workers.len());
+        let left = self.workers[at].left;
+        if left == 0 || self.is_busy(Owner::Worker(at)) || self.session.heard() == 0 {
+            return;
+        }
+        let Some(handle) = &self.workers[at].handle else { return self.begin_open(at, scene) };
+        let (file, writes) = (handle.wish.file, handle.wish.writes);
+        let cell = scene.dice.below(CELLS);
+        match scene.dice.weighted(&[6, 6, 3, 1]) {
+            _ if scene.shape.closes => self.begin_close(at, scene),
+            1 if writes => self.begin_write(at, (file, cell), scene),
+            0 | 1 => self.begin_read(at, (file, cell), scene),
+            2 => self.begin_range(at, scene),
+            _ => self.begin_close(at, scene),
+        }
+    }
+
+    fn begin_open(&mut self, at: usize, scene: &mut Scene<'_>) {
+        let file = scene.dice.below(FILES);
+        // MS-SMB2 3.3.5.22.2: nor with an answer to a break, after which it could not be sent again.
+        if self.is_crossed(file, |op| *op == Op::Close) || self.is_busy(Owner::Acknowledgement(file)) {
+            return;
+        }
+        let states = [LeaseState::empty(), READ, READ | HANDLE, READ | WRITE, READ | HANDLE | WRITE];
+        let state = states[scene.dice.weighted(&[1, 2, 4, 2, 6])];
+        let shares = [(true, true), (true, false), (false, false)][scene.dice.weighted(&[10, 2, 1])];
+        let wish = Wish {
+            file,
+            writes: scene.dice.chance(2, 3),
+            shares,
+            lease: scene.shape.leases.then_some((self.files[file].key, state)),
+            persistent: scene.shape.is_lasting && scene.dice.chance(2, 3),
+        };
+        let what = What::Open { writes: wish.writes, shares };
+        let number = scene.fresh() as usize;
+        let hold = scene.record.asks(file, number, what, scene.now);
+        self.push(Owner::Worker(at), Op::Open(wish), Some(hold), scene);
+    }
+
+    fn begin_read(&mut self, at: usize, (file, cell): (usize, usize), scene: &mut Scene<'_>) {
+        let kept = self.files[file].get(cell);
+        let Some((value, is_dirty)) = kept else {
+            return self.push(Owner::Worker(at), Op::Read { file, cell }, None, scene);
+        };
+        if !is_dirty {
+            let since = self.files[file].true_since(scene.now);
+            scene.record.read((file, cell), value, (since, scene.now));
+            scene.tally.cached_reads += 1;
+            scene.tally.stale_reads += u64::from(since < scene.now);
+        }
+        self.workers[at].left -= 1;
+    }
+
+    fn begin_write(&mut self, at: usize, (file, cell): (usize, usize), scene: &mut Scene<'_>) {
+        let cache = &mut self.files[file];
+        let in_memory = cache.state.contains(WRITE) && !cache.owes;
+        if !in_memory && cache.dirty.contains_key(&cell) || self.is_written((file, cell)) {
+            return;
+        }
+        let value = scene.fresh();
+        scene.record.writes((file, cell), value, scene.now);
+        let cache = &mut self.files[file];
+        if in_memory {
+            scene.record.wrote((file, cell), value, scene.now);
+            cache.write(cell, value);
+            scene.tally.cached_writes += 1;
+            self.workers[at].left -= 1;
+        } else {
+            cache.forget(cell);
+            self.push(Owner::Worker(at), Op::Write { file, cell, value }, None, scene);
+        }
+    }
+
+    fn begin_range(&mut self, at: usize, scene: &mut Scene<'_>) {
+        let Some(handle) = &self.workers[at].handle else { return };
+        let slot = scene.dice.below(SLOTS);
+        if let Some(&hold) = handle.ranges.get(&slot) {
+            scene.record.holds[hold].until.0 = scene.now;
+            return self.push(Owner::Worker(at), Op::Unlock { slot }, Some(hold), scene);
+        }
+        let exclusive = scene.dice.chance(2, 3);
+        let what = What::Range { slot, exclusive };
+        let hold = scene.record.asks(handle.wish.file, handle.number, what, scene.now);
+        self.push(Owner::Worker(at), Op::Lock { slot, exclusive }, Some(hold), scene);
+    }
+
+    fn begin_close(&mut self, at: usize, scene: &mut Scene<'_>) {
+        let Some(handle) = &self.workers[at].handle else { return };
+        let file = handle.wish.file;
+        let closes = |at| self.pending.iter().any(|p| p.owner == Owner::Worker(at) && p.task.op == Op::Close);
+        let others = self.handles_of(file).filter(|&(other, _)| other != at && !closes(other));
+        let is_last_to_write = !others.into_iter().any(|(_, other)| other.wish.writes);
+        let is_opened = self.is_crossed(file, |op| matches!(op, Op::Open(_)));
+        let keeps = is_last_to_write && !self.files[file].dirty.is_empty();
+        if is_opened || keeps || self.is_busy(Owner::Back(at)) {
+            return;
+        }
+        handle.holds().for_each(|hold| scene.record.holds[hold].until.0 = scene.now);
+        self.push(Owner::Worker(at), Op::Close, None, scene);
+    }
+
+    /// Writes back, and answers breaks when nothing is left to be written back. It must when `now_or_never`.
+    pub fn tend(&mut self, scene: &mut Scene<'_>, now_or_never: bool) {
+        if self.session.heard() == 0 {
+            return;
+        }
+        let file = scene.dice.below(FILES);
+        let cache = &self.files[file];
+        if let Some((&cell, &value)) = cache.dirty.iter().find(|(cell, _)| !self.is_written((file, **cell))) {
+            if cache.owes || now_or_never || scene.dice.chance(1, 4) {
+                self.write_back((file, cell), value, scene);
+            }
+        } else if cache.dirty.is_empty() && cache.owes && self.may_acknowledge(file) {
+            let (key, state) = (cache.key, cache.state);
+            self.files[file].owes = false;
+            self.push(Owner::Acknowledgement(file), Op::Acknowledge { key, state }, None, scene);
+        }
+    }
+
+    /// An answer to a break says of all that was opened under the lease that the client knows of it, and could not be
+    /// sent for again.
+    // MS-SMB2 3.2.5.19.2, note 202
+    // MS-SMB2 3.3.5.22.2
+    fn may_acknowledge(&self, file: usize) -> bool {
+        let is_opened = self.is_crossed(file, |op| matches!(op, Op::Open(_)));
+        !self.is_busy(Owner::Acknowledgement(file)) && !is_opened
+    }
+
+    /// Whether such an operation on a file is under way. An OPEN and a CLOSE of it are not at the same time: whether the
+    /// lease ends between them is nothing that a client could tell, which takes a new key for a new lease
+    /// (MS-SMB2 3.2.4.3).
+    fn is_crossed(&self, file: usize, fits: impl Fn(&Op) -> bool) -> bool {
+        self.pending.iter().filter(|pending| fits(&pending.task.op)).any(|pending| match pending.owner {
+            Owner::Worker(at) => match (pending.task.op, &self.workers[at].handle) {
+                (Op::Open(wish), _) => wish.file == file,
+                (_, Some(handle)) => handle.wish.file == file,
+                (_, None) => false,
+            },
+            _ => false,
+        })
+    }
+
+    fn write_back(&mut self, (file, cell): (usize, usize), value: u64, scene: &mut Scene<'_>) {
+        let writers = self.handles_of(file).filter(|(_, handle)| handle.wish.writes);
+        let writers: Vec<usize> = writers.map(|(at, _)| at).collect();
+        let closes = |at| self.pending.iter().any(|p| p.owner == Owner::Worker(at) && p.task.op == Op::Close);
+        let fit = |at: &&usize| !closes(**at) && !self.is_busy(Owner::Back(**at));
+        if let Some(&at) = writers.iter().find(fit) {
+            self.push(Owner::Back(at), Op::WriteBack { file, cell, value }, None, scene);
+        } else if writers.is_empty() {
+            self.files[file].lose_writes(scene.record, scene.now);
+        }
+    }
+
+    fn push(&mut self, owner: Owner, op: Op, hold: Option<usize>, scene: &mut Scene<'_>) {
+        let (mut guid, mut lock_sequence) = ([self.number; 16], (0, 0));
+        let (mut epoch, mut generation) = (0, 0);
+        match op {
+            Op::Open(wish) => {
+                self.created += 1;
+                guid[4..8].copy_from_slice(&self.created.to_le_bytes());
+                epoch = self.files[wish.file].epoch;
+            }
+            Op::Lock { .. } | Op::Unlock { .. } => {
+                if let Owner::Worker(at) = owner {
+                    let locks = &mut self.workers[at].locks;
+                    lock_sequence = (1 + *locks % 64, (*locks / 64 % 16) as u8);
+                    *locks += 1;
+                }
+            }
+            Op::Read { file, .. } | Op::WriteBack { file, .. } => generation = self.files[file].generation,
+            _ => {}
+        }
+        let task = Task { op, create_guid: Guid(guid), epoch, lock_sequence, is_replay: false };
+        self.pending.push(Pending { owner, task, sent: None, start: scene.now, generation, hold });
+        self.send(self.pending.len() - 1, scene);
+    }
+
+    /// Something that was lost or refused is sent again.
+    pub fn send_again(&mut self, scene: &mut Scene<'_>) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let at = scene.dice.below(self.pending.len());
+        if self.pending[at].sent.is_none() {
+            scene.tally.replays += 1;
+            if let Op::Write { file, cell, value } | Op::WriteBack { file, cell, value } =
+                self.pending[at].task.op
+            {
+                scene.record.sends_again((file, cell), value);
+            }
+            self.send(at, scene);
+        }
+    }
+
+    fn send(&mut self, at: usize, scene: &mut Scene<'_>) {
+        let Some(on) = self.session.pick(scene.dice, |line| line.is_heard) else { return };
+        let pending = &mut self.pending[at];
+        let through = match pending.owner {
+            Owner::Worker(at) | Owner::Back(at) => self.workers[at].handle.as_ref(),
+            Owner::Acknowledgement(_) => None,
+        };
+        let place = Place {
+            file: through.map(|handle| handle.id),
+            channel_sequence: self.session.channel_sequence,
+            slot_cells: scene.shape.slot_cells(),
+        };
+        let line = &mut self.session.lines[on];
+        let (frame, id) = requests::build(&mut line.peer, &pending.task, place);
+        line.requests.push_back(frame);
+        pending.sent = Some((line.number, id));
+        super::trace(|| format!("{} {} sends on {}: {pending:?}", scene.now, self.number, line.number));
+    }
+
+    // Channels --------------------------------------------------------------------------------------
+
+    /// A line is given up; what was sent on it is to be sent again.
+    pub fn give_up(&mut self, on: usize, scene: &mut Scene<'_>) {
+        let number = self.session.lines[on].number;
+        self.session.give_up(on);
+        for pending in self.pending.iter_mut().filter(|p| p.sent.is_some_and(|(line, _)| line == number)) {
+            pending.sent = None;
+            pending.task.is_replay = true;
+        }
+        self.see_channels(scene);
+    }
+
+    /// All lines are gone with the server.
+    pub fn lose_server(&mut self, scene: &mut Scene<'_>) {
+        self.session.lines.clear();
+        self.see_channels(scene);
+    }
+
+    fn see_channels(&mut self, scene: &mut Scene<'_>) {
+        if self.session.heard() == 0 {
+            self.down.get_or_insert((scene.now, scene.seconds));
+        }
+    }
+
+    /// A new session in the place of one whose channels are all lost: what was opened is taken up again.
+    pub fn come_back(&mut self, world: &World, scene: &mut Scene<'_>) {
+        let Some(down) = self.down.take() else { return };
+        scene.tally.sessions_lost += 1;
+        self.session.log_on(world);
+        super::trace(|| format!("{} {} is back, down since {down:?}", scene.now, self.number));
+        for at in 0..self.workers.len() {
+            let is_back = self.take_up(at, down, scene);
+            let handle = if is_back { None } else { self.workers[at].handle.take() };
+            if let Some(handle) = &handle {
+                self.lose(at, handle, down.0, scene);
+            }
+        }
+        let is_lasting = scene.shape.is_lasting;
+        // MS-SMB2 3.3.5.9: only a CREATE for a persistent handle is known on another session. Who still waits for an
+        // answer to a break asks for it again.
+        let abandoned = |p: &Pending| match p.task.op {
+            Op::Open(wish) => !(wish.persistent && is_lasting),
+            Op::Acknowledge { .. } => true,
+            _ => false,
+        };
+        for pending in self.pending.extract_if(.., |pending| abandoned(pending)) {
+            if let Owner::Worker(at) = pending.owner {
+                self.workers[at].left = self.workers[at].left.saturating_sub(1);
+            }
+        }
+        for pending in &mut self.pending {
+            pending.sent = None;
+            pending.task.is_replay = true;
+        }
+        for file in 0..FILES {
+            if !self.has_open(file) {
+                self.files[file].lose_writes(scene.record, scene.now);
+            }
+            self.see_open(file);
+        }
+    }
+
+    /// Takes a worker's handle up again, if it can be.
+    fn take_up(&mut self, at: usize, down: (Time, u64), scene: &mut Scene<'_>) -> bool {
+        let Some(handle) = self.workers[at].handle.as_mut().filter(|handle| handle.is_durable) else {
+            return false;
+        };
+        let (wish, old) = (handle.wish, (handle.id, handle.create_guid));
+        let epoch = self.files[wish.file].epoch;
+        let line = self.session.lines.last_mut().expect("the line that has just logged on");
+        line.peer.holds_jobs = false;
+        let answer = line.peer.call(Command::Create, |out| requests::reconnect(wish, epoch, old, out));
+        line.peer.holds_jobs = true;
+        super::trace(|| format!("{} {} takes {handle:?} up: {:?}", scene.now, self.number, answer.status()));
+        if answer.status() == NtStatus::OBJECT_NAME_NOT_FOUND {
+            let closes = self.pending.iter().any(|p| p.owner == Owner::Worker(at) && p.task.op == Op::Close);
+            let is_over = scene.seconds - down.1 >= KEPT;
+            assert!(!wish.persistent || closes || is_over, "a persistent handle is gone: {handle:?}");
+            return false;
+        }
+        assert_eq!(answer.status(), NtStatus::SUCCESS, "taking {handle:?} up again");
+        assert_eq!(answer.file_id().persistent, old.0.persistent);
+        handle.id = answer.file_id();
+        scene.tally.taken_up += 1;
+        self.see_lease(wish.file, &answer);
+        true
+    }
+
+    /// A handle is gone that nobody has closed, or whose CLOSE was not answered.
+    fn lose(&mut self, at: usize, handle: &Handle, since: Time, scene: &mut Scene<'_>) {
+        scene.tally.handles_lost += 1;
+        let through =
+            |pending: &mut Pending| matches!(pending.owner, Owner::Worker(w) | Owner::Back(w) if w == at);
+        let pending: Vec<Pending> = self.pending.extract_if(.., through).collect();
+        for pending in &pending {
+            if let Op::Write { file, cell, value } = pending.task.op {
+                scene.record.gives_up((file, cell), value, scene.now);
+            }
+        }
+        let asked = pending.iter().filter_map(|pending| pending.hold);
+        for hold in handle.holds().chain(asked) {
+            let hold = &mut scene.record.holds[hold];
+            hold.until = (hold.until.0.min(since), hold.until.1.min(scene.now));
+        }
+        let worker = &mut self.workers[at];
+        worker.left = worker.left.saturating_sub(1);
+    }
+
+    // Answers ---------------------------------------------------------------------------------------
+
+    /// An answer or a notice has come on a line that the client hears.
+    pub fn take(&mut self, line: u64, answer: &Answer, scene: &mut Scene<'_>) {
+        if answer.header.message_id() == u64::MAX {
+            return self.take_notice(answer, scene);
+        }
+        let id = Some((line, answer.header.message_id()));
+        let Some(at) = self.pending.iter().position(|pending| pending.sent == id) else { return };
+        let (status, mut pending) = (answer.status(), self.pending.swap_remove(at));
+        super::trace(|| format!("{} {} hears {status:?} to {pending:?}", scene.now, self.number));
+        if status == NtStatus::FILE_NOT_AVAILABLE {
+            // MS-SMB2 3.2.5.12: an earlier one is still under way, or what was sent after a cut was quicker.
+            (pending.sent, pending.task.is_replay) = (None, true);
+            self.pending.push(pending);
+            return;
+        }
+        scene.tally.operations += 1;
+        if let Owner::Worker(at) = pending.owner {
+            self.workers[at].left = self.workers[at].left.saturating_sub(1);
+        }
+        self.finish(&pending, status, answer, scene);
+    }
+
+    fn take_notice(&mut self, answer: &Answer, scene: &mut Scene<'_>) {
+        let notice = Notification::parse(&answer.message).expect("a notification");
+        let Notification::Lease { new_epoch, flags, key, current_state, new_state } = notice else {
+            panic!("nobody has an oplock: {notice:?}");
+        };
+        super::trace(|| format!("{} {} hears {notice:?}", scene.now, self.number));
+        assert!(current_state.contains(new_state), "it gives nothing: {notice:?}");
+        scene.tally.breaks += 1;
+        let file = self.files.iter_mut().find(|file| file.key == key).expect("one of the client's keys");
+        file.broken(new_epoch, new_state, flags.contains(NotificationFlags::ACK_REQUIRED));
+    }
+
+    fn finish(&mut self, pending: &Pending, status: NtStatus, answer: &Answer, scene: &mut Scene<'_>) {
+        let asked = (pending.start, scene.now);
+        let is_done = status == NtStatus::SUCCESS;
+        match (pending.task.op, pending.owner) {
+            (Op::Open(wish), Owner::Worker(at)) => self.opened(at, wish, (pending, answer), scene),
+            (Op::Read { file, cell }, Owner::Worker(at)) => {
+                self.accessed(at, (file, cell), (false, status), asked, scene);
+                if is_done {
+                    let data = read::Response::parse(&answer.message).expect("a READ response").data;
+                    let value = u64::from_le_bytes(data.try_into().expect("a whole cell"));
+                    scene.record.read((file, cell), value, asked);
+                    // What it is about to replace itself is not told to the client.
+                    if !self.is_written((file, cell)) {
+                        self.files[file].keep(cell, value, pending.generation);
+                    }
+                }
+            }
+            (Op::Write { file, cell, value }, Owner::Worker(at)) => {
+                self.accessed(at, (file, cell), (true, status), asked, scene);
+                self.files[file].forget(cell);
+                match is_done {
+                    true => scene.record.wrote((file, cell), value, scene.now),
+                    false => scene.record.gives_up((file, cell), value, scene.now),
+                }
+            }
+            (Op::WriteBack { file, cell, value }, _) => {
+                assert!(is_done, "{pending:?}: {status:?}");
+                scene.record.wrote((file, cell), value, scene.now);
+                self.files[file].is_sent(cell, value, pending.generation);
+            }
+            (Op::Lock { .. } | Op::Unlock { .. }, Owner::Worker(at)) => {
+                self.finish_range(at, pending, status, scene);
+            }
+            (Op::Close, Owner::Worker(at)) => {
+                let was_closed = pending.task.is_replay && status == NtStatus::FILE_CLOSED;
+                assert!(is_done || was_closed, "{pending:?}: {status:?}");
+                self.closed(at, scene);
+            }
+            (Op::Acknowledge { .. }, Owner::Acknowledgement(file)) if !is_done => {
+                let late =
+                    [NtStatus::UNSUCCESSFUL, NtStatus::OBJECT_NAME_NOT_FOUND, NtStatus::REQUEST_NOT_ACCEPTED];
+                assert!(late.contains(&status), "{pending:?}: {status:?}");
+                scene.tally.refused_acknowledgements += 1;
+                // MS-SMB2 3.2.5.19.4
+                self.files[file].lower(LeaseState::empty());
+            }
+            (Op::Acknowledge { .. }, _) => scene.tally.acknowledgements += 1,
+            (op, owner) => unreachable!("{op:?} is not asked by {owner:?}"),
+        }
+    }
+
+    /// A cell was read or written, or that was refused since somebody has locked it.
+    fn accessed(
+        &self,
+        at: usize,
+        cell: (usize, usize),
+        (writes, status): (bool, NtStatus),
+        asked: (Time, Time),
+        scene: &mut Scene<'_>,
+    ) {
+        let is_refused = status == NtStatus::FILE_LOCK_CONFLICT;
+        assert!(is_refused || status == NtStatus::SUCCESS, "{cell:?}, to write: {writes}: {status:?}");
+        let handle = self.workers[at].handle.as_ref().expect("what is used is open");
+        scene.record.accessed(cell, handle.number, writes, asked, is_refused);
+        scene.tally.refused_accesses += u64::from(is_refused);
+    }
+
+    fn opened(
+        &mut self,
+        at: usize,
+        wish: Wish,
+        (pending, answer): (&Pending, &Answer),
+        scene: &mut Scene<'_>,
+    ) {
+        let hold = pending.hold.expect("an open is held against others");
+        if answer.status() == NtStatus::SHARING_VIOLATION {
+            scene.tally.refused_opens += 1;
+            return scene.record.refused(hold, scene.now, pending.task.is_replay);
+        }
+        assert_eq!(answer.status(), NtStatus::SUCCESS, "{pending:?}");
+        let response = create::Response::parse(&answer.message).expect("a CREATE response");
+        let mut contexts = response.contexts.responses();
+        let is_durable = contexts.any(|it| matches!(it, Ok(ResponseContext::DurableHandleV2 { .. })));
+        assert!(is_durable || !wish.persistent, "{pending:?} outlives the server");
+        scene.record.holds[hold].from.1 = scene.now;
+        let number = scene.record.holds[hold].by;
+        let (id, create_guid) = (response.file_id, pending.task.create_guid);
+        let (ranges, strays) = (BTreeMap::new(), Vec::new());
+        let handle = Handle { id, create_guid, wish, number, is_durable, hold, ranges, strays };
+        self.workers[at].handle = Some(handle);
+        self.workers[at].locks = 0;
+        self.see_lease(wish.file, answer);
+    }
+
+    fn see_lease(&mut self, file: usize, answer: &Answer) {
+        let response = create::Response::parse(&answer.message).expect("a CREATE response");
+        for context in response.contexts.responses() {
+            if let Ok(ResponseContext::Lease(lease)) = context {
+                assert_eq!(lease.key, self.files[file].key);
+                self.files[file].granted(lease);
+            }
+        }
+    }
+
+    fn finish_range(&mut self, at: usize, pending: &Pending, status: NtStatus, scene: &mut Scene<'_>) {
+        let hold = pending.hold.expect("a range is held against others");
+        let handle = self.workers[at].handle.as_mut().expect("what is locked is open");
+        match (pending.task.op, status) {
+            (Op::Lock { slot, .. }, NtStatus::SUCCESS) => {
+                scene.record.holds[hold].from.1 = scene.now;
+                handle.ranges.insert(slot, hold);
+            }
+            (Op::Unlock { slot }, NtStatus::SUCCESS) => {
+                scene.record.holds[hold].until.1 = scene.now;
+                handle.ranges.remove(&slot);
+            }
+            (Op::Lock { .. }, NtStatus::LOCK_NOT_GRANTED) => {
+                scene.tally.refused_ranges += 1;
+                scene.record.refused(hold, scene.now, pending.task.is_replay);
+                if pending.task.is_replay {
+                    scene.record.holds[hold].until.1 = NEVER;
+                    handle.strays.push(hold);
+                }
+            }
+            _ => panic!("{pending:?}: {status:?}"),
+        }
+    }
+
+    fn closed(&mut self, at: usize, scene: &mut Scene<'_>) {
+        let handle = self.workers[at].handle.take().expect("what is closed was open");
+        handle.holds().for_each(|hold| scene.record.holds[hold].until.1 = scene.now);
+        self.see_open(handle.wish.file);
+    }
+
+    /// A client that has closed all of a file keeps nothing of it, and owes nothing.
+    // MS-SMB2 3.2.5.19.2
+    fn see_open(&mut self, file: usize) {
+        if !self.has_open(file) {
+            self.files[file].lower(LeaseState::empty());
+            self.files[file].owes = false;
+        }
+    }
+}

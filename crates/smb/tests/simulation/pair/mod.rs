@@ -1,0 +1,531 @@
+//! One history of two clients with the same files: workers over a session of each, lines that are cut, time
+//! that passes, a server that is killed, and the record that all of it is held against.
+//!
+//! [`client`] is what a client does, [`cache`] what it keeps in memory and believes of its leases, [`record`]
+//! what both have seen and whether that can be. As in [`crate::history`] nothing has a time of its own, so that
+//! any message may be as late as it likes. What a seed's history has at all, its [`Shape`] says.
+
+mod cache;
+mod client;
+mod record;
+mod requests;
+mod watch;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use share::ClientKey;
+use smb_wire::create_context::LeaseState;
+use smb_wire::{NtStatus, create};
+use volume::journal::{Journal, MemoryJournal};
+use volume::memory::MemoryVolume;
+
+use crate::common::client::OpenFile;
+use crate::common::{Dial, World};
+use crate::dice::Dice;
+
+use client::{Client, Scene};
+use record::Record;
+use watch::{Reach, View, Watch};
+
+/// Files that both clients have, the cells of each, and the byte ranges that are locked.
+const FILES: usize = 2;
+const CELLS: usize = 6;
+const SLOTS: usize = 3;
+
+/// A history that takes more steps than this does not end.
+const MOST_STEPS: usize = 60_000;
+
+/// How long time passes when it does, in seconds: as a notice waits to be acknowledged by a host, as a silent
+/// host is given up, and as a break and a handle without its client last.
+const PAUSES: [u64; 5] = [1, 3, 11, 36, 61];
+
+/// What a history has, and how much of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    channels: [usize; 2],
+    workers: usize,
+    operations: usize,
+    cuts: usize,
+    most_cuts: u64,
+    /// Files are opened with leases.
+    leases: bool,
+    /// The share is continuously available, and handles are asked for that outlive the server.
+    is_lasting: bool,
+    /// How often the server is killed at most.
+    kills: u64,
+    /// How often a client loses all its channels, and how often time passes, as weights.
+    losses: usize,
+    pauses: usize,
+    is_cold: bool,
+    /// All that is left is to close.
+    closes: bool,
+}
+
+impl Shape {
+    fn roll(dice: &mut Dice) -> Shape {
+        let is_lasting = dice.chance(1, 3);
+        Shape {
+            channels: [1 + dice.below(8), 1 + dice.below(8)],
+            workers: 1 + dice.below(3),
+            operations: 10 + dice.below(40),
+            cuts: [0, 2, 10, 30][dice.below(4)],
+            most_cuts: dice.below(20) as u64,
+            leases: dice.chance(3, 4),
+            is_lasting,
+            kills: if is_lasting { dice.below(4) as u64 } else { 0 },
+            losses: [0, 1, 4][dice.below(3)],
+            pauses: [4, 10][dice.below(2)],
+            is_cold: !is_lasting && dice.chance(1, 3),
+            closes: false,
+        }
+    }
+
+    /// How many cells a byte range covers: none where clients keep data in memory.
+    fn slot_cells(&self) -> usize {
+        if self.leases { 0 } else { CELLS / SLOTS }
+    }
+}
+
+/// What happened in a history, to show that the wanted things do happen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    pub operations: u64,
+    pub cuts: u64,
+    pub sessions_lost: u64,
+    pub replays: u64,
+    pub late: u64,
+    pub kills: u64,
+    pub taken_up: u64,
+    pub handles_lost: u64,
+    pub breaks: u64,
+    pub acknowledgements: u64,
+    pub refused_acknowledgements: u64,
+    pub cached_reads: u64,
+    /// Of those, what the server had let others replace by then.
+    pub stale_reads: u64,
+    pub cached_writes: u64,
+    pub refused_opens: u64,
+    pub refused_ranges: u64,
+    pub refused_accesses: u64,
+}
+
+impl Tally {
+    fn parts(&mut self) -> [&mut u64; 17] {
+        [
+            &mut self.operations,
+            &mut self.cuts,
+            &mut self.sessions_lost,
+            &mut self.replays,
+            &mut self.late,
+            &mut self.kills,
+            &mut self.taken_up,
+            &mut self.handles_lost,
+            &mut self.breaks,
+            &mut self.acknowledgements,
+            &mut self.refused_acknowledgements,
+            &mut self.cached_reads,
+            &mut self.stale_reads,
+            &mut self.cached_writes,
+            &mut self.refused_opens,
+            &mut self.refused_ranges,
+            &mut self.refused_accesses,
+        ]
+    }
+
+    /// Whether each of these things has happened.
+    pub fn shows_all(mut self) -> bool {
+        self.parts().into_iter().all(|part| *part > 0)
+    }
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, mut other: Tally) {
+        self.parts().into_iter().zip(other.parts()).for_each(|(part, more)| *part += *more);
+    }
+}
+
+/// Says what happens, where `SIMULATED_TRACE` is set.
+fn trace(what: impl FnOnce() -> String) {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    if *WANTED.get_or_init(|| std::env::var_os("SIMULATED_TRACE").is_some()) {
+        println!("{}", what());
+    }
+}
+
+/// The volume and journal of a server that may be killed.
+struct Store {
+    memory: MemoryVolume,
+    journal: Arc<MemoryJournal>,
+}
+
+impl Store {
+    /// A server on it. What an earlier one writes from now on is as if it had never been.
+    fn serve(&mut self) -> World {
+        let journal = Arc::new(MemoryJournal::default());
+        journal.replace(&mut self.journal.records().into_iter()).expect("room for the records");
+        self.journal = journal;
+        World::lasting(&self.memory, &self.journal)
+    }
+}
+
+pub struct History {
+    dice: Dice,
+    world: World,
+    store: Store,
+    shape: Shape,
+    clients: [Client; 2],
+    record: Record,
+    tally: Tally,
+    now: u64,
+    seconds: u64,
+    next: u64,
+    watch: Watch,
+}
+
+impl History {
+    /// Runs the history of a seed to its end.
+    ///
+    /// # Panics
+    /// When what the clients saw cannot be.
+    pub fn run(seed: u64) -> Tally {
+        let mut dice = Dice::new(seed);
+        let shape = Shape::roll(&mut dice);
+        trace(|| format!("{shape:?}"));
+        let mut store = Store { memory: MemoryVolume::new(1), journal: Arc::default() };
+        let world = match (shape.is_lasting, shape.is_cold) {
+            (true, _) => store.serve(),
+            (false, true) => World::cold(),
+            (false, false) => World::in_memory(),
+        };
+        allow_channels(&world);
+        let mut record = Record::default();
+        make_files(&world, &mut record);
+        let clients = [1, 2].map(|number| Client::new(&world, number, seed, &shape));
+        let (tally, watch) = (Tally::default(), Watch::default());
+        let mut history =
+            History { dice, world, store, shape, clients, record, tally, now: 1, seconds: 0, next: 0, watch };
+        history.play();
+        history.settle();
+        history.check_beliefs();
+        history.shape.closes = true;
+        history.clients.iter_mut().for_each(Client::wind_up);
+        history.play();
+        history.settle();
+        history.check_end();
+        history.record.check(history.shape.slot_cells());
+        history.tally
+    }
+
+    /// A client, and what it acts with.
+    fn scene(&mut self, of: usize) -> (&mut Client, &World, Scene<'_>) {
+        let scene = Scene {
+            dice: &mut self.dice,
+            record: &mut self.record,
+            tally: &mut self.tally,
+            shape: &self.shape,
+            now: self.now,
+            seconds: self.seconds,
+            next: &mut self.next,
+        };
+        (&mut self.clients[of], &self.world, scene)
+    }
+
+    fn play(&mut self) {
+        for _ in 0..MOST_STEPS {
+            if self.clients.iter().all(Client::is_done) {
+                return;
+            }
+            self.step();
+            self.look();
+        }
+        panic!("the history does not end");
+    }
+
+    fn step(&mut self) {
+        self.now += 1;
+        let of = self.dice.below(2);
+        let Shape { cuts, losses, pauses, .. } = self.shape;
+        let cuts = if self.tally.cuts < self.shape.most_cuts { cuts } else { 0 };
+        let (losses, kills) = match self.shape.closes {
+            true => (0, 0),
+            false => (losses, usize::from(self.tally.kills < self.shape.kills)),
+        };
+        let weights = [200, 200, 350, 250, 150, cuts, 4, 20, 30, 200, 20, pauses, losses, kills];
+        match self.dice.weighted(&weights) {
+            0 => self.act(of, |client, _, scene| client.begin(scene)),
+            1 => self.act(of, |client, _, scene| client.send_again(scene)),
+            2 => self.arrive(of),
+            3 => self.answer(of),
+            4 => self.work(of),
+            5 => self.cut(of),
+            6 => self.notice_cut(of),
+            7 => self.bind(of),
+            8 => self.world.advance(Duration::from_millis(1 + self.dice.below(50) as u64)),
+            9 => self.act(of, |client, _, scene| client.tend(scene, false)),
+            10 => self.act(of, |client, world, scene| client.come_back(world, scene)),
+            11 => {
+                let pause = PAUSES[self.dice.weighted(&[6, 6, 3, 4, 1])];
+                self.pause(pause);
+            }
+            12 => self.cut_all(of),
+            _ => self.kill(),
+        }
+    }
+
+    fn act(&mut self, of: usize, what: impl FnOnce(&mut Client, &World, &mut Scene<'_>)) {
+        let (client, world, mut scene) = self.scene(of);
+        what(client, world, &mut scene);
+    }
+
+    // The network -----------------------------------------------------------------------------------
+
+    fn bind(&mut self, of: usize) {
+        let session = &mut self.clients[of].session;
+        if (1..self.shape.channels[of]).contains(&session.heard()) {
+            session.bind(&self.world);
+        }
+    }
+
+    fn arrive(&mut self, of: usize) {
+        let session = &mut self.clients[of].session;
+        let Some(on) = session.pick(&mut self.dice, |line| !line.requests.is_empty()) else { return };
+        // What comes late comes late enough to be overtaken by what replaces it.
+        if !session.lines[on].is_heard && !self.dice.chance(1, 10) {
+            return;
+        }
+        self.tally.late += u64::from(!session.lines[on].is_heard);
+        self.deliver(of, on);
+    }
+
+    fn deliver(&mut self, of: usize, on: usize) {
+        let line = &mut self.clients[of].session.lines[on];
+        if line.peer.is_closed {
+            assert!(!line.is_heard, "the server hangs up on a client that keeps to the protocol");
+            return self.clients[of].session.end(on);
+        }
+        let Some(frame) = line.requests.pop_front() else { return };
+        let answered =
+            self.clients[of].files.iter().position(|file| requests::acknowledges(&frame, file.key));
+        let before = answered.and_then(|file| self.view(of, file));
+        self.clients[of].session.lines[on].peer.deliver(frame);
+        answered.into_iter().for_each(|file| self.watch.answered((of, file)));
+        // MS-SMB2 3.3.5.22.2: who answers what is not asked, or not any more, changes nothing.
+        if let (Some(file), Some(before)) = (answered, before.filter(|view| !view.is_breaking)) {
+            let view = self.view(of, file);
+            let keeps = view.is_some_and(|view| view.state.contains(before.state));
+            assert!(keeps, "nobody waited for the acknowledgement: {before:?}, {view:?}");
+        }
+    }
+
+    fn answer(&mut self, of: usize) {
+        let Some(on) = self.clients[of].session.pick(&mut self.dice, |_| true) else { return };
+        self.hear(of, on);
+    }
+
+    /// The client takes the next message of a line; false when there is none.
+    fn hear(&mut self, of: usize, on: usize) -> bool {
+        let (client, _, mut scene) = self.scene(of);
+        let line = &mut client.session.lines[on];
+        let (number, is_heard) = (line.number, line.is_heard);
+        let Some(answer) = line.peer.next() else { return false };
+        if is_heard && answer.status() != NtStatus::PENDING {
+            client.take(number, &answer, &mut scene);
+        }
+        true
+    }
+
+    /// The server goes on with something that left the connection's thread.
+    fn work(&mut self, of: usize) {
+        let session = &mut self.clients[of].session;
+        let Some(on) = session.pick(&mut self.dice, |line| line.peer.held_jobs() > 0) else { return };
+        let job = self.dice.below(session.lines[on].peer.held_jobs());
+        session.lines[on].peer.run_job(job);
+    }
+
+    fn cut(&mut self, of: usize) {
+        let session = &self.clients[of].session;
+        let Some(on) = session.pick(&mut self.dice, |line| line.is_heard) else { return };
+        self.tally.cuts += 1;
+        self.cut_line(of, on);
+    }
+
+    fn cut_line(&mut self, of: usize, on: usize) {
+        let (client, _, mut scene) = self.scene(of);
+        trace(|| format!("{} line {} of {of} is cut", scene.now, client.session.lines[on].number));
+        client.give_up(on, &mut scene);
+        // Some of what is on its way may never arrive.
+        let kept = scene.dice.below(client.session.lines[on].requests.len() + 1);
+        client.session.lines[on].requests.truncate(kept);
+        if scene.dice.chance(1, 4) {
+            client.session.end(on);
+        }
+    }
+
+    fn cut_all(&mut self, of: usize) {
+        while let Some(on) = self.clients[of].session.lines.iter().position(|line| line.is_heard) {
+            self.cut_line(of, on);
+        }
+    }
+
+    fn notice_cut(&mut self, of: usize) {
+        let session = &mut self.clients[of].session;
+        if let Some(on) = session.pick(&mut self.dice, |line| !line.is_heard) {
+            session.end(on);
+        }
+    }
+
+    /// The server is gone from one moment to the next, and is started again.
+    fn kill(&mut self) {
+        trace(|| format!("{} the server is killed", self.now));
+        self.tally.kills += 1;
+        let world = self.store.serve();
+        allow_channels(&world);
+        for of in 0..2 {
+            self.act(of, |client, _, scene| client.lose_server(scene));
+        }
+        self.world = world;
+        self.watch.forget();
+    }
+
+    /// Time passes. What comes to a client's host is read, and what is on its way to the server stays there.
+    fn pause(&mut self, seconds: u64) {
+        trace(|| format!("{} {seconds} s pass", self.now));
+        for _ in 0..seconds {
+            self.each_line(
+                |history, of, on| {
+                    while history.clients[of].session.lines[on].is_heard && history.hear(of, on) {}
+                },
+            );
+            self.seconds += 1;
+            self.world.advance(Duration::from_secs(1));
+            self.each_line(|history, of, on| {
+                let line = &mut history.clients[of].session.lines[on];
+                line.peer.answer_receipts(line.is_heard);
+            });
+            self.look();
+        }
+    }
+
+    fn each_line(&mut self, mut what: impl FnMut(&mut History, usize, usize)) {
+        for of in 0..2 {
+            (0..self.clients[of].session.lines.len()).for_each(|on| what(self, of, on));
+        }
+    }
+
+    // What is looked at -----------------------------------------------------------------------------
+
+    /// What the server has of a client's lease.
+    fn view(&self, of: usize, file: usize) -> Option<View> {
+        let client = &self.clients[of];
+        let key = ClientKey(u128::from_be_bytes(client.session.dial.guid.0));
+        let ids = self.world.server.index.by_lease(key, client.files[file].key);
+        let opens: Vec<_> = ids.into_iter().filter_map(|id| self.world.server.opens.get(id)).collect();
+        let grant = opens.first()?.file()?.1.caching()?;
+        let state = LeaseState::from_bits_retain(u32::from(grant.state.bits()));
+        let persistent = || opens.iter().map(|open| open.id.persistent);
+        let (oldest, newest) = (persistent().min()?, persistent().max()?);
+        Some(View { state, is_breaking: grant.breaking.is_some(), epoch: grant.epoch?, oldest, newest })
+    }
+
+    /// Compares what the clients believe with what the server has.
+    fn look(&mut self) {
+        if !self.shape.leases {
+            return;
+        }
+        let now_ns = self.world.clock.read().mono_ns;
+        for of in 0..2 {
+            let lines = &self.clients[of].session.lines;
+            let oldest_heard = lines.iter().filter(|line| line.is_heard).map(|line| line.number).min();
+            let newest = lines.iter().map(|line| line.number).max().unwrap_or(0);
+            let reach = Reach { now_ns, oldest_heard, newest };
+            for file in 0..FILES {
+                let view = self.view(of, file);
+                self.watch.see((of, file), view, reach);
+                self.clients[of].files[file].look(view, self.now, &mut self.record);
+            }
+        }
+    }
+
+    /// Everything comes to rest.
+    fn settle(&mut self) {
+        for _ in 0..MOST_STEPS {
+            self.now += 1;
+            for of in 0..2 {
+                self.act(of, |client, world, scene| client.come_back(world, scene));
+                self.act(of, |client, _, scene| client.tend(scene, true));
+                self.act(of, |client, _, scene| client.send_again(scene));
+            }
+            self.each_line(|history, of, on| history.settle_line(of, on));
+            self.clients.iter_mut().for_each(|client| {
+                while let Some(on) = client.session.lines.iter().position(|line| !line.is_heard) {
+                    client.session.end(on);
+                }
+            });
+            self.look();
+            if self.dice.chance(1, 20) {
+                self.pause(11);
+            }
+            if self.now.is_multiple_of(50) && self.clients.iter().all(Client::is_quiet) {
+                return;
+            }
+        }
+        panic!("it does not come to rest");
+    }
+
+    fn settle_line(&mut self, of: usize, on: usize) {
+        if self.clients[of].session.lines[on].is_heard {
+            self.deliver(of, on);
+            let peer = &mut self.clients[of].session.lines[on].peer;
+            (0..peer.held_jobs()).for_each(|_| peer.run_job(0));
+            while self.hear(of, on) {}
+        }
+    }
+
+    /// At rest nobody believes to hold more than the server knows of.
+    fn check_beliefs(&self) {
+        for (of, client) in self.clients.iter().enumerate() {
+            for (file, cache) in client.files.iter().enumerate().filter(|(file, _)| client.has_open(*file)) {
+                let view = self.view(of, file);
+                let has = view.map_or(LeaseState::empty(), |view| view.state);
+                assert!(has.contains(cache.state), "{of} was not told: {:?}, {view:?}", cache.state);
+            }
+        }
+    }
+
+    /// What is left behind is what was seen, and nothing is open any more.
+    fn check_end(&mut self) {
+        let mut peer = self.world.dial(&Dial::elsewhere());
+        self.world.advance(Duration::from_secs(61));
+        for file in 0..FILES {
+            let path = requests::path(file);
+            let open = OpenFile { disposition: create::Disposition::Open, ..OpenFile::named(&path) };
+            let id = peer.create(&open).file_id();
+            let data = peer.read(id, 0, 4096).data().to_vec();
+            assert_eq!(data.len(), CELLS * requests::CELL as usize);
+            for (cell, bytes) in data.chunks_exact(requests::CELL as usize).enumerate() {
+                let value = u64::from_le_bytes(bytes.try_into().expect("a whole cell"));
+                self.record.read((file, cell), value, (self.now, self.now));
+            }
+            peer.close(id);
+        }
+        assert_eq!(self.world.engine.open_count(), 0, "all is closed");
+        assert!(self.world.engine.held_ranges().is_empty(), "and no range is held");
+    }
+}
+
+fn allow_channels(world: &World) {
+    world.configure_server(|config| config.max_channels = 32);
+}
+
+/// Makes the files, with nothing but zeros.
+fn make_files(world: &World, record: &mut Record) {
+    let mut peer = world.dial(&Dial::elsewhere());
+    for file in 0..FILES {
+        peer.make(&requests::path(file), &[0; CELLS * requests::CELL as usize]);
+        for cell in 0..CELLS {
+            record.writes((file, cell), 0, 0);
+            record.wrote((file, cell), 0, 0);
+        }
+    }
+}
