@@ -47,7 +47,7 @@ const HEADERS: u32 = 4096;
 /// Longest reply that is worth keeping: those of changes, which carry no data.
 const CACHED: u32 = 2048;
 /// Operations of a COMPOUND that are asked for.
-const OPERATIONS: u32 = 32;
+pub(super) const OPERATIONS: u32 = 32;
 
 impl Inner {
     /// Sends one operation outside of any session, over one connection after the other; it may be done twice.

@@ -529,9 +529,13 @@ impl Node for MemoryNode {
             if self.is_within(&stands) {
                 return Err(Failure::NotEmpty);
             }
-            if stands.number != moved.number {
-                MemoryNode::replaceable(&stands, moved.kind == Kind::Directory)?;
+            // Of two names of one file the other one stays, and its place in listings.
+            if stands.number == moved.number {
+                self.take_out(name);
+                self.lose_name(&moved);
+                return Ok(());
             }
+            MemoryNode::replaceable(&stands, moved.kind == Kind::Directory)?;
             to.take_out(to_name);
             self.lose_name(&stands);
         }
