@@ -451,8 +451,17 @@ impl Client {
         let epoch = self.files[wish.file].epoch;
         let line = self.session.lines.last_mut().expect("the line that has just logged on");
         line.peer.holds_jobs = false;
-        let answer = line.peer.call(Command::Create, |out| requests::reconnect(wish, epoch, old, out));
-        line.peer.holds_jobs = true;
+        let create = line.peer.start(Command::Create, |out| requests::reconnect(wish, epoch, old, out));
+        let mut answer = line.peer.answer(create).expect("an answer at once");
+        if answer.status() == NtStatus::PENDING {
+            // What the ended session still changes lands first.
+            for line in &mut self.session.lines {
+                (0..line.peer.held_jobs()).for_each(|_| line.peer.run_job(0));
+            }
+            let line = self.session.lines.last_mut().expect("the same line");
+            answer = line.peer.answer(create).expect("the answer behind the last change");
+        }
+        self.session.lines.last_mut().expect("the same line").peer.holds_jobs = true;
         super::trace(|| format!("{} {} takes {handle:?} up: {:?}", scene.now, self.number, answer.status()));
         if answer.status() == NtStatus::OBJECT_NAME_NOT_FOUND {
             let closes = self.pending.iter().any(|p| p.owner == Owner::Worker(at) && p.task.op == Op::Close);
