@@ -239,6 +239,11 @@ impl Channels {
         self.lost.notify_one();
     }
 
+    /// Where the channels go.
+    pub(crate) fn peers(&self) -> Vec<SocketAddr> {
+        self.read().list.iter().map(|it| it.connection.peer).collect()
+    }
+
     /// The slots out of `count` that no channel has.
     pub(crate) fn free_slots(&self, count: usize) -> Vec<usize> {
         let state = self.read();

@@ -64,6 +64,8 @@ pub struct DirectoryEntry {
 const LIST_CLASS: DirectoryClass = DirectoryClass::IdBothDirectory;
 const LIST_CLASS_NUMBER: u8 = smb_wire::fscc::FileInfoClass::ID_BOTH_DIRECTORY.0;
 const LIST_STEP: u32 = 64 * 1024;
+/// How many replies in a row may be without an entry before it is no listing any more.
+const MOST_BARREN: u32 = 1000;
 
 impl File {
     pub(crate) fn new(tree: Arc<TreeInner>, id: FileId, info: FileInfo) -> File {
@@ -222,10 +224,12 @@ impl File {
     /// `..`.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses.
+    /// [`Error::Status`] when the server refuses; [`Error::Protocol`] when it goes on and on without anything new.
     pub async fn list(&self, pattern: &str) -> Result<Vec<DirectoryEntry>> {
         let pattern = utf16::encode(pattern);
         let mut entries = Vec::new();
+        // Where the reply before the last one begins, and how many in a row brought nothing.
+        let (mut before, mut barren) = (0, 0);
         let mut flags = query_directory::Flags::RESTART_SCANS;
         loop {
             let request = query_directory::Request {
@@ -243,6 +247,7 @@ impl File {
                 // The server may have gone on with a part of the listing that never came.
                 flags = query_directory::Flags::RESTART_SCANS;
                 entries.clear();
+                before = 0;
                 continue;
             }
             let reply = match answer.success() {
@@ -254,6 +259,7 @@ impl File {
                     reply
                 }
             };
+            let begin = entries.len();
             let listing = query_directory::Response::parse(reply.message())?.output_buffer;
             for found in directory::read(listing, LIST_CLASS) {
                 let (entry, name) =
@@ -263,6 +269,14 @@ impl File {
                     entries.push(DirectoryEntry { name, entry });
                 }
             }
+            // MS-SMB2 3.2.5.15
+            // What the user may not see can leave a reply empty without being the end.
+            barren = if entries.len() > begin { 0 } else { barren + 1 };
+            let is_again = before < begin && entries[before..begin] == entries[begin..];
+            if is_again || barren > MOST_BARREN {
+                return Err(Error::Protocol("a listing that does not go on"));
+            }
+            before = begin;
             flags = query_directory::Flags::empty();
         }
     }

@@ -63,6 +63,10 @@ impl Negotiated {
 /// What one credit pays for, in bytes (MS-SMB2 3.2.4.1.5).
 const CREDIT: u32 = 65536;
 
+/// With less room for a buffer a server cannot be worked with, in bytes: for Windows (MS-SMB2 note 189 on 3.2.5.2; the
+/// specification itself says 64 KiB, below which some servers can be configured).
+const LEAST: u32 = 4096;
+
 /// The capabilities that this client sends.
 pub(crate) fn capabilities(options: &Options) -> Capabilities {
     // MS-SMB2 3.2.4.2.2.2
@@ -131,6 +135,10 @@ fn judge(response: &Response<'_>, options: &Options) -> Result<Negotiated> {
     if !options.dialects.contains(&dialect) {
         return Err(Error::Protocol("the server chose a dialect that was not offered"));
     }
+    // MS-SMB2 3.2.5.2
+    if response.max_transact_size.min(response.max_read_size).min(response.max_write_size) < LEAST {
+        return Err(Error::Protocol("the server has no room for as much as 4 KiB at once"));
+    }
     let (mut cipher, mut signing) = match dialect {
         Dialect::Smb202 | Dialect::Smb210 => (None, SigningAlgorithm::HmacSha256),
         Dialect::Smb311 => (None, SigningAlgorithm::AesCmac),
@@ -184,4 +192,33 @@ fn judge(response: &Response<'_>, options: &Options) -> Result<Negotiated> {
 /// The offered value with this number.
 fn find<T: Copy>(offered: &[T], id: u16, number: impl Fn(T) -> u16) -> Option<T> {
     offered.iter().copied().find(|it| number(*it) == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_room_for_4_kib_in_any_message_is_refused() {
+        let judged = |max_transact_size, max_read_size, max_write_size| {
+            let response = Response {
+                security_mode: SecurityMode::SIGNING_ENABLED,
+                dialect_revision: Dialect::Smb302,
+                server_guid: Guid::ZERO,
+                capabilities: Capabilities::empty(),
+                max_transact_size,
+                max_read_size,
+                max_write_size,
+                system_time: 0,
+                server_start_time: 0,
+                security_buffer: &[],
+                contexts: Contexts::EMPTY,
+            };
+            judge(&response, &Options::default()).map(|it| it.max_read_size)
+        };
+        assert_eq!(judged(4096, 4096, 4096).unwrap(), 4096);
+        for (transact, read, write) in [(4095, 65536, 65536), (65536, 0, 65536), (65536, 65536, 1)] {
+            assert!(matches!(judged(transact, read, write), Err(Error::Protocol(_))));
+        }
+    }
 }

@@ -9,7 +9,7 @@ use smb_wire::create_context::{DurableFlags, RequestContext};
 use smb_wire::negotiate::SecurityMode;
 use smb_wire::session_setup::SessionFlags;
 use smb_wire::{Command, Guid, NtStatus, logoff};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::AbortHandle;
 
 use crate::channels::{Channel, ChannelStatus, Channels, keeper, open};
 use crate::link::Part;
@@ -170,7 +170,8 @@ impl Session {
     }
 
     /// Opens further connections for this session, to the server's interfaces unless `options` say where. A
-    /// server that wants no more of them leaves the session with those it has.
+    /// server that wants no more of them leaves the session with those it has; the place of an address that does not answer
+    /// goes to one that does. It takes no longer than [`Options::connect_timeout`] and what waits for a turn.
     ///
     /// From now on a request goes over whichever connection has the least under way, among as many as make it
     /// quicker ([`ChannelOptions::use_all`]: among all); when one is lost, its requests are repeated on another so
@@ -197,10 +198,10 @@ impl Session {
         if options.channels > 1 && !open::is_offered(&inner.negotiated) {
             return Err(Error::NotOffered("several channels for one session"));
         }
-        let plan = self.plan(options).await?;
+        let mut plan = self.plan(options).await?;
         inner.channels.use_all(options.use_all);
         inner.dismiss_keeper();
-        let (plan, mut failure) = self.open_all(plan).await;
+        let mut failure = inner.open_all(&mut plan).await;
         if plan.len() < options.channels && failure.is_none() {
             failure = Some(Error::NotOffered("more addresses for channels"));
         }
@@ -209,38 +210,6 @@ impl Session {
         let plan = plan.into_iter().take(channels.max(1)).collect();
         inner.hire_keeper(&self.inner, plan, options);
         Ok(Opened { channels, failure })
-    }
-
-    /// Opens what is missing of the channels of `plan`, all at once: on a long path each takes several round trips.
-    /// Answers where each channel goes now, and what went wrong with one.
-    async fn open_all(&self, mut plan: Vec<SocketAddr>) -> (Vec<SocketAddr>, Option<Error>) {
-        let mut opening = JoinSet::new();
-        let mut free = self.inner.channels.free_slots(plan.len()).into_iter();
-        for slot in free.clone() {
-            let (session, address) = (Arc::clone(&self.inner), plan[slot]);
-            opening.spawn(async move { session.bind_at(address).await.map(|bound| (address, bound)) });
-        }
-        let mut failure: Option<Error> = None;
-        while let Some(opened) = opening.join_next().await {
-            let error = match opened {
-                Ok(Ok((address, bound))) => {
-                    // Those that came take the first places, so that none is free between two of them.
-                    let Some(slot) = free.next() else { continue };
-                    plan[slot] = address;
-                    match self.inner.add_channel(bound, slot) {
-                        Ok(()) => continue,
-                        Err(error) => error,
-                    }
-                }
-                Ok(Err(error)) => error,
-                Err(_) => Error::Closed,
-            };
-            // What a server says for itself tells more than a connection that is gone.
-            if failure.as_ref().is_none_or(|first| first.status().is_none()) {
-                failure = Some(error);
-            }
-        }
-        (plan, failure)
     }
 
     /// Gives up all connections but `channels`, of which at least one is left. What is under way on the others is

@@ -5,6 +5,7 @@
 mod peer;
 mod support;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use client::{ChannelOptions, Connection, Credentials, Error, File, OpenOptions, Opened, Options, Session};
@@ -14,6 +15,7 @@ use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::Flags;
 use smb_wire::{Command, FileId, Guid, Header, NtStatus, close, lock, read, write};
 use support::USER;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
 const FILE: FileId = FileId { persistent: 1, volatile: 2 };
@@ -34,7 +36,7 @@ where
     with_channels_by(Options::default(), options, script).await
 }
 
-/// The same, by `connecting`.
+/// The same, by `connecting`. The addresses of `options` come before that of the server.
 async fn with_channels_by<F>(
     connecting: Options,
     options: ChannelOptions,
@@ -48,7 +50,8 @@ where
     let client = tokio::spawn(async move {
         let connection = Connection::connect(address, "peer", &connecting).await.unwrap();
         let session = Session::log_on(&connection, &Credentials::new(USER.0, USER.1), false).await.unwrap();
-        let options = ChannelOptions { addresses: vec![address], ..options };
+        let mut options = options;
+        options.addresses.push(address);
         let opened = session.open_channels(&options).await.unwrap();
         (session, opened)
     });
@@ -170,9 +173,8 @@ async fn a_server_that_refuses_one_more_channel_leaves_the_session_as_it_is() {
 
 #[tokio::test]
 async fn a_server_that_loses_a_new_connection_is_asked_over_another() {
-    let connecting = Options { connect_timeout: Duration::from_secs(4), ..Options::default() };
     let (_session, opened, _peers) =
-        with_channels_by(connecting, wanting(3), |mut server, first| async move {
+        with_channels_by(patient(), wanting(3), |mut server, first| async move {
             // The first is never answered at all, of the next one only NEGOTIATE; the client gives both up.
             let mut silent = server.accept_silently().await;
             silent.is_closed().await;
@@ -184,6 +186,60 @@ async fn a_server_that_loses_a_new_connection_is_asked_over_another() {
         })
         .await;
     assert_eq!(opened.channels, 2);
+}
+
+/// A place where nobody takes TCP: connections wait there, and further ones are not answered at all.
+async fn dead() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    (address, listener, vec![TcpStream::connect(address).await.unwrap()])
+}
+
+/// Where the channels of a session go.
+fn peers(session: &Session) -> Vec<SocketAddr> {
+    session.channels().iter().map(|it| it.peer).collect()
+}
+
+/// Patience of a second with each attempt.
+fn patient() -> Options {
+    Options { connect_timeout: Duration::from_secs(4), ..Options::default() }
+}
+
+#[tokio::test]
+async fn the_place_of_a_dead_address_goes_to_one_that_answers() {
+    let (dead, _listener, _waiting) = dead().await;
+    let options = ChannelOptions { addresses: vec![dead], ..wanting(3) };
+    let (session, opened, server) = with_channels_by(patient(), options, |mut server, first| async move {
+        let mut second = server.accept().await;
+        server.bind(&mut second).await;
+        let mut third = server.accept().await;
+        server.bind(&mut third).await;
+        (server.address, first, second, third)
+    })
+    .await;
+    assert_eq!((opened.channels, opened.failure.map(|it| it.to_string())), (3, None));
+    assert_eq!(peers(&session), [server.0; 3]);
+}
+
+#[tokio::test]
+async fn an_address_that_says_nothing_does_not_hold_up_the_others() {
+    let mut silent = Server::start().await;
+    let options = ChannelOptions { addresses: vec![silent.address], ..wanting(3) };
+    let (session, opened, server) = with_channels_by(patient(), options, |mut server, first| async move {
+        let mut unanswered = silent.accept_silently().await;
+        unanswered.next().await;
+        let mut second = server.accept().await;
+        server.bind(&mut second).await;
+        assert!(unanswered.is_open(), "the good address was waited for until the silent one was given up");
+        let mut third = server.accept().await;
+        server.bind(&mut third).await;
+        (server.address, first, second, third, silent)
+    })
+    .await;
+    assert_eq!((opened.channels, opened.failure.map(|it| it.to_string())), (3, None));
+    assert_eq!(peers(&session), [server.0; 3]);
 }
 
 #[tokio::test]

@@ -448,3 +448,13 @@ async fn a_new_connection_is_one_over_which_the_server_can_ask_for_a_delegation(
     let bound: Vec<_> = server.seen(OpNum::BindConnToSession).iter().map(|it| it.connection).collect();
     assert_eq!(bound, [1]);
 }
+
+#[tokio::test]
+async fn a_listing_that_comes_back_to_where_it_was_is_given_up() {
+    let server = Server::start().await;
+    server.state().circle = 3;
+    let (_client, directory) = connected(&server, 1).await;
+    let listed = soon(directory.list()).await;
+    assert!(matches!(listed, Err(Error::Protocol(_))), "{listed:?}");
+    assert_eq!(server.done(OpNum::ReadDir), 4);
+}

@@ -5,13 +5,16 @@
 mod peer;
 mod support;
 
+use std::time::Duration;
+
 use auth::spnego::{self, NegTokenInit};
 use client::{Connection, Credentials, Error, File, OpenOptions, Options, Session, Tree};
 use peer::{Peer, Server};
 use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::Contexts;
+use smb_wire::fscc::directory::{DirectoryClass, Entry, EntryName, Listing};
 use smb_wire::negotiate::{Capabilities, Dialect};
-use smb_wire::{Command, FileId, Header, NtStatus, echo, read};
+use smb_wire::{Command, FileId, Header, NtStatus, Utf16, echo, query_directory, read, utf16};
 use support::USER;
 use tokio::task::JoinHandle;
 
@@ -197,4 +200,31 @@ async fn a_server_that_takes_kerberos_alone_is_not_asked_and_the_error_says_so()
     assert!(refused.to_string().contains("Kerberos"), "{refused}");
     drop(connection);
     peer.is_closed().await;
+}
+
+#[tokio::test]
+async fn a_listing_that_does_not_go_on_is_given_up() {
+    let mut again = Vec::new();
+    let name = utf16::encode("name");
+    Listing::new(&mut again, DirectoryClass::IdBothDirectory, 4096)
+        .push(&Entry::default(), EntryName::Wire(Utf16::new(&name).unwrap()))
+        .unwrap();
+    // Nothing for ever, and the same for ever.
+    for listing in [Vec::new(), again] {
+        let (tree, _server, mut peer) = connected(Server::start().await).await;
+        let opening = opening(&tree);
+        let request = peer.next_of(Command::Create).await;
+        peer.accept(&request, opened).await;
+        let file = opening.await.unwrap().unwrap();
+        let answering = tokio::spawn(async move {
+            loop {
+                let request = peer.next_of(Command::QueryDirectory).await;
+                let response = query_directory::Response { output_buffer: &listing };
+                peer.accept(&request, |out| response.write(out)).await;
+            }
+        });
+        let listed = tokio::time::timeout(Duration::from_secs(20), file.list("*")).await.expect("an end");
+        assert!(matches!(listed, Err(Error::Protocol(_))), "{listed:?}");
+        answering.abort();
+    }
 }

@@ -10,7 +10,7 @@ use crate::session::SessionInner;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Keeps a channel to each address of `plan`, as long as the session lives and has one.
-pub(crate) async fn run(session: Weak<SessionInner>, plan: Vec<SocketAddr>, reopen_after: Duration) {
+pub(crate) async fn run(session: Weak<SessionInner>, mut plan: Vec<SocketAddr>, reopen_after: Duration) {
     let Some(lost) = session.upgrade().map(|it| Arc::clone(&it.channels.lost)) else { return };
     let mut pause = reopen_after;
     loop {
@@ -30,10 +30,10 @@ pub(crate) async fn run(session: Weak<SessionInner>, plan: Vec<SocketAddr>, reop
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST);
         let Some(session) = session.upgrade() else { return };
-        for slot in session.channels.free_slots(plan.len()) {
-            if session.open_channel(plan[slot], slot).await.is_ok() {
-                pause = reopen_after;
-            }
+        let missing = session.channels.free_slots(plan.len()).len();
+        session.open_missing(&mut plan).await;
+        if session.channels.free_slots(plan.len()).len() < missing {
+            pause = reopen_after;
         }
     }
 }

@@ -1,23 +1,29 @@
 //! More channels for a session: which addresses to go to, and the binding (MS-SMB2 3.2.5.14.11).
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 use smb_wire::negotiate::Capabilities;
 use tokio::net::TcpStream;
+use tokio::sync::MutexGuard;
+use tokio::task::JoinSet;
 
 use super::Channel;
 use crate::connection::Inner;
 use crate::negotiate::Negotiated;
-use crate::patience::late;
+use crate::patience::{late, within};
 use crate::protection::ChannelKeys;
 use crate::session::SessionInner;
 use crate::{Connection, Error, Result, log_on};
 
-/// A server's first silence on a new channel may last this part of what connecting may take.
-const FIRST_ATTEMPT: u32 = 4;
+/// An attempt to open a channel may take this part of what connecting may take in all: there may be four, two at the
+/// address that was planned and two at another.
+const ATTEMPT: u32 = 4;
+/// Others wait for the answer to NEGOTIATE for this part of it, which is plenty on any path.
+const TURN: u32 = 30;
 
 /// How many channels a session has, and where they go.
 #[derive(Debug, Clone)]
@@ -117,46 +123,105 @@ fn is_routable(address: IpAddr, peer: IpAddr) -> bool {
 }
 
 /// A connection to which the session is bound.
-pub(crate) struct Bound {
+struct Bound {
     connection: Arc<Inner>,
     keys: ChannelKeys,
 }
 
 impl SessionInner {
-    /// Connects to `address` and binds the session to the connection, as the channel in `slot`.
-    pub(crate) async fn open_channel(&self, address: SocketAddr, slot: usize) -> Result<()> {
-        self.add_channel(self.bind_at(address).await?, slot)
+    /// Opens what is missing of the channels of `plan`. What cannot be had at an address that was planned is opened at
+    /// one that has answered; `plan` then says so. Answers why there are fewer, if there are.
+    pub(crate) async fn open_all(self: &Arc<Self>, plan: &mut [SocketAddr]) -> Option<Error> {
+        let failure = self.open_missing(plan).await?;
+        // A server that refuses one more does so at all of its addresses.
+        if failure.status().is_some() {
+            return Some(failure);
+        }
+        let answered = self.channels.peers();
+        for (slot, address) in self.channels.free_slots(plan.len()).into_iter().zip(answered.iter().cycle()) {
+            plan[slot] = *address;
+        }
+        // Of the two failures the first is about what was planned.
+        let refused = self.open_missing(plan).await?;
+        Some(if refused.status().is_some() { refused } else { failure })
+    }
+
+    /// Opens what is missing of the channels of `plan`, all at once: on a long path each takes several round trips, and
+    /// an address that is dead takes a long time. Those that come take the first places, so that none is free between two of
+    /// them; `plan` is put in that order. Answers what went wrong with one.
+    pub(crate) async fn open_missing(self: &Arc<Self>, plan: &mut [SocketAddr]) -> Option<Error> {
+        let mut opening = JoinSet::new();
+        let free = self.channels.free_slots(plan.len());
+        for slot in &free {
+            let (session, address) = (Arc::clone(self), plan[*slot]);
+            opening.spawn(async move { session.bind_at(address).await.map(|bound| (address, bound)) });
+        }
+        let mut free = &free[..];
+        let mut failure: Option<Error> = None;
+        while let Some(opened) = opening.join_next().await {
+            let added = match opened {
+                Ok(Ok((address, bound))) => {
+                    let Some((slot, rest)) = free.split_first() else { continue };
+                    if let Some(from) = free.iter().find(|from| plan[**from] == address) {
+                        plan.swap(*slot, *from);
+                    }
+                    free = rest;
+                    self.add_channel(bound, *slot)
+                }
+                Ok(Err(error)) => Err(error),
+                Err(_) => Err(Error::Closed),
+            };
+            // What a server says for itself tells more than a connection that is gone.
+            if let Err(error) = added
+                && failure.as_ref().is_none_or(Error::is_loss)
+            {
+                failure = Some(error);
+            }
+        }
+        failure
     }
 
     /// Connects to `address` and binds the session to the connection. A server that does not say a word there is asked once
     /// more over another connection: Samba now and then loses one while it gives it over to the process of the first.
-    pub(crate) async fn bind_at(&self, address: SocketAddr) -> Result<Bound> {
-        match self.bind_within(address, self.options.connect_timeout / FIRST_ATTEMPT).await? {
+    async fn bind_at(&self, address: SocketAddr) -> Result<Bound> {
+        match self.bind_once(address).await? {
             Some(bound) => Ok(bound),
-            None => self.bind_within(address, self.options.connect_timeout).await?.ok_or_else(late),
+            None => self.bind_once(address).await?.ok_or_else(late),
         }
     }
 
-    /// As [`SessionInner::bind_at`], once. None when the server has not answered within `patience`.
-    async fn bind_within(&self, address: SocketAddr, patience: Duration) -> Result<Option<Bound>> {
-        let connecting = tokio::time::timeout(self.options.connect_timeout, TcpStream::connect(address));
-        let stream = connecting.await.map_err(|_| late())??;
+    /// As [`SessionInner::bind_at`], once. None when the server takes the connection and does not answer in time.
+    async fn bind_once(&self, address: SocketAddr) -> Result<Option<Bound>> {
+        let patience = self.options.connect_timeout / ATTEMPT;
+        let stream = within(patience, async { Ok(TcpStream::connect(address).await?) }).await?;
         // One after the other: Samba gives each further connection of a client, when it negotiates, over to the process of
         // the first, and of two that come there at the same moment one is never answered.
         let turn = self.negotiating.lock().await;
+        match tokio::time::timeout(patience, self.bind_over(stream, turn)).await {
+            Ok(bound) => bound.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Negotiates over `stream` and binds the session to it. `turn` is given up when the server has answered, or is silent
+    /// for so long that others should not wait any more.
+    async fn bind_over(&self, stream: TcpStream, turn: MutexGuard<'_, ()>) -> Result<Bound> {
         // MS-SMB2 3.2.4.2.3
-        let connecting = Connection::over(stream, &self.host, &self.options);
-        let Ok(connection) = tokio::time::timeout(patience, connecting).await else { return Ok(None) };
-        let connection = connection?.inner;
+        let mut negotiating = pin!(Connection::over(stream, &self.host, &self.options));
+        let answered = tokio::time::timeout(self.options.connect_timeout / TURN, &mut negotiating).await;
         drop(turn);
+        let connection = match answered {
+            Ok(connection) => connection?,
+            Err(_) => negotiating.await?,
+        }
+        .inner;
         same_server(&self.negotiated, &connection)?;
-        let binding = log_on::bind(&connection, &self.credentials, &self.keys);
-        let Ok(keys) = tokio::time::timeout(patience, binding).await else { return Ok(None) };
-        Ok(Some(Bound { connection, keys: keys? }))
+        let keys = log_on::bind(&connection, &self.credentials, &self.keys).await?;
+        Ok(Bound { connection, keys })
     }
 
     /// Makes a bound connection the channel in `slot`.
-    pub(crate) fn add_channel(&self, Bound { connection, keys }: Bound, slot: usize) -> Result<()> {
+    fn add_channel(&self, Bound { connection, keys }: Bound, slot: usize) -> Result<()> {
         connection.link.watch(&self.channels.lost);
         match self.channels.add(Channel::new(connection, keys, slot)) {
             true => Ok(()),

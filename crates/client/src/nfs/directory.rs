@@ -1,5 +1,6 @@
 //! Directories, and what is done to the names in them: each is one COMPOUND, as the RFC allows.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -321,11 +322,13 @@ impl Directory {
     /// All entries, in the server's order, without those for this directory and the one above.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the server does not let us.
+    /// [`Error::Refused`] when the server does not let us; [`Error::Protocol`] when it comes back to where it was.
     pub async fn list(&self) -> Result<Vec<DirectoryEntry>> {
         let maxcount = LIST_STEP.min(self.client.session()?.room.1);
         let mut entries = Vec::new();
         let (mut cookie, mut cookieverf) = (0, [0; 8]);
+        // RFC 8881 18.23.3: a cookie stands for one place in the directory.
+        let mut asked = HashSet::new();
         loop {
             let args =
                 readdir::Args { cookie, cookieverf, dircount: maxcount / 4, maxcount, attr_request: WANTED };
@@ -333,7 +336,7 @@ impl Directory {
             let mut results = answer.results();
             result_of!(results, PutFh)?;
             let listed: readdir::ResOk<'_> = result_of!(results, ReadDir)?;
-            let before = cookie;
+            asked.insert(cookie);
             for entry in listed.entries.iter() {
                 let attributes = Attributes::read(&entry.attrs)?;
                 entries.push(DirectoryEntry { name: entry.name.to_vec(), attributes });
@@ -342,7 +345,7 @@ impl Directory {
             if listed.eof {
                 return Ok(entries);
             }
-            if cookie == before {
+            if asked.contains(&cookie) {
                 return Err(Error::Protocol("a listing that does not go on"));
             }
             cookieverf = listed.cookieverf;

@@ -12,6 +12,7 @@ use nfs_wire::op::bind_conn_to_session::{self, FromServer};
 use nfs_wire::op::create_session::{self, SessionFlags};
 use nfs_wire::op::exchange_id::{self, ExchangeFlags, ServerOwner, StateProtectRes};
 use nfs_wire::op::open::{self, Delegation, ReadDelegation, ResultFlags};
+use nfs_wire::op::readdir::EntriesWriter;
 use nfs_wire::op::sequence::{self, StatusFlags};
 use nfs_wire::op::{Args, OpNum, close, filehandle, names, read, write};
 use nfs_wire::rpc::record::{Assembler, MARK, RecordMark};
@@ -89,6 +90,8 @@ pub struct State {
     pub fragments: bool,
     /// Whether every OPEN gets a delegation.
     pub delegates: bool,
+    /// After so many entries a listing goes on with its first one.
+    pub circle: u64,
     clients: Vec<u64>,
     sessions: HashMap<SessionId, HashMap<u32, (u32, Vec<u8>)>>,
     connections: usize,
@@ -399,6 +402,16 @@ impl State {
             }
             Args::GetAttr(args) => {
                 attributes(args.attr_request, self.content.len() as u64, self.lease_s, writer);
+            }
+            Args::ReadDir(args) if self.circle > 0 => {
+                let out = writer.begin_result(OpNum::ReadDir, NfsStat::Ok);
+                let mut entries = EntriesWriter::begin(out, [0; 8], 4096).expect("there is room");
+                entries.entry(args.cookie % self.circle + 1, b"name", args.attr_request, |attributes| {
+                    for attribute in [Attr::Type(FileType::Reg), Attr::Change(1), Attr::Size(0)] {
+                        attributes.put(&attribute);
+                    }
+                });
+                entries.finish(false);
             }
             Args::Rename(_) => {
                 let renamed = names::RenameResOk { source_cinfo: cinfo, target_cinfo: cinfo };

@@ -86,7 +86,8 @@ impl Server {
 
     /// Takes the next connection and says nothing there.
     pub async fn accept_silently(&mut self) -> Peer {
-        let stream = self.listener.accept().await.unwrap().0;
+        let accepted = tokio::time::timeout(Duration::from_secs(20), self.listener.accept()).await;
+        let stream = accepted.expect("a connection").unwrap().0;
         let (dialect, grants) = (self.dialect, self.grants);
         Peer { stream, requests: VecDeque::new(), preauth: [0; 64], key: None, dialect, grants }
     }
@@ -270,6 +271,12 @@ impl Peer {
         let mut rest = Vec::new();
         // A reset is an end as well.
         let _ = self.stream.read_to_end(&mut rest).await;
+    }
+
+    /// Whether the client has not closed the connection, as far as is known by now.
+    pub fn is_open(&self) -> bool {
+        let read = self.stream.try_read(&mut [0]);
+        read.is_err_and(|why| why.kind() == std::io::ErrorKind::WouldBlock)
     }
 
     fn split(&mut self, mut frame: &[u8]) {
