@@ -86,6 +86,7 @@ mod scan;
 mod security;
 mod size;
 mod streams;
+mod syncing;
 mod table;
 mod usage;
 mod versions;

@@ -1,7 +1,7 @@
 //! What a client holds: one open of a file, a directory or a stream.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bitflags::bitflags;
@@ -93,6 +93,8 @@ pub struct Open {
     pub(crate) own_times: AtomicU8,
     /// Changes that were made and not yet told, as bits of `ChangeFilter`, and [`UNSEEN`].
     pub(crate) untold: AtomicU32,
+    /// Up to which of the file's failures to store what was written its client was told.
+    pub(crate) told_failures: AtomicU64,
     pub(crate) watch: Mutex<Option<Arc<crate::watch::Watch>>>,
 }
 

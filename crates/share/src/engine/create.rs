@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -221,6 +221,7 @@ impl Share {
         (node, data): (Arc<dyn Node>, Arc<dyn Node>),
         (outcome, info): (Outcome, Info),
     ) -> Attempt {
+        let told_failures = AtomicU64::new(reserved.file.failed_syncs());
         let open = Arc::new(Open {
             id: reserved.id,
             file: reserved.file,
@@ -243,6 +244,7 @@ impl Share {
             claimed: AtomicBool::new(false),
             own_times: AtomicU8::new(0),
             untold: AtomicU32::new(0),
+            told_failures,
             watch: Mutex::new(None),
         });
         let mut state = open.file.state.lock();

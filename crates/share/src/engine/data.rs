@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Node, Patience, Times};
+use volume::{Patience, Times};
 use wire::{FileRange, Now};
 
 use super::Share;
@@ -138,10 +138,14 @@ impl Share {
         if data.is_empty() {
             return Ok(());
         }
+        let through = through || open.options.contains(Options::WRITE_THROUGH);
         self.keeping_times(open, now, || {
-            open.data.write(at, data)?;
-            if through || open.options.contains(Options::WRITE_THROUGH) {
-                self.sync(open.data.as_ref(), false)?;
+            if through {
+                let known = open.file.failed_syncs();
+                open.data.write(at, data)?;
+                self.store(open, known, false)?;
+            } else {
+                open.data.write(at, data)?;
             }
             self.data_changed(open)
         })
@@ -191,38 +195,6 @@ impl Share {
         }
         let attributes = record.attributes.map(|bits| bits | Attributes::ARCHIVE);
         self.store_record(open, super::record::Record { attributes, ..record })
-    }
-
-    /// Returns once everything written is on stable storage.
-    ///
-    /// # Errors
-    /// [`Refusal::AccessDenied`] without the right to write; as the volume says.
-    // MS-FSA 2.1.5.7
-    pub fn flush(&self, open: &Arc<Open>, data_only: bool, now: Now) -> Result<(), Refusal> {
-        let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
-        if !open.granted.intersects(writes) {
-            return Err(Refusal::AccessDenied);
-        }
-        self.tell_untold(open, now);
-        self.sync(open.data.as_ref(), data_only)
-    }
-
-    /// Brings everything written to a node to stable storage.
-    ///
-    /// # Errors
-    /// As the volume says. It counts: a host says so once, and takes what it could not store for stored from then on.
-    pub(super) fn sync(&self, node: &dyn Node, data_only: bool) -> Result<(), Refusal> {
-        node.sync(data_only).map_err(|why| {
-            self.failed_syncs.fetch_add(1, Ordering::AcqRel);
-            why.into()
-        })
-    }
-
-    /// How often the host has refused to bring written data to stable storage. What anybody wrote before such a refusal, and
-    /// did not see stored, may be lost without another word of the host.
-    #[must_use]
-    pub fn failed_syncs(&self) -> u64 {
-        self.failed_syncs.load(Ordering::Acquire)
     }
 }
 

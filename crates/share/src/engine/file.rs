@@ -36,6 +36,8 @@ pub(crate) struct File {
     pub is_directory: bool,
     /// Counts changes of data since it was opened.
     pub changes: AtomicU64,
+    /// Counts the times that the host could not store what was written to it or one of its streams.
+    pub failed_syncs: AtomicU64,
     /// The host may let it run with the rights of its owner or group, which goes with the next change of its data.
     pub lends_rights: AtomicBool,
     /// Held while what lies beside it (its record, descriptor, extended attributes) is read, changed and stored again.
@@ -207,10 +209,16 @@ impl File {
             kind,
             is_directory,
             changes: AtomicU64::new(0),
+            failed_syncs: AtomicU64::new(0),
             lends_rights: AtomicBool::new(false),
             beside: Mutex::default(),
             state: Mutex::default(),
         }
+    }
+
+    /// How often the host could not store what was written to it, since it was opened.
+    pub fn failed_syncs(&self) -> u64 {
+        self.failed_syncs.load(Ordering::Acquire)
     }
 
     /// Takes note of permission bits that were seen or set.

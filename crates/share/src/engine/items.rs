@@ -450,20 +450,6 @@ impl Share {
         })
     }
 
-    /// Returns once everything that anybody has written to a file is on stable storage.
-    ///
-    /// # Errors
-    /// As the volume says.
-    pub fn item_sync(&self, item: &Item) -> Result<(), Refusal> {
-        let kept = self.files.get(item.id()).and_then(|file| file.state.lock().node_for(OpenHow::Read));
-        let node = match kept {
-            Some(node) => node,
-            None if item.node.how() >= OpenHow::Read => Arc::clone(&item.node),
-            None => self.with_room(|| Ok(item.node.open_again(OpenHow::Read)?))?,
-        };
-        self.sync(node.as_ref(), false)
-    }
-
     /// Makes a symbolic link or a special file.
     pub fn make_in(&self, caller: &Caller<'_>, above: &Item, name: &Name, what: &Fresh<'_>) -> Step<Item> {
         self.begin(caller.now);

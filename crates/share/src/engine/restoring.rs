@@ -5,7 +5,7 @@
 //! is there yet.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -149,6 +149,7 @@ impl Share {
             claimed: AtomicBool::new(!made.address.is_empty()),
             own_times: AtomicU8::new(0),
             untold: AtomicU32::new(0),
+            told_failures: AtomicU64::new(file.failed_syncs()),
             watch: Mutex::new(None),
         });
         state.members.push(Member {
