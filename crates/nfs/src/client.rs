@@ -1,6 +1,6 @@
 //! Client: somebody with a client ID, its sessions, and everything it has opened and locked (RFC 8881 2.4).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use share::{BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, Holder, LockOwner};
 use volume::NodeId;
 use wire::Now;
+use wire::table::Keyed;
 
 use crate::back::{self, Recall};
 use crate::config::Export;
@@ -61,8 +62,8 @@ pub struct Creating {
     pub answer: Option<Result<create_session::ResOk, nfs_wire::NfsStat>>,
 }
 
-/// An owner as the client calls it, an export, a file.
-type Key = (Box<[u8]>, u32, NodeId);
+/// An export, a file, an owner as the client calls it: what is of one file lies together.
+type Key = (u32, NodeId, Box<[u8]>);
 
 /// What a client had.
 pub(crate) struct Left {
@@ -77,10 +78,12 @@ pub(crate) struct Left {
 #[derive(Default)]
 struct Holds {
     sessions: Vec<Arc<Session>>,
-    /// By open-owner and file.
-    opens: HashMap<Key, Arc<State>>,
-    /// By lock-owner and file.
+    /// By file and open-owner.
+    opens: BTreeMap<Key, Arc<State>>,
+    /// By file and lock-owner.
     locks: HashMap<Key, Arc<State>>,
+    /// The same by the keys of the open that they were taken through and of themselves.
+    through: BTreeMap<(u64, u64), Arc<State>>,
     /// Delegations by export and file.
     delegations: HashMap<(u32, NodeId), Arc<State>>,
     /// Under which key it has files open that it has made.
@@ -97,14 +100,29 @@ impl Holds {
         if !self.made.contains_key(&(export, node)) || self.delegations.contains_key(&(export, node)) {
             return;
         }
-        if !self.opens.keys().any(|(_, e, n)| (*e, *n) == (export, node)) {
+        let from_here = self.opens.range((export, node, Box::default())..).next();
+        if from_here.is_none_or(|((e, n, _), _)| (*e, *n) != (export, node)) {
             self.made.remove(&(export, node));
         }
     }
 
-    /// The locks of an owner are gone: so is its name with the last of them.
-    fn forget_owner(&mut self, state: &State) {
+    /// Enters the locks of an owner; gives those that it had of the file before.
+    fn add_locks(&mut self, key: Key, state: &Arc<State>) -> Option<Arc<State>> {
+        if let Some(locks) = state.locks() {
+            self.owners.entry(locks.number.owner).or_insert_with(|| (locks.owner.clone(), 0)).1 += 1;
+            self.through.insert((locks.open.key(), state.key()), Arc::clone(state));
+        }
+        self.locks.insert(key, Arc::clone(state))
+    }
+
+    /// Takes the locks of an owner out, and its name with the last of them.
+    fn remove_locks(&mut self, key: &Key, state: &State) {
+        if !self.locks.get(key).is_some_and(|known| std::ptr::eq(&raw const **known, state)) {
+            return;
+        }
+        self.locks.remove(key);
         let Some(locks) = state.locks() else { return };
+        self.through.remove(&(locks.open.key(), state.key()));
         if let Some((_, count)) = self.owners.get_mut(&locks.number.owner) {
             *count -= 1;
             if *count == 0 {
@@ -127,7 +145,7 @@ pub struct Of<'a> {
 
 impl Of<'_> {
     fn key(&self) -> Key {
-        (self.owner.into(), self.export, self.node)
+        (self.export, self.node, self.owner.into())
     }
 }
 
@@ -416,8 +434,11 @@ impl Client {
     /// Takes a delegation out.
     pub fn remove_delegation(&self, state: &Arc<State>) {
         let mut holds = self.holds.lock();
-        holds.delegations.retain(|_, known| !Arc::ptr_eq(known, state));
-        holds.forget_key(state.export.id, state.node);
+        let file = (state.export.id, state.node);
+        if holds.delegations.get(&file).is_some_and(|known| Arc::ptr_eq(known, state)) {
+            holds.delegations.remove(&file);
+        }
+        holds.forget_key(file.0, file.1);
     }
 
     /// The open of an open-owner on a file.
@@ -440,12 +461,13 @@ impl Client {
             holds.opens.remove(&key);
         }
         holds.forget_key(of.export, of.node);
-        if holds.locks.is_empty() {
-            return Vec::new();
+        let taken = holds.through.range((state.key(), 0)..=(state.key(), u64::MAX));
+        let ended: Vec<_> = taken.map(|(_, locks)| Arc::clone(locks)).collect();
+        for state in &ended {
+            if let Some(locks) = state.locks() {
+                holds.remove_locks(&(of.export, of.node, locks.owner.clone()), state);
+            }
         }
-        let ends = |locks: &Arc<State>| locks.locks().is_some_and(|locks| Arc::ptr_eq(&locks.open, state));
-        let ended: Vec<_> = holds.locks.extract_if(|_, locks| ends(locks)).map(|(_, locks)| locks).collect();
-        ended.iter().for_each(|locks| holds.forget_owner(locks));
         ended
     }
 
@@ -458,22 +480,12 @@ impl Client {
     /// Enters the locks of a lock-owner on a file; false when the client is gone.
     #[must_use]
     pub fn add_locks(&self, of: Of<'_>, state: &Arc<State>) -> bool {
-        self.add(|holds| {
-            if let Some(locks) = state.locks() {
-                holds.owners.entry(locks.number.owner).or_insert_with(|| (of.owner.into(), 0)).1 += 1;
-            }
-            holds.locks.insert(of.key(), Arc::clone(state))
-        })
+        self.add(|holds| holds.add_locks(of.key(), state))
     }
 
     /// Takes the locks of a lock-owner on a file out.
     pub fn remove_locks(&self, of: Of<'_>, state: &State) {
-        let mut holds = self.holds.lock();
-        let key = of.key();
-        if holds.locks.get(&key).is_some_and(|known| std::ptr::eq(&raw const **known, state)) {
-            holds.locks.remove(&key);
-            holds.forget_owner(state);
-        }
+        self.holds.lock().remove_locks(&of.key(), state);
     }
 
     /// Who a lock-owner is for the engine.

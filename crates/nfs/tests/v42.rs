@@ -5,9 +5,11 @@ mod common;
 use common::*;
 use nfs_wire::NfsStat;
 use nfs_wire::op::read_plus::{Content, Data, Hole};
-use nfs_wire::op::{Args, OpNum, Res, allocate, copy, read, read_plus, seek, xattr};
+use nfs_wire::op::{Args, OpNum, Res, allocate, clone, copy, read, read_plus, seek, xattr};
 use nfs_wire::types::StateId;
 use nfs_wire::xdr::List;
+use volume::Failure;
+use volume::faulty::Call;
 
 const MIB: u64 = 1 << 20;
 
@@ -173,4 +175,40 @@ fn minor_version_one_has_none_of_it() {
     let answer = client.on(&mut wire, &file, &[seek(stateid, 0, seek::ContentType::Data)]);
     assert_eq!((answer.status(), answer.last()), (NfsStat::OpIllegal, Res::Illegal(NfsStat::OpIllegal)));
     assert_eq!(OpNum::Seek.get(), 69);
+}
+
+/// Bytes that volumes in memory share as one.
+const UNIT: u64 = 4096;
+
+#[test]
+fn a_clone_makes_its_target_longer_only_with_what_it_brings() {
+    let (world, plan) = World::counted();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 2);
+    let (from, source) = client.create(&mut wire, b"file");
+    let (to, target) = client.create(&mut wire, b"clone");
+    client.on(&mut wire, &from, &[writing(source, 0, &[b'f'; 5000])]).ok();
+    client.on(&mut wire, &to, &[writing(target, 0, &[b't'; 10])]).ok();
+    let resized = plan.count(Call::Resize);
+    let mut share = |src_offset, dst_offset, count| {
+        let (src_stateid, dst_stateid) = (source, target);
+        let clone = Args::Clone(clone::Args { src_stateid, dst_stateid, src_offset, dst_offset, count });
+        let status = client.run(&mut wire, &[put(&from), Args::SaveFh, put(&to), clone]).status();
+        let answer = client.on(&mut wire, &to, &[reading(target, 0, 100_000)]).ok();
+        let Res::Read(Ok(read)) = answer.last() else { panic!("{answer:?}") };
+        (status, read.data.to_vec())
+    };
+    let (f, t) = (|count| vec![b'f'; count], vec![b't'; 10]);
+    assert_eq!(share(0, 1, UNIT), (NfsStat::Inval, t.clone()), "not a whole block there");
+    assert_eq!(share(1, UNIT, UNIT), (NfsStat::Inval, t.clone()), "nor here");
+    assert_eq!(share(0, UNIT, 100), (NfsStat::Inval, t.clone()), "nor as much");
+    plan.always(Call::Copy, Some(Failure::NoSpace));
+    assert_eq!(share(0, UNIT, 0), (NfsStat::NoSpc, t.clone()), "the host refuses");
+    plan.always(Call::Copy, None);
+    // Behind the end, to the end of the source, which is in the middle of a block.
+    assert_eq!(share(0, UNIT, 0), (NfsStat::Ok, [t, vec![0; UNIT as usize - 10], f(5000)].concat()));
+    // Over the end, and into the middle.
+    assert_eq!(share(0, 2 * UNIT, UNIT).1.len(), 3 * UNIT as usize);
+    assert_eq!(share(0, 0, 0), (NfsStat::Ok, [f(5000), f(3 * UNIT as usize - 5000)].concat()));
+    assert_eq!(plan.count(Call::Resize), resized, "nothing was made longer before, or cut back");
 }

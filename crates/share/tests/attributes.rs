@@ -242,7 +242,8 @@ fn shared_storage_moves_no_end_and_keeps_to_what_is_there() {
     let share = |from: u64, to: &_, at: u64, len: u64| {
         client.call(|c| {
             let source = Side { open: &f, owner: client.owner(&f), at: from };
-            world.share.clone_range(c, source, Side { open: to, owner: client.owner(to), at }, len)
+            let target = Side { open: to, owner: client.owner(to), at };
+            world.share.clone_range(c, source, target, len, false)
         })
     };
     // Neither beyond the source nor onto itself, and nothing behind the target's end.

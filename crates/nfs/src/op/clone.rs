@@ -45,19 +45,14 @@ fn share_storage(run: &Run, args: &Args, from: &Through, to: &Through) -> Result
         return Err(NfsStat::NotSupp.into());
     }
     let len = length(from, args.src_offset, args.count)?;
-    let end = args.dst_offset.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(NfsStat::FBig)?;
-    let before = engine.info(to.open())?.size;
-    let resize = |size| run.ask(to.export(), |engine, caller| engine.set_size(caller, to.open(), size));
-    if end > before {
-        resize(end)?;
+    if args.dst_offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
+        return Err(NfsStat::FBig.into());
     }
     let owner = owner(run);
-    let cloned = run.ask(to.export(), |engine, caller| {
-        engine.clone_range(caller, from.side(owner, args.src_offset), to.side(owner, args.dst_offset), len)
-    });
-    // What was refused has changed nothing, unless somebody has made the file longer still meanwhile.
-    if cloned.is_err() && end > before && engine.info(to.open()).is_ok_and(|info| info.size == end) {
-        resize(before)?;
-    }
-    cloned
+    // The host makes the file longer with the data: were it made longer before, what somebody else writes there meanwhile
+    // would be lost when it is cut back.
+    run.ask(to.export(), |engine, caller| {
+        let (from, to) = (from.side(owner, args.src_offset), to.side(owner, args.dst_offset));
+        engine.clone_range(caller, from, to, len, true)
+    })
 }

@@ -33,14 +33,22 @@ impl Share {
         })
     }
 
-    /// Lets the target share the source's storage for a range. Neither file's size changes: what would come to lie
-    /// behind the target's end is left out.
+    /// Lets the target share the source's storage for a range. What comes to lie behind the target's end makes it longer
+    /// with `grows`, in the one step that brings the data; otherwise it is left out. Nothing changes where it is refused
+    /// before the host was asked.
     // MS-FSA 2.1.5.10.4 (exception: byte ranges stand in nobody's way, as in Windows: notes 91 and 92)
-    pub fn clone_range(&self, caller: &Caller<'_>, from: Side<'_>, to: Side<'_>, len: u64) -> Step<()> {
+    pub fn clone_range(
+        &self,
+        caller: &Caller<'_>,
+        from: Side<'_>,
+        to: Side<'_>,
+        len: u64,
+        grows: bool,
+    ) -> Step<()> {
         if !self.volume.facts().clones {
             return Step::Refused(Refusal::NotSupported);
         }
-        let (shared, copied) = match self.lengths_to_clone(from, to, len) {
+        let (shared, copied) = match self.lengths_to_clone(from, to, len, grows) {
             Ok((0, 0)) => return Step::Done(()),
             Ok(lengths) => lengths,
             Err(why) => return Step::Refused(why),
@@ -59,7 +67,13 @@ impl Share {
     /// whole units of allocation, of which the last in a file may hold less; hosts share such a part only
     /// where both files end.
     // MS-FSA 2.1.5.10.4, MS-FSCC 2.3.8
-    fn lengths_to_clone(&self, from: Side<'_>, to: Side<'_>, len: u64) -> Result<(u64, u64), Refusal> {
+    fn lengths_to_clone(
+        &self,
+        from: Side<'_>,
+        to: Side<'_>,
+        len: u64,
+        grows: bool,
+    ) -> Result<(u64, u64), Refusal> {
         check_copy(from, to, len)?;
         if len == 0 {
             return Ok((0, 0));
@@ -79,8 +93,9 @@ impl Share {
             return Err(Refusal::NotSupported);
         }
         let (left, room) = (source.size.saturating_sub(from.at), target.size.saturating_sub(to.at));
-        let held = left.min(room).min(len);
-        let copied = if left == room { 0 } else { held % unit };
+        let held = if grows { left.min(len) } else { left.min(room).min(len) };
+        let both_end = if grows { held == left && room <= held } else { left == room };
+        let copied = if both_end { 0 } else { held % unit };
         Ok((held - copied, copied))
     }
 

@@ -160,7 +160,7 @@ pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> 
     cx.call(request, |caller| {
         let from = Side { open: source, owner: from.lock_owner(), at: from_at };
         let to = Side { open: to, owner: cx.open.lock_owner(), at: to_at };
-        engine.clone_range(caller, from, to, len)
+        engine.clone_range(caller, from, to, len, false)
     })?;
     Ok(NtStatus::SUCCESS)
 }

@@ -1,0 +1,115 @@
+//! A client with very many files: giving one back takes as long as with few.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Client, World};
+use nfs::client::Of;
+use nfs::state::{Holding, Place, State};
+use nfs_wire::op::open::{ShareAccess, ShareDeny};
+use volume::NodeId;
+
+/// Files that the client has: were all looked at for each, the test would take many minutes.
+const FILES: u64 = 100_000;
+
+/// What the client has of one file.
+struct Has {
+    node: NodeId,
+    open: Arc<State>,
+    locks: Arc<State>,
+    delegation: Arc<State>,
+}
+
+#[test]
+fn what_a_client_gives_back_is_found_without_looking_at_all_it_has() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut sender = Client::new(&mut wire, b"client", 1);
+    sender.create(&mut wire, b"file");
+    let client = world.server.clients.get(sender.clientid).expect("the client");
+    let first =
+        world.server.all_states().into_iter().find(|state| state.opened().is_some()).expect("an open");
+    let before = client.counts();
+    let holding = || Holding::new(Arc::clone(&first.holding().open), ShareAccess::READ, ShareDeny::empty());
+    let mut keys = 1 << 40_u64;
+    let mut place = |node| {
+        keys += 1;
+        let (export, handle) = (Arc::clone(&first.export), first.handle);
+        Place { key: keys, client: client.id, export, handle, node }
+    };
+    let export = first.export.id;
+    let of = |owner, node| Of { owner, export, node };
+    let number = client.lock_owner(b"locker");
+    let mut files = Vec::new();
+    for inode in 0..FILES {
+        let node = NodeId { device: 77, inode };
+        let open = Arc::new(State::open(place(node), b"opener", holding()));
+        let locks = State::first_lock(place(node), b"locker", number, Arc::clone(&open));
+        let locks = Arc::new(locks.expect("an open"));
+        let delegation = Arc::new(State::delegated(place(node), &client, holding()));
+        client.remember_key(export, node, client.new_key());
+        assert!(client.add_open(of(b"opener", node), &open) && client.add_delegation(&delegation));
+        assert!(client.add_locks(of(b"locker", node), &locks));
+        files.push(Has { node, open, locks, delegation });
+    }
+    let made = client.cache_key(export, files[0].node);
+    for (at, Has { node, open, locks, delegation }) in files.iter().enumerate() {
+        let ended = client.remove_open(of(b"opener", *node), open);
+        assert!(ended.len() == 1 && Arc::ptr_eq(&ended[0], locks), "the locks that were taken through it");
+        assert!(
+            client.locks_of(of(b"locker", *node)).is_none() && client.open_of(of(b"opener", *node)).is_none()
+        );
+        let named = client.owner_name(number).is_some();
+        assert_eq!(named, at + 1 < files.len(), "the owner's name stays until its last locks");
+        assert!(at > 0 || client.cache_key(export, *node) == made, "the delegation is under it");
+        client.remove_delegation(delegation);
+        assert!(client.delegation_of(export, *node).is_none());
+    }
+    assert_ne!(client.cache_key(export, files[0].node), made, "nothing is left of the file");
+    assert_eq!(client.counts(), before);
+}
+
+#[test]
+fn only_the_locks_of_the_open_that_is_closed_end() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut sender = Client::new(&mut wire, b"client", 1);
+    sender.create(&mut wire, b"file");
+    let client = world.server.clients.get(sender.clientid).expect("the client");
+    let first =
+        world.server.all_states().into_iter().find(|state| state.opened().is_some()).expect("an open");
+    let (export, node) = (first.export.id, NodeId { device: 77, inode: 1 });
+    let of = |owner| Of { owner, export, node };
+    let mut keys = 1 << 40_u64;
+    let mut place = || {
+        keys += 1;
+        let (export, handle) = (Arc::clone(&first.export), first.handle);
+        Place { key: keys, client: client.id, export, handle, node }
+    };
+    let mut open = |owner: &'static [u8], lockers: [&'static [u8]; 2]| {
+        let holding = Holding::new(Arc::clone(&first.holding().open), ShareAccess::READ, ShareDeny::empty());
+        let open = Arc::new(State::open(place(), owner, holding));
+        assert!(client.add_open(of(owner), &open));
+        let locks = lockers.map(|locker| {
+            let state = State::first_lock(place(), locker, client.lock_owner(locker), Arc::clone(&open));
+            let state = Arc::new(state.expect("an open"));
+            assert!(client.add_locks(of(locker), &state));
+            state
+        });
+        (open, locks)
+    };
+    let (one, of_one) = open(b"one", [b"a", b"b"]);
+    let (two, of_two) = open(b"two", [b"c", b"d"]);
+    let made = client.new_key();
+    client.remember_key(export, node, made);
+    client.remove_locks(of(b"a"), &of_one[0]);
+    let is_same = |ended: &[Arc<State>], expected: &[Arc<State>]| {
+        ended.len() == expected.len() && ended.iter().zip(expected).all(|(a, b)| Arc::ptr_eq(a, b))
+    };
+    assert!(is_same(&client.remove_open(of(b"one"), &one), &of_one[1..]), "the first was freed before");
+    assert!(client.locks_of(of(b"c")).is_some() && client.locks_of(of(b"d")).is_some());
+    assert_eq!(client.cache_key(export, node), made, "it is still open");
+    assert!(is_same(&client.remove_open(of(b"two"), &two), &of_two));
+    assert_ne!(client.cache_key(export, node), made);
+}
