@@ -272,15 +272,7 @@ impl File {
     /// [`Error::Status`] when the server refuses. It is closed then, and has its old name.
     pub async fn close_as(self, path: &str) -> Result<()> {
         let buffer = rename_buffer(path, RenameFlags::REPLACE_IF_EXISTS);
-        let renaming = set(FileInfoClass::RENAME, self.id, &buffer);
-        let rename_body = |out: &mut Vec<u8>| renaming.write(out);
-        let rename = Part { command: Command::SetInfo, payload: renaming.payload_len(), body: &rename_body };
-        let [renamed, closed] = self.tree.call([rename, CLOSE_RELATED]).await?.replies;
-        if !closed.status().is_success() {
-            // A refusal of the first takes the second with it.
-            let _ = self.tree.close(self.id).await;
-        }
-        renamed.success().map(drop)
+        self.set_and_close(FileInfoClass::RENAME, &buffer).await
     }
 
     /// Deletes it, whatever its name is by now, and closes it: SET_INFO and CLOSE in one round trip. It must be open with
@@ -290,14 +282,19 @@ impl File {
     /// [`Error::Status`] when the server refuses. It is closed then, and stays.
     pub async fn discard(self) -> Result<()> {
         // MS-FSCC 2.4.11
-        let deleting = set(FileInfoClass::DISPOSITION, self.id, &[1]);
-        let delete_body = |out: &mut Vec<u8>| deleting.write(out);
-        let delete = Part { command: Command::SetInfo, payload: deleting.payload_len(), body: &delete_body };
-        let [deleted, closed] = self.tree.call([delete, CLOSE_RELATED]).await?.replies;
+        self.set_and_close(FileInfoClass::DISPOSITION, &[1]).await
+    }
+
+    /// SET_INFO and CLOSE in one round trip; it is closed also where the first is refused.
+    async fn set_and_close(self, class: FileInfoClass, buffer: &[u8]) -> Result<()> {
+        let setting = set(class, self.id, buffer);
+        let set_body = |out: &mut Vec<u8>| setting.write(out);
+        let set = Part { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
+        let [done, closed] = self.tree.call([set, CLOSE_RELATED]).await?.replies;
         if !closed.status().is_success() {
             // A refusal of the first takes the second with it.
             let _ = self.tree.close(self.id).await;
         }
-        deleted.success().map(drop)
+        done.success().map(drop)
     }
 }
