@@ -82,13 +82,7 @@ pub(crate) fn rename_buffer(path: &str, flags: RenameFlags) -> Vec<u8> {
 }
 
 pub(crate) fn set(class: FileInfoClass, file_id: smb_wire::FileId, buffer: &[u8]) -> set_info::Request<'_> {
-    set_info::Request {
-        info_type: InfoType::File,
-        file_info_class: class.0,
-        additional_information: 0,
-        file_id,
-        buffer,
-    }
+    set_info::Request::of_file(class, file_id, buffer)
 }
 
 impl Tree {

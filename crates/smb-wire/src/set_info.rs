@@ -1,6 +1,7 @@
 //! SET_INFO: changes attributes of a file, a volume, a security descriptor or quota (MS-SMB2 2.2.39 and
 //! 2.2.40).
 
+use crate::fscc::FileInfoClass;
 use crate::id::FileId;
 use crate::malformed::Malformed;
 use crate::query_info::{InfoType, SecurityInformation};
@@ -23,6 +24,13 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
+    /// Sets information of a class about a file.
+    #[must_use]
+    pub fn of_file(class: FileInfoClass, file_id: FileId, buffer: &'a [u8]) -> Self {
+        let (info_type, file_info_class) = (InfoType::File, class.0);
+        Request { info_type, file_info_class, additional_information: 0, file_id, buffer }
+    }
+
     /// Parses a message from its header on.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use common::client::OpenFile;
 use common::{Dial, Peer, SHARE, World};
 use smb_wire::create::{CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::{Command as Smb, FileId, NtStatus, query_info, set_info, utf16};
+use smb_wire::{Command as Smb, FileId, NtStatus, set_info, utf16};
 
 const SECRET: &[u8] = b"what nobody may see";
 
@@ -157,14 +157,7 @@ fn on_host(directory: &Path, script: &str) {
 /// Sets an information class with these bytes.
 fn set(client: &mut Peer, file_id: FileId, class: FileInfoClass, buffer: &[u8]) -> NtStatus {
     client.status(Smb::SetInfo, |out| {
-        set_info::Request {
-            info_type: query_info::InfoType::File,
-            file_info_class: class.0,
-            additional_information: 0,
-            file_id,
-            buffer,
-        }
-        .write(out);
+        set_info::Request::of_file(class, file_id, buffer).write(out);
     })
 }
 

@@ -16,7 +16,6 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
-use smb_wire::query_info::InfoType;
 use smb_wire::{Command, FileId, Guid, Header, List, NtStatus, cancel, flush, logoff, set_info, write};
 use volume::faulty::{Call, Fault, FaultyVolume, Plan};
 use volume::journal::MemoryJournal;
@@ -77,14 +76,7 @@ fn a_write(peer: &mut Peer, file: FileId) -> Vec<u8> {
 
 fn a_truncation(peer: &mut Peer, file_id: FileId) -> Vec<u8> {
     peer.message(Command::SetInfo, |out| {
-        set_info::Request {
-            info_type: InfoType::File,
-            file_info_class: FileInfoClass::END_OF_FILE.0,
-            additional_information: 0,
-            file_id,
-            buffer: &[0; 8],
-        }
-        .write(out);
+        set_info::Request::of_file(FileInfoClass::END_OF_FILE, file_id, &[0; 8]).write(out);
     })
 }
 

@@ -13,10 +13,7 @@ use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
 use smb_wire::create::OplockLevel;
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
-use smb_wire::query_info::InfoType;
-use smb_wire::{
-    Command, FileId, Header, NtStatus, cancel, close, create, lock, query_info, read, set_info, write,
-};
+use smb_wire::{Command, FileId, Header, NtStatus, cancel, close, create, lock, read, set_info, write};
 
 /// The test itself lets time pass.
 struct Quiet;
@@ -315,14 +312,7 @@ fn who_is_gone_is_not_waited_for() {
 /// Asks to cut a file to nothing.
 fn ask_truncation(client: &mut Peer, file_id: FileId) -> u64 {
     client.start(Command::SetInfo, |out| {
-        set_info::Request {
-            info_type: InfoType::File,
-            file_info_class: FileInfoClass::END_OF_FILE.0,
-            additional_information: 0,
-            file_id,
-            buffer: &[0; 8],
-        }
-        .write(out);
+        set_info::Request::of_file(FileInfoClass::END_OF_FILE, file_id, &[0; 8]).write(out);
     })
 }
 
@@ -390,14 +380,7 @@ fn no_file_grows_beyond_the_largest() {
     for class in [FileInfoClass::END_OF_FILE, FileInfoClass::ALLOCATION] {
         let mut set = |size: u64| {
             client.status(Command::SetInfo, |out| {
-                set_info::Request {
-                    info_type: query_info::InfoType::File,
-                    file_info_class: class.0,
-                    additional_information: 0,
-                    file_id: file,
-                    buffer: &size.to_le_bytes(),
-                }
-                .write(out);
+                set_info::Request::of_file(class, file, &size.to_le_bytes()).write(out);
             })
         };
         let statuses = [LARGEST + 1, LARGEST].map(&mut set);

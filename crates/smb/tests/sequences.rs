@@ -49,14 +49,7 @@ impl Sent {
 
     fn truncate(self, peer: &mut Peer, file: FileId) -> NtStatus {
         self.status(peer, Command::SetInfo, |out| {
-            set_info::Request {
-                info_type: InfoType::File,
-                file_info_class: FileInfoClass::END_OF_FILE.0,
-                additional_information: 0,
-                file_id: file,
-                buffer: &[0; 8],
-            }
-            .write(out);
+            set_info::Request::of_file(FileInfoClass::END_OF_FILE, file, &[0; 8]).write(out);
         })
     }
 
