@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Client, World};
+use common::{Client, Wire, World};
 use nfs::client::Of;
 use nfs::state::{Holding, Place, State};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
@@ -21,33 +21,53 @@ struct Has {
     delegation: Arc<State>,
 }
 
+/// A client that has a file open, of which further states are made.
+struct Ground {
+    _world: World,
+    _wire: Wire,
+    client: Arc<nfs::client::Client>,
+    first: Arc<State>,
+    keys: u64,
+}
+
+impl Ground {
+    fn new() -> Ground {
+        let world = World::new();
+        let mut wire = world.connect();
+        let mut sender = Client::new(&mut wire, b"client", 1);
+        sender.create(&mut wire, b"file");
+        let client = world.server.clients.get(sender.clientid).expect("the client");
+        let states = world.server.all_states();
+        let first = states.into_iter().find(|state| state.opened().is_some()).expect("an open");
+        Ground { _world: world, _wire: wire, client, first, keys: 1 << 40 }
+    }
+
+    /// The place of a state of the file with this number.
+    fn place(&mut self, node: NodeId) -> Place {
+        self.keys += 1;
+        let (export, handle) = (Arc::clone(&self.first.export), self.first.handle);
+        Place { key: self.keys, client: self.client.id, export, handle, node }
+    }
+
+    fn holding(&self) -> Holding {
+        Holding::new(Arc::clone(&self.first.holding().open), ShareAccess::READ, ShareDeny::empty())
+    }
+}
+
 #[test]
 fn what_a_client_gives_back_is_found_without_looking_at_all_it_has() {
-    let world = World::new();
-    let mut wire = world.connect();
-    let mut sender = Client::new(&mut wire, b"client", 1);
-    sender.create(&mut wire, b"file");
-    let client = world.server.clients.get(sender.clientid).expect("the client");
-    let first =
-        world.server.all_states().into_iter().find(|state| state.opened().is_some()).expect("an open");
+    let mut ground = Ground::new();
+    let (client, export) = (Arc::clone(&ground.client), ground.first.export.id);
     let before = client.counts();
-    let holding = || Holding::new(Arc::clone(&first.holding().open), ShareAccess::READ, ShareDeny::empty());
-    let mut keys = 1 << 40_u64;
-    let mut place = |node| {
-        keys += 1;
-        let (export, handle) = (Arc::clone(&first.export), first.handle);
-        Place { key: keys, client: client.id, export, handle, node }
-    };
-    let export = first.export.id;
     let of = |owner, node| Of { owner, export, node };
     let number = client.lock_owner(b"locker");
     let mut files = Vec::new();
     for inode in 0..FILES {
         let node = NodeId { device: 77, inode };
-        let open = Arc::new(State::open(place(node), b"opener", holding()));
-        let locks = State::first_lock(place(node), b"locker", number, Arc::clone(&open));
+        let open = Arc::new(State::open(ground.place(node), b"opener", ground.holding()));
+        let locks = State::first_lock(ground.place(node), b"locker", number, Arc::clone(&open));
         let locks = Arc::new(locks.expect("an open"));
-        let delegation = Arc::new(State::delegated(place(node), &client, holding()));
+        let delegation = Arc::new(State::delegated(ground.place(node), &client, ground.holding()));
         client.remember_key(export, node, client.new_key());
         assert!(client.add_open(of(b"opener", node), &open) && client.add_delegation(&delegation));
         assert!(client.add_locks(of(b"locker", node), &locks));
@@ -72,27 +92,17 @@ fn what_a_client_gives_back_is_found_without_looking_at_all_it_has() {
 
 #[test]
 fn only_the_locks_of_the_open_that_is_closed_end() {
-    let world = World::new();
-    let mut wire = world.connect();
-    let mut sender = Client::new(&mut wire, b"client", 1);
-    sender.create(&mut wire, b"file");
-    let client = world.server.clients.get(sender.clientid).expect("the client");
-    let first =
-        world.server.all_states().into_iter().find(|state| state.opened().is_some()).expect("an open");
-    let (export, node) = (first.export.id, NodeId { device: 77, inode: 1 });
+    let mut ground = Ground::new();
+    let (client, export) = (Arc::clone(&ground.client), ground.first.export.id);
+    let node = NodeId { device: 77, inode: 1 };
     let of = |owner| Of { owner, export, node };
-    let mut keys = 1 << 40_u64;
-    let mut place = || {
-        keys += 1;
-        let (export, handle) = (Arc::clone(&first.export), first.handle);
-        Place { key: keys, client: client.id, export, handle, node }
-    };
     let mut open = |owner: &'static [u8], lockers: [&'static [u8]; 2]| {
-        let holding = Holding::new(Arc::clone(&first.holding().open), ShareAccess::READ, ShareDeny::empty());
-        let open = Arc::new(State::open(place(), owner, holding));
+        let holding = ground.holding();
+        let open = Arc::new(State::open(ground.place(node), owner, holding));
         assert!(client.add_open(of(owner), &open));
         let locks = lockers.map(|locker| {
-            let state = State::first_lock(place(), locker, client.lock_owner(locker), Arc::clone(&open));
+            let state =
+                State::first_lock(ground.place(node), locker, client.lock_owner(locker), Arc::clone(&open));
             let state = Arc::new(state.expect("an open"));
             assert!(client.add_locks(of(locker), &state));
             state
