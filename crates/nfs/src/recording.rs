@@ -5,8 +5,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::Args;
 use nfs_wire::op::open::Claim;
 use nfs_wire::types::StateId;
-use share::counts::{About, Sampled};
-use volume::Name;
+use share::counts::{About, Sampled, path_text, range_text};
 
 use crate::compound::Run;
 use crate::connection::Connection;
@@ -82,7 +81,7 @@ impl Run {
                 (Some(export), Some(holding)) => Some(of_open(export, &holding.open)),
                 _ => item.and_then(|item| item.path()),
             };
-            sample.path = path.map(|path| text_of(&path));
+            sample.path = path.map(|path| path_text(&path, None));
         }
     }
 }
@@ -110,16 +109,18 @@ impl Connection {
 fn detail(args: &Args<'_>, with_names: bool) -> Option<String> {
     let name = |name: &[u8]| with_names.then(|| String::from_utf8_lossy(name).into_owned());
     Some(match args {
-        Args::Read(it) => range(it.count.into(), it.offset),
-        Args::ReadPlus(it) => range(it.count.into(), it.offset),
-        Args::Write(it) => format!("{}, {:?}", range(it.data.len() as u64, it.offset), it.stable),
-        Args::Commit(it) => range(it.count.into(), it.offset),
-        Args::Allocate(it) | Args::Deallocate(it) => range(it.length, it.offset),
-        Args::Lock(it) => format!("{:?}, {}", it.locktype, range(it.length, it.offset)),
-        Args::LockT(it) => format!("{:?}, {}", it.locktype, range(it.length, it.offset)),
-        Args::LockU(it) => range(it.length, it.offset),
-        Args::Copy(it) => format!("{} from offset {:#x}", range(it.count, it.dst_offset), it.src_offset),
-        Args::Clone(it) => format!("{} from offset {:#x}", range(it.count, it.dst_offset), it.src_offset),
+        Args::Read(it) => range_text(it.count.into(), it.offset),
+        Args::ReadPlus(it) => range_text(it.count.into(), it.offset),
+        Args::Write(it) => format!("{}, {:?}", range_text(it.data.len() as u64, it.offset), it.stable),
+        Args::Commit(it) => range_text(it.count.into(), it.offset),
+        Args::Allocate(it) | Args::Deallocate(it) => range_text(it.length, it.offset),
+        Args::Lock(it) => format!("{:?}, {}", it.locktype, range_text(it.length, it.offset)),
+        Args::LockT(it) => format!("{:?}, {}", it.locktype, range_text(it.length, it.offset)),
+        Args::LockU(it) => range_text(it.length, it.offset),
+        Args::Copy(it) => format!("{} from offset {:#x}", range_text(it.count, it.dst_offset), it.src_offset),
+        Args::Clone(it) => {
+            format!("{} from offset {:#x}", range_text(it.count, it.dst_offset), it.src_offset)
+        }
         Args::Seek(it) => format!("{:?} from offset {:#x}", it.what, it.offset),
         Args::Lookup(it) => name(it.objname)?,
         Args::Remove(it) => name(it.target)?,
@@ -137,17 +138,6 @@ fn detail(args: &Args<'_>, with_names: bool) -> Option<String> {
     })
 }
 
-/// As SMB's records have it.
-fn range(length: u64, offset: u64) -> String {
-    format!("{length:#x} bytes at offset {offset:#x}")
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A path as records have it.
-fn text_of(path: &[Name]) -> String {
-    let parts: Vec<_> = path.iter().map(|name| String::from_utf8_lossy(name.as_bytes())).collect();
-    parts.join("/")
 }

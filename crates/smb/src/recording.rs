@@ -2,7 +2,7 @@
 //! of no other: what it asks for when it is taken up, since a CLOSE leaves nothing to look at, and what came of a CREATE with
 //! its answer.
 
-use share::counts::{About, Noted, Sampled};
+use share::counts::{About, Noted, Sampled, path_text, range_text};
 use smb_wire::close;
 use smb_wire::create::{self, CreateAction};
 use smb_wire::fscc::FileInfoClass;
@@ -11,7 +11,6 @@ use smb_wire::{
     Command, FileId, Header, NtStatus, change_notify, flush, header, ioctl, lock, oplock_break,
     query_directory, read, set_info, tree_connect, write,
 };
-use volume::Name;
 
 use crate::account::shown as dialect_name;
 use crate::connection::Connection;
@@ -190,11 +189,11 @@ fn asked(command: Command, message: &[u8], is_311: bool, with_paths: bool) -> Op
         Command::Flush => of(flush::Request::parse(message).ok()?.file_id),
         Command::Read => {
             let it = read::Request::parse(message).ok()?;
-            Asked { detail: Some(range(it.length.into(), it.offset)), ..of(it.file_id) }
+            Asked { detail: Some(range_text(it.length.into(), it.offset)), ..of(it.file_id) }
         }
         Command::Write => {
             let it = write::Request::parse(message).ok()?;
-            Asked { detail: Some(range(it.data.len() as u64, it.offset)), ..of(it.file_id) }
+            Asked { detail: Some(range_text(it.data.len() as u64, it.offset)), ..of(it.file_id) }
         }
         Command::Lock => asked_of_lock(&lock::Request::parse(message).ok()?),
         Command::Ioctl => {
@@ -228,16 +227,11 @@ fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// As Azure's records have it.
-fn range(length: u64, offset: u64) -> String {
-    format!("{length:#x} bytes at offset {offset:#x}")
-}
-
 fn asked_of_lock(request: &lock::Request<'_>) -> Asked {
     let mut all = request.locks.iter();
     let Some(first) = all.next() else { return Asked::default() };
     let minor = if first.flags.contains(lock::Flags::UNLOCK) { "Unlock" } else { "Lock" };
-    let (detail, more) = (range(first.length, first.offset), all.count());
+    let (detail, more) = (range_text(first.length, first.offset), all.count());
     let detail = if more == 0 { detail } else { format!("{detail} and {more} more") };
     Asked { file_id: Some(request.file_id), name: None, minor: text(minor), detail: Some(detail) }
 }
@@ -253,14 +247,4 @@ fn length_that_is_set(request: &set_info::Request<'_>) -> Option<String> {
     let is_one = request.info_type == InfoType::File && sets.contains(&request.file_info_class);
     let bytes = request.buffer.first_chunk().filter(|_| is_one)?;
     Some(format!("{:#x} bytes", u64::from_le_bytes(*bytes)))
-}
-
-/// A path as records have it.
-fn path_text(path: &[Name], stream: Option<&Name>) -> String {
-    let parts: Vec<_> = path.iter().map(|name| String::from_utf8_lossy(name.as_bytes())).collect();
-    let path = parts.join("/");
-    match stream {
-        Some(stream) => format!("{path}:{}", String::from_utf8_lossy(stream.as_bytes())),
-        None => path,
-    }
 }

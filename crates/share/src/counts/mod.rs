@@ -25,7 +25,7 @@ use block::Block;
 pub use desk::{Desk, Place, Visits};
 pub use habits::{Habit, Habits, SIZES, size_bound};
 pub use histogram::Distribution;
-pub use record::{About, Record, Recorder, Sampled};
+pub use record::{About, Record, Recorder, Sampled, path_text, range_text};
 pub use totals::{Totals, Transactions};
 
 /// Operations that are counted by name.

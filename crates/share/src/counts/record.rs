@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use volume::Name;
+
 use super::{Family, Noted};
 
 /// Records of one connection that wait for their answers to be sent; those beyond go without that time.
@@ -69,6 +71,23 @@ impl Sampled {
     pub fn takes(&self, at: u64) -> bool {
         at.checked_sub(self.first).is_some_and(|behind| behind % self.every == 0)
     }
+}
+
+/// A path as [`About::path`] has it, and behind it the named stream that is meant.
+#[must_use]
+pub fn path_text(path: &[Name], stream: Option<&Name>) -> String {
+    let parts: Vec<_> = path.iter().map(|name| String::from_utf8_lossy(name.as_bytes())).collect();
+    let path = parts.join("/");
+    match stream {
+        Some(stream) => format!("{path}:{}", String::from_utf8_lossy(stream.as_bytes())),
+        None => path,
+    }
+}
+
+/// A range of bytes as Azure's records have it.
+#[must_use]
+pub fn range_text(length: u64, offset: u64) -> String {
+    format!("{length:#x} bytes at offset {offset:#x}")
 }
 
 /// Takes records.
