@@ -314,6 +314,10 @@ fn encode<const N: usize>(
         if at > 0 {
             // MS-SMB2 3.2.4.1.4
             header.set_flags(header.flags() | Flags::RELATED_OPERATIONS);
+            if parts[0].command == Command::TreeConnect {
+                // Nobody knows it yet; all bits stand for what comes of the first (MS-SMB2 3.3.5.2.7.2).
+                header.set_tree_id(u32::MAX);
+            }
         }
         if envelope.is_replay && is_told_as_replay(parts[at].command) {
             // MS-SMB2 3.2.7.1

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use smb_wire::create::FileInfo;
 use smb_wire::create_context::{DurableFlags, RequestContext};
 use smb_wire::negotiate::SecurityMode;
 use smb_wire::session_setup::SessionFlags;
@@ -293,6 +294,15 @@ impl Session {
     /// share demands encryption that was not agreed on.
     pub async fn connect(&self, share: &str) -> Result<Tree> {
         Tree::connect(Arc::clone(&self.inner), share).await
+    }
+
+    /// As [`Session::connect`], and looks what is at `path` in the same round trip: what [`Tree::stat`] would answer. It takes
+    /// further ones where the server does not do both at once, or the share demands encryption.
+    ///
+    /// # Errors
+    /// As [`Session::connect`]. What the server has against the look is within.
+    pub async fn connect_and_look(&self, share: &str, path: &str) -> Result<(Tree, Result<FileInfo>)> {
+        Tree::connect_and_look(Arc::clone(&self.inner), share, path).await
     }
 
     /// Ends the session and everything that was opened in it.

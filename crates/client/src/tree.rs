@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use smb_wire::create::{self, Access, CreateAction, CreateOptions, Disposition, FileInfo, ShareAccess};
+use smb_wire::create::{self, Access, CreateOptions, Disposition, FileInfo, ShareAccess};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::ioctl::body::{ValidateNegotiateInfoRequest, ValidateNegotiateInfoResponse};
@@ -17,7 +17,7 @@ use crate::link::{Envelope, Part, RELATED};
 use crate::patience::answered;
 use crate::protection::Protection;
 use crate::session::SessionInner;
-use crate::{Error, File, Result, negotiate};
+use crate::{Error, File, Reply, Result, negotiate};
 
 /// How a file or directory is opened. The constructors cover the usual; the fields are those of a CREATE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +96,25 @@ pub(crate) struct TreeInner {
     response: tree_connect::Response,
 }
 
+/// What is waited for while a share is connected to.
+const TREE_CONNECT: &str = "TREE_CONNECT";
+
+/// What a server knows the share `share` by.
+fn share_path(session: &SessionInner, share: &str) -> Vec<u8> {
+    utf16::encode(&format!("\\\\{}\\{share}", session.host))
+}
+
+fn connect_request(path: &[u8]) -> tree_connect::Request<'_> {
+    tree_connect::Request::new(Utf16::new(path).unwrap_or_default())
+}
+
+/// How a TREE_CONNECT is protected: in 3.1.1 it proves to the server that nobody changed the negotiation.
+fn at_least(session: &SessionInner) -> Protection {
+    // MS-SMB2 3.2.4.1.1
+    let is_311 = session.negotiated.dialect == Dialect::Smb311;
+    if is_311 { Protection::Signed } else { Protection::None }
+}
+
 impl TreeInner {
     /// Sends one frame and waits for all its replies.
     pub(crate) async fn call<const N: usize>(&self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
@@ -131,16 +150,57 @@ impl Tree {
     /// Connects a share, each step of it within [`Options::connect_timeout`](crate::Options::connect_timeout).
     pub(crate) async fn connect(session: Arc<SessionInner>, share: &str) -> Result<Tree> {
         let time = session.options.connect_timeout;
-        let path = utf16::encode(&format!("\\\\{}\\{share}", session.host));
-        let request = tree_connect::Request::new(Utf16::new(&path).unwrap_or_default());
-        let body = |out: &mut Vec<u8>| request.write(out);
+        let path = share_path(&session, share);
+        let body = |out: &mut Vec<u8>| connect_request(&path).write(out);
         let part = Part { command: Command::TreeConnect, payload: 0, body: &body };
-        // MS-SMB2 3.2.4.1.1
-        // In 3.1.1 it is this message that proves to the server that nobody changed the negotiation.
-        let is_311 = session.negotiated.dialect == Dialect::Smb311;
-        let at_least = if is_311 { Protection::Signed } else { Protection::None };
-        let connecting = session.call(0, at_least, [part]);
-        let [reply] = answered("TREE_CONNECT", time, connecting).await?.success()?;
+        let connecting = session.call(0, at_least(&session), [part]);
+        let [reply] = answered(TREE_CONNECT, time, connecting).await?.success()?;
+        Tree::connected(session, &reply).await
+    }
+
+    pub(crate) async fn connect_and_look(
+        session: Arc<SessionInner>,
+        share: &str,
+        path: &str,
+    ) -> Result<(Tree, Result<FileInfo>)> {
+        if session.negotiated.dialect != Dialect::Smb311 {
+            // The negotiation is to be looked into first.
+            let tree = Tree::connect(session, share).await?;
+            let found = tree.stat(path).await;
+            return Ok((tree, found));
+        }
+        let time = session.options.connect_timeout;
+        let (share, name, how) = (share_path(&session, share), wire_path(path), OpenOptions::attributes());
+        let connect_body = |out: &mut Vec<u8>| connect_request(&share).write(out);
+        let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
+        let parts = [
+            Part { command: Command::TreeConnect, payload: 0, body: &connect_body },
+            Part { command: Command::Create, payload: 0, body: &create_body },
+            CLOSE_RELATED,
+        ];
+        let connecting = session.call(0, at_least(&session), parts);
+        let [connected, opened, closed] = answered(TREE_CONNECT, time, connecting).await?.replies;
+        let tree = Tree::connected(session, &connected.success()?).await?;
+        let found = match opened.status() {
+            NtStatus::OBJECT_NAME_NOT_FOUND | NtStatus::OBJECT_PATH_NOT_FOUND => {
+                Err(Error::Status { command: Command::Create, status: opened.status() })
+            }
+            status if status.is_success() => {
+                let opened = create::Response::parse(opened.message())?;
+                if !closed.status().is_success() {
+                    tree.inner.close(opened.file_id).await?;
+                }
+                Ok(opened.info)
+            }
+            // It may not be about the file at all.
+            _ => tree.stat(path).await,
+        };
+        Ok((tree, found))
+    }
+
+    /// The tree that the server has answered with.
+    async fn connected(session: Arc<SessionInner>, reply: &Reply) -> Result<Tree> {
+        let time = session.options.connect_timeout;
         let response = tree_connect::Response::parse(reply.message())?;
         // MS-SMB2 3.2.5.5
         let must_encrypt = response.share_flags.contains(ShareFlags::ENCRYPT_DATA);
@@ -241,17 +301,12 @@ impl Tree {
     /// # Errors
     /// [`Error::Status`] with what the server has against it.
     pub async fn open(&self, path: &str, how: &OpenOptions) -> Result<File> {
-        self.open_or_make(path, how).await.map(|(file, _)| file)
-    }
-
-    /// As [`Tree::open`], with what came of it.
-    pub(crate) async fn open_or_make(&self, path: &str, how: &OpenOptions) -> Result<(File, CreateAction)> {
         let (name, contexts) = (wire_path(path), self.inner.session.create_contexts());
         let body = |out: &mut Vec<u8>| create_request(&name, how, &contexts).write(out);
         let part = Part { command: Command::Create, payload: 0, body: &body };
         let [reply] = self.inner.call([part]).await?.success()?;
         let response = create::Response::parse(reply.message())?;
-        Ok((File::new(Arc::clone(&self.inner), response.file_id, response.info), response.create_action))
+        Ok(File::new(Arc::clone(&self.inner), response.file_id, response.info))
     }
 
     /// The sizes, times and attributes of `path`: CREATE, QUERY_INFO and CLOSE in one round trip.
@@ -328,7 +383,7 @@ impl Tree {
     /// Whether a CREATE that may make, empty or delete a file cannot go with what follows it. When it must be
     /// repeated, the server has to know it by its name, or may do it once more: after the other, or as a late
     /// request of the lost channel long after it. It only does so until what was opened has been used.
-    pub(crate) fn must_be_alone(&self, how: &OpenOptions) -> bool {
+    fn must_be_alone(&self, how: &OpenOptions) -> bool {
         // MS-SMB2 3.3.1.10
         let changes =
             how.disposition != Disposition::Open || how.options.contains(CreateOptions::DELETE_ON_CLOSE);

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use smb_wire::create::{self, Access, CreateAction, Disposition, FileInfo};
+use smb_wire::create::{self, Access, FileInfo};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::{Basic, RenameFlags, RenameLayout, RenameRequest};
 use smb_wire::fscc::{FileAttributes, FileTime};
@@ -215,35 +215,45 @@ impl Tree {
         let create = Part { command: Command::Create, payload: 0, body: &create_body };
         let set = Part { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
         let [opened, set, closed] = self.inner.call([create, set, CLOSE_RELATED]).await?.replies;
-        let opened = opened.success()?;
-        if !closed.status().is_success() {
-            // A refusal of the second takes the third with it.
-            let opened = create::Response::parse(opened.message())?;
-            self.inner.close(opened.file_id).await?;
-        }
+        self.close_behind(opened, &closed).await?;
         set.success().map(drop)
     }
 
-    /// Makes the directory `path` unless it is there, in one round trip, or in two in a session of several channels.
-    /// Answers what was there.
+    /// Gives the file or directory `path` the path `new_path`, which nothing may have, and then sets times and attributes:
+    /// CREATE, two SET_INFO and CLOSE in one round trip. Answers whether the latter was done too.
+    ///
+    /// It is not repeated when a channel is lost: it may have the one path or the other then.
     ///
     /// # Errors
-    /// [`Error::Status`] with what the server has against it, as when a file is in its place.
-    pub async fn enter(&self, path: &str) -> Result<Option<FileInfo>> {
-        let how = OpenOptions::directory(Disposition::OpenIf);
-        let found = |action: CreateAction, info: FileInfo| (action != CreateAction::Created).then_some(info);
-        if self.must_be_alone(&how) {
-            let (file, action) = self.open_or_make(path, &how).await?;
-            let found = found(action, *file.info());
-            file.close().await?;
-            return Ok(found);
-        }
+    /// [`Error::Status`] with what the server has against it: [`NtStatus::OBJECT_NAME_COLLISION`] where something is at
+    /// `new_path`.
+    pub async fn rename(&self, path: &str, new_path: &str, with: Settings) -> Result<bool> {
         let name = wire_path(path);
+        let how = OpenOptions { access: SETTLING | Access::DELETE, ..OpenOptions::attributes() };
+        let (new_name, settings) = (rename_buffer(new_path, RenameFlags::empty()), with.buffer());
+        let naming = set(FileInfoClass::RENAME, RELATED, &new_name);
+        let setting = set(FileInfoClass::BASIC, RELATED, &settings);
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
+        let name_body = |out: &mut Vec<u8>| naming.write(out);
         let create = Part { command: Command::Create, payload: 0, body: &create_body };
-        let [opened, _] = self.inner.call([create, CLOSE_RELATED]).await?.success()?;
-        let opened = create::Response::parse(opened.message())?;
-        Ok(found(opened.create_action, opened.info))
+        let rename = Part { command: Command::SetInfo, payload: naming.payload_len(), body: &name_body };
+        let set_body = |out: &mut Vec<u8>| setting.write(out);
+        let set = Part { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
+        let parts = [create, rename, set, CLOSE_RELATED];
+        let [opened, renamed, set, closed] = self.inner.call_once(parts).await?.replies;
+        self.close_behind(opened, &closed).await?;
+        renamed.success()?;
+        Ok(set.status().is_success())
+    }
+
+    /// Closes what was opened where what stands between the two was refused and has taken the CLOSE with it.
+    async fn close_behind(&self, opened: Reply, closed: &Reply) -> Result<()> {
+        let opened = opened.success()?;
+        if !closed.status().is_success() {
+            let opened = create::Response::parse(opened.message())?;
+            self.inner.close(opened.file_id).await?;
+        }
+        Ok(())
     }
 }
 

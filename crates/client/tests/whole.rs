@@ -18,25 +18,47 @@ const FILE: FileId = FileId { persistent: 1, volatile: 2 };
 const MAKING: [Command; 5] =
     [Command::Create, Command::Write, Command::SetInfo, Command::SetInfo, Command::Close];
 
-/// A client that makes a file of four bytes, and the other end with the requests that came for it: all of them, before any is answered.
-async fn delivering() -> (JoinHandle<Result<()>>, Peer, Vec<Message>) {
+/// A client that does something in a session, and the other end.
+async fn in_session<T: Send + 'static, F>(
+    what: impl FnOnce(Session) -> F + Send + 'static,
+) -> (JoinHandle<Result<T>>, Peer)
+where
+    F: Future<Output = Result<T>> + Send,
+{
     let mut server = Server::start().await;
     let address = server.address;
     let client = tokio::spawn(async move {
         let connection = Connection::connect(address, "peer", &Options::default()).await?;
-        let session = Session::log_on(&connection, &Credentials::new(USER.0, USER.1), false).await?;
-        let tree = session.connect("files").await?;
-        let how = OpenOptions::file(Disposition::OverwriteIf);
-        let how = OpenOptions { access: how.access | Access::DELETE, ..how };
-        tree.deliver("part", "new", &how, b"data", Settings::default()).await
+        what(Session::log_on(&connection, &Credentials::new(USER.0, USER.1), false).await?).await
     });
     let mut peer = server.accept().await;
     server.log_on(&mut peer).await;
-    peer.connect_tree().await;
+    (client, peer)
+}
+
+/// The requests for `commands`: all of them, before any is answered.
+async fn all_of(peer: &mut Peer, commands: &[Command]) -> Vec<Message> {
     let mut requests = Vec::new();
-    for command in MAKING {
-        requests.push(peer.next_of(command).await);
+    for command in commands {
+        requests.push(peer.next_of(*command).await);
     }
+    requests
+}
+
+fn how_to_make(disposition: Disposition) -> OpenOptions {
+    let how = OpenOptions::file(disposition);
+    OpenOptions { access: how.access | Access::DELETE, ..how }
+}
+
+/// A client that makes a file of four bytes, and the other end with the requests that came for it.
+async fn delivering() -> (JoinHandle<Result<()>>, Peer, Vec<Message>) {
+    let (client, mut peer) = in_session(async |session| {
+        let (tree, how) = (session.connect("files").await?, how_to_make(Disposition::OverwriteIf));
+        tree.deliver("part", "new", &how, b"data", Settings::default()).await
+    })
+    .await;
+    peer.connect_tree().await;
+    let requests = all_of(&mut peer, &MAKING).await;
     (client, peer, requests)
 }
 
@@ -186,4 +208,109 @@ async fn what_a_server_that_stops_behind_a_refused_write_has_open_is_removed_by_
     }
     removal_by_handle(&mut peer).await;
     assert_eq!(status(&client.await.unwrap()), Some(NtStatus::DISK_FULL));
+}
+
+#[tokio::test]
+async fn what_nobody_looks_for_is_made_without_another_name_and_removed_when_it_is_not_whole() {
+    for is_written in [true, false] {
+        let (client, mut peer) = in_session(async |session| {
+            let (tree, how) = (session.connect("files").await?, how_to_make(Disposition::Create));
+            tree.make_whole("unseen", &how, b"data", Settings::default()).await
+        })
+        .await;
+        peer.connect_tree().await;
+        let commands = [Command::Create, Command::Write, Command::SetInfo, Command::Close];
+        let requests = all_of(&mut peer, &commands).await;
+        let creating = create::Request::parse(&requests[0]).unwrap();
+        assert_eq!(creating.name.to_string_lossy(), "unseen");
+        peer.accept(&requests[0], created).await;
+        match is_written {
+            true => peer.accept(&requests[1], written).await,
+            false => peer.refuse(&requests[1], NtStatus::DISK_FULL).await,
+        }
+        peer.accept(&requests[2], set).await;
+        peer.accept(&requests[3], closed).await;
+        if is_written {
+            client.await.unwrap().unwrap();
+        } else {
+            removal(&mut peer, "unseen").await;
+            assert_eq!(status(&client.await.unwrap()), Some(NtStatus::DISK_FULL));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_directory_gets_its_name_and_its_time_in_one_round_trip() {
+    for (named, timed) in [(true, true), (true, false), (false, false)] {
+        let (client, mut peer) = in_session(async |session| {
+            let with = Settings { last_write_time: 7, attributes: 0 };
+            session.connect("files").await?.rename("unnamed", "new", with).await
+        })
+        .await;
+        peer.connect_tree().await;
+        let commands = [Command::Create, Command::SetInfo, Command::SetInfo, Command::Close];
+        let requests = all_of(&mut peer, &commands).await;
+        let [naming, timing] = [&requests[1], &requests[2]].map(|it| set_info::Request::parse(it).unwrap());
+        let new_name = RenameRequest::parse_rename(naming.buffer, RenameLayout::Type2).unwrap();
+        assert_eq!((new_name.flags, new_name.name.to_string_lossy().as_str()), (RenameFlags::empty(), "new"));
+        assert_eq!(timing.file_info_class, FileInfoClass::BASIC.0);
+        peer.accept(&requests[0], created).await;
+        for (request, is_done) in requests[1..].iter().zip([named, timed]) {
+            match is_done {
+                true => peer.accept(request, set).await,
+                false => peer.refuse(request, NtStatus::OBJECT_NAME_COLLISION).await,
+            }
+        }
+        if timed {
+            peer.accept(&requests[3], closed).await;
+        } else {
+            peer.refuse(&requests[3], NtStatus::OBJECT_NAME_COLLISION).await;
+            let closing = peer.next_of(Command::Close).await;
+            assert_eq!(close::Request::parse(&closing).unwrap().file_id, FILE);
+            peer.accept(&closing, closed).await;
+        }
+        let done = client.await.unwrap();
+        match named {
+            true => assert_eq!(done.unwrap(), timed),
+            false => assert_eq!(done.unwrap_err().status(), Some(NtStatus::OBJECT_NAME_COLLISION)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_share_is_connected_to_and_looked_at_in_one_round_trip_or_in_more() {
+    let answers = [NtStatus::SUCCESS, NtStatus::OBJECT_NAME_NOT_FOUND, NtStatus::INVALID_PARAMETER];
+    for answer in answers {
+        let (client, mut peer) =
+            in_session(async |session| session.connect_and_look("files", "place").await).await;
+        peer.connect_tree().await;
+        let requests = all_of(&mut peer, &[Command::Create, Command::Close]).await;
+        let looking = create::Request::parse(&requests[0]).unwrap();
+        assert_eq!(
+            (looking.name.to_string_lossy().as_str(), looking.create_disposition),
+            ("place", Disposition::Open)
+        );
+        if answer.is_success() {
+            peer.accept(&requests[0], created).await;
+            peer.accept(&requests[1], closed).await;
+        } else {
+            peer.refuse(&requests[0], answer).await;
+            peer.refuse(&requests[1], answer).await;
+        }
+        if answer == NtStatus::INVALID_PARAMETER {
+            // Such a server does not do both at once, and may say another thing when it is asked again.
+            let commands = [Command::Create, Command::QueryInfo, Command::Close];
+            for request in all_of(&mut peer, &commands).await {
+                peer.refuse(&request, NtStatus::ACCESS_DENIED).await;
+            }
+        }
+        let (_, found) = client.await.unwrap().unwrap();
+        let said = found.err().and_then(|error| error.status());
+        let expected = match answer {
+            NtStatus::SUCCESS => None,
+            NtStatus::INVALID_PARAMETER => Some(NtStatus::ACCESS_DENIED),
+            other => Some(other),
+        };
+        assert_eq!(said, expected);
+    }
 }

@@ -66,6 +66,11 @@ impl Fault {
         Fault::Host(io::ErrorKind::Unsupported, "there are no named streams here".to_owned())
     }
 
+    /// Only directories of a share get their names late.
+    pub(crate) fn all_named() -> Fault {
+        Fault::Said("all directories have their names here from the beginning".to_owned())
+    }
+
     /// There is no such file or directory.
     pub(crate) fn is_missing(&self) -> bool {
         match self {

@@ -27,7 +27,7 @@ use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::survey::Job;
-use crate::tree::{Carried, Facts, File, Kind, Tree, join, split};
+use crate::tree::{Carried, Facts, File, Into, Kind, Tree, join, split};
 use crate::widen::Trial;
 
 /// Bytes of one piece at most.
@@ -281,7 +281,7 @@ async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
 
 /// Copies a file that fits one piece. False when it has more than that takes, and nothing was done.
 async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
-    let Job { from, path, facts, is_new } = job;
+    let Job { from, path, facts, is_new, is_unseen } = job;
     let _permit = shared.permit(facts.size).await?;
     shared.pace.take(facts.size).await;
     let content = match facts.size {
@@ -302,12 +302,17 @@ async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
     let above = split(path).0;
     let first = join(above, &part_of(path, facts));
     if attempt == 0 {
-        shared.target.put(path, &first, &content, &like, *is_new).await?;
+        let into = match (is_new, is_unseen) {
+            (false, _) => Into::Taken,
+            (true, false) => Into::Free,
+            (true, true) => Into::Unseen,
+        };
+        shared.target.put(path, &first, &content, &like, into).await?;
     } else {
         // What an attempt on a lost connection has sent may still come to be done, to a name that is not this one.
         let of = [&shared.nonce[..], &attempt.to_le_bytes()].concat();
         let part = join(above, &name::part(split(path).1, &of));
-        shared.target.put(path, &part, &content, &like, false).await?;
+        shared.target.put(path, &part, &content, &like, Into::Taken).await?;
         // There may be none.
         let _ = shared.target.remove(&first).await;
     }

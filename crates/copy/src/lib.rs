@@ -4,7 +4,7 @@
 //! [`Report`], which prints as robocopy's table and as JSON, and whose [`Report::status`] has robocopy's bits.
 //!
 //! To read on: `run` hands out work; `survey` looks at one directory on both sides and decides; `file` copies one
-//! file, small ones in compounds and large ones in many pieces at once; `tree` is what both need of a side, `beside` what files have
+//! file, small ones in compounds and large ones in many pieces at once; `naming` gives a new directory its name; `tree` is what both need of a side, `beside` what files have
 //! beside their data, and `widen` gives the
 //! copy its connections.
 
@@ -18,6 +18,7 @@ mod glance;
 mod keep;
 mod mirror;
 mod name;
+mod naming;
 mod pace;
 mod place;
 mod plan;

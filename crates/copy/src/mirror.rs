@@ -7,7 +7,7 @@ use crate::error::{Done, Fault};
 use crate::file::{Shared, patiently};
 use crate::name;
 use crate::report::Tally;
-use crate::survey::{Job, Survey};
+use crate::survey::{Directory, Job, Survey};
 use crate::tree::{Entry, Facts, Kind, join};
 
 impl Shared {
@@ -60,10 +60,9 @@ pub(crate) async fn extras(
         }
         if is_part {
             // What a broken copy has left is gone on with when its file is copied.
-            let is_due = |job: &Job| entry.name == crate::file::part_of(&job.path, &job.facts);
-            if plan.mirror && !plan.dry_run && !survey.jobs.iter().any(is_due) {
-                // It is in nobody's way.
-                let _ = shared.target.remove(&own).await;
+            if plan.mirror && !plan.dry_run && !is_due(shared, survey, &entry, &own) {
+                // It is in nobody's way. What is in it counts as little.
+                let _ = delete(shared, own, entry.facts, &mut Survey::default()).await;
             }
             continue;
         }
@@ -75,6 +74,16 @@ pub(crate) async fn extras(
             survey.fail(own, fault);
             count_extra(&mut survey.tally, &entry.facts);
         }
+    }
+}
+
+/// Whether a part that a broken copy has left is gone on with.
+fn is_due(shared: &Shared, survey: &Survey, entry: &Entry, own: &str) -> bool {
+    let of_job = |job: &Job| entry.name == crate::file::part_of(&job.path, &job.facts);
+    let of_directory = |it: &Directory| shared.target.unnamed(&it.path).as_deref() == Some(own);
+    match entry.facts.kind {
+        Kind::Directory => survey.directories.iter().filter(|it| it.there.is_none()).any(of_directory),
+        _ => survey.jobs.iter().any(of_job),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A copy from its beginning to its end: one loop that hands out directories to look at and files to copy, and counts
 //! what comes of them.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,11 @@ use crate::crowd::Crowd;
 use crate::error::{Doing, Done, Fault};
 use crate::file::{self, Shared};
 use crate::name;
+use crate::naming::{self, Unnamed};
 use crate::progress::Progress;
 use crate::report::{Channel, Report};
-use crate::survey::{self, Directory, Job, Survey};
-use crate::tree::{Facts, Kind, Tree, join};
+use crate::survey::{self, Directory, Job, Known, Survey};
+use crate::tree::{Facts, Kind, Listing, Tree, join, split};
 use crate::{Error, Place, Plan, glance, widen};
 
 /// Threads that work on files of this host.
@@ -46,6 +47,7 @@ pub fn run(plan: Plan) -> Result<Report, Error> {
 enum Event {
     Surveyed(Box<Survey>, Directory),
     Copied(Job, Done<u64>, Duration),
+    Named(Box<Unnamed>, Done<bool>),
     Settled(String, Done<()>),
 }
 
@@ -55,6 +57,10 @@ struct Run {
     events: JoinSet<Event>,
     directories: VecDeque<Directory>,
     jobs: VecDeque<Job>,
+    /// What is known of the directory in which the copy begins.
+    known: Known,
+    /// Directories that have no names yet, by where they are.
+    unnamed: HashMap<String, Unnamed>,
     surveys: usize,
     copies: usize,
     /// How many files may be under way.
@@ -73,14 +79,15 @@ struct Run {
 
 async fn go(plan: Plan) -> Result<Report, Error> {
     let begun = Instant::now();
-    let (mut source, mut target) = tokio::try_join!(
-        Tree::open(&plan.source, &plan.source_access),
+    let ((mut source, found), mut target) = tokio::try_join!(
+        Found::open(&plan),
         Tree::open_for(&plan.target, &plan.target_access, glance::begin(&plan))
     )?;
-    let first = begin(&plan, &mut source, &mut target).await?;
+    let first = begin(&plan, found, &mut source, &mut target).await?;
     let report = Report::new(&plan);
     let shared = Arc::new(Shared::new(plan, source, target, Progress::new()));
     let mut run = Run::new(Arc::clone(&shared), report, matches!(first, First::File { .. }));
+    let first = first.arrive(&shared).await?;
     let widening = match shared.plan.channels {
         Some(channels) => {
             widen::open(&shared, channels).await;
@@ -118,9 +125,31 @@ async fn ended(task: &mut Option<JoinHandle<()>>) {
     }
 }
 
+/// What there is at the source.
+struct Found {
+    facts: Facts,
+    /// What is in it, if it is a directory; what keeps us from that is said when it is looked at again.
+    listed: Option<Listing>,
+}
+
+impl Found {
+    /// Goes to the source and looks. That takes no time where the way to the target takes longer.
+    async fn open(plan: &Plan) -> Result<(Tree, Found), Error> {
+        let source = Tree::open(&plan.source, &plan.source_access).await?;
+        let looking = || format!("looking at {}", plan.source);
+        let missing = || Error::new(looking(), "there is no such file or directory; check the path");
+        let facts = source.stat("").await.doing(looking)?.ok_or_else(missing)?;
+        let listed = match facts.kind {
+            Kind::Directory => source.list("").await.ok(),
+            _ => None,
+        };
+        Ok((source, Found { facts, listed }))
+    }
+}
+
 /// What the copy begins with.
 enum First {
-    Directory(Directory),
+    Directory(Directory, Known),
     /// A file, the name it gets, and what the target has of that name.
     File {
         job: Job,
@@ -129,21 +158,17 @@ enum First {
 }
 
 /// Finds what there is on both sides.
-async fn begin(plan: &Plan, source: &mut Tree, target: &mut Tree) -> Result<First, Error> {
+async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) -> Result<First, Error> {
     let looking = |place: &Place| format!("looking at {place}");
-    let facts = source.stat("").await.doing(|| looking(&plan.source))?;
-    let missing = || Error::new(looking(&plan.source), "there is no such file or directory; check the path");
-    let facts = facts.ok_or_else(missing)?;
-    let there = match facts.kind == Kind::Directory && !plan.dry_run {
-        true => target.arrive().await.doing(|| format!("making {}", plan.target))?,
-        false => target.stat("").await.doing(|| looking(&plan.target))?,
-    };
+    let Found { facts, listed } = found;
+    let there = target.stat("").await.doing(|| looking(&plan.target))?;
     match facts.kind {
         Kind::Directory => {
             if there.is_some_and(|there| there.kind != Kind::Directory) {
                 return Err(Error::new(looking(&plan.target), "it is no directory, but the source is one"));
             }
-            Ok(First::Directory(Directory { path: String::new(), facts, there }))
+            let directory = Directory { path: String::new(), facts, there };
+            Ok(First::Directory(directory, Known { listed, made: None }))
         }
         Kind::File => {
             let name = source.step_up().doing(|| looking(&plan.source))?;
@@ -154,7 +179,13 @@ async fn begin(plan: &Plan, source: &mut Tree, target: &mut Tree) -> Result<Firs
             if into {
                 let there = target.stat(&name).await.doing(|| looking(&plan.target))?;
                 return Ok(First::File {
-                    job: Job { from: name.clone(), path: name, facts, is_new: there.is_none() },
+                    job: Job {
+                        from: name.clone(),
+                        path: name,
+                        facts,
+                        is_new: there.is_none(),
+                        is_unseen: false,
+                    },
                     there,
                 });
             }
@@ -162,9 +193,24 @@ async fn begin(plan: &Plan, source: &mut Tree, target: &mut Tree) -> Result<Firs
             if !plan.dry_run {
                 target.make_root().await.doing(|| format!("making the directory of {}", plan.target))?;
             }
-            Ok(First::File { job: Job { from: name, path, facts, is_new: there.is_none() }, there })
+            let job = Job { from: name, path, facts, is_new: there.is_none(), is_unseen: false };
+            Ok(First::File { job, there })
         }
         Kind::Other => Err(Error::new(looking(&plan.source), "it is neither a file nor a directory")),
+    }
+}
+
+impl First {
+    /// Makes the directory in which the copy begins its beginning, unless it is there.
+    async fn arrive(mut self, shared: &Shared) -> Result<First, Error> {
+        if let First::Directory(directory, Known { listed: Some(listed), made }) = &mut self
+            && directory.there.is_none()
+            && !shared.plan.dry_run
+        {
+            let making = || format!("making {}", shared.plan.target);
+            *made = Some(naming::make(shared, directory, listed).await.doing(making)?);
+        }
+        Ok(self)
     }
 }
 
@@ -183,6 +229,8 @@ impl Run {
             events: JoinSet::new(),
             directories: VecDeque::new(),
             jobs: VecDeque::new(),
+            known: Known::default(),
+            unnamed: HashMap::new(),
             surveys: 0,
             copies: 0,
             crowd,
@@ -196,13 +244,13 @@ impl Run {
 
     async fn begin_with(&mut self, first: First) {
         match first {
-            First::Directory(directory) => {
+            First::Directory(directory, known) => {
                 let counts = &mut self.report.tally.directories;
                 counts.total += 1;
-                match directory.there {
-                    Some(_) => counts.skipped += 1,
-                    None => counts.copied += 1,
+                if directory.there.is_some() {
+                    counts.skipped += 1;
                 }
+                self.known = known;
                 self.directories.push_back(directory);
             }
             First::File { job, there } => {
@@ -255,8 +303,10 @@ impl Run {
             {
                 self.surveys += 1;
                 let shared = Arc::clone(&self.shared);
+                // The first one is that in which the copy begins.
+                let known = std::mem::take(&mut self.known);
                 self.events.spawn(async move {
-                    let survey = survey::survey(shared, directory.clone()).await;
+                    let survey = survey::survey(shared, directory.clone(), known).await;
                     Event::Surveyed(Box::new(survey), directory)
                 });
             }
@@ -294,6 +344,7 @@ impl Run {
                 }
                 self.copied(&job, copied, took);
             }
+            Ok(Event::Named(unnamed, named)) => self.named(*unnamed, named),
             Ok(Event::Settled(path, settled)) => {
                 if let Err(fault) = settled {
                     self.fail(&path, format!("it was not made like that of the source: {fault}"));
@@ -322,13 +373,8 @@ impl Run {
             self.give_up(fault);
         }
         if self.report.gave_up {
-            self.jobs.extend(survey.jobs);
-            self.drop_jobs();
+            self.drop(survey.jobs, survey.directories);
             return;
-        }
-        let differs = directory.there.is_none_or(|there| !there.looks_like(&directory.facts));
-        if survey.done && (survey.changes || differs) && directory.facts.are_known() {
-            self.touched.push(directory);
         }
         let is_small = |job: &&Job| self.shared.is_small(job.facts.size);
         self.small += survey.jobs.iter().filter(is_small).count();
@@ -340,11 +386,81 @@ impl Run {
             }));
         }
         self.shared.progress.expect(survey.jobs.iter().map(|job| job.facts.size).sum());
+        if let Some(path) = survey.unnamed {
+            let (first, jobs): (Vec<Job>, Vec<Job>) = survey.jobs.into_iter().partition(|job| job.is_unseen);
+            let (left, failed, directories) = (first.len(), Vec::new(), survey.directories);
+            let unnamed = Unnamed { path, directory, left, failed, jobs, directories };
+            match first.is_empty() {
+                true => self.name(unnamed),
+                false => drop(self.unnamed.insert(unnamed.path.clone(), unnamed)),
+            }
+            self.jobs.extend(first);
+            return;
+        }
+        let differs = directory.there.is_none_or(|there| !there.looks_like(&directory.facts));
+        if survey.done && (survey.changes || differs) && directory.facts.are_known() {
+            self.touched.push(directory);
+        }
         self.directories.extend(survey.directories);
         self.jobs.extend(survey.jobs);
     }
 
+    /// Takes notice of a file that is done, if its directory has waited for it.
+    fn is_done(&mut self, job: &Job, is_made: bool) {
+        let Some(path) = naming::of(job) else { return };
+        let Some(unnamed) = self.unnamed.get_mut(path) else { return };
+        unnamed.left -= 1;
+        if !is_made {
+            unnamed.failed.push(job.path.clone());
+        }
+        if unnamed.left == 0
+            && let Some(unnamed) = self.unnamed.remove(path)
+        {
+            self.name(unnamed);
+        }
+    }
+
+    /// Gives a new directory its name.
+    fn name(&mut self, unnamed: Unnamed) {
+        let shared = Arc::clone(&self.shared);
+        self.events.spawn(async move {
+            let named = shared.unless_over(naming::name(&shared, &unnamed)).await;
+            Event::Named(Box::new(unnamed), named)
+        });
+    }
+
+    /// Goes on with what was to wait for the name of a directory.
+    fn named(&mut self, unnamed: Unnamed, named: Done<bool>) {
+        let Unnamed { path, directory, jobs, directories, .. } = unnamed;
+        let fault = match named {
+            Ok(is_settled) => {
+                self.report.tally.directories.copied += 1;
+                self.directories.extend(directories);
+                self.jobs.extend(jobs);
+                if directory.facts.are_known() && !is_settled {
+                    self.touched.push(directory);
+                }
+                if self.report.gave_up {
+                    self.drop_all();
+                }
+                return;
+            }
+            Err(fault) => fault,
+        };
+        let name = split(&path).1;
+        self.fail(
+            &directory.path,
+            format!("what was copied of it is in {name:?} beside it, which was not given its name: {fault}"),
+        );
+        self.report.tally.directories.failed += 1;
+        self.drop(jobs, directories);
+        if fault.is_loss() && self.shared.is_lost() {
+            self.give_up(&fault);
+        }
+    }
+
     fn copied(&mut self, job: &Job, copied: Done<u64>, took: Duration) {
+        self.is_done(job, copied.is_ok());
         let tally = &mut self.report.tally;
         match copied {
             Ok(size) => {
@@ -355,14 +471,14 @@ impl Run {
                     self.crowd.took(took);
                 }
                 if self.shared.plan.dry_run {
-                    self.note(&job.path, "would be copied");
+                    self.note(&job.from, "would be copied");
                 }
             }
             Err(fault) => {
                 tally.files.failed += 1;
                 tally.bytes.failed += job.facts.size;
                 self.report.failing += took;
-                self.fail(&job.path, fault.to_string());
+                self.fail(&job.from, fault.to_string());
                 // Of several connections one may have been lost alone.
                 if fault.is_loss() && self.shared.is_lost() {
                     self.give_up(&fault);
@@ -404,16 +520,33 @@ impl Run {
             self.shared.progress.say(&format!("trunkline: the copy ends here: {fault}"));
         }
         self.shared.end();
-        self.directories.clear();
-        self.drop_jobs();
+        self.drop_all();
+    }
+
+    /// Begins nothing of what waits.
+    fn drop_all(&mut self) {
+        for (_, unnamed) in self.unnamed.drain() {
+            self.report.tally.directories.failed += 1;
+            self.jobs.extend(unnamed.jobs);
+            self.directories.extend(unnamed.directories);
+        }
+        let (jobs, directories) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.directories));
+        self.drop(jobs, directories);
     }
 
     /// Counts what is not going to be begun any more.
-    fn drop_jobs(&mut self) {
-        for job in self.jobs.drain(..) {
-            self.report.tally.files.failed += 1;
-            self.report.tally.bytes.failed += job.facts.size;
+    fn drop(
+        &mut self,
+        jobs: impl IntoIterator<Item = Job>,
+        directories: impl IntoIterator<Item = Directory>,
+    ) {
+        let tally = &mut self.report.tally;
+        for job in jobs {
+            tally.files.failed += 1;
+            tally.bytes.failed += job.facts.size;
         }
+        // One that is there has been counted.
+        tally.directories.failed += directories.into_iter().filter(|it| it.there.is_none()).count() as u64;
     }
 
     fn fail(&mut self, path: &str, why: impl ToString) {

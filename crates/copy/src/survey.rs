@@ -5,19 +5,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::Fault;
+use crate::error::{Done, Fault};
 use crate::file::{Shared, patiently};
 use crate::mirror::extras;
 use crate::name;
+use crate::naming::{self, Made};
 use crate::report::Tally;
-use crate::tree::{Entry, Facts, Kind, Listing, join};
+use crate::tree::{Entry, Facts, Kind, Listing, join, split};
 
 /// A directory of the source that is to be looked at.
 #[derive(Debug, Clone)]
 pub(crate) struct Directory {
     pub(crate) path: String,
     pub(crate) facts: Facts,
-    /// What the target has in its place, or nothing when it was just made, or would be.
+    /// What the target has in its place.
     pub(crate) there: Option<Facts>,
 }
 
@@ -26,11 +27,22 @@ pub(crate) struct Directory {
 pub(crate) struct Job {
     /// Where the source has it.
     pub(crate) from: String,
-    /// Where the target gets it: the same, unless one file alone is given another name.
+    /// Where the target gets it: the same, unless one file alone is given another name, or its directory has none yet.
     pub(crate) path: String,
     pub(crate) facts: Facts,
     /// Whether the target had nothing of that name when it was looked at.
     pub(crate) is_new: bool,
+    /// Whether its directory has no name yet, so that nobody looks for it.
+    pub(crate) is_unseen: bool,
+}
+
+/// What is known of a directory before it is looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// What the source has in it.
+    pub(crate) listed: Option<Listing>,
+    /// What was made of it in the target, where it is new.
+    pub(crate) made: Option<Made>,
 }
 
 /// What came of looking at a directory.
@@ -51,6 +63,8 @@ pub(crate) struct Survey {
     pub(crate) changes: bool,
     /// Whether it could be looked at at all.
     pub(crate) done: bool,
+    /// Where the target has it until it gets its name, if it is anywhere else.
+    pub(crate) unnamed: Option<String>,
     /// What was lost with the server, so that nothing further makes sense.
     pub(crate) lost: Option<Fault>,
 }
@@ -69,23 +83,40 @@ fn key(shared: &Shared, name: &str) -> String {
     if shared.target.is_share() { name.to_lowercase() } else { name.to_owned() }
 }
 
-/// Looks at a directory. With a mirror, what the target has beyond it is deleted.
-pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory) -> Survey {
+/// What a directory holds in the source, and in the target, where it is made if it is not there.
+async fn both(shared: &Shared, directory: &Directory, known: Known) -> Done<(Listing, Made)> {
+    let path = &directory.path;
+    let listed = match known.listed {
+        Some(listed) => listed,
+        None => patiently(shared, || shared.source.list(path)).await?,
+    };
+    let made = match (directory.there, known.made) {
+        (Some(_), _) => {
+            let there = patiently(shared, || shared.target.list(path)).await?;
+            Made { there, unnamed: None }
+        }
+        (None, Some(made)) => made,
+        (None, None) if shared.plan.dry_run => Made::default(),
+        (None, None) => patiently(shared, || naming::make(shared, directory, &listed)).await?,
+    };
+    Ok((listed, made))
+}
+
+/// Looks at a directory, and makes it in the target if it is new. With a mirror, what the target has beyond it is deleted.
+pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Known) -> Survey {
     let mut survey = Survey::default();
     let path = &directory.path;
-    let listed = patiently(&shared, || shared.source.list(path)).await;
-    let there = match directory.there {
-        Some(_) => patiently(&shared, || shared.target.list(path)).await,
-        None => Ok(Listing::default()),
-    };
-    let (listed, there) = match (listed, there) {
-        (Ok(listed), Ok(there)) => (listed, there),
-        (Err(fault), _) | (_, Err(fault)) => {
+    let (listed, Made { unnamed, there }) = match both(&shared, &directory, known).await {
+        Ok(both) => both,
+        Err(fault) => {
             survey.tally.directories.failed += 1;
             survey.fail(path.clone(), fault);
             return survey;
         }
     };
+    if directory.there.is_none() && unnamed.is_none() {
+        survey.tally.directories.copied += 1;
+    }
     if path.is_empty() {
         shared.remember_root(&listed.entries);
     } else if let Err(fault) = shared.spare_source(&there.entries) {
@@ -117,17 +148,35 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory) -> Survey 
             continue;
         }
         let other = seen.insert(key(&shared, &entry.name), entry.name.clone());
-        consider(&shared, &mut survey, own, &entry, target, other).await;
+        consider(&shared, &mut survey, own, &entry, target, other);
     }
-    let since = Instant::now();
-    extras(&shared, &mut survey, path, there.into_values()).await;
-    survey.deleting = since.elapsed();
+    match unnamed {
+        Some(unnamed) => {
+            await_name(&shared, &mut survey.jobs, &unnamed);
+            naming::clear(&shared, &unnamed, there.into_values(), &survey.jobs).await;
+            survey.unnamed = Some(unnamed);
+        }
+        None => {
+            let since = Instant::now();
+            extras(&shared, &mut survey, path, there.into_values()).await;
+            survey.deleting = since.elapsed();
+        }
+    }
     survey.done = true;
     survey
 }
 
+/// Has small files made in their directory where it is as long as it has no name.
+fn await_name(shared: &Shared, jobs: &mut [Job], unnamed: &str) {
+    let small = jobs.iter_mut().filter(|job| shared.is_small(job.facts.size));
+    for job in small.take(naming::MOST) {
+        job.path = join(unnamed, split(&job.path).1);
+        job.is_unseen = true;
+    }
+}
+
 /// Decides about one name.
-async fn consider(
+fn consider(
     shared: &Shared,
     survey: &mut Survey,
     path: String,
@@ -171,25 +220,12 @@ async fn consider(
         }
         None if is_directory => {
             survey.changes = true;
-            let like = shared.plan.keep.like(&facts);
-            let made = match shared.plan.dry_run {
-                true => Ok(()),
-                false => patiently(shared, || shared.target.make_directory(&path, &like)).await,
-            };
-            match made {
-                Ok(()) => {
-                    counts.copied += 1;
-                    survey.directories.push(Directory { path, facts, there: None });
-                }
-                Err(fault) => {
-                    counts.failed += 1;
-                    survey.fail(path, fault);
-                }
-            }
+            survey.directories.push(Directory { path, facts, there: None });
         }
         other => {
             survey.changes = true;
-            survey.jobs.push(Job { from: path.clone(), path, facts, is_new: other.is_none() });
+            let is_new = other.is_none();
+            survey.jobs.push(Job { from: path.clone(), path, facts, is_new, is_unseen: false });
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Fault;
 use crate::file::{self, Shared, part_of};
 use crate::mirror::extras;
 use crate::progress::Progress;
-use crate::survey::{Directory, Job, Survey, survey};
+use crate::survey::{Directory, Job, Known, Survey, survey};
 use crate::tree::{Facts, Like, Tree};
 use crate::{Args, Plan};
 
@@ -37,7 +37,7 @@ pub(crate) async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
 
 pub(crate) async fn job(shared: &Shared, path: &str) -> Job {
     let facts = shared.source.stat(path).await.unwrap().unwrap();
-    Job { from: path.to_owned(), path: path.to_owned(), facts, is_new: false }
+    Job { from: path.to_owned(), path: path.to_owned(), facts, is_new: false, is_unseen: false }
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -231,7 +231,7 @@ async fn what_is_under_way_ends_with_the_copy_and_a_mirror_deletes_no_more() {
     assert!(matches!(copied, Err(Fault::Over)), "{copied:?}");
     let facts = shared.source.stat("").await.unwrap().unwrap();
     let directory = Directory { path: String::new(), facts, there: Some(facts) };
-    let survey = survey(Arc::clone(&shared), directory).await;
+    let survey = survey(Arc::clone(&shared), directory, Known::default()).await;
     assert!(!survey.done && survey.jobs.is_empty());
     let mut survey = Survey::default();
     let listing = shared.target.list("").await.unwrap();
@@ -336,7 +336,7 @@ async fn a_mirror_that_may_meet_the_source_by_another_name_deletes_nothing_that_
     }
     let facts = shared.source.stat("").await.unwrap().unwrap();
     let directory = Directory { path: String::new(), facts, there: Some(facts) };
-    let survey = survey(Arc::clone(&shared), directory).await;
+    let survey = survey(Arc::clone(&shared), directory, Known::default()).await;
     let [(path, why)] = &survey.failures[..] else { panic!("{:?}", survey.failures) };
     assert!(path == "deep" && why.contains("may be the source"), "{path}: {why}");
     assert_eq!(names(&dir.path().join("target")), ["deep"]);

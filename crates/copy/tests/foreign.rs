@@ -313,7 +313,10 @@ fn many_small_files_go_over_sessions_that_are_opened_together() {
     let dir = tempfile::tempdir().unwrap();
     let [here, back] = ["here", "back"].map(|name| dir.path().join(name).to_str().unwrap().to_owned());
     plant(Path::new(&here));
-    let remote = format!("smb://{}@{}/files/many", USER.0, samba.address);
+    for number in 0..100 {
+        std::fs::write(Path::new(&here).join(format!("small-{number}")), number.to_string()).unwrap();
+    }
+    let remote = format!("smb://{}@{}/files/not/yet/many", USER.0, samba.address);
     let wrong = Cli::parse_from(["copy", here.as_str(), remote.as_str()]).args;
     let refused = copy::run(Plan::new(&wrong, &|_: &str| Ok("no".to_owned())).unwrap()).unwrap_err();
     assert!(refused.to_string().contains("wrong password"), "{refused}");

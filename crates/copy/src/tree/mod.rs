@@ -2,7 +2,7 @@
 //! their parts divided by `/`; nothing is that place itself.
 //!
 //! Whatever is written gets a name of its own first and its final name when it is whole: [`Tree::put`] for what fits one
-//! piece, [`Tree::create`] and [`File::finish`] for the rest.
+//! piece, [`Tree::create`] and [`Tree::finish`] for the rest, or else its directory does ([`Tree::unnamed`]).
 
 mod holes;
 mod local;
@@ -121,6 +121,17 @@ impl Listing {
     }
 }
 
+/// What a small file is put into: the less there is to be spared, the less it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Into {
+    /// The place of another file, perhaps.
+    Taken,
+    /// A place where there is none.
+    Free,
+    /// The same in a directory that has no name yet.
+    Unseen,
+}
+
 /// What the connections to a server have carried so far, in both directions, and their shortest round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Carried {
@@ -213,32 +224,51 @@ impl Tree {
         of_side!(Tree, self, side => side.list(path).await)
     }
 
-    /// Makes the directory `path`, which will be made as `like` says; one that is there is as good.
-    pub(crate) async fn make_directory(&self, path: &str, like: &Like) -> Done<()> {
+    /// Makes the directory `path`, which will be made as `like` says. False when it was there, which is as good.
+    pub(crate) async fn make_directory(&self, path: &str, like: &Like) -> Done<bool> {
         match of_side!(Tree, self, side => side.make_directory(path, like).await) {
-            Err(fault) if fault.is_taken() => Ok(()),
-            made => made,
+            Err(fault) if fault.is_taken() => Ok(false),
+            made => made.map(|()| true),
         }
-    }
-
-    /// Makes the directory in which the copy begins unless it is there. Answers what was there.
-    pub(crate) async fn arrive(&self) -> Done<Option<Facts>> {
-        if let Tree::Smb(side) = self
-            && let Ok(found) = side.enter().await
-        {
-            return Ok(found);
-        }
-        // Something is missing above it, or in its place.
-        let there = self.stat("").await?;
-        if there.is_none() {
-            self.make_root().await?;
-        }
-        Ok(there)
     }
 
     /// Makes the directory in which the copy begins, and those above it that are missing.
     pub(crate) async fn make_root(&self) -> Done<()> {
         of_side!(Tree, self, side => side.make_root().await)
+    }
+
+    /// The path that the directory `path` has until it gets its name, where that makes small files in it quicker. What is
+    /// beside the place where the copy begins begins with `../`.
+    pub(crate) fn unnamed(&self, path: &str) -> Option<String> {
+        match self {
+            Tree::Smb(side) => side.unnamed(path),
+            Tree::Local(_) | Tree::Nfs(_) => None,
+        }
+    }
+
+    /// Makes what is missing above the place where the copy begins.
+    pub(crate) async fn make_above_root(&self) -> Done<()> {
+        match self {
+            Tree::Smb(side) => side.make_above_root().await,
+            Tree::Local(_) | Tree::Nfs(_) => Err(Fault::all_named()),
+        }
+    }
+
+    /// Gives the directory at `path` the path `new_path`, which nothing may have, and makes it as `like` says. False when
+    /// only the former was done.
+    pub(crate) async fn rename_directory(&self, path: &str, new_path: &str, like: &Like) -> Done<bool> {
+        match self {
+            Tree::Smb(side) => side.rename_directory(path, new_path, like).await,
+            Tree::Local(_) | Tree::Nfs(_) => Err(Fault::all_named()),
+        }
+    }
+
+    /// Gives the file `path` the path `new_path`, in the place of another there may be.
+    pub(crate) async fn replace(&self, path: &str, new_path: &str) -> Done<()> {
+        match self {
+            Tree::Smb(side) => side.replace(path, new_path).await,
+            Tree::Local(_) | Tree::Nfs(_) => Err(Fault::all_named()),
+        }
     }
 
     /// Makes the directory `path` as `like` says.
@@ -261,20 +291,26 @@ impl Tree {
         of_side!(Tree, self, side => side.fetch(path, size as u32 + 1).await)
     }
 
-    /// Makes the file `path` of `content`, by way of `part` beside it, as `like` says. Where it `is_new` that takes a share
-    /// one round trip less.
+    /// Makes the file `path` of `content`, by way of `part` beside it, as `like` says.
     pub(crate) async fn put(
         &self,
         path: &str,
         part: &str,
         content: &Bytes,
         like: &Like,
-        is_new: bool,
+        into: Into,
     ) -> Done<()> {
-        match self {
-            Tree::Smb(side) if is_new && side.put_new(path, part, content, like).await? => Ok(()),
-            _ => of_side!(Tree, self, side => side.put(path, part, content, like).await),
+        if let Tree::Smb(side) = self {
+            let is_done = match into {
+                Into::Taken => false,
+                Into::Free => side.put_new(path, Some(part), content, like).await?,
+                Into::Unseen => side.put_new(path, None, content, like).await?,
+            };
+            if is_done {
+                return Ok(());
+            }
         }
+        of_side!(Tree, self, side => side.put(path, part, content, like).await)
     }
 
     /// Opens a file to be read.

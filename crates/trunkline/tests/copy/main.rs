@@ -11,6 +11,7 @@ mod beside;
 mod common;
 mod holes;
 mod mirror;
+mod naming;
 #[path = "../../../client/tests/support/proxy.rs"]
 mod proxy;
 #[allow(dead_code, reason = "of what the tests of the command line share, these need the start and the end")]

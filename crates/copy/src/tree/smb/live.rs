@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use client::{ChannelOptions, Connection, Session, Tree};
+use smb_wire::create::FileInfo;
 use tokio::sync::{OnceCell, watch};
 
 use crate::Channel;
@@ -43,6 +44,9 @@ impl Order {
     }
 }
 
+/// A session that was begun, and what is where the copy begins.
+pub(super) type Arrived = (Live, client::Result<FileInfo>);
+
 /// A session with a share.
 #[derive(Debug)]
 pub(super) struct Live {
@@ -60,6 +64,14 @@ impl Live {
         Live::begin_in_place_of(None, remote, access, order).await
     }
 
+    /// Goes to the share and looks what is where the copy begins.
+    pub(super) async fn arrive(remote: &Remote, access: &Access, order: Order) -> Result<Arrived, Error> {
+        let (connection, session) = log_on(None, remote, access, order).await?;
+        let arrived = session.connect_and_look(&remote.share, &remote.path).await;
+        let (tree, found) = arrived.doing(|| connecting_to(remote))?;
+        Ok((Live::new(&connection, session, tree), found))
+    }
+
     /// Goes to the share again. The server may not know yet that `lost` is gone, and keep what it has open.
     pub(super) async fn begin_in_place_of(
         lost: Option<&Live>,
@@ -67,24 +79,15 @@ impl Live {
         access: &Access,
         order: Order,
     ) -> Result<Live, Error> {
-        let address = (remote.host.as_str(), remote.port);
-        let connection = Connection::connect(address, &remote.host, &access.smb)
-            .await
-            .doing(|| format!("connecting to {} port {}", remote.host, remote.port))?;
-        let wanted = access.credentials.as_ref();
-        let wanted = wanted.ok_or_else(|| Error::new("logging on", "there is no password"))?;
-        let logging_on = || format!("logging on to {} as {}", remote.host, remote.user);
-        let previous = lost.map_or(0, |lost| lost.session.id());
-        let begun = Session::begin_anew(&connection, wanted, previous).await.doing(logging_on)?;
-        let told =
-            order.turn().await.ok_or_else(|| Error::new(logging_on(), "the first session was refused"))?;
-        let session = begun.finish(access.encrypt).await.doing(logging_on)?;
-        told.send_replace(true);
-        let tree = session.connect(&remote.share).await;
-        let tree = tree.doing(|| format!("connecting to the share {} of {}", remote.share, remote.host))?;
+        let (connection, session) = log_on(lost, remote, access, order).await?;
+        let tree = session.connect(&remote.share).await.doing(|| connecting_to(remote))?;
+        Ok(Live::new(&connection, session, tree))
+    }
+
+    fn new(connection: &Connection, session: Session, tree: Tree) -> Live {
         let negotiated = connection.negotiated();
         let max_io = negotiated.max_read_size.min(negotiated.max_write_size);
-        Ok(Live { session, tree, max_io, further: Arc::default() })
+        Live { session, tree, max_io, further: Arc::default() }
     }
 
     /// Asks where further channels go, while other things are done. Later that would wait behind what is being copied.
@@ -130,6 +133,32 @@ impl Live {
         };
         self.session.channels().iter().map(channel).collect()
     }
+}
+
+fn connecting_to(remote: &Remote) -> String {
+    format!("connecting to the share {} of {}", remote.share, remote.host)
+}
+
+/// Gets in.
+async fn log_on(
+    lost: Option<&Live>,
+    remote: &Remote,
+    access: &Access,
+    order: Order,
+) -> Result<(Connection, Session), Error> {
+    let address = (remote.host.as_str(), remote.port);
+    let connection = Connection::connect(address, &remote.host, &access.smb)
+        .await
+        .doing(|| format!("connecting to {} port {}", remote.host, remote.port))?;
+    let wanted = access.credentials.as_ref();
+    let wanted = wanted.ok_or_else(|| Error::new("logging on", "there is no password"))?;
+    let logging_on = || format!("logging on to {} as {}", remote.host, remote.user);
+    let previous = lost.map_or(0, |lost| lost.session.id());
+    let begun = Session::begin_anew(&connection, wanted, previous).await.doing(logging_on)?;
+    let told = order.turn().await.ok_or_else(|| Error::new(logging_on(), "the first session was refused"))?;
+    let session = begun.finish(access.encrypt).await.doing(logging_on)?;
+    told.send_replace(true);
+    Ok((connection, session))
 }
 
 /// Finds out, once, where further channels of the session go.

@@ -25,6 +25,7 @@ use super::holes::Holes;
 use super::{Carried, Facts, Fetched, Kind, Like, Listing, join, split};
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Error, Fault};
+use crate::name;
 use crate::place::Remote;
 use crate::plan::Access;
 use crate::{Channel, Keep};
@@ -38,6 +39,8 @@ pub(crate) struct Smb {
     remote: Remote,
     access: Access,
     root: String,
+    /// What was at the root when it was gone to, until somebody asks for it.
+    found: Mutex<Option<client::Result<FileInfo>>>,
     live: RwLock<Arc<Live>>,
     lanes: Arc<Lanes>,
     /// Opens the lanes, where it was known from the beginning that they are wanted.
@@ -60,6 +63,9 @@ pub(crate) struct File {
 
 /// How long it may take to get in again: to connect, to log on and to go to the share.
 const ENTERING: Duration = Duration::from_secs(60);
+
+/// Tells a directory without a name from a file that is being made.
+const DIRECTORY: &[u8] = b"directory";
 
 /// The attributes that are kept.
 const KEPT: FileAttributes = FileAttributes::READONLY
@@ -112,6 +118,14 @@ fn settings(like: &Like) -> Settings {
         None => 0,
     };
     Settings { last_write_time: like.modified.map_or(0, |ns| FileTime::from_unix_ns(ns).0), attributes }
+}
+
+/// The same of a directory.
+fn settings_of_directory(like: &Like) -> Settings {
+    let bits = like.attributes.map_or(FileAttributes::empty(), |bits| {
+        FileAttributes::from_bits_retain(bits) | FileAttributes::DIRECTORY
+    });
+    Settings { attributes: bits.bits(), ..settings(like) }
 }
 
 /// Whether a file like `like` lets nobody rename or delete it: it becomes so only when it has its name.
@@ -168,8 +182,7 @@ async fn close_as(tree: &Tree, file: client::File, part: &str, path: &str) -> cl
         done => return done,
     };
     let Some(had) = unlock(tree, path).await else { return Err(refused) };
-    let how = OpenOptions { access: Rights::DELETE | Rights::READ_ATTRIBUTES, ..OpenOptions::read() };
-    let renamed = match tree.open(part, &how).await {
+    let renamed = match tree.open(part, &moving()).await {
         Ok(file) => file.close_as(path).await,
         Err(error) => Err(error),
     };
@@ -178,6 +191,11 @@ async fn close_as(tree: &Tree, file: client::File, part: &str, path: &str) -> cl
         let _ = tree.settle(path, had).await;
     }
     renamed
+}
+
+/// How something is opened that gets another name.
+fn moving() -> OpenOptions {
+    OpenOptions { access: Rights::DELETE | Rights::READ_ATTRIBUTES, ..OpenOptions::read() }
 }
 
 /// How something is deleted: a link itself, and never what it leads to.
@@ -232,7 +250,7 @@ impl Smb {
                 }
             })
         });
-        let live = Live::begin(remote, access, Order::First(told)).await?;
+        let (live, found) = Live::arrive(remote, access, Order::First(told)).await?;
         live.look_around();
         let live = RwLock::new(Arc::new(live));
         let (remote, access, root) = (remote.clone(), access.clone(), remote.path.clone());
@@ -240,6 +258,7 @@ impl Smb {
             remote,
             access,
             root,
+            found: Mutex::new(Some(found)),
             live,
             lanes,
             ahead: Mutex::new(ahead),
@@ -257,13 +276,25 @@ impl Smb {
     }
 
     fn path(&self, path: &str) -> String {
-        join(&self.root, path)
+        match path.strip_prefix("../") {
+            Some(beside) => join(split(&self.root).0, beside),
+            None => join(&self.root, path),
+        }
+    }
+
+    pub(super) fn unnamed(&self, path: &str) -> Option<String> {
+        match path {
+            "" if self.root.is_empty() => None,
+            "" => Some(join("..", &name::part(split(&self.root).1, DIRECTORY))),
+            _ => Some(join(split(path).0, &name::part(split(path).1, DIRECTORY))),
+        }
     }
 
     pub(super) fn step_up(&mut self) -> Option<String> {
         let (above, name) = split(&self.root);
         let (above, name) = (above.to_owned(), name.to_owned());
         self.root = above;
+        self.found = Mutex::default();
         (!name.is_empty()).then_some(name)
     }
 
@@ -294,7 +325,15 @@ impl Smb {
     }
 
     pub(super) async fn stat(&self, path: &str) -> Done<Facts> {
-        Ok(facts(&self.tree().stat(&self.path(path)).await?))
+        let found = match path {
+            "" => self.found.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            _ => None,
+        };
+        let found = match found {
+            Some(found) => found,
+            None => self.tree().stat(&self.path(path)).await,
+        };
+        Ok(facts(&found?))
     }
 
     pub(super) async fn list(&self, path: &str) -> Done<Listing> {
@@ -316,26 +355,36 @@ impl Smb {
         Ok(self.tree().touch(&self.path(path), &OpenOptions::directory(Disposition::Create)).await?)
     }
 
-    /// Makes the root unless it is there; answers what was there.
-    pub(super) async fn enter(&self) -> Done<Option<Facts>> {
-        Ok(self.tree().enter(&self.root).await?.as_ref().map(facts))
-    }
-
     pub(super) async fn make_root(&self) -> Done<()> {
         let how = OpenOptions::directory(Disposition::OpenIf);
-        let ends = self.root.match_indices('/').map(|(at, _)| at).chain([self.root.len()]);
-        for end in ends.filter(|end| *end > 0) {
+        match self.tree().touch(&self.root, &how).await.map_err(Fault::from) {
+            Err(fault) if fault.is_missing() => self.make_above_root().await?,
+            made => return made,
+        }
+        Ok(self.tree().touch(&self.root, &how).await?)
+    }
+
+    pub(super) async fn make_above_root(&self) -> Done<()> {
+        let how = OpenOptions::directory(Disposition::OpenIf);
+        for (end, _) in self.root.match_indices('/').filter(|(end, _)| *end > 0) {
             self.tree().touch(&self.root[..end], &how).await?;
         }
         Ok(())
     }
 
+    pub(super) async fn rename_directory(&self, path: &str, new_path: &str, like: &Like) -> Done<bool> {
+        let with = settings_of_directory(like);
+        Ok(self.tree().rename(&self.path(path), &self.path(new_path), with).await?)
+    }
+
+    pub(super) async fn replace(&self, path: &str, new_path: &str) -> Done<()> {
+        let (tree, path, new_path) = (self.tree(), self.path(path), self.path(new_path));
+        let file = tree.open(&path, &moving()).await?;
+        Ok(close_as(&tree, file, &path, &new_path).await?)
+    }
+
     pub(super) async fn settle_directory(&self, path: &str, like: &Like) -> Done<()> {
-        let bits = like.attributes.map_or(FileAttributes::empty(), |bits| {
-            FileAttributes::from_bits_retain(bits) | FileAttributes::DIRECTORY
-        });
-        let with = Settings { attributes: bits.bits(), ..settings(like) };
-        Ok(self.tree().settle(&self.path(path), with).await?)
+        Ok(self.tree().settle(&self.path(path), settings_of_directory(like)).await?)
     }
 
     pub(super) async fn remove(&self, path: &str) -> Done<()> {
@@ -376,15 +425,28 @@ impl Smb {
         self.lanes.end(lane, made.map_err(Fault::from))
     }
 
-    /// Makes a file in one round trip where there is none. False when that cannot be, and nothing was done: there is one,
-    /// or it is to be read-only, or the server may have room for it and none to promise.
-    pub(super) async fn put_new(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<bool> {
+    /// Makes a file in one round trip where there is none, by way of `part` if there is to be such a thing. False when that
+    /// cannot be, and nothing was done: there is one, or it is to be read-only, or the server may have room for it and none
+    /// to promise.
+    pub(super) async fn put_new(
+        &self,
+        path: &str,
+        part: Option<&str>,
+        content: &Bytes,
+        like: &Like,
+    ) -> Done<bool> {
         if is_read_only(like) {
             return Ok(false);
         }
         let lane = self.lanes.choose(self.tree());
-        let (part, path, how) = (self.path(part), self.path(path), making(false, &Keep::default()));
-        let made = lane.tree.deliver(&part, &path, &how, content, settings(like)).await;
+        let (path, how, with) = (self.path(path), making(false, &Keep::default()), settings(like));
+        let made = match part {
+            Some(part) => lane.tree.deliver(&self.path(part), &path, &how, content, with).await,
+            None => {
+                let how = OpenOptions { disposition: Disposition::Create, ..how };
+                lane.tree.make_whole(&path, &how, content, with).await
+            }
+        };
         let goes_otherwise = made.as_ref().is_err_and(may_go_otherwise);
         let made = if goes_otherwise { Ok(()) } else { made };
         self.lanes.end(lane, made.map_err(Fault::from)).map(|()| !goes_otherwise)
