@@ -395,6 +395,11 @@ impl Client {
         self.holds.lock().made.insert((export, node), key);
     }
 
+    /// Forgets the key of a file that it has made, unless it has the file open.
+    pub fn forget_key(&self, export: u32, node: NodeId) {
+        self.holds.lock().forget_key(export, node);
+    }
+
     /// A request for a right on a file, which may be none: it still says whose the open is.
     #[must_use]
     pub fn caching(&self, export: u32, node: NodeId, want: Caching) -> CachingRequest {

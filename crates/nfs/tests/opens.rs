@@ -11,7 +11,7 @@ use nfs_wire::op::open::{CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, read};
 use nfs_wire::types::{Identity, Owner, StateId};
 use volume::faulty::{Call, Fault};
-use volume::{Name, Volume};
+use volume::{Failure, Name, NodeId, Volume};
 
 /// OPEN of the file, which may be there already and is to be empty.
 fn cutting<'a>(owner: &'a [u8], share_access: ShareAccess, empty: &'a [u8]) -> Args<'a> {
@@ -149,4 +149,26 @@ fn a_file_that_somebody_else_makes_at_the_same_moment_is_opened_by_who_would_mak
     };
     assert_eq!(make(CreateHow::Guarded(Fattr::default())), NfsStat::Exist);
     assert_eq!(make(CreateHow::Unchecked(Fattr::default())), NfsStat::Ok);
+}
+
+#[test]
+fn a_file_that_cannot_be_furnished_is_made_anew_when_it_is_asked_for_again() {
+    let (world, plan) = World::counted();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let root = world.memory.root().unwrap();
+    let make = |client: &mut Client, wire: &mut Wire, how| {
+        let request = [Args::PutRootFh, lookup(EXPORT), opening(OpenHow::Create(how), b"file")];
+        client.run(wire, &request).status()
+    };
+    plan.always(Call::SetAttributes, Some(Failure::NoSpace));
+    assert_eq!(make(&mut client, &mut wire, CreateHow::Exclusive([1; 8])), NfsStat::NoSpc);
+    plan.always(Call::SetAttributes, None);
+    assert!(root.stat_name(&Name::new(b"file").unwrap()).is_err() && world.engine.open_count() == 0);
+    let known = world.server.clients.get(client.clientid).unwrap();
+    let device = root.id().device;
+    let is_plain = |inode| known.cache_key(1, NodeId { device, inode }).0 >> 64 == u128::from(device);
+    assert!((0..1000).all(is_plain), "no key is kept for it");
+    assert_eq!(make(&mut client, &mut wire, CreateHow::Guarded(Fattr::default())), NfsStat::Ok);
+    assert!(!(0..1000).all(is_plain), "one is while it is open");
 }

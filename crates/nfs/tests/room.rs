@@ -11,6 +11,7 @@ use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner};
 use nfs_wire::op::open::{CreateHow, OpenHow};
 use nfs_wire::op::{Args, Res, create_session};
 use nfs_wire::types::{Identity, LockType, Owner};
+use volume::Volume;
 
 /// Room for the replies of one slot of a session.
 const ONE_SLOT: usize = 5000;
@@ -44,11 +45,14 @@ fn who_finds_no_room_for_a_state_comes_again_and_gets_that_of_who_is_gone() {
     let (mut one, mut two) = (world.connect(), world.connect());
     let mut gone = Client::new(&mut one, b"gone", 1);
     gone.create(&mut one, b"file");
+    gone.create(&mut one, b"other");
     let mut client = Client::new(&mut two, b"client", 1);
     let (handle, open) = client.create(&mut two, b"locked");
     while world.server.reserve_state().is_some() {}
     assert_eq!(client.run(&mut two, &make(b"new")).status(), NfsStat::Delay);
-    assert_eq!(world.engine.open_count(), 2, "nothing is left of it");
+    assert_eq!(world.engine.open_count(), 3, "nothing is left of it");
+    let name = volume::Name::new(b"new").expect("a name");
+    assert!(world.memory.root().expect("a root").stat_name(&name).is_err(), "nor its name");
     let lock_owner = Owner { clientid: 0, owner: Identity(b"owner") };
     let new = OpenToLockOwner { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner };
     let locker = Locker::New(new);
@@ -58,6 +62,7 @@ fn who_finds_no_room_for_a_state_comes_again_and_gets_that_of_who_is_gone() {
     pass(&mut [&mut two]);
     client.on(&mut two, &handle, &[lock]).ok();
     assert!(world.server.clients.get(gone.clientid).is_none());
+    client.run(&mut two, &make(b"new")).ok();
 }
 
 // RFC 8881 18.36.4

@@ -8,7 +8,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, ShareAccess, ShareDeny};
 use nfs_wire::types::{ChangeInfo, StateId, Verifier};
-use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, Opened, TimeSet};
+use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, Opened, Options, TimeSet};
 use volume::security::Rights;
 use volume::{Kind, Name, Time};
 
@@ -21,7 +21,7 @@ use crate::back;
 use crate::client::{Client, Of};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::current::Current;
+use crate::current::{Current, handle_of};
 use crate::handle::Handle;
 use crate::reclaim;
 use crate::state::{Holding, Place, State};
@@ -387,10 +387,30 @@ fn make(
             None => Ok(()),
         });
     if let Err(stop) = furnished {
-        let _ = export.engine.close(&opened.open, run.now);
+        unmake(run, export, &opened);
         return Err(stop);
     }
     Ok((opened, set_by(making)))
+}
+
+/// Takes back a file that was made and that its maker cannot have, so that it is made when it is asked for again. One that
+/// somebody else has opened meanwhile stays.
+fn unmake(run: &Run, export: &Arc<Export>, made: &Opened) {
+    let engine = &export.engine;
+    let item = engine.item_of(&made.open);
+    let _ = engine.close(&made.open, run.now);
+    if let Ok(session) = run.session() {
+        session.client.forget_key(export.id, item.id());
+    }
+    if let Ok(handle) = handle_of(&run.server, export, &item) {
+        run.server.forget_item(&handle);
+    }
+    let mut request = opening(&[], Rights::DELETE);
+    request.deny = Deny::READ | Deny::WRITE | Deny::DELETE;
+    request.options |= Options::DELETE_ON_CLOSE;
+    if let Ok(going) = run.ask(export, |engine, caller| engine.create_from(caller, &item, &request)) {
+        let _ = engine.close(&going.open, run.now);
+    }
 }
 
 /// Which attributes a request has set, and for an exclusive one those that the client should set itself now.
@@ -447,7 +467,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Ask, handle: Handle, found: Found) -> R
     client.attach(&found.export);
     let Some(key) = reclaim::room(run, &client) else {
         if let Some(made) = &found.made {
-            let _ = found.export.engine.close(&made.open, run.now);
+            unmake(run, &found.export, made);
         }
         return Err(NfsStat::Delay.into());
     };
