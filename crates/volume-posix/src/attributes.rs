@@ -97,7 +97,11 @@ impl PosixNode {
             }
         }
         beside.set_note(self, note, Some(value))?;
-        if can_hold { self.remove_own(name) } else { Ok(()) }
+        if !can_hold {
+            return Ok(());
+        }
+        beside.sync_names(self)?;
+        self.remove_own(name)
     }
 
     /// Moves a note from the file's own attributes beside it; says whether there was one.
@@ -105,6 +109,7 @@ impl PosixNode {
         let name = note_name(note, self.shared.is_trusted);
         let Some(value) = self.attribute(name).map_err(failure)? else { return Ok(false) };
         self.shared.beside.set_note(self, note, Some(&value))?;
+        self.shared.beside.sync_names(self)?;
         self.remove_own(name)?;
         Ok(true)
     }

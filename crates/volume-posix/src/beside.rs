@@ -148,18 +148,27 @@ impl Beside {
         }
         let key = self.key(node)?;
         let name = key.folder();
-        match call(|| rustix::fs::mkdirat(&self.store, name.as_bytes(), Mode::RWXU)) {
-            Ok(()) | Err(Failure::Exists) => {}
+        let is_new = match call(|| rustix::fs::mkdirat(&self.store, name.as_bytes(), Mode::RWXU)) {
+            Ok(()) => true,
+            Err(Failure::Exists) => false,
             Err(why) => return Err(why),
-        }
+        };
         let folder = self.folder(&key)?;
-        if self.index.write().insert(key) {
-            // Only a privileged process can use it, and only where the file system has handles.
-            if let Ok(handle) = Handle::of(node.fd.as_fd()) {
-                let text = [&handle.kind.to_le_bytes(), &*handle.bytes].concat();
-                write_file(folder.as_fd(), HANDLE, &text)?;
+        if self.index.read().contains(&key) {
+            return Ok(folder);
+        }
+        // Only a privileged process can use it, and only where the file system has handles.
+        if let Ok(handle) = Handle::of(node.fd.as_fd()) {
+            let text = [&handle.kind.to_le_bytes(), &*handle.bytes].concat();
+            if let Err(why) = write_file(folder.as_fd(), HANDLE, &text) {
+                // Without it nobody would ever know for an orphan what is laid here later.
+                if is_new {
+                    self.remove_whole(&key)?;
+                }
+                return Err(why);
             }
         }
+        self.index.write().insert(key);
         Ok(folder)
     }
 
@@ -189,9 +198,18 @@ impl Beside {
         }
         let _folders = self.folders.lock();
         let folder = self.made_folder(node)?;
-        // Either the old note or the whole new one is there after a crash.
-        write_file(folder.as_fd(), UNFINISHED, value)?;
+        // Either the old note or the whole new one is there after a crash, also one of the host.
+        let file = write_file(folder.as_fd(), UNFINISHED, value)?;
+        call(|| rustix::fs::fdatasync(&file))?;
         call(|| rustix::fs::renameat(&folder, UNFINISHED, &folder, note_file(note)))
+    }
+
+    /// Returns once the names of what lies here are on stable storage, so that it may go from where it was before.
+    pub(crate) fn sync_names(&self, node: &PosixNode) -> Result<()> {
+        let Some(key) = self.find(node)? else { return Ok(()) };
+        let folder = self.folder(&key)?;
+        call(|| rustix::fs::fsync(&folder))?;
+        call(|| rustix::fs::fsync(&self.store))
     }
 
     /// The folder of the file's streams, if it has any.
@@ -346,10 +364,12 @@ fn remove_files(folder: BorrowedFd<'_>) -> Result<()> {
     })
 }
 
-fn write_file(folder: BorrowedFd<'_>, name: &[u8], bytes: &[u8]) -> Result<()> {
+/// Writes a file anew, and gives it back still open.
+fn write_file(folder: BorrowedFd<'_>, name: &[u8], bytes: &[u8]) -> Result<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
     let fd = open_below(folder, name, flags, Mode::RUSR | Mode::WUSR)?;
-    write_all(fd.as_fd(), 0, bytes)
+    write_all(fd.as_fd(), 0, bytes)?;
+    Ok(fd)
 }
 
 fn read_file(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>> {
@@ -379,6 +399,25 @@ mod tests {
             let mode = std::fs::metadata(place.path().join(made)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700, "{made}");
         }
+    }
+
+    #[test]
+    fn a_folder_whose_handle_cannot_be_written_is_made_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let (files, store) = (place.path().join("files"), place.path().join("store"));
+        std::fs::create_dir(&files).unwrap();
+        let volume = crate::PosixVolume::open(&files, &store).unwrap();
+        let (node, beside) = (&volume.root, &volume.shared.beside);
+        let folder = store.join(beside.key(node).unwrap().folder());
+        let handle = folder.join("handle");
+        std::fs::create_dir_all(&handle).unwrap();
+        let has_handles = Handle::of(node.fd.as_fd()).is_ok();
+        assert_eq!(beside.made_folder(node).err(), has_handles.then_some(Failure::IsADirectory));
+        assert_eq!(beside.has(node), !has_handles);
+        std::fs::remove_dir(&handle).unwrap();
+        beside.made_folder(node).unwrap();
+        assert!(beside.has(node));
+        assert_eq!(handle.is_file(), has_handles);
     }
 
     #[test]

@@ -50,8 +50,8 @@ impl Shared {
 
 /// A directory of the host as a volume.
 pub struct PosixVolume {
-    shared: Arc<Shared>,
-    root: Arc<PosixNode>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) root: Arc<PosixNode>,
     events: Option<Events>,
 }
 
