@@ -297,7 +297,8 @@ impl Session {
     }
 
     /// As [`Session::connect`], and looks what is at `path` in the same round trip: what [`Tree::stat`] would answer. It takes
-    /// further ones where the server does not do both at once, or the share demands encryption.
+    /// further ones before 3.1.1, where the server does not do both at once, and where the share demands encryption and the
+    /// session does not: the path is then sent signed and not sealed, before the server has said so.
     ///
     /// # Errors
     /// As [`Session::connect`]. What the server has against the look is within.

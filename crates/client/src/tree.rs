@@ -180,20 +180,26 @@ impl Tree {
         ];
         let connecting = session.call(0, at_least(&session), parts);
         let [connected, opened, closed] = answered(TREE_CONNECT, time, connecting).await?.replies;
+        let was_sealed = session.protect(at_least(&session)) == Protection::Sealed;
         let tree = Tree::connected(session, &connected.success()?).await?;
         let found = match opened.status() {
             NtStatus::OBJECT_NAME_NOT_FOUND | NtStatus::OBJECT_PATH_NOT_FOUND => {
-                Err(Error::Status { command: Command::Create, status: opened.status() })
+                Some(Err(Error::Status { command: Command::Create, status: opened.status() }))
             }
             status if status.is_success() => {
                 let opened = create::Response::parse(opened.message())?;
                 if !closed.status().is_success() {
                     tree.inner.close(opened.file_id).await?;
                 }
-                Ok(opened.info)
+                Some(Ok(opened.info))
             }
             // It may not be about the file at all.
-            _ => tree.stat(path).await,
+            _ => None,
+        };
+        // What is told of a share that demands encryption counts only when it was sealed.
+        let found = match found.filter(|_| was_sealed || !tree.demands_encryption()) {
+            Some(found) => found,
+            None => tree.stat(path).await,
         };
         Ok((tree, found))
     }

@@ -100,6 +100,11 @@ impl Fault {
         }
     }
 
+    /// A share refuses this to us, or has something open that it must not be done to.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Fault::Server(error) if error.status() == Some(NtStatus::ACCESS_DENIED))
+    }
+
     /// Whoever was asked knows no such thing, as a file system without extended attributes.
     pub(crate) fn is_unsupported(&self) -> bool {
         match self {

@@ -27,7 +27,7 @@ use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::survey::Job;
-use crate::tree::{Carried, Facts, File, Into, Kind, Tree, join, split};
+use crate::tree::{Carried, Facts, File, Kind, Spot, Tree, join, split};
 use crate::widen::Trial;
 
 /// Bytes of one piece at most.
@@ -225,7 +225,19 @@ impl Pauses {
 }
 
 /// Does what may be done twice, again and again as files are copied.
-pub(crate) async fn patiently<T, F>(shared: &Shared, mut what: impl FnMut() -> F) -> Done<T>
+pub(crate) async fn patiently<T, F>(shared: &Shared, what: impl FnMut() -> F) -> Done<T>
+where
+    F: Future<Output = Done<T>>,
+{
+    patiently_where(shared, Fault::may_pass, what).await
+}
+
+/// The same where `may_pass` says whether another attempt may fare better.
+pub(crate) async fn patiently_where<T, F>(
+    shared: &Shared,
+    may_pass: impl Fn(&Fault) -> bool,
+    mut what: impl FnMut() -> F,
+) -> Done<T>
 where
     F: Future<Output = Done<T>>,
 {
@@ -233,7 +245,7 @@ where
         let mut pauses = Pauses::new();
         for _ in 0..shared.plan.retries {
             match what().await {
-                Err(fault) if fault.may_pass() => pauses.after(shared, &fault).await,
+                Err(fault) if may_pass(&fault) => pauses.after(shared, &fault).await,
                 done => return done,
             }
         }
@@ -281,7 +293,7 @@ async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
 
 /// Copies a file that fits one piece. False when it has more than that takes, and nothing was done.
 async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
-    let Job { from, path, facts, is_new, is_unseen } = job;
+    let Job { from, path, facts, spot } = job;
     let _permit = shared.permit(facts.size).await?;
     shared.pace.take(facts.size).await;
     let content = match facts.size {
@@ -302,17 +314,13 @@ async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
     let above = split(path).0;
     let first = join(above, &part_of(path, facts));
     if attempt == 0 {
-        let into = match (is_new, is_unseen) {
-            (false, _) => Into::Taken,
-            (true, false) => Into::Free,
-            (true, true) => Into::Unseen,
-        };
-        shared.target.put(path, &first, &content, &like, into).await?;
+        shared.target.put(path, &first, &content, &like, *spot).await?;
     } else {
-        // What an attempt on a lost connection has sent may still come to be done, to a name that is not this one.
+        // What an attempt on a lost connection has sent may still come to be done, to a name that is not this one; or to
+        // one that is taken by then, which it leaves alone.
         let of = [&shared.nonce[..], &attempt.to_le_bytes()].concat();
         let part = join(above, &name::part(split(path).1, &of));
-        shared.target.put(path, &part, &content, &like, Into::Taken).await?;
+        shared.target.put(path, &part, &content, &like, Spot::Taken).await?;
         // There may be none.
         let _ = shared.target.remove(&first).await;
     }

@@ -60,7 +60,9 @@ pub(crate) async fn extras(
         }
         if is_part {
             // What a broken copy has left is gone on with when its file is copied.
-            if plan.mirror && !plan.dry_run && !is_due(shared, survey, &entry, &own) {
+            // Only in a share have we made such directories.
+            let is_ours = !is_directory || shared.target.is_share();
+            if is_ours && plan.mirror && !plan.dry_run && !is_due(shared, survey, &entry, &own) {
                 // It is in nobody's way. What is in it counts as little.
                 let _ = delete(shared, own, entry.facts, &mut Survey::default()).await;
             }

@@ -1,20 +1,21 @@
 //! New directories, and when they get their names.
 //!
-//! A file that is made under a name of its own costs the server a rename, which Samba spends a third of its time on. Where a
-//! directory is new, its small files need none: it is made under a name of its own instead ([`make`]), they are made in it
-//! under their final names, and all of them are to be seen at once when it gets its own ([`name`]). What else is to be in it
-//! waits until then.
+//! A file that is made under a name of its own costs the server a rename, on which Samba spends nearly as much as on all the
+//! rest of it. Where a directory is new, its small files need none: it is made under a name of its own instead ([`make`]),
+//! they are made in it under their final names, and all of them are to be seen at once when it gets its own ([`name`]).
+//! What else is to be in it waits until then.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::error::{Done, Fault};
-use crate::file::{Shared, patiently};
+use crate::file::{Shared, part_of, patiently, patiently_where};
 use crate::name::is_part;
 use crate::run::MANY;
 use crate::survey::{Directory, Job};
-use crate::tree::{Entry, Kind, Like, Listing, join, split};
+use crate::tree::{Entry, Facts, Kind, Like, Listing, Spot, join, split};
 
 /// Small files that are made before their directory has its name at most: whoever waits for it does not wait much longer.
 pub(crate) const MOST: usize = 10_000;
@@ -38,11 +39,59 @@ pub(crate) struct Unnamed {
     /// What it is to be.
     pub(crate) directory: Directory,
     /// Files that are to be in it first and are not done.
-    pub(crate) left: usize,
-    /// Those that could not be made.
-    pub(crate) failed: Vec<String>,
+    left: usize,
+    /// Files that may be there and not be whole.
+    doubtful: Vec<(String, Facts)>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) directories: Vec<Directory>,
+}
+
+impl Unnamed {
+    /// A directory at `path`, and those of its files that are to be made there before it has its name.
+    pub(crate) fn new(
+        shared: &Shared,
+        path: String,
+        directory: Directory,
+        jobs: Vec<Job>,
+        directories: Vec<Directory>,
+    ) -> (Vec<Job>, Unnamed) {
+        let (small, mut later): (Vec<Job>, Vec<Job>) =
+            jobs.into_iter().partition(|job| shared.is_small(job.facts.size));
+        // What is there and not whole is to be so before it can be seen.
+        let (mut first, new): (Vec<Job>, Vec<Job>) =
+            small.into_iter().partition(|job| job.spot == Spot::Taken);
+        first.extend(new);
+        later.extend(first.split_off(MOST.min(first.len())));
+        let is_there = |job: &&Job| job.spot == Spot::Taken;
+        let doubtful =
+            later.iter().filter(is_there).map(|job| (split(&job.path).1.to_owned(), job.facts)).collect();
+        for job in &mut first {
+            job.path = join(&path, split(&job.path).1);
+            if job.spot == Spot::Free {
+                job.spot = Spot::Unseen;
+            }
+        }
+        let left = first.len();
+        (first, Unnamed { path, directory, left, doubtful, jobs: later, directories })
+    }
+
+    /// Takes notice of one of its files that is done, and answers whether it was the last one.
+    pub(crate) fn is_last(&mut self, job: &Job, is_made: bool) -> bool {
+        self.left -= 1;
+        if !is_made {
+            self.doubtful.push((split(&job.path).1.to_owned(), job.facts));
+        }
+        self.left == 0
+    }
+}
+
+/// A directory that has its name.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// Whether it is like that of the source, too.
+    pub(crate) is_settled: bool,
+    /// What could not come with it, where its files had to be moved one by one.
+    pub(crate) stayed: Vec<(Entry, Fault)>,
 }
 
 /// Makes a directory for what is listed of the source: under a name of its own if that pays.
@@ -55,8 +104,8 @@ pub(crate) async fn make(shared: &Shared, directory: &Directory, listed: &Listin
             && !is_part(&it.name)
             && shared.plan.wants(&own, false)
     };
-    let is_many = shared.plan.is_plain() && listed.entries.iter().filter(is_one).take(MANY).count() == MANY;
-    match shared.target.unnamed(path).filter(|_| is_many) {
+    let is_many = || listed.entries.iter().filter(is_one).take(MANY).count() == MANY;
+    match shared.target.unnamed(path).filter(|_| shared.plan.is_plain() && is_many()) {
         Some(unnamed) => make_unnamed(shared, path, unnamed).await,
         None if path.is_empty() => shared.target.make_root().await.map(|()| Made::default()),
         None => {
@@ -80,32 +129,60 @@ async fn make_unnamed(shared: &Shared, path: &str, unnamed: String) -> Done<Made
     Ok(Made { unnamed: Some(unnamed), there })
 }
 
-/// Takes away what an earlier copy has left in `unnamed` and nobody wants any more.
+/// Takes away what an earlier copy has left in `unnamed` and the source does not have: nobody knows whether it is whole.
 pub(crate) async fn clear(shared: &Shared, unnamed: &str, left: impl Iterator<Item = Entry>, jobs: &[Job]) {
-    for entry in left {
-        let is_due = |job: &Job| entry.name == crate::file::part_of(&job.path, &job.facts);
-        if entry.facts.kind == Kind::File && !jobs.iter().any(is_due) {
-            // What stays is beyond the source, and goes with a mirror.
-            let _ = shared.target.remove(&join(unnamed, &entry.name)).await;
+    let (parts, others): (Vec<Entry>, Vec<Entry>) =
+        left.filter(|entry| entry.facts.kind == Kind::File).partition(|entry| is_part(&entry.name));
+    let due: HashSet<String> = match parts.is_empty() {
+        true => HashSet::new(),
+        false => jobs.iter().map(|job| part_of(&job.path, &job.facts)).collect(),
+    };
+    for entry in parts.into_iter().filter(|part| !due.contains(&part.name)).chain(others) {
+        if shared.is_over() {
+            return;
         }
+        // What stays is beyond the source, and goes with a mirror.
+        let _ = shared.target.remove(&join(unnamed, &entry.name)).await;
     }
 }
 
-/// Gives a directory its name, once nothing is in it that is not whole. Answers whether it is like that of the source too.
-pub(crate) async fn name(shared: &Arc<Shared>, unnamed: &Unnamed) -> Done<bool> {
-    for file in &unnamed.failed {
-        match patiently(shared, || shared.target.remove(file)).await {
-            Err(fault) if !fault.is_missing() => return Err(fault),
+/// Gives a directory its name, without what is not whole in it.
+pub(crate) async fn name(shared: &Arc<Shared>, unnamed: &Unnamed) -> Done<Named> {
+    let withheld = withdraw(shared, unnamed).await?;
+    if withheld.is_empty() {
+        // Windows refuses it as long as anybody has a file in it open, as who looks through all that is new.
+        let may_pass = |fault: &Fault| fault.may_pass() || fault.is_denied();
+        match patiently_where(shared, may_pass, || rename(shared, unnamed)).await {
+            Ok(is_settled) => return Ok(Named { is_settled, stayed: Vec::new() }),
+            // Somebody has made one of that name meanwhile, or the server does not want it.
+            Err(Fault::Server(error)) if !error.is_loss() => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    move_all(shared, &unnamed.path, &unnamed.directory.path, &withheld).await
+}
+
+/// Removes what is there and not whole. Answers what cannot be removed.
+async fn withdraw(shared: &Shared, Unnamed { path, doubtful, .. }: &Unnamed) -> Done<HashSet<String>> {
+    if doubtful.is_empty() {
+        return Ok(HashSet::new());
+    }
+    // Another file may be there instead, whose name the server takes for the same.
+    let listed = patiently(shared, || shared.target.list(path)).await?;
+    let there: HashMap<String, Facts> = listed.entries.into_iter().map(|it| (it.name, it.facts)).collect();
+    let mut withheld = HashSet::new();
+    for (name, wanted) in doubtful {
+        if there.get(name).is_none_or(|facts| facts.looks_like(wanted)) {
+            continue;
+        }
+        let file = join(path, name);
+        match patiently(shared, || shared.target.remove(&file)).await {
+            Err(fault) if fault.is_loss() => return Err(fault),
+            Err(fault) if !fault.is_missing() => drop(withheld.insert(name.clone())),
             _ => {}
         }
     }
-    match patiently(shared, || rename(shared, unnamed)).await {
-        // Somebody has made one of that name meanwhile, or looks into this one, which Windows takes for a reason.
-        Err(Fault::Server(error)) if !error.is_loss() => {
-            move_all(shared, &unnamed.path, &unnamed.directory.path).await.map(|()| false)
-        }
-        done => done,
-    }
+    Ok(withheld)
 }
 
 async fn rename(shared: &Shared, Unnamed { path, directory, jobs, directories, .. }: &Unnamed) -> Done<bool> {
@@ -122,35 +199,49 @@ async fn rename(shared: &Shared, Unnamed { path, directory, jobs, directories, .
     Ok(renamed? && is_done)
 }
 
-/// Moves what is in one directory into another, in the place of what is there.
-async fn move_all(shared: &Arc<Shared>, unnamed: &str, path: &str) -> Done<()> {
+/// Moves what is in one directory into another, in the place of what is there, but for what is `withheld`.
+async fn move_all(
+    shared: &Arc<Shared>,
+    unnamed: &str,
+    path: &str,
+    withheld: &HashSet<String>,
+) -> Done<Named> {
     let like = Like::default();
     patiently(shared, || shared.target.make_directory(path, &like)).await?;
     let listed = patiently(shared, || shared.target.list(unnamed)).await?;
-    let mut moving = JoinSet::new();
-    for entry in listed.entries {
+    let (mut moving, mut stayed) = (JoinSet::new(), Vec::new());
+    let goes = |it: &Entry| it.facts.kind == Kind::File && !withheld.contains(&it.name);
+    for entry in listed.entries.into_iter().filter(goes) {
         if moving.len() >= MOVING {
-            ended(&mut moving).await?;
+            stayed.extend(ended(moving.join_next().await)?);
         }
         let (from, to) = (join(unnamed, &entry.name), join(path, &entry.name));
         let shared = Arc::clone(shared);
-        moving.spawn(async move { patiently(&shared, || shared.target.replace(&from, &to)).await });
+        moving.spawn(async move {
+            let moved = patiently(&shared, || replace(&shared, &from, &to)).await;
+            moved.err().map(|fault| (entry, fault))
+        });
     }
     while !moving.is_empty() {
-        ended(&mut moving).await?;
+        stayed.extend(ended(moving.join_next().await)?);
     }
-    patiently(shared, || shared.target.remove_directory(unnamed)).await
+    // What is left keeps it there, and is in nobody's way.
+    let _ = shared.target.remove_directory(unnamed).await;
+    Ok(Named { is_settled: false, stayed })
 }
 
-async fn ended(moving: &mut JoinSet<Done<()>>) -> Done<()> {
-    match moving.join_next().await {
-        Some(Ok(done)) => done,
-        Some(Err(why)) => Err(Fault::Said(format!("a part of the copy ended early: {why}"))),
-        None => Ok(()),
+async fn replace(shared: &Shared, from: &str, to: &str) -> Done<()> {
+    let moved = shared.target.replace(from, to).await;
+    if moved.as_ref().is_err_and(Fault::is_missing) && shared.target.stat(to).await?.is_some() {
+        // It was done by an attempt whose answer was lost.
+        return Ok(());
     }
+    moved
 }
 
-/// The unnamed directory that `job` is for, if it is for one.
-pub(crate) fn of(job: &Job) -> Option<&str> {
-    job.is_unseen.then(|| split(&job.path).0)
+type Stayed = Option<(Entry, Fault)>;
+
+fn ended(moved: Option<Result<Stayed, JoinError>>) -> Done<Stayed> {
+    let why = |why| Fault::Said(format!("a part of the copy ended early: {why}"));
+    moved.transpose().map(Option::flatten).map_err(why)
 }

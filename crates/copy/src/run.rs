@@ -12,11 +12,11 @@ use crate::crowd::Crowd;
 use crate::error::{Doing, Done, Fault};
 use crate::file::{self, Shared};
 use crate::name;
-use crate::naming::{self, Unnamed};
+use crate::naming::{self, Named, Unnamed};
 use crate::progress::Progress;
 use crate::report::{Channel, Report};
 use crate::survey::{self, Directory, Job, Known, Survey};
-use crate::tree::{Facts, Kind, Listing, Tree, join, split};
+use crate::tree::{Facts, Kind, Listing, Spot, Tree, join, split};
 use crate::{Error, Place, Plan, glance, widen};
 
 /// Threads that work on files of this host.
@@ -47,7 +47,7 @@ pub fn run(plan: Plan) -> Result<Report, Error> {
 enum Event {
     Surveyed(Box<Survey>, Directory),
     Copied(Job, Done<u64>, Duration),
-    Named(Box<Unnamed>, Done<bool>),
+    Named(Box<Unnamed>, Done<Named>),
     Settled(String, Done<()>),
 }
 
@@ -183,8 +183,7 @@ async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) 
                         from: name.clone(),
                         path: name,
                         facts,
-                        is_new: there.is_none(),
-                        is_unseen: false,
+                        spot: if there.is_none() { Spot::Free } else { Spot::Taken },
                     },
                     there,
                 });
@@ -193,7 +192,8 @@ async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) 
             if !plan.dry_run {
                 target.make_root().await.doing(|| format!("making the directory of {}", plan.target))?;
             }
-            let job = Job { from: name, path, facts, is_new: there.is_none(), is_unseen: false };
+            let spot = if there.is_none() { Spot::Free } else { Spot::Taken };
+            let job = Job { from: name, path, facts, spot };
             Ok(First::File { job, there })
         }
         Kind::Other => Err(Error::new(looking(&plan.source), "it is neither a file nor a directory")),
@@ -373,7 +373,10 @@ impl Run {
             self.give_up(fault);
         }
         if self.report.gave_up {
-            self.drop(survey.jobs, survey.directories);
+            if let Some(unnamed) = survey.unnamed {
+                self.abandon_unnamed(unnamed);
+            }
+            self.abandon(survey.jobs, survey.directories);
             return;
         }
         let is_small = |job: &&Job| self.shared.is_small(job.facts.size);
@@ -385,16 +388,14 @@ impl Run {
                 tokio::join!(shared.source.split(), shared.target.split());
             }));
         }
-        self.shared.progress.expect(survey.jobs.iter().map(|job| job.facts.size).sum());
-        if let Some(path) = survey.unnamed {
-            let (first, jobs): (Vec<Job>, Vec<Job>) = survey.jobs.into_iter().partition(|job| job.is_unseen);
-            let (left, failed, directories) = (first.len(), Vec::new(), survey.directories);
-            let unnamed = Unnamed { path, directory, left, failed, jobs, directories };
-            match first.is_empty() {
-                true => self.name(unnamed),
+        let later = survey.unnamed.iter().flat_map(|unnamed| &unnamed.jobs);
+        self.shared.progress.expect(survey.jobs.iter().chain(later).map(|job| job.facts.size).sum());
+        if let Some(unnamed) = survey.unnamed {
+            match survey.jobs.is_empty() {
+                true => self.begin_naming(unnamed),
                 false => drop(self.unnamed.insert(unnamed.path.clone(), unnamed)),
             }
-            self.jobs.extend(first);
+            self.jobs.extend(survey.jobs);
             return;
         }
         let differs = directory.there.is_none_or(|there| !there.looks_like(&directory.facts));
@@ -406,22 +407,18 @@ impl Run {
     }
 
     /// Takes notice of a file that is done, if its directory has waited for it.
-    fn is_done(&mut self, job: &Job, is_made: bool) {
-        let Some(path) = naming::of(job) else { return };
+    fn done_for_name(&mut self, job: &Job, is_made: bool) {
+        let path = split(&job.path).0;
         let Some(unnamed) = self.unnamed.get_mut(path) else { return };
-        unnamed.left -= 1;
-        if !is_made {
-            unnamed.failed.push(job.path.clone());
-        }
-        if unnamed.left == 0
+        if unnamed.is_last(job, is_made)
             && let Some(unnamed) = self.unnamed.remove(path)
         {
-            self.name(unnamed);
+            self.begin_naming(unnamed);
         }
     }
 
     /// Gives a new directory its name.
-    fn name(&mut self, unnamed: Unnamed) {
+    fn begin_naming(&mut self, unnamed: Unnamed) {
         let shared = Arc::clone(&self.shared);
         self.events.spawn(async move {
             let named = shared.unless_over(naming::name(&shared, &unnamed)).await;
@@ -430,37 +427,47 @@ impl Run {
     }
 
     /// Goes on with what was to wait for the name of a directory.
-    fn named(&mut self, unnamed: Unnamed, named: Done<bool>) {
-        let Unnamed { path, directory, jobs, directories, .. } = unnamed;
-        let fault = match named {
-            Ok(is_settled) => {
-                self.report.tally.directories.copied += 1;
-                self.directories.extend(directories);
-                self.jobs.extend(jobs);
-                if directory.facts.are_known() && !is_settled {
-                    self.touched.push(directory);
-                }
-                if self.report.gave_up {
-                    self.drop_all();
+    fn named(&mut self, unnamed: Unnamed, named: Done<Named>) {
+        let Named { is_settled, stayed } = match named {
+            Ok(named) => named,
+            Err(fault) => {
+                let why = format!(
+                    "what was copied of it is in {:?} beside it, which was not given its name: {fault}",
+                    split(&unnamed.path).1
+                );
+                self.fail(&unnamed.directory.path, why);
+                self.abandon_unnamed(unnamed);
+                if fault.is_loss() && self.shared.is_lost() {
+                    self.give_up(&fault);
                 }
                 return;
             }
-            Err(fault) => fault,
         };
-        let name = split(&path).1;
-        self.fail(
-            &directory.path,
-            format!("what was copied of it is in {name:?} beside it, which was not given its name: {fault}"),
-        );
-        self.report.tally.directories.failed += 1;
-        self.drop(jobs, directories);
-        if fault.is_loss() && self.shared.is_lost() {
-            self.give_up(&fault);
+        let Unnamed { path, directory, jobs, directories, .. } = unnamed;
+        let tally = &mut self.report.tally;
+        tally.directories.copied += 1;
+        // They have been counted when they were made.
+        tally.files.copied = tally.files.copied.saturating_sub(stayed.len() as u64);
+        tally.files.failed += stayed.len() as u64;
+        for (entry, fault) in stayed {
+            let bytes = &mut self.report.tally.bytes;
+            bytes.copied = bytes.copied.saturating_sub(entry.facts.size);
+            bytes.failed += entry.facts.size;
+            let why = format!("it is still in {:?} beside its directory: {fault}", split(&path).1);
+            self.fail(&join(&directory.path, &entry.name), why);
+        }
+        self.directories.extend(directories);
+        self.jobs.extend(jobs);
+        if directory.facts.are_known() && !is_settled {
+            self.touched.push(directory);
+        }
+        if self.report.gave_up {
+            self.abandon_all();
         }
     }
 
     fn copied(&mut self, job: &Job, copied: Done<u64>, took: Duration) {
-        self.is_done(job, copied.is_ok());
+        self.done_for_name(job, copied.is_ok());
         let tally = &mut self.report.tally;
         match copied {
             Ok(size) => {
@@ -520,22 +527,26 @@ impl Run {
             self.shared.progress.say(&format!("trunkline: the copy ends here: {fault}"));
         }
         self.shared.end();
-        self.drop_all();
+        self.abandon_all();
     }
 
     /// Begins nothing of what waits.
-    fn drop_all(&mut self) {
-        for (_, unnamed) in self.unnamed.drain() {
-            self.report.tally.directories.failed += 1;
-            self.jobs.extend(unnamed.jobs);
-            self.directories.extend(unnamed.directories);
+    fn abandon_all(&mut self) {
+        for (_, unnamed) in std::mem::take(&mut self.unnamed) {
+            self.abandon_unnamed(unnamed);
         }
         let (jobs, directories) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.directories));
-        self.drop(jobs, directories);
+        self.abandon(jobs, directories);
+    }
+
+    /// Counts a directory that does not get its name, and what has waited for that.
+    fn abandon_unnamed(&mut self, unnamed: Unnamed) {
+        self.report.tally.directories.failed += 1;
+        self.abandon(unnamed.jobs, unnamed.directories);
     }
 
     /// Counts what is not going to be begun any more.
-    fn drop(
+    fn abandon(
         &mut self,
         jobs: impl IntoIterator<Item = Job>,
         directories: impl IntoIterator<Item = Directory>,
@@ -601,9 +612,22 @@ mod tests {
         run.give_up(&lost());
         assert_eq!((run.jobs.len(), run.report.tally.files.failed), (0, 2));
         assert!(run.report.status() == 8 | FATAL && shared.is_over());
+        // One that waits for its name fails with what it has.
+        let (first, unnamed) = Unnamed::new(
+            &shared,
+            "part".to_owned(),
+            directory(),
+            vec![job.clone(), job.clone()],
+            vec![directory()],
+        );
+        let before = run.report.tally;
+        run.surveyed(Survey { jobs: first, unnamed: Some(unnamed), done: true, ..survey() }, directory());
+        let after = run.report.tally;
+        assert_eq!(after.files.failed - before.files.failed, 2);
+        assert_eq!(after.directories.failed - before.directories.failed, 2);
         // One that has ended only now begins nothing.
         let beyond = Survey { directories: vec![directory()], ..survey() };
         run.surveyed(beyond, directory());
-        assert_eq!((run.jobs.len(), run.directories.len(), run.report.tally.files.failed), (0, 0, 3));
+        assert_eq!((run.jobs.len(), run.directories.len(), run.report.tally.files.failed), (0, 0, 5));
     }
 }

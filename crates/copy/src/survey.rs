@@ -2,6 +2,7 @@
 //! target has beyond it.
 
 use std::collections::HashMap;
+use std::mem::take;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,9 @@ use crate::error::{Done, Fault};
 use crate::file::{Shared, patiently};
 use crate::mirror::extras;
 use crate::name;
-use crate::naming::{self, Made};
+use crate::naming::{self, Made, Unnamed};
 use crate::report::Tally;
-use crate::tree::{Entry, Facts, Kind, Listing, join, split};
+use crate::tree::{Entry, Facts, Kind, Listing, Spot, join};
 
 /// A directory of the source that is to be looked at.
 #[derive(Debug, Clone)]
@@ -30,10 +31,7 @@ pub(crate) struct Job {
     /// Where the target gets it: the same, unless one file alone is given another name, or its directory has none yet.
     pub(crate) path: String,
     pub(crate) facts: Facts,
-    /// Whether the target had nothing of that name when it was looked at.
-    pub(crate) is_new: bool,
-    /// Whether its directory has no name yet, so that nobody looks for it.
-    pub(crate) is_unseen: bool,
+    pub(crate) spot: Spot,
 }
 
 /// What is known of a directory before it is looked at.
@@ -63,8 +61,8 @@ pub(crate) struct Survey {
     pub(crate) changes: bool,
     /// Whether it could be looked at at all.
     pub(crate) done: bool,
-    /// Where the target has it until it gets its name, if it is anywhere else.
-    pub(crate) unnamed: Option<String>,
+    /// What waits until the directory has its name, if it has none yet.
+    pub(crate) unnamed: Option<Unnamed>,
     /// What was lost with the server, so that nothing further makes sense.
     pub(crate) lost: Option<Fault>,
 }
@@ -80,7 +78,7 @@ impl Survey {
 
 /// How the target tells names apart.
 fn key(shared: &Shared, name: &str) -> String {
-    if shared.target.is_share() { name.to_lowercase() } else { name.to_owned() }
+    if shared.target.is_share() { name.chars().map(wire::fold::fold).collect() } else { name.to_owned() }
 }
 
 /// What a directory holds in the source, and in the target, where it is made if it is not there.
@@ -152,8 +150,10 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Kno
     }
     match unnamed {
         Some(unnamed) => {
-            await_name(&shared, &mut survey.jobs, &unnamed);
             naming::clear(&shared, &unnamed, there.into_values(), &survey.jobs).await;
+            let (jobs, directories) = (take(&mut survey.jobs), take(&mut survey.directories));
+            let (first, unnamed) = Unnamed::new(&shared, unnamed, directory.clone(), jobs, directories);
+            survey.jobs = first;
             survey.unnamed = Some(unnamed);
         }
         None => {
@@ -164,15 +164,6 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Kno
     }
     survey.done = true;
     survey
-}
-
-/// Has small files made in their directory where it is as long as it has no name.
-fn await_name(shared: &Shared, jobs: &mut [Job], unnamed: &str) {
-    let small = jobs.iter_mut().filter(|job| shared.is_small(job.facts.size));
-    for job in small.take(naming::MOST) {
-        job.path = join(unnamed, split(&job.path).1);
-        job.is_unseen = true;
-    }
 }
 
 /// Decides about one name.
@@ -224,8 +215,8 @@ fn consider(
         }
         other => {
             survey.changes = true;
-            let is_new = other.is_none();
-            survey.jobs.push(Job { from: path.clone(), path, facts, is_new, is_unseen: false });
+            let spot = if other.is_none() { Spot::Free } else { Spot::Taken };
+            survey.jobs.push(Job { from: path.clone(), path, facts, spot });
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::file::{self, Shared, part_of};
 use crate::mirror::extras;
 use crate::progress::Progress;
 use crate::survey::{Directory, Job, Known, Survey, survey};
-use crate::tree::{Facts, Like, Tree};
+use crate::tree::{Facts, Like, Spot, Tree};
 use crate::{Args, Plan};
 
 #[derive(Debug, clap::Parser)]
@@ -37,7 +37,7 @@ pub(crate) async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
 
 pub(crate) async fn job(shared: &Shared, path: &str) -> Job {
     let facts = shared.source.stat(path).await.unwrap().unwrap();
-    Job { from: path.to_owned(), path: path.to_owned(), facts, is_new: false, is_unseen: false }
+    Job { from: path.to_owned(), path: path.to_owned(), facts, spot: Spot::Taken }
 }
 
 fn names(dir: &Path) -> Vec<String> {

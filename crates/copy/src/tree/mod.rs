@@ -121,9 +121,9 @@ impl Listing {
     }
 }
 
-/// What a small file is put into: the less there is to be spared, the less it takes.
+/// Where a file is put: the less there is to be spared, the less it takes to make a small one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Into {
+pub(crate) enum Spot {
     /// The place of another file, perhaps.
     Taken,
     /// A place where there is none.
@@ -298,13 +298,13 @@ impl Tree {
         part: &str,
         content: &Bytes,
         like: &Like,
-        into: Into,
+        spot: Spot,
     ) -> Done<()> {
         if let Tree::Smb(side) = self {
-            let is_done = match into {
-                Into::Taken => false,
-                Into::Free => side.put_new(path, Some(part), content, like).await?,
-                Into::Unseen => side.put_new(path, None, content, like).await?,
+            let is_done = match spot {
+                Spot::Taken => false,
+                Spot::Free => side.put_new(path, Some(part), content, like).await?,
+                Spot::Unseen => side.put_new(path, None, content, like).await?,
             };
             if is_done {
                 return Ok(());

@@ -111,6 +111,44 @@ fn files_are_moved_one_by_one_into_a_directory_that_somebody_has_made_meanwhile(
 }
 
 #[test]
+fn what_cannot_be_copied_does_not_keep_a_directory_from_its_name() {
+    let Begun { server, copy, unnamed, .. } = Begun::new();
+    let here = server.path("here");
+    let made = names(&unnamed);
+    let missing: Vec<String> =
+        (0..FILES).map(|number| number.to_string()).filter(|name| !made.contains(name)).take(20).collect();
+    for name in &missing {
+        fs::remove_file(here.join(name)).unwrap();
+    }
+    let output = copy.wait_with_output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counts = |row: &str, what: &str| report[row][what].as_u64().unwrap() as usize;
+    let (copied, failed) = (counts("files", "copied"), counts("files", "failed"));
+    assert!((1..=20).contains(&failed) && copied + failed == FILES + 2, "{report:#}");
+    assert_eq!((output.status.code(), counts("dirs", "copied"), counts("dirs", "failed")), (Some(9), 2, 0));
+    let to = names(&server.path("files/to"));
+    // One of them is in a directory below, which is there in its place.
+    assert_eq!(to.len(), copied, "{to:?}");
+    assert!(names(&here).iter().all(|name| to.contains(name)));
+    assert_eq!(names(&server.path("files")), ["to"]);
+}
+
+#[test]
+fn names_that_the_server_takes_for_one_are_told_apart_before_it() {
+    let server = Running::start();
+    for number in 0..100 {
+        server.place.write(&format!("here/{number}"), "x");
+    }
+    // A share knows both by the same capital letter.
+    server.place.write("here/λόγος", "one");
+    server.place.write("here/λόγοσ", "the other");
+    let (status, report, said) = server.copy(&format!("here {}", server.smb("to")));
+    assert!(said.contains("the target takes it for"), "{said}");
+    assert_eq!((status, &report["files"]["copied"], &report["files"]["failed"]), (9, &101.into(), &1.into()));
+    assert_eq!(names(&server.path("files/to")).len(), 101);
+}
+
+#[test]
 fn a_mirror_deletes_a_directory_without_a_name_that_is_of_no_use_any_more() {
     let server = Running::start();
     server.place.write("here/file", "x");

@@ -356,6 +356,9 @@ impl Smb {
     }
 
     pub(super) async fn make_root(&self) -> Done<()> {
+        if self.root.is_empty() {
+            return Ok(());
+        }
         let how = OpenOptions::directory(Disposition::OpenIf);
         match self.tree().touch(&self.root, &how).await.map_err(Fault::from) {
             Err(fault) if fault.is_missing() => self.make_above_root().await?,
