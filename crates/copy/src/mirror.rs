@@ -164,7 +164,7 @@ async fn gone(shared: &Shared, path: String, facts: &Facts, survey: &mut Survey)
 }
 
 /// Removes a file or an empty directory. One that is gone already was removed by an attempt whose answer was lost.
-async fn remove(shared: &Shared, path: &str, is_directory: bool) -> Done<()> {
+pub(crate) async fn remove(shared: &Shared, path: &str, is_directory: bool) -> Done<()> {
     let removed = match is_directory {
         true => shared.target.remove_directory(path).await,
         false => shared.target.remove(path).await,

@@ -1,7 +1,7 @@
 //! New directories, and when they get their names.
 //!
-//! A file that is made under a name of its own costs the server a rename, on which Samba spends nearly as much as on all the
-//! rest of it. Where a directory is new, its small files need none: it is made under a name of its own instead ([`make`]),
+//! A file that is made under a name of its own costs the server a rename, which for Samba is a large part of all its work for
+//! it. Where a directory is new, its small files need none: it is made under a name of its own instead ([`make`]),
 //! they are made in it under their final names, and all of them are to be seen at once when it gets its own ([`name`]).
 //! What else is to be in it waits until then.
 
@@ -12,13 +12,14 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::error::{Done, Fault};
 use crate::file::{Shared, part_of, patiently, patiently_where};
+use crate::mirror::remove;
 use crate::name::is_part;
 use crate::run::MANY;
 use crate::survey::{Directory, Job};
 use crate::tree::{Entry, Facts, Kind, Like, Listing, Spot, join, split};
 
 /// Small files that are made before their directory has its name at most: whoever waits for it does not wait much longer.
-pub(crate) const MOST: usize = 10_000;
+const MOST: usize = 10_000;
 /// Files that are moved at once, where a directory cannot be given its name.
 const MOVING: usize = 32;
 
@@ -86,7 +87,7 @@ impl Unnamed {
 }
 
 /// A directory that has its name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Named {
     /// Whether it is like that of the source, too.
     pub(crate) is_settled: bool,
@@ -176,10 +177,10 @@ async fn withdraw(shared: &Shared, Unnamed { path, doubtful, .. }: &Unnamed) -> 
             continue;
         }
         let file = join(path, name);
-        match patiently(shared, || shared.target.remove(&file)).await {
+        match patiently(shared, || remove(shared, &file, false)).await {
             Err(fault) if fault.is_loss() => return Err(fault),
-            Err(fault) if !fault.is_missing() => drop(withheld.insert(name.clone())),
-            _ => {}
+            Err(_) => drop(withheld.insert(name.clone())),
+            Ok(()) => {}
         }
     }
     Ok(withheld)
@@ -191,12 +192,16 @@ async fn rename(shared: &Shared, Unnamed { path, directory, jobs, directories, .
     let is_done = jobs.is_empty() && directories.is_empty() && !keep.is_more() && !keep.streams;
     let like = if is_done { keep.like(&directory.facts) } else { Like::default() };
     let renamed = shared.target.rename_directory(path, &directory.path, &like).await;
-    if renamed.as_ref().is_err_and(Fault::is_missing) && shared.target.stat(&directory.path).await?.is_some()
-    {
-        // It was done by an attempt whose answer was lost.
-        return Ok(false);
+    match was_done_before(shared, &renamed, &directory.path).await? {
+        true => Ok(false),
+        false => Ok(renamed? && is_done),
     }
-    Ok(renamed? && is_done)
+}
+
+/// Whether what was refused has its new path by an attempt whose answer was lost.
+async fn was_done_before<T>(shared: &Shared, done: &Done<T>, new_path: &str) -> Done<bool> {
+    let is_gone = done.as_ref().is_err_and(Fault::is_missing);
+    Ok(is_gone && shared.target.stat(new_path).await?.is_some())
 }
 
 /// Moves what is in one directory into another, in the place of what is there, but for what is `withheld`.
@@ -232,11 +237,7 @@ async fn move_all(
 
 async fn replace(shared: &Shared, from: &str, to: &str) -> Done<()> {
     let moved = shared.target.replace(from, to).await;
-    if moved.as_ref().is_err_and(Fault::is_missing) && shared.target.stat(to).await?.is_some() {
-        // It was done by an attempt whose answer was lost.
-        return Ok(());
-    }
-    moved
+    if was_done_before(shared, &moved, to).await? { Ok(()) } else { moved }
 }
 
 type Stayed = Option<(Entry, Fault)>;

@@ -179,12 +179,7 @@ async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) 
             if into {
                 let there = target.stat(&name).await.doing(|| looking(&plan.target))?;
                 return Ok(First::File {
-                    job: Job {
-                        from: name.clone(),
-                        path: name,
-                        facts,
-                        spot: if there.is_none() { Spot::Free } else { Spot::Taken },
-                    },
+                    job: Job { from: name.clone(), path: name, facts, spot: Spot::of(there) },
                     there,
                 });
             }
@@ -192,9 +187,7 @@ async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) 
             if !plan.dry_run {
                 target.make_root().await.doing(|| format!("making the directory of {}", plan.target))?;
             }
-            let spot = if there.is_none() { Spot::Free } else { Spot::Taken };
-            let job = Job { from: name, path, facts, spot };
-            Ok(First::File { job, there })
+            Ok(First::File { job: Job { from: name, path, facts, spot: Spot::of(there) }, there })
         }
         Kind::Other => Err(Error::new(looking(&plan.source), "it is neither a file nor a directory")),
     }

@@ -215,8 +215,7 @@ fn consider(
         }
         other => {
             survey.changes = true;
-            let spot = if other.is_none() { Spot::Free } else { Spot::Taken };
-            survey.jobs.push(Job { from: path.clone(), path, facts, spot });
+            survey.jobs.push(Job { from: path.clone(), path, facts, spot: Spot::of(other) });
         }
     }
 }

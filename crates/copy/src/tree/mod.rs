@@ -132,6 +132,13 @@ pub(crate) enum Spot {
     Unseen,
 }
 
+impl Spot {
+    /// A place in which `there` was found.
+    pub(crate) fn of(there: Option<Facts>) -> Spot {
+        if there.is_none() { Spot::Free } else { Spot::Taken }
+    }
+}
+
 /// What the connections to a server have carried so far, in both directions, and their shortest round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Carried {
