@@ -153,6 +153,10 @@ fn create_file(
         // MS-SMB2 3.3.5.9 (exception: an Open that ends with the server has nothing that this would save)
         options |= Options::WRITE_THROUGH;
     }
+    if connection.negotiated()?.protection.dialect.is_smb3() {
+        // MS-SMB2 3.3.5.9
+        options |= Options::NOT_BESIDE_ABSENT;
+    }
     let claim = match replay::begin(connection, request, tree, (asked, contexts, lasts), &session)? {
         replay::Begun::New(claim) => claim,
         replay::Begun::Replay(open) => {
