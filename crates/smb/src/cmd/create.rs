@@ -4,6 +4,7 @@
 //! the engine decides.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use share::{
     Attributes, Caller, Deny, Disposition, Grant, Info, OpenRequest, Opened, Options, Outcome, Share, Step,
@@ -152,6 +153,12 @@ fn create_file(
     if lasts {
         // MS-SMB2 3.3.5.9 (exception: an Open that ends with the server has nothing that this would save)
         options |= Options::WRITE_THROUGH;
+    }
+    if contexts.is_of_macos() {
+        session.is_of_macos.store(true, Ordering::Relaxed);
+    }
+    if session.is_of_macos.load(Ordering::Relaxed) {
+        options |= Options::MOVES_BESIDE_OWN;
     }
     if connection.negotiated()?.protection.dialect.is_smb3() {
         // MS-SMB2 3.3.5.9
