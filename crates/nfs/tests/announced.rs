@@ -9,6 +9,7 @@ use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr, ModeUmask};
 use nfs_wire::op::exchange_id::ExchangeFlags;
 use nfs_wire::op::{Args, Res, getattr, open, setattr};
 use nfs_wire::types::{SetTime, StateId};
+use nfs_wire::xdr::Encode;
 
 /// The attributes that are only set (RFC 8881 5.8.2, RFC 8275 4.2).
 const WRITE_ONLY: [AttrNum; 3] = [AttrNum::TimeAccessSet, AttrNum::TimeModifySet, AttrNum::ModeUmask];
@@ -93,10 +94,10 @@ fn each_attribute_of_an_exclusive_create_is_set_by_it() {
             _ => None,
         };
         match write_only {
-            Some(attribute) => drop(Fattr::of(&[attribute], &mut room)),
-            None => {
-                attribute(&mut client, &mut wire, &handle, number, |_, told| drop(Fattr::of(told, &mut room)))
-            }
+            Some(attribute) => attribute.encode(&mut room),
+            None => attribute(&mut client, &mut wire, &handle, number, |_, told| {
+                told.iter().for_each(|one| one.encode(&mut room))
+            }),
         }
         let attrs = Fattr { mask: Bitmap::of(&[number]), values: &room };
         let exclusive = open::CreateHow::Exclusive41(open::CreateVerfAttr { verf: [number as u8; 8], attrs });

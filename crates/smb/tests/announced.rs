@@ -23,6 +23,8 @@ use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
 
 const SUCCESS: NtStatus = NtStatus::SUCCESS;
+/// A name whose case and letters must come back.
+const NAME: &str = "MiXed \u{416}";
 
 fn set(
     client: &mut Peer,
@@ -190,32 +192,18 @@ fn what_tree_connect_announces_is_done() {
 fn what_the_file_system_announces_is_done() {
     let world = World::in_memory();
     let mut client = world.client();
-    let file = client.open("MiXed \u{416}");
+    let file = client.open(NAME);
     let told = query(&mut client, file, InfoType::Filesystem, 5, 0);
     let bits = FsAttributes::from_bits_retain(u32::from_le_bytes(told[..4].try_into().unwrap()));
     assert_eq!(u32::from_le_bytes(told[4..8].try_into().unwrap()), 255);
     assert_eq!(client.create(&OpenFile::named(&"n".repeat(255))).status(), SUCCESS);
     assert_ne!(client.create(&OpenFile::named(&"n".repeat(256))).status(), SUCCESS);
-    let attributes = |client: &mut Peer| {
-        let basic = query(client, file, InfoType::File, FileInfoClass::BASIC.0, 0);
-        u32::from_le_bytes(basic[32..36].try_into().unwrap())
-    };
     for bit in bits.iter() {
         match bit {
-            FsAttributes::CASE_SENSITIVE_SEARCH => {
-                let posix = [RequestContext::Posix { mode: 0o644 }];
-                let mut knowing = world.dial(&Dial { posix: true, ..Dial::elsewhere() });
-                for (name, text) in [("Case", b"upper"), ("case", b"lower")] {
-                    let contexts = Contexts::Requests(&posix);
-                    let id = knowing.create(&OpenFile { contexts, ..OpenFile::named(name) }).file_id();
-                    assert_eq!(knowing.write(id, 0, text), SUCCESS);
-                }
-                let id = client.open("Case");
-                assert_eq!(client.read(id, 0, 9).data(), b"upper");
-            }
+            FsAttributes::CASE_SENSITIVE_SEARCH => tells_case_apart(&world, &mut client),
             FsAttributes::CASE_PRESERVED_NAMES | FsAttributes::UNICODE_ON_DISK => {
                 let name = query(&mut client, file, InfoType::File, FileInfoClass::NORMALIZED_NAME.0, 0);
-                assert_eq!(name[4..], utf16::encode("MiXed \u{416}"));
+                assert_eq!(name[4..], utf16::encode(NAME));
             }
             FsAttributes::PERSISTENT_ACLS => {
                 let before = query(&mut client, file, InfoType::Security, 0, 4);
@@ -224,58 +212,73 @@ fn what_the_file_system_announces_is_done() {
             }
             FsAttributes::SUPPORTS_SPARSE_FILES => {
                 assert_eq!(fsctl(&mut client, CtlCode::SetSparse, file, &[]).0, SUCCESS);
-                assert_eq!(attributes(&mut client) & 0x200, 0x200);
+                let basic = query(&mut client, file, InfoType::File, FileInfoClass::BASIC.0, 0);
+                assert_eq!(basic[33] & 0x02, 0x02, "FILE_ATTRIBUTE_SPARSE_FILE");
             }
-            FsAttributes::SUPPORTS_REPARSE_POINTS => {
-                // A tag of nobody's, with a GUID (MS-FSCC 2.1.2.3).
-                let data = [&0x0000_1234_u32.to_le_bytes()[..], &[4, 0, 0, 0], &[9; 16], b"data"].concat();
-                let options = CreateOptions::OPEN_REPARSE_POINT;
-                let id = client.create(&OpenFile { options, ..OpenFile::named("reparse") }).file_id();
-                assert_eq!(fsctl(&mut client, CtlCode::SetReparsePoint, id, &data).0, SUCCESS);
-                assert_eq!(fsctl(&mut client, CtlCode::GetReparsePoint, id, &[]), (SUCCESS, data));
-            }
+            FsAttributes::SUPPORTS_REPARSE_POINTS => keeps_reparse_points(&mut client),
             FsAttributes::SUPPORTS_OBJECT_IDS => {
                 let made = fsctl(&mut client, CtlCode::CreateOrGetObjectId, file, &[]);
                 assert_eq!((made.0, made.1.len()), (SUCCESS, 64));
                 assert_eq!(fsctl(&mut client, CtlCode::GetObjectId, file, &[]), made);
             }
             FsAttributes::SUPPORTS_HARD_LINKS => {
-                assert_eq!(set_file(&mut client, file, FileInfoClass::LINK, &named("link")), SUCCESS);
+                assert_eq!(set_file(&mut client, file, FileInfoClass::LINK, &named("another name")), SUCCESS);
                 let standard = query(&mut client, file, InfoType::File, FileInfoClass::STANDARD.0, 0);
                 assert_eq!(standard[16..20], 2_u32.to_le_bytes());
             }
-            FsAttributes::SUPPORTS_POSIX_UNLINK_RENAME => {
-                let (kept, goes) = (client.open("unlinked"), client.open("unlinked"));
-                assert_eq!(
-                    set_file(&mut client, goes, FileInfoClass::DISPOSITION_EX, &[3, 0, 0, 0]),
-                    SUCCESS
-                );
-                assert_eq!(client.close(goes), SUCCESS);
-                let again =
-                    OpenFile { disposition: create::Disposition::Open, ..OpenFile::named("unlinked") };
-                assert_eq!(client.create(&again).status(), NtStatus::OBJECT_NAME_NOT_FOUND);
-                assert_eq!(client.write(kept, 0, b"still"), SUCCESS);
-            }
-            FsAttributes::NAMED_STREAMS => client.make("MiXed \u{416}:stream", b"beside"),
+            FsAttributes::SUPPORTS_POSIX_UNLINK_RENAME => unlinks_at_once(&mut client),
+            FsAttributes::NAMED_STREAMS => client.make(&format!("{NAME}:stream"), b"beside"),
             FsAttributes::SUPPORTS_EXTENDED_ATTRIBUTES => {
                 let ea = [&[0, 0, 0, 0, 0, 1, 1, 0][..], b"E\0v"].concat();
                 assert_eq!(set_file(&mut client, file, FileInfoClass::FULL_EA, &ea), SUCCESS);
                 assert_eq!(query(&mut client, file, InfoType::File, FileInfoClass::FULL_EA.0, 0), ea);
             }
-            FsAttributes::SUPPORTS_BLOCK_REFCOUNTING => {
-                let (from, to) = (client.open("from"), client.open("to"));
-                let block = vec![7; 65_536];
-                assert_eq!(client.write(from, 0, &block), SUCCESS);
-                assert_eq!(client.write(to, 0, &vec![0; 65_536]), SUCCESS);
-                let ids = [from.persistent.to_le_bytes(), from.volatile.to_le_bytes()].concat();
-                let lengths = [0_u64, 0, 65_536].map(u64::to_le_bytes).concat();
-                let asked = [ids, lengths].concat();
-                assert_eq!(fsctl(&mut client, CtlCode::DuplicateExtentsToFile, to, &asked).0, SUCCESS);
-                assert_eq!(client.read(to, 0, 65_536).data(), block);
-            }
+            FsAttributes::SUPPORTS_BLOCK_REFCOUNTING => shares_storage(&mut client),
             other => panic!("{other:?} is announced and not proved"),
         }
     }
+}
+
+fn tells_case_apart(world: &World, client: &mut Peer) {
+    let posix = [RequestContext::Posix { mode: 0o644 }];
+    let mut knowing = world.dial(&Dial { posix: true, ..Dial::elsewhere() });
+    for (name, text) in [("Case", b"upper"), ("case", b"lower")] {
+        let contexts = Contexts::Requests(&posix);
+        let id = knowing.create(&OpenFile { contexts, ..OpenFile::named(name) }).file_id();
+        assert_eq!(knowing.write(id, 0, text), SUCCESS);
+    }
+    let id = client.open("Case");
+    assert_eq!(client.read(id, 0, 9).data(), b"upper");
+}
+
+fn keeps_reparse_points(client: &mut Peer) {
+    // A tag of nobody's, with a GUID (MS-FSCC 2.1.2.3).
+    let data = [&0x0000_1234_u32.to_le_bytes()[..], &[4, 0, 0, 0], &[9; 16], b"data"].concat();
+    let options = CreateOptions::OPEN_REPARSE_POINT;
+    let id = client.create(&OpenFile { options, ..OpenFile::named("reparse") }).file_id();
+    assert_eq!(fsctl(client, CtlCode::SetReparsePoint, id, &data).0, SUCCESS);
+    assert_eq!(fsctl(client, CtlCode::GetReparsePoint, id, &[]), (SUCCESS, data));
+}
+
+fn unlinks_at_once(client: &mut Peer) {
+    let (kept, goes) = (client.open("unlinked"), client.open("unlinked"));
+    assert_eq!(set_file(client, goes, FileInfoClass::DISPOSITION_EX, &[3, 0, 0, 0]), SUCCESS);
+    assert_eq!(client.close(goes), SUCCESS);
+    let again = OpenFile { disposition: create::Disposition::Open, ..OpenFile::named("unlinked") };
+    assert_eq!(client.create(&again).status(), NtStatus::OBJECT_NAME_NOT_FOUND);
+    assert_eq!(client.write(kept, 0, b"still"), SUCCESS);
+}
+
+fn shares_storage(client: &mut Peer) {
+    let (from, to) = (client.open("from"), client.open("to"));
+    let block = vec![7; 65_536];
+    assert_eq!(client.write(from, 0, &block), SUCCESS);
+    assert_eq!(client.write(to, 0, &[0; 65_536]), SUCCESS);
+    let ids = [from.persistent.to_le_bytes(), from.volatile.to_le_bytes()].concat();
+    let lengths = [0_u64, 0, 65_536].map(u64::to_le_bytes).concat();
+    let asked = [ids, lengths].concat();
+    assert_eq!(fsctl(client, CtlCode::DuplicateExtentsToFile, to, &asked).0, SUCCESS);
+    assert_eq!(client.read(to, 0, 65_536).data(), block);
 }
 
 fn ask_aapl(client: &mut Peer, name: &str) -> (aapl::ServerCaps, aapl::VolumeCaps, FileId) {
