@@ -22,6 +22,7 @@ use wire::{Mailbox, Now, Output, Peer};
 use crate::account::Known;
 use crate::admit::Refused;
 use crate::answering::Answering;
+use crate::brake::Place;
 use crate::cmd::session_setup::Setup;
 use crate::compound::{Compound, Key};
 use crate::config::ServerConfig;
@@ -99,6 +100,8 @@ pub struct Connection {
     /// that were under way, and the refusals of what the client sends before it knows.
     parting: Vec<Channel>,
     pub(crate) setups: Vec<Setup>,
+    /// Tries of passwords that wait for their turn.
+    pub(crate) turns: Vec<Place>,
     pub(crate) suspended: HashMap<u64, Suspended>,
     /// How many of them are held by limits.
     pub(crate) held: usize,
@@ -135,6 +138,7 @@ impl Connection {
             channels: Vec::new(),
             parting: Vec::new(),
             setups: Vec::new(),
+            turns: Vec::new(),
             suspended: HashMap::new(),
             held: 0,
             next_async: std::cell::Cell::new(0),
@@ -335,6 +339,7 @@ impl Connection {
             // The callers take these out before.
             Err(
                 Stop::Wait(_)
+                | Stop::Later(_)
                 | Stop::Work(_)
                 | Stop::Lasting(_)
                 | Stop::Hold(_)
@@ -412,6 +417,11 @@ impl Connection {
                     compound = self.announce(compound, &header, async_id, signed, out);
                 }
                 (ticket, rest) = (how, here);
+            }
+            Stop::Later(place) => {
+                compound.abandon(at);
+                self.turns.push(place);
+                rest = here;
             }
             Stop::Work(what) | Stop::Lasting(what) => {
                 work = Some((what, std::mem::take(&mut compound.frame)))
@@ -597,6 +607,7 @@ impl Connection {
             Some(_) => {
                 let Some(waiting) = self.suspended.remove(&async_id) else { return };
                 self.held -= usize::from(waiting.held.is_some());
+                self.turns.retain(|place| place.async_id != async_id);
                 if let Some((engine, ticket)) = waiting.ticket {
                     self.take_back(&engine, ticket, waiting.compound.related.file_id);
                 }
@@ -642,6 +653,23 @@ impl Connection {
         }
     }
 
+    /// When the connection is to be called. While a log-on waits for its turn nothing else can be expected.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        match self.turns.is_empty() {
+            true => self.deadline,
+            false => self.turns.iter().filter_map(|place| place.at_ns).min(),
+        }
+    }
+
+    /// The connection is called: log-ons whose turn has come go on.
+    pub(crate) fn take_turns(&mut self, now: Now, out: &mut Output<Event>) {
+        let due = self.turns.iter().filter(|place| place.at_ns.is_some_and(|at_ns| at_ns <= now.mono_ns));
+        let due: SmallVec<[u64; 1]> = due.map(|place| place.async_id).collect();
+        for async_id in due {
+            self.wake(async_id, now, out);
+        }
+    }
+
     /// A connection on which nobody is logged on must see a log-on in time, also after the last LOGOFF.
     pub(crate) fn expect_logon(&mut self, now: Now) {
         if self.channels.is_empty() {
@@ -652,6 +680,7 @@ impl Connection {
     /// Ends the connection's part in everything (MS-SMB2 3.3.7.1).
     pub(crate) fn closed(&mut self, now: Now) {
         self.let_go_of_waiting();
+        self.turns.clear();
         self.server.remove_connection(self.handle.id);
         // A channel that was not bound yet is none of its session's.
         for setup in self.setups.drain(..).filter(|setup| !setup.binds()) {

@@ -12,6 +12,7 @@ use share::{ClientKey, Identity, Keeper};
 use smb_wire::{FileId, Guid, NtStatus};
 use wire::Now;
 
+use crate::brake::Brake;
 use crate::changing::Late;
 use crate::client::Client;
 use crate::complaints::Complaints;
@@ -59,6 +60,10 @@ pub struct Server {
     next_open: AtomicU64,
     /// What the log has said of refused requests.
     pub(crate) complaints: Complaints,
+    /// The same of log-ons.
+    pub(crate) log_ons: Complaints,
+    /// Holds who tries passwords.
+    pub(crate) brake: Arc<Brake>,
 }
 
 impl Server {
@@ -82,6 +87,8 @@ impl Server {
             next_connection: AtomicU64::new(1),
             next_open: AtomicU64::new(first_open(now)),
             complaints: Complaints::default(),
+            log_ons: Complaints::default(),
+            brake: Arc::default(),
         })
     }
 
