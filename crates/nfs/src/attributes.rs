@@ -119,8 +119,9 @@ pub fn readable(wanted: &Bitmap, minor: u32) -> Bitmap {
 /// Whether a request names attributes that can only be set.
 // RFC 8881 18.7.3
 #[must_use]
-pub fn names_write_only(wanted: &Bitmap) -> bool {
-    !wanted.and(&ALL_WRITE_ONLY).is_empty()
+pub fn names_write_only(wanted: &Bitmap, minor: u32) -> bool {
+    let all = if minor >= 2 { &ALL_WRITE_ONLY } else { &ALL_SETTABLE_ONLY };
+    !wanted.and(all).is_empty()
 }
 
 /// What attributes are told of.

@@ -41,6 +41,7 @@ pub fn of(refusal: &Refusal) -> NfsStat {
         Refusal::WouldBlock
         | Refusal::Busy
         | Refusal::HostKeeps
+        | Refusal::OwnerAway
         | Refusal::Cancelled
         | Refusal::WatchOverflow
         | Refusal::Exhausted => NfsStat::Delay,

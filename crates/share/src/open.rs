@@ -165,6 +165,11 @@ impl Open {
         self.lasting.load(Ordering::Acquire)
     }
 
+    /// Whether it outlives the process for an owner who takes it up by what it is, and does not claim it anew.
+    pub(crate) fn is_kept_for_owner(&self) -> bool {
+        self.is_lasting() && !self.claimed.load(Ordering::Acquire)
+    }
+
     /// When it was opened.
     pub fn opened_at(&self) -> Time {
         self.opened_at

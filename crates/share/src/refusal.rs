@@ -135,6 +135,9 @@ pub enum Refusal {
     /// A program of the host keeps the file for itself; only to callers that cannot wait.
     #[error("a program of the host keeps the file for itself")]
     HostKeeps,
+    /// An open of the file that outlives the process waits for its client to come back.
+    #[error("the file is kept for a client that is away")]
+    OwnerAway,
     /// Not the holder of this caching right, or none is being broken.
     #[error("no such caching right")]
     NoSuchGrant,

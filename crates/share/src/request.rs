@@ -70,6 +70,11 @@ bitflags! {
         /// What looks read-only only because the host's permission bits let its owner not write keeps nobody from
         /// writing whom these bits, or the descriptor, let write.
         const MODE_DECIDES = 1 << 13;
+        /// Refused ([`crate::Refusal::OwnerAway`]) as long as an open that outlives the process waits for its client, unless
+        /// another client's right to write back and to keep the file open can be asked for first.
+        const NOT_BESIDE_ABSENT = 1 << 14;
+        /// A directory is renamed although the same client has something open below it.
+        const MOVES_BESIDE_OWN = 1 << 15;
     }
 }
 

@@ -359,3 +359,18 @@ fn byte_ranges_keep_data_from_others_and_go_with_their_open() {
     let again = world.share.unlock(&b, two.owner(&b), LockRule::Exact, &[range]);
     assert_eq!(again, Err(Refusal::RangeNotHeld));
 }
+
+#[test]
+fn a_directory_is_moved_beside_ones_own_opens_where_that_is_asked() {
+    let world = World::new();
+    let (one, two) = (world.client(1), world.client(2));
+    one.make_directory("d");
+    let below = one.make("d/f");
+    let directory = one.open("d").options(Options::MOVES_BESIDE_OWN).open();
+    done(one.rename(&directory, "x", false)).unwrap();
+    assert_eq!(world.share.path_of(&below), path("x/f"));
+    let theirs = two.open("x/f").open();
+    assert_eq!(done(one.rename(&directory, "y", false)), Err(Refusal::AccessDenied));
+    two.close(&theirs);
+    done(one.rename(&directory, "y", false)).unwrap();
+}

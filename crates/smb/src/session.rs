@@ -81,6 +81,8 @@ pub struct Session {
     pub failures: AtomicU64,
     /// Its client has asked where else the server is (MS-SMB2 3.3.5.15.11).
     pub asked_interfaces: AtomicBool,
+    /// Its client has asked by an AAPL context what the server can do for macOS.
+    pub is_of_macos: AtomicBool,
     trees: RwLock<Vec<Option<Arc<Tree>>>>,
     next_tree: AtomicU32,
     /// Volatile ids of its Opens.
@@ -112,6 +114,7 @@ impl Session {
             standing: OnceLock::new(),
             failures: AtomicU64::new(0),
             asked_interfaces: AtomicBool::new(false),
+            is_of_macos: AtomicBool::new(false),
             trees: RwLock::default(),
             next_tree: AtomicU32::new(0),
             opens: Mutex::default(),

@@ -46,6 +46,8 @@ pub fn of(refusal: &Refusal) -> NtStatus {
         Refusal::Cancelled => NtStatus::CANCELLED,
         Refusal::Gone => NtStatus::FILE_CLOSED,
         Refusal::Busy => NtStatus::ACCESS_DENIED,
+        // MS-SMB2 3.3.5.9
+        Refusal::OwnerAway => NtStatus::FILE_NOT_AVAILABLE,
         Refusal::NoSuchGrant => NtStatus::INVALID_PARAMETER,
         Refusal::TooMuchKept => NtStatus::REQUEST_NOT_ACCEPTED,
         Refusal::Io => NtStatus::IO_DEVICE_ERROR,

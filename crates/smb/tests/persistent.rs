@@ -255,6 +255,40 @@ fn only_its_user_with_its_create_and_its_flag_takes_it_up_and_only_for_its_time(
     assert_eq!(world.engine.open_count(), 0);
 }
 
+// MS-SMB2 3.3.5.9, note 301
+#[test]
+fn a_file_whose_owner_is_away_is_told_so_at_once() {
+    let everything = ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE;
+    let read_and_handle = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
+    let statuses = |oplock, asked: &[Context], share| {
+        let world = Store::new().serve();
+        let mut owner = world.client();
+        let contexts = Contexts::Requests(asked);
+        let kept = OpenFile { share, oplock, contexts, ..OpenFile::named("f") };
+        assert_eq!(granted(&owner.create(&kept)), Some((60_000, true)));
+        owner.hang_up();
+        let again =
+            OpenFile { share: everything, disposition: create::Disposition::Open, ..OpenFile::named("f") };
+        let old = Dial { guid: Guid([3; 16]), ..Dial::with(Dialect::Smb210) };
+        [Dial::default(), Dial::elsewhere(), old].map(|dial| {
+            let mut peer = world.dial(&dial);
+            let id = peer.start(Command::Create, |out| again.write(out));
+            peer.answer(id).map(|answer| answer.status())
+        })
+    };
+    let (away, pending) = (Some(NtStatus::FILE_NOT_AVAILABLE), Some(NtStatus::PENDING));
+    let (plain, success) = ([persistent(CREATE)], Some(NtStatus::SUCCESS));
+    let none = OplockLevel::None;
+    assert_eq!(statuses(none, &plain, everything), [away, away, success], "sharing agrees");
+    assert_eq!(statuses(none, &plain, ShareAccess::empty()), [away, away, pending], "sharing does not");
+    let leased = [persistent(CREATE), lease(read_and_handle)];
+    assert_eq!(statuses(OplockLevel::Lease, &leased, everything), [away, away, success], "RH");
+    // Another client's right to write back is asked for, as if it were there.
+    let leased = [persistent(CREATE), lease(ALL)];
+    assert_eq!(statuses(OplockLevel::Lease, &leased, everything), [away, pending, pending], "RWH");
+    assert_eq!(statuses(OplockLevel::Batch, &plain, everything), [away, pending, pending], "batch");
+}
+
 // MS-SMB2 3.3.5.9
 #[test]
 fn a_create_that_is_sent_again_after_a_restart_gets_what_it_made() {

@@ -18,7 +18,7 @@ use crate::config::Export;
 /// NFS4ERR_INVAL for attributes that can only be set; NFS4ERR_STALE; as the engine says.
 pub fn run(run: &mut Run, args: &Args) -> Done {
     run.current()?;
-    if attributes::names_write_only(&args.attr_request) {
+    if attributes::names_write_only(&args.attr_request, run.minor) {
         return Err(NfsStat::Inval.into());
     }
     let wanted = attributes::readable(&args.attr_request, run.minor);

@@ -41,7 +41,7 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     if args.cookie != 0 && args.cookieverf != VERIFIER {
         return Err(NfsStat::NotSame.into());
     }
-    if attributes::names_write_only(&args.attr_request) {
+    if attributes::names_write_only(&args.attr_request, run.minor) {
         return Err(NfsStat::Inval.into());
     }
     let wanted = attributes::readable(&args.attr_request, run.minor);

@@ -41,7 +41,7 @@ pub fn run_nverify(run: &mut Run, args: &VerifyArgs<'_>) -> Done {
 fn is_same(run: &mut Run, args: &VerifyArgs<'_>) -> Result<bool, Stop> {
     let given = &args.obj_attributes;
     let found = run.found()?;
-    if given.mask.has(AttrNum::RdattrError.get()) || attributes::names_write_only(&given.mask) {
+    if given.mask.has(AttrNum::RdattrError.get()) || attributes::names_write_only(&given.mask, run.minor) {
         return Err(NfsStat::Inval.into());
     }
     if given.mask.beyond() || !given.mask.without(&attributes::supported(run.minor)).is_empty() {

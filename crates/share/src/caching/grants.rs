@@ -187,8 +187,9 @@ impl Holding {
                 (self.held & Caching::READ, true)
             }
             Need::Look | Need::Attributes => (self.held, false),
-            Need::Open | Need::OpenToWrite => (self.held - Caching::WRITE, exclusive),
-            Need::Delete => (self.held & Caching::READ, exclusive || kept),
+            // The right to keep the file open goes when the name is marked, not with the open that will mark it.
+            // MS-FSA 2.1.5.1.2
+            Need::Open | Need::OpenToWrite | Need::Delete => (self.held - Caching::WRITE, exclusive),
             Need::Replace | Need::Change => (Caching::empty(), exclusive),
             // Those who hold under no key know no such thing as handles, only the topmost level.
             Need::CloseKept if !self.keyed => (self.held, false),

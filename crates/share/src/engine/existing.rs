@@ -272,6 +272,10 @@ impl Share {
         if let Some(caching) = &request.caching {
             self.check_key(caller.client, caching, Some(&stream))?;
         }
+        if request.options.contains(Options::NOT_BESIDE_ABSENT) && state.is_kept_from(caller.client, &stream)
+        {
+            return Err(Refusal::OwnerAway);
+        }
         let (asker, caching) = self.asking(caller, request, &stream);
         if let Some(need) = self.in_the_way(request, plan, state, &stream, &asker)? {
             let entry = state.stream(&stream);
@@ -330,8 +334,8 @@ impl Share {
         let looks = looks_only(request.access - Rights::READ_CONTROL);
         let open_need = match (replaces, looks) {
             (true, _) => Need::Replace,
-            // Who only keeps the file open is asked to close now, so that the name goes with the close.
-            // MS-FSA 2.1.5.1.2 (exception: asked for by the open that deletes, as by 2.1.5.15.3)
+            // Whoever only keeps the file open is asked to close when the name is marked, not now.
+            // MS-FSA 2.1.5.1.2
             (false, _) if request.options.contains(Options::DELETE_ON_CLOSE) => Need::Delete,
             (false, true) => Need::Look,
             (false, false) if plan.uses.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA) => {

@@ -16,7 +16,7 @@ use super::directory::Directory;
 use super::record::Record;
 use crate::caching::grants::{Asker, Grants, Surroundings};
 use crate::ranges::table::Ranges;
-use crate::{Deny, Open, Options, Ticket};
+use crate::{Caching, ClientKey, Deny, Open, Options, Ticket};
 
 /// Rights whose use others may deny, and which make an open count for sharing.
 // MS-FSA 2.1.5.1.2.2
@@ -353,6 +353,28 @@ impl State {
     /// The same, were it not for this one open.
     pub fn shares_but_for(&self, id: u64, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
         self.shares_with(stream, access, deny, |member| member.id != id)
+    }
+
+    /// Whether the stream is kept from `client` for somebody who is away, with an open that outlives the process. An open
+    /// with which another client may write back and keep the file open is asked for that first, as if its client were there.
+    // MS-SMB2 3.3.5.9, note 301
+    pub fn is_kept_from(&mut self, client: ClientKey, stream: &Arc<Stream>) -> bool {
+        let is_away = |open: Arc<Open>| open.is_detached() && open.is_kept_for_owner();
+        let away: Vec<Asker> = self
+            .members
+            .iter()
+            .filter(|member| {
+                Arc::ptr_eq(&member.stream, stream) && member.open.upgrade().is_some_and(is_away)
+            })
+            .map(|member| member.asker)
+            .collect();
+        let topmost = Caching::READ | Caching::WRITE | Caching::HANDLE;
+        away.into_iter().any(|asker| {
+            let held = asker.client.zip(asker.key).and_then(|(owner, (key, keyed))| {
+                self.stream(stream).grants.of(owner, key, keyed).map(|grant| grant.state)
+            });
+            asker.client == Some(client) || held != Some(topmost)
+        })
     }
 
     fn shares_with(

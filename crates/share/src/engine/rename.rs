@@ -16,7 +16,7 @@ use super::lapsing::is_held;
 use super::look_up::Search;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Deny, Open, Options, Refusal, Step};
+use crate::{Attributes, Caller, ChangeFilter, ChangeKind, ClientKey, Deny, Open, Options, Refusal, Step};
 
 /// Where something is to go, as it was asked for.
 #[derive(Clone, Copy)]
@@ -234,11 +234,14 @@ impl Share {
     }
 
     /// Refuses to move a directory below which something is open, once those are asked to close who
-    /// only keep it open. By the rules of POSIX only who lets nobody delete a file is in the way.
+    /// only keep it open. By the rules of POSIX only who lets nobody delete a file is in the way, and nothing is that the
+    /// client of an open with [`Options::MOVES_BESIDE_OWN`] has open itself.
     // MS-FSA 2.1.4.2
     fn check_nothing_open_below(&self, caller: &Caller<'_>, open: &Arc<Open>, posix: bool) -> Step<()> {
+        let spared = open.options.contains(Options::MOVES_BESIDE_OWN).then(|| open.client());
         for file in self.files.all() {
-            if is_below(&file, open.file.id) && (!posix || is_held_fast(&file)) {
+            let is_in_the_way = || !spared.is_some_and(|client| is_open_by_one(&file, client));
+            if is_below(&file, open.file.id) && (!posix || is_held_fast(&file)) && is_in_the_way() {
                 match self.ask_to_close(caller, open, &file, false) {
                     Step::Done(()) => {}
                     other => return other,
@@ -481,6 +484,11 @@ impl Share {
 /// Whether somebody has a file open and lets nobody delete it meanwhile.
 fn is_held_fast(file: &File) -> bool {
     file.state.lock().members.iter().any(|m| !m.access.is_empty() && m.deny.contains(Deny::DELETE))
+}
+
+/// Whether every open of a file is the client's.
+fn is_open_by_one(file: &File, client: ClientKey) -> bool {
+    file.state.lock().members.iter().all(|member| member.asker.client == Some(client))
 }
 
 /// Whether a file may lose its name to another one, whoever has it open: by the rules of POSIX unless they let nobody

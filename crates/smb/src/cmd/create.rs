@@ -4,6 +4,7 @@
 //! the engine decides.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use share::{
     Attributes, Caller, Deny, Disposition, Grant, Info, OpenRequest, Opened, Options, Outcome, Share, Step,
@@ -153,6 +154,7 @@ fn create_file(
         // MS-SMB2 3.3.5.9 (exception: an Open that ends with the server has nothing that this would save)
         options |= Options::WRITE_THROUGH;
     }
+    options |= session_options(&session, contexts);
     let claim = match replay::begin(connection, request, tree, (asked, contexts, lasts), &session)? {
         replay::Begun::New(claim) => claim,
         replay::Begun::Replay(open) => {
@@ -379,6 +381,18 @@ fn options(asked: &create::Request<'_>, contexts: &Asked) -> Options {
         // A POSIX client resolves links itself, tells names apart by case, and unlinks by a delete on close.
         options |= Options::STOP_AT_LINKS | Options::EXACT_CASE | Options::DELETE_AT_ONCE;
     }
+    options
+}
+
+/// What the session's client adds to every open.
+fn session_options(session: &Session, contexts: &Asked) -> Options {
+    if contexts.is_of_macos() {
+        session.is_of_macos.store(true, Ordering::Relaxed);
+    }
+    let mut options = Options::empty();
+    options.set(Options::MOVES_BESIDE_OWN, session.is_of_macos.load(Ordering::Relaxed));
+    // MS-SMB2 3.3.5.9
+    options.set(Options::NOT_BESIDE_ABSENT, session.protection.dialect.is_smb3());
     options
 }
 

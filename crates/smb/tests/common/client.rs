@@ -35,6 +35,10 @@ pub struct Dial {
     pub announces_multichannel: bool,
     /// Knows handles that outlive the server.
     pub knows_persistent: bool,
+    /// Says that it can do whatever a client can.
+    pub everything: bool,
+    /// Knows the POSIX extensions.
+    pub posix: bool,
     /// The name under which it found the server.
     pub server_name: Option<String>,
 }
@@ -53,6 +57,8 @@ impl Default for Dial {
             previous_session_id: 0,
             announces_multichannel: true,
             knows_persistent: true,
+            everything: false,
+            posix: false,
             server_name: None,
         }
     }
@@ -98,6 +104,9 @@ impl Dial {
 
     /// What it says that it can do.
     pub fn capabilities(&self) -> Capabilities {
+        if self.everything {
+            return Capabilities::all();
+        }
         let is_smb3 = self.dialect.is_smb3();
         let mut capabilities = Capabilities::LARGE_MTU | Capabilities::LEASING;
         for (flag, is_set) in [
@@ -121,6 +130,9 @@ impl Dial {
         ];
         if !ciphers.is_empty() {
             contexts.push(Context::Encryption(List::Values(&ciphers)));
+        }
+        if self.posix {
+            contexts.push(Context::Posix(&context::POSIX_GUID));
         }
         let name = self.server_name.as_deref().map(utf16::encode);
         contexts.extend(name.as_deref().and_then(Utf16::new).map(Context::Netname));

@@ -48,9 +48,8 @@ fn what_each_need_takes_from_a_keyed_holder() {
         (RWH, Need::CloseKept, RW, true, true),
         (RH, Need::CloseKept, R, true, true),
         (RWH, Need::Rename, RW, true, true),
-        (RWH, Need::Delete, R, true, true),
+        (RWH, Need::Delete, RH, true, true),
         (RW, Need::Delete, R, true, true),
-        (RH, Need::Delete, R, true, true),
         (RWH, Need::Replace, NONE, true, true),
         (RW, Need::Change, NONE, true, true),
         (RH, Need::Replace, NONE, true, false),
@@ -63,9 +62,14 @@ fn what_each_need_takes_from_a_keyed_holder() {
         let got = require(&mut grants, who(2, true), need);
         assert_eq!(got, (vec![(held, to, answered)], waits), "{held:?} {need:?}");
     }
-    for (held, need) in
-        [(R, Need::Open), (R, Need::Delete), (RH, Need::Open), (R, Need::CloseKept), (RW, Need::Rename)]
-    {
+    for (held, need) in [
+        (R, Need::Open),
+        (R, Need::Delete),
+        (RH, Need::Delete),
+        (RH, Need::Open),
+        (R, Need::CloseKept),
+        (RW, Need::Rename),
+    ] {
         let mut grants = Grants::default();
         keyed(&mut grants, 1, held, ALONE);
         assert_eq!(require(&mut grants, who(2, true), need), (vec![], false), "{held:?} {need:?}");

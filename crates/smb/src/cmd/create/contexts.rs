@@ -87,6 +87,11 @@ impl Asked {
         Ok(asked)
     }
 
+    /// Whether the client asks what the server can do for macOS.
+    pub fn is_of_macos(&self) -> bool {
+        matches!(self.aapl, Some(aapl::Request::ServerQuery { .. }))
+    }
+
     /// The caching right that is asked for over the connection `via`, as the engine has it.
     pub fn caching(&self, request: &create::Request<'_>, id: FileId, via: u64) -> Option<CachingRequest> {
         if let Some(lease) = &self.lease {
@@ -187,6 +192,10 @@ fn granted_lease(asked: Lease, granted: Option<Grant>) -> Lease {
     Lease { key: asked.key, state: LeaseState::from_bits_retain(u32::from(grant.state.bits())), flags, v2 }
 }
 
+/// What macOS is told that the server can do. OSX_COPYFILE is not among it: a client that is told so sends a COPYCHUNK without
+/// chunks, and takes SUCCESS for a whole copy with streams and attributes.
+const AAPL_SERVER_CAPS: aapl::ServerCaps = aapl::ServerCaps::UNIX_BASED;
+
 /// What is answered, held until it is written.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
@@ -221,9 +230,7 @@ impl Answers {
             let mut volume_caps = aapl::VolumeCaps::FULL_SYNC;
             volume_caps.set(aapl::VolumeCaps::CASE_SENSITIVE, case_sensitive);
             list.push(ResponseContext::Aapl(aapl::Response::ServerQuery {
-                server_caps: bitmap
-                    .contains(aapl::QueryBitmap::SERVER_CAPS)
-                    .then_some(aapl::ServerCaps::UNIX_BASED | aapl::ServerCaps::OSX_COPYFILE),
+                server_caps: bitmap.contains(aapl::QueryBitmap::SERVER_CAPS).then_some(AAPL_SERVER_CAPS),
                 volume_caps: bitmap.contains(aapl::QueryBitmap::VOLUME_CAPS).then_some(volume_caps),
                 model: bitmap.contains(aapl::QueryBitmap::MODEL_INFO).then(|| Utf16::new(&model)).flatten(),
             }));
