@@ -28,6 +28,6 @@ mod sys;
 mod table;
 mod volume;
 
-pub use journal::{Found, JournalError, PosixJournal};
+pub use journal::{Damage, Found, JournalError, PosixJournal};
 pub use node::PosixNode;
 pub use volume::{OpenError, PosixVolume};

@@ -334,6 +334,9 @@ impl Sources {
         match std::fs::read_to_string(path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                Err(ConfigError(format!("{}: it is not text{}", path.display(), read::MEND)))
+            }
             Err(error) => Err(ConfigError(format!("{}: {}", path.display(), os_error(&error)))),
         }
     }

@@ -166,9 +166,16 @@ fn server_of(top: &Section<'_>, document: Document<'_>, base: &Path) -> Result<S
     }
 }
 
+/// What to do with a file of changes that is not what the server wrote.
+pub(super) const MEND: &str =
+    "; restore the file, mend it, or remove it with all that was changed by command";
+
 fn tree<'a>(document: Document<'a>) -> Result<Spanned<DeTable<'a>>, ConfigError> {
     DeTable::parse(document.text).map_err(|e| {
-        let message = e.message().lines().collect::<Vec<_>>().join(", ");
+        let mut message = e.message().lines().collect::<Vec<_>>().join(", ");
+        if document.is_change {
+            message += MEND;
+        }
         document.error(e.span().map_or(0, |span| span.start), message)
     })
 }

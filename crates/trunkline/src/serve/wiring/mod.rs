@@ -378,7 +378,11 @@ impl Wired {
     ) -> Result<Vec<share::Restored>, String> {
         let journal = self.state.opens_path(path).map_err(|e| e.to_string())?;
         if keeps {
-            return lasting::keep(share, &journal, &served.engine, users);
+            let (restored, are_some_lost) = lasting::keep(share, &journal, &served.engine, users)?;
+            if are_some_lost {
+                self.nfs.list().iter().for_each(|(_, server)| server.doubt_records());
+            }
+            return Ok(restored);
         }
         lasting::forget(&journal).map(|()| Vec::new())
     }
