@@ -103,6 +103,15 @@ pub struct UserConfig {
     pub enabled: bool,
 }
 
+/// Users and groups of the host, by which descriptors name whom the server does not know.
+#[derive(Debug, Clone, Default)]
+pub struct HostNames {
+    /// Users and their numbers.
+    pub users: Vec<(String, u32)>,
+    /// Groups and their numbers.
+    pub groups: Vec<(String, u32)>,
+}
+
 /// One share.
 #[derive(Clone)]
 pub struct ShareConfig {

@@ -37,7 +37,7 @@ use crate::recording::Sample;
 use crate::sequence::Outstanding;
 use crate::server::Server;
 use crate::session::Session;
-use crate::suspend::{Handled, Stop, Suspended};
+use crate::suspend::{Handled, Stop, Suspended, Work};
 use crate::window::Window;
 
 /// What NEGOTIATE settled.
@@ -348,7 +348,8 @@ impl Connection {
                 | Stop::Disconnect(_),
             ) => return compound.abandon(at),
         };
-        if status.is_error() {
+        // A log-on that goes on is refused nothing.
+        if status.is_error() && status != NtStatus::MORE_PROCESSING_REQUIRED {
             tracing::debug!(
                 command = ?header.command(),
                 %status,
@@ -443,16 +444,28 @@ impl Connection {
             held: None,
         };
         self.suspended.insert(async_id, waiting);
-        if let Some((work, mut frame)) = work {
-            let connection = self.handle.id;
-            out.run(move || {
-                let _answering = Answering::by_a_job(connection);
-                let completion = work(frame.tail());
-                // Its answer may be taken late, or never, by a channel that is lost: what it does is done.
-                drop(outstanding);
-                Event::JobDone { async_id, frame, completion }
-            });
+        if let Some((work, frame)) = work {
+            self.have_done(async_id, work, frame, outstanding, out);
         }
+    }
+
+    /// Has work done on the blocking pool.
+    fn have_done(
+        &self,
+        async_id: u64,
+        work: Work,
+        mut frame: wire::Frame,
+        outstanding: Option<Outstanding>,
+        out: &mut Output<Event>,
+    ) {
+        let connection = self.handle.id;
+        out.run(move || {
+            let _answering = Answering::by_a_job(connection);
+            let completion = work(frame.tail());
+            // Its answer may be taken late, or never, by a channel that is lost: what it does is done.
+            drop(outstanding);
+            Event::JobDone { async_id, frame, completion }
+        });
     }
 
     /// Why a request may not be put aside after all. `keeps` is how many bytes of its frame and of the

@@ -54,7 +54,7 @@ pub mod tree;
 pub mod window;
 
 pub use account::AccountConfig;
-pub use config::{Access, Encryption, ServerConfig, ShareConfig, Signing, UserConfig};
+pub use config::{Access, Encryption, HostNames, ServerConfig, ShareConfig, Signing, UserConfig};
 pub use connection::Connection;
 pub use server::Server;
 pub use target::{Spn, TargetRule};

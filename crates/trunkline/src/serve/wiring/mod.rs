@@ -329,6 +329,7 @@ impl Wired {
         accounts::apply(&plan.config, &mut settings);
         self.server.set_config(settings);
         self.addresses.configure(&plan.config.server);
+        self.server.set_host_names(crate::host::Accounts::read().names());
     }
 
     fn open(
