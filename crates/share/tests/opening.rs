@@ -413,3 +413,24 @@ fn what_is_kept_for_a_client_whose_time_is_over_is_in_nobodys_way() {
     here.close(&open);
     assert!(here.names_in("").is_empty());
 }
+
+#[test]
+fn a_deletion_that_the_host_would_refuse_is_refused_when_it_is_asked_for() {
+    let (world, plan) = World::planned(Config::default());
+    let client = world.client(1);
+    client.make_with("f", "text");
+    client.make_directory("d");
+    plan.always(Call::CheckRemoval, Some(Failure::Denied));
+    for name in ["f", "d"] {
+        let open = client.open(name).open();
+        assert_eq!(client.set_delete(&open, true), Err(Refusal::AccessDenied), "{name}");
+        client.close(&open);
+        let on_close = client.open(name).options(Options::DELETE_ON_CLOSE);
+        assert_eq!(on_close.refusal(), Refusal::AccessDenied, "{name}");
+    }
+    // A stream lies beside the share, and nobody is asked for leave to remove it.
+    let stream = client.open("f").stream("s").disposition(Disposition::Create).open();
+    client.set_delete(&stream, true).unwrap();
+    client.close(&stream);
+    assert_eq!(client.names_in(""), ["d", "f"]);
+}

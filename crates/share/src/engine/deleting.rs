@@ -3,10 +3,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use volume::Name;
 use volume::security::Rights;
 use wire::Now;
 
 use super::Share;
+use super::directory::Directory;
 use super::file::Deletion;
 use crate::caching::grants::Need;
 use crate::{Attributes, Caller, Open, Refusal, Step};
@@ -25,7 +27,7 @@ impl Share {
         ignore_read_only: bool,
     ) -> Step<()> {
         if on {
-            if let Err(why) = self.check_deletable(open, ignore_read_only) {
+            if let Err(why) = self.check_deletable(caller, open, ignore_read_only) {
                 return Step::Refused(why);
             }
             match self.require_for(caller, open, Need::CloseKept) {
@@ -66,22 +68,38 @@ impl Share {
         }
     }
 
-    fn check_deletable(&self, open: &Open, ignore_read_only: bool) -> Result<(), Refusal> {
+    fn check_deletable(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        ignore_read_only: bool,
+    ) -> Result<(), Refusal> {
         if !open.granted.contains(Rights::DELETE) {
             return Err(Refusal::AccessDenied);
         }
         self.check_writable()?;
-        if open.link.is_none() {
+        let Some(link) = &open.link else {
             return Err(Refusal::CannotDelete);
-        }
+        };
         if !ignore_read_only {
             let bits = self.record_of(open)?.bits(&open.node.stat()?);
             if bits.contains(Attributes::READ_ONLY) {
                 return Err(Refusal::CannotDelete);
             }
         }
+        if !open.stream.is_named {
+            check_removal(caller, &link.place())?;
+        }
         if open.is_directory() { check_empty(open) } else { Ok(()) }
     }
+}
+
+/// Refuses what the host would refuse when the last open is closed: then it is too late to tell.
+pub(super) fn check_removal(
+    caller: &Caller<'_>,
+    (parent, name): &(Arc<Directory>, Name),
+) -> Result<(), Refusal> {
+    Ok(parent.node.check_removal(name, caller.identity.actor.as_ref())?)
 }
 
 /// Refuses for a directory that holds something.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use volume::security::Rights;
+
 use super::Share;
 use crate::caching::grants::Need;
 use crate::lasting::record::Record;
@@ -197,9 +199,15 @@ impl Share {
     }
 }
 
+/// Whether there is something to lock, and whoever does may do something that others are to be kept from: a range
+/// stops everybody else, so one that needed no right to data would be anybody's way to stop its owner.
 fn check_lockable(open: &Open) -> Result<(), Refusal> {
     if open.is_closed() {
         return Err(Refusal::Gone);
     }
-    if open.is_directory() { Err(Refusal::Invalid) } else { Ok(()) }
+    if open.is_directory() {
+        return Err(Refusal::Invalid);
+    }
+    let data = Rights::READ_DATA | Rights::WRITE_DATA | Rights::APPEND_DATA | Rights::EXECUTE;
+    if open.granted.intersects(data) { Ok(()) } else { Err(Refusal::AccessDenied) }
 }
