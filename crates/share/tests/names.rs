@@ -386,11 +386,14 @@ fn byte_ranges_are_for_those_who_may_do_something_with_data() {
         let owner = client.owner(&open);
         let data = Rights::READ_DATA | Rights::WRITE_DATA | Rights::APPEND_DATA | Rights::EXECUTE;
         let expected = if data.contains(right) { Ok(()) } else { Err(Refusal::AccessDenied) };
-        let rules = [LockRule::Exact, LockRule::Merging];
-        for rule in rules {
+        for rule in [LockRule::Exact, LockRule::Merging] {
             let locked = client.call(|c| world.share.lock(c, &open, owner, rule, &range));
             assert_eq!(locked, expected, "{right:?}");
-            assert_eq!(world.share.unlock(&open, owner, rule, &range), expected, "{right:?}");
+            // Nobody needs a right to give back what they do not hold.
+            let unlocked = world.share.unlock(&open, owner, rule, &range);
+            if locked.is_ok() || rule == LockRule::Exact {
+                assert_eq!(unlocked, locked.map_err(|_| Refusal::RangeNotHeld), "{right:?}");
+            }
         }
         client.close(&open);
     }
