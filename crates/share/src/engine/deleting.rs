@@ -88,18 +88,26 @@ impl Share {
             }
         }
         if !open.stream.is_named {
-            check_removal(caller, &link.place())?;
+            self.check_removal(caller, &link.place())?;
         }
         if open.is_directory() { check_empty(open) } else { Ok(()) }
     }
-}
 
-/// Refuses what the host would refuse when the last open is closed: then it is too late to tell.
-pub(super) fn check_removal(
-    caller: &Caller<'_>,
-    (parent, name): &(Arc<Directory>, Name),
-) -> Result<(), Refusal> {
-    Ok(parent.node.check_removal(name, caller.identity.actor.as_ref())?)
+    /// Refuses what the host would refuse when the last open is closed: then it is too late to tell. The host is asked where
+    /// the directory's permission bits leave a doubt.
+    pub(super) fn check_removal(
+        &self,
+        caller: &Caller<'_>,
+        (parent, name): &(Arc<Directory>, Name),
+    ) -> Result<(), Refusal> {
+        let actor = caller.identity.actor.as_ref();
+        if let Some(actor) = actor
+            && self.directory_security(parent)?.lets_remove(actor)
+        {
+            return Ok(());
+        }
+        Ok(parent.node.check_removal(name, actor)?)
+    }
 }
 
 /// Refuses for a directory that holds something.

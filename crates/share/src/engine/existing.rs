@@ -9,7 +9,6 @@ use wire::Now;
 use super::Share;
 use super::access::Facts;
 use super::create::{Attempt, Reserved, Target, how_for_rights, settable};
-use super::deleting::check_removal;
 use super::file::{Deletion, File, Member, State, Stream, counted};
 use super::names::same_folded;
 use super::streams::StreamChange;
@@ -195,7 +194,7 @@ impl Share {
                 return Err(Refusal::AccessDenied);
             }
             if let (None, Some(place)) = (&stream, &target.place) {
-                check_removal(caller, place)?;
+                self.check_removal(caller, place)?;
             }
         }
         let unwritable = if is_file && is_read_only { writes } else { Rights::empty() };
