@@ -29,7 +29,8 @@ use volume::{Failure, Name, Note, Result, Time};
 
 use crate::data::write_all;
 use crate::errno::{call, failure};
-use crate::node::{PosixNode, open_below, stat_fd};
+use crate::node::{PosixNode, open_below, stat_below, stat_fd};
+use crate::room::{Room, cost};
 use crate::scan::scan;
 use crate::sys::{self, Handle};
 
@@ -85,6 +86,10 @@ pub(crate) struct Beside {
     folders: Mutex<()>,
     /// Where the collection of orphans stands.
     collected: Mutex<Option<Key>>,
+    /// How much may lie here.
+    room: Room,
+    /// Held while a stream becomes longer.
+    pub(crate) growth: Mutex<()>,
 }
 
 impl Beside {
@@ -108,7 +113,48 @@ impl Beside {
             file_systems: RwLock::default(),
             folders: Mutex::default(),
             collected: Mutex::default(),
+            room: Room::default(),
+            growth: Mutex::default(),
         })
+    }
+
+    /// At most so many bytes may lie here.
+    pub(crate) fn set_room(&self, bytes: u64) {
+        self.room.set_bound(bytes);
+    }
+
+    /// Takes room for a stream or a note that is `after` bytes long and was `before`, where it was there.
+    ///
+    /// # Errors
+    /// [`Failure::NoSpace`], with nothing taken.
+    pub(crate) fn take_room(&self, before: Option<u64>, after: u64) -> Result<()> {
+        self.room.change(before.map_or(0, cost), cost(after), || self.count())
+    }
+
+    /// Gives the room of a stream or a note back that is gone, or was not made.
+    pub(crate) fn give_room(&self, size: u64) {
+        self.room.release(cost(size));
+    }
+
+    /// What lies here, as [`Room`] counts.
+    fn count(&self) -> Result<u64> {
+        let keys: Vec<Key> = self.index.read().iter().copied().collect();
+        let mut used = 0_u64;
+        for key in keys {
+            let folder = match self.folder(&key) {
+                Ok(folder) => folder,
+                // Removed in between.
+                Err(Failure::NotFound) => continue,
+                Err(why) => return Err(why),
+            };
+            used = used.saturating_add(counted(folder.as_fd())?);
+            match open_folder(folder.as_fd(), STREAMS) {
+                Ok(streams) => used = used.saturating_add(counted(streams.as_fd())?),
+                Err(Failure::NotFound) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(used)
     }
 
     /// Whether no file has anything here.
@@ -199,13 +245,12 @@ impl Beside {
                 other => other?,
             };
             // In that order, so that an older one never comes to light.
-            let was_there =
-                [note_file(note).to_vec(), with_checksum(note_file(note))].map(|name| {
-                    match unlink(folder.as_fd(), &name) {
-                        Err(Failure::NotFound) => Ok(false),
-                        other => other.map(|()| true),
-                    }
-                });
+            let was_there = [note_file(note).to_vec(), with_checksum(note_file(note))].map(|name| match self
+                .unlink(folder.as_fd(), &name)
+            {
+                Err(Failure::NotFound) => Ok(false),
+                other => other.map(|()| true),
+            });
             let [earlier, now] = was_there;
             return if earlier? | now? { self.tidy(&key) } else { Ok(()) };
         };
@@ -214,14 +259,25 @@ impl Beside {
         }
         let _folders = self.folders.lock();
         let folder = self.made_folder(node)?;
+        let value = sealed(value);
+        let before = size_of(folder.as_fd(), &with_checksum(note_file(note)))?;
+        self.take_room(before, value.len() as u64)?;
         // Either the old note or the whole new one is there after a crash, also one of the host.
-        let file = write_file(folder.as_fd(), UNFINISHED, &sealed(value))?;
-        call(|| rustix::fs::fdatasync(&file))?;
-        call(|| rustix::fs::renameat(&folder, UNFINISHED, &folder, with_checksum(note_file(note))))?;
-        match unlink(folder.as_fd(), note_file(note)) {
+        let lay = || {
+            let file = write_file(folder.as_fd(), UNFINISHED, &value)?;
+            call(|| rustix::fs::fdatasync(&file))?;
+            call(|| rustix::fs::renameat(&folder, UNFINISHED, &folder, with_checksum(note_file(note))))
+        };
+        lay().inspect_err(|_| self.give_room_of_change(before, value.len() as u64))?;
+        match self.unlink(folder.as_fd(), note_file(note)) {
             Err(Failure::NotFound) => Ok(()),
             other => other,
         }
+    }
+
+    /// What was to become `after` bytes long is as it was.
+    pub(crate) fn give_room_of_change(&self, before: Option<u64>, after: u64) {
+        self.room.release(cost(after).saturating_sub(before.map_or(0, cost)));
     }
 
     /// Returns once the names of what lies here are on stable storage, so that it may go from where it was before.
@@ -251,8 +307,17 @@ impl Beside {
             Err(why) => return Err(why),
         }
         let streams = open_folder(folder.as_fd(), STREAMS)?;
+        let is_new = size_of(streams.as_fd(), name.as_bytes())?.is_none();
+        if is_new {
+            self.take_room(None, 0)?;
+        }
         let flags = OFlags::RDWR | OFlags::CREATE | if exclusive { OFlags::EXCL } else { OFlags::empty() };
-        open_below(streams.as_fd(), name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)
+        let made = open_below(streams.as_fd(), name.as_bytes(), flags, Mode::RUSR | Mode::WUSR);
+        made.inspect_err(|_| {
+            if is_new {
+                self.give_room(0);
+            }
+        })
     }
 
     /// Removes a stream.
@@ -260,7 +325,7 @@ impl Beside {
         let key = self.find(node)?.ok_or(Failure::NotFound)?;
         let _folders = self.folders.lock();
         let streams = open_folder(self.folder(&key)?.as_fd(), STREAMS)?;
-        unlink(streams.as_fd(), name.as_bytes())?;
+        self.unlink(streams.as_fd(), name.as_bytes())?;
         self.tidy(&key)
     }
 
@@ -334,17 +399,39 @@ impl Beside {
         }
     }
 
+    /// Removes a file of the store, and gives its room back.
+    fn unlink(&self, folder: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
+        let size = size_of(folder, name)?;
+        call(|| rustix::fs::unlinkat(folder, name, AtFlags::empty()))?;
+        if let Some(size) = size.filter(|_| !name.starts_with(HANDLE)) {
+            self.give_room(size);
+        }
+        Ok(())
+    }
+
+    fn remove_files(&self, folder: BorrowedFd<'_>) -> Result<()> {
+        let mut names = Vec::new();
+        scan(folder, 0, &mut |entry| {
+            names.push(entry.name);
+            ControlFlow::Continue(())
+        })?;
+        names.iter().try_for_each(|name| match self.unlink(folder, name.as_bytes()) {
+            Err(Failure::NotFound) => Ok(()),
+            other => other,
+        })
+    }
+
     fn remove_whole(&self, key: &Key) -> Result<()> {
         let folder = self.folder(key)?;
         match open_folder(folder.as_fd(), STREAMS) {
             Ok(streams) => {
-                remove_files(streams.as_fd())?;
+                self.remove_files(streams.as_fd())?;
                 call(|| rustix::fs::unlinkat(&folder, STREAMS, AtFlags::REMOVEDIR))?;
             }
             Err(Failure::NotFound) => {}
             Err(why) => return Err(why),
         }
-        remove_files(folder.as_fd())?;
+        self.remove_files(folder.as_fd())?;
         call(|| rustix::fs::unlinkat(&self.store, key.folder().as_bytes(), AtFlags::REMOVEDIR))?;
         self.index.write().remove(key);
         Ok(())
@@ -403,20 +490,31 @@ fn open_folder(below: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
     open_below(below, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
 
-fn unlink(folder: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
-    call(|| rustix::fs::unlinkat(folder, name, AtFlags::empty()))
+/// The size of a file in a folder, where it is there.
+fn size_of(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<u64>> {
+    match stat_below(folder, name) {
+        Ok(stat) => Ok(Some(stat.size)),
+        Err(Failure::NotFound) => Ok(None),
+        Err(why) => Err(why),
+    }
 }
 
-fn remove_files(folder: BorrowedFd<'_>) -> Result<()> {
-    let mut names = Vec::new();
+/// What the files in a folder count. The handle of a folder is the server's own and counts nothing, nor do folders.
+fn counted(folder: BorrowedFd<'_>) -> Result<u64> {
+    let mut used = 0_u64;
+    let mut failed = Ok(());
     scan(folder, 0, &mut |entry| {
-        names.push(entry.name);
+        let name = entry.name.as_bytes();
+        if name.starts_with(HANDLE) || name == STREAMS {
+            return ControlFlow::Continue(());
+        }
+        match size_of(folder, name) {
+            Ok(size) => used = used.saturating_add(size.map_or(0, cost)),
+            Err(why) => failed = Err(why),
+        }
         ControlFlow::Continue(())
     })?;
-    names.iter().try_for_each(|name| match unlink(folder, name.as_bytes()) {
-        Err(Failure::NotFound) => Ok(()),
-        other => other,
-    })
+    failed.map(|()| used)
 }
 
 /// Writes a file anew, and gives it back still open.

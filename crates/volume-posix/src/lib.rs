@@ -21,6 +21,7 @@ mod facts;
 mod journal;
 mod names;
 mod node;
+mod room;
 mod scan;
 mod streams;
 mod sys;

@@ -71,6 +71,8 @@ pub const ACCOUNT: &[&str] = &[
     "nfs_port",
     "nfs_max_connections",
 ];
+/// The most that `streams_max_gib` may say.
+const MAX_STREAMS_GIB: u64 = 1 << 20;
 /// Keys of `[share.NAME]`.
 pub const SHARE: &[&str] = &[
     "path",
@@ -85,6 +87,7 @@ pub const SHARE: &[&str] = &[
     "hide_unreadable",
     "hide_files",
     "streams",
+    "streams_max_gib",
     "change_notify",
     "send_file",
     "metadata_caching",
@@ -379,6 +382,8 @@ fn share(
     share.hide_unreadable = table.boolean("hide_unreadable")?.unwrap_or(share.hide_unreadable);
     share.hide_files = table.list("hide_files", pattern)?.unwrap_or(share.hide_files);
     share.streams = table.boolean("streams")?.unwrap_or(share.streams);
+    share.streams_max_gib =
+        table.number("streams_max_gib", 1, MAX_STREAMS_GIB)?.unwrap_or(share.streams_max_gib);
     share.change_notify = table.boolean("change_notify")?.unwrap_or(share.change_notify);
     share.continuously_available =
         table.boolean("continuously_available")?.unwrap_or(share.continuously_available);

@@ -197,11 +197,9 @@ impl FileServer for Wired {
             Arc::new(People::new(&plan.people, &plan.identity, &[&plan.config.server.workgroup.value])?);
         let mut engines = held(&self.engines);
         let mut next = Engines::new();
-        let mut shares = Vec::new();
-        let mut restored = Vec::new();
-        let mut exported = Vec::new();
-        let mut limited = Vec::new();
-        let mut sizes = Vec::new();
+        let (mut shares, mut restored) = (Vec::new(), Vec::new());
+        let (mut exported, mut limited) = (Vec::new(), Vec::new());
+        let (mut sizes, mut rooms) = (Vec::new(), Vec::new());
         let mut lowered = Vec::new();
         let users = people.users();
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
@@ -222,6 +220,7 @@ impl FileServer for Wired {
                 }
             };
             sizes.push(usage::quota(share));
+            rooms.push((Arc::clone(&served.volume), usage::beside(share)));
             let before = moving::before(&engines, share, &path).map(|(before, _)| before);
             limited.push(limits::Wanted::of(share, &plan.config, (&path, before), &self.state)?);
             if share.continuously_available.value && !served.engine.keeps_opens() {
@@ -234,6 +233,7 @@ impl FileServer for Wired {
         }
         self.pacing.start_for(&limited)?;
         lowered.into_iter().for_each(usage::Given::keep);
+        rooms.iter().for_each(|(volume, bytes)| volume.set_room_beside(*bytes));
         for (_, engine, config) in &shares {
             engine.configure(config.clone());
         }
