@@ -182,17 +182,9 @@ fn a_name_that_went_with_it_does_not_keep_a_directory() {
     let mut store = Store::new();
     let mut client = store.kill_and_serve().client();
     client.create(&OpenFile::directory("d"));
-    open(&mut client, "d\\f", 1);
-    // Under its own key, as an unlink by Linux is: the name goes with the last open, whose CLOSE is never sent.
-    let contexts = [lease(1)];
-    let unlinking = OpenFile {
-        access: Access::DELETE,
-        disposition: Disposition::Open,
-        options: CreateOptions::DELETE_ON_CLOSE,
-        ..leased("d\\f", &contexts)
-    };
-    let id = client.create(&unlinking).file_id();
-    assert_eq!(client.close(id), NtStatus::SUCCESS);
+    let held = open(&mut client, "d\\f", 1);
+    // As an unlink by Linux is: the name goes with the last open, whose CLOSE is never sent.
+    mark(&mut client, &held);
     let world = store.kill_and_serve();
     let mut client = world.client();
     // Another client is told at once, and its own waits until it is known that it does not ask for the file.
@@ -236,84 +228,106 @@ fn what_may_still_be_asked_for_is_kept() {
     assert_eq!(world.server.opens.len(), 5);
 }
 
-/// One kill after another, at chance; gives in how many the client could not do what it must.
+/// Removes a name by its own lease key: it goes with the last open.
+fn mark(client: &mut Peer, held: &Held) {
+    let contexts = [lease(held.number)];
+    let unlinking = OpenFile {
+        access: Access::DELETE,
+        disposition: Disposition::Open,
+        options: CreateOptions::DELETE_ON_CLOSE,
+        ..leased(&held.name, &contexts)
+    };
+    let id = client.create(&unlinking).file_id();
+    assert_eq!(client.close(id), NtStatus::SUCCESS);
+}
+
+/// What a client has made in the directory `d` when the server is killed.
+#[derive(Default)]
+struct Made {
+    names: Vec<String>,
+    /// What it has open and knows of.
+    known: Vec<Held>,
+    /// A CREATE whose answer was lost.
+    lost: Option<(String, u64)>,
+    /// A name that goes with an open that was closed while nobody heard of it.
+    going: Option<String>,
+}
+
+/// Makes something, at chance; `number` counts what is opened.
+fn make(client: &mut Peer, dice: &mut Dice, number: &mut u64) -> Made {
+    client.create(&OpenFile::directory("d"));
+    let mut made = Made::default();
+    let mut next = || {
+        *number += 1;
+        *number
+    };
+    for at in 0..1 + dice.below(4) {
+        let name = format!("d\\{at}");
+        made.known.push(open(client, &name, next()));
+        made.names.push(name);
+    }
+    if dice.chance(1, 2) {
+        let (name, number) = (format!("d\\lost{}", dice.below(2)), next());
+        open(client, &name, number);
+        made.lost = Some((name, number));
+    }
+    if dice.chance(1, 3) {
+        let held = made.known.remove(dice.below(made.known.len()));
+        assert_eq!(client.close(held.id), NtStatus::SUCCESS);
+    }
+    if dice.chance(1, 3) && !made.known.is_empty() {
+        let held = made.known.remove(dice.below(made.known.len()));
+        mark(client, &held);
+        made.going = Some(held.name);
+    }
+    // Closed meanwhile: nobody is told.
+    made.known.retain(|_| dice.chance(1, 2));
+    made
+}
+
+/// Comes back, takes up what is known, and removes everything; whether that went well.
+fn clear(client: &mut Peer, world: &World, dice: &mut Dice, made: &Made) -> bool {
+    let is_closed = |client: &mut Peer, answer: Answer| {
+        answer.status() == NtStatus::SUCCESS && client.close(answer.file_id()) == NtStatus::SUCCESS
+    };
+    let mut is_right = true;
+    for held in &made.known {
+        let answer = take_up(client, held);
+        is_right &= is_closed(client, answer);
+    }
+    // A client gives a CREATE up when it is not answered twice.
+    if let Some((name, number)) = made.lost.as_ref().filter(|_| dice.chance(1, 2)) {
+        let answer = replay(client, name, *number);
+        is_right &= is_closed(client, answer);
+    }
+    let is_alone = made.names.len() == 1 && made.going.is_some() && made.lost.is_none();
+    // Else the directory is removed at once, and that waits.
+    if !is_alone {
+        world.advance(IN_THE_WAY);
+        for name in made.names.iter().map(String::as_str).chain(["d\\lost0", "d\\lost1"]) {
+            let gone = [NtStatus::SUCCESS, NtStatus::OBJECT_NAME_NOT_FOUND];
+            is_right &= gone.contains(&remove(client, name, false));
+        }
+    }
+    let removed = remove_meanwhile(client, "d", true, || world.advance(SECOND));
+    is_right && removed == NtStatus::SUCCESS && world.engine.open_count() == 0
+}
+
+/// One kill after another; gives in how many the client could not do what it must.
 fn kills(seed: u64, count: u64) -> u64 {
     let (mut store, mut dice, mut number) = (Store::new(), Dice::new(seed), 0);
     let mut client = store.kill_and_serve().client();
     let mut failures = 0;
     for kill in 0..count {
-        let mut known: Vec<Held> = Vec::new();
-        let mut lost: Vec<(String, u64)> = Vec::new();
-        client.create(&OpenFile::directory("d"));
-        let names: Vec<String> = (0..1 + dice.below(4)).map(|n| format!("d\\{n}")).collect();
-        for name in &names {
-            number += 1;
-            known.push(open(&mut client, name, number));
-        }
-        if dice.chance(1, 2) {
-            // The answer is lost, and the client may give the CREATE up.
-            number += 1;
-            let name = format!("d\\lost{}", dice.below(2));
-            open(&mut client, &name, number);
-            lost.push((name, number));
-        }
-        if dice.chance(1, 3) {
-            let held = known.remove(dice.below(known.len()));
-            assert_eq!(client.close(held.id), NtStatus::SUCCESS);
-        }
-        let mut going = None;
-        if dice.chance(1, 3) && !known.is_empty() {
-            // Its name goes with its open, and the client closes that while nobody hears of it.
-            let held = known.remove(dice.below(known.len()));
-            let contexts = [lease(held.number)];
-            let unlinking = OpenFile {
-                access: Access::DELETE,
-                disposition: Disposition::Open,
-                options: CreateOptions::DELETE_ON_CLOSE,
-                ..leased(&held.name, &contexts)
-            };
-            let id = client.create(&unlinking).file_id();
-            assert_eq!(client.close(id), NtStatus::SUCCESS);
-            going = Some(held.name);
-        }
+        let made = make(&mut client, &mut dice, &mut number);
         let mut world = store.kill_and_serve();
         while dice.chance(1, 4) {
             world.advance(SECOND * dice.below(30) as u32);
             world = store.kill_and_serve();
         }
-        // Closed meanwhile: nobody is told.
-        known.retain(|_| dice.chance(1, 2));
         world.advance(SECOND * dice.below(20) as u32);
         client = world.client();
-        let mut is_right = true;
-        for held in &known {
-            let answer = take_up(&mut client, held);
-            is_right &=
-                answer.status() == NtStatus::SUCCESS && client.close(answer.file_id()) == NtStatus::SUCCESS;
-        }
-        let has_lost = !lost.is_empty();
-        for (name, number) in lost.drain(..).filter(|_| dice.chance(1, 2)) {
-            let answer = replay(&mut client, &name, number);
-            is_right &=
-                answer.status() == NtStatus::SUCCESS && client.close(answer.file_id()) == NtStatus::SUCCESS;
-        }
-        // Then the directory is removed at once, and that waits.
-        let is_alone = names.len() == 1 && going.is_some() && !has_lost;
-        if !is_alone {
-            world.advance(IN_THE_WAY);
-        }
-        for name in names
-            .iter()
-            .filter(|name| !is_alone || going.as_ref() != Some(name))
-            .map(String::as_str)
-            .chain(["d\\lost0", "d\\lost1"])
-        {
-            let gone = [NtStatus::SUCCESS, NtStatus::OBJECT_NAME_NOT_FOUND];
-            is_right &= gone.contains(&remove(&mut client, name, false));
-        }
-        let removed = remove_meanwhile(&mut client, "d", true, || world.advance(SECOND));
-        is_right &= removed == NtStatus::SUCCESS && world.engine.open_count() == 0;
-        if !is_right {
+        if !clear(&mut client, &world, &mut dice, &made) {
             failures += 1;
             println!("seed {seed}, kill {kill}: the directory could not be removed");
             // What is left of it is over then.
