@@ -27,8 +27,13 @@ impl Share {
         ignore_read_only: bool,
     ) -> Step<()> {
         if on {
-            if let Err(why) = self.check_deletable(caller, open, ignore_read_only) {
-                return Step::Refused(why);
+            match self.check_deletable(caller, open, ignore_read_only) {
+                Err(Refusal::NotEmpty) => match self.wait_for_unclaimed_in(caller, open) {
+                    Step::Done(()) => {}
+                    other => return other,
+                },
+                Err(why) => return Step::Refused(why),
+                Ok(()) => {}
             }
             match self.require_for(caller, open, Need::CloseKept) {
                 Step::Done(()) => {}
@@ -107,6 +112,19 @@ impl Share {
             return Ok(());
         }
         Ok(parent.node.check_removal(name, actor)?)
+    }
+
+    /// What a directory holds may be names that go with opens of which the client itself knows nothing any more: done when they have
+    /// gone.
+    fn wait_for_unclaimed_in(&self, caller: &Caller<'_>, directory: &Open) -> Step<()> {
+        if self.end_unclaimed_in(directory.file.id, caller.now) && check_empty(directory).is_ok() {
+            return Step::Done(());
+        }
+        let until_ns = self.unclaimed_names_end(directory.file.id, (caller.client, caller.identity.sid));
+        match caller.waiter.zip(until_ns) {
+            Some((waiter, at)) if at > caller.now.mono_ns => Step::Wait(self.waits.add_later(waiter, at)),
+            _ => Step::Refused(Refusal::NotEmpty),
+        }
     }
 }
 
