@@ -19,8 +19,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use wire::endpoint::{Conversation, Output, Peer, Service};
-use wire::limits::MAX_QUEUED_REPLY_BYTES;
+use wire::limits::{MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPLY_BYTES};
 
+use crate::backlog::{Debt, Debtor};
 use crate::balance::Share;
 use crate::census::Place;
 use crate::clock;
@@ -41,6 +42,9 @@ const ROUNDS: usize = 8;
 /// Bounds of how long the timer is set for; at the longest it rings for nothing and is set again.
 const SHORTEST_TIMER: Duration = Duration::from_millis(1);
 const LONGEST_TIMER: Duration = Duration::from_secs(24 * 3600);
+
+/// Bytes that an event in a queue takes, about.
+const EVENT_BYTES: usize = 128;
 
 /// What a conversation is told.
 pub(crate) type EventOf<S> = <<S as Service>::Conversation as Conversation>::Event;
@@ -100,13 +104,20 @@ pub(crate) struct Connection<S: Service> {
     stalled_since: Option<u64>,
     /// How much must have come before the socket wakes it.
     wakes_at: lowat::Mark,
+    /// The client has proved what its protocol asks for.
+    proved: bool,
+    /// What is held for a client that does not read.
+    debt: Debt,
 }
 
 impl<S: Service> Connection<S> {
     /// Starts a conversation. None when the service refuses it.
     pub(crate) fn accept(shared: &Arc<Shared<S>>, place: Place, peer: Peer) -> Option<Box<Connection<S>>> {
         let post = Post::new();
+        let debt = Debt::new(&shared.config.backlog);
         let conversation = shared.service.accept(peer, Arc::clone(&post) as _, clock::now())?;
+        let (proved, mut place) = (conversation.is_proved(), place);
+        place.set_proved(proved);
         let slow_call = u64::try_from(shared.config.slow_call.as_nanos()).unwrap_or(u64::MAX);
         Some(Box::new(Connection {
             core: Some(Box::new(Core {
@@ -133,6 +144,8 @@ impl<S: Service> Connection<S> {
             held_back: false,
             stalled_since: None,
             wakes_at: lowat::Mark::default(),
+            proved,
+            debt,
         }))
     }
 
@@ -170,7 +183,23 @@ impl<S: Service> Connection<S> {
 
     /// Whether the client does not take its replies.
     fn is_choked(&self) -> bool {
-        self.sends.bytes() > MAX_QUEUED_REPLY_BYTES
+        let is_narrow = !self.proved || self.shared.config.backlog.is_tight();
+        let most = if is_narrow { MAX_UNPROVED_REPLY_BYTES } else { MAX_QUEUED_REPLY_BYTES };
+        self.sends.held() > most || self.sends.bytes() > MAX_QUEUED_REPLY_BYTES
+    }
+
+    /// Notes what is held for the client at the end of a round.
+    fn note_debt(&mut self) {
+        let mut held = self.sends.held();
+        if let Some(core) = &self.core {
+            let events = core.events.iter();
+            held += events.map(|event| EVENT_BYTES + core.conversation.event_bytes(event)).sum::<usize>();
+            held += core.conversation.holds();
+            // The message that a client is just sending is no debt of it, once it is known.
+            held += if self.proved { 0 } else { core.inbound.held() };
+        }
+        let post = &self.post;
+        self.debt.set(held, || Arc::clone(post) as Arc<dyn Debtor>);
     }
 
     /// Whether the client or the pool does not keep up.
@@ -279,6 +308,7 @@ impl<S: Service> Served<S> {
     /// What comes after a round.
     fn conclude(&mut self, received: Received) -> Flow {
         let connection = &mut *self.connection;
+        connection.note_debt();
         if connection.closing && connection.sends.is_empty() {
             return Flow::ended("the server closed it");
         }
@@ -329,6 +359,10 @@ impl<S: Service> Served<S> {
                     return Some(Flow::closed("a job gave no result"));
                 }
                 Mail::Overflow => return Some(Flow::closed("it does not keep up with its events")),
+                Mail::GiveUp => {
+                    tracing::warn!(remote = %connection.peer.remote, "closes the connection whose client leaves most unread");
+                    return Some(Flow::closed("too much is held for clients that do not read"));
+                }
             }
         }
         None
@@ -372,6 +406,9 @@ impl<S: Service> Served<S> {
         if !core.inbound.waiting() {
             let copied = core.inbound.settle(&*connection.shared.service, buffers, clock::mono_ns());
             counters.bytes_copied.add(copied as u64);
+        }
+        if core.inbound.is_starved() {
+            return Err("there is no memory for its message");
         }
         match received {
             Received::Failed => Err("the network failed"),
@@ -456,6 +493,10 @@ impl<S: Service> Served<S> {
         connection.pace.note(&turn);
         if let Some(core) = &mut connection.core {
             core.conversation.turned(turn.ended_ns, connection.sends.end());
+            if core.conversation.is_proved() != connection.proved {
+                connection.proved = !connection.proved;
+                connection.place.set_proved(connection.proved);
+            }
         }
         if let Some(core) = &mut connection.core
             && (turn.drained || !core.inbound.waiting())
@@ -463,6 +504,9 @@ impl<S: Service> Served<S> {
             let buffers = &mut *self.worker.buffers();
             let copied = core.inbound.settle(&*connection.shared.service, buffers, turn.ended_ns);
             counters.bytes_copied.add(copied as u64);
+            if core.inbound.is_starved() {
+                return Some(Flow::closed("there is no memory for its message"));
+            }
         }
         if let Some(key) = placement
             && !std::mem::replace(&mut connection.placed, true)

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use wire::Now;
 use wire::endpoint::{Conversation, Output, Service};
-use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_MESSAGES};
-use wire::{Frame, Now};
+use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_HELD, MAX_BATCH_MESSAGES};
 
 use crate::clock;
 use crate::effort::Effort;
@@ -108,7 +108,8 @@ pub(crate) fn run<S: Service>(
         }
         batch.answer_deadline();
         batch.conversation.before_leaving();
-        batch.turn.bytes += batch.queued.bytes(&batch.out.frames) as u64;
+        batch.queued.count(batch.out);
+        batch.turn.bytes += batch.queued.bytes as u64;
     }));
     if let Err(panic) = answered {
         tracing::error!(reason = reason(&*panic), "a conversation panicked");
@@ -124,15 +125,21 @@ pub(crate) fn run<S: Service>(
 #[derive(Default)]
 struct Queued {
     frames: usize,
+    /// Bytes to be sent.
     bytes: usize,
+    /// Bytes of memory.
+    held: usize,
 }
 
 impl Queued {
-    fn bytes(&mut self, frames: &[Frame]) -> usize {
-        let fresh = frames.get(self.frames..).unwrap_or(&[]);
-        self.bytes += fresh.iter().map(Frame::len).sum::<usize>();
-        self.frames = frames.len();
-        self.bytes
+    /// Takes in what was queued since the last time, and gives back the room that it leaves unused.
+    fn count<E>(&mut self, out: &mut Output<E>) {
+        for frame in out.frames.iter_mut().skip(self.frames) {
+            out.pool.fit(frame);
+            self.bytes += frame.len();
+            self.held += frame.held();
+        }
+        self.frames = out.frames.len();
     }
 }
 
@@ -152,7 +159,8 @@ struct Batch<'a, C: Conversation> {
 impl<C: Conversation> Batch<'_, C> {
     fn answer_messages<S: Service<Conversation = C>>(&mut self, service: &S, inbound: &mut Inbound) {
         while self.turn.messages < MAX_BATCH_MESSAGES as u64 && self.has_room() {
-            match inbound.next(service, self.conversation.max_message()) {
+            let vouches = |head: &[u8]| self.conversation.vouches_for(head);
+            match inbound.next(service, self.conversation.max_message(), vouches) {
                 Next::Message(message) => {
                     if self.turn.messages == 0 {
                         service.before_batch(self.now);
@@ -219,7 +227,9 @@ impl<C: Conversation> Batch<'_, C> {
 
     /// Whether the connection goes on and more answers may be queued.
     fn has_room(&mut self) -> bool {
-        !self.out.close && self.queued.bytes(&self.out.frames) < MAX_BATCH_BYTES
+        self.queued.count(self.out);
+        let most_held = if self.conversation.is_proved() { MAX_BATCH_HELD } else { MAX_BATCH_BYTES };
+        !self.out.close && self.queued.bytes < MAX_BATCH_BYTES && self.queued.held < most_held
     }
 }
 
