@@ -6,7 +6,7 @@
 Each peer is a program that is started as `PROGRAM PORT SHARE USER PASSWORD` and prints `PASS name` or `FAIL name: why` for
 each case; Samba's client has its script in smbclient_peer.py. Those of NFS are started as `PROGRAM PORT EXPORT VERSION WORD`,
 once for each version, and Samba is not asked about them, nor Ganesha about the others. The peers come from the ordinary registries: PyPI into
-`proving/.cache/venv`, Go modules, crates.io. A peer that cannot be had counts as skipped.
+`proving/.cache/venv`, Go modules, crates.io, Maven, npm, and Debian. A peer that cannot be had counts as skipped.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from harness import server as servers  # noqa: E402
 from harness.tally import Tally  # noqa: E402
 
 RUN_LIMIT_S, BUILD_LIMIT_S = 240, 900
-PYTHON_PACKAGES = ("smbprotocol==1.17.0", "impacket==0.13.1")
+PYTHON_PACKAGES = ("smbprotocol==1.17.0", "impacket==0.13.1", "pysmb==1.2.15")
 
 
 # Cases that Samba 4.17 itself does not pass.
@@ -85,6 +85,46 @@ def _rust(binary, package="rust"):
     return prepare
 
 
+def _java(which):
+    def prepare():
+        _need("mvn", "install Maven and a Java development kit")
+        _need("javac", "install a Java development kit")
+        target = CACHE / "java"
+        libraries = target / "lib"
+        if not libraries.exists():
+            _build(["mvn", "-q", "-B", "-f", str(HERE / "java"), "dependency:copy-dependencies",
+                    f"-DoutputDirectory={libraries}"], "what the Java peers use")
+        path = f"{libraries}/*:{target}"
+        _build(["javac", "-nowarn", "-cp", path, "-d", str(target), str(HERE / "java" / "Peer.java")], "the Java peers")
+        return ["java", "-XX:TieredStopAtLevel=1", "-cp", path, "Peer", which]
+    return prepare
+
+
+def _node():
+    _need("npm", "install Node.js")
+    target = CACHE / "node"
+    target.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "peer.js"):
+        shutil.copy(HERE / "node" / name, target / name)
+    if not (target / "node_modules").exists():
+        _build(["npm", "install", "--silent", "--no-audit", "--no-fund"], "the JavaScript peer", cwd=target)
+    # The package signs with MD4, which OpenSSL has in its legacy provider alone.
+    return ["node", "--openssl-legacy-provider", str(target / "peer.js")]
+
+
+def _libsmb2():
+    """Debian's library with the C library of its own release."""
+    root = CACHE / "libsmb2"
+    folder = root / "usr/lib/x86_64-linux-gnu"
+    if not (root / "usr/include/smb2/libsmb2.h").exists() or not folder.exists():
+        raise Missing("libsmb2 is missing: scripts/foreign")
+    _need("cc", "apt-get install gcc")
+    program = CACHE / "libsmb2-peer"
+    _build(["cc", "-O1", "-Wall", f"-I{root}/usr/include", "-o", str(program), str(HERE / "libsmb2" / "peer.c"), f"-L{folder}",
+            "-lsmb2", "-Wl,--allow-shlib-undefined"], "libsmb2's peer")
+    return [str(folder / "ld-linux-x86-64.so.2"), "--library-path", str(folder), str(program)]
+
+
 def _libnfs():
     _need("nfs-ls", "apt-get install libnfs-utils")
     return [sys.executable, str(HERE / "libnfs_peer.py")]
@@ -97,7 +137,14 @@ PEERS = {
     "go-smb2": _go,
     "rust-smb": _rust("peer-smb"),
     "rust-smb2": _rust("peer-smb2"),
+    "pysmb": _python("pysmb_peer.py"),
+    "smbj": _java("smbj"),
+    "jcifs-ng": _java("jcifs"),
+    "node-smb2": _node,
+    "libsmb2": _libsmb2,
 }
+# Those that seal nothing.
+UNSEALED = ("pysmb", "jcifs-ng", "node-smb2")
 
 # With the versions that each is tried with. 4.0 must be refused, so that only Trunkline is asked.
 NFS_PEERS = {
@@ -161,7 +208,8 @@ def main():
     asked = options.peer or [*PEERS, *NFS_PEERS]
     account = servers.accounts()[0]
     if options.server in servers.KINDS:
-        runs = {name: [(name, share, account) for share in ("files", "sealed")] for name in PEERS if name in asked}
+        runs = {name: [(name, share, account) for share in ("files", "sealed")
+                        if share == "files" or name not in UNSEALED] for name in PEERS if name in asked}
         run_all(tally, options.server, "default", {name: PEERS[name] for name in runs}, runs)
     if options.server in servers.NFS_KINDS:
         runs = {name: [(f"{name} {version}", "files", (version, version.replace(".", "-")))

@@ -67,6 +67,11 @@ COUNTS = [
     Count("histories", 100_000, "seeded histories of cuts, delays, duplicates and replays over one to eight channels, beside a model", 5_000,
           ["env", "SIMULATED_HISTORIES={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb",
            "--test", "simulation"], 3600),
+    Count("state-damage", 200_000, "offsets at which each file of a state directory has a bit changed and is cut: refused with advice, told, or nothing of it is another", 8192,
+          ["env", "DAMAGED_OFFSETS={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline", "--bin", "trunkline",
+           "state::damage"], 3600,
+          # `make test` has the quick form among its Rust tests.
+          has_twentieth=False),
     Count("limits", 1, "rounds of 10 s with 1, 4 and 16 connections, 4 KiB and 1 MiB, over SMB, NFS and both, in which a share's limit holds within 2 %, and two clients of it and its neighbour have the same within 10 % over SMB and over NFS, medians of 20 pairs", 1,
           ["env", "TRUNKLINE_FULL=1", "cargo", "test", "-q", "--profile", "{profile}", "-p", "proving", "--test", "limits"], 2400,
           # A quarter of an hour: `make test` has the quick form among its Rust tests.

@@ -124,6 +124,11 @@ impl Grace {
         self.is_on.store(!inner.absent.is_empty(), Ordering::Release);
     }
 
+    /// Records are lost, so that nothing new is safe while it runs.
+    pub fn doubt(&self) {
+        self.inner.lock().is_whole = true;
+    }
+
     /// Whether it runs.
     #[inline]
     #[must_use]

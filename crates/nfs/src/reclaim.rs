@@ -57,6 +57,12 @@ impl Server {
         Ok(())
     }
 
+    /// Records of clients or of what they had are lost: as long as clients may come back, what is open is not known, and they claim it before
+    /// anybody opens anew. To be called after [`Server::keep_clients`].
+    pub fn doubt_records(&self) {
+        self.grace.doubt();
+    }
+
     /// Keeps what a share has restored for the clients that may come back for it; the rest is closed. To be called after
     /// [`Server::set_exports`] and before anybody is served.
     pub fn restore(&self, engine: &Arc<Share>, restored: Vec<Restored>, now: Now) {

@@ -389,17 +389,23 @@ fn a_second_restart_before_the_end_loses_nothing() {
 
 // RFC 8881 8.4.2.1
 #[test]
-fn nothing_new_is_safe_after_the_host_began_anew() {
+fn nothing_new_is_safe_after_the_host_began_anew_or_records_were_lost() {
     let scene = Scene::new();
     let handle = scene.handle.clone();
-    let mut world = scene.world.on_a_new_host();
+    nothing_new_is_opened_until_all_are_back(scene.world.on_a_new_host(), &handle);
+    let scene = Scene::new().restart();
+    scene.world.server.doubt_records();
+    nothing_new_is_opened_until_all_are_back(scene.world, &scene.handle);
+}
+
+fn nothing_new_is_opened_until_all_are_back(mut world: World, handle: &[u8]) {
     let (mut first, mut second) = (world.connect(), world.connect());
     let mut other = Client::new(&mut second, b"other", 1);
     let make = open::OpenHow::Create(open::CreateHow::Unchecked(Default::default()));
     let new = [Args::PutRootFh, lookup(EXPORT), opening(make, b"new")];
     assert_eq!(other.run(&mut second, &new).status(), NfsStat::Grace);
     let mut client = Client::before_reclaim(&mut first, b"client", 1);
-    claim(&mut client, &mut first, &handle);
+    claim(&mut client, &mut first, handle);
     client.run(&mut first, &[COMPLETE]).ok();
     world.pass(1);
     other.run(&mut second, &new).ok();

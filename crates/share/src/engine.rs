@@ -92,6 +92,7 @@ mod usage;
 mod versions;
 mod waits;
 mod walk;
+mod watched_tree;
 mod watching;
 
 use std::collections::HashMap;
@@ -104,7 +105,7 @@ use volume::Volume;
 
 use crate::{ClientKey, Holder, Refusal};
 
-pub(crate) use directory::Directory as WatchedDirectory;
+pub(crate) use watched_tree::WatchedTree;
 
 pub use basic::{Basic, TimeSet};
 pub use cache::{Descriptors, MetadataCaching};

@@ -4,6 +4,7 @@
 //! Two rules live side by side in one table, so that a range taken under one is in the way of the
 //! other: [`LockRule::Exact`] in `table`, [`LockRule::Merging`] in `merging`.
 
+mod index;
 mod merging;
 pub(crate) mod table;
 

@@ -84,7 +84,7 @@ pub struct Watch {
     max_bytes: usize,
     pending: parking_lot::Mutex<Pending>,
     /// Directories that must be told of as long as it lives.
-    pub(crate) held: parking_lot::Mutex<Vec<std::sync::Arc<crate::engine::WatchedDirectory>>>,
+    pub(crate) tree: parking_lot::Mutex<Option<std::sync::Arc<crate::engine::WatchedTree>>>,
 }
 
 impl std::fmt::Debug for Watch {
@@ -116,7 +116,7 @@ impl Watch {
             recursive,
             max_bytes,
             pending: parking_lot::Mutex::default(),
-            held: parking_lot::Mutex::default(),
+            tree: parking_lot::Mutex::default(),
         }
     }
 

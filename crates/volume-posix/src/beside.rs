@@ -5,10 +5,13 @@
 //! with the same number does not find it:
 //!
 //! ```text
-//! <file system>-<number>-<birth>/handle        by which an orphan is known
-//! <file system>-<number>-<birth>/note-<name>   a note
+//! <file system>-<number>-<birth>/handle.2      by which an orphan is known
+//! <file system>-<number>-<birth>/note-<name>.2 a note
 //! <file system>-<number>-<birth>/streams/<name>
 //! ```
+//!
+//! A note and a handle end with a checksum: one that is damaged is not taken for what was written. Those without `.2` were written
+//! before there were checksums.
 //!
 //! The names of all folders are in memory, so that a file without anything costs no system call. A
 //! folder goes with the file's last name when it is removed through the volume; what others removed is
@@ -26,7 +29,8 @@ use volume::{Failure, Name, Note, Result, Time};
 
 use crate::data::write_all;
 use crate::errno::{call, failure};
-use crate::node::{PosixNode, open_below, stat_fd};
+use crate::node::{PosixNode, open_below, stat_below, stat_fd};
+use crate::room::{Room, cost};
 use crate::scan::scan;
 use crate::sys::{self, Handle};
 
@@ -34,6 +38,10 @@ use crate::sys::{self, Handle};
 const STREAMS: &[u8] = b"streams";
 /// The file that holds the file's handle.
 const HANDLE: &[u8] = b"handle";
+/// What the name of a file with a checksum has behind it.
+const WITH_CHECKSUM: &[u8] = b".2";
+/// Bytes of a checksum.
+const CHECKSUM: usize = 4;
 /// A note that is being written.
 const UNFINISHED: &[u8] = b"unfinished";
 /// Largest note that is read back.
@@ -78,6 +86,10 @@ pub(crate) struct Beside {
     folders: Mutex<()>,
     /// Where the collection of orphans stands.
     collected: Mutex<Option<Key>>,
+    /// How much may lie here.
+    room: Room,
+    /// Held while a stream becomes longer.
+    pub(crate) growth: Mutex<()>,
 }
 
 impl Beside {
@@ -101,7 +113,48 @@ impl Beside {
             file_systems: RwLock::default(),
             folders: Mutex::default(),
             collected: Mutex::default(),
+            room: Room::default(),
+            growth: Mutex::default(),
         })
+    }
+
+    /// At most so many bytes may lie here.
+    pub(crate) fn set_room(&self, bytes: u64) {
+        self.room.set_bound(bytes);
+    }
+
+    /// Takes room for a stream or a note that is `after` bytes long and was `before`, where it was there.
+    ///
+    /// # Errors
+    /// [`Failure::NoSpace`], with nothing taken.
+    pub(crate) fn take_room(&self, before: Option<u64>, after: u64) -> Result<()> {
+        self.room.change(before.map_or(0, cost), cost(after), || self.count())
+    }
+
+    /// Gives the room of a stream or a note back that is gone, or was not made.
+    pub(crate) fn give_room(&self, size: u64) {
+        self.room.release(cost(size));
+    }
+
+    /// What lies here, as [`Room`] counts.
+    fn count(&self) -> Result<u64> {
+        let keys: Vec<Key> = self.index.read().iter().copied().collect();
+        let mut used = 0_u64;
+        for key in keys {
+            let folder = match self.folder(&key) {
+                Ok(folder) => folder,
+                // Removed in between.
+                Err(Failure::NotFound) => continue,
+                Err(why) => return Err(why),
+            };
+            used = used.saturating_add(counted(folder.as_fd())?);
+            match open_folder(folder.as_fd(), STREAMS) {
+                Ok(streams) => used = used.saturating_add(counted(streams.as_fd())?),
+                Err(Failure::NotFound) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(used)
     }
 
     /// Whether no file has anything here.
@@ -160,7 +213,7 @@ impl Beside {
         // Only a privileged process can use it, and only where the file system has handles.
         if let Ok(handle) = Handle::of(node.fd.as_fd()) {
             let text = [&handle.kind.to_le_bytes(), &*handle.bytes].concat();
-            if let Err(why) = write_file(folder.as_fd(), HANDLE, &text) {
+            if let Err(why) = write_file(folder.as_fd(), &with_checksum(HANDLE), &sealed(&text)) {
                 // Without it nobody would ever know for an orphan what is laid here later.
                 if is_new {
                     self.remove_whole(&key)?;
@@ -175,11 +228,11 @@ impl Beside {
     /// A note that lies here.
     pub(crate) fn note(&self, node: &PosixNode, note: Note) -> Result<Option<Vec<u8>>> {
         let Some(key) = self.find(node)? else { return Ok(None) };
-        match self.folder(&key).and_then(|folder| read_file(folder.as_fd(), note_file(note))) {
-            Ok(value) => Ok(Some(value)),
-            Err(Failure::NotFound) => Ok(None),
-            Err(why) => Err(why),
-        }
+        let folder = match self.folder(&key) {
+            Err(Failure::NotFound) => return Ok(None),
+            other => other?,
+        };
+        read_sealed(&key, folder.as_fd(), note_file(note))
     }
 
     /// Lays a note here, or takes it away.
@@ -187,21 +240,44 @@ impl Beside {
         let Some(value) = value else {
             let Some(key) = self.find(node)? else { return Ok(()) };
             let _folders = self.folders.lock();
-            return match self.folder(&key).and_then(|folder| unlink(folder.as_fd(), note_file(note))) {
-                Err(Failure::NotFound) => Ok(()),
-                Ok(()) => self.tidy(&key),
-                Err(why) => Err(why),
+            let folder = match self.folder(&key) {
+                Err(Failure::NotFound) => return Ok(()),
+                other => other?,
             };
+            // In that order, so that an older one never comes to light.
+            let was_there = [note_file(note).to_vec(), with_checksum(note_file(note))].map(|name| match self
+                .unlink(folder.as_fd(), &name)
+            {
+                Err(Failure::NotFound) => Ok(false),
+                other => other.map(|()| true),
+            });
+            let [earlier, now] = was_there;
+            return if earlier? | now? { self.tidy(&key) } else { Ok(()) };
         };
         if value.len() > LARGEST_NOTE {
             return Err(Failure::TooLarge);
         }
         let _folders = self.folders.lock();
         let folder = self.made_folder(node)?;
+        let value = sealed(value);
+        let before = size_of(folder.as_fd(), &with_checksum(note_file(note)))?;
+        self.take_room(before, value.len() as u64)?;
         // Either the old note or the whole new one is there after a crash, also one of the host.
-        let file = write_file(folder.as_fd(), UNFINISHED, value)?;
-        call(|| rustix::fs::fdatasync(&file))?;
-        call(|| rustix::fs::renameat(&folder, UNFINISHED, &folder, note_file(note)))
+        let lay = || {
+            let file = write_file(folder.as_fd(), UNFINISHED, &value)?;
+            call(|| rustix::fs::fdatasync(&file))?;
+            call(|| rustix::fs::renameat(&folder, UNFINISHED, &folder, with_checksum(note_file(note))))
+        };
+        lay().inspect_err(|_| self.give_room_of_change(before, value.len() as u64))?;
+        match self.unlink(folder.as_fd(), note_file(note)) {
+            Err(Failure::NotFound) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// What was to become `after` bytes long is as it was.
+    pub(crate) fn give_room_of_change(&self, before: Option<u64>, after: u64) {
+        self.room.release(cost(after).saturating_sub(before.map_or(0, cost)));
     }
 
     /// Returns once the names of what lies here are on stable storage, so that it may go from where it was before.
@@ -231,8 +307,17 @@ impl Beside {
             Err(why) => return Err(why),
         }
         let streams = open_folder(folder.as_fd(), STREAMS)?;
+        let is_new = size_of(streams.as_fd(), name.as_bytes())?.is_none();
+        if is_new {
+            self.take_room(None, 0)?;
+        }
         let flags = OFlags::RDWR | OFlags::CREATE | if exclusive { OFlags::EXCL } else { OFlags::empty() };
-        open_below(streams.as_fd(), name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)
+        let made = open_below(streams.as_fd(), name.as_bytes(), flags, Mode::RUSR | Mode::WUSR);
+        made.inspect_err(|_| {
+            if is_new {
+                self.give_room(0);
+            }
+        })
     }
 
     /// Removes a stream.
@@ -240,7 +325,7 @@ impl Beside {
         let key = self.find(node)?.ok_or(Failure::NotFound)?;
         let _folders = self.folders.lock();
         let streams = open_folder(self.folder(&key)?.as_fd(), STREAMS)?;
-        unlink(streams.as_fd(), name.as_bytes())?;
+        self.unlink(streams.as_fd(), name.as_bytes())?;
         self.tidy(&key)
     }
 
@@ -265,9 +350,10 @@ impl Beside {
         drop(place);
         let mut removed = 0;
         for key in keys.iter().filter(|key| key.file_system == here) {
-            let text = match self.folder(key).and_then(|folder| read_file(folder.as_fd(), HANDLE)) {
-                Ok(text) => text,
-                Err(Failure::NotFound) => continue,
+            let text = match self.folder(key).and_then(|folder| read_sealed(key, folder.as_fd(), HANDLE)) {
+                Ok(Some(text)) => text,
+                // Nobody knows whose it is: it stays.
+                Ok(None) | Err(Failure::NotFound | Failure::Io) => continue,
                 Err(why) => return Err(why),
             };
             let Some((kind, bytes)) = text.split_first_chunk::<4>() else { continue };
@@ -294,7 +380,8 @@ impl Beside {
         }
         let mut is_empty = true;
         scan(folder.as_fd(), 0, &mut |entry| {
-            is_empty &= entry.name.as_bytes() == HANDLE;
+            let name = entry.name.as_bytes();
+            is_empty &= name == HANDLE || name == with_checksum(HANDLE);
             if is_empty { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         if is_empty {
@@ -312,17 +399,39 @@ impl Beside {
         }
     }
 
+    /// Removes a file of the store, and gives its room back.
+    fn unlink(&self, folder: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
+        let size = size_of(folder, name)?;
+        call(|| rustix::fs::unlinkat(folder, name, AtFlags::empty()))?;
+        if let Some(size) = size.filter(|_| !name.starts_with(HANDLE)) {
+            self.give_room(size);
+        }
+        Ok(())
+    }
+
+    fn remove_files(&self, folder: BorrowedFd<'_>) -> Result<()> {
+        let mut names = Vec::new();
+        scan(folder, 0, &mut |entry| {
+            names.push(entry.name);
+            ControlFlow::Continue(())
+        })?;
+        names.iter().try_for_each(|name| match self.unlink(folder, name.as_bytes()) {
+            Err(Failure::NotFound) => Ok(()),
+            other => other,
+        })
+    }
+
     fn remove_whole(&self, key: &Key) -> Result<()> {
         let folder = self.folder(key)?;
         match open_folder(folder.as_fd(), STREAMS) {
             Ok(streams) => {
-                remove_files(streams.as_fd())?;
+                self.remove_files(streams.as_fd())?;
                 call(|| rustix::fs::unlinkat(&folder, STREAMS, AtFlags::REMOVEDIR))?;
             }
             Err(Failure::NotFound) => {}
             Err(why) => return Err(why),
         }
-        remove_files(folder.as_fd())?;
+        self.remove_files(folder.as_fd())?;
         call(|| rustix::fs::unlinkat(&self.store, key.folder().as_bytes(), AtFlags::REMOVEDIR))?;
         self.index.write().remove(key);
         Ok(())
@@ -338,6 +447,39 @@ fn note_file(note: Note) -> &'static [u8] {
     }
 }
 
+/// The name of a file with a checksum; without it it is one of an earlier version.
+fn with_checksum(name: &[u8]) -> Vec<u8> {
+    [name, WITH_CHECKSUM].concat()
+}
+
+/// Bytes with their checksum.
+fn sealed(value: &[u8]) -> Vec<u8> {
+    [value, &crc32fast::hash(value).to_le_bytes()].concat()
+}
+
+/// What a file in the folder of `key` has, if it is there, with a checksum or without.
+fn read_sealed(key: &Key, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    let file = with_checksum(name);
+    match read_file(folder, &file) {
+        Ok(mut bytes) => {
+            let (value, sum) = bytes.split_last_chunk::<CHECKSUM>().unwrap_or((&bytes, &[0; CHECKSUM]));
+            if crc32fast::hash(value).to_le_bytes() != *sum || bytes.len() < CHECKSUM {
+                let file = String::from_utf8_lossy(&file);
+                tracing::warn!(folder = key.folder(), %file, inode = key.inode, "what lies beside a file is damaged: restore it, or remove it to do without");
+                return Err(Failure::Io);
+            }
+            bytes.truncate(bytes.len() - CHECKSUM);
+            Ok(Some(bytes))
+        }
+        Err(Failure::NotFound) => match read_file(folder, name) {
+            Ok(value) => Ok(Some(value)),
+            Err(Failure::NotFound) => Ok(None),
+            Err(why) => Err(why),
+        },
+        Err(why) => Err(why),
+    }
+}
+
 /// A file system's own identity, or its device number where it has none.
 pub(crate) fn file_system_id(fd: BorrowedFd<'_>, device: u64) -> Result<u64> {
     let id = call(|| rustix::fs::fstatvfs(fd))?.f_fsid;
@@ -348,20 +490,31 @@ fn open_folder(below: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
     open_below(below, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
 
-fn unlink(folder: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
-    call(|| rustix::fs::unlinkat(folder, name, AtFlags::empty()))
+/// The size of a file in a folder, where it is there.
+fn size_of(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<u64>> {
+    match stat_below(folder, name) {
+        Ok(stat) => Ok(Some(stat.size)),
+        Err(Failure::NotFound) => Ok(None),
+        Err(why) => Err(why),
+    }
 }
 
-fn remove_files(folder: BorrowedFd<'_>) -> Result<()> {
-    let mut names = Vec::new();
+/// What the files in a folder count. The handle of a folder is the server's own and counts nothing, nor do folders.
+fn counted(folder: BorrowedFd<'_>) -> Result<u64> {
+    let mut used = 0_u64;
+    let mut failed = Ok(());
     scan(folder, 0, &mut |entry| {
-        names.push(entry.name);
+        let name = entry.name.as_bytes();
+        if name.starts_with(HANDLE) || name == STREAMS {
+            return ControlFlow::Continue(());
+        }
+        match size_of(folder, name) {
+            Ok(size) => used = used.saturating_add(size.map_or(0, cost)),
+            Err(why) => failed = Err(why),
+        }
         ControlFlow::Continue(())
     })?;
-    names.iter().try_for_each(|name| match unlink(folder, name.as_bytes()) {
-        Err(Failure::NotFound) => Ok(()),
-        other => other,
-    })
+    failed.map(|()| used)
 }
 
 /// Writes a file anew, and gives it back still open.
@@ -374,7 +527,7 @@ fn write_file(folder: BorrowedFd<'_>, name: &[u8], bytes: &[u8]) -> Result<Owned
 
 fn read_file(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>> {
     let fd = open_below(folder, name, OFlags::RDONLY, Mode::empty())?;
-    let size = usize::try_from(stat_fd(&fd)?.size).unwrap_or(usize::MAX).min(LARGEST_NOTE);
+    let size = usize::try_from(stat_fd(&fd)?.size).unwrap_or(usize::MAX).min(LARGEST_NOTE + CHECKSUM);
     let mut out = Vec::with_capacity(size);
     while out.len() < size {
         let at = out.len();
@@ -409,7 +562,7 @@ mod tests {
         let volume = crate::PosixVolume::open(&files, &store).unwrap();
         let (node, beside) = (&volume.root, &volume.shared.beside);
         let folder = store.join(beside.key(node).unwrap().folder());
-        let handle = folder.join("handle");
+        let handle = folder.join("handle.2");
         std::fs::create_dir_all(&handle).unwrap();
         let has_handles = Handle::of(node.fd.as_fd()).is_ok();
         assert_eq!(beside.made_folder(node).err(), has_handles.then_some(Failure::IsADirectory));
@@ -429,5 +582,58 @@ mod tests {
         for name in ["", "1", "1-2", "1-2-3", "01-2-3.4", "1-2-3.4-5", "x-2-3.4", "1-2-3.100000000"] {
             assert_eq!(Key::parse(name.as_bytes()), None, "{name}");
         }
+    }
+
+    #[test]
+    fn damage_is_never_taken_for_what_was_written() {
+        let place = tempfile::tempdir().unwrap();
+        let (files, store) = (place.path().join("files"), place.path().join("store"));
+        std::fs::create_dir(&files).unwrap();
+        let volume = crate::PosixVolume::open(&files, &store).unwrap();
+        let (node, beside) = (&volume.root, &volume.shared.beside);
+        let value = [7; 40];
+        beside.set_note(node, Note::Descriptor, Some(&value)).unwrap();
+        let folder = store.join(beside.key(node).unwrap().folder());
+        for file in ["note-descriptor.2", "handle.2"].map(|name| folder.join(name)) {
+            let Ok(whole) = std::fs::read(&file) else { continue };
+            for at in 0..whole.len() {
+                let mut changed = whole.clone();
+                changed[at] ^= 1 << (at % 8);
+                for bytes in [&changed[..], &whole[..at]] {
+                    std::fs::write(&file, bytes).unwrap();
+                    let read = beside.note(node, Note::Descriptor);
+                    let is_note = file.ends_with("note-descriptor.2");
+                    assert_eq!(
+                        read,
+                        if is_note { Err(Failure::Io) } else { Ok(Some(value.to_vec())) },
+                        "{at}"
+                    );
+                    assert_eq!(beside.collect(node.fd.as_fd(), 9).unwrap_or_default(), 0, "{at}");
+                }
+            }
+            std::fs::write(&file, &whole).unwrap();
+        }
+        assert_eq!(beside.note(node, Note::Descriptor), Ok(Some(value.to_vec())));
+    }
+
+    #[test]
+    fn a_note_of_an_earlier_version_is_read_and_goes_with_the_next() {
+        let place = tempfile::tempdir().unwrap();
+        let (files, store) = (place.path().join("files"), place.path().join("store"));
+        std::fs::create_dir(&files).unwrap();
+        let volume = crate::PosixVolume::open(&files, &store).unwrap();
+        let (node, beside) = (&volume.root, &volume.shared.beside);
+        beside.set_note(node, Note::Descriptor, Some(b"new")).unwrap();
+        let folder = store.join(beside.key(node).unwrap().folder());
+        let [earlier, now] = ["note-descriptor", "note-descriptor.2"].map(|name| folder.join(name));
+        let read = || beside.note(node, Note::Descriptor).unwrap();
+        std::fs::remove_file(&now).unwrap();
+        std::fs::write(&earlier, b"old").unwrap();
+        assert_eq!(read().as_deref(), Some(&b"old"[..]));
+        beside.set_note(node, Note::Descriptor, Some(b"newer")).unwrap();
+        assert_eq!((read().as_deref(), earlier.exists()), (Some(&b"newer"[..]), false));
+        std::fs::write(&earlier, b"old").unwrap();
+        beside.set_note(node, Note::Descriptor, None).unwrap();
+        assert_eq!((read(), earlier.exists(), now.exists(), folder.exists()), (None, false, false, false));
     }
 }

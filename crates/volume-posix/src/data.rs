@@ -75,7 +75,7 @@ impl PosixNode {
 
     pub(crate) fn write_data(&self, at: u64, data: &[u8]) -> Result<()> {
         let fd = self.writable()?;
-        write_all(fd, at, data)
+        self.growing(at.saturating_add(data.len() as u64), || write_all(fd, at, data))
     }
 
     pub(crate) fn sync_data(&self, data_only: bool) -> Result<()> {
@@ -100,7 +100,8 @@ impl PosixNode {
 
     pub(crate) fn allocate_data(&self, range: Range<u64>) -> Result<()> {
         let fd = self.writable()?;
-        if range.is_empty() {
+        // Room that is set aside behind a stream's end would count for nobody.
+        if range.is_empty() || self.owner.is_some() {
             return Ok(());
         }
         call(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, range.start, range.end - range.start))
@@ -152,24 +153,9 @@ impl PosixNode {
         let len = len.min(source.size.saturating_sub(at));
         if source.id == stat_fd(into)?.id && at < to_at.saturating_add(len) && to_at < at.saturating_add(len)
         {
-            return copy_overlapping(from, at, into, to_at, len);
+            return to.growing(to_at.saturating_add(len), || copy_overlapping(from, at, into, to_at, len));
         }
-        let (mut read_at, mut write_at, mut done) = (at, to_at, 0);
-        while done < len {
-            let step = usize::try_from(len - done).unwrap_or(usize::MAX).min(1 << 30);
-            let copied =
-                rustix::fs::copy_file_range(from, Some(&mut read_at), into, Some(&mut write_at), step);
-            match copied {
-                Ok(0) => break,
-                Ok(copied) => done += copied as u64,
-                Err(Errno::INTR) => {}
-                Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                    return Ok(done + copy_buffered(from, at + done, into, to_at + done, len - done)?);
-                }
-                Err(errno) => return Err(failure(errno)),
-            }
-        }
-        Ok(done)
+        to.growing(to_at.saturating_add(len), || copy_between(from, at, into, to_at, len))
     }
 
     pub(crate) fn clone_data(&self, at: u64, to: &PosixNode, to_at: u64, len: u64) -> Result<()> {
@@ -178,7 +164,7 @@ impl PosixNode {
             // For the host a length of zero means everything to the end.
             return Ok(());
         }
-        call(|| sys::clone_range(from, at, into, to_at, len))
+        to.growing(to_at.saturating_add(len), || call(|| sys::clone_range(from, at, into, to_at, len)))
     }
 }
 
@@ -249,6 +235,25 @@ fn zero(fd: BorrowedFd<'_>, range: Range<u64>) -> Result<()> {
         at += step as u64;
     }
     Ok(())
+}
+
+/// Copies between two files, or ranges of one that do not overlap, as the host does it fastest.
+fn copy_between(from: BorrowedFd<'_>, at: u64, into: BorrowedFd<'_>, to_at: u64, len: u64) -> Result<u64> {
+    let (mut read_at, mut write_at, mut done) = (at, to_at, 0);
+    while done < len {
+        let step = usize::try_from(len - done).unwrap_or(usize::MAX).min(1 << 30);
+        let copied = rustix::fs::copy_file_range(from, Some(&mut read_at), into, Some(&mut write_at), step);
+        match copied {
+            Ok(0) => break,
+            Ok(copied) => done += copied as u64,
+            Err(Errno::INTR) => {}
+            Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                return Ok(done + copy_buffered(from, at + done, into, to_at + done, len - done)?);
+            }
+            Err(errno) => return Err(failure(errno)),
+        }
+    }
+    Ok(done)
 }
 
 /// Copies through memory from the front.

@@ -1,23 +1,20 @@
 //! A journal in a file of the host.
 //!
-//! The file begins with [`MAGIC`]; each record follows as its length, a checksum over length and bytes, and
-//! its bytes. Reading stops at the first record that is not whole: a crash can only have left such a one at
-//! the end, and what follows it was never committed. [`Journal::replace`] writes a second file and renames it
-//! over the first.
+//! [`format`] has its bytes. Reading goes on behind what is damaged as soon as a whole record is found again, says what is left out, and keeps
+//! the damaged file aside. [`Journal::replace`] writes a second file and renames it over the first.
+
+mod format;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::{Condvar, Mutex};
-use volume::journal::{Journal, MAX_RECORD, Place};
+use volume::journal::{Journal, Place};
 use volume::{Failure, Result};
 
-/// What the file begins with; the number is the format's version.
-const MAGIC: &[u8; 8] = b"TLJRNL1\n";
-/// Length and checksum in front of each record.
-const PREFIX: usize = 8;
+pub use format::Damage;
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +28,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// The file is something else, or of another version.
-    #[error("{0} is not a journal of this version")]
+    #[error("{0} is not a journal of this version; restore it, or move it away to begin without what it has")]
     Foreign(PathBuf),
 }
 
@@ -40,8 +37,10 @@ pub enum JournalError {
 pub struct Found {
     /// The whole records in their order.
     pub records: Vec<Vec<u8>>,
-    /// Bytes at the end that were no whole record, and were cut off.
-    pub cut_off: u64,
+    /// What is no whole record, and is left out.
+    pub damage: Vec<Damage>,
+    /// Where the damaged file is kept.
+    pub aside: Option<PathBuf>,
 }
 
 /// A journal in a file.
@@ -55,8 +54,11 @@ pub struct PosixJournal {
 #[derive(Debug)]
 struct State {
     file: File,
-    /// Bytes of whole records in the file, with its beginning.
+    salt: u64,
+    /// Bytes of whole records in the file, with its beginning; the end stands there.
     length: u64,
+    /// The number of the next record in the file.
+    next: u32,
     /// Counts appended records since the start; a [`Place`].
     appended: u64,
     /// Up to where the records are on stable storage.
@@ -74,36 +76,36 @@ impl PosixJournal {
     /// [`JournalError`]; the file is as it was.
     pub fn open(path: &Path) -> std::result::Result<(PosixJournal, Found), JournalError> {
         let host = |source| JournalError::Host { path: path.to_owned(), source };
-        let mut bytes = Vec::new();
-        let mut file = options().read(true).create(true).open(path).map_err(host)?;
-        file.read_to_end(&mut bytes).map_err(host)?;
-        if !MAGIC.starts_with(&bytes[..bytes.len().min(MAGIC.len())]) {
-            return Err(JournalError::Foreign(path.to_owned()));
-        }
-        if bytes.len() < MAGIC.len() {
-            // New, or its making was cut short.
-            file.set_len(0).and_then(|()| file.write_all(MAGIC)).map_err(host)?;
-            bytes = MAGIC.to_vec();
-        }
-        let (records, length) = whole_records(&bytes);
-        let cut_off = (bytes.len() - length) as u64;
-        file.set_len(length as u64).and_then(|()| file.sync_all()).map_err(host)?;
-        sync_directory(path).map_err(host)?;
-        let state = State {
-            file,
-            length: length as u64,
-            appended: 0,
-            committed: 0,
-            is_syncing: false,
-            has_failed: false,
+        let content = match fs::read(path) {
+            Ok(bytes) => format::read(&bytes).ok_or_else(|| JournalError::Foreign(path.to_owned()))?,
+            // As new as one of the form before.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                format::Content { is_earlier: true, ..format::Content::default() }
+            }
+            Err(error) => return Err(host(error)),
         };
+        let format::Content { records, damage, salt, next, length, is_earlier } = content;
+        let aside = if damage.is_empty() { None } else { Some(keep_aside(path).map_err(host)?) };
+        let state = if aside.is_some() || is_earlier {
+            let failed = |why| host(io::Error::other(format!("{why}")));
+            written_beside(path, &mut records.iter().cloned()).map_err(failed)?
+        } else {
+            let file = OpenOptions::new().write(true).open(path).map_err(host)?;
+            file.sync_all().map_err(host)?;
+            State::of(file, salt, length as u64, next)
+        };
+        sync_directory(path).map_err(host)?;
         let journal =
             PosixJournal { path: path.to_owned(), state: Mutex::new(state), synced: Condvar::new() };
-        Ok((journal, Found { records, cut_off }))
+        Ok((journal, Found { records, damage, aside }))
     }
 }
 
 impl State {
+    fn of(file: File, salt: u64, length: u64, next: u32) -> State {
+        State { file, salt, length, next, appended: 0, committed: 0, is_syncing: false, has_failed: false }
+    }
+
     fn check(&self) -> Result<()> {
         if self.has_failed { Err(Failure::Io) } else { Ok(()) }
     }
@@ -111,18 +113,24 @@ impl State {
 
 impl Journal for PosixJournal {
     fn append(&self, record: &[u8]) -> Result<Place> {
-        let framed = framed(record)?;
         let mut state = self.state.lock();
         state.check()?;
-        if let Err(why) = state.file.write_all(&framed) {
+        let (salt, number, length) = (state.salt, state.next, state.length);
+        let mut bytes = format::framed(salt, number, record)?;
+        let framed = bytes.len() as u64;
+        let next = number.checked_add(1).ok_or(Failure::TooLarge)?;
+        bytes.extend_from_slice(&format::end(salt, next));
+        if let Err(why) = state.file.write_all_at(&bytes, length) {
             // Half a record must not stand in front of a whole one.
-            let length = state.length;
-            if state.file.set_len(length).is_err() {
+            let ended = state.file.write_all_at(&format::end(salt, number), length);
+            let whole = length + format::END as u64;
+            if ended.and_then(|()| state.file.set_len(whole)).is_err() {
                 state.has_failed = true;
             }
             return Err(crate::errno::failure_of(&why));
         }
-        state.length += framed.len() as u64;
+        state.length += framed;
+        state.next = next;
         state.appended += 1;
         Ok(Place(state.appended))
     }
@@ -155,11 +163,10 @@ impl Journal for PosixJournal {
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<()> {
         let mut state = self.state.lock();
         state.check()?;
-        let (file, length) = self.write_beside(records)?;
+        let new = written_beside(&self.path, records)?;
         // From here on the new file is the journal, on the disk and here.
-        state.file = file;
-        state.length = length;
-        state.committed = state.appended;
+        let appended = state.appended;
+        *state = State { appended, committed: appended, is_syncing: state.is_syncing, ..new };
         sync_directory(&self.path).map_err(|why| {
             state.has_failed = true;
             crate::errno::failure_of(&why)
@@ -167,78 +174,68 @@ impl Journal for PosixJournal {
     }
 
     fn size(&self) -> u64 {
-        self.state.lock().length
+        self.state.lock().length + format::END as u64
     }
 }
 
-impl PosixJournal {
-    /// Writes a second file and renames it over the first.
-    fn write_beside(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<(File, u64)> {
-        // Added to the whole name: what stands before its last dot may be another journal's too.
-        let mut beside = self.path.clone().into_os_string();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
-        let written = (|| {
-            let mut bytes = MAGIC.to_vec();
-            for record in records {
-                bytes.extend_from_slice(&framed(&record)?);
-            }
-            let host = |why: io::Error| crate::errno::failure_of(&why);
-            let mut file = options().create(true).open(&beside).map_err(host)?;
-            file.set_len(0).and_then(|()| file.write_all(&bytes)).map_err(host)?;
-            file.sync_all().and_then(|()| fs::rename(&beside, &self.path)).map_err(host)?;
-            Ok((file, bytes.len() as u64))
-        })();
-        if written.is_err() {
-            // It may not have been made at all; the next attempt empties it in any case.
-            let _ = fs::remove_file(&beside);
+/// Writes a second file and renames it over the first.
+fn written_beside(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<State> {
+    // Added to the whole name: what stands before its last dot may be another journal's too.
+    let beside = with_ending(path, ".new");
+    let written = (|| {
+        let salt = salt()?;
+        let mut bytes = format::head(salt);
+        let mut next = 0;
+        for record in records {
+            let framed = format::framed(salt, next, &record)?;
+            // Without the first one nobody knows what the others mean.
+            (0..if next == 0 { 2 } else { 1 }).for_each(|_| bytes.extend_from_slice(&framed));
+            next = next.checked_add(1).ok_or(Failure::TooLarge)?;
         }
-        written
+        let length = bytes.len() as u64;
+        bytes.extend_from_slice(&format::end(salt, next));
+        let host = |why: io::Error| crate::errno::failure_of(&why);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&beside).map_err(host)?;
+        file.write_all(&bytes).map_err(host)?;
+        file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(host)?;
+        Ok(State::of(file, salt, length, next))
+    })();
+    if written.is_err() {
+        // It may not have been made at all; the next attempt empties it in any case.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+fn salt() -> Result<u64> {
+    let mut bytes = [0; 8];
+    crate::errno::call(|| rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Gives a damaged file a second name, under which it stays.
+fn keep_aside(path: &Path) -> io::Result<PathBuf> {
+    let mut number = 1;
+    loop {
+        let aside = with_ending(
+            path,
+            &if number == 1 { ".damaged".to_owned() } else { format!(".damaged-{number}") },
+        );
+        match fs::hard_link(path, &aside) {
+            Ok(()) => return Ok(aside),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            // Not every file system knows second names.
+            Err(_) => return fs::copy(path, &aside).map(|_| aside),
+        }
     }
 }
 
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.append(true).mode(0o600);
-    options
-}
-
-fn framed(record: &[u8]) -> Result<Vec<u8>> {
-    if record.len() > MAX_RECORD {
-        return Err(Failure::Invalid);
-    }
-    let mut framed = Vec::with_capacity(PREFIX + record.len());
-    framed.extend_from_slice(&(record.len() as u32).to_le_bytes());
-    framed.extend_from_slice(&checksum(record).to_le_bytes());
-    framed.extend_from_slice(record);
-    Ok(framed)
-}
-
-/// Over the length too, so that a run of zeros is no record.
-fn checksum(record: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&(record.len() as u32).to_le_bytes());
-    hasher.update(record);
-    hasher.finalize()
-}
-
-/// The whole records of a file, and where they end.
-fn whole_records(bytes: &[u8]) -> (Vec<Vec<u8>>, usize) {
-    let (mut records, mut at) = (Vec::new(), MAGIC.len());
-    while let Some((record, next)) = whole_record(bytes, at) {
-        records.push(record.to_vec());
-        at = next;
-    }
-    (records, at)
-}
-
-fn whole_record(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
-    let number = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    let length = number(at)? as usize;
-    let sum = number(at + 4)?;
-    let begin = at + PREFIX;
-    let record = bytes.get(begin..begin.checked_add(length)?)?;
-    (length <= MAX_RECORD && checksum(record) == sum).then_some((record, begin + length))
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(ending);
+    name.into()
 }
 
 /// Makes the file's name last.
@@ -249,6 +246,8 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use volume::journal::MAX_RECORD;
+
     use super::*;
 
     fn records(count: usize) -> Vec<Vec<u8>> {
@@ -277,41 +276,137 @@ mod tests {
         let journal = filled(&path, &records(20));
         assert_eq!(journal.size(), fs::metadata(&path).expect("the file").len());
         drop(journal);
-        assert_eq!(read_back(&path), Found { records: records(20), cut_off: 0 });
+        assert_eq!(read_back(&path), Found { records: records(20), ..Found::default() });
     }
 
     #[test]
-    fn a_cut_at_any_byte_leaves_a_prefix_and_goes_on_from_there() {
+    fn a_cut_at_any_byte_leaves_a_prefix_says_so_and_goes_on_from_there() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("journal");
-        drop(filled(&path, &records(6)));
+        let journal = filled(&path, &records(3));
+        journal.replace(&mut records(6).into_iter()).expect("room on the disk");
+        drop(journal);
         let whole = fs::read(&path).expect("the file");
         for cut in 0..whole.len() {
             fs::write(&path, &whole[..cut]).expect("the file");
             let (journal, found) = PosixJournal::open(&path).expect("a journal");
             let count = found.records.len();
             assert_eq!(found.records, records(6)[..count], "cut at {cut}");
+            assert_eq!(found.damage.len(), 1, "cut at {cut}: {:?}", found.damage);
+            let aside = found.aside.expect("the damaged file");
+            assert_eq!(fs::read(&aside).expect("it is kept"), whole[..cut]);
+            fs::remove_file(&aside).expect("it is there");
             journal.append(b"after").expect("room on the disk");
             drop(journal);
             let again = read_back(&path);
-            assert_eq!((again.cut_off, again.records.len()), (0, count + 1), "cut at {cut}");
+            assert_eq!((again.damage.as_slice(), again.records.len()), (&[][..], count + 1), "cut at {cut}");
             assert_eq!(again.records[count], b"after");
         }
     }
 
+    /// All but the record at `missing`.
+    fn without(missing: usize) -> Vec<Vec<u8>> {
+        let mut rest = records(6);
+        rest.remove(missing);
+        rest
+    }
+
     #[test]
-    fn a_changed_byte_ends_the_records_there() {
+    fn a_changed_bit_costs_one_record_at_most_and_is_told() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("journal");
-        drop(filled(&path, &records(6)));
+        let journal = filled(&path, &[]);
+        journal.replace(&mut records(6).into_iter()).expect("room on the disk");
+        drop(journal);
         let whole = fs::read(&path).expect("the file");
-        for at in MAGIC.len()..whole.len() {
+        for at in 0..whole.len() * 8 {
+            let mut changed = whole.clone();
+            changed[at / 8] ^= 1 << (at % 8);
+            let found = format::read(&changed).expect("it is still a journal");
+            let damage = found.damage.as_slice();
+            assert_eq!(damage.len(), 1, "bit {at}: {damage:?}");
+            match damage[0].records {
+                Some(1) => assert!((1..6).any(|missing| found.records == without(missing)), "bit {at}"),
+                _ => assert_eq!(found.records, records(6), "bit {at}: {damage:?}"),
+            }
+            assert!(damage[0].offset <= at as u64 / 8 && at as u64 / 8 < damage[0].offset + damage[0].bytes);
+            if at % 97 == 0 {
+                fs::write(&path, &changed).expect("the file");
+                let read = read_back(&path);
+                assert_eq!((read.records, read.damage), (found.records, found.damage));
+                let aside = read.aside.expect("the damaged file");
+                assert_eq!(fs::read(&aside).expect("it is kept"), changed);
+                fs::remove_file(&aside).expect("it is there");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hole_is_told_by_its_place_and_its_records() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("journal");
+        let journal = filled(&path, &records(3));
+        let begin = journal.size() as usize - format::END;
+        drop(journal);
+        let journal = PosixJournal::open(&path).expect("a journal").0;
+        journal.append(&[7; 100]).expect("room on the disk");
+        journal.append(&[8; 100]).expect("room on the disk");
+        let after = journal.size() as usize - format::END;
+        journal.append(b"last").expect("room on the disk");
+        drop(journal);
+        let mut bytes = fs::read(&path).expect("the file");
+        bytes[begin..after].fill(0);
+        fs::write(&path, &bytes).expect("the file");
+        let found = read_back(&path);
+        assert_eq!(found.records, [records(3), vec![b"last".to_vec()]].concat());
+        let length = (after - begin) as u64;
+        assert_eq!(found.damage, [Damage { offset: begin as u64, bytes: length, records: Some(2) }]);
+        assert_eq!(found.damage[0].to_string(), format!("{length} bytes at byte {begin}: 2 records"));
+        // A second one does not take the place of the first that is kept.
+        fs::write(&path, &bytes).expect("the file");
+        let names = [found.aside, read_back(&path).aside].map(|aside| aside.expect("a damaged file"));
+        let names = names.map(|name| name.file_name().map(|name| name.to_string_lossy().into_owned()));
+        assert_eq!(names, [Some("journal.damaged".to_owned()), Some("journal.damaged-2".to_owned())]);
+    }
+
+    #[test]
+    fn what_stands_within_a_damaged_record_is_no_record() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("journal");
+        let journal = filled(&path, &records(2));
+        // As a client could know it from another server.
+        let planted = format::framed(1, 2, b"planted").expect("it is short");
+        let begin = journal.size() as usize - format::END;
+        journal.append(&[planted.as_slice(), &planted].concat()).expect("room on the disk");
+        journal.append(b"last").expect("room on the disk");
+        drop(journal);
+        let mut bytes = fs::read(&path).expect("the file");
+        bytes[begin] ^= 1;
+        fs::write(&path, &bytes).expect("the file");
+        assert_eq!(read_back(&path).records, [records(2), vec![b"last".to_vec()]].concat());
+    }
+
+    #[test]
+    fn the_form_before_is_read_and_written_anew() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("journal");
+        for count in [0, 6] {
+            fs::write(&path, format::earlier(&records(count))).expect("the file");
+            for _ in 0..2 {
+                assert_eq!(read_back(&path), Found { records: records(count), ..Found::default() });
+            }
+            assert!(fs::read(&path).expect("the file").starts_with(format::MAGIC));
+        }
+        let whole = format::earlier(&records(6));
+        for at in 0..whole.len() {
             let mut changed = whole.clone();
             changed[at] ^= 0x40;
-            fs::write(&path, &changed).expect("the file");
-            let found = read_back(&path);
-            assert!(found.records.len() < 6 && found.cut_off > 0, "byte {at}");
-            assert_eq!(found.records, records(6)[..found.records.len()], "byte {at}");
+            for bytes in [&changed[..], &whole[..at]] {
+                let found = format::read(bytes).expect("it is still a journal");
+                // It has no end: a cut between two records cannot be seen.
+                let is_told = !found.damage.is_empty() || bytes.len() < whole.len();
+                assert!(is_told && found.records.len() < 7, "byte {at}: {found:?}");
+            }
         }
     }
 

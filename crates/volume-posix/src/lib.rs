@@ -21,12 +21,13 @@ mod facts;
 mod journal;
 mod names;
 mod node;
+mod room;
 mod scan;
 mod streams;
 mod sys;
 mod table;
 mod volume;
 
-pub use journal::{Found, JournalError, PosixJournal};
+pub use journal::{Damage, Found, JournalError, PosixJournal};
 pub use node::PosixNode;
 pub use volume::{OpenError, PosixVolume};

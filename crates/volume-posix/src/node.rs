@@ -240,7 +240,7 @@ impl Node for PosixNode {
 
     fn set_size(&self, size: u64) -> Result<()> {
         let fd = self.writable()?;
-        call(|| rustix::fs::ftruncate(fd, size))
+        self.resized(size, || call(|| rustix::fs::ftruncate(fd, size)))
     }
 
     fn allocate(&self, range: Range<u64>) -> Result<()> {

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use volume::{Failure, Kind, Name, OpenHow, Result, StreamInfo};
 
 use crate::errno::call;
-use crate::node::{PosixNode, open_below, stat_below};
+use crate::node::{PosixNode, open_below, stat_below, stat_fd};
 use crate::scan::scan;
 
 impl PosixNode {
@@ -65,6 +65,38 @@ impl PosixNode {
             return stat_below(folder.as_fd(), from.as_bytes()).map(|_| ());
         }
         let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        call(|| rustix::fs::renameat_with(&folder, from.as_bytes(), &folder, to.as_bytes(), flags))
+        let replaced = stat_below(folder.as_fd(), to.as_bytes()).ok();
+        call(|| rustix::fs::renameat_with(&folder, from.as_bytes(), &folder, to.as_bytes(), flags))?;
+        if let Some(stat) = replaced {
+            self.shared.beside.give_room(stat.size);
+        }
+        Ok(())
+    }
+
+    /// Lets a stream become as long as `end`, where it is shorter, with room taken before and given back where it fails. What is no
+    /// stream has its room on the file system that is served.
+    pub(crate) fn growing<T>(&self, end: u64, grow: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.owner.is_none() {
+            return grow();
+        }
+        // Of two who make one stream longer at once, each would take the room of both.
+        let _growth = self.shared.beside.growth.lock();
+        let size = stat_fd(&self.fd)?.size;
+        if end <= size {
+            return grow();
+        }
+        let beside = &self.shared.beside;
+        beside.take_room(Some(size), end)?;
+        grow().inspect_err(|_| beside.give_room_of_change(Some(size), end))
+    }
+
+    /// The same for what makes it just so long.
+    pub(crate) fn resized(&self, size: u64, resize: impl FnOnce() -> Result<()>) -> Result<()> {
+        let before = if self.owner.is_some() { stat_fd(&self.fd)?.size } else { 0 };
+        self.growing(size, resize)?;
+        if size < before {
+            self.shared.beside.take_room(Some(before), size)?;
+        }
+        Ok(())
     }
 }

@@ -14,9 +14,10 @@
 //! for then, and else gone. The index in memory takes some 50 bytes for a node.
 //!
 //! ```text
-//! "TLNODES1" | boot 36 | doubt 1       the boot of the host that it was written in; whether records may be missing
+//! "TLNODES2" | boot 36 | doubt 1       the boot of the host that it was written in; whether records may be missing
 //! length 2 | checksum 4 | 1 | inode 8 | birth 8 + 4 | directory's inode 8 | name
 //! length 2 | checksum 4 | 2 | inode 8                                             the node is gone
+//! 0xffff | checksum 4                  the end; a record is written over it, and it anew: a file without one was cut
 //! ```
 
 mod search;
@@ -36,7 +37,14 @@ use crate::node::PosixNode;
 use search::Search;
 
 /// What the file begins with; the number is the format's version.
-const MAGIC: &[u8; 8] = b"TLNODES1";
+const MAGIC: &[u8; 8] = b"TLNODES2";
+/// The same of the form before, which had no end.
+const EARLIER: &[u8; 8] = b"TLNODES1";
+/// No records are missing. Any other byte in its place is a doubt, so that damage makes one and never takes one away.
+const CERTAIN: u8 = 0x5a;
+const IN_DOUBT: u8 = 0xa5;
+/// Stands in the place of a length.
+const END_MARK: u16 = u16::MAX;
 /// Bytes of the host's boot id.
 const BOOT: usize = 36;
 /// Bytes in front of the first record.
@@ -128,7 +136,9 @@ impl Table {
         let mut records = match OpenOptions::new().read(true).write(true).open(&path) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => Records::default(),
             Err(why) => Records::unusable(&path, &why),
-            Ok(file) => Records::read(file, &boot).unwrap_or_else(|why| Records::unusable(&path, &why)),
+            Ok(file) => {
+                Records::read(&path, file, &boot).unwrap_or_else(|why| Records::unusable(&path, &why))
+            }
         };
         if !knows_boot {
             records.doubt();
@@ -143,6 +153,15 @@ impl Table {
             collected: Mutex::default(),
         };
         table.rewrite_if_long();
+        {
+            // The next start must know of the doubt too.
+            let mut records = table.records.write();
+            if records.is_in_doubt
+                && let Err(error) = table.file(&mut records).map(drop)
+            {
+                tracing::warn!(path = %table.path.display(), %error, "the table of files cannot be begun");
+            }
+        }
         table
     }
 
@@ -266,10 +285,12 @@ impl Table {
         record[..2].copy_from_slice(&body.to_le_bytes());
         let sum = crc32fast::hash(&record[PREFIX..]);
         record[2..PREFIX].copy_from_slice(&sum.to_le_bytes());
+        let len = record.len() as u64;
         let written = self.file(records).and_then(|(file, end)| {
+            record.extend_from_slice(&end_at(*end + len));
             file.write_all_at(&record, *end)?;
-            *end += record.len() as u64;
-            Ok(*end - record.len() as u64)
+            *end += len;
+            Ok(*end - len)
         });
         match written {
             Ok(offset) => Some(offset),
@@ -288,7 +309,8 @@ impl Table {
     fn file<'a>(&self, records: &'a mut Records) -> io::Result<(&'a File, &'a mut u64)> {
         if records.file.is_none() {
             let file = new_file(&self.path)?;
-            file.write_all_at(&head(&self.boot, records.is_in_doubt), 0)?;
+            let head = head(&self.boot, records.is_in_doubt);
+            file.write_all_at(&[head, end_at(HEAD as u64).to_vec()].concat(), 0)?;
             records.end = HEAD as u64;
             records.file = Some(file);
         }
@@ -328,11 +350,13 @@ impl Table {
                 bytes.clear();
             }
         }
+        let end = written + bytes.len() as u64;
+        bytes.extend_from_slice(&end_at(end));
         new.write_all_at(&bytes, written)?;
         // After a loss of power it is either file, whole.
         new.sync_all()?;
         std::fs::rename(&beside, &self.path)?;
-        (records.file, records.end) = (Some(new), written + bytes.len() as u64);
+        (records.file, records.end) = (Some(new), end);
         (records.index, records.dead) = (index, 0);
         Ok(())
     }
@@ -361,29 +385,40 @@ impl Table {
 }
 
 impl Records {
-    /// Reads a file that may have been cut short.
-    fn read(file: File, boot: &[u8; BOOT]) -> io::Result<Records> {
+    /// Reads a file that may be damaged or cut short.
+    fn read(path: &Path, file: File, boot: &[u8; BOOT]) -> io::Result<Records> {
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut &file, &mut bytes)?;
-        if bytes.len() < HEAD || !bytes.starts_with(MAGIC) {
+        let is_earlier = bytes.starts_with(EARLIER);
+        if bytes.len() < HEAD || !bytes.starts_with(MAGIC) && !is_earlier {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a table of this version"));
         }
         let is_same_boot = &bytes[MAGIC.len()..HEAD - 1] == boot;
-        let mut records = Records { is_in_doubt: bytes[HEAD - 1] != 0, ..Records::default() };
+        let certain = if is_earlier { 0 } else { CERTAIN };
+        let mut records = Records { is_in_doubt: bytes[HEAD - 1] != certain, ..Records::default() };
         let mut at = HEAD;
         while let Some((len, record)) = whole_record(&bytes[at..]) {
             records.take(record, at as u64);
             at += len;
         }
         records.end = at as u64;
-        let was_cut = at != bytes.len();
-        file.set_len(records.end)?;
-        records.file = Some(file);
-        if !is_same_boot || was_cut {
-            records.doubt();
-            let file = records.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
-            file.write_all_at(&head(boot, true), 0)?;
+        let rest = &bytes[at..];
+        let is_whole = if is_earlier { rest.is_empty() } else { rest == end_at(records.end) };
+        if !is_whole {
+            let (path, bytes) = (path.display(), rest.len());
+            tracing::warn!(%path, offset = at, bytes, "the table of files is damaged: filehandles whose record stood there are found by searching");
         }
+        if !is_whole || is_earlier {
+            file.set_len(records.end)?;
+            file.write_all_at(&end_at(records.end), records.end)?;
+        }
+        if !is_same_boot || !is_whole {
+            records.is_in_doubt = true;
+        }
+        if !is_same_boot || !is_whole || is_earlier {
+            file.write_all_at(&head(boot, records.is_in_doubt), 0)?;
+        }
+        records.file = Some(file);
         Ok(records)
     }
 
@@ -418,7 +453,7 @@ impl Records {
             && let Some(file) = &self.file
         {
             // When not even this can be written, the next start finds what was written before.
-            let _ = file.write_all_at(&[1], HEAD as u64 - 1);
+            let _ = file.write_all_at(&[IN_DOUBT], HEAD as u64 - 1);
         }
     }
 }
@@ -431,7 +466,15 @@ fn boot() -> ([u8; BOOT], bool) {
 }
 
 fn head(boot: &[u8; BOOT], is_in_doubt: bool) -> Vec<u8> {
-    [MAGIC.as_slice(), boot, &[u8::from(is_in_doubt)]].concat()
+    [MAGIC.as_slice(), boot, &[if is_in_doubt { IN_DOUBT } else { CERTAIN }]].concat()
+}
+
+/// The end, for where it stands.
+fn end_at(offset: u64) -> [u8; PREFIX] {
+    let mut end = [0; PREFIX];
+    end[..2].copy_from_slice(&END_MARK.to_le_bytes());
+    end[2..].copy_from_slice(&crc32fast::hash(&offset.to_le_bytes()).to_le_bytes());
+    end
 }
 
 fn new_file(path: &Path) -> io::Result<File> {
@@ -563,27 +606,51 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_read_without_harm() {
+    fn any_damage_is_read_without_harm_and_leaves_a_doubt() {
         let place = tempfile::tempdir().unwrap();
         let first = table(place.path());
         for inode in 3..9 {
             first.put(key(inode), 2, &name("some name"));
         }
         drop(first);
+        assert!(!table(place.path()).records.read().is_in_doubt);
         let path = place.path().join("nodes");
         let whole = std::fs::read(&path).unwrap();
         for at in 0..whole.len() {
-            let mut bytes = whole.clone();
-            bytes[at] ^= 0x55;
-            std::fs::write(&path, &bytes).unwrap();
-            let table = table(place.path());
-            // What is not known any more is in doubt, and nothing is known wrongly.
-            let records = table.records.read();
-            assert!(records.is_in_doubt, "{at}");
-            for inode in records.index.keys() {
-                let entry = records.index[inode];
-                assert_eq!(entry.born, key(*inode).born);
+            let mut changed = whole.clone();
+            changed[at] ^= 1 << (at % 8);
+            for bytes in [&changed[..], &whole[..at]] {
+                std::fs::write(&path, bytes).unwrap();
+                // What was in doubt once stays so.
+                for table in [table(place.path()), table(place.path())] {
+                    // What is not known any more is in doubt, and nothing is known wrongly.
+                    let records = table.records.read();
+                    assert!(records.is_in_doubt, "{at}");
+                    for inode in records.index.keys() {
+                        let entry = records.index[inode];
+                        assert_eq!(entry.born, key(*inode).born);
+                    }
+                }
             }
+        }
+    }
+
+    #[test]
+    fn the_form_before_is_read_and_gets_an_end() {
+        let place = tempfile::tempdir().unwrap();
+        let first = table(place.path());
+        first.put(key(10), 2, &name("a"));
+        drop(first);
+        let path = place.path().join("nodes");
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[..EARLIER.len()].copy_from_slice(EARLIER);
+        bytes[HEAD - 1] = 0;
+        bytes.truncate(bytes.len() - PREFIX);
+        std::fs::write(&path, &bytes).unwrap();
+        for _ in 0..2 {
+            let table = table(place.path());
+            assert!(table.knows(key(10)) && !table.records.read().is_in_doubt);
+            assert!(std::fs::read(&path).unwrap().starts_with(MAGIC));
         }
     }
 }

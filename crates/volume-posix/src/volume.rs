@@ -122,6 +122,12 @@ impl PosixVolume {
         Ok(PosixVolume { shared, root, events })
     }
 
+    /// At most so many bytes of streams and large notes may lie beside the files, as blocks of 4 KiB and one more for each;
+    /// [`Failure::NoSpace`] otherwise. What lies there already stays.
+    pub fn set_room_beside(&self, bytes: u64) {
+        self.shared.beside.set_room(bytes);
+    }
+
     /// Looks after up to `at_most` files that have streams or notes beside them: what belongs to a file
     /// that others removed is removed too. Says how many were. Also looks after as many files whose address was given
     /// away, where those are kept. Call it now and then; each call goes on where the last one ended.

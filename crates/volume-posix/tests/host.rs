@@ -163,6 +163,46 @@ mod here {
     }
 
     #[test]
+    fn what_lies_beside_never_outgrows_its_room() {
+        const BLOCK: u64 = 4096;
+        let (volume, place) = fresh();
+        let f = file(&volume, "f");
+        let stream = f.open_stream(&name("s"), true, true).unwrap();
+        stream.write(0, &vec![1; 3 * BLOCK as usize]).unwrap();
+        f.set_note(Note::Reparse, Some(&[1; 70_000])).unwrap();
+        drop((stream, f, volume));
+        // After a restart: four blocks for the stream, nineteen for the note, ten are left.
+        let volume = open(&place);
+        volume.set_room_beside(33 * BLOCK);
+        let f = found(&volume, "f").unwrap();
+        let stream = f.open_stream(&name("s"), false, false).unwrap();
+        stream.write(12 * BLOCK, &[1; BLOCK as usize]).unwrap();
+        let full = Err(Failure::NoSpace);
+        assert_eq!(stream.write(13 * BLOCK, b"1"), full);
+        assert_eq!(stream.set_size(13 * BLOCK + 1), full);
+        assert_eq!(f.open_stream(&name("t"), true, true).err(), Some(Failure::NoSpace));
+        assert_eq!(f.set_note(Note::Descriptor, Some(&[1; 70_000])), full);
+        let other = file(&volume, "g");
+        assert_eq!(other.set_note(Note::Descriptor, Some(&[1; 70_000])), full);
+        other.write(0, &[7; 1000]).unwrap();
+        assert_eq!(other.copy_range(0, stream.as_ref(), 13 * BLOCK, 1000), Err(Failure::NoSpace));
+        // What is there is written over, and room that is set aside counts for nobody.
+        stream.write(0, &vec![2; 13 * BLOCK as usize]).unwrap();
+        stream.allocate(0..1 << 30).unwrap();
+        assert!(stream.stat().unwrap().allocated <= 14 * BLOCK);
+        // Each way of giving room back makes room for as much.
+        stream.set_size(0).unwrap();
+        stream.write(0, &vec![1; 13 * BLOCK as usize]).unwrap();
+        f.set_note(Note::Reparse, None).unwrap();
+        f.open_stream(&name("t"), true, true).unwrap().set_size(18 * BLOCK).unwrap();
+        assert_eq!(f.open_stream(&name("u"), true, true).err(), Some(Failure::NoSpace));
+        f.rename_stream(&name("t"), &name("s"), true).unwrap();
+        f.open_stream(&name("u"), true, true).unwrap().set_size(13 * BLOCK).unwrap();
+        volume.root().unwrap().remove(&name("f"), false, None).unwrap();
+        other.open_stream(&name("s"), true, true).unwrap().set_size(32 * BLOCK).unwrap();
+    }
+
+    #[test]
     fn a_cached_read_answers_from_memory_or_not_at_all() {
         let (volume, _place) = fresh();
         let f = file(&volume, "f");

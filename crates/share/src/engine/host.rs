@@ -4,11 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use volume::{HostChange, HostEvent, Kind, Name, NodeId, OpenHow};
+use volume::{HostChange, HostEvent, Kind, Name, NodeId};
 use wire::Now;
 
 use super::Share;
-use super::directory::Directory;
 use super::file::{File, LinkState};
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
@@ -125,7 +124,8 @@ impl Share {
             return;
         };
         if is_directory && matches!(change, HostChange::Created | HostChange::RenamedTo) {
-            self.hold_new(&directory, &name);
+            let wakes = self.hold_new(&directory, &name);
+            self.wake_all(wakes);
         }
         let need = match change {
             HostChange::Modified => Need::Change,
@@ -199,21 +199,6 @@ impl Share {
         }
         drop(state);
         self.settle(effects);
-    }
-
-    /// Lets watches that go deep hear of a directory that the host made.
-    fn hold_new(&self, parent: &Arc<Directory>, name: &Name) {
-        if self.watching.is_empty() {
-            return;
-        }
-        let mut above: Vec<NodeId> = parent.ancestors().iter().map(|(directory, _)| directory.id).collect();
-        above.push(parent.id);
-        for watch in above.iter().flat_map(|id| self.watching.on(*id)).filter(|watch| watch.recursive) {
-            if let Ok(node) = parent.node.lookup(name, OpenHow::Attributes) {
-                let directory = self.directories.enter(&self.volume, parent, (name, name), node, None);
-                self.hold(&watch, directory);
-            }
-        }
     }
 }
 

@@ -286,8 +286,8 @@ impl Share {
             for open in opens {
                 let ranges = {
                     let mut state = file.state.lock();
-                    let held = state.stream(&open.stream).ranges.held();
-                    held.iter().filter(|range| range.open == open.id).count()
+                    let stream = state.stream(&open.stream);
+                    stream.ranges.held().filter(|range| range.open == open.id).count()
                 };
                 out.push(OpenSummary {
                     id: open.id,

@@ -207,7 +207,7 @@ impl Share {
         let asker = party.asker;
         let holder = asker.client.zip(asker.key).map(|(client, (key, keyed))| (client, key, keyed));
         let grant = holder.and_then(|(client, key, keyed)| stream.grants.of(client, key, keyed));
-        let held: Vec<_> = stream.ranges.held().iter().filter(|held| held.open == open.id).copied().collect();
+        let held: Vec<_> = stream.ranges.held().filter(|held| held.open == open.id).copied().collect();
         let goes = going(&mut state, open);
         let made = Made {
             id: open.id,

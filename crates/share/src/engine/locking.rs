@@ -164,7 +164,7 @@ impl Share {
             return;
         }
         let stream = state.stream(&open.stream);
-        let before: Vec<_> = stream.ranges.held().iter().filter(|h| h.open == open.id).copied().collect();
+        let before: Vec<_> = stream.ranges.held().filter(|h| h.open == open.id).copied().collect();
         stream.ranges.release_open(open.id);
         for (owner, range, is_taken) in changes {
             let ranges = std::slice::from_ref(range);
@@ -175,7 +175,7 @@ impl Share {
                 stream.ranges.unlock(*owner, LockRule::Merging, ranges)
             };
         }
-        let after: Vec<_> = stream.ranges.held().iter().filter(|h| h.open == open.id).copied().collect();
+        let after: Vec<_> = stream.ranges.held().filter(|h| h.open == open.id).copied().collect();
         let mut wakes = Vec::new();
         if before != after {
             wakes = stream.ranges.ready();

@@ -1,27 +1,27 @@
 //! Watches: beginning, taking, ending.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use volume::NodeId;
 use volume::security::Rights;
-use volume::{Kind, NodeId, OpenHow};
 
 use super::Share;
 use super::directory::Directory;
 use super::waits::Effects;
+use super::watched_tree::WatchedTree;
 use crate::watch::Taken;
 use crate::{Change, ChangeFilter, Open, Refusal, Step, Ticket, Waiter, Watch};
-
-/// Most directories below one watch that are told of for its sake.
-const MAX_HELD: usize = 4096;
 
 /// Every watch, by the directory it is on.
 #[derive(Default)]
 pub(super) struct Watching {
     count: AtomicUsize,
     by_directory: Mutex<HashMap<NodeId, Vec<Arc<Watch>>>>,
+    /// What the host tells of for their sake.
+    trees: Mutex<Vec<Weak<WatchedTree>>>,
 }
 
 impl Watching {
@@ -38,6 +38,32 @@ impl Watching {
     /// All watches.
     pub fn all(&self) -> Vec<Arc<Watch>> {
         self.by_directory.lock().values().flatten().cloned().collect()
+    }
+
+    /// The watches that share a tree.
+    pub fn in_tree(&self, tree: &Arc<WatchedTree>) -> Vec<Arc<Watch>> {
+        let is_in = |watch: &Arc<Watch>| watch.tree.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, tree));
+        self.all().into_iter().filter(is_in).collect()
+    }
+
+    /// The trees of all watches.
+    pub fn trees(&self) -> Vec<Arc<WatchedTree>> {
+        self.trees.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// A tree that serves as well as `new`, or none; then `new` is one of them from now on.
+    pub fn share_tree(
+        &self,
+        new: &Arc<WatchedTree>,
+        serves: impl Fn(&WatchedTree) -> bool,
+    ) -> Option<Arc<WatchedTree>> {
+        let mut trees = self.trees.lock();
+        trees.retain(|tree| tree.strong_count() > 0);
+        let found = trees.iter().filter_map(Weak::upgrade).find(|tree| serves(tree));
+        if found.is_none() {
+            trees.push(Arc::downgrade(new));
+        }
+        found
     }
 
     fn add(&self, watch: &Arc<Watch>) {
@@ -99,7 +125,12 @@ impl Share {
         if self.volume.facts().tells_changes
             && let Some(directory) = self.directory_of(open)
         {
-            self.hold(&watch, directory);
+            let tree = self.watched_tree(directory, recursive);
+            let is_cut = tree.is_cut();
+            *watch.tree.lock() = Some(tree);
+            if is_cut {
+                self.wake_all(watch.overflow());
+            }
         }
         Ok(())
     }
@@ -111,38 +142,6 @@ impl Share {
         }
         let (parent, name) = open.link.as_ref()?.place();
         Some(self.directories.enter(&self.volume, &parent, (&name, &name), Arc::clone(&open.node), None))
-    }
-
-    /// Keeps a directory told of, with everything below it when the watch goes that deep.
-    pub(super) fn hold(&self, watch: &Arc<Watch>, directory: Arc<Directory>) {
-        let mut todo = vec![directory];
-        while let Some(directory) = todo.pop() {
-            let mut held = watch.held.lock();
-            if held.len() >= MAX_HELD || held.iter().any(|known| known.id == directory.id) {
-                continue;
-            }
-            held.push(Arc::clone(&directory));
-            drop(held);
-            if !watch.recursive {
-                continue;
-            }
-            let mut names = Vec::new();
-            let listed = directory.node.entries(0, &mut |entry| {
-                if entry.kind == Some(Kind::Directory) {
-                    names.push(entry.name);
-                }
-                std::ops::ControlFlow::Continue(())
-            });
-            if let Err(failure) = listed {
-                tracing::debug!(%failure, "a directory below a watch cannot be listed");
-            }
-            for name in names {
-                if let Ok(node) = directory.node.lookup(&name, OpenHow::Attributes) {
-                    let names = (&name, &name);
-                    todo.push(self.directories.enter(&self.volume, &directory, names, node, None));
-                }
-            }
-        }
     }
 
     /// Takes the changes that were collected; waits when there are none.
@@ -165,7 +164,7 @@ impl Share {
         let watch = open.watch.lock().clone();
         if let Some(watch) = watch {
             self.watching.remove(&watch);
-            watch.held.lock().clear();
+            watch.tree.lock().take();
             self.wake_all(watch.end(Refusal::Gone));
         }
     }

@@ -140,7 +140,8 @@ impl Ledger {
             }
             records.push(bytes);
             let same = |a: &Held, b: &Held| (a.owner, a.rule) == (b.owner, b.rule);
-            for held in entry.ranges.held().chunk_by(same).flat_map(|group| group.chunks(RANGES_IN_RECORD)) {
+            let held: Vec<Held> = entry.ranges.held().copied().collect();
+            for held in held.chunk_by(same).flat_map(|group| group.chunks(RANGES_IN_RECORD)) {
                 let Held { owner, rule, .. } = held[0];
                 let ranges = held.iter().map(|held| held.range).collect();
                 records.push(Record::Taken { id, owner, rule, ranges }.encode());

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::index::Index;
 use super::{LockOwner, LockRule, RangeKind, RangeRequest, merging};
 use crate::{Refusal, Ticket};
 
-/// Most ranges that one stream keeps; more are refused, since every check walks over them.
+/// Most ranges that one stream keeps; more are refused.
 pub(crate) const MAX_RANGES: usize = 65_536;
 
 /// A range somebody holds.
@@ -43,43 +44,59 @@ pub(crate) enum Intent {
 /// The ranges of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
-    held: Vec<Held>,
+    held: Index,
     queue: VecDeque<Queued>,
 }
 
 impl Ranges {
     /// Whether nobody holds anything.
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.held.len() == 0
     }
 
     /// Whether somebody holds a range that begins before `end`.
     pub fn begins_before(&self, end: u64) -> bool {
-        self.held.iter().any(|held| held.range.start < end)
+        self.held.begins_before(end)
     }
 
     /// Everything that is held, oldest first.
-    pub fn held(&self) -> &[Held] {
-        &self.held
+    pub fn held(&self) -> impl Iterator<Item = &Held> {
+        self.held.iter()
     }
 
     /// Whether somebody's range is in the way of this access.
     pub fn conflicts(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule, intent: Intent) -> bool {
-        self.held.iter().any(|held| stands(held, range, owner, rule, intent))
+        self.standing(range, owner, rule, intent).next().is_some()
     }
 
     /// Whether somebody's range is in the way of reading or writing there; those that merge do not count where
     /// the caller says so.
     pub fn hinders(&self, range: &RangeRequest, owner: LockOwner, ignores_merging: bool) -> bool {
-        self.held.iter().any(|held| {
-            let counts = !ignores_merging || held.rule == LockRule::Exact;
-            counts && stands(held, range, owner, LockRule::Exact, Intent::Data)
-        })
+        let mut standing = self.standing(range, owner, LockRule::Exact, Intent::Data);
+        standing.any(|held| !ignores_merging || held.rule == LockRule::Exact)
     }
 
-    /// The first range that is in the way of holding this one.
+    /// A range that is in the way of holding this one.
     pub fn in_the_way(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule) -> Option<&Held> {
-        self.held.iter().find(|held| stands(held, range, owner, rule, Intent::Hold))
+        self.standing(range, owner, rule, Intent::Hold).next()
+    }
+
+    /// The ranges that are in the way of this access.
+    fn standing(
+        &self,
+        range: &RangeRequest,
+        owner: LockOwner,
+        rule: LockRule,
+        intent: Intent,
+    ) -> impl Iterator<Item = &Held> {
+        let wanted = *range;
+        // What is shared is in the way of nobody who wants to share.
+        let shared = (wanted.kind == RangeKind::Exclusive).then_some(RangeKind::Shared);
+        std::iter::once(RangeKind::Exclusive)
+            .chain(shared)
+            .flat_map(move |kind| self.held.overlapping(kind, wanted))
+            .map(|(_, held)| held)
+            .filter(move |held| stands(held, &wanted, owner, rule, intent))
     }
 
     /// Takes all of `wanted` or nothing. The ranges of one call count against each other.
@@ -101,18 +118,18 @@ impl Ranges {
             return Err(Refusal::Exhausted);
         }
         let before = (rule == LockRule::Merging && wanted.len() > 1).then(|| self.held.clone());
-        let len = self.held.len();
+        let mut taken = Vec::new();
         for range in wanted {
             if self.conflicts(range, owner, rule, Intent::Hold) {
                 match before {
                     Some(before) => self.held = before,
-                    None => self.held.truncate(len),
+                    None => taken.into_iter().for_each(|age| self.held.remove(age)),
                 }
                 return Err(Refusal::RangeNotGranted);
             }
             let new = Held { owner, open, rule, range: *range };
             match rule {
-                LockRule::Exact => self.held.push(new),
+                LockRule::Exact => taken.push(self.held.add(new)),
                 LockRule::Merging => merging::lock(&mut self.held, new),
             }
         }
@@ -120,8 +137,10 @@ impl Ranges {
     }
 
     /// Gives ranges back that an open held before a restart.
-    pub fn restore(&mut self, held: &[Held]) {
-        self.held.extend_from_slice(held);
+    pub fn restore<'a>(&mut self, held: impl Iterator<Item = &'a Held>) {
+        for held in held {
+            self.held.add(*held);
+        }
     }
 
     /// Releases ranges in order and stops at the first that is not held.
@@ -149,22 +168,18 @@ impl Ranges {
 
     /// An exclusive range goes before a shared one with the same bounds; of shared ones the newest.
     fn unlock_exact(&mut self, owner: LockOwner, range: &RangeRequest) -> Result<(), Refusal> {
-        let same = |held: &Held| {
-            held.owner == owner
-                && held.rule == LockRule::Exact
-                && (held.range.start, held.range.len) == (range.start, range.len)
+        let own = |kind| {
+            let all = self.held.with_bounds(kind, range);
+            all.filter(|(_, held)| held.owner == owner && held.rule == LockRule::Exact).map(|(age, _)| age)
         };
-        let exclusive = self.held.iter().position(|h| same(h) && h.range.kind == RangeKind::Exclusive);
-        let found = exclusive.or_else(|| self.held.iter().rposition(same)).ok_or(Refusal::RangeNotHeld)?;
-        self.held.remove(found);
+        let found = own(RangeKind::Exclusive).min().or_else(|| own(RangeKind::Shared).max());
+        self.held.remove(found.ok_or(Refusal::RangeNotHeld)?);
         Ok(())
     }
 
     /// Releases everything that was taken through an open; true when there was something.
     pub fn release_open(&mut self, open: u64) -> bool {
-        let before = self.held.len();
-        self.held.retain(|held| held.open != open);
-        before != self.held.len()
+        self.held.remove_where(|held| held.open == open)
     }
 
     /// Takes out the requests that wait on behalf of an open.
@@ -204,14 +219,18 @@ impl Ranges {
     /// Takes out, oldest first, the requests that can be had now, each on top of those before it.
     pub fn ready(&mut self) -> Vec<Ticket> {
         let mut ready = Vec::new();
-        let mut promised = Ranges { held: self.held.clone(), queue: VecDeque::new() };
-        self.queue.retain(|queued| {
-            let fits = promised.lock(queued.owner, 0, queued.rule, &[queued.range]).is_ok();
+        let mut promised = Ranges::default();
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.retain(|queued| {
+            let Queued { owner, rule, ref range, .. } = *queued;
+            let fits = !self.conflicts(range, owner, rule, Intent::Hold)
+                && promised.lock(owner, 0, rule, std::slice::from_ref(range)).is_ok();
             if fits {
                 ready.push(queued.ticket);
             }
             !fits
         });
+        self.queue = queue;
         ready
     }
 }

@@ -4,10 +4,15 @@
 //! (DOS_QM) and `"` (DOS_DOT), whose meaning depends on the dots of the name.
 //!
 //! A pattern is run over the name once, with the set of all places in the pattern that could have been
-//! reached so far. Time is bounded by the product of both lengths; no pattern makes it explode.
+//! reached so far. The set is a row of bits that moves as a whole ([`Automaton`]), so a character of the name costs a few
+//! operations for each 64 characters of the pattern, and no pattern makes it explode.
 
 use super::names::fold_units;
 use crate::Utf16;
+
+mod automaton;
+
+use automaton::Automaton;
 
 /// The most units of a pattern, after runs of `*` have become one.
 pub const MAX_PATTERN: usize = 511;
@@ -37,6 +42,8 @@ pub struct Pattern {
     tokens: Vec<Token>,
     kind: Kind,
     folded: bool,
+    /// For [`Kind::Other`].
+    automaton: Option<Automaton>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +82,8 @@ impl Pattern {
             return Err(BadPattern);
         }
         let kind = kind(&tokens);
-        Ok(Pattern { tokens, kind, folded: ignore_case })
+        let automaton = (kind == Kind::Other).then(|| Automaton::new(&tokens));
+        Ok(Pattern { tokens, kind, folded: ignore_case, automaton })
     }
 
     /// Whether the pattern selects every name.
@@ -110,61 +118,8 @@ impl Pattern {
                 let tail = &self.tokens[1..];
                 name.len() >= tail.len() && same(tail, &name[name.len() - tail.len()..])
             }
-            Kind::Other => self.run(name),
+            Kind::Other => self.automaton.as_ref().is_some_and(|automaton| automaton.matches(name)),
         }
-    }
-
-    fn run(&self, name: &[u16]) -> bool {
-        let mut now = Places::default();
-        now.add(0);
-        let last_dot = name.iter().rposition(|&unit| unit == DOT);
-        for (at, &unit) in name.iter().enumerate() {
-            let next = self.step(now, unit, last_dot == Some(at));
-            if next.is_empty() {
-                return false;
-            }
-            now = next;
-        }
-        self.ends(now)
-    }
-
-    /// The places reached by one more character of the name.
-    fn step(&self, mut now: Places, unit: u16, is_last_dot: bool) -> Places {
-        let mut next = Places::default();
-        // Places reached without a character lie behind, so one pass in rising order sees them all.
-        let mut at = 0;
-        while let Some(place) = now.first_from(at) {
-            at = place + 1;
-            match self.tokens.get(place) {
-                None => {}
-                Some(Token::Star) => {
-                    next.add(place);
-                    now.add(at);
-                }
-                Some(Token::DosStar) => {
-                    next.add(if is_last_dot { at } else { place });
-                    now.add(at);
-                }
-                Some(Token::DosQuestion) => {
-                    if unit == DOT {
-                        now.add(at);
-                    } else {
-                        next.add(at);
-                    }
-                }
-                Some(Token::DosDot) if unit != DOT => {}
-                Some(Token::Unit(wanted)) if *wanted != unit => {}
-                Some(Token::DosDot | Token::Question | Token::Unit(_)) => next.add(at),
-            }
-        }
-        next
-    }
-
-    /// Whether the end of the pattern can be reached without another character.
-    fn ends(&self, now: Places) -> bool {
-        let needs_none = |token: &Token| !matches!(token, Token::Question | Token::Unit(_));
-        let tail = self.tokens.iter().rev().take_while(|token| needs_none(token)).count();
-        now.first_from(self.tokens.len() - tail).is_some()
     }
 }
 
@@ -191,34 +146,6 @@ fn kind(tokens: &[Token]) -> Kind {
 
 fn same(tokens: &[Token], name: &[u16]) -> bool {
     tokens.len() == name.len() && tokens.iter().zip(name).all(|(token, unit)| *token == Token::Unit(*unit))
-}
-
-/// A set of places in a pattern: 0 is before its first token, its length is behind its last.
-#[derive(Debug, Clone, Copy, Default)]
-struct Places([u64; MAX_PATTERN.div_ceil(64)]);
-
-impl Places {
-    #[inline]
-    fn add(&mut self, place: usize) {
-        self.0[place / 64] |= 1 << (place % 64);
-    }
-
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.0.iter().all(|word| *word == 0)
-    }
-
-    /// The first place that is not before `least`.
-    #[inline]
-    fn first_from(&self, least: usize) -> Option<usize> {
-        let mut index = least / 64;
-        let mut word = self.0.get(index)? & (u64::MAX << (least % 64));
-        while word == 0 {
-            index += 1;
-            word = *self.0.get(index)?;
-        }
-        Some(index * 64 + word.trailing_zeros() as usize)
-    }
 }
 
 #[cfg(test)]
@@ -333,6 +260,7 @@ mod tests {
         let text = "*a".repeat(255);
         assert!(!matches(&text, &("a".repeat(254) + "b")));
         assert!(!matches(&"<?".repeat(250), &"a.".repeat(120)));
+        assert!(!matches(&">".repeat(500), &".".repeat(255)));
     }
 
     /// The rules as MS-FSA 2.1.4.4 words them, by trying everything.
@@ -358,6 +286,56 @@ mod tests {
             },
             Token::Question => here.is_some() && by_trying(rest, name, at + 1),
             Token::Unit(unit) => here == Some(unit) && by_trying(rest, name, at + 1),
+        }
+    }
+
+    /// The rules once more, place by place, for patterns that are too long to try everything.
+    fn place_by_place(pattern: &[u16], name: &[u16]) -> bool {
+        let last_dot = name.iter().rposition(|&unit| unit == DOT);
+        let tokens: Vec<Token> = pattern.iter().map(|&unit| token(unit)).collect();
+        let mut now = vec![false; tokens.len() + 1];
+        now[0] = true;
+        for at in 0..=name.len() {
+            let here = name.get(at).copied();
+            let mut next = vec![false; tokens.len() + 1];
+            for (place, token) in tokens.iter().enumerate() {
+                if !now[place] {
+                    continue;
+                }
+                let (skips, takes, stays) = match token {
+                    Token::Star => (true, false, here.is_some()),
+                    Token::DosStar => {
+                        (true, here.is_some() && last_dot == Some(at), here.is_some() && last_dot != Some(at))
+                    }
+                    Token::DosQuestion => match here {
+                        None | Some(DOT) => (true, false, false),
+                        Some(_) => (false, true, false),
+                    },
+                    Token::DosDot => (here.is_none(), here == Some(DOT), false),
+                    Token::Question => (false, here.is_some(), false),
+                    Token::Unit(unit) => (false, here == Some(*unit), false),
+                };
+                now[place + 1] |= skips;
+                next[place + 1] |= takes;
+                next[place] |= stays;
+            }
+            if here.is_none() {
+                return now[tokens.len()];
+            }
+            now = next;
+        }
+        false
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn long_patterns_agree_with_the_rules(text in "([ab.*?<>\"]{0,3}(<|>|\\*|>>>>|ab){0,9}){1,30}", name in "[ab.]{1,120}") {
+            let units: Vec<u16> = text.encode_utf16().collect();
+            prop_assume!(!units.is_empty() && units.len() <= MAX_PATTERN);
+            let name: Vec<u16> = name.encode_utf16().collect();
+            let exact = Pattern::new(Utf16::new(&bytes_of(&text)).unwrap(), false).unwrap();
+            prop_assert_eq!(exact.matches(&name), exact.selects_all() || place_by_place(&units, &name));
         }
     }
 

@@ -3,6 +3,7 @@
 //! [`handle`] checks the request, [`pattern`] says which names it wants, [`sink`] puts entries straight
 //! into the reply, and [`Listing`] remembers where the next request goes on.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -35,7 +36,13 @@ pub struct Listing {
     cookie: u64,
     /// Whether nothing is left.
     is_done: bool,
+    /// The request that has looked at [`SLICE`] names without finding one, by its connection and number, and whether it was
+    /// the first: it goes on here.
+    under_way: Option<((u64, u64), bool)>,
 }
+
+/// Names that a request looks at before it lets its connection do something else, a CANCEL of it for one.
+const SLICE: usize = 4096;
 
 const DOTS: [&[u8]; 2] = [b".", b".."];
 
@@ -64,12 +71,14 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let Target::Disk { identity, .. } = &open.tree.target else {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     };
-    let caller = Caller { identity, client: open.client, waiter: None, now: request.now };
+    let async_id = connection.async_id(request);
+    let waiter = connection.waiter(async_id);
+    let caller = Caller { identity, client: open.client, waiter: Some(&waiter), now: request.now };
     let at = body.len();
     body.resize(at + output::RESPONSE_FIXED, 0);
     let sink = Sink::new(body, form, asked.output_buffer_length as usize, engine, names::syntax(file));
-    let scan =
-        Scan { engine, file, caller: &caller, single: asked.flags.contains(Flags::RETURN_SINGLE_ENTRY) };
+    let single = asked.flags.contains(Flags::RETURN_SINGLE_ENTRY);
+    let scan = Scan { engine, file, caller: &caller, single, number: (connection.handle.id, async_id) };
     let status = list(&scan, &mut open.listing.lock(), &asked, sink)?;
     let length = (body.len() - at - output::RESPONSE_FIXED) as u32;
     if let Some(fixed) = body[at..].first_chunk_mut() {
@@ -84,6 +93,8 @@ struct Scan<'a> {
     file: &'a Arc<share::Open>,
     caller: &'a Caller<'a>,
     single: bool,
+    /// Names the request.
+    number: (u64, u64),
 }
 
 /// Why no more entries go into this reply.
@@ -95,12 +106,18 @@ enum End {
     Full,
     /// The first did not fit whole.
     Cut,
+    /// As many names were looked at as one turn allows.
+    Slice,
 }
 
 fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &Asked<'_>, mut sink: Sink<'_>) -> Handled {
     // SMB2_INDEX_SPECIFIED is ignored, as Windows does (MS-SMB2 3.3.5.18, note 410).
-    let restarts = asked.flags.intersects(Flags::RESTART_SCANS | Flags::REOPEN);
-    let is_first = listing.wanted.is_none() || asked.flags.contains(Flags::REOPEN);
+    let before = listing.under_way.take().filter(|(number, _)| *number == scan.number);
+    let restarts = before.is_none() && asked.flags.intersects(Flags::RESTART_SCANS | Flags::REOPEN);
+    let is_first = match before {
+        Some((_, was_first)) => was_first,
+        None => listing.wanted.is_none() || asked.flags.contains(Flags::REOPEN),
+    };
     if listing.wanted.is_none() || (restarts && !asked.file_name.is_empty()) {
         let folds = !scan.engine.config().case_sensitive;
         listing.wanted = Some(Wanted::new(asked.file_name, names::syntax(scan.file), folds)?);
@@ -115,6 +132,10 @@ fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &Asked<'_>, mut sink: Sin
     // MS-FSA 2.1.5.6.3
     if end == End::Full {
         return Err(Stop::Fail(NtStatus::INFO_LENGTH_MISMATCH));
+    }
+    if end == End::Slice {
+        listing.under_way = Some((scan.number, is_first));
+        return Err(scan.go_on());
     }
     Err(Stop::Fail(if is_first { NtStatus::NO_SUCH_FILE } else { NtStatus::NO_MORE_FILES }))
 }
@@ -135,6 +156,14 @@ impl Scan<'_> {
             }
             None => self.entries(listing, sink),
         }
+    }
+
+    /// Puts the request aside until its connection has done what came meanwhile.
+    fn go_on(&self) -> Stop {
+        let Some(waiter) = self.caller.waiter else { return Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES) };
+        let ticket = self.engine.wait_until(waiter, self.caller.now.mono_ns);
+        self.engine.wake(ticket);
+        Stop::Wait(Some((Arc::clone(self.engine), ticket)))
     }
 
     /// `.` and `..`, the first two entries wherever the pattern selects them.
@@ -182,12 +211,22 @@ impl Scan<'_> {
         let from = *cookie;
         let mut end = Ok(End::Nothing);
         let mut broken = false;
+        // The last name of a slice is shown whether it is selected or not, so that the next slice begins behind it.
+        let (mut looked, is_selected) = (0, Cell::new(false));
         self.engine.scan(
             self.caller,
             self.file,
             from,
-            &mut |name| wanted.selects(name.as_bytes()),
+            &mut |name| {
+                looked += 1;
+                is_selected.set(wanted.selects(name.as_bytes()));
+                is_selected.get() || looked >= SLICE
+            },
             &mut |entry| {
+                if !is_selected.get() {
+                    (*cookie, end, broken) = (entry.cookie(), Ok(End::Slice), true);
+                    return ControlFlow::Break(());
+                }
                 let put = put(entry, sink);
                 let goes_on = match put {
                     None => !self.single || sink.is_empty(),

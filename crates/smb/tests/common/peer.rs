@@ -104,6 +104,8 @@ pub struct Peer {
     has_ended: bool,
     /// Jobs wait until [`Peer::run_jobs`].
     pub holds_jobs: bool,
+    /// Events wait until this is false again.
+    pub holds_events: bool,
     pub next_id: u64,
     pub session_id: u64,
     pub tree_id: u32,
@@ -139,6 +141,7 @@ impl Peer {
             is_closed: false,
             has_ended: false,
             holds_jobs: false,
+            holds_events: false,
             next_id: 0,
             session_id: 0,
             tree_id: 0,
@@ -285,7 +288,8 @@ impl Peer {
         }
         loop {
             self.take_frames();
-            let event = self.mail.events.lock().expect("no test panics with it held").pop_front();
+            let next = || self.mail.events.lock().expect("no test panics with it held").pop_front();
+            let event = if self.holds_events { None } else { next() };
             let event = match event {
                 Some(event) => event,
                 None if self.out.jobs.is_empty() || self.holds_jobs => break,

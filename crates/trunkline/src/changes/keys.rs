@@ -18,6 +18,7 @@ fn shape(key: &str) -> Shape {
         "max_channels"
         | "nfs_port"
         | "nfs_max_connections"
+        | "streams_max_gib"
         | "provisioned_gib"
         | "provisioned_iops"
         | "provisioned_mib_s"

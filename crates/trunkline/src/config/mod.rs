@@ -230,6 +230,9 @@ pub struct Account {
     pub nfs: endpoints::OwnEndpoint,
 }
 
+/// What streams and large notes may take where nothing is said, in GiB.
+const DEFAULT_STREAMS_GIB: u64 = 16;
+
 /// `[share.NAME]`: a directory on offer. What it takes over from its account or the server is filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
@@ -259,6 +262,8 @@ pub struct Share {
     pub hide_files: Setting<Vec<String>>,
     /// Named streams are offered.
     pub streams: Setting<bool>,
+    /// How much streams and large notes may take of the state directory's file system, where the share has no size.
+    pub streams_max_gib: Setting<u64>,
     /// Clients may watch directories for changes.
     pub change_notify: Setting<bool>,
     /// Large reads are sent from the host's page cache without being copied.
@@ -344,6 +349,9 @@ impl Sources {
         match std::fs::read_to_string(path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                Err(ConfigError(format!("{}: it is not text{}", path.display(), read::MEND)))
+            }
             Err(error) => Err(ConfigError(format!("{}: {}", path.display(), os_error(&error)))),
         }
     }
@@ -492,6 +500,7 @@ impl Share {
             hide_unreadable: Setting::default_of(false),
             hide_files: Setting::default_of(vec![".*".to_owned()]),
             streams: Setting::default_of(true),
+            streams_max_gib: Setting::default_of(DEFAULT_STREAMS_GIB),
             change_notify: Setting::default_of(true),
             send_file: Setting::default_of(true),
             metadata_caching: Setting::default_of(true),

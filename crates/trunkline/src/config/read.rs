@@ -72,6 +72,8 @@ pub const ACCOUNT: &[&str] = &[
     "nfs_port",
     "nfs_max_connections",
 ];
+/// The most that `streams_max_gib` may say.
+const MAX_STREAMS_GIB: u64 = 1 << 20;
 /// Keys of `[share.NAME]`.
 pub const SHARE: &[&str] = &[
     "path",
@@ -86,6 +88,7 @@ pub const SHARE: &[&str] = &[
     "hide_unreadable",
     "hide_files",
     "streams",
+    "streams_max_gib",
     "change_notify",
     "send_file",
     "metadata_caching",
@@ -164,9 +167,16 @@ fn server_of(top: &Section<'_>, document: Document<'_>, base: &Path) -> Result<S
     }
 }
 
+/// What to do with a file of changes that is not what the server wrote.
+pub(super) const MEND: &str =
+    "; restore the file, mend it, or remove it with all that was changed by command";
+
 fn tree<'a>(document: Document<'a>) -> Result<Spanned<DeTable<'a>>, ConfigError> {
     DeTable::parse(document.text).map_err(|e| {
-        let message = e.message().lines().collect::<Vec<_>>().join(", ");
+        let mut message = e.message().lines().collect::<Vec<_>>().join(", ");
+        if document.is_change {
+            message += MEND;
+        }
         document.error(e.span().map_or(0, |span| span.start), message)
     })
 }
@@ -377,6 +387,8 @@ fn share(
     share.hide_unreadable = table.boolean("hide_unreadable")?.unwrap_or(share.hide_unreadable);
     share.hide_files = table.list("hide_files", pattern)?.unwrap_or(share.hide_files);
     share.streams = table.boolean("streams")?.unwrap_or(share.streams);
+    share.streams_max_gib =
+        table.number("streams_max_gib", 1, MAX_STREAMS_GIB)?.unwrap_or(share.streams_max_gib);
     share.change_notify = table.boolean("change_notify")?.unwrap_or(share.change_notify);
     share.continuously_available =
         table.boolean("continuously_available")?.unwrap_or(share.continuously_available);

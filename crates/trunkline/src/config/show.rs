@@ -251,6 +251,7 @@ impl Page<'_> {
         self.plain("metadata_caching", &share.metadata_caching);
         self.list("hide_files", &share.hide_files);
         self.plain("streams", &share.streams);
+        self.plain("streams_max_gib", &share.streams_max_gib);
         self.plain("change_notify", &share.change_notify);
         self.plain("continuously_available", &share.continuously_available);
         for (key, setting) in share.provisioned.set() {

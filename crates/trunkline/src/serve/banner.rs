@@ -7,12 +7,9 @@ use super::listen::{AdminBound, Bound, BoundEndpoint, NfsBound};
 use super::plan::Plan;
 use crate::config::endpoints::{Owner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::values::{self, Choice};
-use crate::state::StateDir;
 use crate::state::store::StoredUser;
+use crate::state::{FIRST_PASSWORD, StateDir};
 use crate::{host, password, people};
-
-/// Where the first user's password is kept.
-const FILE: &str = "first-password";
 
 /// The user that was made at the first start, when there was none.
 pub struct Credentials {
@@ -32,7 +29,7 @@ impl Credentials {
         let name = name.unwrap_or("trunkline").to_owned();
         values::user_name(&name).map_err(|why| anyhow::anyhow!("--user: {why}"))?;
         let password = password::make()?;
-        let file = state.write_file(FILE, format!("{password}\n{name}\n").as_bytes())?;
+        let file = state.write_file(FIRST_PASSWORD, format!("{password}\n{name}\n").as_bytes())?;
         let nt_hash = people::nt_hash(&password);
         state.store().put_user(&StoredUser {
             name: name.clone(),
@@ -46,7 +43,7 @@ impl Credentials {
 
     /// The user that was made at an earlier start, as long as the kept password is still the user's.
     pub fn kept(state: &StateDir) -> Option<Credentials> {
-        let file = state.path().join(FILE);
+        let file = state.path().join(FIRST_PASSWORD);
         let text = std::fs::read_to_string(&file).ok()?;
         let mut lines = text.lines();
         let (password, name) = (lines.next()?, lines.next()?);

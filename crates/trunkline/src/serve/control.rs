@@ -113,6 +113,9 @@ impl Control {
         let config = changes::checked(&self.overrides, &sources, &self.state, check::against)?;
         let before = Arc::clone(&current.plan);
         self.serve(&mut current, config)?;
+        if let Err(error) = self.state.accept_changes(sources.changes.as_deref()) {
+            tracing::warn!(%error, "the next start will say that the file of changes is not as the server wrote it");
+        }
         current.sources = sources;
         self.prune_keys(&before, &current);
         Ok(current.plan.fixed_changes(&before))

@@ -24,15 +24,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::ServeArgs;
 use crate::config::{Config, Overrides, Sources, check};
 use crate::discovery::{self, Announced};
-use crate::state::StateDir;
+use crate::state::{ADMIN_TOKEN, StateDir};
 use crate::{log, people};
 use banner::Credentials;
 use control::Control;
 use listen::{AdminBound, Bound, NfsBound};
 use plan::Plan;
-
-/// The file with what administrators show to be let in.
-const ADMIN_TOKEN: &str = "admin-token";
 
 /// How long requests may take to end when the server does.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -49,6 +46,7 @@ pub struct Failed(pub String);
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } = Setup::prepare(args)?;
     log::begin(&config)?;
+    state.look_over().iter().for_each(|note| tracing::warn!("{note}"));
     // Which bits a new file has is for clients to say, and nobody else may enter the directory of the server's own files.
     rustix::process::umask(rustix::fs::Mode::empty());
     let people = people::resolve(&config, &state)?;

@@ -3,9 +3,13 @@
 //! Start with [`StateDir::open`], which makes the directory, holds its lock and refuses one of another
 //! version. [`store`] keeps users and the server's identity in it.
 //!
-//! Layout: `version`, `lock`, `state.redb`, `control.sock`, `first-password`, `admin-token`, `changes.toml`, `volumes/N/` for each
-//! directory that was ever served, `volumes/N.opens` where opens outlive the server. Everything is open to its owner only.
+//! Layout: `version`, `lock`, `state.redb`, `control.sock`, `first-password`, `admin-token`, `handle-key`, `changes.toml`, `volumes/N/`
+//! for each directory that was ever served, `volumes/N.opens` where opens outlive the server. Everything is open to its owner only.
+//! [`files`] tells of the smaller ones when they are not what was written.
 
+#[cfg(test)]
+mod damage;
+mod files;
 mod lock;
 pub mod store;
 
@@ -15,10 +19,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::config::os_error;
+pub use files::{ADMIN_TOKEN, FIRST_PASSWORD};
 use store::{Store, StoreError};
 
 /// First and only line of `version`.
 const VERSION: &str = "trunkline state 1";
+
+/// What a first start that was interrupted may leave behind.
+const BEGINNINGS: [&str; 5] = ["lock", "state.new", "state.redb", "state.generation", "version.new"];
 
 /// Why a state directory cannot be used; one line that names it.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +42,11 @@ pub enum StateError {
     /// There is something else in it.
     #[error("state directory {0}: it holds other files and no `version`; give an empty one with --state-dir")]
     Foreign(String),
+    /// It is one, and the file that says so is not there.
+    #[error(
+        "state directory {0}: `version` is missing beside `state.redb`; restore it, or write `{VERSION}` into it, if it is of this version"
+    )]
+    NoVersion(String),
     /// It was written by another version of the program.
     #[error(
         "state directory {dir}: it is of version `{found}`, this program knows `{VERSION}`; give another one with --state-dir"
@@ -48,12 +61,12 @@ pub enum StateError {
     #[error("state directory {0}: another server is running on it; give this one its own with --state-dir")]
     Locked(String),
     /// Its content cannot be read.
-    #[error("state directory {dir}: {source}")]
+    #[error("state directory {dir}: {why}")]
     Store {
         /// The directory.
         dir: String,
         /// What is wrong.
-        source: StoreError,
+        why: StoreError,
     },
 }
 
@@ -79,10 +92,16 @@ impl StateDir {
         }
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(host)?;
         let lock = lock(path)?;
+        let database = path.join("state.redb");
+        let failed = |source| store_error(path, source);
         if fresh {
+            if !database.try_exists().map_err(host)? {
+                Store::make(&database).map_err(failed)?;
+            }
+            // The last, so that it never stands beside less than all.
             write_private(&path.join("version"), format!("{VERSION}\n").as_bytes()).map_err(host)?;
         }
-        let store = Store::open(&path.join("state.redb")).map_err(|source| store_error(path, source))?;
+        let store = Store::open(&database).map_err(failed)?;
         Ok(StateDir { path: path.to_path_buf(), store, _lock: lock })
     }
 
@@ -124,43 +143,6 @@ impl StateDir {
         self.store.volume(path).map_err(|source| store_error(&self.path, source))
     }
 
-    /// Thirty-two random bytes that stay the same as long as the directory lives, in a file open to its owner
-    /// only.
-    ///
-    /// # Errors
-    /// What the host says.
-    pub fn secret(&self, name: &str) -> io::Result<[u8; 32]> {
-        match fs::read(self.path.join(name)) {
-            Ok(kept) => kept.try_into().map_err(|_| {
-                let path = self.path.join(name);
-                io::Error::other(format!("{} is damaged; restore or remove it", path.display()))
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let made = auth::crypto::random();
-                self.write_file(name, &made)?;
-                Ok(made)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Random text that stays the same as long as the file does, which is open to its owner only and may be edited.
-    ///
-    /// # Errors
-    /// What the host says.
-    pub fn token(&self, name: &str) -> io::Result<String> {
-        match fs::read_to_string(self.path.join(name)) {
-            Ok(kept) => Ok(kept.trim().to_owned()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let made: [u8; 24] = auth::crypto::random();
-                let text: String = made.iter().map(|byte| format!("{byte:02x}")).collect();
-                self.write_file(name, format!("{text}\n").as_bytes())?;
-                Ok(text)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
     /// Where it is recorded what clients have open in the served directory `path`, if that is to outlive
     /// the server.
     ///
@@ -178,39 +160,35 @@ impl StateDir {
         let number = self.number(&Path::new(":nfs-clients").join(endpoint))?;
         Ok(self.path.join(format!("nfs-clients.{number}")))
     }
-
-    /// Writes `content` to the file `name`, open to its owner only, whole or not at all.
-    ///
-    /// # Errors
-    /// What the host says.
-    pub fn write_file(&self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
-        let path = self.path.join(name);
-        write_private(&path, content)?;
-        Ok(path)
-    }
 }
 
 fn host_error(path: &Path, error: &io::Error) -> StateError {
     StateError::Host { dir: path.display().to_string(), what: os_error(error) }
 }
 
-fn store_error(path: &Path, source: StoreError) -> StateError {
-    StateError::Store { dir: path.display().to_string(), source }
+fn store_error(path: &Path, why: StoreError) -> StateError {
+    StateError::Store { dir: path.display().to_string(), why }
 }
 
 /// Whether nothing is in `path` yet; otherwise it must be a state directory of this version.
 fn is_fresh(path: &Path) -> Result<bool, StateError> {
-    match fs::read_to_string(path.join("version")) {
-        Ok(found) if found.trim_end() == VERSION => Ok(false),
+    let shown = || path.display().to_string();
+    match fs::read(path.join("version")) {
+        Ok(found) if found.trim_ascii_end() == VERSION.as_bytes() => Ok(false),
         Ok(found) => {
+            let found = String::from_utf8_lossy(&found);
             let found = found.lines().next().unwrap_or_default().chars().take(80).collect();
-            Err(StateError::Version { dir: path.display().to_string(), found })
+            Err(StateError::Version { dir: shown(), found })
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => match fs::read_dir(path) {
-            // A first start that was interrupted leaves the lock alone behind.
             Ok(entries) => {
-                let foreign = entries.flatten().any(|entry| entry.file_name() != "lock");
-                if foreign { Err(StateError::Foreign(path.display().to_string())) } else { Ok(true) }
+                let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+                let is_begun = names.iter().all(|name| BEGINNINGS.iter().any(|known| name == known));
+                match names.iter().any(|name| name == "state.redb") {
+                    _ if is_begun => Ok(true),
+                    true => Err(StateError::NoVersion(shown())),
+                    false => Err(StateError::Foreign(shown())),
+                }
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
             Err(e) => Err(host_error(path, &e)),
@@ -272,5 +250,35 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("lock"), "").unwrap();
         assert!(StateDir::open(dir.path()).is_ok());
+        // Everything was there but the last.
+        let identity = StateDir::open(dir.path()).unwrap().store().identity();
+        fs::remove_file(dir.path().join("version")).unwrap();
+        fs::write(dir.path().join("state.new"), "half").unwrap();
+        assert_eq!(StateDir::open(dir.path()).unwrap().store().identity(), identity);
+    }
+
+    #[test]
+    fn a_database_or_a_version_that_is_missing_is_told_and_nothing_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(dir.path()).unwrap();
+        let identity = state.store().identity();
+        state.volume_dir(Path::new("/srv/a")).unwrap();
+        drop(state);
+        let aside = dir.path().with_extension("aside");
+        for (missing, wanted) in [
+            ("state.redb", "state.redb: it is missing beside `version`"),
+            ("version", "`version` is missing beside `state.redb`"),
+        ] {
+            fs::rename(dir.path().join(missing), &aside).unwrap();
+            for opened in
+                [StateDir::open(dir.path()), StateDir::open_existing(dir.path()).map(Option::unwrap)]
+            {
+                let error = opened.unwrap_err().to_string();
+                assert!(error.contains(wanted) && error.contains("restore it"), "{error}");
+                assert!(!dir.path().join(missing).exists());
+            }
+            fs::rename(&aside, dir.path().join(missing)).unwrap();
+        }
+        assert_eq!(StateDir::open(dir.path()).unwrap().store().identity(), identity);
     }
 }

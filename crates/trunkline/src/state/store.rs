@@ -4,26 +4,40 @@
 //! password but guessing. The server's GUID and the machine SID are made once and kept; the RID of a user
 //! is given once and never to another, so that descriptors on disk keep their meaning. Keys of accounts are kept as they
 //! are, since whoever looks after the server may ask for them again.
+//!
+//! [`records`] keeps the bytes, and sees to it that damage is never taken for content.
 
-use std::fs::OpenOptions;
+mod earlier;
+mod guard;
+mod records;
+
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use admin::{AccountKeys, NtHash};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 
-const USERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("users");
-const RIDS: TableDefinition<'_, &str, u32> = TableDefinition::new("rids");
-const VOLUMES: TableDefinition<'_, &[u8], u32> = TableDefinition::new("volumes");
+use records::{Contents, Edits, Records, Table};
+
+/// By the names of users in lower case.
+const USERS: Table = Table("users");
+const RIDS: Table = Table("rids");
+/// By the paths of directories.
+const VOLUMES: Table = Table("volumes");
 /// By the numbers of directories: the count, and since when (ns since 1970).
-const BURST_CREDITS: TableDefinition<'_, u32, (u64, i64)> = TableDefinition::new("burst_credits");
+const BURST_CREDITS: Table = Table("burst_credits");
 /// By the numbers of directories: bytes and files that lie there.
-const USAGE: TableDefinition<'_, u32, (u64, u64)> = TableDefinition::new("usage");
+const USAGE: Table = Table("usage");
 /// By the names of accounts in lower case.
-const ACCOUNT_KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("account_keys");
-const IDENTITY: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("identity");
+const ACCOUNT_KEYS: Table = Table("account_keys");
+const IDENTITY: Table = Table("identity");
+/// By their names: what was written to files that lie beside this one.
+const FILES: Table = Table("files");
+const TABLES: [Table; 8] = [USERS, RIDS, VOLUMES, BURST_CREDITS, USAGE, ACCOUNT_KEYS, IDENTITY, FILES];
+
+/// Keys of `IDENTITY`.
+const GUID: &str = "guid";
+const MACHINE_SID: &str = "machine_sid";
 
 /// The first RID that is not given to well-known users (MS-SAMR 2.2.1.14).
 const FIRST_RID: u32 = 1000;
@@ -32,6 +46,25 @@ const FIRST_RID: u32 = 1000;
 #[derive(Debug, thiserror::Error)]
 #[error("state.redb: {0}")]
 pub struct StoreError(String);
+
+impl StoreError {
+    /// Something in the file is not what was written.
+    fn damaged(what: &str) -> StoreError {
+        StoreError(format!(
+            "it is damaged ({what}); restore the state directory from a backup, or begin anew with another one \
+             (--state-dir): users, keys and the machine's SID, by which files know their owners, are then new"
+        ))
+    }
+
+    /// There is no file, and there was one.
+    fn missing() -> StoreError {
+        StoreError(
+            "it is missing beside `version`; in it are users, keys and the machine's SID, by which files know their owners: \
+             restore it from a backup, or begin anew with another directory (--state-dir)"
+                .to_owned(),
+        )
+    }
+}
 
 macro_rules! from_store {
     ($($error:ty),*) => {$(
@@ -63,6 +96,18 @@ pub struct Identity {
 }
 
 impl Identity {
+    fn of(contents: &Contents) -> Result<Identity, StoreError> {
+        let kept = |key: &str| {
+            let found = contents.get(&IDENTITY).and_then(|records| records.get(key.as_bytes()));
+            found.ok_or_else(|| StoreError::damaged(&format!("`{key}` is missing")))
+        };
+        let wrong = |key: &str| StoreError::damaged(&format!("`{key}`"));
+        let guid = kept(GUID)?.as_slice().try_into().map_err(|_| wrong(GUID))?;
+        let sid: [u8; 12] = kept(MACHINE_SID)?.as_slice().try_into().map_err(|_| wrong(MACHINE_SID))?;
+        let part = |at: usize| u32::from_le_bytes([sid[at], sid[at + 1], sid[at + 2], sid[at + 3]]);
+        Ok(Identity { guid, machine_sid: [part(0), part(4), part(8)] })
+    }
+
     /// The SID of the user with `rid`.
     pub fn user_sid(&self, rid: u32) -> String {
         let [a, b, c] = self.machine_sid;
@@ -97,35 +142,38 @@ pub struct BurstCredits {
 /// The open file.
 #[derive(Debug)]
 pub struct Store {
-    database: Database,
+    records: Records,
     identity: Identity,
 }
 
 impl Store {
-    /// Opens the file at `path`, which is made when it is missing.
+    /// Makes the file at `path`, whole or not at all, with a new identity.
     ///
     /// # Errors
     /// [`StoreError`]
+    pub fn make(path: &Path) -> Result<(), StoreError> {
+        let mut edits = Edits::default();
+        edits.put(IDENTITY, GUID, guid_of(random()?).to_vec());
+        edits.put(IDENTITY, MACHINE_SID, random::<12>()?.to_vec());
+        Records::make(path, edits)
+    }
+
+    /// Opens the file at `path`, which must be there.
+    ///
+    /// # Errors
+    /// [`StoreError`]; a file that is refused is left as it was.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let database = Database::builder().create_file(file)?;
-        let write = database.begin_write()?;
-        write.open_table(USERS)?;
-        write.open_table(RIDS)?;
-        write.open_table(VOLUMES)?;
-        write.open_table(BURST_CREDITS)?;
-        write.open_table(USAGE)?;
-        write.open_table(ACCOUNT_KEYS)?;
-        let identity = {
-            let mut table = write.open_table(IDENTITY)?;
-            let guid = kept(&mut table, "guid", guid_of)?;
-            let sid: [u8; 12] = kept(&mut table, "machine_sid", |random| random)?;
-            let part = |at: usize| u32::from_le_bytes([sid[at], sid[at + 1], sid[at + 2], sid[at + 3]]);
-            Identity { guid, machine_sid: [part(0), part(4), part(8)] }
-        };
-        write.commit()?;
-        Ok(Store { database, identity })
+        if !path.try_exists()? {
+            return Err(StoreError::missing());
+        }
+        let records = Records::open(path, &TABLES, |contents| Identity::of(contents).map(drop))?;
+        let identity = records.with(Identity::of)?;
+        Ok(Store { records, identity })
+    }
+
+    /// What the administrator is to be told of the file, in lines.
+    pub fn notes(&self) -> &[String] {
+        &self.records.notes
     }
 
     /// What makes this server itself.
@@ -138,8 +186,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`]
     pub fn users(&self) -> Result<Vec<StoredUser>, StoreError> {
-        let table = self.database.begin_read()?.open_table(USERS)?;
-        table.iter()?.map(|entry| Ok(serde_json::from_slice(entry?.1.value())?)).collect()
+        self.records.all(USERS).iter().map(|(_, record)| Ok(serde_json::from_slice(record)?)).collect()
     }
 
     /// The user `name`, whatever its case.
@@ -147,9 +194,8 @@ impl Store {
     /// # Errors
     /// [`StoreError`]
     pub fn user(&self, name: &str) -> Result<Option<StoredUser>, StoreError> {
-        let table = self.database.begin_read()?.open_table(USERS)?;
-        let found = table.get(name.to_lowercase().as_str())?;
-        found.map(|record| Ok(serde_json::from_slice(record.value())?)).transpose()
+        let found = self.records.get(USERS, name.to_lowercase());
+        found.map(|record| Ok(serde_json::from_slice(&record)?)).transpose()
     }
 
     /// Adds or replaces `user`. On disk when it returns.
@@ -158,9 +204,7 @@ impl Store {
     /// [`StoreError`]
     pub fn put_user(&self, user: &StoredUser) -> Result<(), StoreError> {
         let record = serde_json::to_vec(user)?;
-        let write = self.database.begin_write()?;
-        write.open_table(USERS)?.insert(user.name.to_lowercase().as_str(), record.as_slice())?;
-        Ok(write.commit()?)
+        self.put(USERS, user.name.to_lowercase(), record)
     }
 
     /// Removes the user `name`; false when there was none. Its RID is not given again.
@@ -168,10 +212,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`]
     pub fn remove_user(&self, name: &str) -> Result<bool, StoreError> {
-        let write = self.database.begin_write()?;
-        let removed = write.open_table(USERS)?.remove(name.to_lowercase().as_str())?.is_some();
-        write.commit()?;
-        Ok(removed)
+        self.remove(USERS, &name.to_lowercase())
     }
 
     /// The keys of `account`, whatever its case.
@@ -179,9 +220,8 @@ impl Store {
     /// # Errors
     /// [`StoreError`]
     pub fn account_keys(&self, account: &str) -> Result<AccountKeys, StoreError> {
-        let table = self.database.begin_read()?.open_table(ACCOUNT_KEYS)?;
-        let found = table.get(account.to_lowercase().as_str())?;
-        Ok(found.map(|record| serde_json::from_slice(record.value())).transpose()?.unwrap_or_default())
+        let found = self.records.get(ACCOUNT_KEYS, account.to_lowercase());
+        Ok(found.map(|record| serde_json::from_slice(&record)).transpose()?.unwrap_or_default())
     }
 
     /// Keeps the keys of `account`. On disk when it returns.
@@ -190,9 +230,7 @@ impl Store {
     /// [`StoreError`]
     pub fn put_account_keys(&self, account: &str, keys: &AccountKeys) -> Result<(), StoreError> {
         let record = serde_json::to_vec(keys)?;
-        let write = self.database.begin_write()?;
-        write.open_table(ACCOUNT_KEYS)?.insert(account.to_lowercase().as_str(), record.as_slice())?;
-        Ok(write.commit()?)
+        self.put(ACCOUNT_KEYS, account.to_lowercase(), record)
     }
 
     /// Forgets the keys of `account`.
@@ -200,9 +238,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`]
     pub fn remove_account_keys(&self, account: &str) -> Result<(), StoreError> {
-        let write = self.database.begin_write()?;
-        write.open_table(ACCOUNT_KEYS)?.remove(account.to_lowercase().as_str())?;
-        Ok(write.commit()?)
+        self.remove(ACCOUNT_KEYS, &account.to_lowercase()).map(drop)
     }
 
     /// The RID of the user `name`, given at the first call.
@@ -210,7 +246,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`]
     pub fn rid(&self, name: &str) -> Result<u32, StoreError> {
-        self.number(RIDS, name.to_lowercase().as_str(), FIRST_RID)
+        self.number(RIDS, name.to_lowercase().as_bytes(), FIRST_RID)
     }
 
     /// The number of the directory `path`, given at the first call, whatever shares show it.
@@ -226,9 +262,8 @@ impl Store {
     /// # Errors
     /// [`StoreError`]
     pub fn burst_credits(&self, number: u32) -> Result<Option<BurstCredits>, StoreError> {
-        let table = self.database.begin_read()?.open_table(BURST_CREDITS)?;
-        let found = table.get(number)?.map(|found| found.value());
-        Ok(found.map(|(count, at_ns)| BurstCredits { count, at_ns }))
+        let found = self.pair(BURST_CREDITS, number)?;
+        Ok(found.map(|(count, at_ns)| BurstCredits { count, at_ns: at_ns.cast_signed() }))
     }
 
     /// Keeps the burst credits of these shares. On disk when it returns.
@@ -236,17 +271,8 @@ impl Store {
     /// # Errors
     /// [`StoreError`]
     pub fn keep_burst_credits(&self, shares: &[(u32, BurstCredits)]) -> Result<(), StoreError> {
-        if shares.is_empty() {
-            return Ok(());
-        }
-        let write = self.database.begin_write()?;
-        {
-            let mut table = write.open_table(BURST_CREDITS)?;
-            for (number, BurstCredits { count, at_ns }) in shares {
-                table.insert(number, (*count, *at_ns))?;
-            }
-        }
-        Ok(write.commit()?)
+        let pair = |BurstCredits { count, at_ns }: BurstCredits| (count, at_ns.cast_unsigned());
+        self.put_pairs(BURST_CREDITS, shares.iter().map(|(number, credits)| (*number, pair(*credits))))
     }
 
     /// What lay in the directory `number` when it was last kept: bytes and files.
@@ -254,8 +280,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`]
     pub fn usage(&self, number: u32) -> Result<Option<(u64, u64)>, StoreError> {
-        let table = self.database.begin_read()?.open_table(USAGE)?;
-        Ok(table.get(number)?.map(|found| found.value()))
+        self.pair(USAGE, number)
     }
 
     /// Keeps what lies in these directories. On disk when it returns.
@@ -263,62 +288,91 @@ impl Store {
     /// # Errors
     /// [`StoreError`]
     pub fn keep_usage(&self, directories: &[(u32, (u64, u64))]) -> Result<(), StoreError> {
-        if directories.is_empty() {
-            return Ok(());
-        }
-        let write = self.database.begin_write()?;
-        {
-            let mut table = write.open_table(USAGE)?;
-            for (number, usage) in directories {
-                table.insert(number, usage)?;
-            }
-        }
-        Ok(write.commit()?)
+        self.put_pairs(USAGE, directories.iter().copied())
+    }
+
+    /// What was last written to the file `name`, if anything was.
+    pub fn file(&self, name: &str) -> Option<Vec<u8>> {
+        self.records.get(FILES, name)
+    }
+
+    /// Keeps what was written to the file `name`. On disk when it returns.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn keep_file(&self, name: &str, content: &[u8]) -> Result<(), StoreError> {
+        self.put(FILES, name.to_owned(), content.to_vec())
+    }
+
+    /// Forgets what was written to the file `name`.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn forget_file(&self, name: &str) -> Result<(), StoreError> {
+        self.remove(FILES, name).map(drop)
     }
 
     /// The number of `key`; a new one follows the highest that was ever given.
-    fn number<'k, K: redb::Key + 'static>(
-        &self,
-        table: TableDefinition<'_, K, u32>,
-        key: K::SelfType<'k>,
-        first: u32,
-    ) -> Result<u32, StoreError>
-    where
-        K::SelfType<'k>: Copy,
-    {
-        let known = self.database.begin_read()?.open_table(table)?.get(key)?.map(|number| number.value());
-        if let Some(number) = known {
-            return Ok(number);
+    fn number(&self, table: Table, key: &[u8], first: u32) -> Result<u32, StoreError> {
+        if let Some(known) = self.records.get(table, key) {
+            return number_of(&known);
         }
-        let write = self.database.begin_write()?;
-        let number = {
-            let mut table = write.open_table(table)?;
+        self.records.change(|contents: &Contents, edits| {
             let mut highest = first - 1;
-            for entry in table.iter()? {
-                highest = highest.max(entry?.1.value());
+            for (other, number) in contents.get(&table).into_iter().flatten() {
+                if other == key {
+                    return number_of(number);
+                }
+                highest = highest.max(number_of(number)?);
             }
             let number = highest.checked_add(1).ok_or_else(|| StoreError("no number is left".to_owned()))?;
-            table.insert(key, number)?;
-            number
-        };
-        write.commit()?;
-        Ok(number)
+            edits.put(table, key, number.to_le_bytes().to_vec());
+            Ok(number)
+        })
+    }
+
+    fn put(&self, table: Table, key: String, body: Vec<u8>) -> Result<(), StoreError> {
+        self.records.change(|_, edits| {
+            edits.put(table, key, body);
+            Ok(())
+        })
+    }
+
+    /// Whether there was one.
+    fn remove(&self, table: Table, key: &str) -> Result<bool, StoreError> {
+        self.records.change(|contents, edits| {
+            let was_there = contents.get(&table).is_some_and(|records| records.contains_key(key.as_bytes()));
+            if was_there {
+                edits.remove(table, key);
+            }
+            Ok(was_there)
+        })
+    }
+
+    fn pair(&self, table: Table, number: u32) -> Result<Option<(u64, u64)>, StoreError> {
+        let Some(body) = self.records.get(table, number.to_le_bytes()) else { return Ok(None) };
+        let halves = body.split_first_chunk().and_then(|(first, rest)| Some((*first, rest.try_into().ok()?)));
+        let (first, second) = halves.ok_or_else(|| StoreError::damaged(table.0))?;
+        Ok(Some((u64::from_le_bytes(first), u64::from_le_bytes(second))))
+    }
+
+    fn put_pairs(
+        &self,
+        table: Table,
+        pairs: impl Iterator<Item = (u32, (u64, u64))>,
+    ) -> Result<(), StoreError> {
+        self.records.change(|_, edits| {
+            for (number, (first, second)) in pairs {
+                let body = [first.to_le_bytes(), second.to_le_bytes()].concat();
+                edits.put(table, number.to_le_bytes(), body);
+            }
+            Ok(())
+        })
     }
 }
 
-/// The bytes under `key`, made from random ones by `make` at the first call.
-fn kept<const N: usize>(
-    table: &mut redb::Table<'_, &str, &[u8]>,
-    key: &str,
-    make: impl Fn([u8; N]) -> [u8; N],
-) -> Result<[u8; N], StoreError> {
-    if let Some(found) = table.get(key)? {
-        let found: Result<[u8; N], _> = found.value().try_into();
-        return found.map_err(|_| StoreError(format!("`{key}` is damaged")));
-    }
-    let made = make(random()?);
-    table.insert(key, made.as_slice())?;
-    Ok(made)
+fn number_of(body: &[u8]) -> Result<u32, StoreError> {
+    body.try_into().map(u32::from_le_bytes).map_err(|_| StoreError::damaged("a number"))
 }
 
 /// A random GUID in the byte order of the wire.
@@ -345,6 +399,11 @@ pub fn random<const N: usize>() -> Result<[u8; N], StoreError> {
 mod tests {
     use super::*;
 
+    fn made(path: &Path) -> Store {
+        Store::make(path).unwrap();
+        Store::open(path).unwrap()
+    }
+
     fn user(name: &str) -> StoredUser {
         StoredUser { name: name.to_owned(), nt_hash: NtHash([7; 16]), uid: Some(1), gid: None, admin: false }
     }
@@ -353,7 +412,7 @@ mod tests {
     fn users_and_identity_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.redb");
-        let store = Store::open(&path).unwrap();
+        let store = made(&path);
         store.put_user(&user("Ann")).unwrap();
         store.put_user(&user("bob")).unwrap();
         let (identity, rid) = (store.identity(), store.rid("ann").unwrap());
@@ -369,7 +428,7 @@ mod tests {
     #[test]
     fn a_rid_is_never_given_to_another_user() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("s.redb")).unwrap();
+        let store = made(&dir.path().join("s.redb"));
         store.put_user(&user("ann")).unwrap();
         let ann = store.rid("ann").unwrap();
         assert!(store.remove_user("Ann").unwrap() && !store.remove_user("ann").unwrap());
@@ -382,7 +441,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.redb");
         let (first, second) = (BurstCredits { count: 7, at_ns: 1 }, BurstCredits { count: 9, at_ns: -2 });
-        let store = Store::open(&path).unwrap();
+        let store = made(&path);
         store.keep_burst_credits(&[(1, second), (2, second)]).unwrap();
         store.keep_burst_credits(&[(1, first)]).unwrap();
         drop(store);
@@ -395,7 +454,7 @@ mod tests {
     fn usage_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.redb");
-        let store = Store::open(&path).unwrap();
+        let store = made(&path);
         store.keep_usage(&[(1, (10, 1)), (2, (20, 2))]).unwrap();
         store.keep_usage(&[(1, (11, 3))]).unwrap();
         drop(store);
@@ -409,7 +468,7 @@ mod tests {
     #[test]
     fn each_directory_keeps_its_number() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("s.redb")).unwrap();
+        let store = made(&dir.path().join("s.redb"));
         let number = |path: &str| store.volume(Path::new(path)).unwrap();
         assert_eq!((number("/srv/a"), number("/srv/b"), number("/srv/a")), (1, 2, 1));
     }

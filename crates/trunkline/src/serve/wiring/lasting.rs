@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use share::{Identity, Restored};
 use volume::security::Sid;
-use volume_posix::PosixJournal;
+use volume_posix::{Found, PosixJournal};
 
 use crate::config::Share;
 
 /// Where Linux names each time that it runs.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Has a new engine keep its opens in the file `journal`, and gives those that were kept there.
+/// Has a new engine keep its opens in the file `journal`, and gives those that were kept there, and whether some are lost.
 ///
 /// # Errors
 /// One line that names the share and what is in the way.
@@ -22,7 +22,7 @@ pub fn keep(
     journal: &Path,
     engine: &share::Share,
     people: &[smb::UserConfig],
-) -> Result<Vec<Restored>, String> {
+) -> Result<(Vec<Restored>, bool), String> {
     let name = &share.name.value;
     let cannot = |why: &dyn std::fmt::Display| {
         format!(
@@ -31,14 +31,13 @@ pub fn keep(
         )
     };
     let (kept, found) = PosixJournal::open(journal).map_err(|why| cannot(&why))?;
-    if found.cut_off > 0 {
-        tracing::info!(share = %name, bytes = found.cut_off, "the record of opens ended within an entry, which was never promised");
-    }
+    tell_of_damage(journal, &found, "what clients had open");
     let who = |sid: &Sid| -> Option<Arc<Identity>> {
         let user = people.iter().find(|user| user.identity.sid == *sid && user.enabled);
         user.map(|user| Arc::clone(&user.identity))
     };
     let restored = engine.keep_opens(Arc::new(kept), &found.records, &who, net::now());
+    let restored = restored.map(|restored| (restored, !found.damage.is_empty()));
     restored.map_err(|why| cannot(&format_args!("{}: {why}", journal.display())))
 }
 
@@ -49,10 +48,23 @@ pub fn keep(
 pub fn keep_clients(journal: &Path, nfs: &nfs::Server) -> Result<(), String> {
     let (kept, found) =
         PosixJournal::open(journal).map_err(|why| format!("the NFS clients' record: {why}"))?;
+    tell_of_damage(journal, &found, "who the clients were, so that some may be refused what they had");
     // Tells whether only this program began anew, or the whole host.
     let boot = std::fs::read(BOOT_ID).unwrap_or_default();
     nfs.keep_clients(Arc::new(kept), &found.records, &boot, net::now())
-        .map_err(|why| format!("the NFS clients' record {}: {why}", journal.display()))
+        .map_err(|why| format!("the NFS clients' record {}: {why}", journal.display()))?;
+    if !found.damage.is_empty() {
+        nfs.doubt_records();
+    }
+    Ok(())
+}
+
+/// Tells of what is left out of a journal, which had `content`.
+fn tell_of_damage(journal: &Path, found: &Found, content: &str) {
+    let kept = found.aside.as_deref().map(|aside| aside.display().to_string()).unwrap_or_default();
+    for damage in &found.damage {
+        tracing::warn!(path = %journal.display(), offset = damage.offset, %kept, "a journal is damaged and goes on without {damage}; it has {content}");
+    }
 }
 
 /// Forgets what was kept for a directory whose opens are not kept any more: its clients are long gone.

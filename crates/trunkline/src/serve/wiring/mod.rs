@@ -211,11 +211,9 @@ impl FileServer for Wired {
             Arc::new(People::new(&plan.people, &plan.identity, &[&plan.config.server.workgroup.value])?);
         let mut engines = held(&self.engines);
         let mut next = Engines::new();
-        let mut shares = Vec::new();
-        let mut restored = Vec::new();
-        let mut exported = Vec::new();
-        let mut limited = Vec::new();
-        let mut sizes = Vec::new();
+        let (mut shares, mut restored) = (Vec::new(), Vec::new());
+        let (mut exported, mut limited) = (Vec::new(), Vec::new());
+        let (mut sizes, mut rooms) = (Vec::new(), Vec::new());
         let mut lowered = Vec::new();
         let users = people.users();
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
@@ -236,6 +234,7 @@ impl FileServer for Wired {
                 }
             };
             sizes.push(usage::quota(share));
+            rooms.push((Arc::clone(&served.volume), usage::beside(share)));
             let before = moving::before(&engines, share, &path).map(|(before, _)| before);
             limited.push(limits::Wanted::of(share, &plan.config, (&path, before), &self.state)?);
             if share.continuously_available.value && !served.engine.keeps_opens() {
@@ -248,6 +247,7 @@ impl FileServer for Wired {
         }
         self.pacing.start_for(&limited)?;
         lowered.into_iter().for_each(usage::Given::keep);
+        rooms.iter().for_each(|(volume, bytes)| volume.set_room_beside(*bytes));
         for (_, engine, config) in &shares {
             engine.configure(config.clone());
         }
@@ -392,7 +392,11 @@ impl Wired {
     ) -> Result<Vec<share::Restored>, String> {
         let journal = self.state.opens_path(path).map_err(|e| e.to_string())?;
         if keeps {
-            return lasting::keep(share, &journal, &served.engine, users);
+            let (restored, are_some_lost) = lasting::keep(share, &journal, &served.engine, users)?;
+            if are_some_lost {
+                self.nfs.list().iter().for_each(|(_, server)| server.doubt_records());
+            }
+            return Ok(restored);
         }
         lasting::forget(&journal).map(|()| Vec::new())
     }

@@ -35,6 +35,11 @@ pub fn quota(share: &Share) -> Option<u64> {
     share.provisioned.gib.as_ref().map(|gib| gib.value << 30)
 }
 
+/// How many bytes may lie beside the files of a share. Those of a share with a size count in that.
+pub fn beside(share: &Share) -> u64 {
+    quota(share).map_or(share.streams_max_gib.value << 30, |_| u64::MAX)
+}
+
 /// The volume of a share, with what is known to lie there if it has a size. Without one nothing is counted until it is
 /// given one ([`fits`]).
 pub fn metered(

@@ -1,0 +1,97 @@
+//! The ranges that are held on one stream, found by what they overlap and by their age.
+//!
+//! A stream may have [`MAX_RANGES`](super::table::MAX_RANGES) of them, and each READ and WRITE beside them asks what is in the
+//! way. Shared and exclusive ranges have a tree each: nobody who wants to share looks at what others share.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use iset::IntervalMap;
+
+use super::table::Held;
+use super::{RangeKind, RangeRequest};
+
+/// All ranges of a stream.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Index {
+    by_age: BTreeMap<u64, Held>,
+    shared: IntervalMap<u128, u64>,
+    exclusive: IntervalMap<u128, u64>,
+    /// The age of the next one.
+    next: u64,
+}
+
+impl Index {
+    pub fn len(&self) -> usize {
+        self.by_age.len()
+    }
+
+    /// All, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Held> {
+        self.by_age.values()
+    }
+
+    /// Whether one begins before `end`.
+    pub fn begins_before(&self, end: u64) -> bool {
+        let first =
+            |tree: &IntervalMap<u128, u64>| tree.smallest().is_some_and(|(at, _)| at.start < u128::from(end));
+        first(&self.shared) || first(&self.exclusive)
+    }
+
+    /// Adds one and says its age.
+    pub fn add(&mut self, held: Held) -> u64 {
+        let age = self.next;
+        self.next += 1;
+        self.tree(held.range.kind).force_insert(span(&held.range), age);
+        self.by_age.insert(age, held);
+        age
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, age: u64) {
+        if let Some(held) = self.by_age.remove(&age) {
+            self.tree(held.range.kind).remove_where(span(&held.range), |one| *one == age);
+        }
+    }
+
+    /// Takes out what `goes` says; true when there was something.
+    pub fn remove_where(&mut self, goes: impl Fn(&Held) -> bool) -> bool {
+        let ages: Vec<u64> = self.by_age.iter().filter(|(_, held)| goes(held)).map(|(age, _)| *age).collect();
+        ages.iter().for_each(|age| self.remove(*age));
+        !ages.is_empty()
+    }
+
+    /// Those of a kind that share a byte with the range, or touch it from inside as one without bytes does.
+    pub fn overlapping(&self, kind: RangeKind, range: RangeRequest) -> impl Iterator<Item = (u64, &Held)> {
+        let tree = match kind {
+            RangeKind::Shared => &self.shared,
+            RangeKind::Exclusive => &self.exclusive,
+        };
+        let found = tree.values(span(&range)).filter_map(|age| Some((*age, self.by_age.get(age)?)));
+        found.filter(move |(_, held)| held.range.overlaps(&range))
+    }
+
+    /// Those of a kind with just these bounds.
+    pub fn with_bounds(&self, kind: RangeKind, range: &RangeRequest) -> impl Iterator<Item = (u64, &Held)> {
+        let tree = match kind {
+            RangeKind::Shared => &self.shared,
+            RangeKind::Exclusive => &self.exclusive,
+        };
+        let (start, len) = (range.start, range.len);
+        let found = tree.values_at(span(range)).filter_map(|age| Some((*age, self.by_age.get(age)?)));
+        found.filter(move |(_, held)| (held.range.start, held.range.len) == (start, len))
+    }
+
+    fn tree(&mut self, kind: RangeKind) -> &mut IntervalMap<u128, u64> {
+        match kind {
+            RangeKind::Shared => &mut self.shared,
+            RangeKind::Exclusive => &mut self.exclusive,
+        }
+    }
+}
+
+/// The place of a range in a tree, which has no empty ones.
+fn span(range: &RangeRequest) -> Range<u128> {
+    let start = u128::from(range.start);
+    start..range.end().max(start + 1)
+}

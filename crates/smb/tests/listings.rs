@@ -1,0 +1,78 @@
+//! Listings of large directories by patterns that select little: they take their time in slices, between which their connection
+//! does what came meanwhile.
+
+mod common;
+
+use common::{Peer, World};
+use smb_wire::cancel;
+use smb_wire::query_directory::{Flags, Request};
+use smb_wire::{Command, FileId, Header, NtStatus, Utf16, utf16};
+
+use common::client::OpenFile;
+use common::peer::whole;
+
+const FILES: usize = 9000;
+
+fn directory() -> (World, Peer, FileId) {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let id = client.create(&OpenFile::directory("d")).file_id();
+    for at in 0..FILES {
+        let file = client.open(&format!("d\\{}{at:06}", "ab".repeat(20)));
+        assert_eq!(client.close(file), NtStatus::SUCCESS);
+    }
+    (world, client, id)
+}
+
+fn list(client: &mut Peer, file_id: FileId, pattern: &str, flags: Flags) -> u64 {
+    let name = utf16::encode(pattern);
+    let header = client.header_for(Command::QueryDirectory, 65_536);
+    let message = whole(&header, |out| {
+        Request {
+            file_information_class: smb_wire::fscc::FileInfoClass::NAMES.0,
+            flags,
+            file_index: 0,
+            file_id,
+            file_name: Utf16::new(&name).expect("whole units"),
+            output_buffer_length: 65_536,
+        }
+        .write(out);
+    });
+    client.send(message)
+}
+
+/// The statuses of all answers to a request; the second is the last.
+fn statuses(client: &mut Peer, id: u64) -> Vec<NtStatus> {
+    std::iter::from_fn(|| client.answer(id)).map(|answer| answer.status()).collect()
+}
+
+// MS-FSA 2.1.5.6.3
+#[test]
+fn a_pattern_that_selects_nothing_is_answered_after_slices_and_can_be_cancelled() {
+    let (_world, mut client, id) = directory();
+    let evil = "*a".repeat(200) + "x";
+    let asked = list(&mut client, id, &evil, Flags::empty());
+    assert_eq!(statuses(&mut client, asked), [NtStatus::PENDING, NtStatus::NO_SUCH_FILE]);
+    let asked = list(&mut client, id, "", Flags::empty());
+    assert_eq!(statuses(&mut client, asked), [NtStatus::NO_MORE_FILES]);
+    // The last name of all is found behind slices, also from the start again.
+    let last = format!("*{:06}", FILES - 1);
+    for flags in [Flags::RESTART_SCANS, Flags::REOPEN] {
+        let asked = list(&mut client, id, &last, flags);
+        assert_eq!(statuses(&mut client, asked), [NtStatus::PENDING, NtStatus::SUCCESS]);
+        let asked = list(&mut client, id, &last, Flags::empty());
+        assert_eq!(statuses(&mut client, asked), [NtStatus::NO_MORE_FILES]);
+    }
+    client.holds_events = true;
+    let asked = list(&mut client, id, &evil, Flags::RESTART_SCANS);
+    let pending = client.answer(asked).expect("an answer");
+    assert_eq!(pending.status(), NtStatus::PENDING);
+    let mut header = Header::request(Command::Cancel, asked);
+    header.set_session_id(client.session_id);
+    header.set_async_id(pending.header.async_id());
+    let message = whole(&header, |out| cancel::Request.write(out));
+    client.send(message);
+    assert_eq!(statuses(&mut client, asked), [NtStatus::CANCELLED]);
+    client.holds_events = false;
+    assert!(client.is_served());
+}
