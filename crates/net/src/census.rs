@@ -18,6 +18,8 @@ use crate::config::Config;
 pub(crate) struct Census {
     bounds: Bounds,
     refusals: [AtomicU64; 4],
+    /// Connections whose client has proved nothing.
+    unproved: AtomicUsize,
     /// Connections of each worker.
     load: Box<[AtomicUsize]>,
     /// What each worker has to do.
@@ -106,7 +108,6 @@ const LINES: usize = 10;
 #[derive(Debug, Default)]
 struct State {
     total: usize,
-    unproved: usize,
     addresses: HashMap<IpAddr, OfAddress>,
     /// What was told, and when (monotonic ns).
     told: Vec<(IpAddr, Why, u64)>,
@@ -159,6 +160,7 @@ impl Census {
         Arc::new(Census {
             bounds,
             refusals: Default::default(),
+            unproved: AtomicUsize::new(0),
             load: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             busy: (0..workers).map(|_| Busy::default()).collect(),
             state: Mutex::default(),
@@ -184,7 +186,7 @@ impl Census {
         of_address.all += 1;
         of_address.unproved += 1;
         state.total += 1;
-        state.unproved += 1;
+        self.unproved.fetch_add(1, Relaxed);
         let worker = (0..self.load.len()).min_by_key(|&at| self.load[at].load(Relaxed)).unwrap_or(0);
         self.load[worker].fetch_add(1, Relaxed);
         Ok(Place { census: Arc::clone(self), address, worker, key: None, proved: false })
@@ -208,7 +210,7 @@ impl Census {
 
     /// Connections now whose client has proved nothing.
     pub(crate) fn unproved(&self) -> usize {
-        self.state.lock().unproved
+        self.unproved.load(Relaxed)
     }
 
     /// How many were refused.
@@ -285,10 +287,13 @@ impl Place {
             return;
         }
         let mut state = self.census.state.lock();
-        let count = |unproved: &mut usize| if proved { *unproved -= 1 } else { *unproved += 1 };
-        count(&mut state.unproved);
-        if let Some(of_address) = state.addresses.get_mut(&self.address) {
-            count(&mut of_address.unproved);
+        let Some(of_address) = state.addresses.get_mut(&self.address) else { return };
+        if proved {
+            of_address.unproved -= 1;
+            self.census.unproved.fetch_sub(1, Relaxed);
+        } else {
+            of_address.unproved += 1;
+            self.census.unproved.fetch_add(1, Relaxed);
         }
     }
 
@@ -314,7 +319,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.census.state.lock();
         state.total -= 1;
-        state.unproved -= usize::from(!self.proved);
+        self.census.unproved.fetch_sub(usize::from(!self.proved), Relaxed);
         if let Some(of_address) = state.addresses.get_mut(&self.address) {
             of_address.all -= 1;
             of_address.unproved -= usize::from(!self.proved);

@@ -19,7 +19,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use wire::endpoint::{Conversation, Output, Peer, Service};
-use wire::limits::{MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPLY_BYTES};
+use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPLY_BYTES};
 
 use crate::backlog::{Debt, Debtor};
 use crate::balance::Share;
@@ -39,6 +39,10 @@ use crate::worker::Worker;
 
 /// Rounds with work in each before other connections of the worker have their turn.
 const ROUNDS: usize = 8;
+/// Messages of a client that has proved nothing in each of its turns, and how many such clients have their turns in one
+/// millisecond: enough for each to log on without a wait, and little beside what the others want.
+const UNPROVED_MESSAGES: u64 = 8;
+const UNPROVED_TURNS_EACH_MS: u64 = 8;
 /// Bounds of how long the timer is set for; at the longest it rings for nothing and is set again.
 const SHORTEST_TIMER: Duration = Duration::from_millis(1);
 const LONGEST_TIMER: Duration = Duration::from_secs(24 * 3600);
@@ -247,12 +251,14 @@ pub(crate) struct Served<S: Service> {
     /// The deadline that the timer rings for (monotonic ns); the maximum when it is not armed.
     armed: u64,
     attached: bool,
+    /// A client that has proved nothing waits until then for its next turn (monotonic ns).
+    rests_until: u64,
 }
 
 impl<S: Service> Served<S> {
     pub(crate) fn new(connection: Box<Connection<S>>, stream: TcpStream, worker: Rc<Worker<S>>) -> Self {
         let timer = Box::pin(tokio::time::sleep(LONGEST_TIMER));
-        Served { connection, stream, worker, timer, armed: u64::MAX, attached: false }
+        Served { connection, stream, worker, timer, armed: u64::MAX, attached: false, rests_until: 0 }
     }
 
     /// Serves until the connection leaves this worker.
@@ -261,12 +267,16 @@ impl<S: Service> Served<S> {
             self.attached = true;
             self.connection.post.attach(cx.waker());
         }
+        if self.rests() {
+            return Poll::Pending;
+        }
         self.connection.post.awake();
         let mut due = self.timer_rang();
         if due && let Some(why) = self.overdue() {
             return Poll::Ready(End::Closed(why));
         }
-        for _ in 0..ROUNDS {
+        let rounds = if self.connection.proved { ROUNDS } else { 1 };
+        for _ in 0..rounds {
             match self.round(cx, std::mem::take(&mut due)) {
                 Flow::End(end) => return Poll::Ready(end),
                 Flow::Again => {}
@@ -278,8 +288,24 @@ impl<S: Service> Served<S> {
                 }
             }
         }
-        cx.waker().wake_by_ref();
+        match self.connection.proved {
+            true => cx.waker().wake_by_ref(),
+            false => self.rest(cx),
+        }
         Poll::Pending
+    }
+
+    /// Whether it waits for its next turn. The timer wakes it then; what comes meanwhile waits with it.
+    fn rests(&self) -> bool {
+        self.rests_until > clock::mono_ns() && !self.worker.is_finishing()
+    }
+
+    /// A client that has proved nothing and sends faster than its turns come waits for the next one: the longer, the more there
+    /// are of such clients.
+    fn rest(&mut self, cx: &mut Context<'_>) {
+        let others = self.connection.shared.census.unproved() as u64;
+        self.rests_until = clock::mono_ns().saturating_add((1 + others / UNPROVED_TURNS_EACH_MS) * 1_000_000);
+        self.set_timer(cx, self.rests_until);
     }
 
     fn round(&mut self, cx: &mut Context<'_>, due: bool) -> Flow {
@@ -422,7 +448,12 @@ impl<S: Service> Served<S> {
         if connection.closing {
             return None;
         }
-        let messages = !connection.must_hold_back() && !self.worker.is_finishing();
+        let takes_messages = !connection.must_hold_back() && !self.worker.is_finishing();
+        let messages = match takes_messages {
+            true if connection.proved => MAX_BATCH_MESSAGES as u64,
+            true => UNPROVED_MESSAGES,
+            false => 0,
+        };
         let choked = connection.is_choked();
         let core = connection.core.as_mut()?;
         if due && connection.receipts.next().is_some() {
@@ -433,7 +464,7 @@ impl<S: Service> Served<S> {
         }
         let due = due && core.conversation.deadline().is_some_and(|at| at <= clock::mono_ns());
         let events = if choked { core.has_urgent() } else { !core.events.is_empty() };
-        let wanted = due || !core.receipts.is_empty() || core.inbound.waiting() && messages || events;
+        let wanted = due || !core.receipts.is_empty() || core.inbound.waiting() && takes_messages || events;
         if !wanted {
             return None;
         }
@@ -620,6 +651,10 @@ impl<S: Service> Served<S> {
         let Some(at) = self.connection.next_deadline().filter(|&at| at < self.armed) else {
             return;
         };
+        self.set_timer(cx, at);
+    }
+
+    fn set_timer(&mut self, cx: &mut Context<'_>, at: u64) {
         self.armed = at;
         // Never at once: a deadline that stays in the past must not keep the worker busy.
         let left = Duration::from_nanos(at.saturating_sub(clock::mono_ns())).max(SHORTEST_TIMER);

@@ -37,12 +37,50 @@ struct Part {
     spent: bool,
 }
 
+impl Part {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.buffer[..self.len]
+    }
+}
+
+/// What a record comes to that came in parts.
+enum Ended {
+    /// More of it has to come.
+    Not,
+    /// It is too long, and nobody vouches for it.
+    Refused,
+    /// It is a message.
+    Alone,
+    /// It is the last fragment of a message.
+    Joined,
+    /// There is none, or it is a fragment, and what follows in the window is looked at.
+    GoesOn,
+}
+
 /// Bytes in a shared receive buffer that are not handed out yet.
 #[derive(Debug)]
 struct Window {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+}
+
+impl Window {
+    /// Passes over bytes that nobody wants. Whether these were the last of them.
+    fn pass(&mut self, skip: &mut usize) -> bool {
+        let passed = (*skip).min(self.end - self.start);
+        self.start += passed;
+        *skip -= passed;
+        passed > 0 && *skip == 0
+    }
+}
+
+/// Whether somebody vouches for a long message by its head; none when more of that may come.
+fn judge(head: &[u8], grows: bool, vouches: &impl Fn(&[u8]) -> bool) -> Option<bool> {
+    match head.get(..HEAD) {
+        None if grows => None,
+        head => Some(head.is_some_and(vouches)),
+    }
 }
 
 /// What one connection has received and not yet handed over.
@@ -196,42 +234,21 @@ impl Inbound {
         if std::mem::take(&mut self.joined_spent) {
             self.joined = Vec::new();
         }
-        if let Some(part) = self.part.as_mut().filter(|part| !part.spent) {
-            if part.filled < part.len {
-                return Next::Nothing;
-            }
-            if part.len < part.whole {
-                self.vouched = vouches(&part.buffer[..part.len]);
-                return if self.vouched { Next::Nothing } else { Next::Hostile };
-            }
-            part.spent = true;
-            if part.ends && self.joined.is_empty() {
-                self.since = None;
-                self.vouched = false;
-                return Next::Message(&mut part.buffer[..part.len]);
-            }
-            self.joined.extend_from_slice(&part.buffer[..part.len]);
-            if part.ends {
-                self.joined_spent = true;
-                self.since = None;
-                self.vouched = false;
-                return Next::Message(&mut self.joined);
-            }
+        match self.end_part(&vouches) {
+            Ended::Not => return Next::Nothing,
+            Ended::Refused => return Next::Hostile,
+            Ended::Alone => return Next::Message(self.part.as_mut().map_or(&mut [], Part::bytes)),
+            Ended::Joined => return Next::Message(&mut self.joined),
+            Ended::GoesOn => {}
         }
         let Some(window) = &mut self.window else {
             return Next::Nothing;
         };
         loop {
-            let passed = self.skip.min(window.end - window.start);
-            window.start += passed;
-            self.skip -= passed;
-            if passed > 0 && self.skip == 0 {
-                self.since = None;
-            }
+            let passed = window.pass(&mut self.skip);
+            self.since = self.since.filter(|_| !passed);
             let bytes = &window.buffer[window.start..window.end];
-            let Some(prefix) = bytes.first_chunk::<PREFIX>() else {
-                return Next::Nothing;
-            };
+            let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return Next::Nothing };
             let (len, ends) = match service.record(*prefix) {
                 Record::Message(len) => (len, true),
                 Record::Fragment(len) => (len, false),
@@ -247,19 +264,15 @@ impl Inbound {
             };
             let total = self.joined.len().saturating_add(len);
             if total > self.most && !self.vouched {
-                let body = if self.joined.is_empty() { &bytes[PREFIX..] } else { &self.joined };
-                if total > MAX_MESSAGE || body.len() < HEAD && !self.joined.is_empty() {
-                    return Next::Hostile;
-                }
-                if body.len() < HEAD {
-                    return Next::Nothing;
-                }
-                self.vouched = vouches(&body[..HEAD]);
-                if !self.vouched {
-                    return Next::Hostile;
-                }
+                // What was joined does not grow.
+                let (head, grows) = match self.joined.is_empty() {
+                    true => (&bytes[PREFIX..], total <= MAX_MESSAGE),
+                    false => (&self.joined[..], false),
+                };
+                let Some(vouched) = judge(head, grows, &vouches) else { return Next::Nothing };
+                self.vouched = vouched;
             }
-            if total > MAX_MESSAGE {
+            if total > if self.vouched { MAX_MESSAGE } else { self.most } {
                 return Next::Hostile;
             }
             self.reach = if len >= LARGE { SIP } else { WINDOW };
@@ -280,6 +293,28 @@ impl Inbound {
                 return Next::Message(&mut self.joined);
             }
         }
+    }
+
+    /// Looks at the record that came in parts.
+    fn end_part(&mut self, vouches: &impl Fn(&[u8]) -> bool) -> Ended {
+        let Some(part) = self.part.as_mut().filter(|part| !part.spent) else { return Ended::GoesOn };
+        if part.filled < part.len {
+            return Ended::Not;
+        }
+        if part.len < part.whole {
+            self.vouched = vouches(part.bytes());
+            return if self.vouched { Ended::Not } else { Ended::Refused };
+        }
+        part.spent = true;
+        let is_alone = part.ends && self.joined.is_empty();
+        if !is_alone {
+            self.joined.extend_from_slice(&part.buffer[..part.len]);
+        }
+        if !part.ends {
+            return Ended::GoesOn;
+        }
+        (self.since, self.vouched, self.joined_spent) = (None, false, !is_alone);
+        if is_alone { Ended::Alone } else { Ended::Joined }
     }
 
     /// Puts what is left after [`Next::Nothing`] where it can wait, and gives all other buffers back.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use wire::Now;
 use wire::endpoint::{Conversation, Output, Service};
-use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_HELD, MAX_BATCH_MESSAGES};
+use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_HELD};
 
 use crate::clock;
 use crate::effort::Effort;
@@ -78,8 +78,8 @@ pub(crate) struct Turn {
 /// How a turn is run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    /// Whether messages are answered; otherwise they wait.
-    pub(crate) messages: bool,
+    /// How many messages are answered at most; with none they wait.
+    pub(crate) messages: u64,
     /// Whether the client does not take its replies, so that only urgent events are taken.
     pub(crate) choked: bool,
     /// Whether the thread's effort is looked at, which takes six system calls.
@@ -93,7 +93,7 @@ pub(crate) fn run<S: Service>(
     core: &mut Core<S::Conversation>,
     out: &mut Output<<S::Conversation as Conversation>::Event>,
     now: Now,
-    How { messages, choked, looks }: How,
+    How { messages: most, choked, looks }: How,
 ) -> Turn {
     let mut turn = Turn::default();
     let before = looks.then(Effort::now);
@@ -103,9 +103,7 @@ pub(crate) fn run<S: Service>(
         let mut batch = Batch { conversation, post, events, passed_over, choked, out, now, turn, queued };
         batch.answer_receipts(receipts);
         batch.answer_events();
-        if messages {
-            batch.answer_messages(service, inbound);
-        }
+        batch.answer_messages(service, inbound, most);
         batch.answer_deadline();
         batch.conversation.before_leaving();
         batch.queued.count(batch.out);
@@ -157,8 +155,13 @@ struct Batch<'a, C: Conversation> {
 }
 
 impl<C: Conversation> Batch<'_, C> {
-    fn answer_messages<S: Service<Conversation = C>>(&mut self, service: &S, inbound: &mut Inbound) {
-        while self.turn.messages < MAX_BATCH_MESSAGES as u64 && self.has_room() {
+    fn answer_messages<S: Service<Conversation = C>>(
+        &mut self,
+        service: &S,
+        inbound: &mut Inbound,
+        most: u64,
+    ) {
+        while self.turn.messages < most && self.has_room() {
             let vouches = |head: &[u8]| self.conversation.vouches_for(head);
             match inbound.next(service, self.conversation.max_message(), vouches) {
                 Next::Message(message) => {
@@ -254,7 +257,7 @@ impl<C: Conversation> Homeward<C> {
     }
 
     /// Runs the turn; on the pool's thread.
-    pub(crate) fn run<S: Service<Conversation = C>>(mut self, service: &S, messages: bool, choked: bool) {
+    pub(crate) fn run<S: Service<Conversation = C>>(mut self, service: &S, messages: u64, choked: bool) {
         if let Some(trip) = &mut self.trip {
             let how = How { messages, choked, looks: true };
             trip.turn = run(service, &self.post, &mut trip.core, &mut trip.out, clock::now(), how);

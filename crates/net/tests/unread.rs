@@ -31,8 +31,8 @@ fn what_a_stranger_leaves_unread_is_bounded_by_the_memory_it_takes() {
     let backlog = Backlog::bounded(64 << 20);
     let (server, address) = start(&tricks, Config { backlog: Arc::clone(&backlog), ..workers(1) });
     let mut stranger = Client::connect(address);
-    // Each answer of twenty bytes has a buffer of more than a thousand.
-    flood(&mut stranger, &record(b"e-twenty-bytes-------"));
+    // Each answer has a buffer more than twice as large.
+    flood(&mut stranger, &record(&[b'e'; 500]));
     wait_until("it is choked", || backlog.held() > 256 << 10);
     assert!(backlog.held() <= 1 << 20, "{} are held", backlog.held());
     assert_eq!(server.unproved_connections(), 1);

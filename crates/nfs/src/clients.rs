@@ -77,6 +77,21 @@ impl Known {
         Some(client)
     }
 
+    /// Who has to go for one client more when there are as many as there may be.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY when all of them have made a session.
+    fn one_too_many(&self, _: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
+        if self.by_id.len() < MAX_CLIENTS {
+            return Ok(None);
+        }
+        // Who has not made a session has nothing to lose, and introduces itself once more. Otherwise anybody who only does
+        // that kept everybody else out.
+        let waiting = self.by_id.values().filter(|client| !client.is_confirmed());
+        let oldest = waiting.max_by_key(|client| client.silent_ns(now)).map(Arc::clone);
+        oldest.map(Some).ok_or(NfsStat::Delay)
+    }
+
     /// Who has to go for one client more of this address, when it has as many as it may have that have nothing open.
     ///
     /// # Errors
@@ -168,18 +183,11 @@ impl Clients {
             known.forget(&unconfirmed);
             gone.push(unconfirmed);
         }
-        if known.by_id.len() >= MAX_CLIENTS {
-            // Who has not made a session has nothing to lose, and introduces itself once more. Otherwise anybody who only does
-            // that kept everybody else out.
-            let waiting = known.by_id.values().filter(|client| !client.is_confirmed());
-            let oldest = waiting.max_by_key(|client| client.silent_ns(who.now)).map(Arc::clone);
-            let oldest = oldest.ok_or(NfsStat::Delay)?;
-            known.forget(&oldest);
-            gone.push(oldest);
-        }
-        if let Some(idle) = known.crowded_out(who.address, who.now)? {
-            known.forget(&idle);
-            gone.push(idle);
+        for leaves in [Known::one_too_many, Known::crowded_out] {
+            if let Some(client) = leaves(&known, who.address, who.now)? {
+                known.forget(&client);
+                gone.push(client);
+            }
         }
         // Case 1.
         known.next = known.next.wrapping_add(1);

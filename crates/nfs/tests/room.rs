@@ -150,3 +150,19 @@ fn one_address_leaves_room_for_the_clients_of_others() {
     assert_eq!(world.server.clients.all().len(), OF_ADDRESS + 2);
     opener.run(&mut wire, &[]).ok();
 }
+
+#[test]
+fn a_client_that_has_nothing_open_is_not_kept_for_long() {
+    let world = World::new();
+    let (mut one, mut two) = (world.connect(), world.connect());
+    Client::new(&mut one, b"idle", 1);
+    let mut opener = Client::new(&mut two, b"with a file", 1);
+    opener.create(&mut two, b"file");
+    world.server.tick(one.now.plus(Duration::from_secs(2 * u64::from(LEASE_S))));
+    assert_eq!(world.server.clients.all().len(), 2);
+    world.server.tick(one.now.plus(Duration::from_secs(2 * u64::from(LEASE_S) + 1)));
+    assert_eq!(
+        world.server.clients.all().iter().map(|client| client.id).collect::<Vec<_>>(),
+        [opener.clientid]
+    );
+}

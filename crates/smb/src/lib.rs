@@ -49,7 +49,7 @@ pub mod suspend;
 use wire::table;
 pub mod time;
 pub mod tree;
-pub mod waiting;
+mod waiting;
 pub mod window;
 
 pub use account::AccountConfig;

@@ -6,52 +6,49 @@ use crate::suspend::Suspended;
 
 /// By the async id of each.
 #[derive(Default)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     requests: HashMap<u64, (Suspended, usize)>,
     bytes: usize,
 }
 
 impl Waiting {
     /// Puts a request aside.
-    pub fn insert(&mut self, async_id: u64, request: Suspended) {
+    pub(crate) fn insert(&mut self, async_id: u64, request: Suspended) {
         let bytes = request.keeps();
         self.bytes += bytes;
         self.requests.insert(async_id, (request, bytes));
     }
 
     /// Takes one out.
-    pub fn remove(&mut self, async_id: &u64) -> Option<Suspended> {
+    pub(crate) fn remove(&mut self, async_id: &u64) -> Option<Suspended> {
         let (request, bytes) = self.requests.remove(async_id)?;
         self.bytes -= bytes;
         Some(request)
     }
 
     /// Takes all of them out.
-    pub fn take_all(&mut self) -> impl Iterator<Item = (u64, Suspended)> + use<> {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (u64, Suspended)> + use<> {
         let all = std::mem::take(self);
         all.requests.into_iter().map(|(async_id, (request, _))| (async_id, request))
     }
 
     /// One of them.
-    #[must_use]
-    pub fn get(&self, async_id: &u64) -> Option<&Suspended> {
+    pub(crate) fn get(&self, async_id: &u64) -> Option<&Suspended> {
         self.requests.get(async_id).map(|(request, _)| request)
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = (&u64, &Suspended)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&u64, &Suspended)> {
         self.requests.iter().map(|(async_id, (request, _))| (async_id, request))
     }
 
     /// How many they are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.requests.len()
     }
 
     /// Bytes that they keep.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 }
