@@ -239,6 +239,16 @@ impl Wire {
         self.connection.on_message(&mut message.to_vec(), self.now, &mut self.out);
     }
 
+    /// How long a message may be now, and whether one that is longer is taken when it begins so.
+    pub fn takes(&self, head: &[u8]) -> (usize, bool) {
+        (self.connection.max_message(), self.connection.vouches_for(head))
+    }
+
+    /// A COMPOUND without its record mark.
+    pub fn written(&mut self, minor: u32, operations: &[Args<'_>]) -> Vec<u8> {
+        self.message(minor, operations)
+    }
+
     /// The same for a COMPOUND as root.
     pub fn begin(&mut self, minor: u32, operations: &[Args<'_>]) {
         let message = self.message(minor, operations);
