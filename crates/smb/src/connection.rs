@@ -5,7 +5,7 @@
 //! [`Connection::run`] answers one request after the other, [`Connection::finish`] signs and seals. Which
 //! requests are looked at at all is in `admit.rs`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -38,6 +38,7 @@ use crate::sequence::Outstanding;
 use crate::server::Server;
 use crate::session::Session;
 use crate::suspend::{Handled, Stop, Suspended, Work};
+use crate::waiting::Waiting;
 use crate::window::Window;
 
 /// What NEGOTIATE settled.
@@ -102,7 +103,7 @@ pub struct Connection {
     pub(crate) setups: Vec<Setup>,
     /// Tries of passwords that wait for their turn.
     pub(crate) turns: Vec<Place>,
-    pub(crate) suspended: HashMap<u64, Suspended>,
+    pub(crate) suspended: Waiting,
     /// How many of them are held by limits.
     pub(crate) held: usize,
     next_async: std::cell::Cell<u64>,
@@ -139,7 +140,7 @@ impl Connection {
             parting: Vec::new(),
             setups: Vec::new(),
             turns: Vec::new(),
-            suspended: HashMap::new(),
+            suspended: Waiting::default(),
             held: 0,
             next_async: std::cell::Cell::new(0),
             deadline: Some(now.mono_ns.saturating_add(LOGON_TIME_NS)),
@@ -429,6 +430,7 @@ impl Connection {
             }
             _ => return,
         }
+        out.pool.fit(&mut compound.frame);
         let waiting = Suspended {
             compound,
             at,
@@ -488,7 +490,7 @@ impl Connection {
 
     /// Bytes that are kept for requests that wait.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.suspended.values().map(|waiting| waiting.rest.len() + waiting.compound.frame.len()).sum()
+        self.suspended.bytes()
     }
 
     /// Sends the answers so far, then tells the client that its request takes time (MS-SMB2 3.3.4.2).
@@ -652,7 +654,7 @@ impl Connection {
         parting.retain(|channel| {
             let id = channel.session.id;
             let is_needed = |waiting: &Suspended| waiting.compound.related.session_id == id;
-            let keep = more == 0 || suspended.values().any(is_needed);
+            let keep = more == 0 || suspended.iter().any(|(_, waiting)| is_needed(waiting));
             more -= usize::from(!keep);
             keep
         });

@@ -51,6 +51,7 @@ pub mod target;
 use wire::table;
 pub mod time;
 pub mod tree;
+mod waiting;
 pub mod window;
 
 pub use account::AccountConfig;
