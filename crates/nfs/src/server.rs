@@ -119,6 +119,14 @@ impl share::Lapsing for Server {
     fn end_lapsed(&self, clients: &[ClientKey], now: Now) -> bool {
         self.end_silent(self.lease_ns(), now, |client| clients.contains(&client.key))
     }
+
+    fn end_all_lapsed(&self, now: Now) -> bool {
+        let dropped = self.items.lock().remove_idle(u64::MAX);
+        let any = !dropped.is_empty();
+        // Closing descriptors takes time.
+        drop(dropped);
+        self.end_expired(now) || any
+    }
 }
 
 impl Server {

@@ -20,6 +20,10 @@ pub trait Holder: Send + Sync {
 pub trait Lapsing: Send + Sync {
     /// Ends those of these clients whose time is over. True when there was one. Called with no lock held.
     fn end_lapsed(&self, clients: &[ClientKey], now: wire::Now) -> bool;
+
+    /// Ends all whose time is over, since descriptors, memory or room in a table are short, and gives back files that are kept for
+    /// speed alone. True when there was anything. Called with no lock held.
+    fn end_all_lapsed(&self, now: wire::Now) -> bool;
 }
 
 /// Wakes a request that got a [`crate::Ticket`].

@@ -84,6 +84,7 @@ mod reparse;
 mod restoring;
 mod scan;
 mod security;
+mod shortage;
 mod size;
 mod streams;
 mod syncing;
@@ -97,7 +98,7 @@ mod watching;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -129,6 +130,8 @@ pub struct Share {
     root: Arc<directory::Directory>,
     directories: directory::Directories,
     cache: Arc<cache::Cache>,
+    /// Where descriptors come from that are kept, of all shares together.
+    descriptors: Arc<Descriptors>,
     give_back: Option<Arc<dyn GiveBack>>,
     versions: versions::Versions,
     files: table::Files,
@@ -175,8 +178,10 @@ impl Share {
         let cache = Arc::new(cache::Cache::new(config.metadata_cache_bytes, &config.descriptors, is_on));
         let root = directory::Directory::root(&volume, node, &cache);
         let directories = directory::Directories::new(Arc::clone(&root), &cache);
-        Ok(Arc::new(Share {
+        let descriptors = Arc::clone(&config.descriptors);
+        let share = Arc::new(Share {
             volume,
+            descriptors,
             give_back: config.give_back.clone(),
             config: ArcSwap::from_pointee(config),
             root,
@@ -200,7 +205,10 @@ impl Share {
             open_count: AtomicUsize::new(0),
             taking: Mutex::default(),
             looked_at_ns: AtomicU64::new(0),
-        }))
+        });
+        let sharing: Weak<Share> = Arc::downgrade(&share);
+        share.descriptors.join(sharing);
+        Ok(share)
     }
 
     /// The volume behind the share.

@@ -11,6 +11,8 @@ use share::{
     Caching, Config, Deny, Detached, Disposition, Keeper, LockRule, Open, Options, RangeKind, RangeRequest,
     Refusal, Step,
 };
+use volume::Failure;
+use volume::faulty::{Call, Fault};
 use volume::security::Rights;
 use wire::Now;
 
@@ -271,6 +273,52 @@ fn a_share_keeps_no_more_than_it_may() {
     assert!(!opens[2].is_detached());
     reclaim(&one, &opens[0], after(SECOND)).unwrap();
     leave(&one, &opens[2], false, &losses).unwrap();
+}
+
+#[test]
+fn what_gives_way_goes_when_a_table_is_full_and_what_was_promised_stays() {
+    let world = World::with(Config { max_opens: 2, ..Config::default() });
+    let (one, two) = (world.client(1), world.client(2));
+    let losses = Arc::default();
+    let durable = one.open("a").disposition(Disposition::Create).keyed(1, RH).open();
+    let promised = one.open("b").disposition(Disposition::Create).keyed(2, RH).open();
+    leave(&one, &durable, true, &losses).unwrap();
+    leave(&one, &promised, false, &losses).unwrap();
+    let _third = two.make("c");
+    assert_eq!(reclaim(&one, &durable, after(SECOND)), Err(Refusal::Gone));
+    assert!(promised.is_detached());
+    assert_eq!(losses.take().len(), 1);
+    // Nothing is left that could be given up.
+    assert_eq!(two.open("d").disposition(Disposition::Create).refusal(), Refusal::Exhausted);
+}
+
+#[test]
+fn what_gives_way_in_one_share_goes_when_another_finds_no_descriptor() {
+    let descriptors = share::engine::Descriptors::new(100);
+    // Nothing is kept for speed alone that could go first.
+    let config =
+        || Config { descriptors: Arc::clone(&descriptors), metadata_caching: false, ..Config::default() };
+    let (world, (other, plan)) = (World::with(config()), World::planned(config()));
+    let one = world.client(1);
+    let losses = Arc::default();
+    let gone = |at: &str, key| {
+        let open = one.open(at).disposition(Disposition::Create).keyed(key, RH).open();
+        leave(&one, &open, true, &losses).unwrap();
+        open
+    };
+    let durable = gone("a", 1);
+    let fails = |call| plan.add(call, 1, Fault::Fail(Failure::Exhausted));
+    fails(Call::Create);
+    other.client(2).make_with("f", "");
+    assert_eq!(reclaim(&one, &durable, after(SECOND)), Err(Refusal::Gone));
+    // Who may close nothing where it is says so, and the share is looked after.
+    let durable = gone("b", 2);
+    let address = other.share.root_item().address().unwrap();
+    fails(Call::Lookup);
+    assert_eq!(other.share.item(&address).map(|_| ()), Err(Refusal::Exhausted));
+    assert!(durable.is_detached());
+    other.share.before_batch(after(SECOND));
+    assert_eq!(reclaim(&one, &durable, after(SECOND)), Err(Refusal::Gone));
 }
 
 #[test]

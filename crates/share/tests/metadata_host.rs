@@ -151,3 +151,77 @@ fn what_is_written_through_a_mapping_shows_in_the_times() {
     assert_eq!((after.modified.secs, i64::from(after.modified.nanos)), (host.mtime(), host.mtime_nsec()));
     assert!(after.modified > before.modified);
 }
+
+impl Served {
+    /// Where descriptors of this process lead to below the share.
+    fn held(&self) -> Vec<String> {
+        let files = self.files().display().to_string();
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
+        let led = descriptors.filter_map(|one| std::fs::read_link(one.path()).ok());
+        let led = led.map(|to| to.display().to_string());
+        led.filter(|to| to.strip_prefix(&files).is_some_and(|below| below.starts_with('/'))).collect()
+    }
+
+    /// Nobody asks for anything for so long.
+    fn is_idle_for(&mut self, seconds: u64) {
+        self.requests += seconds * 1000;
+        // Each look is at a part of what is remembered.
+        (0..16)
+            .for_each(|_| self.client.share.before_batch(now().plus(Duration::from_millis(self.requests))));
+    }
+
+    /// Asks until a file has this size, for at most a second.
+    fn sees(&mut self, at: &str, size: u64) -> bool {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < Duration::from_secs(1) {
+            if self.open(at, Options::empty()).is_ok_and(|info| info.size == size) {
+                return true;
+            }
+            self.client.share.volume().wait_events(Duration::from_millis(10));
+        }
+        false
+    }
+}
+
+#[test]
+fn what_is_mounted_below_is_seen_and_may_go_when_nobody_uses_it() {
+    let Some(mut it) = Served::new() else { return };
+    it.others("mkdir -p d/m/deep; echo below >d/m/f; echo below >d/m/deep/f");
+    assert!(it.sees("d/m/f", 6) && it.sees("d/m/deep/f", 6));
+    let at = it.files().join("d/m");
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "trunkline-test"])
+        .arg(&at)
+        .stderr(std::process::Stdio::null())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: nothing can be mounted here");
+        return;
+    }
+    it.others("mkdir d/m/deep; echo 'on top' >d/m/f; echo 'on top' >d/m/deep/f");
+    let is_seen = it.sees("d/m/f", 7) && it.sees("d/m/deep/f", 7);
+    it.is_idle_for(3);
+    let unmounted = Command::new("umount").arg(&at).status().unwrap();
+    if !unmounted.success() {
+        let _ = Command::new("umount").arg("-l").arg(&at).status();
+    }
+    assert!(is_seen && unmounted.success(), "seen: {is_seen}, {unmounted}");
+    assert!(it.sees("d/m/f", 6) && it.sees("d/m/deep/f", 6));
+}
+
+#[test]
+fn directories_that_are_gone_or_that_nobody_uses_are_let_go() {
+    let Some(mut it) = Served::new() else { return };
+    it.others("for n in 1 2 3 4; do mkdir -p d$n/e; echo text >d$n/e/f; done");
+    for n in 1..=4 {
+        it.open(&format!("d{n}/e/f"), Options::empty()).unwrap();
+    }
+    let of_directories = |it: &Served| it.held().iter().filter(|to| !to.ends_with("/f")).count();
+    assert_eq!(of_directories(&it), 16);
+    it.others("rm -r d1; mv d2 d5; rm -r d5");
+    assert_eq!(it.open("d1/e/f", Options::empty()).unwrap_err(), Refusal::PathNotFound);
+    assert!(it.held().iter().all(|to| !to.contains("d1")), "{:?}", it.held());
+    it.is_idle_for(61);
+    assert_eq!(of_directories(&it), 0, "{:?}", it.held());
+    it.open("d3/e/f", Options::empty()).unwrap();
+}

@@ -366,6 +366,28 @@ impl share::Lapsing for Gone {
         opens.iter().for_each(|open| self.0.close(open, now).unwrap());
         !opens.is_empty()
     }
+
+    fn end_all_lapsed(&self, now: wire::Now) -> bool {
+        self.end_lapsed(&[], now)
+    }
+}
+
+#[test]
+fn what_is_kept_for_a_client_whose_time_is_over_goes_when_anything_is_short() {
+    let (world, plan) = World::planned(Config { max_opens: 2, metadata_caching: false, ..Config::default() });
+    let (gone, here) = (world.client(1), world.client(2));
+    let keeper = Arc::new(Gone(Arc::clone(&world.share), Mutex::default()));
+    let weak: Weak<Gone> = Arc::downgrade(&keeper);
+    world.share.ask_for_lapsed(weak);
+    let lapses = |at: &str| keeper.1.lock().unwrap().push(gone.make(at));
+    lapses("a");
+    plan.add(volume::faulty::Call::Create, 1, volume::faulty::Fault::Fail(volume::Failure::Exhausted));
+    here.close(&here.make("b"));
+    assert_eq!(world.share.open_count(), 0);
+    lapses("c");
+    lapses("d");
+    here.close(&here.make("e"));
+    assert_eq!(world.share.open_count(), 0);
 }
 
 #[test]

@@ -51,6 +51,11 @@ impl Tree {
         }
     }
 
+    /// Ends what is kept for clients that are gone, since something is short. False when there was nothing.
+    pub fn relieve(&self, now: wire::Now) -> bool {
+        matches!(&self.target, Target::Disk { engine, .. } if engine.relieve(now))
+    }
+
     /// Whether it leads to the share behind this engine.
     pub fn leads_to(&self, engine: &Arc<Share>) -> bool {
         matches!(&self.target, Target::Disk { engine: own, .. } if Arc::ptr_eq(own, engine))

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use volume::{ADDRESS_MAX, Failure, Kind, Name, OpenHow, Result, Stat, Time};
 
 use crate::errno::failure;
+use crate::kept_back;
 use crate::node::{PosixNode, open_below, stat_below, stat_fd};
 use crate::sys::{Handle, ProcPath};
 use crate::table::{Key, Table};
@@ -137,6 +138,7 @@ impl PosixNode {
             Errno::STALE | Errno::NOENT | Errno::INVAL | Errno::OVERFLOW => Failure::Stale,
             other => failure(other),
         })?;
+        let fd = kept_back::checked(fd)?;
         let stat = stat_fd(&fd)?;
         if stat.links == 0 || stat.born.unwrap_or_default() != born {
             return Err(Failure::Stale);

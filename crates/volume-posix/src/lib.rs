@@ -19,6 +19,8 @@ mod errno;
 mod events;
 mod facts;
 mod journal;
+mod kept_back;
+mod mounts;
 mod names;
 mod node;
 mod room;

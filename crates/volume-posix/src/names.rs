@@ -1,6 +1,6 @@
 //! Names in a directory: looked up, made, linked, removed and moved.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use volume::{Actor, Failure, Kind, Name, OpenHow, Result, Stat};
 
 use crate::errno::{call, failure};
+use crate::kept_back;
 use crate::node::{PosixNode, open_below, stat_below, stat_fd};
 use crate::table::Table;
 
@@ -63,6 +64,7 @@ impl PosixNode {
 
     pub(crate) fn make_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<PosixNode> {
         let directory = self.directory()?;
+        kept_back::ask(directory)?;
         let acting = self.shared.myself.act(actor)?;
         let mode_bits = Mode::from_raw_mode(mode & 0o7777);
         let made = call(|| rustix::fs::mkdirat(directory, name.as_bytes(), mode_bits));
@@ -76,11 +78,7 @@ impl PosixNode {
                     open_below(directory, name.as_bytes(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
                 self.made(fd, mode, OpenHow::Attributes, true)
             }
-            Err(Failure::Exhausted) => {
-                // It would be in the way of the next attempt.
-                let _ = rustix::fs::unlinkat(directory, name.as_bytes(), AtFlags::REMOVEDIR);
-                Err(Failure::Exhausted)
-            }
+            Err(Failure::Exhausted) => Err(taken_back(directory, name, AtFlags::REMOVEDIR)),
             fd => self.made(fd?, mode, OpenHow::Read, false),
         }
     }
@@ -90,11 +88,15 @@ impl PosixNode {
         if text.is_empty() || text.contains(&0) {
             return Err(Failure::Invalid);
         }
+        kept_back::ask(directory)?;
         let acting = self.shared.myself.act(actor)?;
         let made = call(|| rustix::fs::symlinkat(text, directory, name.as_bytes()));
         drop(acting);
         made.map_err(gone)?;
-        let node = self.open_name(name, OpenHow::Attributes)?;
+        let node = match self.open_name(name, OpenHow::Attributes) {
+            Err(Failure::Exhausted) => return Err(taken_back(directory, name, AtFlags::empty())),
+            node => node?,
+        };
         self.shared.beside.forget(&node);
         Ok(node)
     }
@@ -118,13 +120,16 @@ impl PosixNode {
         let half = |bits: u64| u32::try_from(bits).unwrap_or(u32::MAX);
         let device =
             if is_device { rustix::fs::makedev(half(rdev >> 32), half(rdev & 0xffff_ffff)) } else { 0 };
+        kept_back::ask(directory)?;
         let acting = self.shared.myself.act(actor)?;
         let mode_bits = Mode::from_raw_mode(mode & 0o7777);
         let made = call(|| rustix::fs::mknodat(directory, name.as_bytes(), file_type, mode_bits, device));
         drop(acting);
         made.map_err(gone)?;
-        let fd = open_below(directory, name.as_bytes(), OFlags::PATH, Mode::empty())?;
-        self.made(fd, mode, OpenHow::Attributes, true)
+        match open_below(directory, name.as_bytes(), OFlags::PATH, Mode::empty()) {
+            Err(Failure::Exhausted) => Err(taken_back(directory, name, AtFlags::empty())),
+            fd => self.made(fd?, mode, OpenHow::Attributes, true),
+        }
     }
 
     /// A node that was made just now. The process's mask of permission bits does not count: which bits
@@ -284,4 +289,10 @@ fn gone(why: Failure) -> Failure {
 /// Replacing a directory that holds something fails with either of two errors.
 fn replaced(why: Failure) -> Failure {
     if why == Failure::Exists { Failure::NotEmpty } else { why }
+}
+
+/// Removes a name that was made and could not be opened: it would be in the way of the next attempt.
+fn taken_back(directory: BorrowedFd<'_>, name: &Name, flags: AtFlags) -> Failure {
+    let _ = rustix::fs::unlinkat(directory, name.as_bytes(), flags);
+    Failure::Exhausted
 }

@@ -13,6 +13,7 @@ use volume::{
 use wire::FileRange;
 
 use crate::errno::call;
+use crate::kept_back;
 use crate::sys::ProcPath;
 use crate::volume::Shared;
 
@@ -51,7 +52,15 @@ pub(crate) fn open_below(
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
     // With O_PATH nothing is opened that could wait or become a terminal, and the call refuses the flags.
     let always = if flags.contains(OFlags::PATH) { OFlags::NOFOLLOW | OFlags::CLOEXEC } else { ALWAYS };
-    call(|| rustix::fs::openat2(directory, name, flags | always, mode, resolve))
+    let open = || call(|| rustix::fs::openat2(directory, name, flags | always, mode, resolve));
+    if !flags.contains(OFlags::CREATE) {
+        return kept_back::checked(open()?);
+    }
+    kept_back::ask(directory)?;
+    let fd = open()?;
+    // The name is there now: one descriptor more does less harm.
+    kept_back::is_left(fd.as_fd());
+    Ok(fd)
 }
 
 /// The stat of a descriptor's file.
@@ -155,7 +164,7 @@ impl PosixNode {
     pub(crate) fn duplicate(&self) -> Result<PosixNode> {
         Ok(PosixNode {
             shared: Arc::clone(&self.shared),
-            fd: call(|| rustix::io::fcntl_dupfd_cloexec(&self.fd, 0))?,
+            fd: kept_back::checked(call(|| rustix::io::fcntl_dupfd_cloexec(&self.fd, 0))?)?,
             first: None,
             owner: self.owner.as_ref().map(|o| o.duplicate().map(Box::new)).transpose()?,
             ..*self
@@ -178,7 +187,7 @@ impl PosixNode {
         // The link in /proc leads to this very file whatever its name has become, so it must be followed.
         let flags = flags | (ALWAYS - OFlags::NOFOLLOW);
         let path = self.proc_path();
-        let fd = call(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))?;
+        let fd = kept_back::checked(call(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))?)?;
         let owner = self.owner.as_ref().map(|o| o.duplicate().map(Box::new)).transpose()?;
         let shared = Arc::clone(&self.shared);
         Ok(PosixNode { shared, fd, how, is_path: false, first: None, owner, ..*self })

@@ -14,6 +14,7 @@ use crate::beside::Beside;
 use crate::errno::{call, failure};
 use crate::events::Events;
 use crate::facts;
+use crate::mounts::MountsBelow;
 use crate::node::{ALWAYS, PosixNode, stat_fd};
 use crate::sys::Handle;
 use crate::table::Table;
@@ -53,6 +54,7 @@ pub struct PosixVolume {
     pub(crate) shared: Arc<Shared>,
     pub(crate) root: Arc<PosixNode>,
     events: Option<Events>,
+    mounts: MountsBelow,
 }
 
 /// Why a directory cannot be served.
@@ -119,7 +121,8 @@ impl PosixVolume {
             },
         });
         let root = Arc::new(PosixNode::new(Arc::clone(&shared), root, &stat, OpenHow::Read, false));
-        Ok(PosixVolume { shared, root, events })
+        let mounts = MountsBelow::of(root.fd.as_fd());
+        Ok(PosixVolume { shared, root, events, mounts })
     }
 
     /// At most so many bytes of streams and large notes may lie beside the files, as blocks of 4 KiB and one more for each;
@@ -194,6 +197,9 @@ impl Volume for PosixVolume {
     fn take_events(&self, sink: &mut dyn FnMut(HostEvent)) {
         if let Some(events) = &self.events {
             events.take(sink);
+            if self.mounts.have_changed(self.root.fd.as_fd()) {
+                sink(HostEvent::Mounts);
+            }
         }
     }
 

@@ -35,4 +35,6 @@ pub enum HostEvent {
     },
     /// Events were lost: nothing remembered about the volume can be trusted.
     Overflow,
+    /// Something was mounted below the volume, or unmounted there: a directory leads elsewhere now.
+    Mounts,
 }

@@ -149,7 +149,7 @@ impl MemoryVolume {
         let mut events = self.inner.events.lock();
         let is_heard = match &event {
             HostEvent::Changed { directory, .. } => events.watched.contains_key(directory),
-            HostEvent::Overflow => true,
+            HostEvent::Overflow | HostEvent::Mounts => true,
         };
         if is_heard {
             events.queue.push_back(event);

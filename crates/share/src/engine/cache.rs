@@ -35,7 +35,6 @@ use super::Share;
 use super::access::Security;
 use super::address::Address;
 use super::record::Record;
-use crate::Refusal;
 use bounded::{Bounded, PARTS, Weight};
 pub use descriptors::Descriptors;
 use made::MADE_BYTES;
@@ -147,6 +146,8 @@ pub(crate) struct Cache {
     misses: AtomicU64,
     /// Tells directories apart for good.
     serials: AtomicU64,
+    /// Whether anything may be kept that is on another file system than the root.
+    has_mounted: AtomicBool,
     /// How often everything was forgotten.
     epoch: AtomicU64,
     /// How often a name of the share went, or may have: removed, moved, replaced.
@@ -170,6 +171,7 @@ impl Cache {
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             serials: AtomicU64::new(1),
+            has_mounted: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             names_gone: AtomicU64::new(1),
         }
@@ -198,7 +200,8 @@ impl Cache {
         self.now_s.store(now.mono_ns / 1_000_000_000, Ordering::Relaxed);
     }
 
-    fn now_s(&self) -> u64 {
+    /// Monotonic seconds, as the last request or tick said.
+    pub fn now_s(&self) -> u64 {
         self.now_s.load(Ordering::Relaxed)
     }
 
@@ -227,7 +230,7 @@ impl Cache {
     }
 
     /// Gives every descriptor back; false when none was kept.
-    fn give_back(&self) -> bool {
+    pub(super) fn give_back(&self) -> bool {
         let keeps = self.names.usage().0 > 0;
         if keeps {
             self.clear();
@@ -242,6 +245,26 @@ impl Cache {
         let since_s = now_s.saturating_sub(IDLE_S);
         self.names.drop_idle(turn, since_s, now_s);
         self.made.drop_idle(turn, since_s, now_s);
+    }
+
+    /// Something is kept from here on that is on another file system than the root.
+    pub fn note_mounted(&self) {
+        self.has_mounted.store(true, Ordering::Release);
+    }
+
+    /// Forgets names of files on other file systems than `home` that nobody has asked for in so many seconds.
+    pub fn drop_mounted(&self, home: u64, idle_s: u64) {
+        if !self.has_mounted.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let now_s = self.now_s();
+        let is_mounted =
+            |answer: &Answer| matches!(answer, Answer::There(kept) if kept.node.id().device != home);
+        let is_any_left =
+            self.names.drop_where(|answer| is_mounted(answer), |used_s| used_s + idle_s <= now_s);
+        if is_any_left {
+            self.note_mounted();
+        }
     }
 
     /// A name was found without asking the volume.
@@ -402,18 +425,6 @@ impl Share {
     /// How much is remembered, and what that was good for.
     pub fn metadata_caching(&self) -> MetadataCaching {
         self.cache.summary()
-    }
-
-    /// Does what takes a descriptor of the host. When there is none, those that are kept are wanted for something better: they
-    /// are given back, and it is tried again.
-    ///
-    /// # Errors
-    /// As `act`.
-    pub(super) fn with_room<T>(&self, act: impl Fn() -> Result<T, Refusal>) -> Result<T, Refusal> {
-        match act() {
-            Err(Refusal::Exhausted) if self.cache.give_back() => act(),
-            other => other,
-        }
     }
 
     /// Whether what is remembered of names stays true until an event says otherwise.

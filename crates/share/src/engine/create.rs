@@ -102,12 +102,16 @@ impl Share {
         met: &Cell<Option<NodeId>>,
     ) -> Step<Opened> {
         self.begin(caller.now);
-        if let Err(why) = self.check_request(request) {
+        let checked = match self.check_request(request) {
+            Err(Refusal::Exhausted) if self.relieve(caller.now) => self.check_request(request),
+            other => other,
+        };
+        if let Err(why) = checked {
             return Step::Refused(why);
         }
         let mut from = from;
         for _ in 0..MAX_ATTEMPTS {
-            match self.with_room(|| self.attempt(caller, from, request, met)) {
+            match self.past_shortage(caller.now, || self.attempt(caller, from, request, met)) {
                 Ok(Attempt::Done(opened)) => return Step::Done(*opened),
                 // Who was in the way may have gone when it was asked.
                 Ok(Attempt::Wait(ticket)) if self.waits.is_over(ticket) => {}

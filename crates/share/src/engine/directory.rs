@@ -35,6 +35,11 @@ const NAMES_FOR_A_MISS: usize = 16;
 /// How long a change of names may hold up who looks whether a name is really gone.
 const CHANGE_TAKES: Duration = Duration::from_millis(20);
 
+/// For how many seconds a directory is kept that nobody uses.
+const IDLE_S: u64 = 60;
+/// The same on another file system than the root's, which can be unmounted only then; also for names there.
+const MOUNTED_IDLE_S: u64 = 2;
+
 /// How often it is waited for that others have changed a name, before it is looked up past everything remembered.
 const MAX_CHANGES: usize = 8;
 
@@ -64,6 +69,8 @@ pub(crate) struct Directory {
     pub(super) pages: Pages,
     address: Address,
     used: AtomicU64,
+    /// When it was of use last, in monotonic seconds.
+    used_s: AtomicU64,
     /// The volume that tells of changes by others in it.
     told_by: Option<Arc<dyn Volume>>,
 }
@@ -150,6 +157,7 @@ impl Directory {
             pages: Pages::default(),
             address: Address::default(),
             used: AtomicU64::new(0),
+            used_s: AtomicU64::new(cache.now_s()),
             told_by: tells.then(|| Arc::clone(volume)),
         })
     }
@@ -216,6 +224,7 @@ impl Directory {
     pub fn remember(&self, name: &Name, generation: u64, answer: Answer) {
         if self.is_told() {
             let serial = self.serial.load(Ordering::Acquire);
+            self.note_mounted(&answer);
             self.cache.keep(serial, name, answer, || self.generation() == generation);
         }
     }
@@ -229,7 +238,17 @@ impl Directory {
     /// Remembers a node of which [`Directory::lets_in`] has said so, unless names have changed since `generation`.
     pub fn remember_let_in(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
         let (serial, answer) = (self.serial.load(Ordering::Acquire), Answer::There(Arc::clone(kept)));
+        self.note_mounted(&answer);
         self.cache.keep_let_in(serial, name, answer, || self.generation() == generation);
+    }
+
+    /// Notes that a name leads to another file system: a file can be mounted, too.
+    fn note_mounted(&self, answer: &Answer) {
+        if let Answer::There(kept) = answer
+            && kept.node.id().device != self.id.device
+        {
+            self.cache.note_mounted();
+        }
     }
 
     /// A file that was made under a name a moment ago.
@@ -457,6 +476,8 @@ pub(super) struct Directories {
     names: Arc<AtomicUsize>,
     /// Wall time in seconds, as the last request or tick said.
     wall_secs: AtomicI64,
+    /// When it was looked last which of them nobody uses, in monotonic seconds.
+    looked_s: AtomicU64,
 }
 
 struct Table {
@@ -484,6 +505,7 @@ impl Directories {
             clock: AtomicU64::new(1),
             names: Arc::default(),
             wall_secs: AtomicI64::new(0),
+            looked_s: AtomicU64::new(0),
         }
     }
 
@@ -500,6 +522,7 @@ impl Directories {
     /// Says that a directory was of use.
     pub fn touch(&self, directory: &Directory) {
         directory.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        directory.used_s.store(self.cache.now_s(), Ordering::Relaxed);
     }
 
     /// The directory, if it is known.
@@ -531,6 +554,9 @@ impl Directories {
         };
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.touch(&directory);
+        if directory.id.device != self.root.id.device {
+            self.cache.note_mounted();
+        }
         let directory = self.keep(directory);
         if let Some(generation) = generation {
             parent.remember_child(asked, real, &directory, generation);
@@ -574,6 +600,38 @@ impl Directories {
             drop(table);
             drop(dropped);
         }
+    }
+
+    /// Lets go of directories that nobody has used lately, once a second: each holds two descriptors, and the host does not tell of
+    /// every one that is gone. On another file system than the root's they and what their names lead to keep that from
+    /// being unmounted, and go sooner.
+    pub fn drop_idle(&self) {
+        let (now_s, home) = (self.cache.now_s(), self.root.id.device);
+        if self.looked_s.swap(now_s, Ordering::Relaxed) == now_s {
+            return;
+        }
+        self.let_go(|directory| {
+            let idle_s = if directory.id.device == home { IDLE_S } else { MOUNTED_IDLE_S };
+            directory.used_s.load(Ordering::Relaxed) + idle_s <= now_s
+        });
+        if self.known.lock().by_id.keys().any(|id| id.device != home) {
+            self.cache.note_mounted();
+        }
+        self.cache.drop_mounted(home, MOUNTED_IDLE_S);
+    }
+
+    /// Keeps none of the directories that this is said of for their own sake any more. True when there was one.
+    pub fn let_go(&self, is_meant: impl Fn(&Directory) -> bool) -> bool {
+        let mut table = self.known.lock();
+        let root = self.root.id;
+        let kept = table.by_id.values_mut().filter(|entered| {
+            entered.kept.as_deref().is_some_and(|directory| directory.id != root && is_meant(directory))
+        });
+        let dropped: Vec<_> = kept.filter_map(|entered| entered.kept.take()).collect();
+        table.kept -= dropped.len();
+        table.by_id.retain(|_, entered| entered.directory.strong_count() > 0);
+        drop(table);
+        !dropped.is_empty()
     }
 
     fn all(&self) -> Vec<Arc<Directory>> {

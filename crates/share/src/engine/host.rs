@@ -34,6 +34,8 @@ impl Share {
     pub fn before_batch(&self, now: Now) {
         self.take_in(now);
         self.cache.drop_idle();
+        self.directories.drop_idle();
+        self.relieve_if_short(now);
     }
 
     /// Two steps: first all that happened is believed, by one thread at a time, so that nobody goes on before what was
@@ -64,8 +66,12 @@ impl Share {
 
     /// Forgets what an event makes untrue; says whose data, attributes or name were changed.
     fn believe(&self, event: &HostEvent) -> Option<NodeId> {
-        let HostEvent::Changed { directory: id, name, change, .. } = event else {
-            tracing::warn!(share = %self.name(), "changes on the host were lost; caches are dropped");
+        let HostEvent::Changed { directory: id, name, change, is_directory } = event else {
+            let share = self.name();
+            match event {
+                HostEvent::Mounts => tracing::debug!(%share, "mounts below the share have changed"),
+                _ => tracing::warn!(%share, "changes on the host were lost; caches are dropped"),
+            }
             self.directories.forget_names();
             self.files.all().iter().for_each(forget_file);
             return None;
@@ -91,7 +97,14 @@ impl Share {
                 Some(stat.id)
             }
             HostChange::Removed | HostChange::RenamedFrom => {
+                let child = directory.child(name, true).filter(|_| *is_directory);
                 directory.seen_gone(name);
+                // Moved ones are kept: they are found by where they went.
+                if let Some((_, gone)) = child
+                    && gone.node.stat().is_ok_and(|stat| stat.links == 0)
+                {
+                    self.directories.forget(gone.id);
+                }
                 None
             }
             HostChange::Modified | HostChange::Attributes => {
@@ -105,7 +118,7 @@ impl Share {
         }
     }
 
-    /// Events were lost: rights are taken back that what happened may leave to nobody, and watches are told.
+    /// Events were lost, or directories lead elsewhere: rights are taken back that what happened may leave to nobody, and watches are told.
     fn pass_on_loss(&self, now: Now) {
         for file in self.files.all() {
             let need = if file.is_directory { Need::Entries } else { Need::Change };

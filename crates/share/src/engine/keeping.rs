@@ -164,6 +164,12 @@ impl Detachment {
         kept.opens.iter().filter(|(_, one)| !one.open.is_lasting()).map(|(id, _)| *id).collect()
     }
 
+    /// Those that give way to others.
+    fn yielding(&self) -> Vec<u64> {
+        let kept = self.0.lock();
+        kept.opens.iter().filter(|(_, one)| one.how.yields).map(|(id, _)| *id).collect()
+    }
+
     fn of(&self, id: u64) -> Option<Detached> {
         self.0.lock().opens.get(&id).map(|one| one.how.clone())
     }
@@ -388,11 +394,22 @@ impl Share {
     /// Closes every detached open that does not outlive the process, since the share stops and nobody will
     /// find it again.
     pub fn end_all_detached(&self, now: Now) {
-        for id in self.detachment.ending() {
-            if let Some(taken) = self.detachment.take(id) {
-                self.lose(taken, now);
-            }
+        self.lose_all(self.detachment.ending(), now);
+    }
+
+    /// Closes detached opens that give way to others, since something is short. False when there was none.
+    pub(super) fn end_absent(&self, now: Now) -> bool {
+        self.lose_all(self.detachment.yielding(), now)
+    }
+
+    /// Closes those that are detached still; false when none is.
+    fn lose_all(&self, ids: Vec<u64>, now: Now) -> bool {
+        let mut any = false;
+        for taken in ids.into_iter().filter_map(|id| self.detachment.take(id)) {
+            self.lose(taken, now);
+            any = true;
         }
+        any
     }
 
     /// An open is being closed: nobody can come back for it.

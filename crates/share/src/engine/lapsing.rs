@@ -27,13 +27,17 @@ impl Share {
         if clients.is_empty() {
             return false;
         }
-        let keepers: Vec<Arc<dyn Lapsing>> = self.keepers.0.lock().iter().filter_map(Weak::upgrade).collect();
         // Each is asked, not only the first that had one.
         let mut any = false;
-        for keeper in keepers {
+        for keeper in self.time_keepers() {
             any |= keeper.end_lapsed(clients, now);
         }
         any
+    }
+
+    /// Those who keep the time of clients.
+    pub(super) fn time_keepers(&self) -> Vec<Arc<dyn Lapsing>> {
+        self.keepers.0.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The same for whoever has any of these files open; what else they have is locked, held and marked through that.

@@ -182,6 +182,29 @@ impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
         drop(gone);
     }
 
+    /// Takes out those values of which `is_meant` says so that were asked for last when `is_idle` says. True when some
+    /// of these values are left.
+    pub fn drop_where(&self, is_meant: impl Fn(&V) -> bool, is_idle: impl Fn(u64) -> bool) -> bool {
+        let mut is_any_left = false;
+        for part in &self.parts {
+            let mut part = part.lock();
+            let mut idle = Vec::new();
+            for (key, slot) in part.slots.iter().filter(|(_, slot)| is_meant(&slot.value)) {
+                if is_idle(slot.used_s) {
+                    idle.push(key.clone());
+                } else {
+                    is_any_left = true;
+                }
+            }
+            let gone: Vec<Slot<V>> = idle.iter().filter_map(|key| part.take(key)).collect();
+            self.give_back(&gone);
+            part.tidy();
+            drop(part);
+            drop(gone);
+        }
+        is_any_left
+    }
+
     /// How much is kept, and for how many bytes it counts.
     pub fn usage(&self) -> (usize, usize) {
         let each = self.parts.iter().map(|part| {

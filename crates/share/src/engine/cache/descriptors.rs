@@ -4,20 +4,37 @@
 //! used alone has all of them. When one that has less than its part finds none left, those that have more give back what is
 //! too much, bit by bit ([`Drawn::may_stay`]). Nothing here is locked, and nothing is asked to find a name that is kept.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::super::shortage::Sharing;
 
 /// For how many seconds it counts that a share found none left.
 const WANTED_S: u64 = 4;
 
 /// How many descriptors some shares may keep together.
-#[derive(Debug)]
 pub struct Descriptors {
     limit: usize,
     used: AtomicUsize,
     shares: AtomicUsize,
     /// Up to when a share lacks some of its part, in monotonic seconds.
     wanted_s: AtomicU64,
+    /// Those that have them together.
+    sharing: Mutex<Vec<Weak<dyn Sharing>>>,
+    /// Somebody found no descriptor, and what could be given up for it is still there.
+    is_short: AtomicBool,
+}
+
+impl fmt::Debug for Descriptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Descriptors")
+            .field("limit", &self.limit)
+            .field("used", &self.used)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Descriptors {
@@ -29,6 +46,8 @@ impl Descriptors {
             used: AtomicUsize::new(0),
             shares: AtomicUsize::new(0),
             wanted_s: AtomicU64::new(0),
+            sharing: Mutex::default(),
+            is_short: AtomicBool::new(false),
         })
     }
 
@@ -36,6 +55,37 @@ impl Descriptors {
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// One more has them together with the others.
+    pub(in super::super) fn join(&self, share: Weak<dyn Sharing>) {
+        let mut sharing = self.sharing.lock();
+        sharing.retain(|known| known.strong_count() > 0);
+        sharing.push(share);
+    }
+
+    /// Those that have them together.
+    pub(in super::super) fn sharing(&self) -> Vec<Arc<dyn Sharing>> {
+        self.sharing.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Has all of them give back what is kept for speed alone; false when nothing was.
+    pub(in super::super) fn give_back(&self) -> bool {
+        let mut any = false;
+        for share in self.sharing() {
+            any |= share.give_back();
+        }
+        any
+    }
+
+    /// Notes that something is short, or is not any more.
+    pub(in super::super) fn set_short(&self, is_short: bool) {
+        self.is_short.store(is_short, Ordering::Relaxed);
+    }
+
+    /// Whether something is short.
+    pub(in super::super) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
     }
 
     /// How many each share may always have.

@@ -1,0 +1,106 @@
+//! What is given up when the host has no descriptor or memory left, or a table is full.
+//!
+//! First go files that are kept for speed alone, those of other shares too. Then what is kept for clients that are gone:
+//! of those whose time is over, and opens that give way to others anyway. What was promised to outlast its client's absence
+//! stays. Whoever finds something short where nothing may be closed says so, and who looks after a share gives it up.
+
+use std::sync::Arc;
+
+use wire::Now;
+
+use super::Share;
+use crate::{Lapsing, Refusal};
+
+/// A share among those that have descriptors together.
+pub(super) trait Sharing: Send + Sync {
+    /// Gives back what is kept for speed alone; false when nothing was.
+    fn give_back(&self) -> bool;
+
+    /// Closes opens that are kept for absent clients and give way to others; false when there was none.
+    fn end_yielding(&self, now: Now) -> bool;
+
+    /// Those who keep the time of its clients.
+    fn keepers(&self) -> Vec<Arc<dyn Lapsing>>;
+}
+
+impl Sharing for Share {
+    fn give_back(&self) -> bool {
+        let names = self.cache.give_back();
+        let directories = self.directories.let_go(|_| true);
+        names || directories
+    }
+
+    fn end_yielding(&self, now: Now) -> bool {
+        self.end_absent(now)
+    }
+
+    fn keepers(&self) -> Vec<Arc<dyn Lapsing>> {
+        self.time_keepers()
+    }
+}
+
+impl Share {
+    /// Does what takes a descriptor of the host. When there is none, those that are kept, by other shares too, are wanted for
+    /// something better: they are given back, and it is tried again.
+    ///
+    /// # Errors
+    /// As `act`.
+    pub(super) fn with_room<T>(&self, act: impl Fn() -> Result<T, Refusal>) -> Result<T, Refusal> {
+        let is_short = |done: &Result<T, Refusal>| matches!(done, Err(Refusal::Exhausted));
+        let mut done = act();
+        if is_short(&done) && self.descriptors.give_back() {
+            done = act();
+        }
+        if is_short(&done) {
+            self.descriptors.set_short(true);
+        }
+        done
+    }
+
+    /// The same for who holds no lock: what is kept for clients that are gone is given up for it too.
+    ///
+    /// # Errors
+    /// As `act`.
+    pub(super) fn past_shortage<T>(
+        &self,
+        now: Now,
+        act: impl Fn() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        match self.with_room(&act) {
+            Err(Refusal::Exhausted) if self.relieve(now) => act(),
+            other => other,
+        }
+    }
+
+    /// Ends what is kept for clients that are gone, in all shares that have their descriptors together, since something is
+    /// short. False when there was nothing. Called with no lock held.
+    // RFC 8881 8.4.2.3
+    pub fn relieve(&self, now: Now) -> bool {
+        self.descriptors.set_short(false);
+        let shares = self.descriptors.sharing();
+        let mut keepers: Vec<Arc<dyn Lapsing>> = Vec::new();
+        for keeper in shares.iter().flat_map(|share| share.keepers()) {
+            if !keepers.iter().any(|known| Arc::ptr_eq(known, &keeper)) {
+                keepers.push(keeper);
+            }
+        }
+        let mut any = false;
+        for keeper in keepers {
+            any |= keeper.end_all_lapsed(now);
+        }
+        for share in shares {
+            any |= share.end_yielding(now);
+        }
+        if any {
+            tracing::info!(share = %self.name(), "something is short: what was kept for clients that are gone is given up");
+        }
+        any
+    }
+
+    /// Does so when somebody found something short who could not.
+    pub(super) fn relieve_if_short(&self, now: Now) {
+        if self.descriptors.is_short() {
+            self.relieve(now);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What is left of descriptors when files have used up theirs; a process of its own, since its limit is everybody's.
+
+mod common;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use volume::{Failure, Kind, OpenHow, Volume};
+
+const LIMIT: u64 = 400;
+
+#[test]
+fn an_eighth_stays_for_others_and_nothing_is_made_that_cannot_be_opened() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(LIMIT), maximum }).unwrap();
+    let (volume, place) = common::fresh();
+    common::file(&volume, "f");
+    let root = volume.root().unwrap();
+    let mut open = Vec::new();
+    let refused = loop {
+        match root.lookup(&common::name("f"), OpenHow::Read) {
+            Ok(node) => open.push(node),
+            Err(why) => break why,
+        }
+    };
+    assert_eq!(refused, Failure::Exhausted);
+    let new = common::name("new");
+    let made = [
+        root.create_file(&new, 0o644, None),
+        root.create_directory(&new, 0o755, None),
+        root.create_link(&new, b"f", None),
+        root.create_special(&new, Kind::Pipe, 0o644, 0, None),
+        root.open_stream(&new, true, false),
+        root.open_again(OpenHow::Read),
+        open[0].open_again(OpenHow::ReadWrite),
+        volume.find(&open[0].address().unwrap()),
+    ];
+    assert_eq!(made.map(|node| node.err()), [Some(Failure::Exhausted); 8]);
+    assert!(std::fs::symlink_metadata(common::files(&place).join("new")).is_err());
+    let others: Vec<_> = (0..LIMIT / 8).map(|_| std::fs::File::open("/dev/null")).collect();
+    assert!(others.iter().all(Result::is_ok));
+    assert!(std::fs::File::open("/dev/null").is_err(), "no more are kept back");
+    drop(others);
+    open.truncate(open.len() - 8);
+    root.create_file(&new, 0o644, None).unwrap();
+}
