@@ -1,6 +1,6 @@
 //! Holds the configuration against itself and against the host, and touches nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::values::Encryption;
@@ -30,10 +30,11 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
         password(config, user, stored)?;
     }
     let mounts = Mounts::read();
+    let mut trees = Trees::default();
     let mut paths: Vec<(PathBuf, &Share)> = Vec::new();
     for share in config.shares.values() {
         let real = directory(config, share)?;
-        apart(config, &mounts, &paths, &real, share)?;
+        apart(config, trees.enter(&mounts, &real).map(|other| &paths[other]), &real, share)?;
         state_apart(config, &real, share)?;
         sealed(config, share)?;
         paths.push((real, share));
@@ -97,12 +98,10 @@ fn directory(config: &Config, share: &Share) -> Result<PathBuf, ConfigError> {
 /// Each share keeps its own truth about opens and locks, so no file may be reached through two.
 fn apart(
     config: &Config,
-    mounts: &Mounts,
-    others: &[(PathBuf, &Share)],
+    clash: Option<&(PathBuf, &Share)>,
     real: &Path,
     share: &Share,
 ) -> Result<(), ConfigError> {
-    let clash = others.iter().find(|(other, _)| meet(mounts, other, real));
     match clash {
         Some((other, with)) => Err(fail(
             config,
@@ -121,32 +120,75 @@ fn apart(
 
 /// Whether two directories are one, or one lies in the other.
 pub fn hold_same_files(one: &Path, other: &Path) -> bool {
-    meet(&Mounts::read(), one, other)
+    let (mounts, mut trees) = (Mounts::read(), Trees::default());
+    trees.enter(&mounts, one);
+    trees.enter(&mounts, other).is_some()
 }
 
-fn meet(mounts: &Mounts, one: &Path, other: &Path) -> bool {
-    one.starts_with(other)
-        || other.starts_with(one)
-        || is_within(one, other)
-        || is_within(other, one)
-        || mounts.meet(one, other)
+/// A directory, by one of the ways to tell that it is the same as another.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Spot {
+    /// Its real path.
+    Path(PathBuf),
+    /// Its file system and number there, whatever its names are.
+    Node(u64, u64),
+    /// Its path on its file system, which may be mounted in several places.
+    Mounted(String, PathBuf),
 }
 
-/// Whether going up from `inner` leads to `outer`, by whatever names.
-fn is_within(inner: &Path, outer: &Path) -> bool {
+/// Directories with all that lies in them; each is looked at once, however many there are.
+#[derive(Debug, Default)]
+struct Trees {
+    count: usize,
+    /// Which of them begins there.
+    tops: HashMap<Spot, usize>,
+    /// The first of them that begins there or lies in it.
+    above: HashMap<Spot, usize>,
+}
+
+impl Trees {
+    /// Enters a directory. The first one of those before that is the same, lies in it or has it in it, if there is one.
+    fn enter(&mut self, mounts: &Mounts, real: &Path) -> Option<usize> {
+        let (tops, above) = spots(mounts, real);
+        let own = tops.iter().filter_map(|spot| self.above.get(spot));
+        let clash = own.chain(above.iter().filter_map(|spot| self.tops.get(spot))).min().copied();
+        for spot in tops {
+            self.tops.entry(spot).or_insert(self.count);
+        }
+        for spot in above {
+            self.above.entry(spot).or_insert(self.count);
+        }
+        self.count += 1;
+        clash
+    }
+}
+
+/// A directory in each way to tell it, and with it all directories that it lies in.
+fn spots(mounts: &Mounts, real: &Path) -> (Vec<Spot>, Vec<Spot>) {
+    let nodes = nodes_above(real);
+    let mut tops = vec![Spot::Path(real.to_owned())];
+    tops.extend(nodes.first().map(|(device, inode)| Spot::Node(*device, *inode)));
+    let mut above: Vec<Spot> = real.ancestors().map(|at| Spot::Path(at.to_owned())).collect();
+    above.extend(nodes.into_iter().map(|(device, inode)| Spot::Node(device, inode)));
+    if let Some((device, inside)) = mounts.place(real) {
+        let spot = |at: &Path| Spot::Mounted(device.to_owned(), at.to_owned());
+        tops.push(spot(&inside));
+        above.extend(inside.ancestors().map(spot));
+    }
+    (tops, above)
+}
+
+/// What going up from a directory leads through, by whatever names: itself first.
+fn nodes_above(directory: &Path) -> Vec<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     let of = |path: &Path| std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));
-    let Some(wanted) = of(outer) else { return false };
-    let (mut at, mut before) = (inner.to_owned(), None);
+    let (mut at, mut nodes) = (directory.to_owned(), Vec::new());
     // The root's parent is the root.
-    while let Some(here) = of(&at).filter(|here| before != Some(*here)) {
-        if here == wanted {
-            return true;
-        }
-        before = Some(here);
+    while let Some(here) = of(&at).filter(|here| nodes.last() != Some(here)) {
+        nodes.push(here);
         at.push("..");
     }
-    false
+    nodes
 }
 
 /// Where which part of which file system is mounted: a bind mount shows the same files at another path, and going up from it
@@ -184,16 +226,6 @@ impl Mounts {
         let mount = over.max_by_key(|mount| mount.at.components().count())?;
         let inside = path.strip_prefix(&mount.at).ok()?;
         Some((&mount.device, mount.root.join(inside)))
-    }
-
-    /// Whether two directories are one, or one lies in the other, on their file system.
-    fn meet(&self, one: &Path, other: &Path) -> bool {
-        match (self.place(one), self.place(other)) {
-            (Some((device, one)), Some((of, other))) => {
-                device == of && (one.starts_with(&other) || other.starts_with(&one))
-            }
-            _ => false,
-        }
     }
 }
 
@@ -391,13 +423,17 @@ mod tests {
                      32 22 8:2 /docs/in\\040side /mnt/nested rw - ext4 /dev/b rw\n\
                      33 22 0:40 / /mnt/other rw - tmpfs t rw\n";
         let mounts = Mounts::parse(text);
-        let meet = |one: &str, other: &str| mounts.meet(Path::new(one), Path::new(other));
+        let meet = |one: &str, other: &str| {
+            let mut trees = Trees::default();
+            assert_eq!(trees.enter(&mounts, Path::new(one)), None);
+            trees.enter(&mounts, Path::new(other)).is_some()
+        };
         assert!(meet("/srv/docs", "/mnt/same") && meet("/mnt/same", "/srv/docs"));
         assert!(meet("/srv/docs", "/mnt/nested") && meet("/mnt/nested/deep", "/srv/docs"));
         assert!(meet("/srv", "/mnt/nested") && meet("/srv/docs/in side/x", "/mnt/nested"));
         assert!(!meet("/srv/docs/beside", "/mnt/nested") && !meet("/srv/docsx", "/mnt/same"));
         assert!(!meet("/srv/docs", "/mnt/other") && !meet("/docs", "/mnt/same"));
-        assert!(!Mounts::parse(b"").meet(Path::new("/a"), Path::new("/a")), "not known");
+        assert!(Mounts::parse(b"").place(Path::new("/a")).is_none(), "not known");
     }
 
     #[test]
@@ -407,7 +443,17 @@ mod tests {
         std::fs::create_dir_all(dir.path().join("c")).unwrap();
         std::os::unix::fs::symlink(dir.path(), dir.path().join("c/link")).unwrap();
         let at = |path: &str| dir.path().join(path);
-        assert!(is_within(&at("a/b"), &at("c/link/a")) && is_within(&at("a"), &at("c/link/a")));
-        assert!(!is_within(&at("a"), &at("c/link/a/b")) && !is_within(&at("c"), &at("a")));
+        let meet = |one: &str, other: &str| hold_same_files(&at(one), &at(other));
+        assert!(meet("a/b", "c/link/a") && meet("c/link/a", "a/b") && meet("a", "c/link/a"));
+        assert!(meet("a", "c/link/a/b") && !meet("c", "a") && !meet("a", "c"));
+    }
+
+    #[test]
+    fn of_many_directories_the_first_is_named_that_holds_the_same_files() {
+        let (mounts, mut trees) = (Mounts::parse(b""), Trees::default());
+        let mut enter = |path: &str| trees.enter(&mounts, Path::new(path));
+        assert!((0..400).all(|n| enter(&format!("/not/there/{n}")).is_none()));
+        assert_eq!((enter("/not/there/7/below"), enter("/not/there/8")), (Some(7), Some(8)));
+        assert_eq!((enter("/not"), enter("/not/there/7/bel")), (Some(0), Some(7)));
     }
 }

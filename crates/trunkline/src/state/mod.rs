@@ -143,6 +143,14 @@ impl StateDir {
         self.store.volume(path).map_err(|source| store_error(&self.path, source))
     }
 
+    /// Gives each of these directories a number that has none. The disk is waited for once, however many they are.
+    ///
+    /// # Errors
+    /// [`StateError`]
+    pub fn give_numbers<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Result<(), StateError> {
+        self.store.give_volumes(paths).map_err(|source| store_error(&self.path, source))
+    }
+
     /// Where it is recorded what clients have open in the served directory `path`, if that is to outlive
     /// the server.
     ///

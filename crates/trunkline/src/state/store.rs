@@ -11,6 +11,7 @@ mod earlier;
 mod guard;
 mod records;
 
+use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -257,6 +258,16 @@ impl Store {
         self.number(VOLUMES, path.as_os_str().as_bytes(), 1)
     }
 
+    /// Gives each of these directories that has none its number. All of them are on disk when it returns, and the disk was
+    /// waited for once.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn give_volumes<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Result<(), StoreError> {
+        let keys: Vec<&[u8]> = paths.map(|path| path.as_os_str().as_bytes()).collect();
+        self.numbers(VOLUMES, &keys, 1).map(drop)
+    }
+
     /// The burst credits that the share of the directory `number` had when they were last kept.
     ///
     /// # Errors
@@ -314,20 +325,37 @@ impl Store {
 
     /// The number of `key`; a new one follows the highest that was ever given.
     fn number(&self, table: Table, key: &[u8], first: u32) -> Result<u32, StoreError> {
-        if let Some(known) = self.records.get(table, key) {
-            return number_of(&known);
+        let missing = || StoreError("no number was given".to_owned());
+        self.numbers(table, &[key], first)?.pop().ok_or_else(missing)
+    }
+
+    /// The numbers of some keys; those that have none get theirs in one change.
+    fn numbers(&self, table: Table, keys: &[&[u8]], first: u32) -> Result<Vec<u32>, StoreError> {
+        let known = |key: &&[u8]| Some(number_of(&self.records.get(table, *key)?));
+        if let Some(numbers) = keys.iter().map(known).collect::<Option<Result<Vec<u32>, _>>>() {
+            return numbers;
         }
         self.records.change(|contents: &Contents, edits| {
+            let mut given: HashMap<&[u8], u32> = HashMap::new();
             let mut highest = first - 1;
             for (other, number) in contents.get(&table).into_iter().flatten() {
-                if other == key {
-                    return number_of(number);
-                }
-                highest = highest.max(number_of(number)?);
+                let number = number_of(number)?;
+                highest = highest.max(number);
+                given.insert(other, number);
             }
-            let number = highest.checked_add(1).ok_or_else(|| StoreError("no number is left".to_owned()))?;
-            edits.put(table, key, number.to_le_bytes().to_vec());
-            Ok(number)
+            let mut numbers = Vec::with_capacity(keys.len());
+            for key in keys {
+                if let Some(number) = given.get(key) {
+                    numbers.push(*number);
+                    continue;
+                }
+                let none_left = || StoreError("no number is left".to_owned());
+                highest = highest.checked_add(1).ok_or_else(none_left)?;
+                given.insert(key, highest);
+                edits.put(table, *key, highest.to_le_bytes().to_vec());
+                numbers.push(highest);
+            }
+            Ok(numbers)
         })
     }
 
@@ -463,6 +491,22 @@ mod tests {
             [1, 2, 3].map(|number| store.usage(number).unwrap()),
             [Some((11, 3)), Some((20, 2)), None]
         );
+    }
+
+    #[test]
+    fn many_directories_get_their_numbers_in_one_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.redb");
+        let store = made(&path);
+        let one = store.volume(Path::new("/one")).unwrap();
+        let paths: Vec<String> = (0..400).map(|n| format!("/srv/{}", n % 200)).collect();
+        let before = store.records.changes();
+        store.give_volumes(paths.iter().map(Path::new).chain([Path::new("/one")])).unwrap();
+        assert_eq!(store.records.changes(), before + 1);
+        let numbers: Vec<u32> = paths.iter().map(|path| store.volume(Path::new(path)).unwrap()).collect();
+        assert_eq!(store.records.changes(), before + 1, "they were given before");
+        assert_eq!(numbers.iter().collect::<std::collections::HashSet<_>>().len(), 200);
+        assert_eq!((store.volume(Path::new("/one")).unwrap(), numbers.contains(&one)), (one, false));
     }
 
     #[test]

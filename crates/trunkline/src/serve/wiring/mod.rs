@@ -27,7 +27,7 @@ mod transport;
 mod usage;
 mod workload;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -217,9 +217,16 @@ impl FileServer for Wired {
         let (mut sizes, mut rooms) = (Vec::new(), Vec::new());
         let mut lowered = Vec::new();
         let users = people.users();
+        let paths: Vec<PathBuf> = plan
+            .config
+            .shares
+            .values()
+            .map(|share| real_path(&share.path.value))
+            .collect::<Result<_, _>>()?;
+        self.state.give_numbers(paths.iter().map(PathBuf::as_path)).map_err(|e| e.to_string())?;
+        let keeping = keeping_opens(plan, &paths);
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
-        for share in plan.config.shares.values() {
-            let path = real_path(&share.path.value)?;
+        for (share, path) in plan.config.shares.values().zip(paths) {
             let config = engine_config(share, &path, plan, &people);
             let served = match engines.get(&path) {
                 Some(served) => {
@@ -229,7 +236,7 @@ impl FileServer for Wired {
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
                     let served = self.begin(share, &path, config.clone(), plan, &engines)?;
-                    let keeps = keeps_opens(plan, &path);
+                    let keeps = keeping.contains(&path);
                     restored.push((shares.len(), self.keep(share, &path, &served, keeps, &users)?));
                     served
                 }
@@ -534,11 +541,11 @@ fn is_planned(plan: &Plan, path: &Path) -> bool {
     plan.config.shares.values().any(|share| real_path(&share.path.value).is_ok_and(|real| real == path))
 }
 
-/// Whether a share of this directory is to be continuously available, or is for NFS clients, who always come back.
-fn keeps_opens(plan: &Plan, path: &Path) -> bool {
-    let keeps = |share: &&Share| share.continuously_available.value || share.nfs.is_offered();
-    let mut wanted = plan.config.shares.values().filter(keeps);
-    wanted.any(|share| real_path(&share.path.value).is_ok_and(|real| real == path))
+/// The directories of which a share is to be continuously available, or is for NFS clients, who always come back.
+fn keeping_opens(plan: &Plan, paths: &[PathBuf]) -> HashSet<PathBuf> {
+    let keeps = |share: &Share| share.continuously_available.value || share.nfs.is_offered();
+    let shares = plan.config.shares.values().zip(paths).filter(|(share, _)| keeps(share));
+    shares.map(|(_, path)| path.clone()).collect()
 }
 
 fn real_path(path: &Path) -> Result<PathBuf, String> {

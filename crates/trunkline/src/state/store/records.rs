@@ -162,6 +162,12 @@ impl Records {
         self.contents.read().get(&table)?.get(key.as_ref()).cloned()
     }
 
+    /// How many changes were made since the file was.
+    #[cfg(test)]
+    pub fn changes(&self) -> u64 {
+        *self.generation.lock()
+    }
+
     /// All keys and bodies of a table, in the order of the keys.
     pub fn all(&self, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
         let contents = self.contents.read();
