@@ -5,6 +5,8 @@
 //! identities, and an index of names counts only while the directory's times have not moved and were
 //! at least [`SETTLED`] old when it was made, so that a change within the clock's grain cannot hide.
 
+mod idle;
+
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -34,11 +36,6 @@ const NAMES_FOR_A_MISS: usize = 16;
 
 /// How long a change of names may hold up who looks whether a name is really gone.
 const CHANGE_TAKES: Duration = Duration::from_millis(20);
-
-/// For how many seconds a directory is kept that nobody uses.
-const IDLE_S: u64 = 60;
-/// The same on another file system than the root's, which can be unmounted only then; also for names there.
-const MOUNTED_IDLE_S: u64 = 2;
 
 /// How often it is waited for that others have changed a name, before it is looked up past everything remembered.
 const MAX_CHANGES: usize = 8;
@@ -589,49 +586,6 @@ impl Directories {
         drop(table);
         drop(dropped);
         known
-    }
-
-    /// Keeps a directory that was removed no longer.
-    pub fn forget(&self, id: NodeId) {
-        if id != self.root.id {
-            let mut table = self.known.lock();
-            let dropped = table.by_id.get_mut(&id).and_then(|entered| entered.kept.take());
-            table.kept -= usize::from(dropped.is_some());
-            drop(table);
-            drop(dropped);
-        }
-    }
-
-    /// Lets go of directories that nobody has used lately, once a second: each holds two descriptors, and the host does not tell of
-    /// every one that is gone. On another file system than the root's they and what their names lead to keep that from
-    /// being unmounted, and go sooner.
-    pub fn drop_idle(&self) {
-        let (now_s, home) = (self.cache.now_s(), self.root.id.device);
-        if self.looked_s.swap(now_s, Ordering::Relaxed) == now_s {
-            return;
-        }
-        self.let_go(|directory| {
-            let idle_s = if directory.id.device == home { IDLE_S } else { MOUNTED_IDLE_S };
-            directory.used_s.load(Ordering::Relaxed) + idle_s <= now_s
-        });
-        if self.known.lock().by_id.keys().any(|id| id.device != home) {
-            self.cache.note_mounted();
-        }
-        self.cache.drop_mounted(home, MOUNTED_IDLE_S);
-    }
-
-    /// Keeps none of the directories that this is said of for their own sake any more. True when there was one.
-    pub fn let_go(&self, is_meant: impl Fn(&Directory) -> bool) -> bool {
-        let mut table = self.known.lock();
-        let root = self.root.id;
-        let kept = table.by_id.values_mut().filter(|entered| {
-            entered.kept.as_deref().is_some_and(|directory| directory.id != root && is_meant(directory))
-        });
-        let dropped: Vec<_> = kept.filter_map(|entered| entered.kept.take()).collect();
-        table.kept -= dropped.len();
-        table.by_id.retain(|_, entered| entered.directory.strong_count() > 0);
-        drop(table);
-        !dropped.is_empty()
     }
 
     fn all(&self) -> Vec<Arc<Directory>> {

@@ -217,14 +217,7 @@ impl FileServer for Wired {
         let (mut sizes, mut rooms) = (Vec::new(), Vec::new());
         let mut lowered = Vec::new();
         let users = people.users();
-        let paths: Vec<PathBuf> = plan
-            .config
-            .shares
-            .values()
-            .map(|share| real_path(&share.path.value))
-            .collect::<Result<_, _>>()?;
-        self.state.give_numbers(paths.iter().map(PathBuf::as_path)).map_err(|e| e.to_string())?;
-        let keeping = keeping_opens(plan, &paths);
+        let (paths, keeping) = self.directories(plan)?;
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
         for (share, path) in plan.config.shares.values().zip(paths) {
             let config = engine_config(share, &path, plan, &people);
@@ -342,6 +335,15 @@ impl Wired {
             served.engine.count_on(&before.engine);
         }
         Ok(served)
+    }
+
+    /// The real paths of the shares' directories, each of which has its number then, and those that keep opens.
+    fn directories(&self, plan: &Plan) -> Result<(Vec<PathBuf>, HashSet<PathBuf>), String> {
+        let real = plan.config.shares.values().map(|share| real_path(&share.path.value));
+        let paths = real.collect::<Result<Vec<_>, _>>()?;
+        self.state.give_numbers(paths.iter().map(PathBuf::as_path)).map_err(|e| e.to_string())?;
+        let keeping = keeping_opens(plan, &paths);
+        Ok((paths, keeping))
     }
 
     /// Takes into force what is the server's as a whole.
