@@ -17,7 +17,9 @@ pub fn of(refusal: &Refusal) -> NtStatus {
         Refusal::AccessDenied => NtStatus::ACCESS_DENIED,
         Refusal::PrivilegeNotHeld => NtStatus::PRIVILEGE_NOT_HELD,
         Refusal::BadOwner => NtStatus::INVALID_OWNER,
-        Refusal::SharingConflict | Refusal::HostKeeps => NtStatus::SHARING_VIOLATION,
+        Refusal::SharingConflict | Refusal::HostKeeps | Refusal::InUse | Refusal::Running => {
+            NtStatus::SHARING_VIOLATION
+        }
         Refusal::RangeConflict => NtStatus::FILE_LOCK_CONFLICT,
         Refusal::RangeNotGranted => NtStatus::LOCK_NOT_GRANTED,
         Refusal::RangeNotHeld => NtStatus::RANGE_NOT_LOCKED,
@@ -58,4 +60,17 @@ pub fn of(refusal: &Refusal) -> NtStatus {
 #[must_use]
 pub fn of_malformed(_: Malformed) -> NtStatus {
     NtStatus::INVALID_PARAMETER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // As Samba maps EBUSY and ETXTBSY
+    #[test]
+    fn what_the_host_keeps_for_itself_is_a_sharing_violation() {
+        for why in [Refusal::InUse, Refusal::Running, Refusal::HostKeeps] {
+            assert_eq!(of(&why), NtStatus::SHARING_VIOLATION, "{why}");
+        }
+    }
 }
