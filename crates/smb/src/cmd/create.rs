@@ -13,6 +13,7 @@ use smb_wire::create::{
     self, Access, CreateAction, CreateOptions, FileInfo, OplockLevel, ResponseFlags, ShareAccess,
 };
 use smb_wire::create_context::{Contexts, Lease};
+use smb_wire::fscc::FileAttributes;
 use smb_wire::fscc::names::Syntax;
 use smb_wire::{FileId, NtStatus};
 use volume::security::Rights;
@@ -42,7 +43,14 @@ use contexts::Asked;
 /// Bits of DesiredAccess that mean something (MS-SMB2 2.2.13.1.1).
 const KNOWN_ACCESS: u32 = 0xf31f_01ff;
 /// Bits of FileAttributes that a client may send (MS-FSCC 2.6).
-const KNOWN_ATTRIBUTES: u32 = 0x0000_7fb7;
+const KNOWN_ATTRIBUTES: u32 = 0x0000_7fb7 | UNSUPPORTED_ATTRIBUTES.bits();
+/// Those among them that no file has here; a CREATE that asks for one makes the file without it.
+const UNSUPPORTED_ATTRIBUTES: FileAttributes = FileAttributes::INTEGRITY_STREAM
+    .union(FileAttributes::NO_SCRUB_DATA)
+    .union(FileAttributes::RECALL_ON_OPEN)
+    .union(FileAttributes::PINNED)
+    .union(FileAttributes::UNPINNED)
+    .union(FileAttributes::RECALL_ON_DATA_ACCESS);
 /// Bits of CreateOptions that mean something (MS-SMB2 2.2.13).
 const KNOWN_OPTIONS: u32 = 0x00ff_ffff;
 /// The bit by which NT connects a tree, which has no meaning here; Windows refuses it like those that
@@ -252,7 +260,7 @@ fn wanted<'a>(
         deny: deny(asked.share_access),
         disposition: disposition(asked.create_disposition),
         options,
-        attributes: Attributes::from_bits_retain(asked.file_attributes),
+        attributes: Attributes::from_bits_truncate(asked.file_attributes),
         mode: contexts.mode(),
         descriptor: contexts.descriptor.as_ref(),
         extended: &contexts.extended,

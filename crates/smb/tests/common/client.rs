@@ -309,6 +309,7 @@ pub struct OpenFile<'a> {
     pub disposition: Disposition,
     pub options: CreateOptions,
     pub oplock: OplockLevel,
+    pub attributes: u32,
     pub contexts: CreateContexts<'a>,
 }
 
@@ -322,6 +323,7 @@ impl<'a> OpenFile<'a> {
             disposition: Disposition::OpenIf,
             options: CreateOptions::empty(),
             oplock: OplockLevel::None,
+            attributes: 0,
             contexts: CreateContexts::EMPTY,
         }
     }
@@ -338,7 +340,7 @@ impl<'a> OpenFile<'a> {
             requested_oplock_level: self.oplock,
             impersonation_level: ImpersonationLevel::Impersonation,
             desired_access: self.access,
-            file_attributes: 0,
+            file_attributes: self.attributes,
             share_access: self.share,
             create_disposition: self.disposition,
             create_options: self.options,
