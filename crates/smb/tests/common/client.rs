@@ -39,6 +39,8 @@ pub struct Dial {
     pub everything: bool,
     /// Knows the POSIX extensions.
     pub posix: bool,
+    /// Further contexts of NEGOTIATE, each of a type and with data.
+    pub contexts: Vec<(u16, Vec<u8>)>,
     /// The name under which it found the server.
     pub server_name: Option<String>,
 }
@@ -59,6 +61,7 @@ impl Default for Dial {
             knows_persistent: true,
             everything: false,
             posix: false,
+            contexts: Vec::new(),
             server_name: None,
         }
     }
@@ -134,6 +137,11 @@ impl Dial {
         if self.posix {
             contexts.push(Context::Posix(&context::POSIX_GUID));
         }
+        let further = self
+            .contexts
+            .iter()
+            .map(|(context_type, data)| Context::Unknown { context_type: *context_type, data });
+        contexts.extend(further);
         let name = self.server_name.as_deref().map(utf16::encode);
         contexts.extend(name.as_deref().and_then(Utf16::new).map(Context::Netname));
         negotiate::Request {
