@@ -28,7 +28,9 @@ pub fn of(refusal: &Refusal) -> NfsStat {
         Refusal::DeletePending => NfsStat::FileOpen,
         Refusal::BadName => NfsStat::BadName,
         Refusal::NameTooLong => NfsStat::NameTooLong,
-        Refusal::StoppedAtLink { .. } | Refusal::BadLink => NfsStat::Symlink,
+        Refusal::StoppedAtLink { .. } | Refusal::StoppedAtReparse { .. } | Refusal::BadLink => {
+            NfsStat::Symlink
+        }
         Refusal::NoSpace => NfsStat::NoSpc,
         Refusal::Quota => NfsStat::DQuot,
         Refusal::TooLarge => NfsStat::FBig,

@@ -69,6 +69,14 @@ pub enum Refusal {
         /// Components behind the link.
         left: usize,
     },
+    /// A reparse point that only its owner understands stands in the way.
+    #[error("stopped at a reparse point")]
+    StoppedAtReparse {
+        /// Its bytes, the tag first.
+        data: Vec<u8>,
+        /// Components behind it.
+        left: usize,
+    },
     /// Links lead round in a circle or out of the share.
     #[error("symbolic link leads nowhere")]
     BadLink,

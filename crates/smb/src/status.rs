@@ -28,6 +28,7 @@ pub fn of(refusal: &Refusal) -> NtStatus {
         Refusal::CannotDelete => NtStatus::CANNOT_DELETE,
         Refusal::BadName | Refusal::NameTooLong => NtStatus::OBJECT_NAME_INVALID,
         Refusal::StoppedAtLink { .. } => NtStatus::STOPPED_ON_SYMLINK,
+        Refusal::StoppedAtReparse { .. } => NtStatus::IO_REPARSE_TAG_NOT_HANDLED,
         Refusal::BadLink => NtStatus::OBJECT_PATH_NOT_FOUND,
         Refusal::NoSpace => NtStatus::DISK_FULL,
         Refusal::Quota => NtStatus::QUOTA_EXCEEDED,

@@ -156,7 +156,7 @@ fn create_file(
         // MS-FSCC 2.1.5.2: a colon is no character of a name.
         return Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID));
     }
-    let mut options = options(asked, contexts);
+    let mut options = options(asked, contexts, engine.config().follow_links);
     target.constrain(&mut options)?;
     let lasts = lasts(connection, tree, contexts)?;
     if lasts {
@@ -397,7 +397,7 @@ pub(crate) fn file_info(info: &Info, open: &share::Open) -> FileInfo {
     }
 }
 
-fn options(asked: &create::Request<'_>, contexts: &Asked) -> Options {
+fn options(asked: &create::Request<'_>, contexts: &Asked, follows_links: bool) -> Options {
     let table = [
         (CreateOptions::DIRECTORY_FILE, Options::DIRECTORY),
         (CreateOptions::NON_DIRECTORY_FILE, Options::NOT_DIRECTORY),
@@ -414,6 +414,7 @@ fn options(asked: &create::Request<'_>, contexts: &Asked) -> Options {
             options |= means;
         }
     }
+    options.set(Options::STOP_AT_LINKS, !follows_links);
     if contexts.posix_mode.is_some() {
         // A POSIX client resolves links itself, tells names apart by case, and unlinks by a delete on close.
         options |= Options::STOP_AT_LINKS | Options::EXACT_CASE | Options::DELETE_AT_ONCE;
