@@ -83,6 +83,7 @@ mod tests {
             BadName,
             NameTooLong,
             StoppedAtLink { text: Vec::new(), left: 0 },
+            StoppedAtReparse { data: Vec::new(), left: 0 },
             BadLink,
             NoSpace,
             Quota,
@@ -132,6 +133,7 @@ mod tests {
             | BadName
             | NameTooLong
             | StoppedAtLink { .. }
+            | StoppedAtReparse { .. }
             | BadLink
             | NoSpace
             | Quota
