@@ -4,11 +4,12 @@ mod common;
 
 use common::*;
 use nfs_wire::NfsStat;
-use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, Attr, Fattr};
+use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Fattr};
 use nfs_wire::op::access::AccessBits;
+use nfs_wire::op::create::{self, CreateType};
 use nfs_wire::op::open::{OpenHow, ShareAccess};
 use nfs_wire::op::{Args, Res, access, open, read, setattr};
-use nfs_wire::types::{Identity, Owner, StateId};
+use nfs_wire::types::{Identity, Owner, SetTime, StateId};
 use nfs_wire::xdr::List;
 use volume::{Name, Volume};
 
@@ -116,4 +117,116 @@ fn who_says_nothing_of_itself_is_anonymous_and_not_authenticated() {
         it.wire.is_nobody = true;
         assert_eq!(it.open(9, ShareAccess::READ).is_ok(), nobody, "{list:?}");
     }
+}
+
+/// The owner, group and mode of a file on the host.
+fn owners(world: &World, text: &[u8]) -> (u32, u32, u32) {
+    let root = world.memory.root().unwrap();
+    let found = root.lookup(&Name::new(text).unwrap(), volume::OpenHow::Attributes).unwrap();
+    let stat = found.stat().unwrap();
+    (stat.uid, stat.gid, stat.mode)
+}
+
+#[test]
+fn what_root_makes_belongs_to_the_group_that_it_comes_with() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    wire.gid = 1234;
+    let how = OpenHow::Create(open::CreateHow::Unchecked(Fattr::default()));
+    client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), opening(how, b"f")]).ok();
+    let mut make = |name: &[u8], objtype| {
+        let createattrs = Fattr::default();
+        let made = Args::Create(create::Args { objtype, objname: name, createattrs });
+        client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), made]).ok();
+    };
+    make(b"d", CreateType::Dir);
+    make(b"l", CreateType::Lnk(b"f"));
+    make(b"p", CreateType::Fifo);
+    for text in [b"f", b"d", b"l", b"p"] {
+        let (uid, gid, _) = owners(&world, text);
+        assert_eq!((uid, gid), (0, 1234), "{}", text[0] as char);
+    }
+}
+
+// symlink(7)
+#[test]
+fn the_mode_of_a_symbolic_link_is_set_without_effect() {
+    let world = World::new();
+    world.memory.root().unwrap().create_link(&Name::new(b"l").unwrap(), b"f", None).unwrap();
+    let before = owners(&world, b"l");
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let mut room = Vec::new();
+    let obj_attributes = Fattr::of(&[Attr::Mode(0o600)], &mut room);
+    let set = Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
+    let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"l"), set]).ok();
+    let Res::SetAttr(told) = answer.last() else { panic!("{answer:?}") };
+    assert!(told.attrsset.iter().any(|number| number == AttrNum::Mode.get()));
+    assert_eq!(owners(&world, b"l"), before);
+    // Who may not change it is told so all the same.
+    wire.uid = 7;
+    let set = Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
+    let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"l"), set]);
+    assert_eq!(answer.status(), NfsStat::Perm);
+}
+
+/// An operation on the file, as a user who owns nothing.
+type Act = fn(&mut Scene) -> NfsStat;
+
+/// What each right to a file is good for: the operation, the rights of which one is enough, and the status without.
+const TABLE: &[(&str, Act, AceMask, NfsStat)] = &[
+    ("OPEN to read", |it| status(it.open(8, ShareAccess::READ)), READS, NfsStat::Access),
+    // Such an open also appends, so that no right alone is enough.
+    ("OPEN to write", |it| status(it.open(8, ShareAccess::WRITE)), AceMask::empty(), NfsStat::Access),
+    ("READ", |it| it.on(8, reading(StateId::ANONYMOUS, 0, 4)).status(), READS, NfsStat::Access),
+    (
+        "WRITE",
+        |it| it.on(8, writing(StateId::ANONYMOUS, 0, b"text")).status(),
+        AceMask::WRITE_DATA,
+        NfsStat::Access,
+    ),
+    ("SETATTR of the size", |it| it.set(8, Attr::Size(1)), AceMask::WRITE_DATA, NfsStat::Access),
+    ("SETATTR of the mode", |it| it.set(8, Attr::Mode(0o640)), AceMask::WRITE_ACL, NfsStat::Perm),
+    ("SETATTR of the group", |it| it.set(8, Attr::OwnerGroup(b"0")), AceMask::WRITE_OWNER, NfsStat::Perm),
+    (
+        "SETATTR of the times to now",
+        |it| it.set(8, Attr::TimeModifySet(SetTime::Server)),
+        AceMask::WRITE_ATTRIBUTES,
+        NfsStat::Access,
+    ),
+];
+const READS: AceMask = AceMask::READ_DATA.union(AceMask::EXECUTE);
+
+fn status<T>(done: Result<T, NfsStat>) -> NfsStat {
+    done.err().unwrap_or(NfsStat::Ok)
+}
+
+impl Scene {
+    /// Sets one attribute as a user.
+    fn set(&mut self, uid: u32, attribute: Attr<'_>) -> NfsStat {
+        let mut room = Vec::new();
+        let obj_attributes = Fattr::of(&[attribute], &mut room);
+        self.on(uid, Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes })).status()
+    }
+}
+
+// RFC 8881 6.2.1.3.1
+#[test]
+fn each_right_of_a_list_is_good_for_what_it_says_and_nothing_else() {
+    let mut wrong = Vec::new();
+    for (name, act, needs, refused) in TABLE {
+        for right in AceMask::from_bits_retain(0x001f_01ff).iter() {
+            let mut it = Scene::new((7, 7), 0o600);
+            let (ace_type, flag) = (AceType::Allowed, AceFlags::empty());
+            let list = [Ace { ace_type, flag, access_mask: right, who: b"EVERYONE@" }];
+            assert_eq!(it.set(7, Attr::Acl(List::of(&list))), NfsStat::Ok);
+            let expected = if needs.contains(right) { NfsStat::Ok } else { *refused };
+            let told = act(&mut it);
+            if told != expected {
+                wrong.push(format!("{name} with {right:?}: {told:?}, not {expected:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -27,8 +27,8 @@ use volume::journal::{Journal, MemoryJournal};
 use volume::memory::MemoryVolume;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How long after a client is back what it does not ask for may be in its way.
-const IN_THE_WAY: Duration = Duration::from_secs(5);
+/// How long after a client is back what it does not ask for may be in its own way.
+const IN_THE_WAY: Duration = SECOND;
 const ALL: LeaseState =
     LeaseState::READ_CACHING.union(LeaseState::WRITE_CACHING).union(LeaseState::HANDLE_CACHING);
 const PERSISTENT: DurableFlags = DurableFlags::PERSISTENT;
@@ -194,7 +194,7 @@ fn a_name_that_went_with_it_does_not_keep_a_directory() {
         world.advance(SECOND);
         seconds += 1;
     });
-    assert_eq!((removed, seconds), (NtStatus::SUCCESS, 5));
+    assert_eq!((removed, seconds), (NtStatus::SUCCESS, 1));
     assert_eq!(world.engine.open_count(), 0);
 }
 

@@ -109,8 +109,15 @@ pub fn through(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<Throu
     let (export, item) = run.item(NfsStat::IsDir)?;
     check_data(item.kind())?;
     let rights = if access == ShareAccess::WRITE { Rights::WRITE_DATA } else { Rights::READ_DATA };
-    let request = opening_own(run, &export, item.id(), &[], rights)?;
-    let opened = run.ask(&export, |engine, caller| engine.create_from(caller, &item, &request));
+    let open = |rights| {
+        let request = opening_own(run, &export, item.id(), &[], rights)?;
+        run.ask(&export, |engine, caller| engine.create_from(caller, &item, &request))
+    };
+    let opened = match open(rights) {
+        // RFC 8881 6.2.1.3.1: what may be run is read to run it.
+        Err(Stop::Fail(NfsStat::Access)) if access == ShareAccess::READ => open(Rights::EXECUTE),
+        other => other,
+    };
     let opened = opened.map_err(|stop| match stop {
         Stop::Fail(NfsStat::ShareDenied) => Stop::Fail(NfsStat::Locked),
         other => other,

@@ -26,7 +26,7 @@ impl Share {
         access: Rights,
         deny: Deny,
     ) -> Step<Arc<Open>> {
-        self.past_lapsed_at(open.file.id, caller.now, || self.amend_now(caller, open, access, deny))
+        self.past_lapsed_at(open.file.id, caller, || self.amend_now(caller, open, access, deny))
     }
 
     fn amend_now(

@@ -176,7 +176,7 @@ impl Share {
             drop(state);
             self.settle(effects);
             if matches!(step, Step::Wait(_)) {
-                self.end_lapsed_at(&[open.file.id], caller.now);
+                self.end_lapsed_at(&[open.file.id], Some(caller.client), caller.now);
             }
             match step {
                 // Who was in the way has gone when it was asked.

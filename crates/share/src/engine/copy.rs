@@ -28,7 +28,7 @@ impl Share {
     pub fn copy(&self, caller: &Caller<'_>, from: Side<'_>, to: Side<'_>, len: u64) -> Step<u64> {
         let files = || vec![from.open.file.id, to.open.file.id];
         let ask = || self.before_copy(caller, from, to, len);
-        let ask = || self.past_lapsed(caller.now, files, is_held, ask);
+        let ask = || self.past_lapsed(caller, files, is_held, ask);
         self.change_data(caller, to.open, ask, |()| {
             self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len, caller.now))
         })

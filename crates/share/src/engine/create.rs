@@ -91,7 +91,7 @@ impl Share {
     ) -> Step<Opened> {
         let met = Cell::new(None);
         let files = || Vec::from_iter(met.get());
-        self.past_lapsed(caller.now, files, is_held, || self.create_now(caller, from, request, &met))
+        self.past_lapsed(caller, files, is_held, || self.create_now(caller, from, request, &met))
     }
 
     fn create_now(

@@ -90,7 +90,7 @@ impl Share {
     ) -> Step<()> {
         let len = data.len() as u64;
         let ask = || self.before_write(caller, open, owner, at, len);
-        let ask = || self.past_lapsed_at(open.file.id, caller.now, ask);
+        let ask = || self.past_lapsed_at(open.file.id, caller, ask);
         self.change_data(caller, open, ask, |begin| match appends(open, at) {
             true => self.append(caller, open, owner, data, through),
             false => self.write_now(open, begin, data, through, caller.now),

@@ -69,7 +69,7 @@ impl Share {
     pub(super) fn let_go(&self, open: &Open, now: Now) {
         let is_shared = open.file.state.lock().members.len() > 1;
         if is_shared {
-            self.end_lapsed_at(&[open.file.id], now);
+            self.end_lapsed_at(&[open.file.id], open.asker().client, now);
         }
     }
 
@@ -117,7 +117,9 @@ impl Share {
     /// What a directory holds may be names that go with opens of which the client itself knows nothing any more: done when they have
     /// gone.
     fn wait_for_unclaimed_in(&self, caller: &Caller<'_>, directory: &Open) -> Step<()> {
-        if self.end_unclaimed_in(directory.file.id, caller.now) && check_empty(directory).is_ok() {
+        if self.end_unclaimed_in(directory.file.id, Some(caller.client), caller.now)
+            && check_empty(directory).is_ok()
+        {
             return Step::Done(());
         }
         let until_ns = self.unclaimed_names_end(directory.file.id, (caller.client, caller.identity.sid));

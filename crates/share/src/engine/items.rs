@@ -514,7 +514,7 @@ impl Share {
         drop(state);
         self.settle(effects);
         if matches!(step, Step::Wait(_)) {
-            self.end_lapsed_at(&[item.id()], caller.now);
+            self.end_lapsed_at(&[item.id()], Some(caller.client), caller.now);
         }
         step
     }

@@ -29,6 +29,8 @@ use crate::{BreakNotice, Caching, Caller, ClientKey, Detached, Open, Refusal};
 const UNCLAIMED_NS: u64 = 10_000_000_000;
 /// The same where it is in somebody's way.
 const UNCLAIMED_IN_THE_WAY_NS: u64 = 5_000_000_000;
+/// The same where it is in the way of that very client.
+const UNCLAIMED_IN_ITS_OWN_WAY_NS: u64 = 1_000_000_000;
 
 /// Who may take up an open that outlives the process.
 type Owner = (ClientKey, Sid);
@@ -330,14 +332,26 @@ impl Share {
 
     /// Closes opens of these files that are unclaimed, since they are in somebody's way; whether there was one. Called with no lock held.
     // MS-SMB2 3.3.5.9.10 (exception: a persistent Open whose client is back and does not ask for it is not kept for its whole time)
-    pub(super) fn end_unclaimed_at(&self, files: &[NodeId], now: Now) -> bool {
-        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, |open| files.contains(&open.file.id), now)
+    pub(super) fn end_unclaimed_at(&self, files: &[NodeId], client: Option<ClientKey>, now: Now) -> bool {
+        self.end_unclaimed_by(client, |open| files.contains(&open.file.id), now)
     }
 
     /// The same for those whose names are in the way of a directory's removal.
-    pub(super) fn end_unclaimed_in(&self, directory: NodeId, now: Now) -> bool {
+    pub(super) fn end_unclaimed_in(&self, directory: NodeId, client: Option<ClientKey>, now: Now) -> bool {
         let is_in = |open: &Open| open.link.as_ref().is_some_and(|link| link.place().0.id == directory);
-        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_in, now)
+        self.end_unclaimed_by(client, is_in, now)
+    }
+
+    /// The same for those that are in the way of `client`.
+    fn end_unclaimed_by(
+        &self,
+        client: Option<ClientKey>,
+        is_meant: impl Fn(&Open) -> bool,
+        now: Now,
+    ) -> bool {
+        let is_own = |open: &Open| client.is_some() && open.asker().client == client && is_meant(open);
+        let of_its_own = self.end_unclaimed(UNCLAIMED_IN_ITS_OWN_WAY_NS, is_own, now);
+        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_meant, now) | of_its_own
     }
 
     /// When names in a directory go that are marked to and wait only for opens that this owner, who is back, has not taken up; none when
@@ -348,7 +362,7 @@ impl Share {
             let link = open.link.as_ref().filter(|link| link.place().0.id == directory);
             link.is_some() && open.file.state.lock().is_deleted(link)
         };
-        opens.iter().any(is_going).then(|| sign_ns.saturating_add(UNCLAIMED_IN_THE_WAY_NS))
+        opens.iter().any(is_going).then(|| sign_ns.saturating_add(UNCLAIMED_IN_ITS_OWN_WAY_NS))
     }
 
     fn end_unclaimed(&self, after_ns: u64, is_meant: impl Fn(&Open) -> bool, now: Now) -> bool {

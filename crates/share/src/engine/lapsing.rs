@@ -8,7 +8,7 @@ use volume::NodeId;
 use wire::Now;
 
 use super::Share;
-use crate::{ClientKey, Lapsing, Refusal, Step};
+use crate::{Caller, ClientKey, Lapsing, Refusal, Step};
 
 /// Those who keep the time of clients.
 #[derive(Default)]
@@ -37,8 +37,8 @@ impl Share {
     }
 
     /// The same for whoever has any of these files open; what else they have is locked, held and marked through that.
-    pub(super) fn end_lapsed_at(&self, files: &[NodeId], now: Now) -> bool {
-        let was_unclaimed = self.end_unclaimed_at(files, now);
+    pub(super) fn end_lapsed_at(&self, files: &[NodeId], client: Option<ClientKey>, now: Now) -> bool {
+        let was_unclaimed = self.end_unclaimed_at(files, client, now);
         if self.keepers.0.lock().is_empty() {
             return was_unclaimed;
         }
@@ -52,24 +52,30 @@ impl Share {
     }
 
     /// Asks something that may meet what a client has of a file whose time is over; then once more.
-    pub(super) fn past_lapsed_at<T>(&self, file: NodeId, now: Now, ask: impl Fn() -> Step<T>) -> Step<T> {
-        self.past_lapsed(now, || vec![file], is_held, ask)
+    pub(super) fn past_lapsed_at<T>(
+        &self,
+        file: NodeId,
+        caller: &Caller<'_>,
+        ask: impl Fn() -> Step<T>,
+    ) -> Step<T> {
+        self.past_lapsed(caller, || vec![file], is_held, ask)
     }
 
     /// The same for some files, which are known when it has been asked.
     pub(super) fn past_lapsed<T>(
         &self,
-        now: Now,
+        caller: &Caller<'_>,
         files: impl Fn() -> Vec<NodeId>,
         is_in_the_way: impl Fn(&Refusal) -> bool,
         ask: impl Fn() -> Step<T>,
     ) -> Step<T> {
+        let end = || self.end_lapsed_at(&files(), Some(caller.client), caller.now);
         let step = ask();
         let again = match &step {
             Step::Done(_) => false,
             // Others may be in the way, too; who waits is woken when it is worth while.
-            Step::Wait(ticket) => self.end_lapsed_at(&files(), now) && self.waits.is_over(*ticket),
-            Step::Refused(why) => is_in_the_way(why) && self.end_lapsed_at(&files(), now),
+            Step::Wait(ticket) => end() && self.waits.is_over(*ticket),
+            Step::Refused(why) => is_in_the_way(why) && end(),
         };
         if again { ask() } else { step }
     }

@@ -38,9 +38,8 @@ impl Share {
         note: RangeNote<'_>,
     ) -> Step<()> {
         let given = open.stream.given();
-        let step = self.past_lapsed_at(open.file.id, caller.now, || {
-            self.lock_now(caller, open, owner, rule, ranges, note)
-        });
+        let step = self
+            .past_lapsed_at(open.file.id, caller, || self.lock_now(caller, open, owner, rule, ranges, note));
         if matches!(step, Step::Done(())) {
             self.catch_up(&open.file, &open.stream, &open.asker(), Need::Change, given, caller.now);
         }

@@ -82,7 +82,7 @@ impl Share {
         let is_in_the_way = |why: &Refusal| is_held(why) || *why == Refusal::AccessDenied;
         let files = || self.files_in_the_way(caller, open, to);
         for _ in 0..MAX_ATTEMPTS {
-            let destination = match self.past_lapsed(caller.now, files, is_in_the_way, prepare) {
+            let destination = match self.past_lapsed(caller, files, is_in_the_way, prepare) {
                 Step::Done(destination) => destination,
                 Step::Wait(ticket) => return Step::Wait(ticket),
                 Step::Refused(why) => return Step::Refused(why),

@@ -98,7 +98,7 @@ impl Share {
         }
         let len = range.end - range.start;
         let checked = || check_ranges(open, owner, range.start, len, RangeKind::Exclusive).into();
-        match self.past_lapsed_at(open.file.id, caller.now, checked) {
+        match self.past_lapsed_at(open.file.id, caller, checked) {
             Step::Done(()) => {}
             other => return other,
         }

@@ -41,6 +41,8 @@ pub struct Dial {
     pub posix: bool,
     /// The name under which it found the server.
     pub server_name: Option<String>,
+    /// The service that it means to log on to.
+    pub target: String,
 }
 
 impl Default for Dial {
@@ -60,6 +62,7 @@ impl Default for Dial {
             everything: false,
             posix: false,
             server_name: None,
+            target: "cifs/server".into(),
         }
     }
 }
@@ -86,8 +89,8 @@ impl Dial {
     /// Who logs on; without a name it is nobody.
     pub fn identity(&self) -> ClientIdentity {
         match self.user.as_str() {
-            "" => ClientIdentity::anonymous("cifs/server"),
-            user => ClientIdentity::new(user, "", NtHash::from_password(&self.password), "cifs/server"),
+            "" => ClientIdentity::anonymous(&self.target),
+            user => ClientIdentity::new(user, "", NtHash::from_password(&self.password), &self.target),
         }
     }
 
@@ -186,6 +189,14 @@ impl Peer {
     /// A further session on a connection that was negotiated as `dial` says; `preauth` is the hash over
     /// NEGOTIATE. Says how the log-on ended.
     pub fn set_up_session(&mut self, dial: &Dial, preauth: [u8; 64]) -> NtStatus {
+        self.try_password(dial, preauth).expect("an answer to SESSION_SETUP")
+    }
+
+    /// The same for a log-on that may have to wait: the id of the message that has no answer then.
+    ///
+    /// # Errors
+    /// It waits.
+    pub fn try_password(&mut self, dial: &Dial, preauth: [u8; 64]) -> Result<NtStatus, u64> {
         let mut transcript = Transcript(preauth);
         let mut initiator = Initiator::new(dial.identity(), Wrap::Spnego);
         (self.session_id, self.tree_id) = (0, 0);
@@ -213,12 +224,12 @@ impl Peer {
                 self.keys.insert(self.session_id, keys);
             }
             self.deliver(request);
-            let answer = self.answer(id).expect("an answer to SESSION_SETUP");
+            let answer = self.answer(id).ok_or(id)?;
             self.session_id = answer.header.session_id();
             if answer.status() != NtStatus::MORE_PROCESSING_REQUIRED {
                 let has_key = answer.status() == NtStatus::SUCCESS && !dial.user.is_empty();
                 assert_eq!(answer.is_signed, has_key);
-                return answer.status();
+                return Ok(answer.status());
             }
             transcript.add(&answer.message);
             let response = session_setup::Response::parse(&answer.message).expect("a response");

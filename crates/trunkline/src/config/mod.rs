@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 pub use values::{
-    Access, Advertised, Authentication, Cipher, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing,
+    Access, Advertised, Authentication, Cipher, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing, Spn,
 };
 
 /// In the state directory: accounts and shares as they were changed by command.
@@ -143,6 +143,12 @@ pub struct Server {
     pub anonymous: Setting<bool>,
     /// Whether unsigned sessions are refused.
     pub signing: Setting<Signing>,
+    /// Whether a log-on must be meant for this server.
+    pub spn: Setting<Spn>,
+    /// Names of the server that it cannot know of itself; none: there may be some that it is not told.
+    pub spn_names: Option<Setting<Vec<String>>>,
+    /// How long after a wrong password the next try for the same user from the same address waits, in seconds.
+    pub guess_delay_s: Setting<u64>,
     /// What shares say about encryption unless they say it themselves.
     pub encryption: Setting<Encryption>,
     /// Oldest dialect a connection may speak.

@@ -14,7 +14,7 @@ use super::section::{Document, Layer, Section, address};
 use super::values::{self, Choice};
 use super::{
     Access, Account, Authentication, Config, ConfigError, LogFormat, LogLevel, Origin, Rss, Server, Setting,
-    Share, Signing, User,
+    Share, Signing, Spn, User,
 };
 use super::{Cipher, Dialect, Encryption, endpoints, limits};
 
@@ -40,6 +40,9 @@ const SERVER: &[&str] = &[
     "discovery",
     "anonymous",
     "signing",
+    "spn",
+    "spn_names",
+    "guess_delay_s",
     "encryption",
     "min_dialect",
     "multichannel",
@@ -51,6 +54,8 @@ const SERVER: &[&str] = &[
 /// Channels of a session unless the configuration says otherwise, and at most.
 pub const DEFAULT_CHANNELS: u64 = 4;
 pub const MAX_CHANNELS: u64 = 32;
+/// The longest that a try of a password waits for the one before it: a minute.
+const MAX_GUESS_DELAY_S: u64 = 60;
 
 const TESTING: &[&str] = &["break_timeout_ms", "smbtorture_controls", "metadata_delay_us"];
 const USER: &[&str] = &["name", "password_file", "sid", "uid", "gid", "groups", "admin"];
@@ -236,6 +241,9 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
         discovery: or_default(table.boolean("discovery")?, true),
         anonymous: or_default(table.boolean("anonymous")?, false),
         signing: or_default(table.choice("signing", Signing::NAMES)?, Signing::Auto),
+        spn: or_default(table.choice("spn", Spn::NAMES)?, Spn::Accepted),
+        spn_names: table.list("spn_names", values::spn_name)?,
+        guess_delay_s: or_default(table.number("guess_delay_s", 0, MAX_GUESS_DELAY_S)?, 2),
         encryption: or_default(table.choice("encryption", Encryption::NAMES)?, Encryption::Enabled),
         min_dialect: or_default(table.choice("min_dialect", Dialect::NAMES)?, Dialect::Smb202),
         multichannel: or_default(table.boolean("multichannel")?, true),
@@ -450,7 +458,7 @@ fn netbios_of(name: &str) -> String {
     if kept.is_empty() { "TRUNKLINE".to_owned() } else { kept.to_uppercase() }
 }
 
-fn host_name() -> String {
+pub fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let label = name.split('.').next().unwrap_or_default().to_owned();
     if label.is_empty() || label == "(none)" { "trunkline".to_owned() } else { label }

@@ -109,6 +109,12 @@ impl Page<'_> {
         self.plain("discovery", &server.discovery);
         self.plain("anonymous", &server.anonymous);
         self.choice("signing", &server.signing);
+        self.choice("spn", &server.spn);
+        match &server.spn_names {
+            Some(names) => self.list("spn_names", names),
+            None => self.lines.push(("# spn_names = []".to_owned(), Some("default: none".to_owned()))),
+        }
+        self.plain("guess_delay_s", &server.guess_delay_s);
         self.choice("encryption", &server.encryption);
         self.choice("min_dialect", &server.min_dialect);
         self.plain("multichannel", &server.multichannel);
