@@ -67,6 +67,8 @@ fn server_config() -> smb::ServerConfig {
         accounts: Vec::new(),
         free_users: Vec::new(),
         share_endpoints: Vec::new(),
+        target: smb::TargetRule::default(),
+        guess_delay_ns: 0,
     }
 }
 

@@ -8,7 +8,7 @@ use wire::Now;
 use crate::Key;
 use crate::credentials::Credentials;
 use crate::ntlm::signature::Side;
-use crate::ntlm::{self, Judgement, Names, Proof};
+use crate::ntlm::{self, Judgement, Names, Proof, Target};
 use crate::refusal::Refusal;
 use crate::spnego::{self, BadToken, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
 
@@ -66,6 +66,8 @@ pub struct Login {
     pub proof: Proof,
     /// Session.SessionKey of MS-SMB2. For a guest it is zeros: never sign or encrypt with it.
     pub session_key: Key,
+    /// Whom the client's response was meant for.
+    pub target: Target,
 }
 
 impl Login {
@@ -156,10 +158,19 @@ impl Acceptor {
         let stepped = match state {
             State::Start => self.begin(token, now),
             State::Chosen(wrapping) => self.negotiate(token, wrapping, now),
-            State::Challenged(server, wrapping) => finish(token, &server, &wrapping, credentials),
+            State::Challenged(server, wrapping) => finish(token, &server, &wrapping, credentials, now),
             State::Over => Err(Refusal::OutOfTurn),
         };
         stepped.unwrap_or_else(Step::Refused)
+    }
+
+    /// The user whose password the client's next token is to prove, in one form for all spellings; none when it is not one
+    /// that proves anything. It says nothing about whether there is such a user.
+    #[must_use]
+    pub fn claimed(&self, token: &[u8], credentials: &dyn Credentials) -> Option<String> {
+        let State::Challenged(server, wrapping) = &self.state else { return None };
+        let (message, _) = ntlm_message(token, wrapping).ok()?;
+        server.claimed(message, credentials)
     }
 
     /// The first token: bare NTLMSSP, or a list of mechanisms with the first one's token.
@@ -235,9 +246,10 @@ fn finish(
     server: &ntlm::Server,
     wrapping: &Wrapping,
     credentials: &dyn Credentials,
+    now: Now,
 ) -> Result<Step, Refusal> {
     let (message, mic) = ntlm_message(token, wrapping)?;
-    let judgement = server.judge(message, credentials)?;
+    let judgement = server.judge(message, credentials, now)?;
     let reply = match wrapping {
         Wrapping::Bare => Vec::new(),
         Wrapping::Spnego { mech_list, mic_required } => {
@@ -250,8 +262,8 @@ fn finish(
             .encode()
         }
     };
-    let Judgement { user, domain, workstation, proof, session_key, signatures: _ } = judgement;
-    Ok(Step::Done { reply, login: Login { user, domain, workstation, proof, session_key } })
+    let Judgement { user, domain, workstation, proof, session_key, signatures: _, target } = judgement;
+    Ok(Step::Done { reply, login: Login { user, domain, workstation, proof, session_key, target } })
 }
 
 /// Checks the client's code over the mechanisms and returns ours, if there are to be any.

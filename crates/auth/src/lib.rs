@@ -24,6 +24,6 @@ pub use crypto::{
 };
 pub use initiator::{Initiator, InitiatorStep, Wrap, takes_ntlm};
 pub use ntlm::response::Key;
-pub use ntlm::{ClientIdentity, Names, NtHash, Proof};
+pub use ntlm::{ClientIdentity, Names, NtHash, Proof, Target};
 pub use refusal::Refusal;
 pub use zeroize::Zeroizing;

@@ -8,9 +8,11 @@ pub mod av;
 mod client;
 mod flags;
 pub mod message;
+pub mod oem;
 pub mod response;
 mod server;
 pub mod signature;
+mod target;
 
 pub use av::{AvId, AvPairs};
 pub use client::{Answer, Client, ClientError, ClientIdentity};
@@ -19,6 +21,7 @@ pub use message::{Authenticate, Challenge, Malformed, Negotiate};
 pub use message::{parse_authenticate, parse_challenge, parse_negotiate};
 pub use response::NtHash;
 pub use server::{Judgement, Names, Proof, Server};
+pub use target::Target;
 
 /// What every NTLM message begins with.
 pub const SIGNATURE: &[u8; 8] = b"NTLMSSP\0";

@@ -4,6 +4,7 @@
 //! same words.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Host and port, `usual` where none is written; an IPv6 address stands in brackets.
@@ -43,11 +44,27 @@ pub fn login(text: &str) -> Result<(&str, &str), String> {
     Ok(text.split_once([';', '\\']).unwrap_or(("", text)))
 }
 
-/// The first line of a file with a secret, which may have none.
+/// Why others than its owner may read a file with a secret, if they may. The group counts only where the file is this process's
+/// own: a service's file is often root's, and its group is the way in which the service reads it.
+#[must_use]
+pub fn exposure(file: &Path) -> Option<String> {
+    let meta = std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file)?;
+    let is_own = meta.uid() == rustix::process::geteuid().as_raw();
+    let readers = meta.mode() & if is_own { 0o044 } else { 0o004 };
+    let mode = meta.mode() & 0o777;
+    (readers != 0).then(|| {
+        format!("others may read the secret in it (mode {mode:o}); `chmod 600` keeps it to its owner")
+    })
+}
+
+/// The first line of a file with a secret, which may have none. Standard error has a line when others may read it.
 ///
 /// # Errors
 /// As the host says.
 pub fn secret(file: &Path) -> io::Result<String> {
+    if let Some(why) = exposure(file) {
+        eprintln!("trunkline: warning: {}: {why}", file.display());
+    }
     let text = std::fs::read_to_string(file)?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
@@ -55,6 +72,22 @@ pub fn secret(file: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_others_may_read_is_told_from_one_that_they_may_not() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("secret");
+        std::fs::write(&file, "s3cret\n").unwrap();
+        for (mode, is_exposed) in
+            [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, false)]
+        {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            assert_eq!(exposure(&file).is_some(), is_exposed, "{mode:o}");
+        }
+        assert_eq!(exposure(Path::new("/dev/null")), None, "no file with content");
+        assert_eq!(secret(&file).unwrap(), "s3cret");
+    }
 
     #[test]
     fn a_domain_stands_in_front_in_either_form_and_a_principal_is_a_user() {

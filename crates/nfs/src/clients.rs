@@ -45,7 +45,6 @@ struct Known {
     by_owner: HashMap<Box<[u8]>, Records>,
     /// How many there are of each address.
     of_address: HashMap<IpAddr, usize>,
-    next: u32,
 }
 
 /// What one owner has: RFC 8881 18.35.4 calls them records.
@@ -56,6 +55,16 @@ struct Records {
 }
 
 impl Known {
+    /// An id that nobody has and nobody else can know: with it a session of the client can be made, or the client be ended.
+    fn new_id(&self) -> u64 {
+        loop {
+            let id = u64::from_le_bytes(auth::crypto::random());
+            if id != 0 && !self.by_id.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
     fn client(&self, id: Option<u64>) -> Option<Arc<Client>> {
         self.by_id.get(&id?).map(Arc::clone)
     }
@@ -190,8 +199,7 @@ impl Clients {
             }
         }
         // Case 1.
-        known.next = known.next.wrapping_add(1);
-        let id = (self.instance & 0xffff_ffff) << 32 | u64::from(known.next);
+        let id = known.new_id();
         // What it had before a restart is kept under the key that it had then.
         let key = match came {
             Came::Back(key) => key,

@@ -209,7 +209,7 @@ impl Server {
         kept: Part,
     ) -> Option<Arc<Session>> {
         let key = self.sessions.reserve()?;
-        let id = id_of(self.config.instance, key);
+        let id = id_of(key);
         let session = Arc::new(Session::new(id, Arc::clone(client), fore, back, calling, kept));
         if !client.add_session(&session) {
             self.sessions.forget(key);

@@ -62,11 +62,12 @@ pub fn key_of(id: &SessionId) -> u64 {
     u64::from_be_bytes(key)
 }
 
-/// The id of the session at a place in the table, of this run of the server.
+/// A new id of the session at a place in the table. Whoever knows the id of a session may use it and end it (RFC 8881 2.10.8.3),
+/// so half of it is known to its client alone.
 #[must_use]
-pub fn id_of(instance: u64, key: u64) -> SessionId {
+pub fn id_of(key: u64) -> SessionId {
     let mut id = [0; 16];
-    id[..8].copy_from_slice(&instance.to_be_bytes());
+    id[..8].copy_from_slice(&auth::crypto::random::<8>());
     id[8..].copy_from_slice(&key.to_be_bytes());
     id
 }

@@ -159,3 +159,35 @@ fn an_open_file_without_a_name_is_used_and_closed_by_its_handle() {
     let mut third = world.connect();
     assert_eq!(client.on(&mut third, &file, &[Args::GetFh]).status(), NfsStat::Stale);
 }
+
+// RFC 8881 2.10.8.3: whoever has the id of a session can use it.
+#[test]
+fn nobody_can_tell_the_ids_of_others_from_their_own() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut ids = Vec::new();
+    let mut sessions = Vec::new();
+    for name in [b"one", b"two", b"six"] {
+        let introduced = wire.call(1, &[introduce(name)]).ok();
+        let Res::ExchangeId(Ok(known)) = introduced.last() else { panic!("{introduced:?}") };
+        ids.push(known.clientid);
+        for sequence in [known.sequenceid, known.sequenceid + 1] {
+            let begun = wire.call(1, &[begin_session(known.clientid, sequence, CHANNEL)]).ok();
+            let Res::CreateSession(Ok(made)) = begun.last() else { panic!("{begun:?}") };
+            sessions.push(made.sessionid);
+        }
+    }
+    let halves = |at: usize| ids.iter().map(move |id| id >> (32 * at) & 0xffff_ffff).collect::<Vec<_>>();
+    for half in [halves(0), halves(1)] {
+        assert!(half[0].abs_diff(half[1]) > 1000 && half[1].abs_diff(half[2]) > 1000, "{half:x?}");
+    }
+    let mut secret: Vec<[u8; 8]> = sessions.iter().map(|id| *id.first_chunk().expect("half of it")).collect();
+    secret.sort_unstable();
+    secret.dedup();
+    assert_eq!(secret.len(), sessions.len(), "two sessions have nothing in common");
+    // The other half alone leads nowhere.
+    let mut guess = sessions[0];
+    guess[..8].copy_from_slice(&sessions[1][..8]);
+    let end = Args::DestroySession(destroy::SessionArgs { sessionid: guess });
+    assert_eq!(wire.call(1, &[end]).status(), NfsStat::BadSession);
+}

@@ -328,8 +328,9 @@ impl ServerConfig {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::target::TargetRule;
     use auth::crypto::SigningAlgorithm;
     use smb_wire::Guid;
     use smb_wire::negotiate::Dialect;
@@ -345,7 +346,7 @@ mod tests {
         }
     }
 
-    fn server(multichannel: bool, accounts: Vec<AccountConfig>) -> ServerConfig {
+    pub(crate) fn server(multichannel: bool, accounts: Vec<AccountConfig>) -> ServerConfig {
         ServerConfig {
             guid: Guid::ZERO,
             name: String::new(),
@@ -363,6 +364,8 @@ mod tests {
             accounts,
             free_users: Vec::new(),
             share_endpoints: Vec::new(),
+            target: TargetRule::default(),
+            guess_delay_ns: 0,
         }
     }
 

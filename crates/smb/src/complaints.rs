@@ -29,6 +29,9 @@ impl Said {
     }
 }
 
+/// How much of a name is shown that a client has given.
+const MAX_NAME_SHOWN: usize = 64;
+
 /// For whom there is no room in the table.
 const ALL_OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
@@ -65,6 +68,15 @@ impl Connection {
         let user = known.as_ref().map(|session| session.user_name());
         let left_out = Some(left_out).filter(|&lines| lines > 0);
         tracing::info!(%peer, session, user, %status, left_out, "{what}");
+    }
+
+    /// Says in the log why a log-on is not let in, or why it is only just.
+    pub(crate) fn warn_of_log_on(&self, user: &str, why: &str, what: &str, now: Now) {
+        let peer = self.handle.peer.remote;
+        let Some(left_out) = self.server.log_ons.admit(peer.ip(), now.mono_ns) else { return };
+        let left_out = Some(left_out).filter(|&lines| lines > 0);
+        let user: String = user.chars().take(MAX_NAME_SHOWN).collect();
+        tracing::warn!(%peer, user, why, left_out, "{what}");
     }
 }
 

@@ -9,6 +9,7 @@ use smb_wire::negotiate::Dialect;
 use volume::security::{Sid, well_known};
 
 use crate::account::{AccountConfig, ShareEndpoint};
+use crate::target::TargetRule;
 
 /// Whether messages are signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,6 +82,10 @@ pub struct ServerConfig {
     pub free_users: Vec<String>,
     /// Shares that have addresses of this server for themselves.
     pub share_endpoints: Vec<ShareEndpoint>,
+    /// How a log-on is held against the names of this server.
+    pub target: TargetRule,
+    /// How long after a wrong password the next try for the same user from the same address is judged, in nanoseconds.
+    pub guess_delay_ns: u64,
 }
 
 /// One user that may log on.
@@ -96,6 +101,15 @@ pub struct UserConfig {
     pub key_of: Option<String>,
     /// Whether they may log on.
     pub enabled: bool,
+}
+
+/// Users and groups of the host, by which descriptors name whom the server does not know.
+#[derive(Debug, Clone, Default)]
+pub struct HostNames {
+    /// Users and their numbers.
+    pub users: Vec<(String, u32)>,
+    /// Groups and their numbers.
+    pub groups: Vec<(String, u32)>,
 }
 
 /// One share.

@@ -22,6 +22,7 @@ use wire::{Mailbox, Now, Output, Peer};
 use crate::account::Known;
 use crate::admit::Refused;
 use crate::answering::Answering;
+use crate::brake::Place;
 use crate::cmd::session_setup::Setup;
 use crate::compound::{Compound, Key};
 use crate::config::ServerConfig;
@@ -36,7 +37,7 @@ use crate::recording::Sample;
 use crate::sequence::Outstanding;
 use crate::server::Server;
 use crate::session::Session;
-use crate::suspend::{Handled, Stop, Suspended};
+use crate::suspend::{Handled, Stop, Suspended, Work};
 use crate::waiting::Waiting;
 use crate::window::Window;
 
@@ -100,6 +101,8 @@ pub struct Connection {
     /// that were under way, and the refusals of what the client sends before it knows.
     parting: Vec<Channel>,
     pub(crate) setups: Vec<Setup>,
+    /// Tries of passwords that wait for their turn.
+    pub(crate) turns: Vec<Place>,
     pub(crate) suspended: Waiting,
     /// How many of them are held by limits.
     pub(crate) held: usize,
@@ -136,6 +139,7 @@ impl Connection {
             channels: Vec::new(),
             parting: Vec::new(),
             setups: Vec::new(),
+            turns: Vec::new(),
             suspended: Waiting::default(),
             held: 0,
             next_async: std::cell::Cell::new(0),
@@ -336,6 +340,7 @@ impl Connection {
             // The callers take these out before.
             Err(
                 Stop::Wait(_)
+                | Stop::Later(_)
                 | Stop::Work(_)
                 | Stop::Lasting(_)
                 | Stop::Hold(_)
@@ -344,7 +349,8 @@ impl Connection {
                 | Stop::Disconnect(_),
             ) => return compound.abandon(at),
         };
-        if status.is_error() {
+        // A log-on that goes on is refused nothing.
+        if status.is_error() && status != NtStatus::MORE_PROCESSING_REQUIRED {
             tracing::debug!(
                 command = ?header.command(),
                 %status,
@@ -414,6 +420,11 @@ impl Connection {
                 }
                 (ticket, rest) = (how, here);
             }
+            Stop::Later(place) => {
+                compound.abandon(at);
+                self.turns.push(place);
+                rest = here;
+            }
             Stop::Work(what) | Stop::Lasting(what) => {
                 work = Some((what, std::mem::take(&mut compound.frame)))
             }
@@ -435,16 +446,28 @@ impl Connection {
             held: None,
         };
         self.suspended.insert(async_id, waiting);
-        if let Some((work, mut frame)) = work {
-            let connection = self.handle.id;
-            out.run(move || {
-                let _answering = Answering::by_a_job(connection);
-                let completion = work(frame.tail());
-                // Its answer may be taken late, or never, by a channel that is lost: what it does is done.
-                drop(outstanding);
-                Event::JobDone { async_id, frame, completion }
-            });
+        if let Some((work, frame)) = work {
+            self.have_done(async_id, work, frame, outstanding, out);
         }
+    }
+
+    /// Has work done on the blocking pool.
+    fn have_done(
+        &self,
+        async_id: u64,
+        work: Work,
+        mut frame: wire::Frame,
+        outstanding: Option<Outstanding>,
+        out: &mut Output<Event>,
+    ) {
+        let connection = self.handle.id;
+        out.run(move || {
+            let _answering = Answering::by_a_job(connection);
+            let completion = work(frame.tail());
+            // Its answer may be taken late, or never, by a channel that is lost: what it does is done.
+            drop(outstanding);
+            Event::JobDone { async_id, frame, completion }
+        });
     }
 
     /// Why a request may not be put aside after all. `keeps` is how many bytes of its frame and of the
@@ -599,6 +622,7 @@ impl Connection {
             Some(_) => {
                 let Some(waiting) = self.suspended.remove(&async_id) else { return };
                 self.held -= usize::from(waiting.held.is_some());
+                self.turns.retain(|place| place.async_id != async_id);
                 if let Some((engine, ticket)) = waiting.ticket {
                     self.take_back(&engine, ticket, waiting.compound.related.file_id);
                 }
@@ -644,6 +668,23 @@ impl Connection {
         }
     }
 
+    /// When the connection is to be called. While a log-on waits for its turn nothing else can be expected.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        match self.turns.is_empty() {
+            true => self.deadline,
+            false => self.turns.iter().filter_map(|place| place.at_ns).min(),
+        }
+    }
+
+    /// The connection is called: log-ons whose turn has come go on.
+    pub(crate) fn take_turns(&mut self, now: Now, out: &mut Output<Event>) {
+        let due = self.turns.iter().filter(|place| place.at_ns.is_some_and(|at_ns| at_ns <= now.mono_ns));
+        let due: SmallVec<[u64; 1]> = due.map(|place| place.async_id).collect();
+        for async_id in due {
+            self.wake(async_id, now, out);
+        }
+    }
+
     /// A connection on which nobody is logged on must see a log-on in time, also after the last LOGOFF.
     pub(crate) fn expect_logon(&mut self, now: Now) {
         if self.channels.is_empty() {
@@ -654,6 +695,7 @@ impl Connection {
     /// Ends the connection's part in everything (MS-SMB2 3.3.7.1).
     pub(crate) fn closed(&mut self, now: Now) {
         self.let_go_of_waiting();
+        self.turns.clear();
         self.server.remove_connection(self.handle.id);
         // A channel that was not bound yet is none of its session's.
         for setup in self.setups.drain(..).filter(|setup| !setup.binds()) {

@@ -14,6 +14,7 @@
 pub mod account;
 mod admit;
 mod answering;
+mod brake;
 mod changing;
 pub mod client;
 pub mod cmd;
@@ -46,6 +47,7 @@ pub mod service;
 pub mod session;
 pub mod status;
 pub mod suspend;
+pub mod target;
 use wire::table;
 pub mod time;
 pub mod tree;
@@ -53,6 +55,7 @@ mod waiting;
 pub mod window;
 
 pub use account::AccountConfig;
-pub use config::{Access, Encryption, ServerConfig, ShareConfig, Signing, UserConfig};
+pub use config::{Access, Encryption, HostNames, ServerConfig, ShareConfig, Signing, UserConfig};
 pub use connection::Connection;
 pub use server::Server;
+pub use target::{Spn, TargetRule};

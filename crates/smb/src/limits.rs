@@ -109,3 +109,11 @@ pub const LATE_CHANGES_NS: u64 = 10_000_000_000;
 
 /// How many notices of one connection that have arrived are kept until they count as read.
 pub const MAX_UNPROVED: usize = 1024;
+
+/// Tries of a password for one user from one address that wait for their turn; more are refused. The last one waits half a
+/// minute, about as long as clients do.
+pub const MAX_TRIES_WAITING: usize = 16;
+
+/// Users and addresses of which it is known that a try has failed of late: 64 bytes each. Who makes the server forget one must
+/// fail this often, which takes longer than to wait.
+pub const MAX_BRAKED: usize = 16 * 1024;

@@ -14,7 +14,7 @@ use volume::security::Sid;
 use wire::Cursor;
 
 use crate::cmd::create::reserve;
-use crate::config::ShareConfig;
+use crate::config::{ShareConfig, same_name};
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::open::{Object, Open};
@@ -225,13 +225,14 @@ impl Host for Facts<'_> {
 
     fn account_of_sid(&self, sid: &[u8]) -> Option<Account> {
         let sid = Sid::parse(&mut Cursor::new(sid)).ok()?;
+        let host = self.server.host_names();
         if let Some(uid) = sid.as_unix_user() {
-            let name = uid.to_string();
-            return Some(Account { domain: "Unix User".to_owned(), name, kind: NameUse::User });
+            let name = name_of(&host.users, uid);
+            return Some(Account { domain: UNIX_USER.to_owned(), name, kind: NameUse::User });
         }
         if let Some(gid) = sid.as_unix_group() {
-            let name = gid.to_string();
-            return Some(Account { domain: "Unix Group".to_owned(), name, kind: NameUse::Group });
+            let name = name_of(&host.groups, gid);
+            return Some(Account { domain: UNIX_GROUP.to_owned(), name, kind: NameUse::Group });
         }
         let users = self.server.users();
         let found = users.iter().find(|user| user.identity.sid == sid)?;
@@ -240,10 +241,94 @@ impl Host for Facts<'_> {
 
     fn sid_of_account(&self, domain: Option<&str>, name: &str) -> Option<Resolved> {
         let own = self.server.config().name.clone();
-        if domain.is_some_and(|domain| !domain.eq_ignore_ascii_case(&own)) {
+        let is = |wanted: &str| domain.is_some_and(|domain| domain.eq_ignore_ascii_case(wanted));
+        let host = self.server.host_names();
+        let group = |gid| Resolved {
+            sid: sid_bytes(&Sid::unix_group(gid)),
+            domain: UNIX_GROUP.to_owned(),
+            kind: NameUse::Group,
+        };
+        if is(UNIX_GROUP) {
+            return id_of(&host.groups, name).or_else(|| name.parse().ok()).map(group);
+        }
+        if is(UNIX_USER) {
+            let uid = id_of(&host.users, name).or_else(|| name.parse().ok())?;
+            let sid = sid_bytes(&Sid::unix_user(uid));
+            return Some(Resolved { sid, domain: UNIX_USER.to_owned(), kind: NameUse::User });
+        }
+        if domain.is_some() && !is(&own) {
             return None;
         }
-        let user = self.server.user(name)?;
-        Some(Resolved { sid: sid_bytes(&user.identity.sid), domain: own, kind: NameUse::User })
+        match self.server.user(name) {
+            Some(user) => {
+                Some(Resolved { sid: sid_bytes(&user.identity.sid), domain: own, kind: NameUse::User })
+            }
+            // What is no user of the server can be a group of the host, whose files it serves.
+            None => id_of(&host.groups, name).map(group),
+        }
+    }
+}
+
+/// The domains of users and groups of the host, as Samba names them.
+const UNIX_USER: &str = "Unix User";
+const UNIX_GROUP: &str = "Unix Group";
+
+/// The name of a number, else the number itself.
+fn name_of(all: &[(String, u32)], id: u32) -> String {
+    all.iter().find(|&&(_, known)| known == id).map_or_else(|| id.to_string(), |(name, _)| name.clone())
+}
+
+/// The number of a name. The host tells names by their case and clients do not, so one of just that case goes first.
+fn id_of(all: &[(String, u32)], name: &str) -> Option<u32> {
+    let exact = all.iter().find(|(known, _)| known == name);
+    exact.or_else(|| all.iter().find(|(known, _)| same_name(known, name))).map(|&(_, id)| id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::HostNames;
+    use crate::keys::Protection;
+    use auth::SigningAlgorithm;
+    use share::ClientKey;
+    use smb_wire::Guid;
+    use smb_wire::negotiate::Dialect;
+    use wire::Now;
+
+    #[test]
+    fn groups_and_users_of_the_host_have_names_that_lead_back() {
+        let config = crate::account::tests::server(true, Vec::new());
+        let server = Server::new(crate::ServerConfig { name: "BOX".to_owned(), ..config }, Now::default());
+        let named = |name: &str, id| (name.to_owned(), id);
+        server.set_host_names(HostNames {
+            users: vec![named("root", 0), named("ann", 1000)],
+            groups: vec![named("Staff", 7), named("staff", 50)],
+        });
+        let protection =
+            Protection { dialect: Dialect::Smb210, signing: SigningAlgorithm::HmacSha256, cipher: None };
+        let session = server.new_session(Guid::ZERO, ClientKey(1), protection, Now::default());
+        let facts = Facts { server: &server, session: &session, wall_ns: 0 };
+        let sid = |domain, name: &str| facts.sid_of_account(domain, name).map(|found| found.sid);
+        let [group, user] = [Sid::unix_group(50), Sid::unix_user(1000)].map(|sid| sid_bytes(&sid));
+        for domain in [None, Some("box"), Some("unix group")] {
+            assert_eq!(sid(domain, "staff"), Some(group.clone()), "{domain:?}");
+            assert_eq!(sid(domain, "STAFF"), Some(sid_bytes(&Sid::unix_group(7))), "the first of them");
+        }
+        assert_eq!(sid(Some("Unix Group"), "50"), Some(group.clone()));
+        assert_eq!(sid(Some("Unix User"), "ann"), Some(user.clone()));
+        for (domain, name) in
+            [(None, "nobody"), (None, "50"), (Some("other"), "staff"), (Some("Unix Group"), "ann")]
+        {
+            assert_eq!(sid(domain, name), None, "{domain:?} {name}");
+        }
+        for (sid, domain, name) in [
+            (&group, "Unix Group", "staff"),
+            (&user, "Unix User", "ann"),
+            (&sid_bytes(&Sid::unix_group(9)), "Unix Group", "9"),
+        ] {
+            let found = facts.account_of_sid(sid).expect("an account");
+            assert_eq!((found.domain.as_str(), found.name.as_str()), (domain, name));
+            assert_eq!(facts.sid_of_account(Some(domain), name).map(|found| found.sid).as_ref(), Some(sid));
+        }
     }
 }

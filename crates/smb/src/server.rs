@@ -12,10 +12,11 @@ use share::{ClientKey, Identity, Keeper};
 use smb_wire::{FileId, Guid, NtStatus};
 use wire::Now;
 
+use crate::brake::Brake;
 use crate::changing::Late;
 use crate::client::Client;
 use crate::complaints::Complaints;
-use crate::config::{ServerConfig, ShareConfig, UserConfig};
+use crate::config::{HostNames, ServerConfig, ShareConfig, UserConfig};
 use crate::connection::Handle;
 use crate::counting::FAMILY;
 use crate::durable::Reaper;
@@ -40,6 +41,7 @@ pub struct Server {
     users: ArcSwap<Users>,
     shares: ArcSwap<Shares>,
     interfaces: ArcSwap<Vec<NetworkAddress>>,
+    host_names: ArcSwap<HostNames>,
     /// When it was started.
     pub started: Now,
     /// Transactions that are of no share.
@@ -61,6 +63,10 @@ pub struct Server {
     pub(crate) setups: AtomicUsize,
     /// What the log has said of refused requests.
     pub(crate) complaints: Complaints,
+    /// The same of log-ons.
+    pub(crate) log_ons: Complaints,
+    /// Holds who tries passwords.
+    pub(crate) brake: Arc<Brake>,
 }
 
 impl Server {
@@ -72,6 +78,7 @@ impl Server {
             users: ArcSwap::default(),
             shares: ArcSwap::default(),
             interfaces: ArcSwap::default(),
+            host_names: ArcSwap::default(),
             started: now,
             counts: Counts::new(&FAMILY),
             sessions: RwLock::default(),
@@ -85,6 +92,8 @@ impl Server {
             next_open: AtomicU64::new(first_open(now)),
             setups: AtomicUsize::new(0),
             complaints: Complaints::default(),
+            log_ons: Complaints::default(),
+            brake: Arc::default(),
         })
     }
 
@@ -119,6 +128,16 @@ impl Server {
     /// All users.
     pub fn users(&self) -> Vec<Arc<UserConfig>> {
         self.users.load().values().cloned().collect()
+    }
+
+    /// Takes the users and groups of the host as they are named from now on.
+    pub fn set_host_names(&self, names: HostNames) {
+        self.host_names.store(Arc::new(names));
+    }
+
+    /// The users and groups of the host.
+    pub fn host_names(&self) -> Arc<HostNames> {
+        self.host_names.load_full()
     }
 
     /// Takes the shares that can be connected from now on. Trees that are connected go on.

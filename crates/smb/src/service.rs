@@ -61,9 +61,13 @@ impl Conversation for Connection {
             }
             Event::Break(notice) => self.send_notice(notice, now, out),
             Event::SessionGone { session_id } => {
+                // One that nobody had logged on to gives no further time to do so.
+                let was_carried = self.channel_of(session_id).is_some();
                 self.forget_session(session_id);
                 self.handle.way.set_sessions(self.channels.len());
-                self.expect_logon(now);
+                if was_carried {
+                    self.expect_logon(now);
+                }
             }
             Event::Close => out.close = true,
         }
@@ -100,11 +104,14 @@ impl Conversation for Connection {
     }
 
     fn deadline(&self) -> Option<u64> {
-        self.deadline
+        self.next_deadline()
     }
 
     fn on_deadline(&mut self, now: Now, out: &mut Output<Event>) {
-        if self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
+        let before = out.frames.len();
+        self.take_turns(now, out);
+        self.count_sent(before, out);
+        if self.turns.is_empty() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
             self.hang_up("nobody logged on in time", out);
         }
     }

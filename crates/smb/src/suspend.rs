@@ -6,6 +6,7 @@ use share::limits::Hold;
 use share::{Share, Ticket};
 use smb_wire::{Command, FileId, Header, NtStatus};
 
+use crate::brake::Place;
 use crate::compound::Compound;
 use crate::connection::Connection;
 use crate::counting::Course;
@@ -26,6 +27,8 @@ pub enum Stop {
     FailWith(NtStatus, Vec<u8>),
     /// It waits; tried again when the engine wakes it. The engine and ticket to cancel it with.
     Wait(Option<(Arc<Share>, Ticket)>),
+    /// It is a log-on that waits for its turn, without a word to its client.
+    Later(Place),
     /// It runs on the blocking pool.
     Work(Work),
     /// The same for what has taken effect and is only to be made to last: it is put aside whatever else waits.
@@ -43,7 +46,15 @@ pub enum Stop {
 impl Stop {
     /// Whether the request is put aside and answered later.
     pub fn puts_aside(&self) -> bool {
-        matches!(self, Stop::Wait(_) | Stop::Work(_) | Stop::Lasting(_) | Stop::Hold(_) | Stop::Answer(..))
+        matches!(
+            self,
+            Stop::Wait(_)
+                | Stop::Later(_)
+                | Stop::Work(_)
+                | Stop::Lasting(_)
+                | Stop::Hold(_)
+                | Stop::Answer(..)
+        )
     }
 }
 

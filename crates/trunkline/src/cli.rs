@@ -352,7 +352,7 @@ pub struct HostUser {
     /// Group id on the host
     #[arg(long)]
     pub gid: Option<u32>,
-    /// Make the user one of the server's administrators
+    /// Make the user one of the server's administrators, who may take ownership but are still bound by a file's permissions
     #[arg(long)]
     pub admin: bool,
 }

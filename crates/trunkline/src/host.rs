@@ -46,6 +46,19 @@ impl Accounts {
         }
     }
 
+    /// All users and groups by name.
+    pub fn names(&self) -> smb::HostNames {
+        let of = |text: &str| -> Vec<(String, u32)> {
+            let one = |line: &str| {
+                let mut fields = line.split(':');
+                let name = fields.next().filter(|name| !name.is_empty())?;
+                Some((name.to_owned(), fields.nth(1)?.parse().ok()?))
+            };
+            text.lines().filter_map(one).collect()
+        };
+        smb::HostNames { users: of(&self.passwd), groups: of(&self.group) }
+    }
+
     /// Name, uid and gid of the first user that `wanted` accepts.
     fn user(&self, wanted: impl Fn(&str, u32) -> bool) -> Option<(String, u32, u32)> {
         self.passwd.lines().find_map(|line| {
@@ -96,6 +109,9 @@ mod tests {
             group: "users:x:100:\naudio:x:29:bob,ann\nempty:x:30:\n".to_owned(),
         };
         let ids = |uid, gid, groups: &[u32]| Ids { uid, gid, groups: groups.to_vec() };
+        let names = accounts.names();
+        assert_eq!(names.users, [("root".to_owned(), 0), ("ann".to_owned(), 1000)]);
+        assert_eq!(names.groups[1], ("audio".to_owned(), 29));
         assert_eq!(accounts.ids_for("ann", None, None, true, (0, 0)), ids(1000, 100, &[29]));
         assert_eq!(accounts.ids_for("ann", None, None, false, (5, 6)), ids(5, 6, &[]));
         assert_eq!(accounts.ids_for("x", Some(1000), None, false, (5, 6)), ids(1000, 100, &[29]));

@@ -39,7 +39,89 @@ pub fn from_file(file: &Path, option: &str) -> anyhow::Result<String> {
     if file == Path::new("-") {
         return first_line(io::stdin().lock());
     }
+    if let Some(why) = client::written::exposure(file) {
+        eprintln!("trunkline: warning: {option} {}: {why}", file.display());
+    }
     read_password(file).map_err(|why| anyhow::anyhow!("{option} {}: {why}", file.display()))
+}
+
+/// Passwords that are tried first, besides those made of the user's name and of one character or a row of the keyboard.
+const COMMON: &[&str] = &[
+    "password",
+    "passwort",
+    "passw0rd",
+    "letmein",
+    "welcome",
+    "iloveyou",
+    "monkey",
+    "dragon",
+    "football",
+    "baseball",
+    "princess",
+    "sunshine",
+    "master",
+    "shadow",
+    "superman",
+    "batman",
+    "trustno1",
+    "changeme",
+    "secret",
+    "s3cret",
+    "administrator",
+    "admin",
+    "root",
+    "guest",
+    "default",
+    "server",
+    "samba",
+    "trunkline",
+];
+/// Neighbours on keyboards and in the alphabet.
+const ROWS: &[&str] = &[
+    "01234567890",
+    "qwertyuiopasdfghjklzxcvbnm",
+    "qwertzuiop",
+    "azertyuiop",
+    "abcdefghijklmnopqrstuvwxyz",
+    "1q2w3e4r5t6z7u",
+    "1q2w3e4r5t6y7u",
+];
+/// The shortest password that is not taken for weak, in characters.
+const LEAST_LENGTH: usize = 8;
+/// The same of one that has digits alone.
+const LEAST_DIGITS: usize = 12;
+
+/// Why a password is soon guessed, if it is. Tries over the network are held, but whoever has recorded a log-on may try as many
+/// as there are.
+pub fn weakness(user: &str, password: &str) -> Option<&'static str> {
+    let lower = password.to_lowercase();
+    // Digits and signs at the end are what people add to a word that was too weak.
+    let word = lower.trim_end_matches(|letter: char| !letter.is_alphabetic());
+    let backwards: String = lower.chars().rev().collect();
+    let length = password.chars().count();
+    let is_row = |row: &&str| row.contains(&lower[..]) || row.contains(&backwards[..]);
+    if length < LEAST_LENGTH {
+        return Some("it has fewer than 8 characters");
+    }
+    if !user.is_empty() && (word == user.to_lowercase() || lower == user.to_lowercase()) {
+        return Some("it is the user's name");
+    }
+    if COMMON.iter().any(|common| lower == *common || word == *common) {
+        return Some("it is among those that are tried first");
+    }
+    let first = lower.chars().next();
+    if lower.chars().all(|letter| Some(letter) == first) || ROWS.iter().any(is_row) {
+        return Some("it is a row of neighbouring or of equal characters");
+    }
+    (length < LEAST_DIGITS && lower.chars().all(|letter| letter.is_ascii_digit()))
+        .then_some("it has digits alone")
+}
+
+/// Says on standard error when a password is soon guessed.
+pub fn warn_of_weakness(user: &str, password: &str) {
+    if let Some(why) = weakness(user, password) {
+        eprintln!("trunkline: warning: the password of {user} is soon guessed: {why}");
+    }
 }
 
 /// The password of a user of another server: asked for at the terminal, else the first line of stdin.
@@ -120,6 +202,29 @@ mod tests {
         assert_ne!(a, b);
         assert_eq!(a.len(), 19);
         assert!(a.split('-').all(|group| group.len() == 4 && group.bytes().all(|c| ALPHABET.contains(&c))));
+    }
+
+    #[test]
+    fn passwords_that_are_soon_guessed_are_told_from_others() {
+        for (password, why) in [
+            ("s3cret", "fewer than 8"),
+            ("Password1!", "tried first"),
+            ("changeme2026", "tried first"),
+            ("Johanna1984", "the user's name"),
+            ("aaaaaaaaaaaa", "neighbouring"),
+            ("qwertzuiop", "neighbouring"),
+            ("987654321", "neighbouring"),
+            ("19841224", "digits alone"),
+        ] {
+            let found = weakness("johanna", password);
+            assert!(found.is_some_and(|found| found.contains(why)), "{password}: {found:?}");
+        }
+        for password in
+            ["th9t-jsvt-kfc5-dqwq", "correct horse battery staple", "passwords are fun", "314159265358979"]
+        {
+            assert_eq!(weakness("johanna", password), None, "{password}");
+        }
+        assert!((0..100).all(|_| weakness("ann", &make().unwrap()).is_none()));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use admin::{NtHash, UserChange, UserEntry};
 use auth::NtHash as Hash;
@@ -79,6 +79,7 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<Person>>
             Some(file) => {
                 let password = read_password(&file.value)
                     .map_err(|why| anyhow::anyhow!("`password_file` of user `{}`: {why}", user.name.value))?;
+                warn_of(&user.name.value, &password, &file.value);
                 (nt_hash(&password), Some(file.value.clone()))
             }
             None => match stored.get(key) {
@@ -98,6 +99,16 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<Person>>
     }
     account_keys::add_to(&mut people, config, store)?;
     Ok(people.into_values().collect())
+}
+
+/// Says in the log what is wrong with a password and its file.
+fn warn_of(user: &str, password: &str, file: &Path) {
+    if let Some(why) = crate::password::weakness(user, password) {
+        tracing::warn!(user, file = %file.display(), why, "a password is soon guessed");
+    }
+    if let Some(why) = client::written::exposure(file) {
+        tracing::warn!(user, file = %file.display(), why, "a password file is open");
+    }
 }
 
 fn configured(

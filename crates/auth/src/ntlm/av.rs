@@ -35,6 +35,8 @@ impl AvId {
 
 /// The bit of [`AvId::FLAGS`] that says the AUTHENTICATE message carries a MIC.
 pub const AV_FLAG_MIC: u32 = 0x0000_0002;
+/// The bit that says the target name comes from somebody whom the client does not trust.
+pub const AV_FLAG_UNVERIFIED_TARGET: u32 = 0x0000_0004;
 
 /// A list of AV pairs, checked when it was parsed.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,9 @@ use super::message::{
 };
 use super::response::{Key, NtHash, message_mic, nt_proof, ntowf_v2, rc4k, session_base_key};
 use super::signature::Signatures;
-use crate::credentials::{Account, Credentials};
+use super::target::Target;
+use super::{Malformed, oem};
+use crate::credentials::{Account, Credentials, fold_name};
 use crate::crypto::random;
 use crate::refusal::Refusal;
 
@@ -62,11 +64,12 @@ pub struct Judgement {
     pub session_key: Key,
     /// The signatures that SPNEGO may ask for; none if they were not agreed on, or for a guest.
     pub signatures: Option<Signatures>,
+    /// Whom the response was meant for.
+    pub target: Target,
 }
 
 /// What we can do of what a client may ask for.
-const SUPPORTED: NegotiateFlags = NegotiateFlags::UNICODE
-    .union(NegotiateFlags::SIGN)
+const SUPPORTED: NegotiateFlags = NegotiateFlags::SIGN
     .union(NegotiateFlags::SEAL)
     .union(NegotiateFlags::EXTENDED_SESSIONSECURITY)
     .union(NegotiateFlags::VERSION)
@@ -88,7 +91,7 @@ impl Server {
     /// Answers a NEGOTIATE message with a fresh challenge.
     ///
     /// # Errors
-    /// [`Refusal::BadMessage`]; [`Refusal::TooWeak`] when the client has no Unicode.
+    /// [`Refusal::BadMessage`]; [`Refusal::TooWeak`] when the client has no way to write names.
     pub fn challenge(names: &Names, negotiate: &[u8], now: Now) -> Result<Server, Refusal> {
         Server::challenge_with(names, negotiate, now, random())
     }
@@ -102,14 +105,14 @@ impl Server {
     ) -> Result<Server, Refusal> {
         // MS-NLMP 3.2.5.1.1
         let asked = parse_negotiate(negotiate)?.flags;
-        if !asked.contains(NegotiateFlags::UNICODE) {
-            return Err(Refusal::TooWeak);
-        }
-        let offered = (asked & SUPPORTED) | ALWAYS;
+        let text = [NegotiateFlags::UNICODE, NegotiateFlags::OEM].into_iter().find(|&it| asked.contains(it));
+        let text = text.ok_or(Refusal::TooWeak)?;
+        let offered = (asked & SUPPORTED) | ALWAYS | text;
+        let name = &names.netbios_computer;
         let challenge = Challenge {
             flags: offered,
             server_challenge,
-            target_name: &utf16le(&names.netbios_computer),
+            target_name: &if text == NegotiateFlags::OEM { oem::from_text(name) } else { utf16le(name) },
             target_info: &target_info(names, now),
         }
         .encode();
@@ -140,9 +143,16 @@ impl Server {
     ///
     /// # Errors
     /// The reason for which the client is not let in.
-    pub fn judge(&self, message: &[u8], credentials: &dyn Credentials) -> Result<Judgement, Refusal> {
+    pub fn judge(
+        &self,
+        message: &[u8],
+        credentials: &dyn Credentials,
+        now: Now,
+    ) -> Result<Judgement, Refusal> {
         // MS-NLMP 3.2.5.1.2
         let sent = parse_authenticate(message)?;
+        let names = self.names_in(&sent);
+        let sent = names.as_ref().map_or(sent, |names| names.put_into(sent));
         let settled = if sent.flags.is_empty() { self.offered } else { sent.flags & self.offered };
         if sent.user.is_empty() && sent.nt_response.is_empty() && is_null(sent.lm_response) {
             let session_key = exported_key(&Zeroizing::new([0; 16]), &sent, settled)?;
@@ -152,10 +162,10 @@ impl Server {
             return Err(Refusal::OldResponse);
         }
         let mut response = Cursor::new(sent.nt_response);
-        let proof: [u8; 16] = response.array().map_err(super::Malformed::from)?;
+        let proof: [u8; 16] = response.array().map_err(Malformed::from)?;
         let client_challenge = response.rest();
         // Read before the proof is compared: what cannot be read is refused the same for every user.
-        let pairs = said_with(client_challenge)?;
+        let (stamp, pairs) = said_with(client_challenge)?;
 
         let account = find_account(&name(sent.user)?, credentials);
         let (proved, base_key) = self.prove(account.as_ref(), &sent, &proof, client_challenge);
@@ -167,7 +177,32 @@ impl Server {
         if account.disabled {
             return Err(Refusal::AccountDisabled);
         }
-        Ok(admit(&sent, account.name, Proof::Password, session_key, settled))
+        let target = Target::read(pairs, stamp, now);
+        Ok(Judgement { target, ..admit(&sent, account.name, Proof::Password, session_key, settled) })
+    }
+
+    /// The user whose password an AUTHENTICATE message is to prove, in one form for all spellings: of an account its name,
+    /// else what was written. None when nothing is to be proved, or the message cannot be read.
+    #[must_use]
+    pub fn claimed(&self, message: &[u8], credentials: &dyn Credentials) -> Option<String> {
+        let sent =
+            parse_authenticate(message).ok().filter(|sent| sent.nt_response.len() > OLD_RESPONSE_LEN)?;
+        let names = self.names_in(&sent);
+        let user = name(names.as_ref().map_or(sent.user, |names| &names.user)).ok()?;
+        let account = find_account(&user, credentials).map(|account| account.name);
+        Some(fold_name(&account.unwrap_or_else(|| local_part(&user).unwrap_or(&user).to_owned())))
+    }
+
+    /// The names in UTF-16, if they were sent in another encoding.
+    fn names_in(&self, sent: &Authenticate<'_>) -> Option<InUtf16> {
+        // MS-NLMP 2.2.2.5: A and B
+        let text = NegotiateFlags::UNICODE | NegotiateFlags::OEM;
+        let said = if sent.flags.intersects(text) { sent.flags } else { self.offered };
+        (!said.contains(NegotiateFlags::UNICODE)).then(|| InUtf16 {
+            user: oem::to_utf16le(sent.user),
+            domain: oem::to_utf16le(sent.domain),
+            workstation: oem::to_utf16le(sent.workstation),
+        })
     }
 
     /// Compares the proof in constant time with those for the domain as sent, in upper case, and none;
@@ -207,8 +242,6 @@ impl Server {
     /// Verifies the MIC if the response, which is proved by now, says that there is one.
     fn check_mic(&self, message: &[u8], pairs: AvPairs<'_>, session_key: &Key) -> Result<(), Refusal> {
         // MS-NLMP 3.2.5.1.2
-        // The time stamp is not compared with the clock (exception: the challenge is fresh, used once and
-        // dropped with the exchange, so an old response cannot be replayed; clients' clocks are wrong).
         if pairs.flags() & AV_FLAG_MIC == 0 {
             return Ok(());
         }
@@ -220,12 +253,30 @@ impl Server {
     }
 }
 
-/// What the client says beside its proof, in the blob that the proof covers.
-fn said_with(client_challenge: &[u8]) -> Result<AvPairs<'_>, Refusal> {
+/// Names that were sent in another encoding.
+struct InUtf16 {
+    user: Vec<u8>,
+    domain: Vec<u8>,
+    workstation: Vec<u8>,
+}
+
+impl InUtf16 {
+    fn put_into<'a>(&'a self, sent: Authenticate<'a>) -> Authenticate<'a> {
+        Authenticate { user: &self.user, domain: &self.domain, workstation: &self.workstation, ..sent }
+    }
+}
+
+/// What the client says beside its proof, in the blob that the proof covers: its time, and the pairs.
+fn said_with(client_challenge: &[u8]) -> Result<(u64, AvPairs<'_>), Refusal> {
     // MS-NLMP 2.2.2.7
     let mut cursor = Cursor::new(client_challenge);
-    cursor.skip(CLIENT_CHALLENGE_HEADER_LEN).map_err(super::Malformed::from)?;
-    Ok(AvPairs::parse(cursor.rest())?)
+    let mut read = || {
+        cursor.skip(STAMP_OFFSET)?;
+        let stamp = cursor.u64_le()?;
+        cursor.skip(CLIENT_CHALLENGE_HEADER_LEN - STAMP_OFFSET - size_of::<u64>())?;
+        Ok((stamp, AvPairs::parse(cursor.rest())?))
+    };
+    read().map_err(|malformed: Malformed| malformed.into())
 }
 
 /// An unknown user becomes the guest if there is one; everybody else is refused alike.
@@ -256,11 +307,14 @@ fn admit(
         proof,
         signatures: Signatures::new(&session_key, settled),
         session_key,
+        target: Target::default(),
     }
 }
 
 /// NTLMv2_CLIENT_CHALLENGE before its AV pairs (MS-NLMP 2.2.2.7).
 const CLIENT_CHALLENGE_HEADER_LEN: usize = 28;
+/// Where the time stands in it.
+const STAMP_OFFSET: usize = 8;
 
 /// Whether an LM response is that of an anonymous client: nothing, or a single zero byte.
 fn is_null(lm_response: &[u8]) -> bool {
@@ -270,13 +324,14 @@ fn is_null(lm_response: &[u8]) -> bool {
 /// The account that a client names: as it stands, or without what an e-mail-like name has behind `@`, or
 /// what a down-level name has before `\`.
 fn find_account(user: &str, credentials: &dyn Credentials) -> Option<Account> {
-    credentials.lookup(user).or_else(|| {
-        let local = match (user.split_once('@'), user.rsplit_once('\\')) {
-            (Some((local, _)), _) | (None, Some((_, local))) => local,
-            (None, None) => return None,
-        };
-        credentials.lookup(local)
-    })
+    credentials.lookup(user).or_else(|| credentials.lookup(local_part(user)?))
+}
+
+fn local_part(user: &str) -> Option<&str> {
+    match (user.split_once('@'), user.rsplit_once('\\')) {
+        (Some((local, _)), _) | (None, Some((_, local))) => Some(local),
+        (None, None) => None,
+    }
 }
 
 /// ExportedSessionKey from the KeyExchangeKey.
@@ -362,7 +417,7 @@ mod tests {
 
     #[test]
     fn the_example_of_ms_nlmp_4_2_4_is_let_in() {
-        let judgement = example_server().judge(&hex(EXAMPLE), &accounts()).unwrap();
+        let judgement = example_server().judge(&hex(EXAMPLE), &accounts(), Now::default()).unwrap();
         assert_eq!((judgement.user.as_str(), judgement.domain.as_str()), ("user", "Domain"));
         assert_eq!(judgement.workstation, "COMPUTER");
         assert_eq!(*judgement.session_key, [0x55; 16]);
@@ -372,13 +427,13 @@ mod tests {
     fn another_challenge_or_a_changed_response_is_not() {
         let mut server = example_server();
         server.server_challenge[0] ^= 1;
-        let judged = server.judge(&hex(EXAMPLE), &accounts()).map(|it| it.user);
+        let judged = server.judge(&hex(EXAMPLE), &accounts(), Now::default()).map(|it| it.user);
         assert_eq!(judged, Err(Refusal::WrongCredentials));
         // The NTLMv2 response lies at 0x84; 0x54 bytes long.
         for at in 0x84..0x84 + 0x54 {
             let mut message = hex(EXAMPLE);
             message[at] ^= 0x04;
-            let judged = example_server().judge(&message, &accounts()).map(|it| it.user);
+            let judged = example_server().judge(&message, &accounts(), Now::default()).map(|it| it.user);
             let unreadable = said_with(&message[0x94..0x84 + 0x54]).err();
             assert_eq!(judged, Err(unreadable.unwrap_or(Refusal::WrongCredentials)), "byte {at:#x}");
         }
@@ -390,7 +445,7 @@ mod tests {
         // The length of the first pair.
         message[0xb2] = 0xff;
         for accounts in [accounts(), Accounts::default()] {
-            let judged = example_server().judge(&message, &accounts).map(|it| it.user);
+            let judged = example_server().judge(&message, &accounts, Now::default()).map(|it| it.user);
             assert!(matches!(judged, Err(Refusal::BadMessage(_))), "{judged:?}");
         }
     }
@@ -401,7 +456,7 @@ mod tests {
         for len in [24, 0] {
             let mut message = hex(EXAMPLE);
             message[20] = len;
-            let judged = example_server().judge(&message, &accounts()).map(|it| it.user);
+            let judged = example_server().judge(&message, &accounts(), Now::default()).map(|it| it.user);
             assert_eq!(judged, Err(Refusal::OldResponse), "{len} bytes");
         }
     }
@@ -410,7 +465,7 @@ mod tests {
     fn a_missing_session_key_is_refused() {
         let mut message = hex(EXAMPLE);
         message[52] = 8;
-        let judged = example_server().judge(&message, &accounts()).map(|it| it.user);
+        let judged = example_server().judge(&message, &accounts(), Now::default()).map(|it| it.user);
         assert_eq!(judged, Err(Refusal::TooWeak));
     }
 
@@ -436,11 +491,88 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_unicode_is_refused() {
+    fn a_client_without_any_text_is_refused() {
         let mut negotiate = hex(captured::NEGOTIATE);
-        negotiate[12] &= !0x01;
+        negotiate[12] &= !0x03;
         let refused = Server::challenge(&names(), &negotiate, Now::default()).map(|_| ());
         assert_eq!(refused, Err(Refusal::TooWeak));
+    }
+
+    /// The AUTHENTICATE of a client that writes its names in the OEM code page, for a user of any name.
+    fn oem_answer(server: &Server, user: &[u8], password: &str) -> Vec<u8> {
+        let challenge = parse_challenge(server.message()).unwrap();
+        let temp = [&[1, 1][..], &[0; 26], challenge.target_info, &[0; 4]].concat();
+        let domain = utf16le("HOME");
+        let key = ntowf_v2(&NtHash::from_password(password), &oem::to_utf16le(user), &domain);
+        let nt_response = [&nt_proof(&key, &challenge.server_challenge, &temp)[..], &temp].concat();
+        let flags = challenge.flags & !NegotiateFlags::KEY_EXCH;
+        Authenticate {
+            lm_response: &[0; 24],
+            nt_response: &nt_response,
+            domain: b"HOME",
+            user,
+            workstation: b"DOS\x9a",
+            encrypted_session_key: &[],
+            flags,
+        }
+        .encode()
+    }
+
+    // MS-NLMP 3.2.5.1.1
+    #[test]
+    fn a_client_with_oem_names_alone_is_answered_in_them_and_let_in() {
+        let mut negotiate = hex(captured::NEGOTIATE);
+        negotiate[12] = negotiate[12] & !0x01 | 0x02;
+        let server = Server::challenge(&names(), &negotiate, Now::default()).unwrap();
+        let challenge = parse_challenge(server.message()).unwrap();
+        let text = challenge.flags & (NegotiateFlags::UNICODE | NegotiateFlags::OEM);
+        assert_eq!((text, challenge.target_name), (NegotiateFlags::OEM, &b"SUT311"[..]));
+        let mut accounts = accounts();
+        let nt_hash = NtHash::from_password("m\u{fc}hle");
+        accounts.insert(Account { name: "J\u{fc}rgen".into(), nt_hash, second_hash: None, disabled: false });
+        for (user, password, wanted) in [
+            (&b"User"[..], "Password", Some("user")),
+            (b"j\x81rgen", "m\u{fc}hle", Some("J\u{fc}rgen")),
+            (b"user", "x", None),
+        ] {
+            let message = oem_answer(&server, user, password);
+            let judged = server.judge(&message, &accounts, Now::default());
+            match (judged, wanted) {
+                (Ok(judgement), Some(name)) => {
+                    assert_eq!((judgement.user.as_str(), judgement.domain.as_str()), (name, "HOME"));
+                    assert_eq!(judgement.workstation, "DOS\u{dc}");
+                }
+                (judged, wanted) => {
+                    assert_eq!((judged.err(), wanted), (Some(Refusal::WrongCredentials), None));
+                }
+            }
+        }
+        // Who offers both is answered in Unicode.
+        negotiate[12] |= 0x01;
+        let server = Server::challenge(&names(), &negotiate, Now::default()).unwrap();
+        assert_eq!(parse_challenge(server.message()).unwrap().target_name, utf16le("SUT311"));
+    }
+
+    #[test]
+    fn all_spellings_of_a_user_are_one() {
+        let server = example_server();
+        let claimed = |user: &str| {
+            let bytes = hex(EXAMPLE);
+            let user = utf16le(user);
+            let message = Authenticate { user: &user, ..parse_authenticate(&bytes).unwrap() }.encode();
+            server.claimed(&message, &accounts())
+        };
+        for spelling in ["user", "USER", "User@there", "HOME\\user", "user@elsewhere"] {
+            assert_eq!(claimed(spelling).as_deref(), Some("user"), "{spelling}");
+        }
+        // The same for users that are not there, so that nobody can tell.
+        for spelling in ["zoe", "ZOE", "Zoe@there", "HOME\\zoe"] {
+            assert_eq!(claimed(spelling).as_deref(), Some("zoe"), "{spelling}");
+        }
+        let mut old = hex(EXAMPLE);
+        old[20] = 24;
+        assert_eq!(server.claimed(&old, &accounts()), None);
+        assert_eq!(server.claimed(b"NTLMSSP", &accounts()), None);
     }
 
     #[test]

@@ -4,13 +4,14 @@
 //! is proved, [`accept`] settles what they have: a new session, one that is renewed, or a channel more ([`bind`]).
 
 mod bind;
+mod guess;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use auth::crypto::preauth_hash;
 use auth::ntlm::{Names, NtHash};
-use auth::{Acceptor, Account, Credentials, Login, Step};
+use auth::{Acceptor, Account, Credentials, Login, Proof, Step};
 use share::Identity;
 use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
@@ -25,6 +26,7 @@ use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS, MAX_SETUPS_PER_CONN
 use crate::server::Server;
 use crate::session::{Proved, Session, State};
 use crate::suspend::{Handled, Stop};
+use crate::target::Verdict;
 
 /// A log-on under way on one connection.
 pub struct Setup {
@@ -86,6 +88,7 @@ impl Credentials for Users<'_> {
 
 /// Answers a SESSION_SETUP.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
+    let place = request.async_id.and_then(|id| guess::place_of(connection, id));
     let asked = session_setup::Request::parse(request.message)?;
     let negotiated = *connection.negotiated()?;
     let config = connection.settings();
@@ -102,10 +105,12 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     let setup = &mut connection.setups[at];
     let session = Arc::clone(&setup.session);
     request.related.session_id = session.id;
-    if negotiated.protection.dialect == Dialect::Smb311 {
+    // What has waited was taken in when it came.
+    if negotiated.protection.dialect == Dialect::Smb311 && !request.resumed {
         setup.preauth = preauth_hash(&setup.preauth, &signed_message(request));
     }
-    match setup.acceptor.step(asked.security_buffer, &Users(&connection.server), request.now) {
+    let (step, user) = guess::judge(connection, request, at, asked.security_buffer, place)?;
+    match step {
         Step::Continue(token) => {
             session_setup::Response { session_flags: SessionFlags::empty(), security_buffer: &token }
                 .write(body);
@@ -122,12 +127,13 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         }
         Step::Refused(why) => {
             let setup = connection.setups.remove(at);
-            let (peer, session) = (connection.handle.peer.remote, &setup.session);
-            let (id, user) = (session.id, session.user_name());
+            let (session, user) = (&setup.session, user.as_deref().unwrap_or_default());
+            let (id, reason) = (session.id, why.to_string());
             match setup.purpose {
-                Purpose::New => tracing::info!(%peer, %why, "log-on refused"),
+                Purpose::New => connection.warn_of_log_on(user, &reason, "log-on refused", request.now),
                 Purpose::Again => {
-                    tracing::info!(%peer, session = id, user, %why, "session ends: not renewed")
+                    let what = "log-on refused and session ended: it was to be renewed";
+                    connection.warn_of_log_on(user, &reason, what, request.now);
                 }
                 Purpose::Bind => {
                     let what = format!("channel refused: {why}");
@@ -240,6 +246,7 @@ fn accept(
         abandon(connection, &setup, request);
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
+    check_target(connection, &setup, login, config, request)?;
     let (identity, key_of) = match login.is_anonymous() {
         true => (Arc::new(crate::config::nobody()), None),
         false => match server.user(&login.user) {
@@ -294,6 +301,41 @@ fn accept(
         flags |= SessionFlags::ENCRYPT_DATA;
     }
     Ok(flags)
+}
+
+/// Who has proved a password must have meant this server by it.
+fn check_target(
+    connection: &mut Connection,
+    setup: &Setup,
+    login: &Login,
+    config: &ServerConfig,
+    request: &Request<'_>,
+) -> Result<(), Stop> {
+    if login.proof != Proof::Password {
+        return Ok(());
+    }
+    let interfaces = connection.server.interfaces();
+    let own = interfaces.iter().map(|at| at.address);
+    match config.judge_target(&login.target, connection.handle.peer.local.ip(), own) {
+        Verdict::Fine => Ok(()),
+        Verdict::Unknown(name) => {
+            let why = format!(
+                "it is meant for `{name}`: add the name to `spn_names` if it is one of this server's"
+            );
+            connection.warn_of_log_on(
+                &login.user,
+                &why,
+                "log-on for an unknown server is let in",
+                request.now,
+            );
+            Ok(())
+        }
+        Verdict::Refused(why) => {
+            connection.warn_of_log_on(&login.user, &why, "log-on refused", request.now);
+            abandon(connection, setup, request);
+            Err(Stop::Fail(NtStatus::ACCESS_DENIED))
+        }
+    }
 }
 
 /// What the user's account says of a new session, which ends before it begins where the account's demands are not met.

@@ -39,8 +39,12 @@ pub struct Dial {
     pub everything: bool,
     /// Knows the POSIX extensions.
     pub posix: bool,
+    /// Further contexts of NEGOTIATE, each of a type and with data.
+    pub contexts: Vec<(u16, Vec<u8>)>,
     /// The name under which it found the server.
     pub server_name: Option<String>,
+    /// The service that it means to log on to.
+    pub target: String,
 }
 
 impl Default for Dial {
@@ -59,7 +63,9 @@ impl Default for Dial {
             knows_persistent: true,
             everything: false,
             posix: false,
+            contexts: Vec::new(),
             server_name: None,
+            target: "cifs/server".into(),
         }
     }
 }
@@ -86,8 +92,8 @@ impl Dial {
     /// Who logs on; without a name it is nobody.
     pub fn identity(&self) -> ClientIdentity {
         match self.user.as_str() {
-            "" => ClientIdentity::anonymous("cifs/server"),
-            user => ClientIdentity::new(user, "", NtHash::from_password(&self.password), "cifs/server"),
+            "" => ClientIdentity::anonymous(&self.target),
+            user => ClientIdentity::new(user, "", NtHash::from_password(&self.password), &self.target),
         }
     }
 
@@ -134,6 +140,11 @@ impl Dial {
         if self.posix {
             contexts.push(Context::Posix(&context::POSIX_GUID));
         }
+        let further = self
+            .contexts
+            .iter()
+            .map(|(context_type, data)| Context::Unknown { context_type: *context_type, data });
+        contexts.extend(further);
         let name = self.server_name.as_deref().map(utf16::encode);
         contexts.extend(name.as_deref().and_then(Utf16::new).map(Context::Netname));
         negotiate::Request {
@@ -186,6 +197,14 @@ impl Peer {
     /// A further session on a connection that was negotiated as `dial` says; `preauth` is the hash over
     /// NEGOTIATE. Says how the log-on ended.
     pub fn set_up_session(&mut self, dial: &Dial, preauth: [u8; 64]) -> NtStatus {
+        self.try_password(dial, preauth).expect("an answer to SESSION_SETUP")
+    }
+
+    /// The same for a log-on that may have to wait: the id of the message that has no answer then.
+    ///
+    /// # Errors
+    /// It waits.
+    pub fn try_password(&mut self, dial: &Dial, preauth: [u8; 64]) -> Result<NtStatus, u64> {
         let mut transcript = Transcript(preauth);
         let mut initiator = Initiator::new(dial.identity(), Wrap::Spnego);
         (self.session_id, self.tree_id) = (0, 0);
@@ -213,12 +232,12 @@ impl Peer {
                 self.keys.insert(self.session_id, keys);
             }
             self.deliver(request);
-            let answer = self.answer(id).expect("an answer to SESSION_SETUP");
+            let answer = self.answer(id).ok_or(id)?;
             self.session_id = answer.header.session_id();
             if answer.status() != NtStatus::MORE_PROCESSING_REQUIRED {
                 let has_key = answer.status() == NtStatus::SUCCESS && !dial.user.is_empty();
                 assert_eq!(answer.is_signed, has_key);
-                return answer.status();
+                return Ok(answer.status());
             }
             transcript.add(&answer.message);
             let response = session_setup::Response::parse(&answer.message).expect("a response");
@@ -309,6 +328,7 @@ pub struct OpenFile<'a> {
     pub disposition: Disposition,
     pub options: CreateOptions,
     pub oplock: OplockLevel,
+    pub attributes: u32,
     pub contexts: CreateContexts<'a>,
 }
 
@@ -322,6 +342,7 @@ impl<'a> OpenFile<'a> {
             disposition: Disposition::OpenIf,
             options: CreateOptions::empty(),
             oplock: OplockLevel::None,
+            attributes: 0,
             contexts: CreateContexts::EMPTY,
         }
     }
@@ -338,7 +359,7 @@ impl<'a> OpenFile<'a> {
             requested_oplock_level: self.oplock,
             impersonation_level: ImpersonationLevel::Impersonation,
             desired_access: self.access,
-            file_attributes: 0,
+            file_attributes: self.attributes,
             share_access: self.share,
             create_disposition: self.disposition,
             create_options: self.options,

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use auth::NtHash;
 use share::{Identity, Share};
-use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, UserConfig};
+use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, TargetRule, UserConfig};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
 use volume::faulty::{Call, FaultyVolume, Plan};
@@ -210,6 +210,9 @@ fn server_config() -> ServerConfig {
         accounts: Vec::new(),
         free_users: Vec::new(),
         share_endpoints: Vec::new(),
+        target: TargetRule::default(),
+        // The tests that are about it set it.
+        guess_delay_ns: 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! One connection and the client at its other end.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -122,9 +122,14 @@ impl Peer {
 
     /// None when the server has too many connections.
     pub fn try_connect(world: &World) -> Option<Peer> {
+        Peer::try_connect_from(world, Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// The same from another address.
+    pub fn try_connect_from(world: &World, from: IpAddr) -> Option<Peer> {
         let mail = Arc::new(Mail { events: Mutex::default(), is_open: AtomicBool::new(true) });
-        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let peer = wire::Peer { local: at(445), remote: at(50_000) };
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 445));
+        let peer = wire::Peer { local, remote: SocketAddr::from((from, 50_000)) };
         let mailbox = Arc::clone(&mail) as Arc<dyn Mailbox<Event>>;
         let connection = Connection::new(&world.server, peer, mailbox, world.clock.read())?;
         Some(Peer {
@@ -365,6 +370,11 @@ impl Peer {
             self.connection.on_deadline(now, &mut self.out);
         }
         self.turn();
+    }
+
+    /// When the connection wants to be called.
+    pub fn deadline(&self) -> Option<u64> {
+        self.connection.deadline()
     }
 
     /// Delivers a frame on another thread, which calls what this gives; its answers are there afterwards.

@@ -79,7 +79,7 @@ fn page(status: &Status) -> String {
             shown(&tree.signing.cipher),
         ]);
     }
-    table("Shares", ["SHARE", "USER", "CLIENT", "SINCE", "ENCRYPTION", "SIGNING"], &rows, &mut out);
+    table("Shares in use", ["SHARE", "USER", "CLIENT", "SINCE", "ENCRYPTION", "SIGNING"], &rows, &mut out);
     limits::page(&status.limits, &mut out);
     metadata::page(&status.metadata, &mut out);
     usage::page(&status.usage, &mut out);
@@ -171,7 +171,7 @@ mod tests {
         assert!(
             page.contains("Sessions: 1\n")
                 && page.contains("Open files: 2\n")
-                && page.contains("Shares: 0\n")
+                && page.contains("Shares in use: 0\n")
         );
         assert!(!page.contains('\u{1b}'), "{page:?}");
     }

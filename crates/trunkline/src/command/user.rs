@@ -14,6 +14,7 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
         UserCommand::Add { name, host, password: from, place } => {
             values::user_name(&name).map_err(anyhow::Error::msg)?;
             let password = password::obtain(&name, from.password_file.as_deref())?;
+            password::warn_of_weakness(&name, &password);
             let change = UserChange {
                 nt_hash: Some(people::nt_hash(&password)),
                 add: true,
@@ -28,6 +29,7 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
         }
         UserCommand::Passwd { name, password: from, place } => {
             let password = password::obtain(&name, from.password_file.as_deref())?;
+            password::warn_of_weakness(&name, &password);
             let nt_hash = Some(people::nt_hash(&password));
             let change = UserChange { name, add: false, nt_hash, uid: None, gid: None, admin: None };
             let name = change.name.clone();
@@ -77,7 +79,7 @@ fn list(place: &Place, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let width = users.iter().map(|user| user.name.chars().count()).max().unwrap_or(0).max(4);
-    println!("{:width$}  {:>10} {:>10}  {:5}  {:48}  PASSWORD", "NAME", "UID", "GID", "ADMIN", "SID");
+    println!("{:width$}  {:>10} {:>10}  {:5}  {:48}  PASSWORD FROM", "NAME", "UID", "GID", "ADMIN", "SID");
     for user in users {
         let UserEntry { name, sid, uid, gid, admin, source } = user;
         let admin = if admin { "yes" } else { "no" };

@@ -108,7 +108,7 @@ fn apart(
             config,
             &share.path.origin,
             format!(
-                "`path` of share `{}`: {} and {} of share `{}` hold the same files; give each its own `path`",
+                "`path` of share `{}`: {} and {} of share `{}` hold the same files, and a share knows nothing of what is opened and locked in another; give each its own `path`, or one share more `users`",
                 share.name.value,
                 real.display(),
                 other.display(),
@@ -336,7 +336,7 @@ mod tests {
             (
                 format!("[share.d]\npath = \"a\"\n{users}[share.e]\npath = \"a/b\"\n{users}"),
                 format!(
-                    "t.toml:5: `path` of share `e`: {at}/a/b and {at}/a of share `d` hold the same files; give each its own `path`"
+                    "t.toml:5: `path` of share `e`: {at}/a/b and {at}/a of share `d` hold the same files, and a share knows nothing of what is opened and locked in another; give each its own `path`, or one share more `users`"
                 ),
             ),
             (

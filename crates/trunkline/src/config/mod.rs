@@ -21,8 +21,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use share::engine::Symlinks;
+
 pub use values::{
-    Access, Advertised, Authentication, Cipher, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing,
+    Access, Advertised, Authentication, Cipher, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing, Spn,
 };
 
 /// In the state directory: accounts and shares as they were changed by command.
@@ -143,6 +145,12 @@ pub struct Server {
     pub anonymous: Setting<bool>,
     /// Whether unsigned sessions are refused.
     pub signing: Setting<Signing>,
+    /// Whether a log-on must be meant for this server.
+    pub spn: Setting<Spn>,
+    /// Names of the server that it cannot know of itself; none: there may be some that it is not told.
+    pub spn_names: Option<Setting<Vec<String>>>,
+    /// How long after a wrong password the next try for the same user from the same address waits, in seconds.
+    pub guess_delay_s: Setting<u64>,
     /// What shares say about encryption unless they say it themselves.
     pub encryption: Setting<Encryption>,
     /// Oldest dialect a connection may speak.
@@ -260,6 +268,12 @@ pub struct Share {
     pub hide_unreadable: Setting<bool>,
     /// Files whose names match one of these patterns are shown with the hidden attribute.
     pub hide_files: Setting<Vec<String>>,
+    /// Which symbolic links clients may make.
+    pub symlinks: Setting<Symlinks>,
+    /// Symbolic links are followed for SMB clients, and listed as what they lead to.
+    pub follow_symlinks: Setting<bool>,
+    /// What stands behind a symbolic link can be removed by a path through it.
+    pub delete_through_symlinks: Setting<bool>,
     /// Named streams are offered.
     pub streams: Setting<bool>,
     /// How much streams and large notes may take of the state directory's file system, where the share has no size.
@@ -499,6 +513,9 @@ impl Share {
             case_sensitive: Setting::default_of(false),
             hide_unreadable: Setting::default_of(false),
             hide_files: Setting::default_of(vec![".*".to_owned()]),
+            symlinks: Setting::default_of(Symlinks::All),
+            follow_symlinks: Setting::default_of(true),
+            delete_through_symlinks: Setting::default_of(false),
             streams: Setting::default_of(true),
             streams_max_gib: Setting::default_of(DEFAULT_STREAMS_GIB),
             change_notify: Setting::default_of(true),

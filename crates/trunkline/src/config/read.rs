@@ -14,8 +14,10 @@ use super::section::{Document, Layer, Section, address};
 use super::values::{self, Choice};
 use super::{
     Access, Account, Authentication, Config, ConfigError, LogFormat, LogLevel, Origin, Rss, Server, Setting,
-    Share, Signing, User,
+    Share, Signing, Spn, User,
 };
+use share::engine::Symlinks;
+
 use super::{Cipher, Dialect, Encryption, endpoints, limits};
 
 const TOP: &[&str] = &["server", "admin", "user", "account", "share"];
@@ -40,6 +42,9 @@ const SERVER: &[&str] = &[
     "discovery",
     "anonymous",
     "signing",
+    "spn",
+    "spn_names",
+    "guess_delay_s",
     "encryption",
     "min_dialect",
     "multichannel",
@@ -51,6 +56,8 @@ const SERVER: &[&str] = &[
 /// Channels of a session unless the configuration says otherwise, and at most.
 pub const DEFAULT_CHANNELS: u64 = 4;
 pub const MAX_CHANNELS: u64 = 32;
+/// The longest that a try of a password waits for the one before it: a minute.
+const MAX_GUESS_DELAY_S: u64 = 60;
 
 const TESTING: &[&str] = &["break_timeout_ms", "smbtorture_controls", "metadata_delay_us"];
 const USER: &[&str] = &["name", "password_file", "sid", "uid", "gid", "groups", "admin"];
@@ -87,6 +94,9 @@ pub const SHARE: &[&str] = &[
     "case_sensitive",
     "hide_unreadable",
     "hide_files",
+    "symlinks",
+    "follow_symlinks",
+    "delete_through_symlinks",
     "streams",
     "streams_max_gib",
     "change_notify",
@@ -236,6 +246,9 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
         discovery: or_default(table.boolean("discovery")?, true),
         anonymous: or_default(table.boolean("anonymous")?, false),
         signing: or_default(table.choice("signing", Signing::NAMES)?, Signing::Auto),
+        spn: or_default(table.choice("spn", Spn::NAMES)?, Spn::Accepted),
+        spn_names: table.list("spn_names", values::spn_name)?,
+        guess_delay_s: or_default(table.number("guess_delay_s", 0, MAX_GUESS_DELAY_S)?, 2),
         encryption: or_default(table.choice("encryption", Encryption::NAMES)?, Encryption::Enabled),
         min_dialect: or_default(table.choice("min_dialect", Dialect::NAMES)?, Dialect::Smb202),
         multichannel: or_default(table.boolean("multichannel")?, true),
@@ -386,6 +399,10 @@ fn share(
     share.metadata_caching = table.boolean("metadata_caching")?.unwrap_or(share.metadata_caching);
     share.hide_unreadable = table.boolean("hide_unreadable")?.unwrap_or(share.hide_unreadable);
     share.hide_files = table.list("hide_files", pattern)?.unwrap_or(share.hide_files);
+    share.symlinks = table.choice("symlinks", Symlinks::NAMES)?.unwrap_or(share.symlinks);
+    share.follow_symlinks = table.boolean("follow_symlinks")?.unwrap_or(share.follow_symlinks);
+    share.delete_through_symlinks =
+        table.boolean("delete_through_symlinks")?.unwrap_or(share.delete_through_symlinks);
     share.streams = table.boolean("streams")?.unwrap_or(share.streams);
     share.streams_max_gib =
         table.number("streams_max_gib", 1, MAX_STREAMS_GIB)?.unwrap_or(share.streams_max_gib);
@@ -450,7 +467,7 @@ fn netbios_of(name: &str) -> String {
     if kept.is_empty() { "TRUNKLINE".to_owned() } else { kept.to_uppercase() }
 }
 
-fn host_name() -> String {
+pub fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let label = name.split('.').next().unwrap_or_default().to_owned();
     if label.is_empty() || label == "(none)" { "trunkline".to_owned() } else { label }

@@ -109,6 +109,12 @@ impl Page<'_> {
         self.plain("discovery", &server.discovery);
         self.plain("anonymous", &server.anonymous);
         self.choice("signing", &server.signing);
+        self.choice("spn", &server.spn);
+        match &server.spn_names {
+            Some(names) => self.list("spn_names", names),
+            None => self.lines.push(("# spn_names = []".to_owned(), Some("default: none".to_owned()))),
+        }
+        self.plain("guess_delay_s", &server.guess_delay_s);
         self.choice("encryption", &server.encryption);
         self.choice("min_dialect", &server.min_dialect);
         self.plain("multichannel", &server.multichannel);
@@ -250,6 +256,9 @@ impl Page<'_> {
         self.plain("send_file", &share.send_file);
         self.plain("metadata_caching", &share.metadata_caching);
         self.list("hide_files", &share.hide_files);
+        self.choice("symlinks", &share.symlinks);
+        self.plain("follow_symlinks", &share.follow_symlinks);
+        self.plain("delete_through_symlinks", &share.delete_through_symlinks);
         self.plain("streams", &share.streams);
         self.plain("streams_max_gib", &share.streams_max_gib);
         self.plain("change_notify", &share.change_notify);

@@ -34,6 +34,17 @@ pub enum Signing {
     Required,
 }
 
+/// Whether the name of the service that a client meant to log on to must be one of this server's (MS-NLMP MsvAvTargetName).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spn {
+    /// Nobody looks at it.
+    Off,
+    /// Where it is given.
+    Accepted,
+    /// It must be given.
+    Required,
+}
+
 /// The dialects of MS-SMB2, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dialect {
@@ -175,6 +186,16 @@ pub fn advertised(text: &str) -> Result<Advertised, String> {
     Ok(Advertised { address, link_speed_bps: Some(bps.ok_or_else(wrong)?) })
 }
 
+/// A name or an address by which clients find the server: as they write it, without a service before it or a port behind it.
+pub fn spn_name(name: &str) -> Result<String, String> {
+    let is_host = name.chars().all(|letter| letter.is_alphanumeric() || "-_.:".contains(letter));
+    let has_port = name.matches(':').count() == 1;
+    match name.is_empty() || !is_host || has_port {
+        true => Err(format!("`{name}` must be a host name or an address, such as files.example.net")),
+        false => Ok(name.to_lowercase()),
+    }
+}
+
 /// A value that is chosen from a list of names.
 pub trait Choice: Copy + PartialEq + 'static {
     /// Each value by its name.
@@ -196,9 +217,22 @@ impl Choice for Encryption {
         &[("off", Encryption::Off), ("enabled", Encryption::Enabled), ("required", Encryption::Required)];
 }
 
+impl Choice for share::engine::Symlinks {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("all", share::engine::Symlinks::All),
+        ("inside", share::engine::Symlinks::Inside),
+        ("none", share::engine::Symlinks::None),
+    ];
+}
+
 impl Choice for Signing {
     const NAMES: &'static [(&'static str, Self)] =
         &[("auto", Signing::Auto), ("required", Signing::Required)];
+}
+
+impl Choice for Spn {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("off", Spn::Off), ("accepted", Spn::Accepted), ("required", Spn::Required)];
 }
 
 impl Choice for Dialect {

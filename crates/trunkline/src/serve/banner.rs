@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use super::listen::{AdminBound, Bound, BoundEndpoint, NfsBound};
 use super::plan::Plan;
+use crate::config::Share;
 use crate::config::endpoints::{Owner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::values::{self, Choice};
 use crate::state::store::StoredUser;
@@ -73,7 +74,7 @@ pub fn page(plan: &Plan, bound: &Bound, nfs: Option<&NfsBound>, user: Option<&Cr
         let path = share.path.value.display();
         let _ = write!(out, "  {:width$}  {path}  ", share.name.value);
         let users = share.users.iter().map(|(user, access)| {
-            let who = if user == "*" { "every user" } else { user };
+            let who = if user == "*" { "every user" } else { as_written(plan, user) };
             let access = if share.read_only.value { "read" } else { access.value.name() };
             format!("{who}: {access}")
         });
@@ -107,8 +108,9 @@ pub fn page(plan: &Plan, bound: &Bound, nfs: Option<&NfsBound>, user: Option<&Cr
 
 /// The line to mount the first share that NFS clients find at an endpoint.
 fn nfs_mount(plan: &Plan, endpoint: &BoundEndpoint, out: &mut String) {
-    let mut offered = plan.config.shares.values().filter(|share| share.nfs.is_offered());
-    let Some(share) = offered.find(|share| share.endpoint(&plan.config) == endpoint.owner) else { return };
+    let offered = plan.config.shares.values().filter(|share| share.nfs.is_offered());
+    let here = offered.filter(|share| share.endpoint(&plan.config) == endpoint.owner);
+    let Some(share) = example(here, None) else { return };
     let standard = endpoint.port() == STANDARD_NFS_PORT;
     let port = if standard { String::new() } else { format!("port={},", endpoint.port()) };
     let host = reached_by(plan, &endpoint.addresses);
@@ -142,13 +144,33 @@ fn reached_by(plan: &Plan, addresses: &[SocketAddr]) -> String {
     }
 }
 
-/// The lines to mount the first share; the others differ in its name only.
+/// A user as the name is written, which is a key in lower case in the table of a share.
+fn as_written<'p>(plan: &'p Plan, user: &'p str) -> &'p str {
+    let mut people = plan.people.iter().map(|person| person.name.as_str());
+    people.find(|name| name.to_lowercase() == user).unwrap_or(user)
+}
+
+/// The share that stands as an example: the first that is meant to be found, and that `user` may use where there is one.
+fn example<'p>(shares: impl Iterator<Item = &'p Share> + Clone, user: Option<&str>) -> Option<&'p Share> {
+    let is_shown = |share: &&Share| !share.name.value.ends_with('$');
+    let admits = |share: &&Share| {
+        user.is_none_or(|user| {
+            share.users.contains_key("*") || share.users.contains_key(&user.to_lowercase())
+        })
+    };
+    let first = |wanted: &dyn Fn(&&Share) -> bool| shares.clone().find(wanted);
+    first(&|share| is_shown(share) && admits(share)).or_else(|| first(&is_shown)).or_else(|| first(&|_| true))
+}
+
+/// The lines to mount one share; the others differ in its name only.
 fn mounts(plan: &Plan, bound: &Bound, user: Option<&str>, out: &mut String) {
-    let Some(share) = plan.config.shares.values().next() else { return };
-    let named = share.users.keys().find(|user| *user != "*").map(String::as_str);
+    let Some(share) = example(plan.config.shares.values(), user) else { return };
+    let named = share.users.keys().find(|user| *user != "*").map(|user| as_written(plan, user));
+    let admitted =
+        user.filter(|user| share.users.contains_key("*") || share.users.contains_key(&user.to_lowercase()));
     let mut users = plan.people.iter().filter(|person| person.key_of.is_none());
     let first = || users.next().map(|person| person.name.as_str());
-    let user = user.or(named).or_else(first).unwrap_or("USER");
+    let user = admitted.or(named).or_else(first).unwrap_or("USER");
     let mount = Mount {
         host: &reached_by(plan, &bound.addresses),
         port: bound.port(),
@@ -272,6 +294,46 @@ mod tests {
             lines.contains("smb://o%27neil@[fd00::2]/d\n") && lines.contains("-U 'o'\\''neil'\n"),
             "{lines}"
         );
+    }
+
+    #[test]
+    fn the_example_is_a_share_that_is_found_and_its_user_as_written() {
+        use crate::config::read;
+        use crate::state::store::Identity;
+        let text = "[[user]]\nname = \"Ann\"\n[share.'ADMIN$']\npath = \"/a\"\nusers = { '*' = \"full\" }\n\
+                    [share.b]\npath = \"/b\"\nusers = { Bob = \"read\" }\n[share.docs]\npath = \"/c\"\nusers = { Ann = \"write\" }\n";
+        let config = read::parse("t", text, std::path::Path::new("/")).unwrap();
+        let example = |user| example(config.shares.values(), user).map(|share| share.name.value.as_str());
+        assert_eq!(
+            (example(None), example(Some("ANN")), example(Some("zoe"))),
+            (Some("b"), Some("docs"), Some("b"))
+        );
+        let hidden = config.shares.values().filter(|share| share.name.value.ends_with('$'));
+        assert_eq!(super::example(hidden, None).map(|share| share.name.value.as_str()), Some("ADMIN$"));
+        let person = |name: &str| crate::people::Person {
+            name: name.to_owned(),
+            nt_hash: people::nt_hash("x"),
+            sid: String::new(),
+            uid: 1,
+            gid: 1,
+            groups: Vec::new(),
+            admin: false,
+            password_file: None,
+            second_hash: None,
+            key_of: None,
+        };
+        let identity = Identity { guid: [0; 16], machine_sid: [0; 3] };
+        let plan = Plan { config: config.clone(), people: vec![person("Ann"), person("Bob")], identity };
+        assert_eq!((as_written(&plan, "ann"), as_written(&plan, "zoe")), ("Ann", "zoe"));
+        let addresses = vec!["192.0.2.1:445".parse().unwrap()];
+        let mut out = String::new();
+        mounts(
+            &plan,
+            &Bound { listeners: net::Listeners::bind(&[]).unwrap(), addresses, note: None },
+            None,
+            &mut out,
+        );
+        assert!(out.contains("Mount it (b)") && out.contains("/user:Bob\n") && !out.contains("bob"), "{out}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! All that a server of files needs to know, complete and checked.
 
-use crate::config::{Config, endpoints};
+use crate::config::{Config, Server, endpoints};
 use crate::people::Person;
 use crate::state::StateDir;
 use crate::state::store::Identity;
@@ -57,6 +57,9 @@ impl Plan {
             ("[admin] records", self.config.admin.records != before.config.admin.records),
             ("anonymous", new.anonymous.value != old.anonymous.value),
             ("signing", new.signing.value != old.signing.value),
+            ("spn", new.spn.value != old.spn.value),
+            ("spn_names", spn_names(new) != spn_names(old)),
+            ("guess_delay_s", new.guess_delay_s.value != old.guess_delay_s.value),
             ("encryption", new.encryption.value != old.encryption.value),
             ("min_dialect", new.min_dialect.value != old.min_dialect.value),
             ("testing.break_timeout_ms", new.break_timeout_ms.value != old.break_timeout_ms.value),
@@ -64,6 +67,10 @@ impl Plan {
         ];
         pairs.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
     }
+}
+
+fn spn_names(server: &Server) -> Option<&[String]> {
+    server.spn_names.as_ref().map(|names| &names.value[..])
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod leaving;
 mod limits;
 mod metadata;
 mod moving;
+mod names;
 mod nfs_report;
 mod peaks;
 mod records;
@@ -342,6 +343,7 @@ impl Wired {
         accounts::apply(&plan.config, &mut settings);
         self.server.set_config(settings);
         self.addresses.configure(&plan.config.server);
+        self.server.set_host_names(crate::host::Accounts::read().names());
     }
 
     fn open(
@@ -568,6 +570,8 @@ fn server_config(plan: &Plan) -> smb::ServerConfig {
         accounts: accounts::of(&plan.config),
         free_users: accounts::free_users(&plan.config),
         share_endpoints: accounts::share_endpoints(&plan.config),
+        target: names::target_rule(server),
+        guess_delay_ns: server.guess_delay_s.value.saturating_mul(1_000_000_000),
     }
 }
 
@@ -579,6 +583,9 @@ fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) 
         read_only: share.read_only.value,
         case_sensitive: share.case_sensitive.value,
         hide_unreadable: share.hide_unreadable.value,
+        symlinks: share.symlinks.value,
+        follow_links: share.follow_symlinks.value,
+        delete_through_links: share.delete_through_symlinks.value,
         streams: share.streams.value,
         watches: share.change_notify.value,
         uncopied: share.send_file.value,
