@@ -58,6 +58,7 @@ LANES = [
 ALONE = [
     ("admin-page", ["proving/admin-page/run.py"], 300),
     ("metrics", ["proving/metrics/run.py"], 180),
+    ("strangers", ["proving/strangers/run.py"], 180),
     ("kernel-doctor", ["proving/kernel-client/doctor.py"], 300),
 ]
 INSTALL = (["scripts/foreign"], 900)

@@ -50,8 +50,7 @@ fn file_classes(data: &[u8]) {
     let _ = file::Pipe::parse(data);
     let _ = file::read_name(data);
     for layout in [RenameLayout::Type1, RenameLayout::Type2, RenameLayout::Ex] {
-        let _ = RenameRequest::parse_rename(data, layout);
-        let _ = RenameRequest::parse_link(data, layout);
+        let _ = RenameRequest::parse(data, layout);
     }
 }
 

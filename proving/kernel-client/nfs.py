@@ -27,6 +27,8 @@ MOUNTS = {f"{version}-nconnect{count}": (version, count) for version, count in
           (("4.1", 1), ("4.1", 4), ("4.2", 1), ("4.2", 4), ("4.2", 16))}
 # On a file system of its own, whose files can share storage, and of a server that runs as nobody.
 MOUNTS |= {"4.2-xfs": ("4.2", 2), "4.2-nobody": ("4.2", 4)}
+# Rounds of each of the four workers of `locks_beside_readers`: 2,000 in one of the mounts.
+LOCK_ROUNDS = {"4.2-nconnect4": 500}
 NOBODY = 65534
 NOBODY_LACKS = {
     "special_files": "the server may make no devices",
@@ -47,6 +49,7 @@ def exercise(tally, kind, name):
         job = [sys.executable, script, "--address", guest.SERVER_ADDRESS, "--port", server.port, "--share", "files",
                "--options", f"vers={version},nconnect={connections}", "--connections", connections,
                "--size-bytes", room.f_blocks * room.f_frsize, "--size-files", room.f_files, "--host-directory", server.share_directory("files")]
+        job += ["--lock-rounds", LOCK_ROUNDS.get(name, 20)]
         job += ["--clones"] if name == "4.2-xfs" else []
         ran = guest.run(network, job, LIMIT_S), server.alive(), server.log()
         if name == "4.2-xfs":

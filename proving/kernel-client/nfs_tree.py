@@ -35,6 +35,8 @@ NFS_CASES = []
 V42_CASES = [tree.punch_a_hole, tree.seek_hole_and_data, tree.extended_attributes]
 # A second client of SMB sees at once what the first holds in its cache; one of NFS when the first has closed.
 NOT_OVER_NFS = (tree.two_clients_agree, tree.extended_attributes)
+# Of each worker in `locks_beside_readers`.
+LOCK_ROUNDS = [1]
 
 
 def case(function):
@@ -280,6 +282,44 @@ def locks_merge_and_split(_host):
     _expect_ranges(B / "ranges", exclusive, [], [(0, 0)], "after close")
 
 
+def _lock_and_write(path, worker, rounds, results):
+    """Look at the file, and write to a range of one's own under a lock, again and again; what went wrong."""
+    wrong, mine = [], bytes([worker + 1]) * 16
+    for number in range(rounds):
+        step = "open to read"
+        try:
+            with open(path, "rb", buffering=0):
+                pass
+            step = "open to write"
+            with open(path, "r+b", buffering=0) as file:
+                step = "lock"
+                fcntl.lockf(file, fcntl.LOCK_EX, len(mine), worker * len(mine))
+                step = "write"
+                os.pwrite(file.fileno(), mine, worker * len(mine))
+                step = "fsync"
+                os.fsync(file.fileno())
+                step = "close"
+        except OSError as error:
+            wrong.append(f"{step} {number} of worker {worker}: {error}")
+    results.put(wrong)
+
+
+@case
+def locks_beside_readers(host):
+    """A READ delegation to a client that writes and locks itself costs it locks, and then fsync and close fail with EIO."""
+    path, workers = A / "locked", 4
+    path.write_bytes(bytes(16 * workers))
+    results = multiprocessing.Queue()
+    processes = [multiprocessing.Process(target=_lock_and_write, args=(path, worker, LOCK_ROUNDS[0], results)) for worker in range(workers)]
+    for process in processes:
+        process.start()
+    wrong = [one for _ in processes for one in results.get(timeout=240)]
+    for process in processes:
+        process.join()
+    expect(not wrong, f"{len(wrong)} of {workers * LOCK_ROUNDS[0]} failed: {wrong[:3]}")
+    expect((host / "locked").read_bytes() == b"".join(bytes([worker + 1]) * 16 for worker in range(workers)), "what was written")
+
+
 @case
 def large_file(host):
     path = A / "large"
@@ -411,10 +451,11 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ("address", "port", "share", "options", "host-directory"):
         parser.add_argument(f"--{name}", required=True)
-    for name in ("connections", "size-bytes", "size-files"):
+    for name in ("connections", "size-bytes", "size-files", "lock-rounds"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--clones", action="store_true", help="files of the share can share storage")
     options = parser.parse_args()
+    LOCK_ROUNDS[0] = options.lock_rounds
     try:
         mount(options, A)
         mount(options, B)

@@ -133,6 +133,7 @@ def _libnfs():
 PEERS = {
     "smbclient": _smbclient,
     "smbprotocol": _python("smbprotocol_peer.py"),
+    "links": _python("links_peer.py"),
     "impacket": _python("impacket_peer.py"),
     "go-smb2": _go,
     "rust-smb": _rust("peer-smb"),

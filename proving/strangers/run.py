@@ -41,7 +41,7 @@ USER, PASSWORD, SHARE, UID = "alice", "Open-Sesame-7", "files", 1000
 LEASE_S = 10
 LONGEST_S, MOST_TIMES_SLOWER, MOST_MEMORY = 1.0, 3.0, 1.2
 # Leases end, workers give back what they do not need, and the allocator what it has had of them.
-SETTLES_S = 75
+SETTLES_S = 30
 NICENESS = 19
 
 Place = namedtuple("Place", "smb nfs source user password share uid")

@@ -122,7 +122,7 @@ async fn a_new_file_takes_one_round_trip_and_has_its_name_only_behind_its_data_a
     let [timed, named] = [&requests[2], &requests[3]].map(|it| set_info::Request::parse(it).unwrap());
     assert_eq!(timed.file_info_class, FileInfoClass::BASIC.0);
     assert_eq!(named.file_info_class, FileInfoClass::RENAME.0);
-    let naming = RenameRequest::parse_rename(named.buffer, RenameLayout::Type2).unwrap();
+    let naming = RenameRequest::parse(named.buffer, RenameLayout::Type2).unwrap();
     assert_eq!((naming.flags, naming.name.to_string_lossy().as_str()), (RenameFlags::empty(), "new"));
     peer.accept(&requests[0], created).await;
     peer.accept(&requests[1], written).await;
@@ -251,7 +251,7 @@ async fn a_directory_gets_its_name_and_its_time_in_one_round_trip() {
         let commands = [Command::Create, Command::SetInfo, Command::SetInfo, Command::Close];
         let requests = all_of(&mut peer, &commands).await;
         let [naming, timing] = [&requests[1], &requests[2]].map(|it| set_info::Request::parse(it).unwrap());
-        let new_name = RenameRequest::parse_rename(naming.buffer, RenameLayout::Type2).unwrap();
+        let new_name = RenameRequest::parse(naming.buffer, RenameLayout::Type2).unwrap();
         assert_eq!((new_name.flags, new_name.name.to_string_lossy().as_str()), (RenameFlags::empty(), "new"));
         assert_eq!(timing.file_info_class, FileInfoClass::BASIC.0);
         peer.accept(&requests[0], created).await;

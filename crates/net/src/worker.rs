@@ -30,7 +30,7 @@ use crate::sends::Sends;
 use crate::server::Shared;
 
 /// How often an idle worker looks whether it may let go of its buffers.
-const TIDY_INTERVAL: Duration = Duration::from_secs(30);
+const TIDY_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause after the host refused to accept (usually: no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long and how much is taken from a client after the last reply, until it closes too.

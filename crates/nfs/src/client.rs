@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use nfs_wire::op::create_session;
+use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::Verifier;
 use parking_lot::Mutex;
 use share::{BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, Holder, LockOwner};
@@ -415,6 +416,18 @@ impl Client {
     #[must_use]
     pub fn delegation_of(&self, export: u32, node: NodeId) -> Option<Arc<State>> {
         self.holds.lock().delegations.get(&(export, node)).map(Arc::clone)
+    }
+
+    /// Whether it has a file open for writing, or has asked for byte ranges of it through an open that is still there.
+    #[must_use]
+    pub fn writes_or_locks(&self, export: u32, node: NodeId) -> bool {
+        let holds = self.holds.lock();
+        let from_here = holds.opens.range((export, node, Box::default())..);
+        let mut opens = from_here.take_while(|((e, n, _), _)| (*e, *n) == (export, node));
+        opens.any(|(_, open)| {
+            let locks = (open.key(), 0)..=(open.key(), u64::MAX);
+            open.holding().access.contains(ShareAccess::WRITE) || holds.through.range(locks).next().is_some()
+        })
     }
 
     /// Its delegations.

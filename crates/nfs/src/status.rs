@@ -17,7 +17,10 @@ pub fn of(refusal: &Refusal) -> NfsStat {
         Refusal::AccessDenied | Refusal::CannotDelete => NfsStat::Access,
         Refusal::PrivilegeNotHeld => NfsStat::Perm,
         Refusal::BadOwner => NfsStat::BadOwner,
-        Refusal::SharingConflict => NfsStat::ShareDenied,
+        // RFC 8881 15.1: a program that runs lets nobody write, as if it were open with a denial.
+        Refusal::SharingConflict | Refusal::Running => NfsStat::ShareDenied,
+        // RFC 8881 15.1. A directory is told otherwise: see `names::in_the_way`.
+        Refusal::InUse => NfsStat::FileOpen,
         Refusal::RangeConflict => NfsStat::Locked,
         Refusal::RangeNotGranted => NfsStat::Denied,
         Refusal::RangeNotHeld => NfsStat::LockRange,
@@ -25,7 +28,9 @@ pub fn of(refusal: &Refusal) -> NfsStat {
         Refusal::DeletePending => NfsStat::FileOpen,
         Refusal::BadName => NfsStat::BadName,
         Refusal::NameTooLong => NfsStat::NameTooLong,
-        Refusal::StoppedAtLink { .. } | Refusal::BadLink => NfsStat::Symlink,
+        Refusal::StoppedAtLink { .. } | Refusal::StoppedAtReparse { .. } | Refusal::BadLink => {
+            NfsStat::Symlink
+        }
         Refusal::NoSpace => NfsStat::NoSpc,
         Refusal::Quota => NfsStat::DQuot,
         Refusal::TooLarge => NfsStat::FBig,
@@ -54,6 +59,130 @@ pub fn of(refusal: &Refusal) -> NfsStat {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every refusal of the engine; a new one does not compile until it is put among them.
+    fn all() -> Vec<Refusal> {
+        use Refusal::*;
+        let all = vec![
+            NotFound,
+            PathNotFound,
+            Exists,
+            NotADirectory,
+            IsADirectory,
+            NotEmpty,
+            AccessDenied,
+            PrivilegeNotHeld,
+            BadOwner,
+            SharingConflict,
+            RangeConflict,
+            RangeNotGranted,
+            RangeNotHeld,
+            BadRange,
+            DeletePending,
+            CannotDelete,
+            BadName,
+            NameTooLong,
+            StoppedAtLink { text: Vec::new(), left: 0 },
+            StoppedAtReparse { data: Vec::new(), left: 0 },
+            BadLink,
+            NoSpace,
+            Quota,
+            TooLarge,
+            ReadOnly,
+            CrossVolume,
+            TooManyLinks,
+            Invalid,
+            NotSupported,
+            BadAttributeName,
+            AttributesTooLarge,
+            NoSuchAttribute,
+            NoSuchNote,
+            WouldBlock,
+            EndOfFile,
+            NoMoreEntries,
+            WatchOverflow,
+            Exhausted,
+            Cancelled,
+            Gone,
+            Busy,
+            InUse,
+            Running,
+            HostKeeps,
+            OwnerAway,
+            NoSuchGrant,
+            TooMuchKept,
+            Io,
+        ];
+        all.iter().for_each(|one| match one {
+            NotFound
+            | PathNotFound
+            | Exists
+            | NotADirectory
+            | IsADirectory
+            | NotEmpty
+            | AccessDenied
+            | PrivilegeNotHeld
+            | BadOwner
+            | SharingConflict
+            | RangeConflict
+            | RangeNotGranted
+            | RangeNotHeld
+            | BadRange
+            | DeletePending
+            | CannotDelete
+            | BadName
+            | NameTooLong
+            | StoppedAtLink { .. }
+            | StoppedAtReparse { .. }
+            | BadLink
+            | NoSpace
+            | Quota
+            | TooLarge
+            | ReadOnly
+            | CrossVolume
+            | TooManyLinks
+            | Invalid
+            | NotSupported
+            | BadAttributeName
+            | AttributesTooLarge
+            | NoSuchAttribute
+            | NoSuchNote
+            | WouldBlock
+            | EndOfFile
+            | NoMoreEntries
+            | WatchOverflow
+            | Exhausted
+            | Cancelled
+            | Gone
+            | Busy
+            | InUse
+            | Running
+            | HostKeeps
+            | OwnerAway
+            | NoSuchGrant
+            | TooMuchKept
+            | Io => {}
+        });
+        all
+    }
+
+    // RFC 8881 15.1.1.3
+    #[test]
+    fn only_what_will_soon_be_over_is_told_as_ask_again() {
+        let told: Vec<_> = all().into_iter().filter(|why| of(why) == NfsStat::Delay).collect();
+        let soon = [
+            Refusal::WouldBlock,
+            Refusal::WatchOverflow,
+            Refusal::Exhausted,
+            Refusal::Cancelled,
+            Refusal::Busy,
+            Refusal::HostKeeps,
+            Refusal::OwnerAway,
+        ];
+        assert_eq!(told, soon);
+        assert_eq!(of(&Refusal::Running), NfsStat::ShareDenied);
+        assert_eq!(of(&Refusal::InUse), NfsStat::FileOpen);
+    }
 
     // RFC 8881 15.1.16
     #[test]

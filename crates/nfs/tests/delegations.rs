@@ -8,7 +8,7 @@ use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::callback;
 use nfs_wire::op::names::LinkArgs;
 use nfs_wire::op::{
-    Args, Res, bind_conn_to_session, delegation, getattr, open, readdir, setattr, stateid, xattr,
+    Args, Res, bind_conn_to_session, delegation, getattr, lock, open, readdir, setattr, stateid, xattr,
 };
 use nfs_wire::rpc::{self, Message};
 use nfs_wire::types::*;
@@ -620,4 +620,35 @@ fn who_cannot_be_called_is_given_nothing_and_told_why() {
     let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), open_it(access, b"file")]).ok();
     let Res::Open(Ok(opened)) = answer.last() else { panic!("{answer:?}") };
     assert_eq!(opened.delegation, open::Delegation::NoneExt(open::WhyNone::Resource(false)));
+}
+
+// RFC 8881 10.4.2: Linux keeps new locks to itself under a READ delegation and loses one that is on its way when it goes back
+#[test]
+fn no_read_delegation_goes_to_a_client_that_writes_or_locks_the_file_itself() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut client = callable(&mut wire, b"client");
+    let (_, writer) = client.create(&mut wire, b"file");
+    let (handle, reader, given) = delegated(&mut client, &mut wire, b"file");
+    assert_eq!(given, None, "it has the file open for writing");
+    // The opens are of one owner, so that both stateids are of one open.
+    client.on(&mut wire, &handle, &[closing(StateId { seqid: 0, ..writer })]).ok();
+    assert_eq!(reader.other, writer.other);
+    let access = open::ShareAccess::READ;
+    let reads = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), open_it(access, b"file")]).ok();
+    let Res::Open(Ok(opened)) = reads.last() else { panic!("{reads:?}") };
+    if let open::Delegation::Read(read) = opened.delegation {
+        let back = Args::DelegReturn(delegation::ReturnArgs { deleg_stateid: read.stateid });
+        client.on(&mut wire, &handle, &[back]).ok();
+    }
+    let lock_owner = Owner { clientid: 0, owner: Identity(b"locks") };
+    let new =
+        lock::OpenToLockOwner { open_seqid: 0, open_stateid: opened.stateid, lock_seqid: 0, lock_owner };
+    let locker = lock::Locker::New(new);
+    let asked = lock::Args { locktype: LockType::Read, reclaim: false, offset: 0, length: 10, locker };
+    client.on(&mut wire, &handle, &[Args::Lock(asked)]).ok();
+    assert_eq!(delegated(&mut client, &mut wire, b"file").2, None, "it holds a range");
+    let (_, last, _) = delegated(&mut client, &mut wire, b"file");
+    client.on(&mut wire, &handle, &[closing(last)]).ok();
+    assert!(delegated(&mut client, &mut wire, b"file").2.is_some(), "it does neither now");
 }

@@ -9,6 +9,8 @@
 //! | `config` | settings, and who is who |
 //! | `table`, `file`, `record` | open files: the table of them, one of them, its attribute record |
 //! | `directory`, `names`, `look_up`, `walk` | directories on the way, names without regard to case, one name, paths and links |
+//! | `followed` | links that were followed, and the last of them in the place of what it leads to |
+//! | `link_making` | which symbolic links may be made |
 //! | `cache` | what is remembered of names and files so that the volume need not be asked |
 //! | `giving_back` | files that are given back to the volume behind the answer |
 //! | `access` | descriptors and rights |
@@ -64,6 +66,7 @@ mod directory;
 mod existing;
 mod extended;
 pub(crate) mod file;
+pub(crate) mod followed;
 mod fresh;
 pub(crate) mod giving_back;
 mod host;
@@ -73,6 +76,7 @@ mod keeping;
 mod lapsing;
 mod lasting;
 mod limiting;
+mod link_making;
 mod linking;
 mod locking;
 mod look_up;
@@ -117,6 +121,7 @@ pub use extended::Extended;
 pub use giving_back::GiveBack;
 pub use info::{HeldRange, OpenSummary};
 pub use items::{Fresh, Item};
+pub use link_making::Symlinks;
 pub use locking::RangeNote;
 pub use scan::Entry;
 

@@ -1,7 +1,7 @@
 //! What a client holds: one open of a file, a directory or a stream.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bitflags::bitflags;
@@ -11,6 +11,7 @@ use volume::{Name, Node, NodeId, Time};
 
 use crate::caching::grants::Asker;
 use crate::engine::file::{File, Link, Stream};
+use crate::engine::followed::Followed;
 use crate::engine::giving_back::Held;
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
 
@@ -95,6 +96,8 @@ pub struct Open {
     pub(crate) untold: AtomicU32,
     /// Up to which of the file's failures to store what was written its client was told.
     pub(crate) told_failures: AtomicU64,
+    /// The links by which it was come to; none is most common.
+    pub(crate) followed: OnceLock<Box<Followed>>,
     pub(crate) watch: Mutex<Option<Arc<crate::watch::Watch>>>,
 }
 

@@ -69,6 +69,14 @@ pub enum Refusal {
         /// Components behind the link.
         left: usize,
     },
+    /// A reparse point that only its owner understands stands in the way.
+    #[error("stopped at a reparse point")]
+    StoppedAtReparse {
+        /// Its bytes, the tag first.
+        data: Vec<u8>,
+        /// Components behind it.
+        left: usize,
+    },
     /// Links lead round in a circle or out of the share.
     #[error("symbolic link leads nowhere")]
     BadLink,
@@ -129,9 +137,15 @@ pub enum Refusal {
     /// The open was closed, or its file has vanished from the host.
     #[error("the open is gone")]
     Gone,
-    /// Somebody holds it in a way that cannot be broken.
+    /// It changes at this moment, or is still being looked for: soon over.
     #[error("busy")]
     Busy,
+    /// The host uses it as it stands, and nothing here ends that: another file system is mounted there.
+    #[error("in use by the host")]
+    InUse,
+    /// It is a program that runs on the host, and may not be written to as long as it does.
+    #[error("a program that runs")]
+    Running,
     /// A program of the host keeps the file for itself; only to callers that cannot wait.
     #[error("a program of the host keeps the file for itself")]
     HostKeeps,
@@ -172,6 +186,8 @@ impl From<Failure> for Refusal {
             Failure::TooManyLinks => Refusal::TooManyLinks,
             Failure::Exhausted => Refusal::Exhausted,
             Failure::Busy => Refusal::Busy,
+            Failure::InUse => Refusal::InUse,
+            Failure::Running => Refusal::Running,
             Failure::HostKeeps => Refusal::HostKeeps,
             Failure::Stale => Refusal::Gone,
             Failure::Io => Refusal::Io,

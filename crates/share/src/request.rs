@@ -75,6 +75,8 @@ bitflags! {
         const NOT_BESIDE_ABSENT = 1 << 14;
         /// A directory is renamed although the same client has something open below it.
         const MOVES_BESIDE_OWN = 1 << 15;
+        /// A symbolic link was followed on the way to it. The engine says so; nobody asks for it.
+        const BY_LINK = 1 << 16;
     }
 }
 

@@ -101,7 +101,10 @@ fn further_names_lead_to_one_file_and_go_one_by_one() {
     let open = client.open("f").open();
     let link = |to: &str, replace| client.call(|c| world.share.link(c, &open, &path(to), replace));
     link("g", false).unwrap();
-    assert_eq!(link("OTHER", false), Err(Refusal::Exists));
+    for taken in ["f", "g", "OTHER"] {
+        assert_eq!(link(taken, false), Err(Refusal::Exists), "{taken}");
+    }
+    link("g", true).unwrap();
     link("OTHER", true).unwrap();
     assert_eq!(client.names_in(""), ["OTHER", "f", "g"]);
     assert_eq!(world.share.info(&open).unwrap().links, 3);

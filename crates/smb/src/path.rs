@@ -3,6 +3,7 @@
 use share::{Options, Refusal, Share};
 use smb_wire::error::SymbolicLink;
 use smb_wire::fscc::names::{self, BadName, BadPath, Path, StreamType, Syntax};
+use smb_wire::fscc::reparse::Reparse;
 use smb_wire::{NtStatus, Utf16};
 use volume::Name;
 
@@ -107,37 +108,56 @@ fn bad_path(bad: BadPath) -> Stop {
 /// The answer to a path that the engine refused; a link that the client is to follow itself is told with
 /// where it stands (MS-SMB2 2.2.2.2.1).
 pub(crate) fn refused(refusal: &Refusal, asked: Utf16<'_>) -> Stop {
-    let Refusal::StoppedAtLink { text, left } = refusal else {
-        return Stop::Fail(crate::status::of(refusal));
-    };
-    let mut target = Vec::new();
-    names::to_wire(text, Syntax::Posix, &mut target);
-    for unit in target.chunks_exact_mut(2) {
-        if *unit == [b'/', 0] {
-            unit[0] = b'\\';
+    match refusal {
+        Refusal::StoppedAtLink { text, left } => {
+            let mut target = Vec::new();
+            names::to_wire(text, Syntax::Posix, &mut target);
+            for unit in target.chunks_exact_mut(2) {
+                if *unit == [b'/', 0] {
+                    unit[0] = b'\\';
+                }
+            }
+            let name = Utf16::new(&target).unwrap_or_default();
+            let is_relative = !text.starts_with(b"/");
+            stopped(SymbolicLink {
+                unparsed_path_length: unparsed(asked, *left),
+                substitute_name: name,
+                print_name: name,
+                is_relative,
+            })
         }
+        Refusal::StoppedAtReparse { data, left } => match Reparse::parse(data) {
+            Ok(Reparse::Symlink { substitute_name, print_name, relative }) => stopped(SymbolicLink {
+                unparsed_path_length: unparsed(asked, *left),
+                substitute_name,
+                print_name,
+                is_relative: relative,
+            }),
+            // MS-FSA 2.1.5.1: what no server follows for its clients.
+            _ => Stop::Fail(NtStatus::IO_REPARSE_TAG_NOT_HANDLED),
+        },
+        _ => Stop::Fail(crate::status::of(refusal)),
     }
-    // What was not looked at yet, counted in bytes of the path.
-    let separators = [u16::from(b'\\'), u16::from(b'/')];
-    let mut unparsed = 0;
-    let mut parts = *left;
-    for unit in asked.units().rev() {
-        if parts == 0 {
-            break;
-        }
-        unparsed += 2;
-        if separators.contains(&unit) {
-            parts -= 1;
-        }
-    }
-    let name = Utf16::new(&target).unwrap_or_default();
-    let link = SymbolicLink {
-        unparsed_path_length: unparsed,
-        substitute_name: name,
-        print_name: name,
-        is_relative: !text.starts_with(b"/"),
-    };
+}
+
+fn stopped(link: SymbolicLink<'_>) -> Stop {
     let mut data = Vec::new();
     link.write(&mut data);
     Stop::FailWith(NtStatus::STOPPED_ON_SYMLINK, data)
+}
+
+/// How many bytes of a path were not looked at yet, when so many components of it were not.
+fn unparsed(asked: Utf16<'_>, mut left: usize) -> u16 {
+    let separators = [u16::from(b'\\'), u16::from(b'/')];
+    let mut bytes = 0;
+    for unit in asked.units().rev() {
+        if left == 0 {
+            break;
+        }
+        bytes += 2;
+        if separators.contains(&unit) {
+            left -= 1;
+        }
+    }
+    bytes
 }

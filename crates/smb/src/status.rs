@@ -17,7 +17,9 @@ pub fn of(refusal: &Refusal) -> NtStatus {
         Refusal::AccessDenied => NtStatus::ACCESS_DENIED,
         Refusal::PrivilegeNotHeld => NtStatus::PRIVILEGE_NOT_HELD,
         Refusal::BadOwner => NtStatus::INVALID_OWNER,
-        Refusal::SharingConflict | Refusal::HostKeeps => NtStatus::SHARING_VIOLATION,
+        Refusal::SharingConflict | Refusal::HostKeeps | Refusal::InUse | Refusal::Running => {
+            NtStatus::SHARING_VIOLATION
+        }
         Refusal::RangeConflict => NtStatus::FILE_LOCK_CONFLICT,
         Refusal::RangeNotGranted => NtStatus::LOCK_NOT_GRANTED,
         Refusal::RangeNotHeld => NtStatus::RANGE_NOT_LOCKED,
@@ -26,6 +28,7 @@ pub fn of(refusal: &Refusal) -> NtStatus {
         Refusal::CannotDelete => NtStatus::CANNOT_DELETE,
         Refusal::BadName | Refusal::NameTooLong => NtStatus::OBJECT_NAME_INVALID,
         Refusal::StoppedAtLink { .. } => NtStatus::STOPPED_ON_SYMLINK,
+        Refusal::StoppedAtReparse { .. } => NtStatus::IO_REPARSE_TAG_NOT_HANDLED,
         Refusal::BadLink => NtStatus::OBJECT_PATH_NOT_FOUND,
         Refusal::NoSpace => NtStatus::DISK_FULL,
         Refusal::Quota => NtStatus::QUOTA_EXCEEDED,
@@ -58,4 +61,17 @@ pub fn of(refusal: &Refusal) -> NtStatus {
 #[must_use]
 pub fn of_malformed(_: Malformed) -> NtStatus {
     NtStatus::INVALID_PARAMETER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // As Samba maps EBUSY and ETXTBSY
+    #[test]
+    fn what_the_host_keeps_for_itself_is_a_sharing_violation() {
+        for why in [Refusal::InUse, Refusal::Running, Refusal::HostKeeps] {
+            assert_eq!(of(&why), NtStatus::SHARING_VIOLATION, "{why}");
+        }
+    }
 }

@@ -172,6 +172,49 @@ fn negotiate_needs_a_dialect_and_a_hash() {
     assert_eq!(peer.next().unwrap().status(), NtStatus::INVALID_PARAMETER);
 }
 
+// MS-SMB2 3.3.5.4
+#[test]
+fn contexts_that_must_be_ignored_do_not_fail_negotiate() {
+    let world = World::in_memory();
+    let with = |contexts: &[(u16, &[u8])]| {
+        let contexts = contexts.iter().map(|(kind, data)| (*kind, data.to_vec())).collect();
+        let answer = world.peer().negotiate(&Dial { contexts, ..Dial::default() });
+        if answer.status() == NtStatus::SUCCESS {
+            let response = smb_wire::negotiate::Response::parse(&answer.message).unwrap();
+            let kinds = response.contexts.iter().map(|it| it.unwrap().context_type().get());
+            assert_eq!(kinds.collect::<Vec<_>>(), [1, 2, 8], "{contexts:?}", contexts = response.contexts);
+        }
+        answer.status()
+    };
+    // COMPRESSION without an algorithm, cut short, with a count larger than its data, and whole; then RDMA_TRANSFORM
+    // likewise, TRANSPORT of one byte, NETNAME of three, and one that nobody knows.
+    let none = [0; 8];
+    let larger = [9, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    let whole = [1, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    let ignored: [(u16, &[u8]); 11] = [
+        (3, &none),
+        (3, &larger[..3]),
+        (3, &larger),
+        (3, &whole),
+        (7, &none),
+        (7, &larger[..3]),
+        (7, &larger),
+        (6, &[1]),
+        (5, b"abc"),
+        (5, b""),
+        (0x4321, b"abc"),
+    ];
+    for context in ignored {
+        assert_eq!(with(&[context]), NtStatus::SUCCESS, "{context:?}");
+    }
+    // SIGNING without an algorithm, and two of a kind.
+    assert_eq!(with(&[(8, &[0, 0])]), NtStatus::INVALID_PARAMETER);
+    assert_eq!(with(&[(8, &[1, 0, 1, 0])]), NtStatus::INVALID_PARAMETER);
+    for kind in [3, 7] {
+        assert_eq!(with(&[(kind, &none), (kind, &whole)]), NtStatus::INVALID_PARAMETER, "{kind}");
+    }
+}
+
 #[test]
 fn what_is_not_a_message_closes() {
     let world = World::in_memory();

@@ -25,7 +25,10 @@ pub(crate) fn failure(errno: Errno) -> Failure {
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY => Failure::NotSupported,
         Errno::MLINK => Failure::TooManyLinks,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS => Failure::Exhausted,
-        Errno::BUSY | Errno::TXTBSY | Errno::DEADLK => Failure::Busy,
+        // Both last until somebody of the host ends what is in the way, so they are no reason to ask again.
+        Errno::BUSY => Failure::InUse,
+        Errno::TXTBSY => Failure::Running,
+        Errno::DEADLK => Failure::Busy,
         // An open met a lease of a program on the host, which the kernel has begun to break (open(2)).
         Errno::AGAIN => Failure::HostKeeps,
         Errno::STALE | Errno::NODEV | Errno::NXIO | Errno::NOTCONN | Errno::SHUTDOWN => Failure::Stale,
@@ -48,5 +51,24 @@ pub(crate) fn call<T>(mut run: impl FnMut() -> rustix::io::Result<T>) -> volume:
             Err(errno) => return Err(failure(errno)),
             Ok(value) => return Ok(value),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Protocols tell who meets one of these to ask again: a client that is told so of what lasts asks for ever.
+    #[test]
+    fn only_what_will_soon_be_over_is_told_as_such() {
+        let soon = [Failure::WouldBlock, Failure::Exhausted, Failure::Busy, Failure::HostKeeps];
+        let told: Vec<_> =
+            (1..=133).map(Errno::from_raw_os_error).filter(|errno| soon.contains(&failure(*errno))).collect();
+        let mut all =
+            [Errno::AGAIN, Errno::NOMEM, Errno::NFILE, Errno::MFILE, Errno::DEADLK, Errno::NOBUFS].to_vec();
+        all.sort_by_key(|errno| errno.raw_os_error());
+        assert_eq!(told, all);
+        assert_eq!(failure(Errno::BUSY), Failure::InUse);
+        assert_eq!(failure(Errno::TXTBSY), Failure::Running);
     }
 }

@@ -63,9 +63,15 @@ pub enum Failure {
     /// The process has no descriptor or memory left.
     #[error("out of resources")]
     Exhausted,
-    /// A running program or another holder keeps the host from doing it.
+    /// It changes at this moment, or is still being looked for: the call can be tried again soon.
     #[error("busy")]
     Busy,
+    /// The host uses it as it stands: another file system is mounted there, or it is a device that somebody holds.
+    #[error("in use by the host")]
+    InUse,
+    /// It is a program that runs on the host.
+    #[error("a program that runs")]
+    Running,
     /// A program of the host keeps the file for itself (fcntl(2)) and has been asked to let go; the host waits
     /// for it so long, and the call can be tried again until then.
     #[error("a program of the host keeps the file for itself")]

@@ -45,7 +45,8 @@ pub fn given(run: &Run, export: &Arc<Export>, item: &Item) -> Result<AccessBits,
 // RFC 8276 8.5
 fn supported_for(kind: Kind, minor: u32) -> AccessBits {
     let mut all = AccessBits::READ | AccessBits::MODIFY | AccessBits::EXTEND;
-    if minor >= 2 {
+    // Nothing else has extended attributes here (`xattr::subject`); a client that is told that it may list them asks.
+    if minor >= 2 && matches!(kind, Kind::File | Kind::Directory) {
         all |= AccessBits::XAREAD | AccessBits::XAWRITE | AccessBits::XALIST;
     }
     match kind {
@@ -84,4 +85,22 @@ fn has_x(info: &Info, who: &Identity) -> bool {
         0o001
     };
     info.mode & bit != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 8276 8.5
+    #[test]
+    fn only_files_and_directories_have_extended_attributes_to_list() {
+        let extended = AccessBits::XAREAD | AccessBits::XAWRITE | AccessBits::XALIST;
+        for kind in [Kind::File, Kind::Directory] {
+            assert!(supported_for(kind, 2).contains(extended), "{kind:?}");
+            assert!(!supported_for(kind, 1).intersects(extended), "{kind:?}");
+        }
+        for kind in [Kind::Link, Kind::Pipe, Kind::Socket, Kind::BlockDevice, Kind::CharDevice] {
+            assert!(!supported_for(kind, 2).intersects(extended), "{kind:?}");
+        }
+    }
 }

@@ -91,7 +91,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
 /// # Errors
 /// NFS4ERR_INVAL, NFS4ERR_NAMETOOLONG, NFS4ERR_BADCHAR.
 fn link_text(text: &[u8]) -> Result<&[u8], NfsStat> {
-    if text.is_empty() || std::str::from_utf8(text).is_err() {
+    if text.is_empty() {
         return Err(NfsStat::Inval);
     }
     if text.len() > MAX_LINK_TEXT {

@@ -54,6 +54,11 @@ pub fn delegate(
     if !client.has_back_channel() || client.delegation_of(export.id, item.id()).is_some() {
         return none(WhyNone::Resource(false));
     }
+    // A client with a READ delegation keeps new locks to itself. Linux loses one that is on its way when the delegation goes
+    // back, so none is given to who writes or locks (RFC 8881 10.4.2 leaves that to the server).
+    if !write && client.writes_or_locks(export.id, item.id()) {
+        return none(WhyNone::Contention(false));
+    }
     match grant(run, client, (export, item), handle, write, asked) {
         Some((state, write)) => told(run, &state, write),
         None => none(WhyNone::Contention(false)),

@@ -4,19 +4,19 @@ use nfs_wire::NfsStat;
 use nfs_wire::types::ChangeInfo;
 use share::{Attributes, Caching, Deny, Disposition, Item, OpenRequest, Options};
 use volume::security::Rights;
-use volume::{BadName, Name, NodeId};
+use volume::{BadName, Kind, Name, NodeId};
 
 use crate::compound::{Run, Stop};
 use crate::config::Export;
 
-/// A name that a client sent.
+/// A name that a client sent. Any bytes are one, as on the host: whatever a listing shows can be reached.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for an empty one and for one that is not UTF-8, NFS4ERR_BADNAME for `.` and `..`, NFS4ERR_BADCHAR,
+/// NFS4ERR_INVAL for an empty one, NFS4ERR_BADNAME for `.` and `..`, NFS4ERR_BADCHAR,
 /// NFS4ERR_NAMETOOLONG.
-// RFC 8881 14.5
+// RFC 8881 14.5 (exception: a name need not be UTF-8)
 pub fn name(sent: &[u8]) -> Result<Name, NfsStat> {
-    if sent.is_empty() || std::str::from_utf8(sent).is_err() {
+    if sent.is_empty() {
         return Err(NfsStat::Inval);
     }
     if sent.iter().any(|byte| matches!(byte, b'/' | 0)) {
@@ -26,6 +26,18 @@ pub fn name(sent: &[u8]) -> Result<Name, NfsStat> {
         BadName::TooLong => NfsStat::NameTooLong,
         BadName::Invalid => NfsStat::BadName,
     })
+}
+
+/// What is in the way of a removal or a rename, where the engine said that something is: an open that lets nobody delete, or
+/// the host, which uses a directory for a mounted file system. `kind` is that of what is to go.
+#[must_use]
+pub fn in_the_way(stop: Stop, kind: Kind) -> Stop {
+    match (stop, kind) {
+        (Stop::Fail(NfsStat::ShareDenied), _) => Stop::Fail(NfsStat::FileOpen),
+        // RFC 8881 18.25.3, 18.26.3: FILE_OPEN is for what clients have open. Linux' server says ACCESS for a directory.
+        (Stop::Fail(NfsStat::FileOpen), Kind::Directory) => Stop::Fail(NfsStat::Access),
+        (other, _) => other,
+    }
 }
 
 /// Does what begins with looking up a name, and once more where the name was remembered for what is gone: it is so no longer then.
@@ -119,7 +131,6 @@ mod tests {
     fn names_are_refused_with_the_status_that_says_why() {
         for (sent, status) in [
             (&b""[..], NfsStat::Inval),
-            (b"\xff", NfsStat::Inval),
             (b".", NfsStat::BadName),
             (b"..", NfsStat::BadName),
             (b"a/b", NfsStat::BadChar),
@@ -128,6 +139,8 @@ mod tests {
         ] {
             assert_eq!(name(sent).err(), Some(status), "{sent:?}");
         }
-        assert_eq!(name("ä b".as_bytes()).unwrap().as_bytes(), "ä b".as_bytes());
+        for sent in ["ä b".as_bytes(), b"\xff", b"caf\xe9", b"\xed\xa0\x80", b"a\\b"] {
+            assert_eq!(name(sent).unwrap().as_bytes(), sent);
+        }
     }
 }

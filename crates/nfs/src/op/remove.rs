@@ -6,11 +6,11 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{Changed, RemoveArgs};
 use share::{Item, Opened};
-use volume::Name;
 use volume::security::Rights;
+use volume::{Kind, Name};
 
 use super::lookup::check_directory;
-use super::names::{changed, name, opening_own, version, with_name_again};
+use super::names::{changed, in_the_way, name, opening_own, version, with_name_again};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
 use crate::current::handle_of;
@@ -25,11 +25,14 @@ pub fn run(run: &mut Run, args: &RemoveArgs<'_>) -> Done {
     let name = name(args.target)?;
     run.check_writable(&export)?;
     let before = version(&export, &above)?;
-    let opened = with_name_again(run, |run| open_to_remove(run, &export, &above, &name)).map_err(held)?;
+    let opened = with_name_again(run, |run| open_to_remove(run, &export, &above, &name))
+        .map_err(|stop| in_the_way(stop, Kind::File))?;
+    let kind = if opened.open.is_directory() { Kind::Directory } else { Kind::File };
+    let held = |stop| in_the_way(stop, kind);
     let marked = run.ask(&export, |engine, caller| engine.set_delete(caller, &opened.open, true, true, true));
     let closed = export.engine.close(&opened.open, run.now);
     marked.map_err(held)?;
-    closed?;
+    closed.map_err(|why| held(why.into()))?;
     let cinfo = changed(&export, &above, before)?;
     run.answer(OpNum::Remove, Changed { cinfo })
 }
@@ -41,12 +44,4 @@ fn open_to_remove(run: &Run, export: &Arc<Export>, above: &Item, name: &Name) ->
     }
     let request = opening_own(run, export, item.id(), &[], Rights::DELETE)?;
     run.ask(export, |engine, caller| engine.create_found(caller, &item, &request))
-}
-
-/// Somebody who lets nobody delete a file is not in the way of an open, but of its removal.
-fn held(stop: Stop) -> Stop {
-    match stop {
-        Stop::Fail(NfsStat::ShareDenied) => Stop::Fail(NfsStat::FileOpen),
-        other => other,
-    }
 }

@@ -10,7 +10,7 @@ use volume::security::Rights;
 use volume::{Kind, Name};
 
 use super::lookup::check_directory;
-use super::names::{changed, name, opening_own, version};
+use super::names::{changed, in_the_way, name, opening_own, version};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
 use crate::current::handle_of;
@@ -80,15 +80,14 @@ fn move_it(
     let path = std::slice::from_ref(old);
     let moved = run.tell(export, |engine, caller| engine.item_in(caller, from, old))?;
     let request = opening_own(run, export, moved.id(), path, Rights::DELETE)?;
+    let kind = moved.kind();
     drop(moved);
-    let held = |stop| match stop {
-        Stop::Fail(NfsStat::ShareDenied) => Stop::Fail(NfsStat::FileOpen),
-        // A directory that holds something is in the way like any other name.
-        Stop::Fail(NfsStat::NotEmpty) => Stop::Fail(NfsStat::Exist),
-        other => other,
-    };
-    let opened =
-        run.ask(export, |engine, caller| engine.create_from(caller, from, &request)).map_err(held)?;
+    // RFC 8881 18.26.3 has EXIST for a directory that holds something (exception: NOTEMPTY, as Linux' own server answers; its
+    // clients tell programs what they were told).
+    let held = |stop| in_the_way(stop, kind);
+    let opened = run
+        .ask(export, |engine, caller| engine.create_from(caller, from, &request))
+        .map_err(|stop| in_the_way(stop, Kind::File))?;
     let moved = run.ask(export, |engine, caller| engine.rename_into(caller, &opened.open, to, new));
     let closed = export.engine.close(&opened.open, run.now);
     moved.map_err(held)?;

@@ -1,7 +1,7 @@
 //! Changing what an open may do and what it denies to others, while it stays the same open.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -129,6 +129,7 @@ fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: De
         own_times: AtomicU8::new(open.own_times.load(Ordering::Relaxed)),
         untold: AtomicU32::new(open.untold.swap(0, Ordering::AcqRel)),
         told_failures: AtomicU64::new(open.told_failures.load(Ordering::Acquire)),
+        followed: OnceLock::new(),
         watch: Mutex::new(open.watch.lock().take()),
     }
 }

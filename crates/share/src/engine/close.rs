@@ -39,6 +39,15 @@ impl Share {
     /// What the host says when a name cannot be removed; the open is closed all the same.
     // MS-FSA 2.1.5.5
     pub fn close(&self, open: &Arc<Open>, now: Now) -> Result<(), Refusal> {
+        let link = Share::take_last_link(open);
+        let closed = self.close_itself(open, now);
+        match link {
+            Some(link) => closed.and(self.close_itself(&link, now)),
+            None => closed,
+        }
+    }
+
+    fn close_itself(&self, open: &Arc<Open>, now: Now) -> Result<(), Refusal> {
         if open.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }

@@ -6,6 +6,7 @@ use volume::security::Sid;
 
 use super::cache::Descriptors;
 use super::giving_back::GiveBack;
+use super::link_making::Symlinks;
 
 /// Bytes for what is remembered of names and files unless a share says otherwise: room for about 16,000 names.
 pub const METADATA_CACHE_BYTES: usize = 48 << 20;
@@ -86,6 +87,12 @@ pub struct Config {
     /// Absolute path of the share's root on the host; symbolic links with an absolute text are followed
     /// only below it. Empty: never.
     pub host_path: Vec<u8>,
+    /// Which symbolic links may be made.
+    pub symlinks: Symlinks,
+    /// Symbolic links are followed for those who do not say that they follow them themselves.
+    pub follow_links: bool,
+    /// What stands behind a symbolic link can be removed through it.
+    pub delete_through_links: bool,
     /// Who is who.
     pub accounts: Arc<dyn Accounts>,
 }
@@ -112,6 +119,9 @@ impl Default for Config {
             break_timeout_ns: 35_000_000_000,
             whole_break_timeout_ns: 90_000_000_000,
             host_path: Vec::new(),
+            symlinks: Symlinks::All,
+            follow_links: true,
+            delete_through_links: false,
             accounts: Arc::new(NoAccounts),
         }
     }

@@ -4,17 +4,18 @@
 //! among the others, and only then anything is changed. A request that has to wait has changed nothing.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use volume::security::Rights;
-use volume::{Name, Node, NodeId, OpenHow, Stat, Time};
+use volume::{Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use super::Share;
 use super::directory::Directory;
 use super::file::{File, Link, Stream};
+use super::followed::{Followed, Trail, acts_on_name};
 use super::items::{Item, Seen};
 use super::lapsing::is_held;
 use super::look_up::{Named, Search};
@@ -180,7 +181,29 @@ impl Share {
                 || matches!(request.disposition, Disposition::OverwriteOrCreate | Disposition::Supersede),
         };
         let names_gone = self.cache.names_gone();
-        match self.walk(caller, from.as_ref(), request.path, request.options, search)? {
+        let by_name = if acts_on_name(request) { Options::OPEN_LINK } else { Options::empty() };
+        let found = self.walk(caller, from.as_ref(), request.path, request.options | by_name, search)?;
+        let is_link = found.0.kind() == Some(Kind::Link);
+        if found.1.holders.is_empty() && !is_link {
+            return self.attempt_on(caller, request, found.0, names_gone, met);
+        }
+        self.attempt_by_link(caller, request, found, names_gone, met)
+    }
+
+    /// Opens what was found, or makes it.
+    fn attempt_on(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        found: Found,
+        names_gone: u64,
+        met: &Cell<Option<NodeId>>,
+    ) -> Result<Attempt, Refusal> {
+        let existing = |target: Target| {
+            met.set(Some(target.node.id()));
+            self.open_existing(caller, request, target)
+        };
+        match found {
             Found::Root(root) => {
                 let node = root.node.open_again(OpenHow::Read)?;
                 existing(Target::of(None, node, false))
@@ -199,6 +222,59 @@ impl Share {
                 met.set(Some(parent.id));
                 self.open_new(caller, request, &parent, &name)
             }
+        }
+    }
+
+    /// The same for a link, and for what was found by way of links: what is to go when it is closed is the name that the
+    /// path ends with.
+    fn attempt_by_link(
+        &self,
+        caller: &Caller<'_>,
+        request: &OpenRequest<'_>,
+        (found, mut trail): (Found, Trail),
+        names_gone: u64,
+        met: &Cell<Option<NodeId>>,
+    ) -> Result<Attempt, Refusal> {
+        let mut inner = request.clone();
+        if let Found::There { parent, found } = &found
+            && found.node.kind() == Kind::Link
+            && !request.options.contains(Options::STOP_AT_LINKS)
+        {
+            // Who asks for the link itself may call it either.
+            let is_asked_for = request.options.contains(Options::OPEN_LINK);
+            let either = if is_asked_for { Options::NOT_DIRECTORY } else { Options::empty() };
+            self.check_led_to(caller, (parent, &found.name, &found.node), request.options - either)?;
+            inner.options -= Options::DIRECTORY | Options::NOT_DIRECTORY;
+            trail.last = None;
+        }
+        let goes = request.options.contains(Options::DELETE_ON_CLOSE) && found.kind().is_some();
+        if goes {
+            self.check_may_remove(&trail, false)?;
+        }
+        let link_goes = goes && trail.last.is_some();
+        inner
+            .options
+            .set(Options::DELETE_ON_CLOSE, inner.options.contains(Options::DELETE_ON_CLOSE) && !link_goes);
+        inner.options.set(Options::BY_LINK, !trail.holders.is_empty());
+        let opened = match self.attempt_on(caller, &inner, found, names_gone, met)? {
+            Attempt::Done(opened) => opened,
+            other => return Ok(other),
+        };
+        if !trail.holders.is_empty() {
+            let _ = opened.open.followed.set(Followed::of(trail, opened.outcome));
+        }
+        if !link_goes {
+            return Ok(Attempt::Done(opened));
+        }
+        let at_once = request.options.contains(Options::DELETE_AT_ONCE);
+        let marked = self.set_delete(caller, &opened.open, true, at_once, false);
+        if !matches!(marked, Step::Done(())) {
+            let _nothing_goes = self.close(&opened.open, caller.now);
+        }
+        match marked {
+            Step::Done(()) => Ok(Attempt::Done(opened)),
+            Step::Wait(ticket) => Ok(Attempt::Wait(ticket)),
+            Step::Refused(why) => Err(why),
         }
     }
 
@@ -249,6 +325,7 @@ impl Share {
             own_times: AtomicU8::new(0),
             untold: AtomicU32::new(0),
             told_failures,
+            followed: OnceLock::new(),
             watch: Mutex::new(None),
         });
         let mut state = open.file.state.lock();

@@ -91,6 +91,8 @@ struct Own {
     /// How often something of it was changed, so that what was seen before may be untrue.
     changes: u64,
     security: Option<Arc<Security>>,
+    /// Whether it is a reparse point.
+    reparse: Option<bool>,
     /// The generation of its names before its version was told last.
     version_at: Option<u64>,
 }
@@ -425,6 +427,19 @@ impl Directory {
     pub fn own_changed(&self) {
         let mut own = self.own.lock();
         *own = Own { changes: own.changes + 1, ..Own::default() };
+    }
+
+    /// Whether it is a reparse point, if that is known.
+    pub fn known_reparse(&self) -> Option<bool> {
+        if self.is_told() { self.own.lock().reparse } else { None }
+    }
+
+    /// Takes note whether it is one, unless something was changed since `own_changes`.
+    pub fn note_reparse(&self, is_reparse: bool, own_changes: u64) {
+        let mut own = self.own.lock();
+        if own.changes == own_changes {
+            own.reparse = Some(is_reparse);
+        }
     }
 
     /// Takes note of the descriptor that was read, unless something was changed since `own_changes`.

@@ -10,6 +10,7 @@ use super::Share;
 use super::access::Facts;
 use super::create::{Attempt, Reserved, Target, how_for_rights, settable};
 use super::file::{Deletion, File, Member, State, Stream, counted};
+use super::followed::acts_on_name;
 use super::names::same_folded;
 use super::streams::StreamChange;
 use super::waits::Effects;
@@ -67,7 +68,13 @@ impl Share {
         request: &OpenRequest<'_>,
         target: Target,
     ) -> Result<Attempt, Refusal> {
-        check_kind(request, &target)?;
+        let is_itself = request.options.contains(Options::OPEN_LINK) || acts_on_name(request);
+        if let Err(why) = check_kind(request, &target) {
+            if !is_itself {
+                self.stop_at_reparse(target.node.as_ref(), 0)?;
+            }
+            return Err(why);
+        }
         let file = self.files.enter(target.node.id(), target.node.kind());
         let result = self.plan_and_reserve(caller, request, &target, &file);
         let (facts, plan, reserved) = match result {
@@ -114,6 +121,10 @@ impl Share {
             if is_gone || target.is_from_memory {
                 return Err(Refusal::Gone);
             }
+        }
+        let is_itself = request.options.contains(Options::OPEN_LINK) || acts_on_name(request);
+        if facts.record.has_reparse && !is_itself {
+            self.stop_at_reparse(target.node.as_ref(), 0)?;
         }
         let plan = self.plan(caller, request, target, &facts)?;
         let tried = self.reserve(caller, request, target, file, &plan)?;

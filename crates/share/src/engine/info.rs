@@ -230,6 +230,7 @@ impl Share {
         if open.stream.is_named {
             info.delete_pending |= open.file.state.lock().stream(&open.stream).delete;
         }
+        info.delete_pending |= self.goes_by_link(open);
         info.extended_size = self.extended_size_of(open, &stat)?;
         if record.has_reparse
             && let Some(bytes) = open.node.note(Note::Reparse)?
@@ -282,6 +283,10 @@ impl Share {
             || match open.stream.is_named {
                 true => state.stream(&open.stream).delete,
                 false => state.is_deleted(open.link.as_ref()),
+            }
+            || {
+                drop(state);
+                self.goes_by_link(open)
             }
     }
 

@@ -475,7 +475,10 @@ impl Share {
         let actor = caller.identity.actor.as_ref();
         let changing = parent.change(&[name]);
         let made = match *what {
-            Fresh::Link(text) => parent.node.create_link(name, text, actor),
+            Fresh::Link(text) => {
+                self.check_link(&parent, text)?;
+                parent.node.create_link(name, text, actor)
+            }
             Fresh::Special { kind, mode, rdev } => {
                 parent.node.create_special(name, kind, mode & 0o7777, rdev, actor)
             }

@@ -58,9 +58,9 @@ impl Share {
         if open.file.state.lock().is_deleted(open.link.as_ref()) {
             return Err(Refusal::AccessDenied);
         }
-        let must_be_free = matches!(to, Goal::In(..));
         let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
         let (parent, name) = self.goal(caller, to, options)?;
+        self.check_link_moves(open, &parent)?;
         let security = self.directory_security(&parent)?;
         if !self.may(caller, &security, Rights::ADD_FILE) {
             return Err(Refusal::AccessDenied);
@@ -69,11 +69,11 @@ impl Share {
         let there = self.look_up(&parent, &name, search)?;
         if let Some(found) = &there {
             let (real, node) = (&found.name, &found.node);
-            if node.id() == open.file.id && *real == name && !must_be_free {
-                return Ok(Step::Done(()));
-            }
             if !replace {
                 return Err(Refusal::Exists);
+            }
+            if node.id() == open.file.id && *real == name {
+                return Ok(Step::Done(()));
             }
             if node.kind() == volume::Kind::Directory {
                 return Err(Refusal::AccessDenied);

@@ -41,7 +41,8 @@ struct Destination {
 }
 
 impl Share {
-    /// Renames what is open, or the stream that is open when `to_stream` is given.
+    /// Renames what is open, or the stream that is open when `to_stream` is given. A symbolic link that was followed to it
+    /// is renamed in its place.
     // MS-FSA 2.1.5.15.12
     pub fn rename(
         &self,
@@ -74,6 +75,21 @@ impl Share {
         posix: bool,
     ) -> Step<()> {
         self.begin(caller.now);
+        if open.options.contains(Options::BY_LINK) && open.followed.get().is_none() {
+            // After a restart nobody knows any more which link it was.
+            return Step::Refused(Refusal::AccessDenied);
+        }
+        self.with_last_link(caller, open, |open| self.rename_name(caller, open, to, replace, posix))
+    }
+
+    fn rename_name(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        to: Goal<'_>,
+        replace: bool,
+        posix: bool,
+    ) -> Step<()> {
         let prepare = || match self.prepare_rename(caller, open, to, replace, posix) {
             Ok(step) => step,
             Err(why) => Step::Refused(why),
@@ -127,6 +143,7 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         let destination = self.destination(caller, open, to)?;
+        self.check_link_moves(open, &destination.parent)?;
         self.check_may_go(caller, open, &destination)?;
         match self.check_stays(caller, open, &destination.parent) {
             Step::Done(()) => {}

@@ -4,8 +4,8 @@
 //! since a path may lead to another file by now. Nobody is asked for anything meanwhile, since nobody else
 //! is there yet.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -150,6 +150,7 @@ impl Share {
             own_times: AtomicU8::new(0),
             untold: AtomicU32::new(0),
             told_failures: AtomicU64::new(file.failed_syncs()),
+            followed: OnceLock::new(),
             watch: Mutex::new(None),
         });
         state.members.push(Member {

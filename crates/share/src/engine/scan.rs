@@ -17,12 +17,15 @@ use crate::{Caller, Info, Item, Open, Options, Refusal};
 /// One entry of a listing.
 pub struct Entry<'a> {
     share: &'a Share,
+    caller: &'a Caller<'a>,
     open: &'a Open,
     /// The directory that is listed, where names are remembered.
     here: Option<&'a Arc<Directory>>,
     entry: DirEntry,
     /// What the name leads to, once somebody has wanted it.
     found: OnceCell<Found>,
+    /// What a link is followed to, once somebody has wanted it; none when it is not.
+    led_to: OnceCell<Option<Found>>,
 }
 
 /// What the name of an entry leads to.
@@ -34,7 +37,15 @@ struct Found {
     stat: Stat,
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    fn of(
+        (share, caller, open): (&'a Share, &'a Caller<'a>, &'a Open),
+        here: Option<&'a Arc<Directory>>,
+        entry: DirEntry,
+    ) -> Entry<'a> {
+        Entry { share, caller, open, here, entry, found: OnceCell::new(), led_to: OnceCell::new() }
+    }
+
     /// Its name.
     pub fn name(&self) -> &Name {
         &self.entry.name
@@ -97,17 +108,34 @@ impl Entry<'_> {
         Ok(Found { node, kept: None, stat })
     }
 
+    /// The same, behind a link that whoever opens the name is led past.
+    fn shown(&self) -> Result<&Found, Refusal> {
+        let found = self.found()?;
+        if found.stat.kind != Kind::Link || self.open.options.contains(Options::STOP_AT_LINKS) {
+            return Ok(found);
+        }
+        let led_to = self.led_to.get_or_init(|| {
+            let here = self.here.map_or_else(|| self.share.directory_here(self.open), Arc::clone);
+            let behind = self.open.followed.get().map(|followed| &followed.trail);
+            let link = (&here, &self.entry.name, &found.node);
+            let node = self.share.led_to(self.caller, link, behind, self.open.options)?.node;
+            let stat = node.stat().ok()?;
+            Some(Found { node, kept: None, stat })
+        });
+        Ok(led_to.as_ref().unwrap_or(found))
+    }
+
     /// Inode number.
     pub fn inode(&self) -> u64 {
         self.entry.inode
     }
 
-    /// What is known of it.
+    /// What is known of it, or of what it leads to if it is a link that is followed.
     ///
     /// # Errors
     /// [`Refusal::NotFound`] when it has vanished since; as the volume says.
     pub fn info(&self) -> Result<Info, Refusal> {
-        let found = self.found()?;
+        let found = self.shown()?;
         let (node, stat) = (found.node.as_ref(), found.stat);
         let hides = self.share.config.load().hides(self.entry.name.as_bytes());
         let open = self.share.files.get(stat.id);
@@ -125,9 +153,11 @@ impl Entry<'_> {
     }
 
     /// Whether the caller may look into it.
-    fn is_readable(&self, caller: &Caller<'_>) -> bool {
+    fn is_readable(&self) -> bool {
+        let caller = self.caller;
         let check = || {
-            let found = self.found()?;
+            let is_itself = self.open.options.contains(Options::OPEN_LINK);
+            let found = if is_itself { self.found()? } else { self.shown()? };
             let (node, stat) = (found.node.as_ref(), found.stat);
             let record = self.share.load_record(node, &stat)?;
             let security = self.share.load_security(node, &stat, &record)?;
@@ -167,8 +197,8 @@ impl Share {
             if !wants(&entry.name) {
                 return ControlFlow::Continue(());
             }
-            let entry = Entry { share: self, open, here: here.as_ref(), entry, found: OnceCell::new() };
-            if hides && !entry.is_readable(caller) {
+            let entry = Entry::of((self, caller, open), here.as_ref(), entry);
+            if hides && !entry.is_readable() {
                 return ControlFlow::Continue(());
             }
             visit(&entry)
@@ -206,8 +236,8 @@ impl Share {
         };
         let entry = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };
         let here = self.cache.is_on().then_some(&here);
-        let entry = Entry { share: self, open, here, entry, found: OnceCell::new() };
-        if self.config.load().hide_unreadable && !entry.is_readable(caller) {
+        let entry = Entry::of((self, caller, open), here, entry);
+        if self.config.load().hide_unreadable && !entry.is_readable() {
             return Ok(false);
         }
         visit(&entry);

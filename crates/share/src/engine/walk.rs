@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use volume::{Kind, Name, Node, OpenHow};
+use volume::{Kind, Name, Node, NodeId, OpenHow};
 
 use super::Share;
 use super::directory::Directory;
+use super::followed::{LastLink, Trail};
 use super::look_up::{Named, Search};
 use crate::{Caller, Options, Refusal};
 use volume::security::Rights;
@@ -33,13 +34,14 @@ enum Go {
 }
 
 /// A walk under way.
-struct Walk {
+pub(super) struct Walk {
     /// Where it is; the root first.
     stack: Vec<Arc<Directory>>,
     /// What is left, the next step last.
     left: Vec<Go>,
     hops: usize,
     steps: usize,
+    pub(super) trail: Trail,
 }
 
 impl Share {
@@ -62,16 +64,24 @@ impl Share {
         path: &[Name],
         options: Options,
         search: Search,
+    ) -> Result<(Found, Trail), Refusal> {
+        let mut walk = Walk::from(from.unwrap_or(&self.root), path);
+        let found = self.go(caller, &mut walk, options, search)?;
+        let found = self.unless_round(&walk.trail, found, options, search)?;
+        Ok((found, walk.trail))
+    }
+
+    /// Goes to the end of a walk.
+    ///
+    /// # Errors
+    /// As [`Share::walk`].
+    pub(super) fn go(
+        &self,
+        caller: &Caller<'_>,
+        walk: &mut Walk,
+        options: Options,
+        search: Search,
     ) -> Result<Found, Refusal> {
-        let stack = match from {
-            None => vec![Arc::clone(&self.root)],
-            Some(from) => {
-                let above = from.ancestors().into_iter().rev().map(|(directory, _)| directory);
-                above.chain([Arc::clone(from)]).collect()
-            }
-        };
-        let mut walk =
-            Walk { stack, left: path.iter().rev().cloned().map(Go::Down).collect(), hops: 0, steps: 0 };
         while let Some(go) = walk.left.pop() {
             walk.steps += 1;
             if walk.steps > MAX_STEPS {
@@ -87,9 +97,9 @@ impl Share {
             };
             let here = walk.here(&self.root);
             let found = if walk.left.is_empty() {
-                self.last_step(&mut walk, &here, &name, options, search)?
+                self.last_step(walk, &here, &name, options, search)?
             } else {
-                self.step(caller, &mut walk, &here, &name, options, search.exact)?
+                self.step(caller, walk, &here, &name, options, search.exact)?
             };
             if let Some(found) = found {
                 return Ok(found);
@@ -116,6 +126,7 @@ impl Share {
         exact: bool,
     ) -> Result<Option<Found>, Refusal> {
         if let Some(child) = self.known_child(here, name, exact) {
+            self.check_passes(&child, walk)?;
             self.check_traverse(caller, &child)?;
             self.directories.touch(&child);
             walk.stack.push(child);
@@ -129,13 +140,43 @@ impl Share {
             Kind::Directory => {
                 let names = (name, &real);
                 let child = self.directories.enter(&self.volume, here, names, node, Some(generation));
+                self.check_passes(&child, walk)?;
                 self.check_traverse(caller, &child)?;
                 walk.stack.push(child);
                 Ok(None)
             }
-            Kind::Link => self.follow(walk, node.as_ref(), options).map(|()| None),
-            _ => Err(Refusal::PathNotFound),
+            Kind::Link => {
+                walk.trail.is_behind |= walk.trail.last.is_none();
+                self.follow(walk, here, node.as_ref(), options).map(|()| None)
+            }
+            _ => {
+                self.check_no_reparse(node.as_ref(), walk)?;
+                Err(Refusal::PathNotFound)
+            }
         }
+    }
+
+    /// Refuses to pass a directory that somebody has made a reparse point: what it stands for is elsewhere.
+    // MS-FSA 2.1.5.1
+    fn check_passes(&self, directory: &Directory, walk: &Walk) -> Result<(), Refusal> {
+        let is_reparse = match directory.known_reparse() {
+            Some(known) => known,
+            None => {
+                let own_changes = directory.own_changes();
+                let has_reparse = self.has_reparse(directory.node.as_ref())?;
+                directory.note_reparse(has_reparse, own_changes);
+                has_reparse
+            }
+        };
+        if is_reparse { self.check_no_reparse(directory.node.as_ref(), walk) } else { Ok(()) }
+    }
+
+    fn check_no_reparse(&self, node: &dyn Node, walk: &Walk) -> Result<(), Refusal> {
+        self.stop_at_reparse(node, walk.left.len()).map_err(|why| match why {
+            // What was not looked at is told as a part of the path that was asked for.
+            Refusal::StoppedAtReparse { .. } if walk.hops > 0 => Refusal::BadLink,
+            why => why,
+        })
     }
 
     /// The last component: what it leads to, unless it is a link to be followed.
@@ -152,7 +193,11 @@ impl Share {
             return Ok(Some(Found::Missing { parent, name: name.clone() }));
         };
         if found.node.kind() == Kind::Link && !options.contains(Options::OPEN_LINK) {
-            self.follow(walk, found.node.as_ref(), options)?;
+            if walk.trail.last.is_none() {
+                let Named { name, node, .. } = &found;
+                walk.trail.last = Some(LastLink { parent, name: name.clone(), id: node.id() });
+            }
+            self.follow(walk, here, found.node.as_ref(), options)?;
             return Ok(None);
         }
         Ok(Some(Found::There { parent, found }))
@@ -177,8 +222,35 @@ impl Share {
         is_there.then_some(child)
     }
 
+    /// The link that a path ends with, where what it leads to was come by on the way to it: whoever lists a tree sees a
+    /// link there, and ends. Who asks for a directory by name gets it.
+    fn unless_round(
+        &self,
+        trail: &Trail,
+        found: Found,
+        options: Options,
+        search: Search,
+    ) -> Result<Found, Refusal> {
+        let Some(last) = trail.last.as_ref().filter(|_| !options.contains(Options::DIRECTORY)) else {
+            return Ok(found);
+        };
+        if !found.id().is_some_and(|id| trail.leads_round(id)) {
+            return Ok(found);
+        }
+        let search = Search { exact: true, how: OpenHow::Attributes, ..search };
+        let link = self.look_up(&last.parent, &last.name, search)?.ok_or(Refusal::NotFound)?;
+        Ok(Found::There { parent: Arc::clone(&last.parent), found: link })
+    }
+
     /// Puts the text of a link in front of what is left of the way.
-    fn follow(&self, walk: &mut Walk, link: &dyn Node, options: Options) -> Result<(), Refusal> {
+    pub(super) fn follow(
+        &self,
+        walk: &mut Walk,
+        here: &Arc<Directory>,
+        link: &dyn Node,
+        options: Options,
+    ) -> Result<(), Refusal> {
+        walk.trail.holders.push(Arc::clone(here));
         let text = link.link_text()?;
         if options.contains(Options::STOP_AT_LINKS) {
             return Err(Refusal::StoppedAtLink { text, left: walk.left.len() });
@@ -207,7 +279,7 @@ impl Share {
     }
 
     /// What of an absolute path lies below the share's root.
-    fn inside<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+    pub(super) fn inside<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         let config = self.config.load();
         let root = config.host_path.strip_suffix(b"/").unwrap_or(&config.host_path);
         if root.is_empty() {
@@ -230,7 +302,10 @@ impl Share {
         let (last, above) = path.split_last().ok_or(Refusal::BadName)?;
         let search =
             Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: false };
-        let parent = match self.walk(caller, None, above, options - Options::OPEN_LINK, search)? {
+        let parent = match self
+            .walk(caller, None, above, (options - Options::OPEN_LINK) | Options::DIRECTORY, search)?
+            .0
+        {
             Found::Root(root) => root,
             Found::There { parent, found } if found.node.kind() == Kind::Directory => {
                 let name = &found.name;
@@ -238,6 +313,7 @@ impl Share {
             }
             Found::There { .. } | Found::Missing { .. } => return Err(Refusal::PathNotFound),
         };
+        self.check_passes(&parent, &Walk::from(&self.root, &path[..1]))?;
         self.check_traverse(caller, &parent)?;
         Ok((parent, last.clone()))
     }
@@ -258,7 +334,39 @@ impl Share {
     }
 }
 
+impl Found {
+    /// Of which kind it is, if it exists.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        match self {
+            Found::Root(_) => Some(Kind::Directory),
+            Found::There { found, .. } => Some(found.node.kind()),
+            Found::Missing { .. } => None,
+        }
+    }
+
+    /// What it is, if it exists.
+    fn id(&self) -> Option<NodeId> {
+        match self {
+            Found::Root(root) => Some(root.id),
+            Found::There { found, .. } => Some(found.node.id()),
+            Found::Missing { .. } => None,
+        }
+    }
+}
+
 impl Walk {
+    /// One along a path from a directory.
+    pub(super) fn from(from: &Arc<Directory>, path: &[Name]) -> Walk {
+        let above = from.ancestors().into_iter().rev().map(|(directory, _)| directory);
+        Walk {
+            stack: above.chain([Arc::clone(from)]).collect(),
+            left: path.iter().rev().cloned().map(Go::Down).collect(),
+            hops: 0,
+            steps: 0,
+            trail: Trail::default(),
+        }
+    }
+
     fn here(&self, root: &Arc<Directory>) -> Arc<Directory> {
         Arc::clone(self.stack.last().unwrap_or(root))
     }

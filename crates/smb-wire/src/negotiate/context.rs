@@ -121,7 +121,7 @@ pub enum Context<'a> {
     Signing(List<'a, SigningAlgorithm>),
     /// The POSIX extensions; the data holds [`POSIX_GUID`] when both sides speak the same version.
     Posix(&'a [u8]),
-    /// A context that is not known and is to be ignored.
+    /// A context that is to be ignored: it is not known, or its data is not what it should be and nothing hangs on it.
     Unknown {
         /// Its type.
         context_type: u16,
@@ -147,11 +147,27 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Parses the data of a context of type `context_type`.
+    /// Parses the data of a context of type `context_type`. Malformed data of one that a server must ignore when it does not
+    /// support what it is about makes it [`Context::Unknown`] of that type.
     ///
     /// # Errors
     /// [`Malformed`] when a list is longer than the data, or empty where MS-SMB2 wants at least one element.
+    // MS-SMB2 3.3.5.4
     pub fn parse(context_type: ContextType, data: &'a [u8]) -> Result<Self, Malformed> {
+        let is_optional = matches!(
+            context_type,
+            ContextType::Compression
+                | ContextType::Netname
+                | ContextType::Transport
+                | ContextType::RdmaTransform
+        );
+        match Context::parse_strictly(context_type, data) {
+            Err(_) if is_optional => Ok(Context::Unknown { context_type: context_type.get(), data }),
+            parsed => parsed,
+        }
+    }
+
+    fn parse_strictly(context_type: ContextType, data: &'a [u8]) -> Result<Self, Malformed> {
         match context_type {
             ContextType::PreauthIntegrity => {
                 let mut r = Reader::new(data, "SMB2_PREAUTH_INTEGRITY_CAPABILITIES");

@@ -13,6 +13,7 @@ use smb_wire::create::{
     self, Access, CreateAction, CreateOptions, FileInfo, OplockLevel, ResponseFlags, ShareAccess,
 };
 use smb_wire::create_context::{Contexts, Lease};
+use smb_wire::fscc::FileAttributes;
 use smb_wire::fscc::names::Syntax;
 use smb_wire::{FileId, NtStatus};
 use volume::security::Rights;
@@ -42,7 +43,14 @@ use contexts::Asked;
 /// Bits of DesiredAccess that mean something (MS-SMB2 2.2.13.1.1).
 const KNOWN_ACCESS: u32 = 0xf31f_01ff;
 /// Bits of FileAttributes that a client may send (MS-FSCC 2.6).
-const KNOWN_ATTRIBUTES: u32 = 0x0000_7fb7;
+const KNOWN_ATTRIBUTES: u32 = 0x0000_7fb7 | UNSUPPORTED_ATTRIBUTES.bits();
+/// Those among them that no file has here; a CREATE that asks for one makes the file without it.
+const UNSUPPORTED_ATTRIBUTES: FileAttributes = FileAttributes::INTEGRITY_STREAM
+    .union(FileAttributes::NO_SCRUB_DATA)
+    .union(FileAttributes::RECALL_ON_OPEN)
+    .union(FileAttributes::PINNED)
+    .union(FileAttributes::UNPINNED)
+    .union(FileAttributes::RECALL_ON_DATA_ACCESS);
 /// Bits of CreateOptions that mean something (MS-SMB2 2.2.13).
 const KNOWN_OPTIONS: u32 = 0x00ff_ffff;
 /// The bit by which NT connects a tree, which has no meaning here; Windows refuses it like those that
@@ -148,7 +156,7 @@ fn create_file(
         // MS-FSCC 2.1.5.2: a colon is no character of a name.
         return Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID));
     }
-    let mut options = options(asked, contexts);
+    let mut options = options(asked, contexts, engine.config().follow_links);
     target.constrain(&mut options)?;
     let lasts = lasts(connection, tree, contexts)?;
     if lasts {
@@ -252,7 +260,7 @@ fn wanted<'a>(
         deny: deny(asked.share_access),
         disposition: disposition(asked.create_disposition),
         options,
-        attributes: Attributes::from_bits_retain(asked.file_attributes),
+        attributes: Attributes::from_bits_truncate(asked.file_attributes),
         mode: contexts.mode(),
         descriptor: contexts.descriptor.as_ref(),
         extended: &contexts.extended,
@@ -392,7 +400,7 @@ pub(crate) fn file_info(info: &Info, open: &share::Open) -> FileInfo {
     }
 }
 
-fn options(asked: &create::Request<'_>, contexts: &Asked) -> Options {
+fn options(asked: &create::Request<'_>, contexts: &Asked, follows_links: bool) -> Options {
     let table = [
         (CreateOptions::DIRECTORY_FILE, Options::DIRECTORY),
         (CreateOptions::NON_DIRECTORY_FILE, Options::NOT_DIRECTORY),
@@ -409,6 +417,7 @@ fn options(asked: &create::Request<'_>, contexts: &Asked) -> Options {
             options |= means;
         }
     }
+    options.set(Options::STOP_AT_LINKS, !follows_links);
     if contexts.posix_mode.is_some() {
         // A POSIX client resolves links itself, tells names apart by case, and unlinks by a delete on close.
         options |= Options::STOP_AT_LINKS | Options::EXACT_CASE | Options::DELETE_AT_ONCE;

@@ -96,6 +96,7 @@ fn answer(
         CtlCode::QueryFileRegions => space::regions(&cx, output),
         CtlCode::FileLevelTrim => space::trim(&cx, request, output),
         CtlCode::GetCompression => space::get_compression(&cx, output),
+        CtlCode::GetIntegrityInformation => space::get_integrity(&cx, output),
         CtlCode::SetCompression => space::set_compression(&cx),
         CtlCode::GetReparsePoint => reparse::get(&cx, output),
         CtlCode::SetReparsePoint => reparse::set(&cx, request),

@@ -216,9 +216,15 @@ fn write_response(
 // MS-SMB2 3.3.5.4
 fn agree(contexts: &Contexts<'_>, config: &ServerConfig, ours: &[Cipher]) -> Result<Agreed, Stop> {
     let mut agreed = Agreed::default();
-    let (mut hashes, mut encryptions, mut signings, mut compressions) = (0, 0, 0, 0);
+    let (mut hashes, mut encryptions, mut signings, mut compressions, mut transforms) = (0, 0, 0, 0, 0);
     for context in contexts.iter() {
-        match context? {
+        let context = context?;
+        match context.context_type() {
+            context::ContextType::Compression => compressions += 1,
+            context::ContextType::RdmaTransform => transforms += 1,
+            _ => {}
+        }
+        match context {
             Context::PreauthIntegrity { hash_algorithms, .. } => {
                 hashes += 1;
                 if !hash_algorithms.contains(HashAlgorithm::Sha512) {
@@ -239,15 +245,15 @@ fn agree(contexts: &Contexts<'_>, config: &ServerConfig, ours: &[Cipher]) -> Res
                 };
                 agreed.signing = SIGNING.into_iter().find(known);
             }
-            Context::Compression { .. } => compressions += 1,
             Context::Posix(data) => agreed.posix |= data == context::POSIX_GUID,
-            Context::Netname(_)
+            Context::Compression { .. }
+            | Context::Netname(_)
             | Context::Transport(_)
             | Context::RdmaTransform(_)
             | Context::Unknown { .. } => {}
         }
     }
-    if hashes != 1 || encryptions > 1 || signings > 1 || compressions > 1 {
+    if hashes != 1 || encryptions > 1 || signings > 1 || compressions > 1 || transforms > 1 {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     Ok(agreed)

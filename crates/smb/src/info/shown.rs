@@ -78,7 +78,8 @@ impl Shown {
         Standard {
             allocation_size: self.allocated(),
             end_of_file: self.size(),
-            number_of_links: self.info.links,
+            // A directory has one name; what the host counts are those of the directories in it.
+            number_of_links: if self.is_directory { self.info.links.min(1) } else { self.info.links },
             delete_pending: self.info.delete_pending || self.info.links == 0,
             directory: self.is_directory,
         }

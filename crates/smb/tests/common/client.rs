@@ -39,6 +39,8 @@ pub struct Dial {
     pub everything: bool,
     /// Knows the POSIX extensions.
     pub posix: bool,
+    /// Further contexts of NEGOTIATE, each of a type and with data.
+    pub contexts: Vec<(u16, Vec<u8>)>,
     /// The name under which it found the server.
     pub server_name: Option<String>,
     /// The service that it means to log on to.
@@ -61,6 +63,7 @@ impl Default for Dial {
             knows_persistent: true,
             everything: false,
             posix: false,
+            contexts: Vec::new(),
             server_name: None,
             target: "cifs/server".into(),
         }
@@ -137,6 +140,11 @@ impl Dial {
         if self.posix {
             contexts.push(Context::Posix(&context::POSIX_GUID));
         }
+        let further = self
+            .contexts
+            .iter()
+            .map(|(context_type, data)| Context::Unknown { context_type: *context_type, data });
+        contexts.extend(further);
         let name = self.server_name.as_deref().map(utf16::encode);
         contexts.extend(name.as_deref().and_then(Utf16::new).map(Context::Netname));
         negotiate::Request {
@@ -320,6 +328,7 @@ pub struct OpenFile<'a> {
     pub disposition: Disposition,
     pub options: CreateOptions,
     pub oplock: OplockLevel,
+    pub attributes: u32,
     pub contexts: CreateContexts<'a>,
 }
 
@@ -333,6 +342,7 @@ impl<'a> OpenFile<'a> {
             disposition: Disposition::OpenIf,
             options: CreateOptions::empty(),
             oplock: OplockLevel::None,
+            attributes: 0,
             contexts: CreateContexts::EMPTY,
         }
     }
@@ -349,7 +359,7 @@ impl<'a> OpenFile<'a> {
             requested_oplock_level: self.oplock,
             impersonation_level: ImpersonationLevel::Impersonation,
             desired_access: self.access,
-            file_attributes: 0,
+            file_attributes: self.attributes,
             share_access: self.share,
             create_disposition: self.disposition,
             create_options: self.options,

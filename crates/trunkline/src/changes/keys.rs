@@ -28,6 +28,8 @@ fn shape(key: &str) -> Shape {
         | "read_only"
         | "case_sensitive"
         | "hide_unreadable"
+        | "follow_symlinks"
+        | "delete_through_symlinks"
         | "streams"
         | "change_notify"
         | "send_file"

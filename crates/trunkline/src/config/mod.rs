@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use share::engine::Symlinks;
+
 pub use values::{
     Access, Advertised, Authentication, Cipher, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing, Spn,
 };
@@ -266,6 +268,12 @@ pub struct Share {
     pub hide_unreadable: Setting<bool>,
     /// Files whose names match one of these patterns are shown with the hidden attribute.
     pub hide_files: Setting<Vec<String>>,
+    /// Which symbolic links clients may make.
+    pub symlinks: Setting<Symlinks>,
+    /// Symbolic links are followed for SMB clients, and listed as what they lead to.
+    pub follow_symlinks: Setting<bool>,
+    /// What stands behind a symbolic link can be removed by a path through it.
+    pub delete_through_symlinks: Setting<bool>,
     /// Named streams are offered.
     pub streams: Setting<bool>,
     /// How much streams and large notes may take of the state directory's file system, where the share has no size.
@@ -505,6 +513,9 @@ impl Share {
             case_sensitive: Setting::default_of(false),
             hide_unreadable: Setting::default_of(false),
             hide_files: Setting::default_of(vec![".*".to_owned()]),
+            symlinks: Setting::default_of(Symlinks::All),
+            follow_symlinks: Setting::default_of(true),
+            delete_through_symlinks: Setting::default_of(false),
             streams: Setting::default_of(true),
             streams_max_gib: Setting::default_of(DEFAULT_STREAMS_GIB),
             change_notify: Setting::default_of(true),

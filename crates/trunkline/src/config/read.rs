@@ -16,6 +16,8 @@ use super::{
     Access, Account, Authentication, Config, ConfigError, LogFormat, LogLevel, Origin, Rss, Server, Setting,
     Share, Signing, Spn, User,
 };
+use share::engine::Symlinks;
+
 use super::{Cipher, Dialect, Encryption, endpoints, limits};
 
 const TOP: &[&str] = &["server", "admin", "user", "account", "share"];
@@ -92,6 +94,9 @@ pub const SHARE: &[&str] = &[
     "case_sensitive",
     "hide_unreadable",
     "hide_files",
+    "symlinks",
+    "follow_symlinks",
+    "delete_through_symlinks",
     "streams",
     "streams_max_gib",
     "change_notify",
@@ -394,6 +399,10 @@ fn share(
     share.metadata_caching = table.boolean("metadata_caching")?.unwrap_or(share.metadata_caching);
     share.hide_unreadable = table.boolean("hide_unreadable")?.unwrap_or(share.hide_unreadable);
     share.hide_files = table.list("hide_files", pattern)?.unwrap_or(share.hide_files);
+    share.symlinks = table.choice("symlinks", Symlinks::NAMES)?.unwrap_or(share.symlinks);
+    share.follow_symlinks = table.boolean("follow_symlinks")?.unwrap_or(share.follow_symlinks);
+    share.delete_through_symlinks =
+        table.boolean("delete_through_symlinks")?.unwrap_or(share.delete_through_symlinks);
     share.streams = table.boolean("streams")?.unwrap_or(share.streams);
     share.streams_max_gib =
         table.number("streams_max_gib", 1, MAX_STREAMS_GIB)?.unwrap_or(share.streams_max_gib);

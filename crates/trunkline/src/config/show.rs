@@ -256,6 +256,9 @@ impl Page<'_> {
         self.plain("send_file", &share.send_file);
         self.plain("metadata_caching", &share.metadata_caching);
         self.list("hide_files", &share.hide_files);
+        self.choice("symlinks", &share.symlinks);
+        self.plain("follow_symlinks", &share.follow_symlinks);
+        self.plain("delete_through_symlinks", &share.delete_through_symlinks);
         self.plain("streams", &share.streams);
         self.plain("streams_max_gib", &share.streams_max_gib);
         self.plain("change_notify", &share.change_notify);

@@ -217,6 +217,14 @@ impl Choice for Encryption {
         &[("off", Encryption::Off), ("enabled", Encryption::Enabled), ("required", Encryption::Required)];
 }
 
+impl Choice for share::engine::Symlinks {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("all", share::engine::Symlinks::All),
+        ("inside", share::engine::Symlinks::Inside),
+        ("none", share::engine::Symlinks::None),
+    ];
+}
+
 impl Choice for Signing {
     const NAMES: &'static [(&'static str, Self)] =
         &[("auto", Signing::Auto), ("required", Signing::Required)];

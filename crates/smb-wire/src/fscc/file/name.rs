@@ -83,25 +83,13 @@ pub struct RenameRequest<'a> {
 }
 
 impl<'a> RenameRequest<'a> {
-    /// Reads FileRenameInformation or its Ex form.
-    ///
-    /// # Errors
-    /// As [`RenameRequest::parse_link`]; also [`BadBuffer::Length`] for a type 2 buffer below 24 bytes, to
-    /// which a client must pad it.
-    pub fn parse_rename(data: &'a [u8], layout: RenameLayout) -> Result<Self, BadBuffer> {
-        // MS-SMB2 3.3.5.21.1
-        if layout != RenameLayout::Type1 && data.len() < 24 {
-            return Err(BadBuffer::Length);
-        }
-        Self::parse_link(data, layout)
-    }
-
-    /// Reads FileLinkInformation or its Ex form.
+    /// Reads FileRenameInformation, FileLinkInformation or their Ex forms. MS-SMB2 3.3.5.21.1 has a type 2 buffer below 24
+    /// bytes refused; libsmb2, pysmb and smbj send 22 for a name of one letter, and Samba takes it, as this does.
     ///
     /// # Errors
     /// [`BadBuffer::Length`] when the buffer ends early (STATUS_INFO_LENGTH_MISMATCH),
     /// [`BadBuffer::Value`] when the name is empty or has an odd length (STATUS_INVALID_PARAMETER).
-    pub fn parse_link(data: &'a [u8], layout: RenameLayout) -> Result<Self, BadBuffer> {
+    pub fn parse(data: &'a [u8], layout: RenameLayout) -> Result<Self, BadBuffer> {
         let mut c = Cursor::new(data);
         let (flags, root_directory) = match layout {
             RenameLayout::Type1 => (u32::from(c.array::<4>()?[0] != 0), u64::from(c.u32_le()?)),
@@ -157,24 +145,23 @@ mod tests {
     #[test]
     fn a_rename_is_that_of_another_implementation() {
         let bytes = hex("01 00000000000000 0000000000000000 08000000 610062002e00e900");
-        let request = RenameRequest::parse_rename(&bytes, RenameLayout::Type2).unwrap();
+        let request = RenameRequest::parse(&bytes, RenameLayout::Type2).unwrap();
         assert_eq!(request.flags, RenameFlags::REPLACE_IF_EXISTS);
         assert_eq!(request.name, "ab.é");
         let mut out = Vec::new();
         request.write(RenameLayout::Type2, &mut out);
         assert_eq!(out, bytes);
-        assert_eq!(RenameRequest::parse_link(&bytes, RenameLayout::Type2), Ok(request));
+        assert_eq!(RenameRequest::parse(&bytes, RenameLayout::Type2), Ok(request));
     }
 
     #[test]
-    fn a_short_rename_must_be_padded_and_a_short_link_need_not() {
+    fn a_name_of_one_letter_is_written_with_padding_and_read_without() {
         let bytes = hex("00 00000000000000 0000000000000000 02000000 6100");
-        assert_eq!(RenameRequest::parse_rename(&bytes, RenameLayout::Type2), Err(BadBuffer::Length));
-        let request = RenameRequest::parse_link(&bytes, RenameLayout::Type2).unwrap();
+        let request = RenameRequest::parse(&bytes, RenameLayout::Type2).unwrap();
         let mut out = Vec::new();
         request.write(RenameLayout::Type2, &mut out);
         assert_eq!(out.len(), 24);
-        assert_eq!(RenameRequest::parse_rename(&out, RenameLayout::Type2), Ok(request));
+        assert_eq!(RenameRequest::parse(&out, RenameLayout::Type2), Ok(request));
     }
 
     #[test]
@@ -192,11 +179,11 @@ mod tests {
     #[test]
     fn empty_and_odd_names_are_refused() {
         let empty = hex("0000000000000000 0000000000000000 00000000 00000000");
-        assert_eq!(RenameRequest::parse_rename(&empty, RenameLayout::Ex), Err(BadBuffer::Value));
+        assert_eq!(RenameRequest::parse(&empty, RenameLayout::Ex), Err(BadBuffer::Value));
         let odd = hex("0000000000000000 0000000000000000 01000000 61000000");
-        assert_eq!(RenameRequest::parse_rename(&odd, RenameLayout::Ex), Err(BadBuffer::Value));
+        assert_eq!(RenameRequest::parse(&odd, RenameLayout::Ex), Err(BadBuffer::Value));
         let long = hex("0000000000000000 0000000000000000 ffffffff 61000000");
-        assert_eq!(RenameRequest::parse_rename(&long, RenameLayout::Ex), Err(BadBuffer::Length));
+        assert_eq!(RenameRequest::parse(&long, RenameLayout::Ex), Err(BadBuffer::Length));
     }
 
     fn layouts() -> impl Strategy<Value = RenameLayout> {
@@ -212,12 +199,12 @@ mod tests {
                 RenameRequest { flags, root_directory: u64::from(root), name: Utf16::new(&name).unwrap() };
             let mut out = Vec::new();
             request.write(layout, &mut out);
-            prop_assert_eq!(RenameRequest::parse_rename(&out, layout), Ok(request));
+            prop_assert_eq!(RenameRequest::parse(&out, layout), Ok(request));
         }
 
         #[test]
         fn any_bytes_are_read_without_harm(data in proptest::collection::vec(any::<u8>(), 0..64), layout in layouts()) {
-            let _ = (RenameRequest::parse_rename(&data, layout), read_name(&data));
+            let _ = (RenameRequest::parse(&data, layout), read_name(&data));
         }
     }
 }

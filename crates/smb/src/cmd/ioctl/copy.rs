@@ -1,11 +1,12 @@
 //! Copies inside the server (MS-SMB2 3.3.5.15.5, 3.3.5.15.6; MS-FSCC 2.3.7).
 
-use share::Side;
+use share::{Caller, Share, Side, Step, WriteAt};
 use smb_wire::fscc::fsctl::DuplicateExtents;
 use smb_wire::ioctl::body::{
     ResumeKey, SrvCopychunk, SrvCopychunkCopy, SrvCopychunkResponse, SrvRequestResumeKey,
 };
 use smb_wire::{FileId, NtStatus};
+use volume::Patience;
 use volume::security::Rights;
 
 use super::{Answered, Context};
@@ -69,7 +70,7 @@ pub(super) fn copychunk(
     let Some(from) = source(cx, key_id(&asked.source_key)) else {
         return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND));
     };
-    let (engine, to) = cx.file()?;
+    let (_, to) = cx.file()?;
     let (from_engine, source) = from.file().ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
     // MS-SMB2 3.3.5.15.6
     let readable = Rights::READ_DATA | Rights::EXECUTE;
@@ -77,7 +78,6 @@ pub(super) fn copychunk(
     if !source.granted().intersects(readable)
         || !to.granted().intersects(writable)
         || (target == Target::NeedsRead && !to.granted().contains(Rights::READ_DATA))
-        || !std::sync::Arc::ptr_eq(engine, from_engine)
     {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
@@ -93,7 +93,7 @@ pub(super) fn copychunk(
         .write(output);
         return Ok(NtStatus::INVALID_PARAMETER);
     }
-    let size = engine.info(source)?.size;
+    let size = from_engine.info(source)?.size;
     let mut done = SrvCopychunkResponse::default();
     for chunk in asked.chunks.iter() {
         let copied = if chunk.source_offset.saturating_add(u64::from(chunk.length)) > size {
@@ -124,17 +124,47 @@ fn one_chunk(
     chunk: &SrvCopychunk,
 ) -> Result<Result<(), NtStatus>, Stop> {
     let (engine, to) = cx.file()?;
-    let (_, source) = from.file().ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
+    let (from_engine, source) = from.file().ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))?;
     let copied = cx.call(request, |caller| {
         let from = Side { open: source, owner: from.lock_owner(), at: chunk.source_offset };
         let to = Side { open: to, owner: cx.open.lock_owner(), at: chunk.target_offset };
-        engine.copy(caller, from, to, u64::from(chunk.length))
+        // Between two shares of the session the engines know nothing of each other: each does its side.
+        if std::sync::Arc::ptr_eq(engine, from_engine) {
+            engine.copy(caller, from, to, u64::from(chunk.length))
+        } else {
+            copy_between(caller, (from_engine, from), (engine, to), chunk.length)
+        }
     });
     match copied {
         Ok(count) if count == u64::from(chunk.length) => Ok(Ok(())),
         Ok(_) => Ok(Err(NtStatus::INVALID_VIEW_SIZE)),
         Err(Stop::Fail(status)) => Ok(Err(status)),
         Err(stop) => Err(stop),
+    }
+}
+
+/// Copies a chunk from a file of one share to one of another.
+fn copy_between(
+    caller: &Caller<'_>,
+    (from_engine, from): (&Share, Side<'_>),
+    (engine, to): (&Share, Side<'_>),
+    len: u32,
+) -> Step<u64> {
+    let mut data = Vec::new();
+    let len = len as usize;
+    // The host may give less than is asked for before the end.
+    while data.len() < len {
+        let at = from.at + data.len() as u64;
+        match from_engine.read(from.open, from.owner, at, len - data.len(), &mut data, Patience::Block) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(why) => return Step::Refused(why),
+        }
+    }
+    match engine.write(caller, to.open, to.owner, WriteAt::Offset(to.at), &data, false) {
+        Step::Done(()) => Step::Done(data.len() as u64),
+        Step::Wait(ticket) => Step::Wait(ticket),
+        Step::Refused(why) => Step::Refused(why),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use smb_wire::NtStatus;
 use smb_wire::fscc::fsctl::{
-    Compression, FileRegion, QueryRegions, Range, Trim, ZeroData, parse_set_sparse, write_ranges,
-    write_regions,
+    Compression, FileRegion, GetIntegrity, QueryRegions, Range, Trim, ZeroData, parse_set_sparse,
+    write_ranges, write_regions,
 };
 use volume::security::Rights;
 
@@ -117,6 +117,15 @@ pub(super) fn get_compression(cx: &Context<'_>, output: &mut Vec<u8>) -> Answere
     cx.fits(2)?;
     Compression { compression_state: Compression::NONE }.write(output);
     Ok(NtStatus::SUCCESS)
+}
+
+/// FSCTL_GET_INTEGRITY_INFORMATION (MS-FSCC 2.3.20): no checksums are kept, and so none are enforced.
+pub(super) fn get_integrity(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
+    let (engine, _) = cx.file()?;
+    let cluster_size_in_bytes =
+        u32::try_from(engine.volume().space().map_err(share::Refusal::from)?.block).unwrap_or(u32::MAX);
+    GetIntegrity { cluster_size_in_bytes, ..GetIntegrity::default() }.write(output);
+    if output.len() > cx.limit { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) } else { Ok(NtStatus::SUCCESS) }
 }
 
 /// FSCTL_SET_COMPRESSION (MS-FSCC 2.3.67): only what is so already can be asked for.

@@ -16,15 +16,16 @@ use crate::suspend::Stop;
 // MS-SMB2 3.3.5.21.1
 // MS-FSA 2.1.5.15.12
 pub(super) fn rename(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop> {
-    let asked = RenameRequest::parse_rename(change.buffer, layout).map_err(status_of)?;
+    let asked = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
     check_root(&asked)?;
     let replaces = asked.flags.contains(RenameFlags::REPLACE_IF_EXISTS);
     let syntax = syntax(change.file);
+    let name = without_separator(asked.name);
     let step = if syntax == Syntax::Windows && asked.name.units().next() == Some(u16::from(b':')) {
         let name = new_stream(asked.name)?;
         change.engine.rename(change.caller, change.file, &[], Some(&name), replaces, false)
     } else {
-        let to = target(asked.name, syntax)?;
+        let to = target(name, syntax)?;
         let posix = asked.flags.contains(RenameFlags::POSIX_SEMANTICS);
         change.engine.rename(change.caller, change.file, &to.names, None, replaces, posix)
     };
@@ -34,7 +35,7 @@ pub(super) fn rename(change: &Change<'_>, layout: RenameLayout) -> Result<(), St
 /// Gives what is open a further name.
 // MS-FSA 2.1.5.15.7
 pub(super) fn link(change: &Change<'_>, layout: RenameLayout) -> Result<(), Stop> {
-    let asked = RenameRequest::parse_link(change.buffer, layout).map_err(status_of)?;
+    let asked = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
     check_root(&asked)?;
     if change.file.stream().is_some() {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
@@ -66,12 +67,12 @@ fn target(name: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
     Ok(target)
 }
 
-/// A path without the separator that it may begin with: unlike a rename, a link is taken with one, and
-/// smbclient sends one.
-// MS-FSA 2.1.5.15.7
+/// A path without the separator that it may begin with: smbclient links with one, pysmb, smbj, jcifs-ng and node-smb2 rename
+/// with one, of either kind, and Samba takes it.
+// MS-FSA 2.1.5.15.7, 2.1.5.15.12 (exception: Windows takes such a name for one of the host and refuses a rename to it)
 fn without_separator(name: Utf16<'_>) -> Utf16<'_> {
     match name.as_bytes() {
-        [b'\\', 0, rest @ ..] => Utf16::new(rest).unwrap_or(name),
+        [b'\\' | b'/', 0, rest @ ..] => Utf16::new(rest).unwrap_or(name),
         _ => name,
     }
 }
@@ -140,9 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn one_separator_before_a_link_is_no_harm() {
+    fn one_separator_before_a_new_name_is_no_harm() {
+        for text in ["\\a\\b", "/a\\b"] {
+            assert!(without_separator(Utf16::new(&utf16::encode(text)).unwrap()) == "a\\b", "{text}");
+        }
+        let bytes = utf16::encode("\\\\a\\b");
+        let rest = without_separator(Utf16::new(&bytes).unwrap());
+        assert!(rest == "\\a\\b");
+        assert_eq!(status(target(rest, Syntax::Windows)), Some(NtStatus::INVALID_PARAMETER));
         let bytes = utf16::encode("\\a\\b");
-        assert!(without_separator(Utf16::new(&bytes).unwrap()) == "a\\b");
         assert!(without_separator(Utf16::new(&bytes[2..]).unwrap()) == "a\\b");
     }
 

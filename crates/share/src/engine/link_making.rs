@@ -1,0 +1,65 @@
+//! Which symbolic links may be made, since programs of the host follow them.
+
+use std::sync::Arc;
+
+use volume::{Kind, Name};
+
+use super::Share;
+use super::directory::Directory;
+use crate::{Open, Refusal};
+
+/// Which symbolic links clients may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Symlinks {
+    /// With any text.
+    #[default]
+    All,
+    /// Only those that do not leave the share, whoever follows them.
+    Inside,
+    /// None.
+    None,
+}
+
+impl Share {
+    /// Refuses a link with this text in a directory.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`].
+    pub(super) fn check_link(&self, parent: &Arc<Directory>, text: &[u8]) -> Result<(), Refusal> {
+        let may = match self.config.load().symlinks {
+            Symlinks::All => true,
+            Symlinks::Inside => self.stays_inside(parent, text),
+            Symlinks::None => false,
+        };
+        if may { Ok(()) } else { Err(Refusal::AccessDenied) }
+    }
+
+    /// Refuses to give a link that exists a name in another directory, from where it would leave the share.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`]; as the volume says.
+    pub(super) fn check_link_moves(&self, open: &Open, to: &Arc<Directory>) -> Result<(), Refusal> {
+        if open.file.kind != Kind::Link || self.config.load().symlinks != Symlinks::Inside {
+            return Ok(());
+        }
+        self.check_link(to, &open.node.link_text()?)
+    }
+
+    /// Whether a text stays in the share, whatever the names in it lead to: each leads into the share itself, so that only what
+    /// climbs at the beginning can leave it.
+    fn stays_inside(&self, parent: &Arc<Directory>, text: &[u8]) -> bool {
+        let is_absolute = text.first() == Some(&b'/');
+        let (below, depth) = match is_absolute {
+            true => (self.inside(text), 0),
+            false => (Some(text), parent.ancestors().len()),
+        };
+        let Some(below) = below else { return false };
+        let parts = below.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+        let mut parts = parts.peekable();
+        let mut climbs = 0;
+        while parts.next_if(|part| *part == b"..").is_some() {
+            climbs += 1;
+        }
+        climbs <= depth && parts.all(|part| part != b".." && Name::new(part).is_ok())
+    }
+}

@@ -1,0 +1,166 @@
+//! What foreign clients and backup programs ask for beyond what Windows sends every day.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::client::OpenFile;
+use common::{Peer, World};
+use share::Share;
+use smb_wire::fscc::{FileAttributes, FileInfoClass};
+use smb_wire::ioctl::{self, CtlCode};
+use smb_wire::query_info::{self, InfoType};
+use smb_wire::{Command, FileId, NtStatus, set_info, utf16};
+use volume::memory::MemoryVolume;
+
+const OK: NtStatus = NtStatus::SUCCESS;
+
+fn control(client: &mut Peer, file: FileId, code: CtlCode, input: &[u8], limit: u32) -> (NtStatus, Vec<u8>) {
+    let answer =
+        client.call(Command::Ioctl, |out| ioctl::Request::fsctl(code, file, input, limit).write(out));
+    let output = ioctl::Response::parse(&answer.message).map(|response| response.output.to_vec());
+    (answer.status(), output.unwrap_or_default())
+}
+
+fn standard(client: &mut Peer, file_id: FileId) -> Vec<u8> {
+    let answer = client.call(Command::QueryInfo, |out| {
+        query_info::Request {
+            info_type: InfoType::File,
+            file_info_class: FileInfoClass::STANDARD.0,
+            output_buffer_length: 24,
+            additional_information: 0,
+            flags: query_info::Flags::empty(),
+            file_id,
+            input_buffer: &[],
+        }
+        .write(out);
+    });
+    query_info::Response::parse(&answer.message).expect("FileStandardInformation").output_buffer.to_vec()
+}
+
+/// FileRenameInformation as it is on the wire, without padding.
+fn rename(client: &mut Peer, file_id: FileId, to: &str) -> NtStatus {
+    let name = utf16::encode(to);
+    let buffer = [&[0; 16][..], &(name.len() as u32).to_le_bytes(), &name].concat();
+    client.status(Command::SetInfo, |out| {
+        set_info::Request {
+            info_type: InfoType::File,
+            file_info_class: FileInfoClass::RENAME.0,
+            additional_information: 0,
+            file_id,
+            buffer: &buffer,
+        }
+        .write(out);
+    })
+}
+
+// MS-SMB2 3.3.5.15.6: source and target are opens of one session, of whichever trees
+#[test]
+fn a_copy_goes_from_one_share_of_the_session_to_another() {
+    let world = World::in_memory();
+    let config = share::Config { name: "second".into(), enforce: false, ..share::Config::default() };
+    let engine = Share::open(Arc::new(MemoryVolume::new(2)), config).expect("a second share");
+    let mut first = None;
+    world.configure(|config| first = Some(config.clone()));
+    let first = first.expect("the share's settings");
+    let second = smb::ShareConfig { name: "second".into(), engine, ..first.clone() };
+    world.server.set_shares([first, second]);
+    let mut client = world.client();
+    let content: Vec<u8> = (0..100_000_u32).map(|at| (at % 251) as u8).collect();
+    let source = client.open("source");
+    assert_eq!(client.write(source, 0, &content), OK);
+    let (status, key) = control(&mut client, source, CtlCode::SrvRequestResumeKey, &[], 32);
+    assert_eq!(status, OK);
+    client.connect_tree("second");
+    let target = client.open("target");
+    let chunk = |from: u64, to: u64, len: u32| {
+        let (from, to, len) = (from.to_le_bytes(), to.to_le_bytes(), len.to_le_bytes());
+        [&from[..], &to, &len, &[0; 4]].concat()
+    };
+    let chunks = [chunk(10, 0, 50_000), chunk(50_010, 50_000, 49_990)].concat();
+    let input = [&key[..24], &[2, 0, 0, 0, 0, 0, 0, 0], &chunks].concat();
+    let (status, told) = control(&mut client, target, CtlCode::SrvCopychunk, &input, 12);
+    assert_eq!(status, OK);
+    assert_eq!(told, [2_u32, 0, 99_990].map(u32::to_le_bytes).concat());
+    let mut read = client.read(target, 0, 65_536).data().to_vec();
+    read.extend_from_slice(client.read(target, 65_536, 65_536).data());
+    assert_eq!(read, content[10..]);
+    // Beyond the end nothing is copied.
+    let input = [&key[..24], &[1, 0, 0, 0, 0, 0, 0, 0], &chunk(99_999, 0, 2)].concat();
+    let (status, told) = control(&mut client, target, CtlCode::SrvCopychunk, &input, 12);
+    assert_eq!((status, told), (NtStatus::INVALID_VIEW_SIZE, vec![0; 12]));
+    // An open of another session is none that can be named.
+    let mut other = world.client();
+    let target = other.open("elsewhere");
+    let (status, _) = control(&mut other, target, CtlCode::SrvCopychunk, &input, 12);
+    assert_eq!(status, NtStatus::OBJECT_NAME_NOT_FOUND);
+}
+
+// MS-FSCC 2.6
+#[test]
+fn a_file_is_made_without_the_attributes_that_no_file_has_here() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let six = [0x8000_u32, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000, 0x40_0000];
+    for (number, bit) in six.into_iter().enumerate() {
+        let name = format!("file {number}");
+        let answer = client.create(&OpenFile { attributes: bit | 0x2, ..OpenFile::named(&name) });
+        assert_eq!(answer.status(), OK, "{bit:#x}");
+        let response = smb_wire::create::Response::parse(&answer.message).expect("a CREATE response");
+        let shown = FileAttributes::from_bits_retain(response.info.file_attributes);
+        assert_eq!(shown, FileAttributes::HIDDEN | FileAttributes::ARCHIVE, "{bit:#x}");
+    }
+    for unknown in [0x8_u32, 0x40, 0x1_0000, 0x20_0000, 0x80_0000, 0x8000_0000] {
+        let answer = client.create(&OpenFile { attributes: unknown, ..OpenFile::named("none") });
+        assert_eq!(answer.status(), NtStatus::INVALID_PARAMETER, "{unknown:#x}");
+    }
+}
+
+#[test]
+fn a_directory_has_one_name_however_many_directories_are_in_it() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    for name in ["d", "d\\one", "d\\two"] {
+        let made = client.create(&OpenFile::directory(name)).file_id();
+        assert_eq!(client.close(made), OK);
+    }
+    let directory = client.create(&OpenFile::directory("d")).file_id();
+    assert_eq!(standard(&mut client, directory)[16..20], 1_u32.to_le_bytes());
+    client.make("f", b"");
+    std::fs::hard_link(world.root().join("f"), world.root().join("g")).expect("a link");
+    let file = client.open("f");
+    assert_eq!(standard(&mut client, file)[16..20], 2_u32.to_le_bytes());
+}
+
+// MS-FSCC 2.3.20
+#[test]
+fn a_backup_program_hears_that_no_checksums_are_kept() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let directory = client.create(&OpenFile::directory("d")).file_id();
+    for file in [client.open("f"), directory] {
+        let (status, told) = control(&mut client, file, CtlCode::GetIntegrityInformation, &[], 16);
+        assert_eq!(status, OK);
+        assert_eq!((told.len(), &told[..12]), (16, &[0; 12][..]));
+        assert_ne!(told[12..], [0; 4], "the size of a cluster");
+        let (status, _) = control(&mut client, file, CtlCode::GetIntegrityInformation, &[], 15);
+        assert_eq!(status, NtStatus::INVALID_PARAMETER);
+    }
+}
+
+// MS-SMB2 3.3.5.21.1 (exception: pysmb, smbj, jcifs-ng, node-smb2 and older libsmb2)
+#[test]
+fn a_file_is_renamed_to_one_letter_without_padding_and_to_a_path_with_a_separator_before_it() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let made = client.create(&OpenFile::directory("d")).file_id();
+    assert_eq!(client.close(made), OK);
+    let file = client.open("file");
+    for to in ["a", "\\b", "/c", "\\d\\e", "/d\\f"] {
+        assert_eq!(rename(&mut client, file, to), OK, "{to}");
+    }
+    let there = OpenFile { disposition: smb_wire::create::Disposition::Open, ..OpenFile::named("d\\f") };
+    assert_eq!(client.create(&there).status(), OK);
+    assert_eq!(rename(&mut client, file, "\\"), NtStatus::OBJECT_NAME_INVALID);
+    assert_eq!(rename(&mut client, file, "\\\\g"), NtStatus::INVALID_PARAMETER);
+}
