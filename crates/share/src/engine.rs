@@ -67,6 +67,7 @@ pub(crate) mod file;
 mod fresh;
 pub(crate) mod giving_back;
 mod host;
+mod host_lists;
 mod info;
 mod items;
 mod keeping;

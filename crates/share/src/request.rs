@@ -75,6 +75,8 @@ bitflags! {
         const NOT_BESIDE_ABSENT = 1 << 14;
         /// A directory is renamed although the same client has something open below it.
         const MOVES_BESIDE_OWN = 1 << 15;
+        /// The permission bits of something new take from a list that it inherits what they do not give, and add nothing to it.
+        const MODE_LIMITS = 1 << 16;
     }
 }
 

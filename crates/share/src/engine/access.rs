@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use volume::security::posix::{self, Numbers, PosixEntry};
 use volume::security::{self, Descriptor, Privileges, Rights, Sid, Token, well_known};
 use volume::{Kind, Node, Note, Stat};
 
 use super::Share;
 use super::directory::Directory;
+use super::host_lists::{HostNumbers, lists_of};
+use super::items::Item;
 use super::record::Record;
 use crate::{Caller, Options, Refusal};
 
@@ -25,14 +28,42 @@ pub(crate) struct Security {
     pub is_stored: bool,
     /// Everybody may pass, by the host's permission bits.
     is_open_to_all: bool,
-    /// Permission bits, owner and group that it says, if it is not stored.
+    /// The host's own access list, if that is what it says.
+    list: Vec<PosixEntry>,
+    /// The host hands a list of its own down.
+    pub hands_list_down: bool,
+    /// Permission bits, owner and group that it was made of.
     says: (u32, u32, u32),
 }
 
 impl Security {
     /// Whether it is still what a file with these figures has, as far as they tell.
     pub fn fits(&self, stat: &Stat) -> bool {
-        self.is_stored || self.says == (stat.mode, stat.uid, stat.gid)
+        self.says == (stat.mode, stat.uid, stat.gid)
+    }
+
+    /// Whether the host's permission bits or its list let somebody run a file: the right to run says more on other systems.
+    fn runs(&self, caller: &Caller<'_>) -> bool {
+        let who = caller.identity;
+        let (mode, uid, gid) = self.says;
+        if who.unbound {
+            return mode & 0o111 != 0;
+        }
+        let is_member = who.gid == gid || who.host_groups.contains(&gid);
+        let bits = if self.list.is_empty() {
+            let shift = if who.uid == uid {
+                6
+            } else if is_member {
+                3
+            } else {
+                0
+            };
+            mode >> shift
+        } else {
+            let groups: Vec<u32> = who.host_groups.iter().copied().chain([who.gid]).collect();
+            u32::from(posix::bits_for(&self.list, (uid, gid), who.uid, &groups))
+        };
+        bits & 0o1 != 0
     }
 }
 
@@ -64,7 +95,8 @@ impl Share {
         stat: &Stat,
         record: &Record,
     ) -> Result<Arc<Security>, Refusal> {
-        if let Some(security) = self.cache.known(stat).and_then(|known| known.security.clone()) {
+        let known = self.cache.known(stat).and_then(|known| known.security.clone());
+        if let Some(security) = known.filter(|security| security.fits(stat)) {
             return Ok(security);
         }
         let epoch = self.cache.epoch();
@@ -79,18 +111,42 @@ impl Share {
             && let Some(bytes) = node.note(Note::Descriptor)?
         {
             // What cannot be read is not taken for permission.
-            let descriptor = Descriptor::parse(&bytes).map_err(|_| Refusal::Io)?;
-            return Ok(Security { descriptor, is_stored: true, is_open_to_all: false, says });
+            let mut descriptor = Descriptor::parse(&bytes).map_err(|_| Refusal::Io)?;
+            if record.shown.is_some_and(|shown| u32::from(shown.host) != stat.mode & 0o777) {
+                // A program of the host has set the mode since.
+                security::apply_mode(&mut descriptor, stat.mode);
+            }
+            let (is_stored, is_open_to_all, hands_list_down) = (true, false, record.default_list);
+            return Ok(Security {
+                descriptor,
+                is_stored,
+                is_open_to_all,
+                list: Vec::new(),
+                hands_list_down,
+                says,
+            });
         }
-        let accounts = &self.config.load().accounts;
-        let (owner, group) = (accounts.user_sid(stat.uid), accounts.group_sid(stat.gid));
+        let acl = lists_of(node, stat, record)?;
+        let numbers = HostNumbers(self.config.load().accounts.clone());
+        let (owner, group) = (numbers.user(stat.uid), numbers.group(stat.gid));
         let is_directory = stat.kind == Kind::Directory;
         Ok(Security {
-            descriptor: security::from_mode(stat.mode, owner, group, is_directory),
+            descriptor: posix::from_posix(&acl, owner, group, is_directory, &numbers),
             is_stored: false,
-            is_open_to_all: stat.mode & 0o111 == 0o111,
+            is_open_to_all: acl.access.is_empty() && stat.mode & 0o111 == 0o111,
+            list: acl.access,
+            hands_list_down: record.default_list,
             says,
         })
+    }
+
+    /// Whether the caller may run what this is: by its list, or where none is stored by what the host says.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn item_runs(&self, caller: &Caller<'_>, item: &Item) -> Result<bool, Refusal> {
+        let security = self.item_security(item)?;
+        Ok(security.is_stored || security.runs(caller))
     }
 
     /// A directory's descriptor, from memory where that can be trusted.
