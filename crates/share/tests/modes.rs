@@ -286,6 +286,10 @@ fn what_the_hosts_directory_hands_down_is_what_is_made() {
         entry(Tag::Others, 0, 0),
     ]);
     rustix::fs::setxattr(directory.join("f"), "system.posix_acl_access", &others, flags).unwrap();
+    // The host tells nothing of what this very process does.
+    assert!(
+        std::process::Command::new("chmod").arg("660").arg(directory.join("f")).status().unwrap().success()
+    );
     owner.share.before_batch(now().plus(std::time::Duration::from_secs(1)));
     assert_eq!(may(&bob, "d/f"), (false, false));
     owner.close(&open);
