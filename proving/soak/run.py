@@ -72,6 +72,8 @@ COUNTS = [
            "state::damage"], 3600,
           # `make test` has the quick form among its Rust tests.
           has_twentieth=False),
+    Count("orphans", 20_000, "simulated kills of the server, beside a client that closes files meanwhile and gives up what was not answered: it can remove all it has left", 5_000,
+          ["env", "SIMULATED_KILLS={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb", "--test", "orphans"], 1800),
     Count("limits", 1, "rounds of 10 s with 1, 4 and 16 connections, 4 KiB and 1 MiB, over SMB, NFS and both, in which a share's limit holds within 2 %, and two clients of it and its neighbour have the same within 10 % over SMB and over NFS, medians of 20 pairs", 1,
           ["env", "TRUNKLINE_FULL=1", "cargo", "test", "-q", "--profile", "{profile}", "-p", "proving", "--test", "limits"], 2400,
           # A quarter of an hour: `make test` has the quick form among its Rust tests.

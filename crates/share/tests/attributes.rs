@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::*;
 use share::{
-    Attributes, Basic, Config, Disposition, LockRule, Options, RangeKind, RangeRequest, Refusal, Side,
+    Attributes, Basic, Config, Disposition, LockRule, Open, Options, RangeKind, RangeRequest, Refusal, Side,
     TimeSet,
 };
 use volume::security::{Ace, AceFlags, Acl, Descriptor, Parts, Rights, Sid};
@@ -97,6 +99,130 @@ fn attribute_bits_are_kept_and_archive_comes_back_with_a_write() {
     assert_eq!(give(Attributes::DIRECTORY), Err(Refusal::Invalid));
     let looks = client.open("f").access(READ).open();
     assert_eq!(set(&client, &looks, Basic::default()), Err(Refusal::AccessDenied));
+}
+
+/// A file or directory and an open of a stream of it, both at times long ago and backed up since.
+fn with_old_stream(world: &World, client: &Client, at: &str) -> (Arc<Open>, Arc<Open>) {
+    let stream = client.open(at).stream("s").disposition(Disposition::OpenOrCreate).open();
+    let open = client.open(at).access(READ | WRITE).open();
+    let times = Some(TimeSet::Set(LONG_AGO));
+    let attributes = Some(Attributes::NORMAL);
+    set(client, &open, Basic { modified: times, attributes, ..Basic::default() }).unwrap();
+    set(client, &open, Basic { modified: Some(TimeSet::Thaw), ..Basic::default() }).unwrap();
+    assert_eq!(shown(world, &open), (LONG_AGO, false));
+    (open, stream)
+}
+
+/// When the data changed last, and whether it is to be backed up.
+fn shown(world: &World, open: &Open) -> (Time, bool) {
+    let info = world.share.info(open).unwrap();
+    (info.modified, info.attributes.contains(Attributes::ARCHIVE))
+}
+
+// MS-FSA 2.1.4.17
+#[test]
+fn whatever_changes_a_stream_moves_the_times_of_its_file_or_directory() {
+    let later = Time { secs: 1_800_000_000, nanos: 0 };
+    for at in ["f", "d"] {
+        type Change = fn(&Client, &Arc<Open>);
+        let changes: [(&str, Change); 6] = [
+            ("write", |client, stream| client.write(stream, 0, "text").unwrap()),
+            ("size", |client, stream| {
+                client.call(|c| client.share.set_size(c, stream, 7)).unwrap();
+            }),
+            ("allocation", |client, stream| {
+                client.call(|c| client.share.set_allocation(c, stream, 1 << 20)).unwrap();
+            }),
+            ("zeros", |client, stream| {
+                let owner = client.owner(stream);
+                client.call(|c| client.share.zero(c, stream, owner, 0..2)).unwrap();
+            }),
+            ("copy", |client, stream| {
+                let other = client.open("other").disposition(Disposition::OpenOrCreate).open();
+                client.write(&other, 0, "text").unwrap();
+                let side = |open| Side { open, owner: client.owner(open), at: 0 };
+                client.call(|c| client.share.copy(c, side(&other), side(stream), 3)).unwrap();
+            }),
+            ("overwrite", |client, stream| {
+                let is_of_directory = client.share.info(stream).unwrap().kind == volume::Kind::Directory;
+                let at = if is_of_directory { "d" } else { "f" };
+                client.close(&client.open(at).stream("s").disposition(Disposition::Overwrite).open());
+            }),
+        ];
+        for (what, change) in changes {
+            let world = World::new();
+            let client = world.client(1);
+            match at {
+                "d" => client.make_directory(at),
+                _ => client.make_with(at, ""),
+            }
+            let (open, stream) = with_old_stream(&world, &client, at);
+            client.write(&stream, 0, "before").unwrap();
+            client.close(&stream);
+            let (open, stream) = {
+                client.close(&open);
+                with_old_stream(&world, &client, at)
+            };
+            world.memory.set_clock(later);
+            change(&client, &stream);
+            let info = world.share.info(&open).unwrap();
+            let moved = (info.modified > LONG_AGO, info.attributes.contains(Attributes::ARCHIVE));
+            assert_eq!((moved, info.changed >= later), ((true, true), true), "{what} of a stream of {at}");
+        }
+    }
+}
+
+// MS-FSA 2.1.5.1.2
+#[test]
+fn a_new_stream_moves_the_time_of_change_and_none_of_its_data() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("d");
+    let (open, _stream) = with_old_stream(&world, &client, "d");
+    world.memory.set_clock(Time { secs: 1_800_000_000, nanos: 0 });
+    let made = client.open("d").stream("t").disposition(Disposition::Create).result().unwrap();
+    assert!(made.info.attributes.contains(Attributes::ARCHIVE));
+    let info = world.share.info(&open).unwrap();
+    assert_eq!((info.changed.secs, info.modified), (1_800_000_000, LONG_AGO));
+}
+
+// MS-FSA 2.1.4.17
+#[test]
+fn times_that_a_stream_holds_stay_whatever_is_written_through_it() {
+    for at in ["f", "d"] {
+        let world = World::new();
+        let client = world.client(1);
+        match at {
+            "d" => client.make_directory(at),
+            _ => client.make_with(at, ""),
+        }
+        let (open, stream) = with_old_stream(&world, &client, at);
+        let both = |what| Basic { modified: Some(what), changed: Some(what), ..Basic::default() };
+        let before = world.share.info(&open).unwrap().changed;
+        set(&client, &stream, both(TimeSet::Freeze)).unwrap();
+        world.memory.set_clock(Time { secs: now().wall_ns / 1_000_000_000, nanos: 0 });
+        client.write(&stream, 0, "text").unwrap();
+        let info = world.share.info(&open).unwrap();
+        assert_eq!((info.modified, info.changed), (LONG_AGO, before), "{at}");
+        set(&client, &stream, both(TimeSet::Thaw)).unwrap();
+        world.memory.set_clock(Time { secs: 1_900_000_000, nanos: 0 });
+        client.write(&stream, 0, "more").unwrap();
+        let info = world.share.info(&open).unwrap();
+        assert!(info.modified > LONG_AGO && info.changed > before, "{at}: {info:?}");
+    }
+}
+
+#[test]
+fn an_object_id_is_made_only_by_whoever_may_change_the_file() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "");
+    let looks = client.open("f").access(READ).open();
+    assert_eq!(world.share.object_id(&looks, true, now()), Err(Refusal::AccessDenied));
+    assert_eq!(world.share.object_id(&looks, false, now()), Err(Refusal::NoSuchNote));
+    let writes = client.open("f").access(Rights::WRITE_ATTRIBUTES).open();
+    let made = world.share.object_id(&writes, true, now()).unwrap();
+    assert_eq!(world.share.object_id(&looks, true, now()), Ok(made));
 }
 
 #[test]

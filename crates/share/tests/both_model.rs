@@ -302,6 +302,12 @@ impl Model {
         let wanted = [range.request(kind)];
         let open = &held.open;
         let step = client.caller(false, now(), |c| self.world.share.lock(c, open, lock_owner, rule, &wanted));
+        // An open that only deletes has nothing to keep others from.
+        let [reads, writes, _] = held.uses;
+        if !reads && !writes {
+            assert_eq!(done(step), Err(Refusal::AccessDenied));
+            return;
+        }
         match step {
             Step::Done(()) => assert!(is_free, "{:?} {range:?} {kind:?}", held.party),
             Step::Refused(why) => assert_eq!((why, is_free), (Refusal::RangeNotGranted, false), "{range:?}"),

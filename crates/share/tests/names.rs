@@ -374,3 +374,27 @@ fn a_directory_is_moved_beside_ones_own_opens_where_that_is_asked() {
     two.close(&theirs);
     done(one.rename(&directory, "y", false)).unwrap();
 }
+
+#[test]
+fn byte_ranges_are_for_those_who_may_do_something_with_data() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "text");
+    let range = [RangeRequest { start: 0, len: u64::MAX, kind: RangeKind::Exclusive }];
+    for right in Rights::ALL.iter() {
+        let open = client.open("f").access(right).open();
+        let owner = client.owner(&open);
+        let data = Rights::READ_DATA | Rights::WRITE_DATA | Rights::APPEND_DATA | Rights::EXECUTE;
+        let expected = if data.contains(right) { Ok(()) } else { Err(Refusal::AccessDenied) };
+        for rule in [LockRule::Exact, LockRule::Merging] {
+            let locked = client.call(|c| world.share.lock(c, &open, owner, rule, &range));
+            assert_eq!(locked, expected, "{right:?}");
+            // Nobody needs a right to give back what they do not hold.
+            let unlocked = world.share.unlock(&open, owner, rule, &range);
+            if locked.is_ok() || rule == LockRule::Exact {
+                assert_eq!(unlocked, locked.map_err(|_| Refusal::RangeNotHeld), "{right:?}");
+            }
+        }
+        client.close(&open);
+    }
+}

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use common::*;
 use share::{Attributes, Caching, Config, Deny, Disposition, Options, Outcome, Refusal};
-use volume::Failure;
 use volume::faulty::Call;
 use volume::security::Rights;
+use volume::{Failure, Volume};
 
 #[test]
 fn dispositions_decide_by_existence() {
@@ -412,4 +412,32 @@ fn what_is_kept_for_a_client_whose_time_is_over_is_in_nobodys_way() {
     here.set_delete(&open, true).unwrap();
     here.close(&open);
     assert!(here.names_in("").is_empty());
+}
+
+#[test]
+fn a_deletion_that_the_host_would_refuse_is_refused_when_it_is_asked_for() {
+    let (world, plan) = World::planned(Config::default());
+    let client = world.client(1);
+    let sticky = world.memory.root().unwrap().create_directory(&name("sticky"), 0o777, None).unwrap();
+    sticky.set_owner(Some(7), Some(7)).unwrap();
+    sticky.set_mode(0o1777).unwrap();
+    client.make_with("sticky/f", "text");
+    client.make_directory("sticky/d");
+    client.make_with("own", "text");
+    plan.always(Call::CheckRemoval, Some(Failure::Denied));
+    for at in ["sticky/f", "sticky/d"] {
+        let open = client.open(at).open();
+        assert_eq!(client.set_delete(&open, true), Err(Refusal::AccessDenied), "{at}");
+        client.close(&open);
+        let on_close = client.open(at).options(Options::DELETE_ON_CLOSE);
+        assert_eq!(on_close.refusal(), Refusal::AccessDenied, "{at}");
+    }
+    // A stream lies beside the share, and nobody is asked for leave to remove it.
+    let stream = client.open("sticky/f").stream("s").disposition(Disposition::Create).open();
+    client.set_delete(&stream, true).unwrap();
+    client.close(&stream);
+    assert_eq!(client.names_in("sticky"), ["d", "f"]);
+    // This directory is theirs, so that the host need not be asked.
+    client.close(&client.open("own").options(Options::DELETE_ON_CLOSE).open());
+    assert_eq!(client.names_in(""), ["sticky"]);
 }

@@ -32,6 +32,11 @@ impl Myself {
         Ok(Myself { uid, gid: credentials::group(), groups: credentials::groups()?, is_root: uid == 0 })
     }
 
+    /// Whom the host takes the thread for while it acts as `actor`.
+    pub(crate) fn uid_as(&self, actor: Option<&Actor>) -> u32 {
+        actor.filter(|_| self.is_root).map_or(self.uid, |actor| actor.uid)
+    }
+
     /// Becomes `actor` until what is returned is dropped. Nothing is changed when there is no actor,
     /// when it is what the process already is, or when the process may not act as others.
     ///

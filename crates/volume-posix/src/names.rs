@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use volume::{Actor, Failure, Kind, Name, OpenHow, Result, Stat};
 
@@ -13,6 +13,9 @@ use crate::table::Table;
 
 /// How often a name that others keep replacing is tried.
 const TRIES: usize = 8;
+
+/// The bit of a directory in which nobody removes what is another's.
+const STICKY: u32 = 0o1000;
 
 impl PosixNode {
     /// Opens what a name leads to. A device, pipe, socket or symbolic link is never opened for more than
@@ -173,6 +176,33 @@ impl PosixNode {
         drop(acting);
         self.shared.lost_name(doomed);
         Ok(())
+    }
+
+    /// Says what [`PosixNode::remove_name`] would say of permissions. The host has no call for that, so its rule of sticky
+    /// directories is here once more.
+    pub(crate) fn check_name_removal(&self, name: &Name, actor: Option<&Actor>) -> Result<()> {
+        let directory = self.directory()?;
+        let myself = &self.shared.myself;
+        let uid = myself.uid_as(actor);
+        if uid == 0 {
+            return Ok(());
+        }
+        let acting = myself.act(actor)?;
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        let may_write = call(|| rustix::fs::accessat(directory, c".", access, AtFlags::EACCESS));
+        drop(acting);
+        let check = || {
+            may_write?;
+            let above = stat_fd(directory)?;
+            if above.mode & STICKY == 0 || above.uid == uid {
+                return Ok(());
+            }
+            if stat_below(directory, name.as_bytes())?.uid == uid { Ok(()) } else { Err(Failure::Denied) }
+        };
+        match check() {
+            Err(Failure::NotFound) => Ok(()),
+            checked => checked,
+        }
     }
 
     pub(crate) fn move_name(

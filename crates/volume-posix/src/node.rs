@@ -350,6 +350,10 @@ impl Node for PosixNode {
         self.remove_name(name, directory, actor)
     }
 
+    fn check_removal(&self, name: &Name, actor: Option<&Actor>) -> Result<()> {
+        self.check_name_removal(name, actor)
+    }
+
     fn rename(
         &self,
         name: &Name,

@@ -78,7 +78,18 @@ fn the_hosts_rules_hold_for_an_actor() {
     mode(&sticky, 0o1777);
     let sticky = found(&volume, "sticky").unwrap();
     sticky.create_file(&name("a"), 0o600, Some(&alice)).unwrap();
+    assert_eq!(sticky.check_removal(&name("a"), Some(&bob)), Err(Failure::Denied));
     assert_eq!(sticky.remove(&name("a"), false, Some(&bob)), Err(Failure::Denied));
+    for permitted in [Some(&alice), None] {
+        assert_eq!(sticky.check_removal(&name("a"), permitted), Ok(()));
+    }
+    // Whoever owns the directory removes everybody's.
+    chown(files(&place).join("sticky"), Some(bob.uid), None).unwrap();
+    assert_eq!(sticky.check_removal(&name("a"), Some(&bob)), Ok(()));
+    assert_eq!(sticky.check_removal(&name("nothing"), Some(&bob)), Ok(()));
+    assert_eq!(root.check_removal(&name("f"), Some(&alice)), Err(Failure::Denied));
+    assert_eq!(shared.check_removal(&name("b"), Some(&alice)), Err(Failure::Denied));
+    assert_eq!(shared.check_removal(&name("b"), Some(&bob)), Ok(()));
     sticky.remove(&name("a"), false, Some(&alice)).unwrap();
     // Root stays root through all of it.
     shared.remove(&name("b"), false, None).unwrap();

@@ -61,6 +61,8 @@ pub enum Call {
     Create,
     /// [`Node::remove`].
     Remove,
+    /// [`Node::check_removal`].
+    CheckRemoval,
     /// [`Node::rename`].
     Rename,
     /// [`Node::entries`].

@@ -343,6 +343,13 @@ pub trait Node: Any + Send + Sync {
     /// [`crate::Failure::NotEmpty`] and others.
     fn remove(&self, name: &Name, directory: bool, actor: Option<&Actor>) -> Result<()>;
 
+    /// Refuses if the host's permissions would not let [`Node::remove`] take the name away for `actor`: they may not write in
+    /// the directory, or it is sticky and the file another's. A name that is not there is no reason.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Denied`] and others.
+    fn check_removal(&self, name: &Name, actor: Option<&Actor>) -> Result<()>;
+
     /// Moves a name. With `replace` what stands at the new name is replaced, if the host's rules allow.
     ///
     /// # Errors

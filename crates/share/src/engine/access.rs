@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use volume::security::posix::{self, Numbers, PosixEntry};
 use volume::security::{self, Descriptor, Privileges, Rights, Sid, Token, well_known};
-use volume::{Kind, Node, Note, Stat};
+use volume::{Actor, Kind, Node, Note, Stat};
 
 use super::Share;
 use super::directory::Directory;
@@ -19,6 +19,9 @@ const NO_RIGHTS: Rights = Rights::from_bits_retain(0x0ce0_fe00);
 
 /// What a read-only share leaves of all rights.
 const READING: Rights = Rights::FOR_READ.union(Rights::FOR_EXECUTE);
+
+/// The bit of a directory in which nobody removes what is another's.
+const STICKY: u32 = 0o1000;
 
 /// A descriptor and where it comes from.
 #[derive(Debug)]
@@ -64,6 +67,20 @@ impl Security {
             u32::from(posix::bits_for(&self.list, (uid, gid), who.uid, &groups))
         };
         bits & 0o1 != 0
+    }
+
+    /// Whether the host's permission bits of this directory let somebody remove whatever is in it.
+    pub fn lets_remove(&self, actor: &Actor) -> bool {
+        let (mode, uid, gid) = self.says;
+        let class = if actor.uid == uid {
+            6
+        } else if actor.gid == gid || actor.groups.contains(&gid) {
+            3
+        } else {
+            0
+        };
+        let may_write = mode >> class & 0o3 == 0o3;
+        may_write && (mode & STICKY == 0 || actor.uid == uid)
     }
 }
 

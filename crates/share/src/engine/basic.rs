@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Kind, Time, Times};
+use volume::{Kind, Node, Time, Times};
 use wire::Now;
 
 use super::Share;
@@ -128,9 +128,22 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub(super) fn store_record(&self, open: &Open, record: Record) -> Result<(), Refusal> {
-        self.put_record(open.node.as_ref(), &record)?;
-        self.own_changed(&open.file);
-        open.file.state.lock().record = Some(record);
+        self.store_record_at(&open.file, open.node.as_ref(), record)
+    }
+
+    /// The same for a file that is about to be handed out.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn store_record_at(
+        &self,
+        file: &File,
+        node: &dyn Node,
+        record: Record,
+    ) -> Result<(), Refusal> {
+        self.put_record(node, &record)?;
+        self.own_changed(file);
+        file.state.lock().record = Some(record);
         Ok(())
     }
 

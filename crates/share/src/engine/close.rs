@@ -122,6 +122,9 @@ impl Share {
                 going.deleter.is_some_and(|by| (by.client, by.parent) == (own.client, own.parent));
             let asker = if is_deleter { own } else { Asker { parent: None, ..own } };
             result = self.remove_name(open, link, &asker, now);
+            if result == Err(Refusal::NotEmpty) && self.end_unclaimed_in(open.file.id, now) {
+                result = self.remove_name(open, link, &asker, now);
+            }
             is_removed = result.is_ok();
             // A directory that has got entries stays; a name the host took is gone anyway.
             // MS-FSA 2.1.5.5

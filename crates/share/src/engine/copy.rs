@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use volume::security::Rights;
+use wire::Now;
 
 use super::Share;
 use super::data::{check_data, check_ranges};
@@ -29,7 +30,7 @@ impl Share {
         let ask = || self.before_copy(caller, from, to, len);
         let ask = || self.past_lapsed(caller.now, files, is_held, ask);
         self.change_data(caller, to.open, ask, |()| {
-            self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len))
+            self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len, caller.now))
         })
     }
 
@@ -57,7 +58,7 @@ impl Share {
             let (source, target) = (&from.open.data, to.open.data.as_ref());
             source.clone_range(from.at, target, to.at, shared)?;
             source.copy_range(from.at + shared, target, to.at + shared, copied)?;
-            self.data_changed(to.open)
+            self.data_changed(to.open, caller.now)
         };
         let ask = || self.require_for(caller, to.open, Need::Change);
         self.change_data(caller, to.open, ask, |()| self.keeping_times(to.open, caller.now, clone))
@@ -111,10 +112,10 @@ impl Share {
         }
     }
 
-    fn copy_now(&self, from: Side<'_>, to: Side<'_>, len: u64) -> Result<u64, Refusal> {
+    fn copy_now(&self, from: Side<'_>, to: Side<'_>, len: u64, now: Now) -> Result<u64, Refusal> {
         let copied = from.open.data.copy_range(from.at, to.open.data.as_ref(), to.at, len)?;
         if copied > 0 {
-            self.data_changed(to.open)?;
+            self.data_changed(to.open, now)?;
         }
         Ok(copied)
     }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Patience, Times};
+use volume::{Node, Patience, Times};
 use wire::{FileRange, Now};
 
 use super::Share;
+use super::file::File;
+use super::record::Record;
+use super::streams::StreamChange;
 use crate::caching::grants::Need;
 use crate::open::{OwnTimes, UNSEEN};
 use crate::{
@@ -147,21 +150,21 @@ impl Share {
             } else {
                 open.data.write(at, data)?;
             }
-            self.data_changed(open)
+            self.data_changed(open, now)
         })
     }
 
     /// What follows every change of data: the archive bit, watches, and later who keeps the directory.
-    pub(super) fn data_changed(&self, open: &Open) -> Result<(), Refusal> {
-        self.changed(open, UNSEEN)
+    pub(super) fn data_changed(&self, open: &Open, now: Now) -> Result<(), Refusal> {
+        self.changed(open, now, UNSEEN)
     }
 
     /// The same for a change that those who keep the directory are told at once.
-    pub(super) fn changed_at_once(&self, open: &Open) -> Result<(), Refusal> {
-        self.changed(open, 0)
+    pub(super) fn changed_at_once(&self, open: &Open, now: Now) -> Result<(), Refusal> {
+        self.changed(open, now, 0)
     }
 
-    fn changed(&self, open: &Open, unseen: u32) -> Result<(), Refusal> {
+    fn changed(&self, open: &Open, now: Now, unseen: u32) -> Result<(), Refusal> {
         let told = if open.stream.is_named {
             ChangeFilter::STREAM_WRITE | ChangeFilter::STREAM_SIZE
         } else {
@@ -177,24 +180,38 @@ impl Share {
         if before & told.bits() == 0 {
             self.mark_archive(open)?;
         }
-        if open.stream.is_named { Ok(()) } else { self.lend_no_rights(&open.file, open.node.as_ref()) }
+        if open.stream.is_named {
+            self.move_times(&open.file, open.node.as_ref(), StreamChange::Data, now)
+        } else {
+            self.lend_no_rights(&open.file, open.node.as_ref())
+        }
     }
 
-    /// Says that the file has changed since it was last backed up.
+    /// Says that the file has changed since it was last backed up. A directory has changed in this sense when a stream
+    /// of it has.
     pub(super) fn mark_archive(&self, open: &Open) -> Result<(), Refusal> {
-        let is_marked = |record: &super::record::Record| {
-            record.attributes.is_none_or(|bits| bits.contains(Attributes::ARCHIVE))
-        };
-        if open.file.is_directory || is_marked(&self.record_of(open)?) {
+        if open.is_directory() {
             return Ok(());
         }
-        let _beside = open.file.beside.lock();
-        let record = self.record_of(open)?;
+        self.mark_archive_at(&open.file, open.node.as_ref())
+    }
+
+    /// The same for a file that is about to be handed out, or for a directory.
+    pub(super) fn mark_archive_at(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
+        let is_marked = |record: &Record| match record.attributes {
+            Some(bits) => bits.contains(Attributes::ARCHIVE),
+            None => !file.is_directory,
+        };
+        if is_marked(&self.record_at(file, node)?) {
+            return Ok(());
+        }
+        let _beside = file.beside.lock();
+        let record = self.record_at(file, node)?;
         if is_marked(&record) {
             return Ok(());
         }
-        let attributes = record.attributes.map(|bits| bits | Attributes::ARCHIVE);
-        self.store_record(open, super::record::Record { attributes, ..record })
+        let attributes = Some(record.attributes.unwrap_or_default() | Attributes::ARCHIVE);
+        self.store_record_at(file, node, Record { attributes, ..record })
     }
 }
 

@@ -3,10 +3,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use volume::Name;
 use volume::security::Rights;
 use wire::Now;
 
 use super::Share;
+use super::directory::Directory;
 use super::file::Deletion;
 use crate::caching::grants::Need;
 use crate::{Attributes, Caller, Open, Refusal, Step};
@@ -25,8 +27,13 @@ impl Share {
         ignore_read_only: bool,
     ) -> Step<()> {
         if on {
-            if let Err(why) = self.check_deletable(open, ignore_read_only) {
-                return Step::Refused(why);
+            match self.check_deletable(caller, open, ignore_read_only) {
+                Err(Refusal::NotEmpty) => match self.wait_for_unclaimed_in(caller, open) {
+                    Step::Done(()) => {}
+                    other => return other,
+                },
+                Err(why) => return Step::Refused(why),
+                Ok(()) => {}
             }
             match self.require_for(caller, open, Need::CloseKept) {
                 Step::Done(()) => {}
@@ -66,21 +73,58 @@ impl Share {
         }
     }
 
-    fn check_deletable(&self, open: &Open, ignore_read_only: bool) -> Result<(), Refusal> {
+    fn check_deletable(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        ignore_read_only: bool,
+    ) -> Result<(), Refusal> {
         if !open.granted.contains(Rights::DELETE) {
             return Err(Refusal::AccessDenied);
         }
         self.check_writable()?;
-        if open.link.is_none() {
+        let Some(link) = &open.link else {
             return Err(Refusal::CannotDelete);
-        }
+        };
         if !ignore_read_only {
             let bits = self.record_of(open)?.bits(&open.node.stat()?);
             if bits.contains(Attributes::READ_ONLY) {
                 return Err(Refusal::CannotDelete);
             }
         }
+        if !open.stream.is_named {
+            self.check_removal(caller, &link.place())?;
+        }
         if open.is_directory() { check_empty(open) } else { Ok(()) }
+    }
+
+    /// Refuses what the host would refuse when the last open is closed: then it is too late to tell. The host is asked where
+    /// the directory's permission bits leave a doubt.
+    pub(super) fn check_removal(
+        &self,
+        caller: &Caller<'_>,
+        (parent, name): &(Arc<Directory>, Name),
+    ) -> Result<(), Refusal> {
+        let actor = caller.identity.actor.as_ref();
+        if let Some(actor) = actor
+            && self.directory_security(parent)?.lets_remove(actor)
+        {
+            return Ok(());
+        }
+        Ok(parent.node.check_removal(name, actor)?)
+    }
+
+    /// What a directory holds may be names that go with opens of which the client itself knows nothing any more: done when they have
+    /// gone.
+    fn wait_for_unclaimed_in(&self, caller: &Caller<'_>, directory: &Open) -> Step<()> {
+        if self.end_unclaimed_in(directory.file.id, caller.now) && check_empty(directory).is_ok() {
+            return Step::Done(());
+        }
+        let until_ns = self.unclaimed_names_end(directory.file.id, (caller.client, caller.identity.sid));
+        match caller.waiter.zip(until_ns) {
+            Some((waiter, at)) if at > caller.now.mono_ns => Step::Wait(self.waits.add_later(waiter, at)),
+            _ => Step::Refused(Refusal::NotEmpty),
+        }
     }
 }
 

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use volume::security::Rights;
 use volume::{Failure, Kind, Name, Node, OpenHow};
+use wire::Now;
 
 use super::Share;
 use super::access::Facts;
 use super::create::{Attempt, Reserved, Target, how_for_rights, settable};
 use super::file::{Deletion, File, Member, State, Stream, counted};
 use super::names::same_folded;
+use super::streams::StreamChange;
 use super::waits::Effects;
 use crate::caching::grants::{Deadlines, Need};
 use crate::info::extended_size;
@@ -190,6 +192,9 @@ impl Share {
             }
             if !granted.contains(Rights::DELETE) {
                 return Err(Refusal::AccessDenied);
+            }
+            if let (None, Some(place)) = (&stream, &target.place) {
+                self.check_removal(caller, place)?;
             }
         }
         let unwritable = if is_file && is_read_only { writes } else { Rights::empty() };
@@ -400,10 +405,13 @@ impl Share {
             Effect::Open => {}
             Effect::MakeStream => {
                 self.tell_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
+                self.move_times(&reserved.file, node.as_ref(), StreamChange::Made, caller.now)?;
+                facts.record = self.record_at(&reserved.file, node.as_ref())?;
                 facts.stat = node.stat()?;
             }
             Effect::Overwrite | Effect::Supersede => {
-                let replaced = self.replace(request, &reserved, &node, &data, &mut facts.record);
+                let replaced =
+                    self.replace((request, caller.now), &reserved, &node, &data, &mut facts.record);
                 let Reserved { file, stream, asker, given, .. } = &reserved;
                 self.catch_up(file, stream, asker, Need::Replace, *given, caller.now);
                 replaced?;
@@ -455,7 +463,7 @@ impl Share {
     // MS-FSA 2.1.5.1.2
     fn replace(
         &self,
-        request: &OpenRequest<'_>,
+        (request, now): (&OpenRequest<'_>, Now),
         reserved: &Reserved,
         node: &Arc<dyn Node>,
         data: &Arc<dyn Node>,
@@ -465,6 +473,8 @@ impl Share {
         if reserved.stream.is_named {
             let what = ChangeFilter::STREAM_SIZE | ChangeFilter::STREAM_WRITE;
             self.tell_stream(reserved, ChangeKind::StreamModified, what);
+            self.move_times(&reserved.file, node.as_ref(), StreamChange::Data, now)?;
+            *record = self.record_at(&reserved.file, node.as_ref())?;
             return Ok(());
         }
         self.lend_no_rights(&reserved.file, node.as_ref())?;

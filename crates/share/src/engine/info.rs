@@ -171,15 +171,23 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub(super) fn record_of(&self, open: &Open) -> Result<Record, Refusal> {
+        self.record_at(&open.file, open.node.as_ref())
+    }
+
+    /// The same for a file that is about to be handed out.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn record_at(&self, file: &File, node: &dyn Node) -> Result<Record, Refusal> {
         if self.volume.facts().tells_changes
-            && let Some(record) = open.file.state.lock().record
+            && let Some(record) = file.state.lock().record
         {
             return Ok(record);
         }
-        let stored = self.cache.written(open.file.id);
-        let record = Record::load(open.node.as_ref())?;
-        let mut state = open.file.state.lock();
-        if self.cache.written(open.file.id) == stored {
+        let stored = self.cache.written(file.id);
+        let record = Record::load(node)?;
+        let mut state = file.state.lock();
+        if self.cache.written(file.id) == stored {
             state.record = Some(record);
         }
         Ok(record)

@@ -4,12 +4,18 @@
 //! ranges, caching right, what it marks for deletion. It ends in one of three ways, and whoever takes it
 //! out of the table of [`Detachment`] decides which: it is reclaimed, its time is over, or it gives way
 //! to somebody who needs its caching right.
+//!
+//! A client that is back ([`Share::returned`]) takes up what it has left before it does anything else. What it does not take up it knows
+//! nothing of: it was closed while nobody could be told, or the answer that made it was lost. Such an open is
+//! unclaimed, and is not kept for its whole time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
+use volume::NodeId;
+use volume::security::Sid;
 use wire::Now;
 
 use super::Share;
@@ -17,7 +23,15 @@ use super::waits::Effects;
 use crate::caching::grants::Asker;
 use crate::lasting::record::Record;
 use crate::open::Party;
-use crate::{BreakNotice, Caching, Caller, Detached, Open, Refusal};
+use crate::{BreakNotice, Caching, Caller, ClientKey, Detached, Open, Refusal};
+
+/// How long after its client is back, and has taken up the last that it did, an open that outlives the process is unclaimed.
+const UNCLAIMED_NS: u64 = 10_000_000_000;
+/// The same where it is in somebody's way.
+const UNCLAIMED_IN_THE_WAY_NS: u64 = 5_000_000_000;
+
+/// Who may take up an open that outlives the process.
+type Owner = (ClientKey, Sid);
 
 /// The opens of a share that are detached.
 #[derive(Default)]
@@ -25,9 +39,48 @@ pub(super) struct Detachment(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    opens: HashMap<u64, (Arc<Open>, Detached)>,
+    opens: HashMap<u64, One>,
     /// When each is over, and which it is.
     ends: BTreeSet<(u64, u64)>,
+    /// What owners have here of opens that outlive the process.
+    owners: HashMap<Owner, Absence>,
+}
+
+struct One {
+    open: Arc<Open>,
+    how: Detached,
+    /// None for one that does not outlive the process, or is claimed anew.
+    owner: Option<Owner>,
+}
+
+/// What is kept for an owner.
+#[derive(Default)]
+struct Absence {
+    opens: usize,
+    /// When the client was back, or took up the last that it did.
+    sign_ns: Option<u64>,
+}
+
+impl Kept {
+    fn take(&mut self, id: u64) -> Option<(Arc<Open>, Detached)> {
+        let One { open, how, owner } = self.opens.remove(&id)?;
+        self.ends.remove(&(how.until_ns, id));
+        if let Some(owner) = owner
+            && let Some(absence) = self.owners.get_mut(&owner)
+        {
+            absence.opens -= 1;
+            if absence.opens == 0 {
+                self.owners.remove(&owner);
+            }
+        }
+        Some((open, how))
+    }
+
+    /// When the next ones are unclaimed.
+    fn next_unclaimed(&self, after_ns: u64) -> Option<u64> {
+        let signs = self.owners.values().filter_map(|absence| absence.sign_ns);
+        signs.min().map(|at| at.saturating_add(after_ns))
+    }
 }
 
 impl Detachment {
@@ -38,39 +91,79 @@ impl Detachment {
             return false;
         }
         kept.ends.insert((how.until_ns, open.id));
-        kept.opens.insert(open.id, (Arc::clone(open), how));
+        let owner = owner(open);
+        if let Some(owner) = owner {
+            let absence = kept.owners.entry(owner).or_default();
+            absence.opens += 1;
+            // It has lost its connection, and is to come back once more.
+            absence.sign_ns = None;
+        }
+        kept.opens.insert(open.id, One { open: Arc::clone(open), how, owner });
         true
     }
 
     /// Takes an open out; only one caller gets it.
     fn take(&self, id: u64) -> Option<(Arc<Open>, Detached)> {
+        self.0.lock().take(id)
+    }
+
+    /// An owner shows that it is there.
+    fn sign(&self, owner: Owner, now_ns: u64) {
+        if let Some(absence) = self.0.lock().owners.get_mut(&owner) {
+            absence.sign_ns = Some(now_ns);
+        }
+    }
+
+    /// What an owner who is back has not taken up yet, and when there was the last sign.
+    fn not_taken_up(&self, owner: Owner) -> Option<(u64, Vec<Arc<Open>>)> {
+        let kept = self.0.lock();
+        let sign_ns = kept.owners.get(&owner)?.sign_ns?;
+        let theirs = kept.opens.values().filter(|one| one.owner == Some(owner));
+        Some((sign_ns, theirs.map(|one| Arc::clone(&one.open)).collect()))
+    }
+
+    /// Takes out the opens that `is_meant` means and whose owner has been back without a sign for so long.
+    fn take_unclaimed(
+        &self,
+        now_ns: u64,
+        after_ns: u64,
+        is_meant: impl Fn(&Open) -> bool,
+    ) -> Vec<(Arc<Open>, Detached)> {
         let mut kept = self.0.lock();
-        let taken = kept.opens.remove(&id)?;
-        kept.ends.remove(&(taken.1.until_ns, id));
-        Some(taken)
+        if kept.next_unclaimed(after_ns).is_none_or(|at| at > now_ns) {
+            return Vec::new();
+        }
+        let is_due = |owner: &Owner| {
+            let sign = kept.owners.get(owner).and_then(|absence| absence.sign_ns);
+            sign.is_some_and(|at| at.saturating_add(after_ns) <= now_ns)
+        };
+        let unclaimed = kept.opens.iter().filter(|(_, one)| one.owner.as_ref().is_some_and(is_due));
+        let ids: Vec<u64> = unclaimed.filter(|(_, one)| is_meant(&one.open)).map(|(id, _)| *id).collect();
+        ids.into_iter().filter_map(|id| kept.take(id)).collect()
     }
 
     /// Takes out an open whose time is over.
     fn take_ended(&self, now_ns: u64) -> Option<(Arc<Open>, Detached)> {
         let mut kept = self.0.lock();
-        let &(at, id) = kept.ends.first().filter(|(at, _)| *at <= now_ns)?;
-        kept.ends.remove(&(at, id));
-        kept.opens.remove(&id)
+        let &(_, id) = kept.ends.first().filter(|(at, _)| *at <= now_ns)?;
+        kept.take(id)
     }
 
     /// When the next one is over.
     pub fn next_end(&self) -> Option<u64> {
-        self.0.lock().ends.first().map(|(at, _)| *at)
+        let kept = self.0.lock();
+        let end = kept.ends.first().map(|(at, _)| *at);
+        end.into_iter().chain(kept.next_unclaimed(UNCLAIMED_NS)).min()
     }
 
     /// Those that end with the process.
     fn ending(&self) -> Vec<u64> {
         let kept = self.0.lock();
-        kept.opens.iter().filter(|(_, (open, _))| !open.is_lasting()).map(|(id, _)| *id).collect()
+        kept.opens.iter().filter(|(_, one)| !one.open.is_lasting()).map(|(id, _)| *id).collect()
     }
 
     fn of(&self, id: u64) -> Option<Detached> {
-        self.0.lock().opens.get(&id).map(|(_, how)| how.clone())
+        self.0.lock().opens.get(&id).map(|one| one.how.clone())
     }
 }
 
@@ -82,6 +175,12 @@ pub(super) enum Absent {
     GivesWay(Vec<Arc<Open>>),
     /// The right stays until its opens are reclaimed or over.
     Stays,
+}
+
+/// Who may take it up, if it outlives the process for somebody who does so by what it is.
+fn owner(open: &Open) -> Option<Owner> {
+    let client = open.asker().client.filter(|_| open.is_kept_for_owner())?;
+    Some((client, open.identity().sid))
 }
 
 impl Share {
@@ -136,7 +235,11 @@ impl Share {
         if moves && was.key.is_some_and(|(_, keyed)| keyed) {
             return Err(Refusal::Invalid);
         }
+        let was_owned = owner(open);
         let _ours = self.detachment.take(open.id).ok_or(Refusal::Gone)?;
+        if let Some(owner) = was_owned {
+            self.detachment.sign(owner, caller.now.mono_ns);
+        }
         let asker = Asker { client: Some(caller.client), ..was };
         let deadline = self.break_deadline(was.whole, caller.now);
         let mut state = open.file.state.lock();
@@ -220,6 +323,44 @@ impl Share {
         }
     }
 
+    /// A client's user is back. From now on it takes up what it has left here, as far as it still knows of it.
+    pub fn returned(&self, client: ClientKey, user: &Sid, now: Now) {
+        self.detachment.sign((client, *user), now.mono_ns);
+    }
+
+    /// Closes opens of these files that are unclaimed, since they are in somebody's way; whether there was one. Called with no lock held.
+    // MS-SMB2 3.3.5.9.10 (exception: a persistent Open whose client is back and does not ask for it is not kept for its whole time)
+    pub(super) fn end_unclaimed_at(&self, files: &[NodeId], now: Now) -> bool {
+        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, |open| files.contains(&open.file.id), now)
+    }
+
+    /// The same for those whose names are in the way of a directory's removal.
+    pub(super) fn end_unclaimed_in(&self, directory: NodeId, now: Now) -> bool {
+        let is_in = |open: &Open| open.link.as_ref().is_some_and(|link| link.place().0.id == directory);
+        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_in, now)
+    }
+
+    /// When names in a directory go that are marked to and wait only for opens that this owner, who is back, has not taken up; none when
+    /// there are none.
+    pub(super) fn unclaimed_names_end(&self, directory: NodeId, owner: Owner) -> Option<u64> {
+        let (sign_ns, opens) = self.detachment.not_taken_up(owner)?;
+        let is_going = |open: &Arc<Open>| {
+            let link = open.link.as_ref().filter(|link| link.place().0.id == directory);
+            link.is_some() && open.file.state.lock().is_deleted(link)
+        };
+        opens.iter().any(is_going).then(|| sign_ns.saturating_add(UNCLAIMED_IN_THE_WAY_NS))
+    }
+
+    fn end_unclaimed(&self, after_ns: u64, is_meant: impl Fn(&Open) -> bool, now: Now) -> bool {
+        let unclaimed = self.detachment.take_unclaimed(now.mono_ns, after_ns, is_meant);
+        let is_any = !unclaimed.is_empty();
+        for taken in unclaimed {
+            tracing::debug!(share = %self.name(), open = taken.0.id, "an open whose client is back without asking for it is closed");
+            self.lose(taken, now);
+        }
+        is_any
+    }
+
     /// Closes detached opens whose time is over.
     // MS-SMB2 3.3.6.2
     // MS-SMB2 3.3.6.4
@@ -227,6 +368,7 @@ impl Share {
         while let Some(taken) = self.detachment.take_ended(now.mono_ns) {
             self.lose(taken, now);
         }
+        self.end_unclaimed(UNCLAIMED_NS, |_| true, now);
     }
 
     /// Closes every detached open that does not outlive the process, since the share stops and nobody will

@@ -38,8 +38,9 @@ impl Share {
 
     /// The same for whoever has any of these files open; what else they have is locked, held and marked through that.
     pub(super) fn end_lapsed_at(&self, files: &[NodeId], now: Now) -> bool {
+        let was_unclaimed = self.end_unclaimed_at(files, now);
         if self.keepers.0.lock().is_empty() {
-            return false;
+            return was_unclaimed;
         }
         let mut clients = Vec::new();
         for file in files.iter().filter_map(|id| self.files.get(*id)) {
@@ -47,7 +48,7 @@ impl Share {
         }
         clients.sort_unstable();
         clients.dedup();
-        self.end_lapsed(&clients, now)
+        self.end_lapsed(&clients, now) | was_unclaimed
     }
 
     /// Asks something that may meet what a client has of a file whose time is over; then once more.
@@ -76,6 +77,6 @@ impl Share {
 
 /// Whether somebody's open, denial, mark or byte range is in the way.
 pub(super) fn is_held(why: &Refusal) -> bool {
-    use Refusal::{DeletePending, RangeConflict, RangeNotGranted, SharingConflict};
-    matches!(why, SharingConflict | DeletePending | RangeConflict | RangeNotGranted)
+    use Refusal::{DeletePending, OwnerAway, RangeConflict, RangeNotGranted, SharingConflict};
+    matches!(why, SharingConflict | DeletePending | OwnerAway | RangeConflict | RangeNotGranted)
 }

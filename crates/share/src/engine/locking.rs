@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use volume::security::Rights;
+
 use super::Share;
 use crate::caching::grants::Need;
 use crate::lasting::record::Record;
@@ -54,7 +56,7 @@ impl Share {
         ranges: &[RangeRequest],
         note: RangeNote<'_>,
     ) -> Step<()> {
-        if let Err(why) = check_lockable(open) {
+        if let Err(why) = check_has_ranges(open).and_then(|()| check_locker(open)) {
             return Step::Refused(why);
         }
         match self.require_for(caller, open, Need::Change) {
@@ -113,7 +115,7 @@ impl Share {
         ranges: &[RangeRequest],
         note: RangeNote<'_>,
     ) -> Result<(), Refusal> {
-        check_lockable(open)?;
+        check_has_ranges(open)?;
         let mut state = open.file.state.lock();
         let stream = state.stream(&open.stream);
         let mut released = Ok(());
@@ -197,9 +199,17 @@ impl Share {
     }
 }
 
-fn check_lockable(open: &Open) -> Result<(), Refusal> {
+/// Whether there is something to lock.
+fn check_has_ranges(open: &Open) -> Result<(), Refusal> {
     if open.is_closed() {
         return Err(Refusal::Gone);
     }
     if open.is_directory() { Err(Refusal::Invalid) } else { Ok(()) }
+}
+
+/// Whether whoever locks may do something with the data. A range stops everybody else, so one that needed no right would
+/// be anybody's way to stop the file's owner.
+fn check_locker(open: &Open) -> Result<(), Refusal> {
+    let data = Rights::READ_DATA | Rights::WRITE_DATA | Rights::APPEND_DATA | Rights::EXECUTE;
+    if open.granted.intersects(data) { Ok(()) } else { Err(Refusal::AccessDenied) }
 }

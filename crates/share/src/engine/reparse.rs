@@ -36,7 +36,7 @@ impl Share {
     /// [`Refusal::AccessDenied`], [`Refusal::Invalid`], [`Refusal::NotEmpty`]; as the volume says.
     // MS-FSA 2.1.5.10.37
     pub fn set_reparse(&self, _caller: &Caller<'_>, open: &Arc<Open>, bytes: &[u8]) -> Result<(), Refusal> {
-        self.check_reparse_change(open)?;
+        self.check_note_change(open)?;
         if bytes.len() < 8 || bytes.len() > MAX_REPARSE {
             return Err(Refusal::Invalid);
         }
@@ -60,7 +60,7 @@ impl Share {
     /// [`Refusal::NoSuchNote`], [`Refusal::Invalid`] for another tag, [`Refusal::AccessDenied`].
     // MS-FSA 2.1.5.10.3
     pub fn delete_reparse(&self, _caller: &Caller<'_>, open: &Arc<Open>, tag: u32) -> Result<(), Refusal> {
-        self.check_reparse_change(open)?;
+        self.check_note_change(open)?;
         let beside = open.file.beside.lock();
         if tag_of(&self.reparse(open)?) != tag {
             return Err(Refusal::Invalid);
@@ -80,7 +80,7 @@ impl Share {
     /// [`Refusal::AccessDenied`], [`Refusal::Invalid`] for a file with data; as the volume says.
     // MS-FSA 2.1.5.10.37
     pub fn make_link(&self, caller: &Caller<'_>, open: &Arc<Open>, text: &[u8]) -> Result<(), Refusal> {
-        self.check_reparse_change(open)?;
+        self.check_note_change(open)?;
         let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
         if text.is_empty() || open.stream.is_named {
             return Err(Refusal::Invalid);
@@ -120,7 +120,7 @@ impl Share {
         Ok(open.node.link_text()?)
     }
 
-    fn check_reparse_change(&self, open: &Open) -> Result<(), Refusal> {
+    fn check_note_change(&self, open: &Open) -> Result<(), Refusal> {
         if !open.granted.intersects(Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES) {
             return Err(Refusal::AccessDenied);
         }
@@ -133,11 +133,12 @@ impl Share {
         }
     }
 
-    /// The sixteen bytes by which others link to the file; made when there are none and `create` says so.
+    /// The sixteen bytes by which others link to the file; made when there are none and `create` says so, which changes the
+    /// file and so needs a right to.
     ///
     /// # Errors
-    /// [`Refusal::NoSuchNote`], [`Refusal::ReadOnly`]; as the volume says.
-    // MS-FSA 2.1.5.10.1
+    /// [`Refusal::NoSuchNote`], [`Refusal::AccessDenied`], [`Refusal::ReadOnly`]; as the volume says.
+    // MS-FSA 2.1.5.10.1 (exception: it asks for no right)
     pub fn object_id(&self, open: &Open, create: bool, now: Now) -> Result<[u8; 16], Refusal> {
         if let Some(id) = open.node.note(Note::ObjectId)?.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()) {
             return Ok(id);
@@ -145,7 +146,7 @@ impl Share {
         if !create {
             return Err(Refusal::NoSuchNote);
         }
-        self.check_writable()?;
+        self.check_note_change(open)?;
         // No two files of a volume have had one inode number at one time.
         let file = open.file.id.inode ^ self.volume.facts().serial.rotate_left(32);
         let mut id = [0; 16];

@@ -7,6 +7,7 @@ use volume::security::Rights;
 
 use super::Share;
 use super::data::{check_data, check_ranges};
+use super::streams::StreamChange;
 use crate::caching::grants::Need;
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal, Step};
 
@@ -37,6 +38,7 @@ impl Share {
             }
             if bytes > size {
                 open.data.allocate(0..bytes)?;
+                self.stream_allocated(open, caller)?;
                 self.shown_changed(open, caller.now);
             }
             Ok(())
@@ -55,9 +57,18 @@ impl Share {
                 open.data.set_size(end)?;
                 return self.size_changed(open, caller);
             }
+            self.stream_allocated(open, caller)?;
             self.shown_changed(open, caller.now);
             Ok(())
         })
+    }
+
+    /// Storage for a file's own data moves its times on the host; storage for a named stream lies elsewhere.
+    fn stream_allocated(&self, open: &Open, caller: &Caller<'_>) -> Result<(), Refusal> {
+        if !open.stream.is_named {
+            return Ok(());
+        }
+        self.move_times(&open.file, open.node.as_ref(), StreamChange::Data, caller.now)
     }
 
     /// The first range of data at or behind `from`, as the host keeps it; none when only a hole is left. A stream whose
@@ -95,7 +106,7 @@ impl Share {
             let end = range.end.min(open.data.stat()?.size);
             if range.start < end {
                 open.data.punch(range.start..end)?;
-                self.data_changed(open)?;
+                self.data_changed(open, caller.now)?;
             }
             Ok(())
         })
@@ -120,7 +131,7 @@ impl Share {
     }
 
     fn size_changed(&self, open: &Arc<Open>, caller: &Caller<'_>) -> Result<(), Refusal> {
-        self.changed_at_once(open)?;
+        self.changed_at_once(open, caller.now)?;
         self.shown_changed(open, caller.now);
         if let Some(link) = &open.link {
             let (name, kind, what) = if open.stream.is_named {

@@ -50,7 +50,7 @@ impl Waits {
     }
 
     /// Lets a request wait until a time.
-    fn add_later(&self, waiter: &Waiter, at: u64) -> Ticket {
+    pub(super) fn add_later(&self, waiter: &Waiter, at: u64) -> Ticket {
         let ticket = Ticket(self.next.fetch_add(1, Ordering::Relaxed));
         self.waiting.lock().insert(ticket, (waiter.clone(), Weak::new()));
         self.later.lock().insert((at, ticket));

@@ -112,6 +112,7 @@ fn connect_disk(
     // MS-SMB2 3.3.5.7
     if protection.dialect.is_smb3() && config.continuously_available {
         capabilities |= ShareCapabilities::CONTINUOUS_AVAILABILITY;
+        engine.returned(session.client, &proved.identity.sid, connected);
     }
     tree_connect::Response {
         share_type: ShareType::Disk,

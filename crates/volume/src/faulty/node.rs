@@ -234,6 +234,11 @@ impl Node for FaultyNode {
         self.inner.remove(name, directory, actor)
     }
 
+    fn check_removal(&self, name: &Name, actor: Option<&Actor>) -> Result<()> {
+        self.plan.meet(Call::CheckRemoval)?;
+        self.inner.check_removal(name, actor)
+    }
+
     fn rename(
         &self,
         name: &Name,

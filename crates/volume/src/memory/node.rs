@@ -515,6 +515,11 @@ impl Node for MemoryNode {
         Ok(())
     }
 
+    /// A volume in memory asks for nobody's permission.
+    fn check_removal(&self, _name: &Name, _actor: Option<&Actor>) -> Result<()> {
+        Ok(())
+    }
+
     fn rename(
         &self,
         name: &Name,

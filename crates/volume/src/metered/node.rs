@@ -333,6 +333,10 @@ impl Node for MeteredNode {
         file.losing_name(&*doomed, || self.inner.remove(name, directory, actor))
     }
 
+    fn check_removal(&self, name: &Name, actor: Option<&Actor>) -> Result<()> {
+        self.passing(|| self.inner.check_removal(name, actor))
+    }
+
     fn rename(
         &self,
         name: &Name,

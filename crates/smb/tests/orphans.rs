@@ -1,0 +1,345 @@
+//! Persistent handles of which their client knows nothing any more: it closed them while the server was away, or the answer that made
+//! them was lost with it. As Linux' client of 6.12 does both (deferred closes run out during an outage; a CREATE is replayed
+//! once and then given up), and takes up all others as soon as it has its session and share again.
+//!
+//! `SIMULATED_KILLS=seed+count` is another number of kills.
+
+mod common;
+#[path = "simulation/dice.rs"]
+#[allow(dead_code)]
+mod dice;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::client::OpenFile;
+use common::peer::{Answer, whole};
+use common::{Dial, Peer, World};
+use dice::Dice;
+use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel};
+use smb_wire::create_context::{
+    Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext,
+};
+use smb_wire::fscc::FileInfoClass;
+use smb_wire::header::Flags;
+use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, query_info, set_info};
+use volume::journal::{Journal, MemoryJournal};
+use volume::memory::MemoryVolume;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// How long after a client is back what it does not ask for may be in its way.
+const IN_THE_WAY: Duration = Duration::from_secs(5);
+const ALL: LeaseState =
+    LeaseState::READ_CACHING.union(LeaseState::WRITE_CACHING).union(LeaseState::HANDLE_CACHING);
+const PERSISTENT: DurableFlags = DurableFlags::PERSISTENT;
+
+/// The volume and the journal of a share, which are there whatever becomes of the server.
+struct Store {
+    memory: MemoryVolume,
+    journal: Arc<MemoryJournal>,
+}
+
+impl Store {
+    fn new() -> Store {
+        Store { memory: MemoryVolume::new(1), journal: Arc::default() }
+    }
+
+    /// The next server. What the one before writes from now on is as if it had never been.
+    fn kill_and_serve(&mut self) -> World {
+        let journal = Arc::new(MemoryJournal::default());
+        journal.replace(&mut self.journal.records().into_iter()).unwrap();
+        self.journal = journal;
+        World::lasting(&self.memory, &self.journal)
+    }
+}
+
+/// A file that is open, with what makes it one.
+#[derive(Clone)]
+struct Held {
+    name: String,
+    number: u64,
+    id: FileId,
+}
+
+fn guid(number: u64) -> Guid {
+    Guid((u128::from(number) << 64 | 7).to_le_bytes())
+}
+
+fn lease(number: u64) -> RequestContext<'static> {
+    let v2 = Some(LeaseV2 { parent_key: LeaseKey([0; 16]), epoch: 0 });
+    let key = LeaseKey((u128::from(number) << 64 | 9).to_le_bytes());
+    RequestContext::Lease(Lease { key, state: ALL, flags: LeaseFlags::empty(), v2 })
+}
+
+fn asked(number: u64) -> [RequestContext<'static>; 2] {
+    let durable =
+        RequestContext::DurableHandleRequestV2 { timeout: 0, flags: PERSISTENT, create_guid: guid(number) };
+    [durable, lease(number)]
+}
+
+fn leased<'a>(name: &'a str, contexts: &'a [RequestContext<'a>]) -> OpenFile<'a> {
+    OpenFile { oplock: OplockLevel::Lease, contexts: Contexts::Requests(contexts), ..OpenFile::named(name) }
+}
+
+/// Opens or makes a file as Linux does.
+fn open(client: &mut Peer, name: &str, number: u64) -> Held {
+    let id = client.create(&leased(name, &asked(number))).file_id();
+    Held { name: name.to_owned(), number, id }
+}
+
+/// The same, whose answer was lost, once more.
+fn replay(client: &mut Peer, name: &str, number: u64) -> Answer {
+    let mut header = client.header(Command::Create);
+    header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
+    let contexts = asked(number);
+    let id = client.send(whole(&header, |out| leased(name, &contexts).write(out)));
+    client.answer(id).expect("an answer to CREATE")
+}
+
+/// Takes a file up again.
+fn take_up(client: &mut Peer, held: &Held) -> Answer {
+    let back = RequestContext::DurableHandleReconnectV2 {
+        file_id: held.id,
+        create_guid: guid(held.number),
+        flags: PERSISTENT,
+    };
+    client.create(&leased(&held.name, &[back, lease(held.number)]))
+}
+
+/// Removes a name as Linux does: by an open that does nothing else. As long as that waits, `meanwhile` is done.
+fn remove_meanwhile(
+    client: &mut Peer,
+    name: &str,
+    is_directory: bool,
+    mut meanwhile: impl FnMut(),
+) -> NtStatus {
+    let kind = if is_directory { CreateOptions::DIRECTORY_FILE } else { CreateOptions::NON_DIRECTORY_FILE };
+    let answer = client.create(&OpenFile {
+        access: Access::DELETE,
+        disposition: Disposition::Open,
+        options: kind,
+        ..OpenFile::named(name)
+    });
+    if answer.status() != NtStatus::SUCCESS {
+        return answer.status();
+    }
+    let id = answer.file_id();
+    let asked = client.start(Command::SetInfo, |out| {
+        set_info::Request {
+            info_type: query_info::InfoType::File,
+            file_info_class: FileInfoClass::DISPOSITION.0,
+            additional_information: 0,
+            file_id: id,
+            buffer: &[1],
+        }
+        .write(out);
+    });
+    let mut status = client.answer(asked).expect("an answer to SET_INFO").status();
+    while status == NtStatus::PENDING {
+        meanwhile();
+        client.turn();
+        status = client.answer(asked).map_or(status, |answer| answer.status());
+    }
+    assert_eq!(client.close(id), NtStatus::SUCCESS);
+    status
+}
+
+/// The same for what need not wait.
+fn remove(client: &mut Peer, name: &str, is_directory: bool) -> NtStatus {
+    remove_meanwhile(client, name, is_directory, || panic!("{name} is waited for"))
+}
+
+#[test]
+fn what_its_client_does_not_take_up_is_not_in_the_way_of_anybody_for_long() {
+    let mut store = Store::new();
+    let mut client = store.kill_and_serve().client();
+    client.create(&OpenFile::directory("d"));
+    let known = open(&mut client, "d\\known", 1);
+    // It is closed while nobody hears of it.
+    let unknown = open(&mut client, "d\\unknown", 2);
+    // Four restarts, after each of which its time could begin anew.
+    for _ in 0..3 {
+        store.kill_and_serve().advance(20 * SECOND);
+    }
+    let world = store.kill_and_serve();
+    world.advance(20 * SECOND);
+    let mut client = world.client();
+    let id = take_up(&mut client, &known).file_id();
+    assert_eq!(remove(&mut client, "d\\unknown", false), NtStatus::FILE_NOT_AVAILABLE);
+    world.advance(IN_THE_WAY - Duration::from_millis(1));
+    assert_eq!(remove(&mut client, "d\\unknown", false), NtStatus::FILE_NOT_AVAILABLE);
+    world.advance(Duration::from_millis(1));
+    assert_eq!(remove(&mut client, "d\\unknown", false), NtStatus::SUCCESS);
+    assert_eq!(client.close(id), NtStatus::SUCCESS);
+    assert_eq!(remove(&mut client, "d\\known", false), NtStatus::SUCCESS);
+    assert_eq!(remove(&mut client, "d", true), NtStatus::SUCCESS);
+    assert_eq!(take_up(&mut client, &unknown).status(), NtStatus::OBJECT_NAME_NOT_FOUND);
+    assert_eq!((world.server.opens.len(), world.engine.open_count()), (0, 0));
+}
+
+#[test]
+fn a_name_that_went_with_it_does_not_keep_a_directory() {
+    let mut store = Store::new();
+    let mut client = store.kill_and_serve().client();
+    client.create(&OpenFile::directory("d"));
+    let held = open(&mut client, "d\\f", 1);
+    // As an unlink by Linux is: the name goes with the last open, whose CLOSE is never sent.
+    mark(&mut client, &held);
+    let world = store.kill_and_serve();
+    let mut client = world.client();
+    // Another client is told at once, and its own waits until it is known that it does not ask for the file.
+    assert_eq!(remove(&mut world.dial(&Dial::elsewhere()), "d", true), NtStatus::DIRECTORY_NOT_EMPTY);
+    let mut seconds = 0;
+    let removed = remove_meanwhile(&mut client, "d", true, || {
+        world.advance(SECOND);
+        seconds += 1;
+    });
+    assert_eq!((removed, seconds), (NtStatus::SUCCESS, 5));
+    assert_eq!(world.engine.open_count(), 0);
+}
+
+#[test]
+fn what_may_still_be_asked_for_is_kept() {
+    let mut store = Store::new();
+    let mut client = store.kill_and_serve().client();
+    let held: Vec<Held> = (0..5).map(|n| open(&mut client, &format!("f{n}"), n)).collect();
+    let bert = Dial { user: "bert".into(), ..Dial::default() };
+    let of_bert = open(&mut store.kill_and_serve().dial(&bert), "b", 9);
+    // As long as a client goes on, nothing of it is over, though it takes more than the time.
+    let world = store.kill_and_serve();
+    let mut client = world.client();
+    for held in &held[..4] {
+        world.advance(9 * SECOND);
+        assert_eq!(take_up(&mut client, held).status(), NtStatus::SUCCESS, "{}", held.name);
+    }
+    assert_eq!(world.server.opens.len(), 6);
+    // Its last one and another user's are still to come; nobody is in the way of anybody.
+    world.advance(9 * SECOND);
+    assert_eq!(world.server.opens.len(), 6);
+    world.advance(SECOND);
+    assert_eq!(world.server.opens.len(), 5);
+    assert_eq!(take_up(&mut client, &held[4]).status(), NtStatus::OBJECT_NAME_NOT_FOUND);
+    let mut bert = world.dial(&bert);
+    assert_eq!(take_up(&mut bert, &of_bert).status(), NtStatus::SUCCESS);
+    // One whose client comes back late has its whole time, and another's being back counts nothing.
+    let world = store.kill_and_serve();
+    let _other = world.dial(&Dial::elsewhere());
+    world.advance(59 * SECOND);
+    assert_eq!(world.server.opens.len(), 5);
+}
+
+/// Removes a name by its own lease key: it goes with the last open.
+fn mark(client: &mut Peer, held: &Held) {
+    let contexts = [lease(held.number)];
+    let unlinking = OpenFile {
+        access: Access::DELETE,
+        disposition: Disposition::Open,
+        options: CreateOptions::DELETE_ON_CLOSE,
+        ..leased(&held.name, &contexts)
+    };
+    let id = client.create(&unlinking).file_id();
+    assert_eq!(client.close(id), NtStatus::SUCCESS);
+}
+
+/// What a client has made in the directory `d` when the server is killed.
+#[derive(Default)]
+struct Made {
+    names: Vec<String>,
+    /// What it has open and knows of.
+    known: Vec<Held>,
+    /// A CREATE whose answer was lost.
+    lost: Option<(String, u64)>,
+    /// A name that goes with an open that was closed while nobody heard of it.
+    going: Option<String>,
+}
+
+/// Makes something, at chance; `number` counts what is opened.
+fn make(client: &mut Peer, dice: &mut Dice, number: &mut u64) -> Made {
+    client.create(&OpenFile::directory("d"));
+    let mut made = Made::default();
+    let mut next = || {
+        *number += 1;
+        *number
+    };
+    for at in 0..1 + dice.below(4) {
+        let name = format!("d\\{at}");
+        made.known.push(open(client, &name, next()));
+        made.names.push(name);
+    }
+    if dice.chance(1, 2) {
+        let (name, number) = (format!("d\\lost{}", dice.below(2)), next());
+        open(client, &name, number);
+        made.lost = Some((name, number));
+    }
+    if dice.chance(1, 3) {
+        let held = made.known.remove(dice.below(made.known.len()));
+        assert_eq!(client.close(held.id), NtStatus::SUCCESS);
+    }
+    if dice.chance(1, 3) && !made.known.is_empty() {
+        let held = made.known.remove(dice.below(made.known.len()));
+        mark(client, &held);
+        made.going = Some(held.name);
+    }
+    // Closed meanwhile: nobody is told.
+    made.known.retain(|_| dice.chance(1, 2));
+    made
+}
+
+/// Comes back, takes up what is known, and removes everything; whether that went well.
+fn clear(client: &mut Peer, world: &World, dice: &mut Dice, made: &Made) -> bool {
+    let is_closed = |client: &mut Peer, answer: Answer| {
+        answer.status() == NtStatus::SUCCESS && client.close(answer.file_id()) == NtStatus::SUCCESS
+    };
+    let mut is_right = true;
+    for held in &made.known {
+        let answer = take_up(client, held);
+        is_right &= is_closed(client, answer);
+    }
+    // A client gives a CREATE up when it is not answered twice.
+    if let Some((name, number)) = made.lost.as_ref().filter(|_| dice.chance(1, 2)) {
+        let answer = replay(client, name, *number);
+        is_right &= is_closed(client, answer);
+    }
+    let is_alone = made.names.len() == 1 && made.going.is_some() && made.lost.is_none();
+    // Else the directory is removed at once, and that waits.
+    if !is_alone {
+        world.advance(IN_THE_WAY);
+        for name in made.names.iter().map(String::as_str).chain(["d\\lost0", "d\\lost1"]) {
+            let gone = [NtStatus::SUCCESS, NtStatus::OBJECT_NAME_NOT_FOUND];
+            is_right &= gone.contains(&remove(client, name, false));
+        }
+    }
+    let removed = remove_meanwhile(client, "d", true, || world.advance(SECOND));
+    is_right && removed == NtStatus::SUCCESS && world.engine.open_count() == 0
+}
+
+/// One kill after another; gives in how many the client could not do what it must.
+fn kills(seed: u64, count: u64) -> u64 {
+    let (mut store, mut dice, mut number) = (Store::new(), Dice::new(seed), 0);
+    let mut client = store.kill_and_serve().client();
+    let mut failures = 0;
+    for kill in 0..count {
+        let made = make(&mut client, &mut dice, &mut number);
+        let mut world = store.kill_and_serve();
+        while dice.chance(1, 4) {
+            world.advance(SECOND * dice.below(30) as u32);
+            world = store.kill_and_serve();
+        }
+        world.advance(SECOND * dice.below(20) as u32);
+        client = world.client();
+        if !clear(&mut client, &world, &mut dice, &made) {
+            failures += 1;
+            println!("seed {seed}, kill {kill}: the directory could not be removed");
+            // What is left of it is over then.
+            world.advance(300 * SECOND);
+        }
+    }
+    failures
+}
+
+#[test]
+fn a_client_that_is_back_removes_what_it_has_left() {
+    let told = std::env::var("SIMULATED_KILLS").unwrap_or_else(|_| "1+200".to_owned());
+    let (seed, count) = told.split_once('+').expect("a seed and a number of kills");
+    assert_eq!(kills(seed.parse().unwrap(), count.parse().unwrap()), 0);
+}
