@@ -45,42 +45,32 @@ impl Security {
         self.says == (stat.mode, stat.uid, stat.gid)
     }
 
+    /// The permission bits that the host has for somebody, by its own list where there is one.
+    fn host_bits(&self, uid: u32, gid: u32, groups: &[u32]) -> u32 {
+        let (mode, owner, group) = self.says;
+        if !self.list.is_empty() {
+            let groups: Vec<u32> = groups.iter().copied().chain([gid]).collect();
+            return posix::bits_for(&self.list, (owner, group), uid, &groups).into();
+        }
+        let class = match uid == owner {
+            true => 6,
+            false if gid == group || groups.contains(&group) => 3,
+            false => 0,
+        };
+        mode >> class & 7
+    }
+
     /// Whether the host's permission bits or its list let somebody run a file: the right to run says more on other systems.
     fn runs(&self, caller: &Caller<'_>) -> bool {
         let who = caller.identity;
-        let (mode, uid, gid) = self.says;
-        if who.unbound {
-            return mode & 0o111 != 0;
-        }
-        let is_member = who.gid == gid || who.host_groups.contains(&gid);
-        let bits = if self.list.is_empty() {
-            let shift = if who.uid == uid {
-                6
-            } else if is_member {
-                3
-            } else {
-                0
-            };
-            mode >> shift
-        } else {
-            let groups: Vec<u32> = who.host_groups.iter().copied().chain([who.gid]).collect();
-            u32::from(posix::bits_for(&self.list, (uid, gid), who.uid, &groups))
-        };
-        bits & 0o1 != 0
+        let root = who.unbound && self.says.0 & 0o111 != 0;
+        root || !who.unbound && self.host_bits(who.uid, who.gid, &who.host_groups) & 0o1 != 0
     }
 
-    /// Whether the host's permission bits of this directory let somebody remove whatever is in it.
+    /// Whether the host lets somebody remove whatever is in this directory.
     pub fn lets_remove(&self, actor: &Actor) -> bool {
-        let (mode, uid, gid) = self.says;
-        let class = if actor.uid == uid {
-            6
-        } else if actor.gid == gid || actor.groups.contains(&gid) {
-            3
-        } else {
-            0
-        };
-        let may_write = mode >> class & 0o3 == 0o3;
-        may_write && (mode & STICKY == 0 || actor.uid == uid)
+        let may_write = self.host_bits(actor.uid, actor.gid, &actor.groups) & 0o3 == 0o3;
+        may_write && (self.says.0 & STICKY == 0 || actor.uid == self.says.1)
     }
 }
 
