@@ -222,8 +222,8 @@ _RESULTS = {
 class Connection:
     """One connection. Callbacks that come while an answer is waited for are kept in `called`."""
 
-    def __init__(self, address):
-        self.socket = socket.create_connection(address, timeout=LIMIT_S)
+    def __init__(self, address, source=None):
+        self.socket = socket.create_connection(address, timeout=LIMIT_S, source_address=source and (source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._xid = int.from_bytes(os.urandom(3), "big") << 8
         self._answers = {}

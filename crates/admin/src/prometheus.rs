@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use crate::status::Transport;
 use crate::transactions::{Api, Counted, Gauges, Latency, Transactions};
 
 /// What the format is called in HTTP.
@@ -42,6 +43,7 @@ pub fn text(all: &Transactions) -> String {
     page.work(all);
     page.availability(all);
     page.gauges(all);
+    page.transport(&all.transport);
     page.out
 }
 
@@ -67,6 +69,38 @@ struct Page {
 impl Page {
     fn begin(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// Connections, what was refused to them, and what is held for clients that do not read.
+    fn transport(&mut self, all: &Transport) {
+        let both = [("SMB", &all.smb), ("NFS", &all.nfs)];
+        let name = "trunkline_connections";
+        self.begin(name, "gauge", "Connections, by whether their client has logged on or made a session.");
+        for (protocol, of) in both {
+            let proved = of.connections.saturating_sub(of.unproved);
+            for (state, count) in [("proved", proved), ("unproved", of.unproved)] {
+                self.sample(name, &[("protocol", protocol), ("state", state)], count as f64);
+            }
+        }
+        let name = "trunkline_connections_refused_total";
+        self.begin(name, "counter", "Connections that were refused, by the bound that was reached.");
+        for (protocol, of) in both {
+            for (bound, count) in [
+                ("all", of.refused_all),
+                ("address", of.refused_address),
+                ("unproved", of.refused_unproved),
+                ("descriptors", of.refused_descriptors),
+            ] {
+                self.sample(name, &[("protocol", protocol), ("bound", bound)], count as f64);
+            }
+        }
+        self.begin("trunkline_unread_bytes", "gauge", "Memory held for clients that do not read.");
+        self.sample("trunkline_unread_bytes", &[], all.unread_bytes as f64);
+        self.begin("trunkline_unread_bound_bytes", "gauge", "The bound on it.");
+        self.sample("trunkline_unread_bound_bytes", &[], all.unread_bound_bytes as f64);
+        let name = "trunkline_unread_closed_total";
+        self.begin(name, "counter", "Connections that were closed since they held most of it.");
+        self.sample(name, &[], all.unread_closed as f64);
     }
 
     fn sample(&mut self, name: &str, labels: &[Label<'_>], value: f64) {

@@ -39,6 +39,49 @@ pub struct Status {
     /// NFS clients and what they hold.
     #[serde(default)]
     pub nfs: crate::nfs::Nfs,
+    /// Connections as the transport counts them.
+    #[serde(default)]
+    pub transport: Transport,
+}
+
+/// Connections as the transport counts them, and what is held for clients that do not read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transport {
+    /// Over SMB.
+    pub smb: Connections,
+    /// Over NFS.
+    pub nfs: Connections,
+    /// Bytes of memory held for clients that do not read.
+    pub unread_bytes: u64,
+    /// The bound on them.
+    pub unread_bound_bytes: u64,
+    /// Connections that were closed because of it.
+    pub unread_closed: u64,
+}
+
+/// Connections of one protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connections {
+    /// Now.
+    pub connections: u64,
+    /// Of these, those on which nobody has logged on (SMB) or that carry no session (NFS).
+    pub unproved: u64,
+    /// Refused since all places were taken.
+    pub refused_all: u64,
+    /// Refused since their address had as many as one may have.
+    pub refused_address: u64,
+    /// Refused since their address had too many that were not proved.
+    pub refused_unproved: u64,
+    /// Refused since descriptors ran short and their address had more than its share.
+    pub refused_descriptors: u64,
+}
+
+impl Connections {
+    /// Refused for any reason.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused_all + self.refused_address + self.refused_unproved + self.refused_descriptors
+    }
 }
 
 /// What is written down of single requests.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::status::Transport;
 use serde::{Deserialize, Serialize};
 
 /// What has happened since the server was started.
@@ -25,6 +26,9 @@ pub struct Transactions {
     /// What is so now, by the share's name.
     #[serde(default)]
     pub gauges: BTreeMap<String, Gauges>,
+    /// Connections, what was refused to them, and what is held for clients that do not read.
+    #[serde(default)]
+    pub transport: Transport,
 }
 
 /// What is so now of a share.

@@ -140,6 +140,9 @@ enum Wrapping {
 /// The longest NTLM NEGOTIATE that is kept for the MIC, in bytes: it holds at most two short names.
 const MAX_NEGOTIATE_LEN: usize = 2 * 1024;
 
+/// The longest list of mechanisms that is kept for the code over it, in bytes. Clients offer five at most, of a dozen bytes.
+const MAX_MECH_LIST_LEN: usize = 1024;
+
 impl Acceptor {
     /// An exchange that awaits its first token.
     #[must_use]
@@ -170,6 +173,9 @@ impl Acceptor {
         let Some(rank) = init.mechs.iter().position(|mech| *mech == NTLMSSP) else {
             return Err(Refusal::NoCommonMechanism);
         };
+        if init.mech_list.len() > MAX_MECH_LIST_LEN {
+            return Err(BadToken::TooLong.into());
+        }
         // RFC 4178 5
         let wrapping = Wrapping::Spnego { mech_list: init.mech_list.to_vec(), mic_required: rank > 0 };
         match init {
@@ -296,6 +302,33 @@ mod tests {
     use super::*;
     use crate::testing::hex;
     use crate::{Account, Accounts, NtHash};
+
+    #[test]
+    fn a_token_may_be_long_and_what_is_kept_of_its_mechanisms_is_short() {
+        let names = || "BOX".to_owned();
+        let config = Config::new(Names {
+            netbios_computer: names(),
+            netbios_domain: names(),
+            dns_computer: names(),
+            dns_domain: names(),
+        });
+        // A list of NTLMSSP and of one mechanism more, which has this many bytes.
+        let step = |bytes: usize, message: &[u8]| {
+            let element = |tag: u8, content: &[u8]| {
+                let len = u16::try_from(content.len()).expect("it is short").to_be_bytes();
+                [&[tag, 0x82, len[0], len[1]][..], content].concat()
+            };
+            let ntlmssp = element(0x06, NTLMSSP);
+            let mech_list = element(0x30, &[ntlmssp, element(0x06, &vec![0x2a; bytes])].concat());
+            let init =
+                NegTokenInit { mechs: Default::default(), mech_list: &mech_list, mech_token: Some(message) };
+            Acceptor::new(&config).step(&init.encode(), &accounts("x"), Now::default())
+        };
+        let refused = |step: Step| matches!(step, Step::Refused(Refusal::BadToken(BadToken::TooLong)));
+        assert!(refused(step(MAX_MECH_LIST_LEN, b"")));
+        assert!(refused(step(60_000, b"")));
+        assert!(!refused(step(MAX_MECH_LIST_LEN - 30, b"")));
+    }
 
     fn accounts(password: &str) -> Accounts {
         let mut accounts = Accounts::default();

@@ -43,11 +43,10 @@ impl Buffers {
         self.windows.pop().unwrap_or_else(|| vec![0; WINDOW])
     }
 
-    /// A buffer of at least `len` bytes for a record that comes in parts.
-    pub(crate) fn part(&mut self, len: usize) -> Vec<u8> {
+    /// A buffer of at least `len` bytes for a record that comes in parts; none when the host has no memory.
+    pub(crate) fn part(&mut self, len: usize) -> Option<Vec<u8>> {
         let class = class(len);
-        // `vec![0; n]` of a large size is untouched memory of the host: it costs what is received into it.
-        self.parts[class].pop().unwrap_or_else(|| vec![0; size(class).max(len)])
+        self.parts[class].pop().or_else(|| zeroed(size(class).max(len)))
     }
 
     /// Takes a shared buffer back.
@@ -73,6 +72,21 @@ impl Buffers {
     }
 }
 
+/// A buffer of zeros, for which a large one costs only what is received into it: it is untouched memory of the host, as that of
+/// `vec![0; len]`, which would end the process where there is none.
+fn zeroed(len: usize) -> Option<Vec<u8>> {
+    if len == 0 {
+        return Some(Vec::new());
+    }
+    let layout = std::alloc::Layout::array::<u8>(len).ok()?;
+    // SAFETY: the layout has a size, which is not zero.
+    #[allow(unsafe_code)]
+    let start = unsafe { std::alloc::alloc_zeroed(layout) };
+    // SAFETY: the global allocator gave `start` for exactly `len` bytes with the alignment of bytes, and all of them are zero.
+    #[allow(unsafe_code)]
+    (!start.is_null()).then(|| unsafe { Vec::from_raw_parts(start, len, len) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,15 +96,15 @@ mod tests {
         let mut buffers = Buffers::default();
         // Among them writes of round sizes with their headers, up to the largest.
         for len in [1, 4096, 8193, 70_000, (64 << 10) + 112, (1 << 20) + 112, (8 << 20) + 240] {
-            let part = buffers.part(len);
+            let part = buffers.part(len).expect("memory");
             assert!(part.len() >= len && part.len() < (2 * len).max(3 * SMALLEST), "{len}: {}", part.len());
             let place = part.as_ptr();
             buffers.give_part(part);
-            let again = buffers.part(len);
+            let again = buffers.part(len).expect("memory");
             assert_eq!(again.as_ptr(), place, "{len}");
             buffers.give_part(again);
         }
-        assert!(buffers.part(wire::limits::MAX_MESSAGE).len() >= wire::limits::MAX_MESSAGE);
+        assert!(buffers.part(wire::limits::MAX_MESSAGE).expect("memory").len() >= wire::limits::MAX_MESSAGE);
     }
 
     #[test]
@@ -101,9 +115,18 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_is_not_there_is_no_end_of_the_process() {
+        assert!(zeroed(usize::MAX / 4).is_none());
+        assert!(
+            zeroed(1 << 20)
+                .is_some_and(|bytes| bytes.len() == 1 << 20 && bytes.iter().all(|byte| *byte == 0))
+        );
+    }
+
+    #[test]
     fn what_stays_in_store_is_bounded() {
         let mut buffers = Buffers::default();
-        let taken: Vec<_> = (0..40).map(|_| buffers.part(1 << 20)).collect();
+        let taken: Vec<_> = (0..40).filter_map(|_| buffers.part(1 << 20)).collect();
         for part in taken {
             buffers.give_part(part);
         }

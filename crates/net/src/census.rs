@@ -11,11 +11,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
+use crate::config::Config;
+
 /// All connections of one server.
 #[derive(Debug)]
 pub(crate) struct Census {
-    max: usize,
-    max_per_address: usize,
+    bounds: Bounds,
+    refusals: [AtomicU64; 4],
+    /// Connections whose client has proved nothing.
+    unproved: AtomicUsize,
     /// Connections of each worker.
     load: Box<[AtomicUsize]>,
     /// What each worker has to do.
@@ -23,12 +27,112 @@ pub(crate) struct Census {
     state: Mutex<State>,
 }
 
+/// The bounds on connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// All of them.
+    pub(crate) all: usize,
+    /// Those of one address.
+    pub(crate) of_address: usize,
+    /// Of these, those whose client has proved nothing.
+    pub(crate) unproved: usize,
+    /// Descriptors of this process.
+    pub(crate) descriptors: u64,
+}
+
+impl Bounds {
+    pub(crate) fn of(config: &Config) -> Bounds {
+        Bounds {
+            all: config.max_connections,
+            of_address: config.max_connections_per_address,
+            unproved: config.max_unproved_per_address,
+            descriptors: config.descriptors,
+        }
+    }
+
+    /// Whether an eighth of the descriptors is left. A new descriptor has the least number that is free, so one with a high
+    /// number says that all below it are taken.
+    fn are_scarce(&self, descriptor: u64) -> bool {
+        descriptor >= self.descriptors - self.descriptors / 8
+    }
+}
+
+/// Why a connection is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Why {
+    All,
+    Address,
+    Unproved,
+    Descriptors,
+}
+
+impl Why {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Why::All => "all places are taken",
+            Why::Address => "its address has as many connections as one may have",
+            Why::Unproved => "too many connections of its address have not logged on or made a session",
+            Why::Descriptors => "descriptors run short, and its address has more than its share",
+        }
+    }
+}
+
+/// A connection is refused.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) why: Why,
+    /// Whether the log is to say so: once in a while for each address.
+    pub(crate) is_told: bool,
+    /// What its address has.
+    pub(crate) connections: usize,
+}
+
+/// How many connections were refused, by the reason.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Refusals {
+    /// All places were taken.
+    pub all: u64,
+    /// The address had as many as one may have.
+    pub address: u64,
+    /// The address had too many that had proved nothing.
+    pub unproved: u64,
+    /// Descriptors ran short, and the address had more than its share.
+    pub descriptors: u64,
+}
+
+/// After so long (ns) the log says of an address again that it is refused something.
+const SILENCE_NS: u64 = 60_000_000_000;
+/// Lines about refusals in that time for all addresses.
+const LINES: usize = 10;
+
 #[derive(Debug, Default)]
 struct State {
     total: usize,
-    addresses: HashMap<IpAddr, usize>,
+    addresses: HashMap<IpAddr, OfAddress>,
+    /// What was told, and when (monotonic ns).
+    told: Vec<(IpAddr, Why, u64)>,
     /// For each placement key the connections of each worker.
     keys: HashMap<u128, Box<[usize]>>,
+}
+
+/// Connections of one address.
+#[derive(Debug, Default, Clone, Copy)]
+struct OfAddress {
+    all: usize,
+    unproved: usize,
+}
+
+impl State {
+    /// Whether the log says that an address is refused something.
+    fn tells(&mut self, address: IpAddr, why: Why, now_ns: u64) -> bool {
+        self.told.retain(|(.., at)| now_ns.saturating_sub(*at) < SILENCE_NS);
+        let is_known = self.told.iter().any(|(of, what, _)| (*of, *what) == (address, why));
+        let tells = !is_known && self.told.len() < LINES;
+        if tells {
+            self.told.push((address, why, now_ns));
+        }
+        tells
+    }
 }
 
 /// How much of a processor a worker took when it said so last, in thousandths, and when that was (monotonic ns).
@@ -48,35 +152,76 @@ pub(crate) struct Place {
     address: IpAddr,
     worker: usize,
     key: Option<u128>,
+    proved: bool,
 }
 
 impl Census {
-    pub(crate) fn new(workers: usize, max: usize, max_per_address: usize) -> Arc<Census> {
+    pub(crate) fn new(workers: usize, bounds: Bounds) -> Arc<Census> {
         Arc::new(Census {
-            max,
-            max_per_address,
+            bounds,
+            refusals: Default::default(),
+            unproved: AtomicUsize::new(0),
             load: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             busy: (0..workers).map(|_| Busy::default()).collect(),
             state: Mutex::default(),
         })
     }
 
-    /// Admits a connection to the worker with the fewest. None when a bound is reached.
-    pub(crate) fn admit(self: &Arc<Census>, address: IpAddr) -> Option<Place> {
+    /// Admits a connection, whose socket has this descriptor, to the worker with the fewest.
+    pub(crate) fn admit(
+        self: &Arc<Census>,
+        address: IpAddr,
+        descriptor: u64,
+        now_ns: u64,
+    ) -> Result<Place, Refused> {
         let address = address.to_canonical();
         let mut state = self.state.lock();
-        if state.total >= self.max {
-            return None;
+        let known = state.addresses.get(&address).copied().unwrap_or_default();
+        if let Some(why) = self.refuses(&state, known, descriptor) {
+            self.refusals[why as usize].fetch_add(1, Relaxed);
+            let is_told = state.tells(address, why, now_ns);
+            return Err(Refused { why, is_told, connections: known.all });
         }
         let of_address = state.addresses.entry(address).or_default();
-        if *of_address >= self.max_per_address {
-            return None;
-        }
-        *of_address += 1;
+        of_address.all += 1;
+        of_address.unproved += 1;
         state.total += 1;
-        let worker = (0..self.load.len()).min_by_key(|&at| self.load[at].load(Relaxed))?;
+        self.unproved.fetch_add(1, Relaxed);
+        let worker = (0..self.load.len()).min_by_key(|&at| self.load[at].load(Relaxed)).unwrap_or(0);
         self.load[worker].fetch_add(1, Relaxed);
-        Some(Place { census: Arc::clone(self), address, worker, key: None })
+        Ok(Place { census: Arc::clone(self), address, worker, key: None, proved: false })
+    }
+
+    /// Why an address that has so many connections gets no more.
+    fn refuses(&self, state: &State, known: OfAddress, descriptor: u64) -> Option<Why> {
+        let Bounds { all, of_address, unproved, .. } = self.bounds;
+        match known {
+            _ if state.total >= all => Some(Why::All),
+            OfAddress { all, .. } if all >= of_address => Some(Why::Address),
+            OfAddress { unproved: now, .. } if now >= unproved => Some(Why::Unproved),
+            OfAddress { all, .. }
+                if self.bounds.are_scarce(descriptor) && all * state.addresses.len() > state.total =>
+            {
+                Some(Why::Descriptors)
+            }
+            _ => None,
+        }
+    }
+
+    /// Connections now whose client has proved nothing.
+    pub(crate) fn unproved(&self) -> usize {
+        self.unproved.load(Relaxed)
+    }
+
+    /// How many were refused.
+    pub(crate) fn refusals(&self) -> Refusals {
+        let count = |why: Why| self.refusals[why as usize].load(Relaxed);
+        Refusals {
+            all: count(Why::All),
+            address: count(Why::Address),
+            unproved: count(Why::Unproved),
+            descriptors: count(Why::Descriptors),
+        }
     }
 
     /// Connections now.
@@ -136,6 +281,22 @@ impl Place {
         best
     }
 
+    /// Its client has proved what its protocol asks for, or counts again as one that has not.
+    pub(crate) fn set_proved(&mut self, proved: bool) {
+        if std::mem::replace(&mut self.proved, proved) == proved {
+            return;
+        }
+        let mut state = self.census.state.lock();
+        let Some(of_address) = state.addresses.get_mut(&self.address) else { return };
+        if proved {
+            of_address.unproved -= 1;
+            self.census.unproved.fetch_sub(1, Relaxed);
+        } else {
+            of_address.unproved += 1;
+            self.census.unproved.fetch_add(1, Relaxed);
+        }
+    }
+
     /// Moves to another worker.
     pub(crate) fn go(&mut self, worker: usize) {
         if let Some(key) = self.key
@@ -158,9 +319,11 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.census.state.lock();
         state.total -= 1;
-        if let Some(count) = state.addresses.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
+        self.census.unproved.fetch_sub(usize::from(!self.proved), Relaxed);
+        if let Some(of_address) = state.addresses.get_mut(&self.address) {
+            of_address.all -= 1;
+            of_address.unproved -= usize::from(!self.proved);
+            if of_address.all == 0 {
                 state.addresses.remove(&self.address);
             }
         }
@@ -183,10 +346,58 @@ mod tests {
 
     const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+    fn census(workers: usize, all: usize, of_address: usize) -> Arc<Census> {
+        Census::new(workers, Bounds { all, of_address, unproved: 64, descriptors: 800 })
+    }
+
+    #[test]
+    fn an_address_has_only_so_many_that_have_proved_nothing() {
+        let census = census(1, 1000, 1000);
+        let mut places: Vec<Place> = (0..64).filter_map(|_| census.admit(HOME, 9, 0).ok()).collect();
+        assert_eq!((places.len(), census.unproved()), (64, 64));
+        let refused = census.admit(HOME, 9, 0).expect_err("one more");
+        assert_eq!((refused.why, refused.is_told, refused.connections), (Why::Unproved, true, 64));
+        assert!(!census.admit(HOME, 9, SILENCE_NS - 1).expect_err("one more").is_told);
+        assert!(census.admit(HOME, 9, SILENCE_NS).expect_err("one more").is_told);
+        assert!(census.admit(OTHER, 9, 0).is_ok());
+        places[0].set_proved(true);
+        let more = census.admit(HOME, 9, 0).expect("one has proved who it is");
+        assert!(census.admit(HOME, 9, 0).is_err());
+        places[1].set_proved(true);
+        places[1].set_proved(false);
+        assert!(census.admit(HOME, 9, 0).is_err());
+        drop((more, places));
+        assert_eq!(census.unproved(), 0);
+        assert_eq!(census.refusals(), Refusals { unproved: 5, ..Refusals::default() });
+    }
+
+    #[test]
+    fn with_few_descriptors_left_only_who_has_no_more_than_a_share_gets_a_connection() {
+        let census = census(1, 1000, 1000);
+        let mut places: Vec<Place> = (0..10).filter_map(|_| census.admit(HOME, 699, 0).ok()).collect();
+        // Alone it takes nobody's.
+        places.extend(census.admit(HOME, 700, 0).ok());
+        places.extend(census.admit(OTHER, 700, 0).ok());
+        assert_eq!(places.len(), 12);
+        assert_eq!(census.admit(HOME, 700, 0).expect_err("it has more").why, Why::Descriptors);
+        assert!(census.admit(HOME, 699, 0).is_ok());
+        assert!(census.admit(OTHER, 799, 0).is_ok());
+    }
+
+    #[test]
+    fn the_log_tells_of_few_addresses_at_a_time() {
+        let census = census(1, 0, 1);
+        let told = (0..50)
+            .filter(|at| census.admit(IpAddr::V4(Ipv4Addr::from(*at)), 9, 0).expect_err("full").is_told);
+        assert_eq!(told.count(), LINES);
+    }
+
     #[test]
     fn connections_of_one_key_come_together_and_keys_are_spread() {
-        let census = Census::new(2, 100, 100);
-        let mut places: Vec<Place> = (0..8).filter_map(|_| census.admit(HOME)).collect();
+        let census = census(2, 100, 100);
+        let mut places: Vec<Place> = (0..8).filter_map(|_| census.admit(HOME, 9, 0).ok()).collect();
         for (at, key) in [(0, 7), (1, 7), (2, 7), (3, 7)] {
             assert_eq!(places[at].choose(key), 0);
         }
@@ -202,7 +413,7 @@ mod tests {
 
     #[test]
     fn the_worker_that_has_least_to_do_is_found() {
-        let census = Census::new(3, 100, 100);
+        let census = census(3, 100, 100);
         let now = 10 * QUIET_NS;
         census.say(0, 950, now);
         census.say(1, 700, now);
@@ -218,16 +429,16 @@ mod tests {
 
     #[test]
     fn bounds_hold_for_all_and_for_one_address_in_any_spelling() {
-        let census = Census::new(1, 3, 2);
+        let census = census(1, 3, 2);
         let mapped = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
-        let first = census.admit(HOME);
-        let second = census.admit(mapped);
-        assert!(first.is_some() && second.is_some());
-        assert!(census.admit(HOME).is_none());
-        let third = census.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
-        assert!(third.is_some());
-        assert!(census.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))).is_none());
+        let first = census.admit(HOME, 9, 0);
+        let second = census.admit(mapped, 9, 0);
+        assert!(first.is_ok() && second.is_ok());
+        assert!(census.admit(HOME, 9, 0).is_err());
+        let third = census.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 9, 0);
+        assert!(third.is_ok());
+        assert!(census.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 9, 0).is_err());
         drop(first);
-        assert!(census.admit(HOME).is_some());
+        assert!(census.admit(HOME, 9, 0).is_ok());
     }
 }

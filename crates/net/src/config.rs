@@ -5,7 +5,10 @@
 //! up after [`Config::user_timeout`], which Linux takes for unanswered probes too, whatever their count; and a client
 //! that is there but does not read, after [`Config::write_stall`]. The last two are a minute.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::backlog::Backlog;
 
 /// How the host probes a silent client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +36,13 @@ pub struct Config {
     pub max_connections: usize,
     /// Connections of one remote address; one more is closed at once.
     pub max_connections_per_address: usize,
+    /// Of these, connections whose client has proved nothing.
+    pub max_unproved_per_address: usize,
+    /// Descriptors that this process may have; from the last eighth of them an address that has more than an equal share of the
+    /// connections gets no new one.
+    pub descriptors: u64,
+    /// What is held for clients that do not read; several servers of one process may share it.
+    pub backlog: Arc<Backlog>,
     /// TCP keep-alive; none leaves it off.
     pub keepalive: Option<Keepalive>,
     /// TCP_USER_TIMEOUT: how long sent bytes may stay without acknowledgement; none leaves it to the host.
@@ -62,6 +72,9 @@ impl Default for Config {
             workers: 0,
             max_connections: 16 * 1024,
             max_connections_per_address: 16 * 1024,
+            max_unproved_per_address: 64,
+            descriptors: crate::server::descriptor_limit(),
+            backlog: Backlog::of_host(),
             keepalive: Some(Keepalive::default()),
             user_timeout: Some(Duration::from_secs(60)),
             write_stall: Duration::from_secs(60),

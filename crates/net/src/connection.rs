@@ -19,8 +19,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use wire::endpoint::{Conversation, Output, Peer, Service};
-use wire::limits::MAX_QUEUED_REPLY_BYTES;
+use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPLY_BYTES};
 
+use crate::backlog::{Debt, Debtor};
 use crate::balance::Share;
 use crate::census::Place;
 use crate::clock;
@@ -38,9 +39,16 @@ use crate::worker::Worker;
 
 /// Rounds with work in each before other connections of the worker have their turn.
 const ROUNDS: usize = 8;
+/// Messages of a client that has proved nothing in each of its turns, and how many such clients have their turns in one
+/// millisecond: enough for each to log on without a wait, and little beside what the others want.
+const UNPROVED_MESSAGES: u64 = 8;
+const UNPROVED_TURNS_EACH_MS: u64 = 8;
 /// Bounds of how long the timer is set for; at the longest it rings for nothing and is set again.
 const SHORTEST_TIMER: Duration = Duration::from_millis(1);
 const LONGEST_TIMER: Duration = Duration::from_secs(24 * 3600);
+
+/// Bytes that an event in a queue takes, about.
+const EVENT_BYTES: usize = 128;
 
 /// What a conversation is told.
 pub(crate) type EventOf<S> = <<S as Service>::Conversation as Conversation>::Event;
@@ -100,13 +108,20 @@ pub(crate) struct Connection<S: Service> {
     stalled_since: Option<u64>,
     /// How much must have come before the socket wakes it.
     wakes_at: lowat::Mark,
+    /// The client has proved what its protocol asks for.
+    proved: bool,
+    /// What is held for a client that does not read.
+    debt: Debt,
 }
 
 impl<S: Service> Connection<S> {
     /// Starts a conversation. None when the service refuses it.
     pub(crate) fn accept(shared: &Arc<Shared<S>>, place: Place, peer: Peer) -> Option<Box<Connection<S>>> {
         let post = Post::new();
+        let debt = Debt::new(&shared.config.backlog);
         let conversation = shared.service.accept(peer, Arc::clone(&post) as _, clock::now())?;
+        let (proved, mut place) = (conversation.is_proved(), place);
+        place.set_proved(proved);
         let slow_call = u64::try_from(shared.config.slow_call.as_nanos()).unwrap_or(u64::MAX);
         Some(Box::new(Connection {
             core: Some(Box::new(Core {
@@ -133,6 +148,8 @@ impl<S: Service> Connection<S> {
             held_back: false,
             stalled_since: None,
             wakes_at: lowat::Mark::default(),
+            proved,
+            debt,
         }))
     }
 
@@ -170,7 +187,23 @@ impl<S: Service> Connection<S> {
 
     /// Whether the client does not take its replies.
     fn is_choked(&self) -> bool {
-        self.sends.bytes() > MAX_QUEUED_REPLY_BYTES
+        let is_narrow = !self.proved || self.shared.config.backlog.is_tight();
+        let most = if is_narrow { MAX_UNPROVED_REPLY_BYTES } else { MAX_QUEUED_REPLY_BYTES };
+        self.sends.held() > most || self.sends.bytes() > MAX_QUEUED_REPLY_BYTES
+    }
+
+    /// Notes what is held for the client at the end of a round.
+    fn note_debt(&mut self) {
+        let mut held = self.sends.held();
+        if let Some(core) = &self.core {
+            let events = core.events.iter();
+            held += events.map(|event| EVENT_BYTES + core.conversation.event_bytes(event)).sum::<usize>();
+            held += core.conversation.holds();
+            // The message that a client is just sending is no debt of it, once it is known.
+            held += if self.proved { 0 } else { core.inbound.held() };
+        }
+        let post = &self.post;
+        self.debt.set(held, || Arc::clone(post) as Arc<dyn Debtor>);
     }
 
     /// Whether the client or the pool does not keep up.
@@ -218,12 +251,14 @@ pub(crate) struct Served<S: Service> {
     /// The deadline that the timer rings for (monotonic ns); the maximum when it is not armed.
     armed: u64,
     attached: bool,
+    /// A client that has proved nothing waits until then for its next turn (monotonic ns).
+    rests_until: u64,
 }
 
 impl<S: Service> Served<S> {
     pub(crate) fn new(connection: Box<Connection<S>>, stream: TcpStream, worker: Rc<Worker<S>>) -> Self {
         let timer = Box::pin(tokio::time::sleep(LONGEST_TIMER));
-        Served { connection, stream, worker, timer, armed: u64::MAX, attached: false }
+        Served { connection, stream, worker, timer, armed: u64::MAX, attached: false, rests_until: 0 }
     }
 
     /// Serves until the connection leaves this worker.
@@ -232,12 +267,16 @@ impl<S: Service> Served<S> {
             self.attached = true;
             self.connection.post.attach(cx.waker());
         }
+        if self.rests() {
+            return Poll::Pending;
+        }
         self.connection.post.awake();
         let mut due = self.timer_rang();
         if due && let Some(why) = self.overdue() {
             return Poll::Ready(End::Closed(why));
         }
-        for _ in 0..ROUNDS {
+        let rounds = if self.connection.proved { ROUNDS } else { 1 };
+        for _ in 0..rounds {
             match self.round(cx, std::mem::take(&mut due)) {
                 Flow::End(end) => return Poll::Ready(end),
                 Flow::Again => {}
@@ -249,8 +288,24 @@ impl<S: Service> Served<S> {
                 }
             }
         }
-        cx.waker().wake_by_ref();
+        match self.connection.proved {
+            true => cx.waker().wake_by_ref(),
+            false => self.rest(cx),
+        }
         Poll::Pending
+    }
+
+    /// Whether it waits for its next turn. The timer wakes it then; what comes meanwhile waits with it.
+    fn rests(&self) -> bool {
+        self.rests_until > clock::mono_ns() && !self.worker.is_finishing()
+    }
+
+    /// A client that has proved nothing and sends faster than its turns come waits for the next one: the longer, the more there
+    /// are of such clients.
+    fn rest(&mut self, cx: &mut Context<'_>) {
+        let others = self.connection.shared.census.unproved() as u64;
+        self.rests_until = clock::mono_ns().saturating_add((1 + others / UNPROVED_TURNS_EACH_MS) * 1_000_000);
+        self.set_timer(cx, self.rests_until);
     }
 
     fn round(&mut self, cx: &mut Context<'_>, due: bool) -> Flow {
@@ -279,6 +334,7 @@ impl<S: Service> Served<S> {
     /// What comes after a round.
     fn conclude(&mut self, received: Received) -> Flow {
         let connection = &mut *self.connection;
+        connection.note_debt();
         if connection.closing && connection.sends.is_empty() {
             return Flow::ended("the server closed it");
         }
@@ -329,6 +385,10 @@ impl<S: Service> Served<S> {
                     return Some(Flow::closed("a job gave no result"));
                 }
                 Mail::Overflow => return Some(Flow::closed("it does not keep up with its events")),
+                Mail::GiveUp => {
+                    tracing::warn!(remote = %connection.peer.remote, "closes the connection whose client leaves most unread");
+                    return Some(Flow::closed("too much is held for clients that do not read"));
+                }
             }
         }
         None
@@ -373,6 +433,9 @@ impl<S: Service> Served<S> {
             let copied = core.inbound.settle(&*connection.shared.service, buffers, clock::mono_ns());
             counters.bytes_copied.add(copied as u64);
         }
+        if core.inbound.is_starved() {
+            return Err("there is no memory for its message");
+        }
         match received {
             Received::Failed => Err("the network failed"),
             received => Ok(received),
@@ -385,7 +448,12 @@ impl<S: Service> Served<S> {
         if connection.closing {
             return None;
         }
-        let messages = !connection.must_hold_back() && !self.worker.is_finishing();
+        let takes_messages = !connection.must_hold_back() && !self.worker.is_finishing();
+        let messages = match takes_messages {
+            true if connection.proved => MAX_BATCH_MESSAGES as u64,
+            true => UNPROVED_MESSAGES,
+            false => 0,
+        };
         let choked = connection.is_choked();
         let core = connection.core.as_mut()?;
         if due && connection.receipts.next().is_some() {
@@ -396,7 +464,7 @@ impl<S: Service> Served<S> {
         }
         let due = due && core.conversation.deadline().is_some_and(|at| at <= clock::mono_ns());
         let events = if choked { core.has_urgent() } else { !core.events.is_empty() };
-        let wanted = due || !core.receipts.is_empty() || core.inbound.waiting() && messages || events;
+        let wanted = due || !core.receipts.is_empty() || core.inbound.waiting() && takes_messages || events;
         if !wanted {
             return None;
         }
@@ -456,6 +524,10 @@ impl<S: Service> Served<S> {
         connection.pace.note(&turn);
         if let Some(core) = &mut connection.core {
             core.conversation.turned(turn.ended_ns, connection.sends.end());
+            if core.conversation.is_proved() != connection.proved {
+                connection.proved = !connection.proved;
+                connection.place.set_proved(connection.proved);
+            }
         }
         if let Some(core) = &mut connection.core
             && (turn.drained || !core.inbound.waiting())
@@ -463,6 +535,9 @@ impl<S: Service> Served<S> {
             let buffers = &mut *self.worker.buffers();
             let copied = core.inbound.settle(&*connection.shared.service, buffers, turn.ended_ns);
             counters.bytes_copied.add(copied as u64);
+            if core.inbound.is_starved() {
+                return Some(Flow::closed("there is no memory for its message"));
+            }
         }
         if let Some(key) = placement
             && !std::mem::replace(&mut connection.placed, true)
@@ -576,6 +651,10 @@ impl<S: Service> Served<S> {
         let Some(at) = self.connection.next_deadline().filter(|&at| at < self.armed) else {
             return;
         };
+        self.set_timer(cx, at);
+    }
+
+    fn set_timer(&mut self, cx: &mut Context<'_>, at: u64) {
         self.armed = at;
         // Never at once: a deadline that stays in the past must not keep the worker busy.
         let left = Duration::from_nanos(at.saturating_sub(clock::mono_ns())).max(SHORTEST_TIMER);

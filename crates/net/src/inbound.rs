@@ -8,7 +8,7 @@
 use std::io::IoSliceMut;
 
 use wire::endpoint::{Record, Service};
-use wire::limits::MAX_MESSAGE;
+use wire::limits::{HEAD, MAX_MESSAGE};
 
 use crate::buffers::{Buffers, WINDOW};
 
@@ -29,10 +29,32 @@ struct Part {
     buffer: Vec<u8>,
     filled: usize,
     len: usize,
+    /// Bytes of the whole record: more than `len` while only its head is taken, until somebody vouches for the rest.
+    whole: usize,
     /// Whether the message ends with it.
     ends: bool,
     /// Already handed out; the buffer goes back at the next [`Inbound::settle`].
     spent: bool,
+}
+
+impl Part {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.buffer[..self.len]
+    }
+}
+
+/// What a record comes to that came in parts.
+enum Ended {
+    /// More of it has to come.
+    Not,
+    /// It is too long, and nobody vouches for it.
+    Refused,
+    /// It is a message.
+    Alone,
+    /// It is the last fragment of a message.
+    Joined,
+    /// There is none, or it is a fragment, and what follows in the window is looked at.
+    GoesOn,
 }
 
 /// Bytes in a shared receive buffer that are not handed out yet.
@@ -41,6 +63,24 @@ struct Window {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+}
+
+impl Window {
+    /// Passes over bytes that nobody wants. Whether these were the last of them.
+    fn pass(&mut self, skip: &mut usize) -> bool {
+        let passed = (*skip).min(self.end - self.start);
+        self.start += passed;
+        *skip -= passed;
+        passed > 0 && *skip == 0
+    }
+}
+
+/// Whether somebody vouches for a long message by its head; none when more of that may come.
+fn judge(head: &[u8], grows: bool, vouches: &impl Fn(&[u8]) -> bool) -> Option<bool> {
+    match head.get(..HEAD) {
+        None if grows => None,
+        head => Some(head.is_some_and(vouches)),
+    }
 }
 
 /// What one connection has received and not yet handed over.
@@ -57,6 +97,12 @@ pub(crate) struct Inbound {
     joined: Vec<u8>,
     /// What is joined has been handed out.
     joined_spent: bool,
+    /// The longest message that was taken without a look at its head when there was one last.
+    most: usize,
+    /// The message under way may be longer.
+    vouched: bool,
+    /// The host had no memory for what is under way.
+    starved: bool,
     /// How much to receive behind a record: all, or a sip while the client sends large records.
     reach: usize,
     /// When the record that is incomplete now began (monotonic ns).
@@ -84,6 +130,9 @@ impl Inbound {
             skip: 0,
             joined: Vec::new(),
             joined_spent: false,
+            most: MAX_MESSAGE,
+            vouched: false,
+            starved: false,
             reach: WINDOW,
             since: None,
         }
@@ -114,6 +163,16 @@ impl Inbound {
         }
     }
 
+    /// Bytes of memory that wait for the rest of a message.
+    pub(crate) fn held(&self) -> usize {
+        self.part.as_ref().map_or(0, |part| part.buffer.len()) + self.joined.capacity()
+    }
+
+    /// Whether the host had no memory for the message that is under way, so that it cannot go on.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved
+    }
+
     /// Starts the time of an incomplete record again, after reading was held back on our side.
     pub(crate) fn restart_clock(&mut self, mono_ns: u64) {
         if self.since.is_some() {
@@ -137,7 +196,12 @@ impl Inbound {
         let (filled, answer) = match &mut self.part {
             Some(part) => {
                 let rest = part.len - part.filled;
-                let reach = if part.len >= LARGE { SIP } else { self.reach };
+                let reach = match part.len {
+                    // What follows its head is received when the head was looked at.
+                    len if len < part.whole => 0,
+                    LARGE.. => SIP,
+                    _ => self.reach,
+                };
                 let mut room = [
                     IoSliceMut::new(&mut part.buffer[part.filled..part.len]),
                     IoSliceMut::new(&mut buffer[..reach]),
@@ -159,42 +223,32 @@ impl Inbound {
         answer
     }
 
-    /// Hands out the next whole message, which may have `most` bytes.
-    pub(crate) fn next<S: Service>(&mut self, service: &S, most: usize) -> Next<'_> {
-        let most = most.min(MAX_MESSAGE);
+    /// Hands out the next whole message, which may have `most` bytes, or more when one is vouched for by its head.
+    pub(crate) fn next<S: Service>(
+        &mut self,
+        service: &S,
+        most: usize,
+        vouches: impl Fn(&[u8]) -> bool,
+    ) -> Next<'_> {
+        self.most = most.min(MAX_MESSAGE);
         if std::mem::take(&mut self.joined_spent) {
             self.joined = Vec::new();
         }
-        if let Some(part) = self.part.as_mut().filter(|part| !part.spent) {
-            if part.filled < part.len {
-                return Next::Nothing;
-            }
-            part.spent = true;
-            if part.ends && self.joined.is_empty() {
-                self.since = None;
-                return Next::Message(&mut part.buffer[..part.len]);
-            }
-            self.joined.extend_from_slice(&part.buffer[..part.len]);
-            if part.ends {
-                self.joined_spent = true;
-                self.since = None;
-                return Next::Message(&mut self.joined);
-            }
+        match self.end_part(&vouches) {
+            Ended::Not => return Next::Nothing,
+            Ended::Refused => return Next::Hostile,
+            Ended::Alone => return Next::Message(self.part.as_mut().map_or(&mut [], Part::bytes)),
+            Ended::Joined => return Next::Message(&mut self.joined),
+            Ended::GoesOn => {}
         }
         let Some(window) = &mut self.window else {
             return Next::Nothing;
         };
         loop {
-            let passed = self.skip.min(window.end - window.start);
-            window.start += passed;
-            self.skip -= passed;
-            if passed > 0 && self.skip == 0 {
-                self.since = None;
-            }
+            let passed = window.pass(&mut self.skip);
+            self.since = self.since.filter(|_| !passed);
             let bytes = &window.buffer[window.start..window.end];
-            let Some(prefix) = bytes.first_chunk::<PREFIX>() else {
-                return Next::Nothing;
-            };
+            let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return Next::Nothing };
             let (len, ends) = match service.record(*prefix) {
                 Record::Message(len) => (len, true),
                 Record::Fragment(len) => (len, false),
@@ -208,7 +262,17 @@ impl Inbound {
                 }
                 Record::Hostile => return Next::Hostile,
             };
-            if len > most.saturating_sub(self.joined.len()) {
+            let total = self.joined.len().saturating_add(len);
+            if total > self.most && !self.vouched {
+                // What was joined does not grow.
+                let (head, grows) = match self.joined.is_empty() {
+                    true => (&bytes[PREFIX..], total <= MAX_MESSAGE),
+                    false => (&self.joined[..], false),
+                };
+                let Some(vouched) = judge(head, grows, &vouches) else { return Next::Nothing };
+                self.vouched = vouched;
+            }
+            if total > if self.vouched { MAX_MESSAGE } else { self.most } {
                 return Next::Hostile;
             }
             self.reach = if len >= LARGE { SIP } else { WINDOW };
@@ -217,6 +281,7 @@ impl Inbound {
             }
             let from = window.start + PREFIX;
             window.start = from + len;
+            self.vouched &= !ends;
             if ends && self.joined.is_empty() {
                 self.since = None;
                 return Next::Message(&mut window.buffer[from..from + len]);
@@ -230,6 +295,28 @@ impl Inbound {
         }
     }
 
+    /// Looks at the record that came in parts.
+    fn end_part(&mut self, vouches: &impl Fn(&[u8]) -> bool) -> Ended {
+        let Some(part) = self.part.as_mut().filter(|part| !part.spent) else { return Ended::GoesOn };
+        if part.filled < part.len {
+            return Ended::Not;
+        }
+        if part.len < part.whole {
+            self.vouched = vouches(part.bytes());
+            return if self.vouched { Ended::Not } else { Ended::Refused };
+        }
+        part.spent = true;
+        let is_alone = part.ends && self.joined.is_empty();
+        if !is_alone {
+            self.joined.extend_from_slice(&part.buffer[..part.len]);
+        }
+        if !part.ends {
+            return Ended::GoesOn;
+        }
+        (self.since, self.vouched, self.joined_spent) = (None, false, !is_alone);
+        if is_alone { Ended::Alone } else { Ended::Joined }
+    }
+
     /// Puts what is left after [`Next::Nothing`] where it can wait, and gives all other buffers back.
     /// Returns the bytes that had to be copied.
     pub(crate) fn settle<S: Service>(&mut self, service: &S, buffers: &mut Buffers, mono_ns: u64) -> usize {
@@ -241,7 +328,7 @@ impl Inbound {
         if std::mem::take(&mut self.joined_spent) {
             self.joined = Vec::new();
         }
-        let mut copied = 0;
+        let mut copied = self.grow(buffers);
         if let Some(window) = self.window.take() {
             let left = &window.buffer[window.start..window.end];
             match left.split_first_chunk::<PREFIX>() {
@@ -249,10 +336,18 @@ impl Inbound {
                     let record = service.record(*prefix);
                     if let Record::Message(len) | Record::Fragment(len) = record {
                         let ends = matches!(record, Record::Message(_));
-                        let mut buffer = buffers.part(len);
-                        copied = body.len().min(len);
-                        buffer[..copied].copy_from_slice(&body[..copied]);
-                        self.part = Some(Part { buffer, filled: copied, len, ends, spent: false });
+                        let doubtful = self.joined.len().saturating_add(len) > self.most && !self.vouched;
+                        let whole = len;
+                        let len = if doubtful { len.min(HEAD) } else { len };
+                        match buffers.part(len) {
+                            Some(mut buffer) => {
+                                copied = body.len().min(len);
+                                buffer[..copied].copy_from_slice(&body[..copied]);
+                                let (filled, spent) = (copied, false);
+                                self.part = Some(Part { buffer, filled, len, whole, ends, spent });
+                            }
+                            None => self.starved = true,
+                        }
                     }
                 }
                 None if !left.is_empty() => {
@@ -268,6 +363,22 @@ impl Inbound {
             self.since.get_or_insert(mono_ns);
         }
         copied
+    }
+
+    /// Makes room for the rest of a record whose head was vouched for. Returns the bytes that had to be copied.
+    fn grow(&mut self, buffers: &mut Buffers) -> usize {
+        let Some(part) = self.part.as_mut().filter(|part| part.len < part.whole && self.vouched) else {
+            return 0;
+        };
+        let Some(buffer) = buffers.part(part.whole) else {
+            self.starved = true;
+            return 0;
+        };
+        let head = std::mem::replace(&mut part.buffer, buffer);
+        part.buffer[..part.filled].copy_from_slice(&head[..part.filled]);
+        part.len = part.whole;
+        buffers.give_part(head);
+        part.filled
     }
 }
 
@@ -345,6 +456,11 @@ mod tests {
 
     /// Feeds `bytes` in pieces of at most `step`.
     fn feed(bytes: &[u8], step: usize) -> Fed {
+        feed_vouched(bytes, step, MAX_MESSAGE, |_| false)
+    }
+
+    /// The same to a client whose messages may have `most` bytes, unless one is vouched for.
+    fn feed_vouched(bytes: &[u8], step: usize, most: usize, vouches: fn(&[u8]) -> bool) -> Fed {
         let mut buffers = Buffers::default();
         let mut fed = Fed { messages: Vec::new(), hostile: false, copied: 0, inbound: Inbound::new() };
         let mut at = 0;
@@ -360,7 +476,7 @@ mod tests {
                 (piece.len(), piece.len())
             });
             loop {
-                match fed.inbound.next(&Cutter, MAX_MESSAGE) {
+                match fed.inbound.next(&Cutter, most, vouches) {
                     Next::Message(message) => fed.messages.push(message.to_vec()),
                     Next::Nothing => break,
                     Next::Hostile => {
@@ -384,6 +500,35 @@ mod tests {
             assert!(fed.inbound.part.is_none() && fed.inbound.since.is_none(), "step {step}");
             assert_eq!(fed.inbound.joined.capacity(), 0, "step {step}");
         }
+    }
+
+    #[test]
+    fn a_long_record_is_taken_only_when_its_head_is_vouched_for() {
+        let record = |first: u8, len: usize| {
+            let mut bytes = (len as u32).to_be_bytes().to_vec();
+            bytes.resize(PREFIX + len, first);
+            bytes
+        };
+        let most = 128 * 1024;
+        for step in [1000, HEAD + PREFIX - 1, HEAD + PREFIX, 70_000, usize::MAX / 2] {
+            for long in [most + 1, 1 << 20] {
+                let bytes = [record(1, 10), record(7, long), record(1, most), record(7, long)].concat();
+                let fed = feed_vouched(&bytes, step, most, |head| head.len() == HEAD && head[0] == 7);
+                let lens: Vec<usize> = fed.messages.iter().map(Vec::len).collect();
+                assert_eq!(lens, [10, long, most, long], "step {step}");
+                assert!(!fed.hostile && fed.inbound.held() == 0);
+                // Nobody vouches for the third.
+                let bytes = [record(7, long), record(1, 10), record(1, long)].concat();
+                let fed = feed_vouched(&bytes, step, most, |head| head[0] == 7);
+                assert!(fed.hostile && fed.messages.len() == 2, "step {step}");
+                assert!(fed.inbound.held() <= 2 * HEAD, "{}", fed.inbound.held());
+            }
+        }
+        // Until then no more than a head is held.
+        let half = feed_vouched(&record(7, 1 << 20)[..HEAD], 100, most, |_| true);
+        assert!(half.messages.is_empty() && half.inbound.held() <= 2 * HEAD, "{}", half.inbound.held());
+        let parts = [&(0x4000_0000 | 100_u32).to_be_bytes()[..], &[7; 100], &record(7, most)].concat();
+        assert!(feed_vouched(&parts, 4096, most, |_| true).hostile, "a fragment that shows too little");
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! and `connection` (the life of one connection as one hand-written future). The parts it is put
 //! together from know no socket and can be read alone: `inbound` cuts records out of what was received,
 //! `turn` calls the conversation, `sends` holds what is to be written, `pace` decides between inline and
-//! the blocking pool, by time and `effort`, `mailbox` brings events in, `pool` runs what would block, `census` counts and
-//! places connections, `balance` says when one goes elsewhere, `receipts` finds out whether what was sent has arrived. Beside them, [`netlink`] asks the
+//! the blocking pool, by time and `effort`, `mailbox` brings events in, `pool` runs what would block, `census` counts, bounds and
+//! places connections, `backlog` bounds what all of them hold for clients that do not read, `balance` says when one goes elsewhere, `receipts` finds out whether what was sent has arrived. Beside them, [`netlink`] asks the
 //! kernel about its network and [`interfaces`] so reads and watches the addresses of the host, [`Alarm`] is a thread that calls back in time, and [`tun`] makes a device whose other end is this process.
 
 mod alarm;
+mod backlog;
 mod balance;
 mod buffers;
 mod census;
@@ -23,6 +24,7 @@ pub mod interfaces;
 mod listen;
 pub mod lowat;
 mod mailbox;
+mod memory;
 pub mod netlink;
 mod pace;
 mod pool;
@@ -34,6 +36,8 @@ mod turn;
 mod worker;
 
 pub use alarm::Alarm;
+pub use backlog::Backlog;
+pub use census::Refusals;
 pub use clock::now;
 pub use config::{Config, Keepalive};
 pub use counters::Totals;

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use wire::Frame;
 use wire::endpoint::{Conversation, Mailbox};
 
+use crate::backlog::Debtor;
 use crate::turn::Trip;
 
 /// Events that may wait for one connection; one more and it is given up, since it does not keep up.
@@ -29,6 +30,8 @@ pub(crate) enum Mail<C: Conversation> {
     Lost,
     /// More events came than are kept: the connection ends.
     Overflow,
+    /// All connections hold too much, and this one most: it ends.
+    GiveUp,
 }
 
 /// One connection's mailbox.
@@ -131,7 +134,7 @@ impl<C: Conversation> Post<C> {
                 }
                 // Of no concern to the conversation; there is never more than one.
                 Mail::Fetched(_) => fetched = Some(mail),
-                Mail::Lost | Mail::Overflow => {
+                Mail::Lost | Mail::Overflow | Mail::GiveUp => {
                     inner.queue.push_front(mail);
                     break;
                 }
@@ -218,6 +221,12 @@ impl<C: Conversation> Post<C> {
         self.count.store(0, SeqCst);
         self.back.store(false, SeqCst);
         (std::mem::take(&mut inner.queue), inner.trip.take())
+    }
+}
+
+impl<C: Conversation> Debtor for Post<C> {
+    fn give_up(&self) {
+        let _gone = self.send(Mail::GiveUp);
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Sends {
     sent: usize,
     /// Bytes not sent yet.
     bytes: usize,
+    /// Bytes of memory that the frames take.
+    memory: usize,
     /// Bytes that the socket has taken since the connection began.
     taken: u64,
     /// What stands before the first frame is being fetched from its file.
@@ -42,6 +44,7 @@ impl Sends {
     pub(crate) fn append(&mut self, frames: &mut Vec<Frame>) {
         for frame in frames.drain(..) {
             self.bytes += frame.len();
+            self.memory += frame.held();
             self.frames.push_back(frame);
         }
     }
@@ -49,6 +52,11 @@ impl Sends {
     /// Bytes not sent yet.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of memory that wait here: those of whole buffers, of which an answer may use few.
+    pub(crate) fn held(&self) -> usize {
+        self.memory
     }
 
     /// Bytes that the socket has taken since the connection began.
@@ -125,6 +133,7 @@ impl Sends {
             }
             self.sent -= frame.len();
             if let Some(frame) = self.frames.pop_front() {
+                self.memory -= frame.held();
                 pool.give_back(frame);
             }
         }
@@ -151,6 +160,7 @@ impl Sends {
     /// Takes in the bytes of what was handed out.
     pub(crate) fn put_back(&mut self, bytes: Frame) {
         self.away = false;
+        self.memory += bytes.held();
         self.frames.push_front(bytes);
     }
 }
@@ -266,6 +276,20 @@ mod tests {
             assert_eq!(sends.bytes(), 0);
             assert!(fetched > 1, "step {step}");
         }
+    }
+
+    #[test]
+    fn what_is_held_is_whole_buffers_and_nothing_at_the_end() {
+        let (mut pool, mut sends) = (FramePool::default(), Sends::default());
+        let mut frames: Vec<Frame> = (0..100).map(|_| pool.take(60)).collect();
+        frames.iter_mut().for_each(|frame| frame.tail().extend_from_slice(&[7; 60]));
+        sends.append(&mut frames);
+        assert_eq!(sends.bytes(), 6000);
+        assert!(sends.held() >= 100 * 1152, "{}", sends.held());
+        sends.advance(5999, &mut pool);
+        assert!((1152..2304).contains(&sends.held()), "{}", sends.held());
+        sends.advance(1, &mut pool);
+        assert_eq!(sends.held(), 0);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use wire::endpoint::Service;
 
-use crate::census::Census;
+use crate::census::{Bounds, Census, Refusals};
 use crate::config::Config;
 use crate::counters::{Counters, Totals};
 use crate::listen::Listeners;
@@ -78,7 +78,7 @@ pub fn serve<S: Service>(
     let shared = Arc::new(Shared {
         service,
         pool: Pool::new(config.pool_threads, config.pool_queue, config.pool_idle),
-        census: Census::new(count, config.max_connections, config.max_connections_per_address),
+        census: Census::new(count, Bounds::of(&config)),
         counters: (0..count).map(|_| Counters::default()).collect(),
         workers,
         config,
@@ -124,6 +124,18 @@ impl<S: Service> Handle<S> {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.census.total()
+    }
+
+    /// Connections now whose client has proved nothing.
+    #[must_use]
+    pub fn unproved_connections(&self) -> usize {
+        self.shared.census.unproved()
+    }
+
+    /// Why connections were refused.
+    #[must_use]
+    pub fn refusals(&self) -> Refusals {
+        self.shared.census.refusals()
     }
 
     /// Connections of each worker now.
@@ -179,6 +191,12 @@ impl<S: Service> Drop for Handle<S> {
             self.end(Duration::ZERO);
         }
     }
+}
+
+/// Descriptors that this process may have.
+pub(crate) fn descriptor_limit() -> u64 {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// Raises the process's soft bound on descriptors to the hard one and returns it, since each connection

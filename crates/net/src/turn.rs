@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use wire::Now;
 use wire::endpoint::{Conversation, Output, Service};
-use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_MESSAGES};
-use wire::{Frame, Now};
+use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_HELD};
 
 use crate::clock;
 use crate::effort::Effort;
@@ -78,8 +78,8 @@ pub(crate) struct Turn {
 /// How a turn is run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    /// Whether messages are answered; otherwise they wait.
-    pub(crate) messages: bool,
+    /// How many messages are answered at most; with none they wait.
+    pub(crate) messages: u64,
     /// Whether the client does not take its replies, so that only urgent events are taken.
     pub(crate) choked: bool,
     /// Whether the thread's effort is looked at, which takes six system calls.
@@ -93,7 +93,7 @@ pub(crate) fn run<S: Service>(
     core: &mut Core<S::Conversation>,
     out: &mut Output<<S::Conversation as Conversation>::Event>,
     now: Now,
-    How { messages, choked, looks }: How,
+    How { messages: most, choked, looks }: How,
 ) -> Turn {
     let mut turn = Turn::default();
     let before = looks.then(Effort::now);
@@ -103,12 +103,11 @@ pub(crate) fn run<S: Service>(
         let mut batch = Batch { conversation, post, events, passed_over, choked, out, now, turn, queued };
         batch.answer_receipts(receipts);
         batch.answer_events();
-        if messages {
-            batch.answer_messages(service, inbound);
-        }
+        batch.answer_messages(service, inbound, most);
         batch.answer_deadline();
         batch.conversation.before_leaving();
-        batch.turn.bytes += batch.queued.bytes(&batch.out.frames) as u64;
+        batch.queued.count(batch.out);
+        batch.turn.bytes += batch.queued.bytes as u64;
     }));
     if let Err(panic) = answered {
         tracing::error!(reason = reason(&*panic), "a conversation panicked");
@@ -124,15 +123,21 @@ pub(crate) fn run<S: Service>(
 #[derive(Default)]
 struct Queued {
     frames: usize,
+    /// Bytes to be sent.
     bytes: usize,
+    /// Bytes of memory.
+    held: usize,
 }
 
 impl Queued {
-    fn bytes(&mut self, frames: &[Frame]) -> usize {
-        let fresh = frames.get(self.frames..).unwrap_or(&[]);
-        self.bytes += fresh.iter().map(Frame::len).sum::<usize>();
-        self.frames = frames.len();
-        self.bytes
+    /// Takes in what was queued since the last time, and gives back the room that it leaves unused.
+    fn count<E>(&mut self, out: &mut Output<E>) {
+        for frame in out.frames.iter_mut().skip(self.frames) {
+            out.pool.fit(frame);
+            self.bytes += frame.len();
+            self.held += frame.held();
+        }
+        self.frames = out.frames.len();
     }
 }
 
@@ -150,9 +155,15 @@ struct Batch<'a, C: Conversation> {
 }
 
 impl<C: Conversation> Batch<'_, C> {
-    fn answer_messages<S: Service<Conversation = C>>(&mut self, service: &S, inbound: &mut Inbound) {
-        while self.turn.messages < MAX_BATCH_MESSAGES as u64 && self.has_room() {
-            match inbound.next(service, self.conversation.max_message()) {
+    fn answer_messages<S: Service<Conversation = C>>(
+        &mut self,
+        service: &S,
+        inbound: &mut Inbound,
+        most: u64,
+    ) {
+        while self.turn.messages < most && self.has_room() {
+            let vouches = |head: &[u8]| self.conversation.vouches_for(head);
+            match inbound.next(service, self.conversation.max_message(), vouches) {
                 Next::Message(message) => {
                     if self.turn.messages == 0 {
                         service.before_batch(self.now);
@@ -219,7 +230,9 @@ impl<C: Conversation> Batch<'_, C> {
 
     /// Whether the connection goes on and more answers may be queued.
     fn has_room(&mut self) -> bool {
-        !self.out.close && self.queued.bytes(&self.out.frames) < MAX_BATCH_BYTES
+        self.queued.count(self.out);
+        let most_held = if self.conversation.is_proved() { MAX_BATCH_HELD } else { MAX_BATCH_BYTES };
+        !self.out.close && self.queued.bytes < MAX_BATCH_BYTES && self.queued.held < most_held
     }
 }
 
@@ -244,7 +257,7 @@ impl<C: Conversation> Homeward<C> {
     }
 
     /// Runs the turn; on the pool's thread.
-    pub(crate) fn run<S: Service<Conversation = C>>(mut self, service: &S, messages: bool, choked: bool) {
+    pub(crate) fn run<S: Service<Conversation = C>>(mut self, service: &S, messages: u64, choked: bool) {
         if let Some(trip) = &mut self.trip {
             let how = How { messages, choked, looks: true };
             trip.turn = run(service, &self.post, &mut trip.core, &mut trip.out, clock::now(), how);

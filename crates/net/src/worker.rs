@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use wire::endpoint::{Output, Peer, Service};
 use crate::balance::{Balance, Share};
 use crate::buffers::Buffers;
 use crate::census::Place;
+use crate::clock;
 use crate::config::Config;
 use crate::connection::{Connection, End, EventOf, Served};
 use crate::counters::Counters;
@@ -256,10 +258,18 @@ impl<S: Service> Worker<S> {
 
     /// Checks the bounds and hands the socket to the worker that has room; over a bound it is closed.
     fn admit(&self, stream: std::net::TcpStream, remote: SocketAddr) {
-        let Some(place) = self.shared.census.admit(remote.ip()) else {
-            self.counters().refused.add(1);
-            tracing::debug!(%remote, "too many connections");
-            return;
+        let descriptor = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
+        let place = match self.shared.census.admit(remote.ip(), descriptor, clock::mono_ns()) {
+            Ok(place) => place,
+            Err(refused) => {
+                self.counters().refused.add(1);
+                let (why, connections) = (refused.why.text(), refused.connections);
+                match refused.is_told {
+                    true => tracing::warn!(address = %remote.ip(), connections, "connection refused: {why}"),
+                    false => tracing::debug!(%remote, connections, "connection refused: {why}"),
+                }
+                return;
+            }
         };
         self.counters().accepted.add(1);
         let prepared = prepare(&stream, &self.shared.config).and_then(|()| stream.local_addr());

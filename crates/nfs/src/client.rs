@@ -1,6 +1,7 @@
 //! Client: somebody with a client ID, its sessions, and everything it has opened and locked (RFC 8881 2.4).
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -33,6 +34,8 @@ pub struct Client {
     pub verifier: Verifier,
     /// Who may speak of it.
     pub principal: Principal,
+    /// Where it introduced itself from.
+    pub address: IpAddr,
     /// For the engine.
     pub key: ClientKey,
     confirmed: AtomicBool,
@@ -175,7 +178,7 @@ impl Client {
         (id, key): (u64, ClientKey),
         owner: &[u8],
         verifier: Verifier,
-        principal: Principal,
+        (principal, address): (Principal, IpAddr),
         now: Now,
     ) -> Client {
         Client {
@@ -183,6 +186,7 @@ impl Client {
             owner: owner.into(),
             verifier,
             principal,
+            address,
             key,
             confirmed: AtomicBool::new(false),
             reclaimed: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! The table of clients: who is who when somebody introduces itself (RFC 8881 18.35.4).
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use nfs_wire::NfsStat;
@@ -11,7 +12,7 @@ use wire::Now;
 
 use crate::client::Client;
 use crate::grace::{Came, Grace};
-use crate::limits::MAX_CLIENTS;
+use crate::limits::{GIVES_PLACE_NS, MAX_CLIENTS, MAX_IDLE_CLIENTS_PER_ADDRESS};
 use crate::who::Principal;
 
 /// Who introduces itself.
@@ -23,6 +24,8 @@ pub struct Introduction<'a> {
     pub verifier: Verifier,
     /// Who speaks.
     pub principal: Principal,
+    /// Where it speaks from.
+    pub address: IpAddr,
     /// It means a client that is confirmed, and wants something about it changed.
     pub update: bool,
     /// The time.
@@ -40,6 +43,8 @@ pub struct Clients {
 struct Known {
     by_id: HashMap<u64, Arc<Client>>,
     by_owner: HashMap<Box<[u8]>, Records>,
+    /// How many there are of each address.
+    of_address: HashMap<IpAddr, usize>,
     next: u32,
 }
 
@@ -55,8 +60,63 @@ impl Known {
         self.by_id.get(&id?).map(Arc::clone)
     }
 
+    fn enter(&mut self, client: &Arc<Client>) {
+        self.by_id.insert(client.id, Arc::clone(client));
+        *self.of_address.entry(client.address).or_default() += 1;
+    }
+
+    /// Takes a client out of the table of IDs.
+    fn leave(&mut self, id: u64) -> Option<Arc<Client>> {
+        let client = self.by_id.remove(&id)?;
+        if let Some(count) = self.of_address.get_mut(&client.address) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_address.remove(&client.address);
+            }
+        }
+        Some(client)
+    }
+
+    /// Who has to go for one client more when there are as many as there may be.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY when all of them have made a session.
+    fn one_too_many(&self, _: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
+        if self.by_id.len() < MAX_CLIENTS {
+            return Ok(None);
+        }
+        // Who has not made a session has nothing to lose, and introduces itself once more. Otherwise anybody who only does
+        // that kept everybody else out.
+        let waiting = self.by_id.values().filter(|client| !client.is_confirmed());
+        let oldest = waiting.max_by_key(|client| client.silent_ns(now)).map(Arc::clone);
+        oldest.map(Some).ok_or(NfsStat::Delay)
+    }
+
+    /// Who has to go for one client more of this address, when it has as many as it may have that have nothing open.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY when all of them have just been heard.
+    fn crowded_out(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
+        if self.of_address.get(&address).is_none_or(|count| *count < MAX_IDLE_CLIENTS_PER_ADDRESS) {
+            return Ok(None);
+        }
+        let idle = self.by_id.values().filter(|client| client.address == address && !client.has_state());
+        let idle: Vec<_> = idle.collect();
+        if idle.len() < MAX_IDLE_CLIENTS_PER_ADDRESS {
+            return Ok(None);
+        }
+        // Who has not made a session goes first.
+        let most_silent =
+            idle.into_iter().max_by_key(|client| (!client.is_confirmed(), client.silent_ns(now)));
+        let may_go = |client: &&Arc<Client>| {
+            let is_busy = || client.sessions().iter().any(|session| session.busy_slots() > 0);
+            !client.is_confirmed() || client.silent_ns(now) >= GIVES_PLACE_NS && !is_busy()
+        };
+        most_silent.filter(may_go).map(Arc::clone).map(Some).ok_or(NfsStat::Delay)
+    }
+
     fn forget(&mut self, client: &Client) {
-        self.by_id.remove(&client.id);
+        self.leave(client.id);
         if let Some(records) = self.by_owner.get_mut(&client.owner) {
             records.confirmed = records.confirmed.filter(|id| *id != client.id);
             records.unconfirmed = records.unconfirmed.filter(|id| *id != client.id);
@@ -123,14 +183,11 @@ impl Clients {
             known.forget(&unconfirmed);
             gone.push(unconfirmed);
         }
-        if known.by_id.len() >= MAX_CLIENTS {
-            // Who has not made a session has nothing to lose, and introduces itself once more. Otherwise anybody who only does
-            // that kept everybody else out.
-            let waiting = known.by_id.values().filter(|client| !client.is_confirmed());
-            let oldest = waiting.max_by_key(|client| client.silent_ns(who.now)).map(Arc::clone);
-            let oldest = oldest.ok_or(NfsStat::Delay)?;
-            known.forget(&oldest);
-            gone.push(oldest);
+        for leaves in [Known::one_too_many, Known::crowded_out] {
+            if let Some(client) = leaves(&known, who.address, who.now)? {
+                known.forget(&client);
+                gone.push(client);
+            }
         }
         // Case 1.
         known.next = known.next.wrapping_add(1);
@@ -142,9 +199,9 @@ impl Clients {
                 ClientKey(u128::from(self.instance) << 64 | u128::from(id))
             }
         };
-        let client =
-            Arc::new(Client::new((id, key), who.owner, who.verifier, who.principal.clone(), who.now));
-        known.by_id.insert(id, Arc::clone(&client));
+        let speaker = (who.principal.clone(), who.address);
+        let client = Arc::new(Client::new((id, key), who.owner, who.verifier, speaker, who.now));
+        known.enter(&client);
         known.by_owner.entry(who.owner.into()).or_default().unconfirmed = Some(id);
         Ok((client, gone))
     }
@@ -164,7 +221,7 @@ impl Clients {
         let before = records.confirmed.filter(|id| *id != client.id);
         records.confirmed = Some(client.id);
         records.unconfirmed = records.unconfirmed.filter(|id| *id != client.id);
-        Ok(before.and_then(|before| known.by_id.remove(&before)))
+        Ok(before.and_then(|before| known.leave(before)))
     }
 
     /// The client with this ID.
@@ -205,7 +262,8 @@ mod tests {
     fn introduce(clients: &Clients, verifier: u8, uid: u32, update: bool) -> Result<(u64, usize), NfsStat> {
         let now = Now::default();
         let verifier = [verifier; 8];
-        let who = Introduction { owner: b"me", verifier, principal: principal(uid), update, now };
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let who = Introduction { owner: b"me", verifier, principal: principal(uid), address, update, now };
         clients.introduce(&who, &Grace::default()).map(|(client, gone)| (client.id, gone.len()))
     }
 
@@ -217,7 +275,13 @@ mod tests {
         let (first, _) = introduce(&clients, 1, 0, false).unwrap();
         let (second, gone) = introduce(&clients, 1, 0, false).unwrap();
         assert!(second != first && gone == 1, "4");
-        let replaced = Client::new((first, ClientKey(1)), b"me", [1; 8], principal(0), Now::default());
+        let replaced = Client::new(
+            (first, ClientKey(1)),
+            b"me",
+            [1; 8],
+            (principal(0), IpAddr::from([192, 0, 2, 1])),
+            Now::default(),
+        );
         assert!(matches!(clients.confirm(&Arc::new(replaced)), Err(NfsStat::StaleClientId)));
         let client = clients.get(second).unwrap();
         assert!(clients.confirm(&client).unwrap().is_none());

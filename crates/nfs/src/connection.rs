@@ -93,6 +93,12 @@ impl Way {
         sessions.push(Arc::downgrade(session));
     }
 
+    /// Whether it is bound to a session that is there.
+    fn carries_session(&self) -> bool {
+        let sessions = self.sessions.lock();
+        sessions.iter().filter_map(Weak::upgrade).any(|session| !session.has_ended())
+    }
+
     fn place_of(sent: &[u8]) -> usize {
         sent.iter().rev().take(8).fold(0, |sum, byte| sum * 31 + usize::from(*byte)) % REMEMBERED_HANDLES
     }
@@ -134,6 +140,8 @@ pub struct Connection {
     pub(crate) desk: Desk,
     /// What is held by the limits of shares.
     pub(crate) held: HashMap<u64, Held>,
+    /// Bytes that these keep.
+    pub(crate) held_bytes: usize,
     /// Calls that the client has not answered yet.
     calls: HashMap<u32, back::Call>,
     next_xid: u32,
@@ -174,9 +182,29 @@ impl Connection {
             promised: Promised::default(),
             desk,
             held: HashMap::new(),
+            held_bytes: 0,
             calls: HashMap::new(),
             next_xid: 1,
         })
+    }
+
+    /// Whether it carries requests of a session that is there.
+    pub(crate) fn carries_session(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| !session.has_ended()) || self.way.carries_session()
+    }
+
+    /// Whether a message that begins so is a COMPOUND that begins with a SEQUENCE of a session that is there.
+    pub(crate) fn names_session(&self, head: &[u8]) -> bool {
+        let Ok(Message::Call(Ok(call))) = Message::parse(head) else { return false };
+        let is_compound =
+            (call.program, call.version, call.procedure) == (NFS_PROGRAM, NFS_V4, PROC_COMPOUND);
+        let Some(request) = is_compound.then(|| Compound::parse(call.body).ok()).flatten() else {
+            return false;
+        };
+        match request.operations().next() {
+            Some(Ok(Args::Sequence(first))) => self.server.session(&first.sessionid).is_some(),
+            _ => false,
+        }
     }
 
     /// Answers one message.

@@ -2,10 +2,15 @@
 
 /// Clients that are known at one time, those that are not confirmed included.
 pub const MAX_CLIENTS: usize = 4096;
+/// Clients of one address that have nothing open, those that are not confirmed included.
+pub const MAX_IDLE_CLIENTS_PER_ADDRESS: usize = 256;
+/// A client that has nothing open gives its place up to another one of its address when it was silent for so long, in
+/// nanoseconds. It loses nothing, and introduces itself again when it has something to do.
+pub const GIVES_PLACE_NS: u64 = 5_000_000_000;
 /// Sessions of one client.
 pub const MAX_SESSIONS_PER_CLIENT: usize = 64;
-/// Sessions of all clients.
-pub const MAX_SESSIONS: usize = 16_384;
+/// Sessions of all clients: four times what [`MAX_IDLE_CLIENTS_PER_ADDRESS`] can have.
+pub const MAX_SESSIONS: usize = 65_536;
 /// Slots of a session that asks for as many as it can get.
 pub const MAX_SLOTS: u32 = 1024;
 /// Opens, owners of locks and delegations of all clients.
@@ -20,6 +25,9 @@ pub const MAX_IO: u32 = 1 << 20;
 pub const MAX_CHANNEL_MESSAGE: u32 = MAX_IO + 64 * 1024;
 /// Shortest request or reply that a session may ask for in bytes.
 pub const MIN_CHANNEL_MESSAGE: u32 = 256;
+/// Longest message on a connection that carries no session, in bytes. There is no more to say before there is one, and a longer
+/// one is taken when it begins with a SEQUENCE of a session that is there.
+pub const MAX_MESSAGE_WITHOUT_SESSION: usize = 128 * 1024;
 /// Longest reply that is kept for a retry in bytes.
 pub const MAX_CACHED_REPLY: u32 = 8 * 1024;
 /// Sessions that one connection carries requests of.

@@ -173,6 +173,14 @@ pub struct Held {
     pub left: u32,
 }
 
+impl Held {
+    /// Bytes that it keeps.
+    pub(crate) fn keeps(&mut self) -> usize {
+        let frame = self.under_way.run().map_or(0, |run| run.writer.held());
+        size_of::<Run>() + self.rest.capacity() + frame
+    }
+}
+
 impl std::fmt::Debug for Held {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Held").field("left", &self.left).finish_non_exhaustive()

@@ -484,6 +484,10 @@ impl Server {
             }
         }
         self.end_silent(COURTESY_NS, now, |_| true);
+        // Nobody is kept who has nothing to lose. What may still be claimed is something.
+        if !self.grace.is_on() {
+            self.end_silent(2 * self.lease_ns(), now, |client| !client.has_state());
+        }
     }
 
     /// Ends all clients whose lease is over, because there is no room for what they have. True when there was one.

@@ -9,7 +9,8 @@ use wire::{Conversation, Mailbox, Now, Output, Peer};
 
 use crate::connection::Connection;
 use crate::event::Event;
-use crate::limits::MAX_CHANNEL_MESSAGE;
+use crate::limits::{MAX_CHANNEL_MESSAGE, MAX_MESSAGE_WITHOUT_SESSION};
+use crate::pacing::Held;
 use crate::server::Server;
 
 /// [`Server`] as the transport wants it.
@@ -96,8 +97,27 @@ impl Conversation for Connection {
     }
 
     fn max_message(&self) -> usize {
-        // Also the first message of a connection may be a WRITE of a session that others carry.
-        MAX_CHANNEL_MESSAGE as usize
+        if self.is_proved() { MAX_CHANNEL_MESSAGE as usize } else { MAX_MESSAGE_WITHOUT_SESSION }
+    }
+
+    // The first message of a connection may be a WRITE of a session that others carry: Linux binds none after a cut.
+    fn vouches_for(&self, head: &[u8]) -> bool {
+        self.names_session(head)
+    }
+
+    fn is_proved(&self) -> bool {
+        self.carries_session()
+    }
+
+    fn holds(&self) -> usize {
+        self.held_bytes
+    }
+
+    fn event_bytes(&self, event: &Event) -> usize {
+        match event {
+            Event::Answered { finished: Some(finished) } => finished.frame.held(),
+            _ => 0,
+        }
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -112,6 +132,7 @@ impl Conversation for Connection {
 
     fn turned(&mut self, ended_ns: u64, end: u64) {
         self.desk.turned(ended_ns, end, self.under_way());
+        self.held_bytes = self.held.values_mut().map(Held::keeps).sum();
     }
 
     fn sent(&mut self, taken: u64, at_ns: u64) {

@@ -172,7 +172,8 @@ impl Who {
             groups: sids,
             uid,
             gid,
-            actor: (!unbound).then(|| Actor { uid, gid, groups: groups.clone() }),
+            // What root makes belongs to the group that it comes with.
+            actor: (!unbound || gid != 0).then(|| Actor { uid, gid, groups: groups.clone() }),
             host_groups: groups,
             administrator: unbound,
             unbound,

@@ -490,3 +490,34 @@ fn names_that_are_none_are_refused_by_every_operation() {
         scene.refuses_in_root(&[put(&file), Args::SaveFh, Args::PutRootFh, lookup(EXPORT), link], status);
     }
 }
+
+// A cut connection is opened again and goes on with a WRITE of a session that is bound to others, without a BIND_CONN.
+#[test]
+fn a_long_message_is_taken_only_of_a_session_that_is_there() {
+    const SHORT: usize = 128 * 1024;
+    let mut scene = Scene::new();
+    let data = vec![7; 1 << 20];
+    let first = scene.client.sequence(0, false);
+    let operations = [first, put(&scene.file), writing(scene.stateid, 0, &data)];
+    let mut fresh = scene.world.connect();
+    let long = fresh.written(1, &operations);
+    let head = &long[..wire::limits::HEAD];
+    assert_eq!(fresh.takes(head), (SHORT, true));
+    // Not of another session, nor anything else that is long.
+    let mut strange = long.clone();
+    let at = long.windows(16).position(|bytes| bytes == scene.client.session).expect("its session");
+    strange[at] ^= 1;
+    let without = fresh.written(1, &operations[1..]);
+    let reply = [&long[..4], &1_u32.to_be_bytes(), &long[8..]].concat();
+    for head in [&strange[..4096], &without[..4096], &reply[..4096], &[0; 4096], &[0xff; 4096], &[]] {
+        assert_eq!(fresh.takes(head), (SHORT, false));
+    }
+    // It carries the session from then on.
+    fresh.send(&long);
+    assert!(fresh.takes(&[]).0 > 1 << 20);
+    assert!(scene.wire.takes(&[]).0 > 1 << 20);
+    // Until that has ended.
+    let end = nfs_wire::op::destroy::SessionArgs { sessionid: scene.client.session };
+    scene.wire.call(1, &[Args::DestroySession(end)]).ok();
+    assert_eq!((fresh.takes(head), scene.wire.takes(head)), ((SHORT, false), (SHORT, false)));
+}

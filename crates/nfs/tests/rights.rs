@@ -4,8 +4,9 @@ mod common;
 
 use common::*;
 use nfs_wire::NfsStat;
-use nfs_wire::attr::{self, Ace, AceFlags, AceMask, AceType, Attr, Fattr};
+use nfs_wire::attr::{self, Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Fattr};
 use nfs_wire::op::access::AccessBits;
+use nfs_wire::op::create::{self, CreateType};
 use nfs_wire::op::open::{CreateHow, CreateVerfAttr, OpenHow, ShareAccess};
 use nfs_wire::op::{Args, Res, access, open, read, setattr};
 use nfs_wire::types::{Identity, Owner, StateId};
@@ -191,4 +192,56 @@ fn the_hosts_list_lets_whom_it_names_and_its_mask_lets_nobody() {
     assert_eq!(it.access(1000), AccessBits::READ | AccessBits::MODIFY);
     assert_eq!(it.access(1002), AccessBits::empty());
     assert_eq!(it.open(1002, ShareAccess::READ), Err(NfsStat::Access));
+}
+
+/// The owner, group and mode of a file on the host.
+fn owners(world: &World, text: &[u8]) -> (u32, u32, u32) {
+    let root = world.memory.root().unwrap();
+    let found = root.lookup(&Name::new(text).unwrap(), volume::OpenHow::Attributes).unwrap();
+    let stat = found.stat().unwrap();
+    (stat.uid, stat.gid, stat.mode)
+}
+
+#[test]
+fn what_root_makes_belongs_to_the_group_that_it_comes_with() {
+    let world = World::new();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    wire.gid = 1234;
+    let how = OpenHow::Create(open::CreateHow::Unchecked(Fattr::default()));
+    client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), opening(how, b"f")]).ok();
+    let mut make = |name: &[u8], objtype| {
+        let createattrs = Fattr::default();
+        let made = Args::Create(create::Args { objtype, objname: name, createattrs });
+        client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), made]).ok();
+    };
+    make(b"d", CreateType::Dir);
+    make(b"l", CreateType::Lnk(b"f"));
+    make(b"p", CreateType::Fifo);
+    for text in [b"f", b"d", b"l", b"p"] {
+        let (uid, gid, _) = owners(&world, text);
+        assert_eq!((uid, gid), (0, 1234), "{}", text[0] as char);
+    }
+}
+
+// symlink(7)
+#[test]
+fn the_mode_of_a_symbolic_link_is_set_without_effect() {
+    let world = World::new();
+    world.memory.root().unwrap().create_link(&Name::new(b"l").unwrap(), b"f", None).unwrap();
+    let before = owners(&world, b"l");
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let mut room = Vec::new();
+    let obj_attributes = Fattr::of(&[Attr::Mode(0o600)], &mut room);
+    let set = Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
+    let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"l"), set]).ok();
+    let Res::SetAttr(told) = answer.last() else { panic!("{answer:?}") };
+    assert!(told.attrsset.iter().any(|number| number == AttrNum::Mode.get()));
+    assert_eq!(owners(&world, b"l"), before);
+    // Who may not change it is told so all the same.
+    wire.uid = 7;
+    let set = Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
+    let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"l"), set]);
+    assert_eq!(answer.status(), NfsStat::Perm);
 }

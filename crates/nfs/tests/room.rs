@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use nfs::limits::MAX_CLIENTS;
+use nfs::limits::{MAX_CLIENTS, MAX_IDLE_CLIENTS_PER_ADDRESS as OF_ADDRESS};
 use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner};
 use nfs_wire::op::open::{CreateHow, OpenHow};
@@ -24,6 +24,12 @@ fn pass(wires: &mut [&mut Wire]) {
     for wire in wires {
         wire.now = wire.now.plus(Duration::from_secs(u64::from(LEASE_S) + 1));
     }
+}
+
+/// Connections of as many addresses as it takes to have all clients.
+fn wires_of_many(world: &World) -> Vec<Wire> {
+    let addresses = 0..MAX_CLIENTS.div_ceil(OF_ADDRESS);
+    addresses.map(|number| world.connect_from(&format!("192.0.2.{number}:1000"))).collect()
 }
 
 fn make(name: &[u8]) -> [Args<'_>; 3] {
@@ -91,10 +97,11 @@ fn a_session_that_was_begun_is_told_again_when_there_is_no_room_for_another() {
 #[test]
 fn who_comes_when_there_are_too_many_clients_takes_the_place_of_who_is_gone() {
     let world = World::new();
-    let mut wire = world.connect();
+    let mut wires = wires_of_many(&world);
     for number in 0..MAX_CLIENTS {
-        assert_eq!(begin(&mut wire, &number.to_be_bytes(), SMALL), NfsStat::Ok);
+        assert_eq!(begin(&mut wires[number / OF_ADDRESS], &number.to_be_bytes(), SMALL), NfsStat::Ok);
     }
+    let mut wire = world.connect_from("198.51.100.1:1000");
     assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Delay);
     pass(&mut [&mut wire]);
     assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Ok);
@@ -104,17 +111,58 @@ fn who_comes_when_there_are_too_many_clients_takes_the_place_of_who_is_gone() {
 #[test]
 fn who_only_introduces_itself_again_and_again_keeps_nobody_out() {
     let world = World::new();
-    let mut wire = world.connect();
-    let mut known = Vec::new();
+    let mut wires = wires_of_many(&world);
+    let (mut known, mut now) = (Vec::new(), wires[0].now);
     for number in 0..MAX_CLIENTS {
+        let wire = &mut wires[number / OF_ADDRESS];
+        wire.now = now;
         let introduced = wire.call(1, &[introduce(&number.to_be_bytes())]).ok();
         let Res::ExchangeId(Ok(client)) = introduced.last() else { panic!("{introduced:?}") };
         known.push((client.clientid, client.sequenceid));
-        wire.now = wire.now.plus(Duration::from_millis(1));
+        now = now.plus(Duration::from_millis(1));
     }
+    let mut wire = world.connect_from("198.51.100.1:1000");
+    wire.now = now;
     assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Ok);
     let mut begins =
         |(clientid, sequence)| wire.call(1, &[begin_session(clientid, sequence, SMALL)]).status();
     assert_eq!(begins(known[0]), NfsStat::StaleClientId, "it introduces itself again");
     assert_eq!(begins(known[1]), NfsStat::Ok);
+}
+
+#[test]
+fn one_address_leaves_room_for_the_clients_of_others() {
+    let world = World::new();
+    let (mut wire, mut other) = (world.connect(), world.connect_from("198.51.100.1:1000"));
+    let mut opener = Client::new(&mut wire, b"with a file", 1);
+    opener.create(&mut wire, b"file");
+    for number in 0..OF_ADDRESS {
+        assert_eq!(begin(&mut wire, &number.to_be_bytes(), SMALL), NfsStat::Ok);
+    }
+    assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Delay);
+    assert_eq!(begin(&mut other, b"of another address", SMALL), NfsStat::Ok);
+    // Behind one address there may be many users: who was silent makes room, and comes again when it has something to do.
+    wire.now = wire.now.plus(Duration::from_secs(5));
+    for number in OF_ADDRESS..2 * OF_ADDRESS {
+        assert_eq!(begin(&mut wire, &number.to_be_bytes(), SMALL), NfsStat::Ok);
+    }
+    assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Delay);
+    assert_eq!(world.server.clients.all().len(), OF_ADDRESS + 2);
+    opener.run(&mut wire, &[]).ok();
+}
+
+#[test]
+fn a_client_that_has_nothing_open_is_not_kept_for_long() {
+    let world = World::new();
+    let (mut one, mut two) = (world.connect(), world.connect());
+    Client::new(&mut one, b"idle", 1);
+    let mut opener = Client::new(&mut two, b"with a file", 1);
+    opener.create(&mut two, b"file");
+    world.server.tick(one.now.plus(Duration::from_secs(2 * u64::from(LEASE_S))));
+    assert_eq!(world.server.clients.all().len(), 2);
+    world.server.tick(one.now.plus(Duration::from_secs(2 * u64::from(LEASE_S) + 1)));
+    assert_eq!(
+        world.server.clients.all().iter().map(|client| client.id).collect::<Vec<_>>(),
+        [opener.clientid]
+    );
 }

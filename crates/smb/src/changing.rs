@@ -265,7 +265,15 @@ mod tests {
     fn one_open() -> (Table<Open>, Arc<Open>) {
         let (table, now) = (Table::new(1), Now { mono_ns: 0, wall_ns: 0 });
         let (target, maximal) = (Target::Pipes, Access::FILE_ALL);
-        let tree = Tree { id: 1, connected: now, target, maximal, sealed: false, signed: false };
+        let tree = Tree {
+            id: 1,
+            connected: now,
+            target,
+            maximal,
+            sealed: false,
+            signed: false,
+            speaks_numbers: AtomicBool::default(),
+        };
         let id = FileId { persistent: 1, volatile: table.reserve().unwrap() };
         let open = Arc::new(Open::new(id, 1, ClientKey(1), Arc::new(tree), now));
         table.fill(Arc::clone(&open));

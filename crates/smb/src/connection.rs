@@ -5,7 +5,7 @@
 //! [`Connection::run`] answers one request after the other, [`Connection::finish`] signs and seals. Which
 //! requests are looked at at all is in `admit.rs`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -37,6 +37,7 @@ use crate::sequence::Outstanding;
 use crate::server::Server;
 use crate::session::Session;
 use crate::suspend::{Handled, Stop, Suspended};
+use crate::waiting::Waiting;
 use crate::window::Window;
 
 /// What NEGOTIATE settled.
@@ -99,7 +100,7 @@ pub struct Connection {
     /// that were under way, and the refusals of what the client sends before it knows.
     parting: Vec<Channel>,
     pub(crate) setups: Vec<Setup>,
-    pub(crate) suspended: HashMap<u64, Suspended>,
+    pub(crate) suspended: Waiting,
     /// How many of them are held by limits.
     pub(crate) held: usize,
     next_async: std::cell::Cell<u64>,
@@ -135,7 +136,7 @@ impl Connection {
             channels: Vec::new(),
             parting: Vec::new(),
             setups: Vec::new(),
-            suspended: HashMap::new(),
+            suspended: Waiting::default(),
             held: 0,
             next_async: std::cell::Cell::new(0),
             deadline: Some(now.mono_ns.saturating_add(LOGON_TIME_NS)),
@@ -418,6 +419,7 @@ impl Connection {
             }
             _ => return,
         }
+        out.pool.fit(&mut compound.frame);
         let waiting = Suspended {
             compound,
             at,
@@ -465,7 +467,7 @@ impl Connection {
 
     /// Bytes that are kept for requests that wait.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.suspended.values().map(|waiting| waiting.rest.len() + waiting.compound.frame.len()).sum()
+        self.suspended.bytes()
     }
 
     /// Sends the answers so far, then tells the client that its request takes time (MS-SMB2 3.3.4.2).
@@ -628,7 +630,7 @@ impl Connection {
         parting.retain(|channel| {
             let id = channel.session.id;
             let is_needed = |waiting: &Suspended| waiting.compound.related.session_id == id;
-            let keep = more == 0 || suspended.values().any(is_needed);
+            let keep = more == 0 || suspended.iter().any(|(_, waiting)| is_needed(waiting));
             more -= usize::from(!keep);
             keep
         });

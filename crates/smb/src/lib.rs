@@ -49,6 +49,7 @@ pub mod suspend;
 use wire::table;
 pub mod time;
 pub mod tree;
+mod waiting;
 pub mod window;
 
 pub use account::AccountConfig;

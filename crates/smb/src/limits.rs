@@ -16,6 +16,13 @@ pub const MAX_REPLAYED: usize = 4096;
 /// Sessions that one connection may carry.
 pub const MAX_SESSIONS_PER_CONNECTION: usize = 1024;
 
+/// Log-ons that are half done on one connection. A client does them one after the other, and one for each of its users at
+/// the same time at most.
+pub const MAX_SETUPS_PER_CONNECTION: usize = 16;
+
+/// Log-ons that are half done on all connections: each keeps up to 6 KiB of what its client sent.
+pub const MAX_SETUPS: usize = 4096;
+
 /// Channels that one session may have at most, whatever is configured: what Windows Server allows.
 pub const MAX_CHANNELS: usize = 32;
 

@@ -2,7 +2,7 @@
 //! kept beside the engine's record of each, and [`Server::restore`] makes Opens of it after a restart.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use share::{CacheKey, ClientKey, Detached, Restored, Share};
 use smb_wire::create::{Access, CreateAction};
@@ -272,6 +272,7 @@ impl Server {
             maximal: Access::from_bits_retain(file.granted().bits()),
             sealed: false,
             signed: false,
+            speaks_numbers: AtomicBool::default(),
         });
         let id = FileId { persistent: note.persistent, volatile };
         let open = Open::made_again(id, CacheKey(note.oplock_key), note.made.client, tree, now);

@@ -2,7 +2,7 @@
 //! (MS-SMB2 3.3.1.5).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -57,6 +57,8 @@ pub struct Server {
     connections: Mutex<HashMap<u64, Arc<Handle>>>,
     next_connection: AtomicU64,
     next_open: AtomicU64,
+    /// Log-ons that are half done.
+    pub(crate) setups: AtomicUsize,
     /// What the log has said of refused requests.
     pub(crate) complaints: Complaints,
 }
@@ -81,6 +83,7 @@ impl Server {
             connections: Mutex::default(),
             next_connection: AtomicU64::new(1),
             next_open: AtomicU64::new(first_open(now)),
+            setups: AtomicUsize::new(0),
             complaints: Complaints::default(),
         })
     }

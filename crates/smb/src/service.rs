@@ -84,6 +84,21 @@ impl Conversation for Connection {
         if self.channels.is_empty() { MAX_MESSAGE_BEFORE_LOGON } else { wire::limits::MAX_MESSAGE }
     }
 
+    fn is_proved(&self) -> bool {
+        !self.channels.is_empty()
+    }
+
+    fn holds(&self) -> usize {
+        self.suspended.bytes()
+    }
+
+    fn event_bytes(&self, event: &Event) -> usize {
+        match event {
+            Event::JobDone { frame, .. } => frame.held(),
+            _ => 0,
+        }
+    }
+
     fn deadline(&self) -> Option<u64> {
         self.deadline
     }

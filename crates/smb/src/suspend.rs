@@ -75,7 +75,7 @@ impl Connection {
     /// would be had the channel not been lost.
     // MS-SMB2 3.3.7.1
     pub(crate) fn let_go_of_waiting(&mut self) {
-        for (async_id, mut waiting) in std::mem::take(&mut self.suspended) {
+        for (async_id, mut waiting) in self.suspended.take_all() {
             let Some((engine, ticket)) = waiting.ticket else { continue };
             let session = self.server.session(waiting.header.session_id());
             let has_others = session.is_some_and(|session| session.channels().len() > 1);

@@ -1,6 +1,7 @@
 //! TreeConnect: a session's access to one share (MS-SMB2 3.3.1.9).
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use share::{Identity, Share};
 use smb_wire::create::Access as Rights;
@@ -37,6 +38,8 @@ pub struct Tree {
     pub sealed: bool,
     /// Whether requests must be signed or sealed.
     pub signed: bool,
+    /// Whether the client has set owners or modes by number ([`crate::info::numbers`]), and so understands them.
+    pub speaks_numbers: AtomicBool,
 }
 
 impl Tree {

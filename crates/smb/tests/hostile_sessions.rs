@@ -294,27 +294,54 @@ fn only_the_same_user_replaces_a_session() {
     assert_eq!(anna.create(&OpenFile::named("late")).status(), NtStatus::USER_SESSION_DELETED);
 }
 
+/// Begins a log-on and leaves it.
+fn begin_log_on(peer: &mut Peer) -> NtStatus {
+    peer.session_id = 0;
+    peer.status(Command::SessionSetup, common::client::write_first_setup)
+}
+
 #[test]
-fn a_connection_carries_a_bounded_number_of_sessions() {
+fn a_connection_has_few_log_ons_half_done() {
     let world = World::in_memory();
     let mut bystander = world.client();
     let mut peer = world.peer();
     assert_eq!(peer.negotiate(&Dial::default()).status(), NtStatus::SUCCESS);
-    let begin = |peer: &mut Peer| {
-        peer.session_id = 0;
-        peer.status(Command::SessionSetup, common::client::write_first_setup)
-    };
-    for number in 0..1024 {
-        assert_eq!(begin(&mut peer), NtStatus::MORE_PROCESSING_REQUIRED, "{number}");
+    for number in 0..16 {
+        assert_eq!(begin_log_on(&mut peer), NtStatus::MORE_PROCESSING_REQUIRED, "{number}");
     }
-    assert_eq!(begin(&mut peer), NtStatus::INSUFFICIENT_RESOURCES);
+    assert_eq!(begin_log_on(&mut peer), NtStatus::INSUFFICIENT_RESOURCES);
+    // Also one that carries a session already, and renewing counts with the others.
+    for _ in 0..16 {
+        assert_eq!(begin_log_on(&mut bystander), NtStatus::MORE_PROCESSING_REQUIRED);
+    }
+    assert_eq!(begin_log_on(&mut bystander), NtStatus::INSUFFICIENT_RESOURCES);
     // Whoever does not finish a log-on in time is let go with all that.
     world.clock.advance(std::time::Duration::from_secs(61));
     peer.pass_deadline();
     assert!(peer.is_closed);
     peer.hang_up();
-    assert_eq!(world.server.sessions().len(), 1);
-    assert!(bystander.is_served());
+    assert_eq!(world.server.sessions().len(), 1 + 16);
+    assert!(world.client().is_served());
+}
+
+#[test]
+fn a_server_has_a_bounded_number_of_log_ons_half_done() {
+    let world = World::in_memory();
+    let mut strangers = Vec::new();
+    for _ in 0..4096 / 16 {
+        let mut peer = world.peer();
+        assert_eq!(peer.negotiate(&Dial::default()).status(), NtStatus::SUCCESS);
+        (0..16).for_each(|_| assert_eq!(begin_log_on(&mut peer), NtStatus::MORE_PROCESSING_REQUIRED));
+        strangers.push(peer);
+    }
+    let mut late = world.peer();
+    assert_eq!(late.negotiate(&Dial::default()).status(), NtStatus::SUCCESS);
+    assert_eq!(begin_log_on(&mut late), NtStatus::INSUFFICIENT_RESOURCES);
+    // As soon as one of them goes, others can.
+    strangers.pop().expect("there are many").hang_up();
+    assert!(world.client().is_served());
+    drop(strangers);
+    assert!(world.server.sessions().is_empty());
 }
 
 #[test]

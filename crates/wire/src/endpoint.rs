@@ -118,6 +118,28 @@ pub trait Conversation: Send + 'static {
         crate::limits::MAX_MESSAGE
     }
 
+    /// Whether a message longer than [`Conversation::max_message`] is taken all the same, of which `head` is the beginning:
+    /// [`crate::limits::HEAD`] bytes at most. Nothing else of it is held before that is answered.
+    fn vouches_for(&self, _head: &[u8]) -> bool {
+        false
+    }
+
+    /// Whether the client has proved that it may be here, or that it is somebody known. One that has not is given less of
+    /// everything.
+    fn is_proved(&self) -> bool {
+        true
+    }
+
+    /// Bytes that the conversation itself keeps, for requests that wait.
+    fn holds(&self) -> usize {
+        0
+    }
+
+    /// Bytes that an event keeps besides itself.
+    fn event_bytes(&self, _event: &Self::Event) -> usize {
+        0
+    }
+
     /// Monotonic time (ns) at which [`Conversation::on_deadline`] wants to be called; none when idle.
     fn deadline(&self) -> Option<u64>;
 

@@ -80,6 +80,13 @@ impl Frame {
         self.data.len() - self.start + self.attached.as_ref().map_or(0, |range| range.len)
     }
 
+    /// Bytes of memory that it takes, however few of them are used. What is attached lies in its file.
+    #[inline]
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.data.capacity() + size_of::<Frame>()
+    }
+
     /// Ends the frame with a piece of a file. From here on nothing is appended, and nobody signs or seals.
     pub fn attach(&mut self, range: FileRange) {
         self.attached = Some(range);
@@ -170,6 +177,25 @@ impl FramePool {
         }
     }
 
+    /// Moves `frame` into a smaller buffer when it leaves most of its own unused: a refusal, an answer shorter than was
+    /// asked for, and the head of a piece of a file were begun with room for all of the data.
+    pub fn fit(&mut self, frame: &mut Frame) {
+        let (len, held) = (frame.data.len(), frame.data.capacity());
+        if held <= CLASSES[0] + HEADROOM || len > held / 4 {
+            return;
+        }
+        let needed = len.saturating_sub(HEADROOM);
+        if CLASSES.iter().find(|&&size| needed <= size).is_none_or(|&size| size > held / 2) {
+            return;
+        }
+        let mut fitting = self.take(needed);
+        fitting.data.clear();
+        fitting.data.extend_from_slice(&frame.data);
+        fitting.start = frame.start;
+        fitting.attached = frame.attached.take();
+        self.give_back(std::mem::replace(frame, fitting));
+    }
+
     /// Lets go of everything, for a worker that has been idle.
     pub fn clear(&mut self) {
         self.free = Default::default();
@@ -190,6 +216,24 @@ mod tests {
         pool.give_back(frame);
         let again = pool.take(10);
         assert!(again.is_empty());
+    }
+
+    #[test]
+    fn a_short_answer_does_not_keep_a_large_buffer() {
+        let mut pool = FramePool::default();
+        let mut frame = pool.take(1 << 20);
+        frame.tail().extend_from_slice(b"refused");
+        frame.prepend(2).copy_from_slice(b"h:");
+        pool.fit(&mut frame);
+        assert_eq!(frame.bytes(), b"h:refused");
+        assert!(frame.held() < 2048, "{}", frame.held());
+        frame.prepend(HEADROOM - 2);
+        // One that is used stays as it is.
+        let mut full = pool.take(1 << 20);
+        full.tail().resize(600_000, 1);
+        let place = full.data.as_ptr();
+        pool.fit(&mut full);
+        assert_eq!(full.data.as_ptr(), place);
     }
 
     #[test]

@@ -10,8 +10,18 @@ pub const HEADROOM: usize = 128;
 /// read its answers cannot fill memory.
 pub const MAX_QUEUED_REPLY_BYTES: usize = 16 * 1024 * 1024;
 
+/// The same while the client has proved nothing, or while all connections together hold much. With one batch more, which
+/// has [`MAX_BATCH_BYTES`] at most, that is 1 MiB.
+pub const MAX_UNPROVED_REPLY_BYTES: usize = 512 * 1024;
+
+/// How much of a message is looked at before a client that has proved nothing may send a long one.
+pub const HEAD: usize = 4 * 1024;
+
 /// Messages answered before what has been queued is written, so that latency stays bounded.
 pub const MAX_BATCH_MESSAGES: usize = 64;
 
 /// Bytes of replies queued in one batch before they are written.
 pub const MAX_BATCH_BYTES: usize = 512 * 1024;
+
+/// Bytes of the buffers that hold them, of which answers to small reads use a quarter.
+pub const MAX_BATCH_HELD: usize = 4 * MAX_BATCH_BYTES;

@@ -49,6 +49,8 @@ pub mod ask {
     pub const RECEIPT: u8 = b'r';
     /// Answer with bytes that are the piece of a file: a [`Held`] and the number of bytes (big-endian) follow.
     pub const FILE: u8 = b'f';
+    /// Begin an answer with room for a MiB, and leave it empty.
+    pub const ROOMY: u8 = b'm';
     /// Answer with how often `before_batch` was called.
     pub const BATCHES: u8 = b'n';
 }
@@ -137,6 +139,8 @@ pub struct Tricks {
     pub promised: AtomicU64,
     pub kept: AtomicU64,
     pub refuse: AtomicBool,
+    /// Clients count as ones that have proved nothing until they ask to be placed.
+    pub doubts: AtomicBool,
     pub mailboxes: Mutex<Vec<Box_>>,
     this: Mutex<Option<Arc<Tricks>>>,
 }
@@ -145,6 +149,7 @@ pub struct Talk {
     tricks: Arc<Tricks>,
     mailbox: Box_,
     deadline: Option<u64>,
+    proved: bool,
 }
 
 impl Tricks {
@@ -174,7 +179,8 @@ impl Service for Tricks {
         self.accepted.fetch_add(1, SeqCst);
         self.mailboxes.lock().expect("no panic inside").push(Arc::clone(&mailbox));
         let tricks = self.this.lock().expect("no panic inside").clone()?;
-        Some(Talk { tricks, mailbox, deadline: None })
+        let proved = !self.doubts.load(SeqCst);
+        Some(Talk { tricks, mailbox, deadline: None, proved })
     }
 
     fn before_batch(&self, _now: Now) {
@@ -240,6 +246,7 @@ impl Conversation for Talk {
             }
             ask::PANIC => panic!("a conversation panics on purpose"),
             ask::PLACE => {
+                self.proved = true;
                 out.placement = Some(u128::from(argument));
                 reply(out, message);
             }
@@ -255,6 +262,10 @@ impl Conversation for Talk {
                 reply(out, std::thread::current().name().unwrap_or("?").as_bytes());
             }
             ask::DEADLINE => self.deadline = Some(now.mono_ns + u64::from(argument) * 1_000_000),
+            ask::ROOMY => {
+                let frame = out.pool.take(1 << 20);
+                finish(out, frame);
+            }
             ask::BATCHES => reply(out, &self.tricks.batches.load(SeqCst).to_be_bytes()),
             _ => reply(out, message),
         }
@@ -268,6 +279,14 @@ impl Conversation for Talk {
 
     fn is_urgent(&self, event: &Vec<u8>) -> bool {
         event.starts_with(b"urgent")
+    }
+
+    fn is_proved(&self) -> bool {
+        self.proved
+    }
+
+    fn event_bytes(&self, event: &Vec<u8>) -> usize {
+        event.capacity()
     }
 
     fn deadline(&self) -> Option<u64> {

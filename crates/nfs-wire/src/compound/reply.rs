@@ -39,6 +39,12 @@ pub struct ReadPlace {
 }
 
 impl ReplyWriter {
+    /// Bytes of memory that the reply takes so far.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.frame.held()
+    }
+
     /// Begins a reply to call `xid` at the start of `frame`, which is empty.
     #[must_use]
     pub fn begin(mut frame: Frame, xid: u32, tag: &[u8]) -> Self {

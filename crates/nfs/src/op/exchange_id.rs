@@ -38,6 +38,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         owner: args.clientowner.ownerid.0,
         verifier: args.clientowner.verifier,
         principal: run.who.principal(),
+        address: run.way.peer.remote.ip().to_canonical(),
         update: args.flags.contains(ExchangeFlags::UPD_CONFIRMED_REC_A),
         now: run.now,
     };

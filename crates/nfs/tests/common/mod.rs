@@ -182,7 +182,7 @@ impl World {
         let service = Nfs(Arc::clone(&self.server));
         let connection = service.accept(peer, posted.clone(), self.now).expect("room for a connection");
         let (out, now) = (Output::default(), self.now);
-        Wire { service, connection, posted, out, xid: 0, uid: 0, is_nobody: false, now }
+        Wire { service, connection, posted, out, xid: 0, uid: 0, gid: 0, is_nobody: false, now }
     }
 }
 
@@ -206,6 +206,8 @@ pub struct Wire {
     xid: u32,
     /// Who speaks.
     pub uid: u32,
+    /// Their group.
+    pub gid: u32,
     /// Nobody speaks.
     pub is_nobody: bool,
     pub now: Now,
@@ -235,6 +237,16 @@ impl Wire {
     pub fn hand(&mut self, message: &[u8]) {
         self.service.before_batch(self.now);
         self.connection.on_message(&mut message.to_vec(), self.now, &mut self.out);
+    }
+
+    /// How long a message may be now, and whether one that is longer is taken when it begins so.
+    pub fn takes(&self, head: &[u8]) -> (usize, bool) {
+        (self.connection.max_message(), self.connection.vouches_for(head))
+    }
+
+    /// A COMPOUND without its record mark.
+    pub fn written(&mut self, minor: u32, operations: &[Args<'_>]) -> Vec<u8> {
+        self.message(minor, operations)
     }
 
     /// The same for a COMPOUND as root.
@@ -316,7 +328,7 @@ impl Wire {
         self.xid += 1;
         let credential = match self.is_nobody {
             true => Credential::None,
-            false => Credential::Sys(AuthSys::new(b"host", self.uid, 0, &[])),
+            false => Credential::Sys(AuthSys::new(b"host", self.uid, self.gid, &[])),
         };
         let mut writer =
             CallWriter::begin(Frame::default(), Target::Server, self.xid, &credential, b"", minor);

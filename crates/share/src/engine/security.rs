@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::{self, Descriptor, Parts, Rights};
-use volume::{Failure, Node};
+use volume::{Failure, Kind, Node};
 
 use super::Share;
 use super::access::Security;
@@ -163,6 +163,11 @@ impl Share {
     // RFC 8881 6.4.1.1
     pub fn set_mode(&self, caller: &Caller<'_>, open: &Arc<Open>, mode: u32) -> Step<()> {
         let may = self.check_writable().and_then(|()| self.check_owner(caller, open, Rights::WRITE_DAC));
+        // The bits of a symbolic link say nothing, and hosts keep none.
+        // symlink(7)
+        if open.file.kind == Kind::Link {
+            return may.into();
+        }
         self.after_attributes(caller, open, may, || {
             let mode = self.mode_to_set(caller, open, mode & 0o7777)?;
             let amends = |descriptor: &mut Descriptor| security::apply_mode(descriptor, mode);

@@ -22,6 +22,7 @@ use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::durable::{Durable, Made};
 use crate::info::Shown;
+use crate::info::numbers::Numbers;
 use crate::open::{Object, Open};
 use crate::path;
 use crate::persistent::{self, AskedFor};
@@ -175,6 +176,7 @@ fn create_file(
     tree.take_host_changes(request.now);
     match engine.create(&caller, &wanted) {
         Step::Done(opened) => {
+            let opened = given_by_number(&caller, (engine, tree), opened, &contexts.numbers);
             let response = settle(&open, engine, (asked, contexts), (opened, lasts), &session);
             connection.server.enter_index(&open);
             connection.server.join_session(&session, &open, request.now)?;
@@ -209,6 +211,33 @@ fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, now:
     persistent::when_lasting(engine, move || told.promise.tell(), undo)
 }
 
+/// What was made belongs to whom the client names by number, if that is theirs to say: chown(2). A number that is not stays without
+/// effect, since hosts seldom agree about all of them, and a client that always sends its own could make nothing.
+fn given_by_number(
+    caller: &Caller<'_>,
+    (engine, tree): (&Arc<Share>, &Tree),
+    opened: Opened,
+    numbers: &Numbers,
+) -> Opened {
+    if numbers.is_none() {
+        return opened;
+    }
+    tree.speaks_numbers.store(true, Ordering::Relaxed);
+    let uid = numbers.uid.filter(|uid| *uid != opened.info.uid);
+    let gid = numbers.gid.filter(|gid| *gid != opened.info.gid);
+    if opened.outcome != Outcome::Created || (uid, gid) == (None, None) {
+        return opened;
+    }
+    let caller = Caller { waiter: None, ..*caller };
+    for (uid, gid) in [(uid, None), (None, gid)] {
+        if uid.is_some() || gid.is_some() {
+            let _not_theirs = engine.set_owner(&caller, &opened.open, uid, gid);
+        }
+    }
+    let info = engine.info(&opened.open).unwrap_or(opened.info);
+    Opened { info, ..opened }
+}
+
 /// The request as the engine has it.
 fn wanted<'a>(
     (asked, contexts): (&create::Request<'_>, &'a Asked),
@@ -224,7 +253,7 @@ fn wanted<'a>(
         disposition: disposition(asked.create_disposition),
         options,
         attributes: Attributes::from_bits_retain(asked.file_attributes),
-        mode: contexts.posix_mode,
+        mode: contexts.mode(),
         descriptor: contexts.descriptor.as_ref(),
         extended: &contexts.extended,
         allocation: contexts.allocation,

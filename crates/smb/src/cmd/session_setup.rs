@@ -21,7 +21,7 @@ use crate::config::{Encryption, ServerConfig, Signing, same_name};
 use crate::connection::{Channel, Connection};
 use crate::dispatch::Request;
 use crate::keys;
-use crate::limits::MAX_SESSIONS_PER_CONNECTION;
+use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS, MAX_SETUPS_PER_CONNECTION};
 use crate::server::Server;
 use crate::session::{Proved, Session, State};
 use crate::suspend::{Handled, Stop};
@@ -34,6 +34,25 @@ pub struct Setup {
     pub preauth: [u8; 64],
     acceptor: Acceptor,
     purpose: Purpose,
+    _share: SetupShare,
+}
+
+/// One of the log-ons that may be half done at one time, until it is dropped.
+struct SetupShare(Arc<Server>);
+
+impl SetupShare {
+    /// None when there are too many.
+    fn take(server: &Arc<Server>) -> Option<SetupShare> {
+        let before = server.setups.fetch_add(1, Ordering::Relaxed);
+        // Dropped again when it is one too many.
+        Some(SetupShare(Arc::clone(server))).filter(|_| before < MAX_SETUPS)
+    }
+}
+
+impl Drop for SetupShare {
+    fn drop(&mut self) {
+        self.0.setups.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Setup {
@@ -134,19 +153,22 @@ fn find_setup(
     let negotiated = *connection.negotiated()?;
     if request.session_id == 0 {
         // MS-SMB2 3.3.5.5.1
-        check_room(connection)?;
+        let share = check_room(connection)?;
         let server = &connection.server;
         let (guid, client) = (negotiated.client_guid, negotiated.client);
         let session = server.new_session(guid, client, negotiated.protection, request.now);
         let added = session.add_channel(&connection.handle, 1);
         added.map_err(|_| Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
-        return Ok(begin(connection, session, Purpose::New, config));
+        return Ok(begin(connection, session, Purpose::New, share, config));
     }
     // MS-SMB2 3.3.5.5: a session that is in use on this connection is authenticated again.
     let found = connection.channel_of(request.session_id);
     let found = found.map(|at| Arc::clone(&connection.channels[at].session));
     match found.filter(|session| session.state() == State::Valid) {
-        Some(session) => Ok(begin(connection, session, Purpose::Again, config)),
+        Some(session) => {
+            let share = check_room(connection)?;
+            Ok(begin(connection, session, Purpose::Again, share, config))
+        }
         None => {
             connection.complain_of_stolen(request);
             Err(Stop::Fail(NtStatus::USER_SESSION_DELETED))
@@ -171,18 +193,18 @@ fn find_binding(
                 connection.setups.remove(at);
             }
             let session = checked?;
-            check_room(connection)?;
-            Ok(begin(connection, session, Purpose::Bind, config))
+            let share = check_room(connection)?;
+            Ok(begin(connection, session, Purpose::Bind, share, config))
         }
     }
 }
 
-fn check_room(connection: &Connection) -> Result<(), Stop> {
-    let carried = connection.channels.len() + connection.setups.len();
-    match carried < MAX_SESSIONS_PER_CONNECTION {
-        true => Ok(()),
-        false => Err(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES)),
-    }
+/// Whether one log-on more may be half done.
+fn check_room(connection: &Connection) -> Result<SetupShare, Stop> {
+    let (carried, under_way) = (connection.channels.len(), connection.setups.len());
+    let has_room = carried + under_way < MAX_SESSIONS_PER_CONNECTION && under_way < MAX_SETUPS_PER_CONNECTION;
+    let share = has_room.then(|| SetupShare::take(&connection.server)).flatten();
+    share.ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))
 }
 
 /// Begins a log-on and says where it is in the list.
@@ -190,6 +212,7 @@ fn begin(
     connection: &mut Connection,
     session: Arc<Session>,
     purpose: Purpose,
+    share: SetupShare,
     config: &ServerConfig,
 ) -> usize {
     let names = Names {
@@ -199,7 +222,7 @@ fn begin(
         dns_domain: String::new(),
     };
     let acceptor = Acceptor::new(&auth::Config::new(names));
-    connection.setups.push(Setup { session, preauth: connection.preauth, acceptor, purpose });
+    connection.setups.push(Setup { session, preauth: connection.preauth, acceptor, purpose, _share: share });
     connection.setups.len() - 1
 }
 

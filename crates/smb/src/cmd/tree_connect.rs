@@ -1,6 +1,7 @@
 //! TREE_CONNECT: access to one share (MS-SMB2 3.3.5.7).
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use share::Identity;
 use smb_wire::create::Access as Rights;
@@ -50,7 +51,15 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
 fn connect_pipes(request: &mut Request<'_>, session: &Session, body: &mut Vec<u8>) -> Handled {
     let maximal = READ | Rights::WRITE_DATA;
     let connected = request.now;
-    let make = |id| Tree { id, connected, target: Target::Pipes, maximal, sealed: false, signed: false };
+    let make = |id| Tree {
+        id,
+        connected,
+        target: Target::Pipes,
+        maximal,
+        sealed: false,
+        signed: false,
+        speaks_numbers: AtomicBool::default(),
+    };
     let tree = session.connect(make).ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
     request.related.tree_id = tree.id;
     tree_connect::Response {
@@ -97,6 +106,7 @@ fn connect_disk(
         maximal,
         sealed: seal,
         signed: config.signing == Signing::Required || demands.signs(),
+        speaks_numbers: AtomicBool::default(),
     });
     let tree = tree.ok_or(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES))?;
     engine.attach(session.client, Holder::new(&connection.server, &engine));

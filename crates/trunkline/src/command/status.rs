@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use admin::status::Transport;
 use admin::{Request, Response, Status};
 
 use super::table::{self, shown};
@@ -41,6 +42,19 @@ fn page(status: &Status) -> String {
             records.path, records.written, records.lost
         );
     }
+    let Transport { smb, nfs, unread_bytes, unread_bound_bytes, unread_closed } = &status.transport;
+    let _ = writeln!(
+        out,
+        "connections: {} over SMB ({} not logged on), {} over NFS ({} without a session); {} refused",
+        smb.connections,
+        smb.unproved,
+        nfs.connections,
+        nfs.unproved,
+        smb.refused() + nfs.refused()
+    );
+    let (mib, bound) = (unread_bytes.div_ceil(1 << 20), unread_bound_bytes >> 20);
+    let _ =
+        writeln!(out, "unread answers: {mib} of {bound} MiB; {unread_closed} connections closed for them");
     sessions(status, &mut out);
     let mut rows = Vec::new();
     for connection in status.connections.values() {

@@ -129,6 +129,8 @@ pub struct Server {
     pub workgroup: Setting<String>,
     /// Transport connections at one time.
     pub max_connections: Setting<u64>,
+    /// Of these, connections of one address; none means a quarter of them.
+    pub max_connections_per_address: Setting<Option<u64>>,
     /// Worker threads; 0 is one for each core.
     pub workers: Setting<u64>,
     /// Form of the log.
@@ -161,6 +163,19 @@ pub struct Server {
     /// `[server.testing]`: how much longer each call on a share's directory takes that is about names or attributes, in
     /// microseconds, as if it were a store far away. For measurements.
     pub metadata_delay_us: Setting<u64>,
+}
+
+/// The least that one address may have of all connections, where that is not set: a client with as many channels as there
+/// can be.
+pub const LEAST_PER_ADDRESS: u64 = 32;
+
+impl Server {
+    /// Connections that one address may have.
+    pub fn connections_per_address(&self) -> u64 {
+        let all = self.max_connections.value;
+        let most = self.max_connections_per_address.value;
+        most.unwrap_or_else(|| (all / 4).max(LEAST_PER_ADDRESS)).min(all)
+    }
 }
 
 /// `[[user]]`: who may log on.

@@ -33,6 +33,7 @@ const SERVER: &[&str] = &[
     "netbios_name",
     "workgroup",
     "max_connections",
+    "max_connections_per_address",
     "workers",
     "log_format",
     "log_level",
@@ -224,6 +225,10 @@ fn server_table(table: &Section<'_>, base: &Path) -> Result<Server, ConfigError>
         name,
         netbios_name,
         workgroup: or_default(table.parsed("workgroup", netbios)?, "WORKGROUP".to_owned()),
+        max_connections_per_address: match table.number("max_connections_per_address", 1, 1_000_000)? {
+            Some(most) => most.map(Some),
+            None => Setting::default_of(None),
+        },
         max_connections: or_default(table.number("max_connections", 1, 1_000_000)?, 16_384),
         workers: or_default(table.number("workers", 0, 1024)?, 0),
         log_format: or_default(table.choice("log_format", LogFormat::NAMES)?, LogFormat::Text),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::values::Choice;
-use super::{Account, Config, Setting, Share};
+use super::{Account, Config, LEAST_PER_ADDRESS, Setting, Share};
 
 /// What one account or share is set to, with all that it takes over.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -97,6 +97,12 @@ impl Page<'_> {
         self.text("netbios_name", &server.netbios_name);
         self.text("workgroup", &server.workgroup);
         self.plain("max_connections", &server.max_connections);
+        let most = server.connections_per_address();
+        let shown = match server.max_connections_per_address.value {
+            Some(_) => most.to_string(),
+            None => format!("{most} # a quarter of max_connections, at least {LEAST_PER_ADDRESS}"),
+        };
+        self.line("max_connections_per_address", &server.max_connections_per_address, shown);
         self.plain("workers", &server.workers);
         self.choice("log_format", &server.log_format);
         self.choice("log_level", &server.log_level);

@@ -208,6 +208,7 @@ impl Controlled for Control {
             server_name: plan.config.server.name.value.clone(),
             shares: plan.share_names(),
             counted: self.server.transactions(),
+            transport: self.server.transport(),
             gauges: self.server.gauges(),
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use admin::Status;
 use admin::channels::SessionChannels;
+use admin::status::Transport;
 use admin::transactions::{Counted, Gauges};
 use admin::workload::ClientWork;
 
@@ -47,6 +48,11 @@ impl fmt::Display for ShareUse {
 pub trait FileServer: Send + Sync {
     /// Fills in sessions, connections, tree connects, opens and locks.
     fn report(&self, status: &mut Status);
+
+    /// Connections, what was refused to them, and what is held for clients that do not read.
+    fn transport(&self) -> Transport {
+        Transport::default()
+    }
 
     /// Which connections carry each session; the server's name is left out.
     fn channels(&self) -> Vec<SessionChannels>;

@@ -15,6 +15,7 @@ use volume::security::Descriptor;
 use super::durability::Durability;
 use crate::connection::Negotiated;
 use crate::durable::{Durable, Instance};
+use crate::info::numbers::Numbers;
 use crate::info::posix::Owners;
 use crate::suspend::Stop;
 
@@ -32,6 +33,8 @@ pub(crate) struct Asked {
     /// The instance of an application that opens.
     pub instance: Option<Instance>,
     pub posix_mode: Option<u32>,
+    /// What the descriptor said by number.
+    pub numbers: Numbers,
     maximal_access: bool,
     on_disk_id: bool,
     aapl: Option<aapl::Request>,
@@ -53,7 +56,7 @@ impl Asked {
                 }
                 RequestContext::SdBuffer(data) => {
                     let parsed = Descriptor::parse(data);
-                    asked.descriptor = Some(parsed.map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?);
+                    asked.take_descriptor(parsed.map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?);
                 }
                 RequestContext::AllocationSize(bytes) => asked.allocation = bytes,
                 RequestContext::QueryMaximalAccess(_) => asked.maximal_access = true,
@@ -85,6 +88,18 @@ impl Asked {
         let version = version.filter(|_| dialect == Dialect::Smb311);
         asked.instance = instance.filter(|_| dialect.is_smb3()).map(|id| Instance { id, version });
         Ok(asked)
+    }
+
+    fn take_descriptor(&mut self, mut given: Descriptor) {
+        self.numbers = Numbers::take(&mut given);
+        let is_empty =
+            given.owner.is_none() && given.group.is_none() && given.dacl.is_none() && given.sacl.is_none();
+        self.descriptor = (self.numbers.is_none() || !is_empty).then_some(given);
+    }
+
+    /// The mode of what is to be made. Linux with `idsfromsid` alone has none and sends all bits.
+    pub fn mode(&self) -> Option<u32> {
+        self.numbers.mode.filter(|mode| *mode != 0o7777).or(self.posix_mode)
     }
 
     /// Whether the client asks what the server can do for macOS.

@@ -1,11 +1,15 @@
 //! Security descriptors: the parts that are asked for and may be seen (MS-SMB2 3.3.5.20.3 and MS-FSA
 //! 2.1.5.14).
 
+use std::sync::atomic::Ordering;
+
+use share::Options;
 use smb_wire::NtStatus;
 use volume::security::{Ace, AceKind, Descriptor, Parts, Rights};
 
 use super::Query;
 use crate::info::DESCRIPTOR_PARTS;
+use crate::info::numbers::Numbers;
 use crate::suspend::{Handled, Stop};
 
 /// Entries of the audit list that are no audit entries (MS-DTYP 2.4.4.1), each with the part that it is.
@@ -17,7 +21,12 @@ pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     if !query.file.granted().contains(needed(parts)) {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
-    let shown = select(&query.engine.descriptor(query.file)?, parts);
+    let mut shown = select(&query.engine.descriptor(query.file)?, parts);
+    if wants_numbers(query) {
+        let info = query.engine.info(query.file)?;
+        let numbers = Numbers { uid: Some(info.uid), gid: Some(info.gid), mode: Some(info.mode) };
+        numbers.put(&mut shown);
+    }
     let bytes = shown.encode().map_err(|_| Stop::Fail(NtStatus::INVALID_SECURITY_DESCR))?;
     // MS-SMB2 3.3.5.20.3
     if bytes.len() > query.limit() {
@@ -26,6 +35,13 @@ pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     }
     out.extend_from_slice(&bytes);
     Ok(NtStatus::SUCCESS)
+}
+
+/// Whether the client keeps POSIX owners and modes: it opened with the POSIX extensions, or has set such numbers itself. To
+/// others the entry of a mode would be one of an unknown user.
+fn wants_numbers(query: &Query<'_>) -> bool {
+    query.file.options().contains(Options::STOP_AT_LINKS)
+        || query.open.tree.speaks_numbers.load(Ordering::Relaxed)
 }
 
 /// What an Open must have been granted to see these parts.

@@ -1,10 +1,13 @@
 //! Setting parts of a security descriptor (MS-SMB2 3.3.5.21.3 and MS-FSA 2.1.5.17).
 
+use std::sync::atomic::Ordering;
+
 use smb_wire::NtStatus;
 use volume::security::{Descriptor, Parts, Rights};
 
 use super::Change;
 use crate::info::DESCRIPTOR_PARTS;
+use crate::info::numbers::Numbers;
 use crate::suspend::Stop;
 
 /// Sets the parts that are asked for.
@@ -14,12 +17,31 @@ pub(super) fn apply(change: &Change<'_>, additional_information: u32) -> Result<
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
     let given = Descriptor::parse(change.buffer);
-    let given = given.map_err(|_| Stop::Fail(NtStatus::INVALID_SECURITY_DESCR))?;
+    let mut given = given.map_err(|_| Stop::Fail(NtStatus::INVALID_SECURITY_DESCR))?;
+    let numbers = Numbers::take(&mut given);
+    let rest = numbers.rest_of(parts);
     // MS-FSA 2.1.5.17
-    if parts.contains(Parts::OWNER) && given.owner.is_none() {
+    if rest.contains(Parts::OWNER) && given.owner.is_none() {
         return Err(Stop::Fail(NtStatus::INVALID_OWNER));
     }
-    change.settle(change.engine.set_descriptor(change.caller, change.file, parts, &given))
+    if !rest.is_empty() || parts.is_empty() {
+        change.settle(change.engine.set_descriptor(change.caller, change.file, rest, &given))?;
+    }
+    if numbers.is_none() { Ok(()) } else { apply_numbers(change, parts, numbers) }
+}
+
+/// Sets owner, group and mode as chown(2) and chmod(2) do.
+fn apply_numbers(change: &Change<'_>, parts: Parts, numbers: Numbers) -> Result<(), Stop> {
+    change.open.tree.speaks_numbers.store(true, Ordering::Relaxed);
+    let uid = numbers.uid.filter(|_| parts.contains(Parts::OWNER));
+    let gid = numbers.gid.filter(|_| parts.contains(Parts::GROUP));
+    if uid.is_some() || gid.is_some() {
+        change.settle(change.engine.set_owner(change.caller, change.file, uid, gid))?;
+    }
+    match numbers.mode.filter(|_| parts.contains(Parts::DACL)) {
+        Some(mode) => change.settle(change.engine.set_mode(change.caller, change.file, mode)),
+        None => Ok(()),
+    }
 }
 
 /// What an Open must have been granted to set these parts.

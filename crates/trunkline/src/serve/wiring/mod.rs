@@ -22,6 +22,7 @@ mod peaks;
 mod records;
 mod report;
 mod transactions;
+mod transport;
 mod usage;
 mod workload;
 
@@ -34,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use admin::Status;
 use admin::channels::SessionChannels;
+use admin::status::Transport;
 use admin::transactions::{Counted, Gauges};
 use admin::workload::ClientWork;
 use share::engine::Descriptors;
@@ -79,6 +81,8 @@ struct Wired {
     transport: Mutex<Option<net::Handle<smb::service::Smb>>>,
     nfs: Arc<Servers>,
     nfs_transport: Mutex<Option<net::Handle<nfs::service::Endpoints>>>,
+    /// What connections of both hold for clients that do not read.
+    backlog: Arc<net::Backlog>,
     engines: Arc<Mutex<Engines>>,
     pacing: Arc<Pacing>,
     peaks: Arc<Peaks>,
@@ -140,6 +144,7 @@ pub fn start(
         _watcher: watch(&addresses),
         addresses,
         descriptors: metadata::kept_of(descriptors),
+        backlog: net::Backlog::of_host(),
         keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, seen, kept, Arc::clone(state))?)),
     };
     if nfs_listeners.is_some() {
@@ -148,8 +153,10 @@ pub fn start(
     wired.apply(plan).map_err(anyhow::Error::msg)?;
     let settings = &plan.config.server;
     let config = net::Config {
+        backlog: Arc::clone(&wired.backlog),
         workers: usize::try_from(settings.workers.value)?,
         max_connections: usize::try_from(settings.max_connections.value)?,
+        max_connections_per_address: usize::try_from(settings.connections_per_address())?,
         ..net::Config::default()
     };
     if let Some(listeners) = nfs_listeners {
@@ -170,6 +177,13 @@ impl FileServer for Wired {
         status.records = self.records.as_ref().map(Records::shown);
         status.usage = usage::report(engines.iter().map(|(_, engine)| engine));
         nfs_report::fill(&self.nfs, &engines, net::now(), status);
+        status.transport = self.transport();
+    }
+
+    fn transport(&self) -> Transport {
+        let smb = held(&self.transport).as_ref().map(transport::seen);
+        let nfs = held(&self.nfs_transport).as_ref().map(transport::seen);
+        transport::report(smb, nfs, &self.backlog)
     }
 
     fn channels(&self) -> Vec<SessionChannels> {

@@ -1,0 +1,200 @@
+//! What all connections hold for clients that do not take their answers: one sum, and a bound on it.
+//!
+//! Each connection has a bound of its own, but many that stay below theirs could fill memory together. Past the bound the
+//! one that holds most is closed. A connection comes here only when its socket does not take all of an answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use crate::memory;
+
+/// The bound where memory is plenty.
+const MOST: usize = 256 << 20;
+/// The part of the memory that this process may have.
+const PART: u64 = 8;
+/// Who holds less is not noted as somebody who could be closed. As many as there are connections by default stay below
+/// [`MOST`] together.
+const NOTED: usize = 16 * 1024;
+
+/// A connection that can be given up.
+pub(crate) trait Debtor: Send + Sync {
+    /// Closes it soon.
+    fn give_up(&self);
+}
+
+/// The sum for one process.
+pub struct Backlog {
+    bound: usize,
+    held: AtomicUsize,
+    /// What is held by those that are being closed.
+    ending: AtomicUsize,
+    closed: AtomicU64,
+    next: AtomicU64,
+    noted: Mutex<HashMap<u64, Noted>>,
+}
+
+struct Noted {
+    held: usize,
+    debtor: Arc<dyn Debtor>,
+}
+
+impl std::fmt::Debug for Backlog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Backlog")
+            .field("bound", &self.bound)
+            .field("held", &self.held())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Backlog {
+    /// One with a bound of so many bytes.
+    #[must_use]
+    pub fn bounded(bound: usize) -> Arc<Backlog> {
+        Arc::new(Backlog {
+            bound,
+            held: AtomicUsize::new(0),
+            ending: AtomicUsize::new(0),
+            closed: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+            noted: Mutex::default(),
+        })
+    }
+
+    /// 256 MiB, or an eighth of the memory that this process may have, whichever is less.
+    #[must_use]
+    pub fn of_host() -> Arc<Backlog> {
+        let part = memory::limit().map_or(MOST, |limit| usize::try_from(limit / PART).unwrap_or(MOST));
+        Backlog::bounded(part.min(MOST))
+    }
+
+    /// The bound in bytes.
+    #[must_use]
+    pub fn bound(&self) -> usize {
+        self.bound
+    }
+
+    /// Bytes held now.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.load(Relaxed)
+    }
+
+    /// Connections that were closed because of it.
+    #[must_use]
+    pub fn closed(&self) -> u64 {
+        self.closed.load(Relaxed)
+    }
+
+    /// Whether so much is held that no connection may let more than a little wait.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.held() > self.bound / 2
+    }
+
+    /// The worst are given up, until what the others hold is within the bound.
+    fn relieve(&self) {
+        let mut noted = self.noted.lock();
+        while self.held().saturating_sub(self.ending.load(Relaxed)) > self.bound {
+            let Some(worst) = noted.iter().max_by_key(|(_, noted)| noted.held).map(|(id, _)| *id) else {
+                return;
+            };
+            let Some(Noted { held, debtor }) = noted.remove(&worst) else { return };
+            self.ending.fetch_add(held, Relaxed);
+            self.closed.fetch_add(1, Relaxed);
+            debtor.give_up();
+        }
+    }
+}
+
+/// One connection's part; nothing of it is left when dropped.
+pub(crate) struct Debt {
+    backlog: Arc<Backlog>,
+    id: u64,
+    held: usize,
+}
+
+impl Debt {
+    pub(crate) fn new(backlog: &Arc<Backlog>) -> Debt {
+        Debt { backlog: Arc::clone(backlog), id: backlog.next.fetch_add(1, Relaxed), held: 0 }
+    }
+
+    /// The connection holds so many bytes now.
+    pub(crate) fn set(&mut self, held: usize, debtor: impl FnOnce() -> Arc<dyn Debtor>) {
+        if held == self.held {
+            return;
+        }
+        let backlog = &*self.backlog;
+        if held >= NOTED || self.held >= NOTED {
+            let mut noted = backlog.noted.lock();
+            match noted.get_mut(&self.id) {
+                Some(known) if held >= NOTED => known.held = held,
+                Some(_) => drop(noted.remove(&self.id)),
+                // It is being closed: what it held then counts until it is gone.
+                None if self.held >= NOTED => return,
+                None => drop(noted.insert(self.id, Noted { held, debtor: debtor() })),
+            }
+        }
+        let grows = held > self.held;
+        match grows {
+            true => backlog.held.fetch_add(held - self.held, Relaxed),
+            false => backlog.held.fetch_sub(self.held - held, Relaxed),
+        };
+        self.held = held;
+        if grows && backlog.held() > backlog.bound {
+            backlog.relieve();
+        }
+    }
+}
+
+impl Drop for Debt {
+    fn drop(&mut self) {
+        if self.held == 0 {
+            return;
+        }
+        let noted = self.backlog.noted.lock().remove(&self.id);
+        if self.held >= NOTED && noted.is_none() {
+            self.backlog.ending.fetch_sub(self.held, Relaxed);
+        }
+        self.backlog.held.fetch_sub(self.held, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Client(AtomicUsize);
+
+    impl Debtor for Client {
+        fn give_up(&self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn past_the_bound_the_one_that_holds_most_is_closed_once() {
+        let backlog = Backlog::bounded(1 << 20);
+        let clients: Vec<Arc<Client>> = (0..4).map(|_| Arc::default()).collect();
+        let mut debts: Vec<Debt> = (0..4).map(|_| Debt::new(&backlog)).collect();
+        let closed = || clients.iter().map(|client| client.0.load(Relaxed)).collect::<Vec<_>>();
+        for (at, held) in [(0, 300 << 10), (1, 400 << 10), (2, 8 << 10), (3, 300 << 10)] {
+            debts[at].set(held, || Arc::clone(&clients[at]) as _);
+        }
+        assert_eq!(closed(), [0, 0, 0, 0]);
+        assert!(backlog.is_tight());
+        debts[0].set(350 << 10, || Arc::clone(&clients[0]) as _);
+        assert_eq!(closed(), [0, 1, 0, 0]);
+        // What it held counts as gone already, and it cannot hold more.
+        debts[1].set(900 << 10, || Arc::clone(&clients[1]) as _);
+        debts[0].set(400 << 10, || Arc::clone(&clients[0]) as _);
+        assert_eq!(closed(), [0, 1, 0, 0]);
+        assert_eq!(backlog.closed(), 1);
+        drop(debts);
+        assert_eq!((backlog.held(), backlog.ending.load(Relaxed)), (0, 0));
+        assert!(backlog.noted.lock().is_empty());
+    }
+}

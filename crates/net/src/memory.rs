@@ -1,0 +1,75 @@
+//! How much memory this process may have: the host's, its group's, or its own bound, whichever is least.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, getrlimit};
+
+/// Bytes; none when the host does not say.
+pub(crate) fn limit() -> Option<u64> {
+    let host = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
+    let groups = fs::read_to_string("/proc/self/cgroup").ok();
+    let group = groups.and_then(|text| of_groups(&text, Path::new("/sys/fs/cgroup")));
+    [host, group, getrlimit(Resource::As).current].into_iter().flatten().min()
+}
+
+/// MemTotal of /proc/meminfo.
+fn total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The least bound of the control groups in `text` (proc(5), /proc/pid/cgroup) and of those around them.
+fn of_groups(text: &str, root: &Path) -> Option<u64> {
+    let mut least = None;
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (base, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            list if list.split(',').any(|name| name == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        // A container may see its own group as the root, under a name of the host's.
+        let mut group: PathBuf = path.trim_start_matches('/').into();
+        loop {
+            let bound = fs::read_to_string(base.join(&group).join(file)).ok();
+            let bound = bound.and_then(|text| text.trim().parse::<u64>().ok());
+            least = [least, bound].into_iter().flatten().min();
+            if !group.pop() {
+                break;
+            }
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_the_host_is_read() {
+        assert_eq!(total("MemTotal:        8000 kB\nMemFree: 5 kB\n"), Some(8_192_000));
+        assert!(limit().is_some_and(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
+    fn the_least_bound_of_a_group_and_those_around_it_counts() {
+        let root = std::env::temp_dir().join(format!("trunkline-groups-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("a/memory.max", "500\n");
+        write("a/b/memory.max", "max\n");
+        write("memory/c/memory.limit_in_bytes", "400\n");
+        assert_eq!(of_groups("0::/a/b\n", &root), Some(500));
+        assert_eq!(of_groups("0::/a\n4:cpu,memory:/c/d\n", &root), Some(400));
+        assert_eq!(of_groups("0::/elsewhere\n", &root), None);
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

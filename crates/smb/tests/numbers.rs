@@ -1,0 +1,195 @@
+//! Owners and modes that clients write into descriptors by number, as Linux 6.12 sends them: with `posix`, with `modefromsid` and with
+//! `idsfromsid`.
+
+mod common;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use common::client::OpenFile;
+use common::{Dial, Peer, World};
+use smb_wire::create::{Access, CreateOptions, Disposition};
+use smb_wire::create_context::{Contexts, RequestContext};
+use smb_wire::query_info::{self, InfoType};
+use smb_wire::{Command, FileId, NtStatus, set_info};
+use volume::security::{AceKind, Descriptor, Rights, Sid, well_known};
+
+const SUCCESS: NtStatus = NtStatus::SUCCESS;
+const OWNER: u32 = 1;
+const GROUP: u32 = 2;
+const DACL: u32 = 4;
+
+/// What Linux 6.12.117 sent: chmod with `posix` and with `modefromsid`, making a file with `modefromsid` and with `idsfromsid`.
+const POSIX: &str = "01000480380000007c0000000000000014000000020024000100000000001c000000000001030000000000055800000003000000a00100\
+    0001050000000000051500000051f841540d981375e4e2895de80300000000000000000000000000000000000000000000000000000000\
+    0000000000000000000000000000010200000000001602000000e803000000000000000000000000000000000000000000000000000000\
+    000000000000000000000000000000000000000000000000000000";
+const MODE: &str = "010004804c000000900000000000000014000000020038000200000001001c000000000001030000000000055800000003000000a00100\
+    00000014000000001001010000000000050b00000001050000000000051500000051f841540d981375e4e2895de8030000000000000000\
+    00000000000000000000000000000000000000000000000000000000000000000000010200000000001602000000e80300000000000000\
+    0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000";
+const MAKE_WITH_MODE: &str = "0100048000000000000000000000000014000000020038000200000001001c000000000001030000000000055800000003000000a40100\
+    00000014000000001001010000000000050b000000";
+const MAKE_WITH_IDS: &str = "010004801400000028000000000000003c0000000103000000000005580000000100000000000000010300000000000558000000020000\
+    0000000000020054000300000001001c000000000001030000000000055800000003000000ff0f000000001c0000000010010300000000\
+    0005580000000100000000000000000014000000001001010000000000050b000000";
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u32> = hex.chars().map(|digit| digit.to_digit(16).expect("a digit")).collect();
+    digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
+}
+
+/// `S-1-5-88-KIND-NUMBER` on the wire.
+fn sid(kind: u32, number: u32) -> Vec<u8> {
+    let subs = [88, kind, number].map(u32::to_le_bytes).concat();
+    [&[1, 3, 0, 0, 0, 0, 0, 5][..], &subs].concat()
+}
+
+/// A frame with another number in each SID of this kind.
+fn with(frame: &[u8], kind: u32, number: u32) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    let prefix = &sid(kind, 0)[..16];
+    let places: Vec<usize> =
+        frame.windows(16).enumerate().filter(|(_, bytes)| *bytes == prefix).map(|(at, _)| at + 16).collect();
+    assert!(!places.is_empty(), "there is one");
+    for at in places {
+        frame[at..at + 4].copy_from_slice(&number.to_le_bytes());
+    }
+    frame
+}
+
+fn with_mode(frame: &str, mode: u32) -> Vec<u8> {
+    with(&bytes(frame), 3, mode)
+}
+
+/// An owner and a group, and no list (MS-DTYP 2.4.6).
+fn owners(uid: u32, gid: u32) -> Vec<u8> {
+    let header = [0x8000_0001_u32, 20, 40, 0, 0].map(u32::to_le_bytes).concat();
+    [header, sid(1, uid), sid(2, gid)].concat()
+}
+
+fn set_security(client: &mut Peer, file_id: FileId, which: u32, buffer: &[u8]) -> NtStatus {
+    client.status(Command::SetInfo, |out| {
+        let (info_type, file_info_class, additional_information) = (InfoType::Security, 0, which);
+        set_info::Request { info_type, file_info_class, additional_information, file_id, buffer }.write(out);
+    })
+}
+
+fn query_security(client: &mut Peer, file_id: FileId, which: u32) -> Descriptor {
+    let answer = client.call(Command::QueryInfo, |out| {
+        query_info::Request {
+            info_type: InfoType::Security,
+            file_info_class: 0,
+            output_buffer_length: 4096,
+            additional_information: which,
+            flags: query_info::Flags::empty(),
+            file_id,
+            input_buffer: &[],
+        }
+        .write(out);
+    });
+    assert_eq!(answer.status(), SUCCESS);
+    let response = query_info::Response::parse(&answer.message).expect("a response");
+    Descriptor::parse(response.output_buffer).expect("a descriptor")
+}
+
+/// The mode that a list says by number.
+fn mode_said(shown: &Descriptor) -> Option<u32> {
+    let list = shown.dacl.as_ref().expect("a list");
+    list.aces.iter().find_map(|ace| match ace.sid()?.subs() {
+        [88, 3, mode] => Some(*mode),
+        _ => None,
+    })
+}
+
+fn mode_on_host(world: &World, name: &str) -> u32 {
+    std::fs::metadata(world.root().join(name)).expect("a file").permissions().mode() & 0o7777
+}
+
+fn with_descriptor(client: &mut Peer, open: OpenFile<'_>, bytes: &[u8]) -> FileId {
+    let contexts = [RequestContext::SdBuffer(bytes)];
+    let open = OpenFile { disposition: Disposition::Create, contexts: Contexts::Requests(&contexts), ..open };
+    client.create(&open).file_id()
+}
+
+/// Whether an entry lets the owner read, and whether one lets Authenticated Users do everything.
+fn lets(shown: &Descriptor) -> (bool, bool) {
+    let list = shown.dacl.as_ref().expect("a list");
+    let has = |rights: Rights, is_meant: &dyn Fn(&Sid) -> bool| {
+        list.aces.iter().any(
+            |ace| matches!(&ace.kind, AceKind::Allow(given, sid) if given.contains(rights) && is_meant(sid)),
+        )
+    };
+    let everybody = has(Rights::WRITE_DATA, &|sid| *sid == well_known::AUTHENTICATED_USERS);
+    (has(Rights::READ_DATA, &|_| true), everybody)
+}
+
+#[test]
+fn chmod_of_a_client_with_the_posix_extensions_sets_the_mode_and_closes_nothing() {
+    let world = World::on_disk();
+    let mut client = world.dial(&Dial { posix: true, ..Dial::default() });
+    let contexts = [RequestContext::Posix { mode: 0o644 }];
+    let posix = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::named("f") };
+    let made = client.create(&posix).file_id();
+    for mode in [0o600, 0o755, 0o640, 0o444, 0o000, 0o1644] {
+        let access = Access::WRITE_DAC | Access::READ_CONTROL;
+        let file = client.create(&OpenFile { access, ..posix }).file_id();
+        assert_eq!(set_security(&mut client, file, DACL, &with_mode(POSIX, mode)), SUCCESS);
+        assert_eq!(mode_on_host(&world, "f"), mode);
+        let shown = query_security(&mut client, file, OWNER | GROUP | DACL);
+        assert_eq!(mode_said(&shown), Some(mode));
+        assert_eq!(lets(&shown), (mode & 0o444 != 0, false), "{mode:o}");
+        assert_eq!(client.close(file), SUCCESS);
+    }
+    assert_eq!(client.close(made), SUCCESS);
+}
+
+#[test]
+fn what_modefromsid_makes_has_its_mode_and_lets_nobody_else_in() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    let linux = |mode| with_mode(MAKE_WITH_MODE, mode);
+    let file = with_descriptor(&mut client, OpenFile::named("f"), &linux(0o640));
+    let directory = with_descriptor(&mut client, OpenFile::directory("d"), &linux(0o750));
+    assert_eq!((mode_on_host(&world, "f"), mode_on_host(&world, "d")), (0o640, 0o750));
+    let both = with_mode(MAKE_WITH_IDS, 0o711);
+    with_descriptor(&mut client, OpenFile::named("with both"), &both);
+    assert_eq!(mode_on_host(&world, "with both"), 0o711);
+    for (file, mode) in [(file, 0o640), (directory, 0o750)] {
+        let shown = query_security(&mut client, file, DACL);
+        assert_eq!((mode_said(&shown), lets(&shown)), (Some(mode), (true, false)));
+    }
+    assert_eq!(set_security(&mut client, file, DACL, &with_mode(MODE, 0o4711)), SUCCESS);
+    assert_eq!(mode_on_host(&world, "f"), 0o4711);
+    let shown = query_security(&mut client, file, DACL);
+    assert_eq!((mode_said(&shown), lets(&shown)), (Some(0o4711), (true, false)));
+}
+
+#[test]
+fn idsfromsid_makes_files_and_is_told_owners_by_number() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    let theirs = with(&with(&bytes(MAKE_WITH_IDS), 1, 1234), 2, 5678);
+    let file = with_descriptor(&mut client, OpenFile::named("f"), &theirs);
+    // Without a mode of its own Linux sends all bits.
+    let on_host = std::fs::metadata(world.root().join("f")).expect("a file");
+    assert_eq!(mode_on_host(&world, "f") & 0o7000, 0);
+    let shown = query_security(&mut client, file, OWNER | GROUP | DACL);
+    let number = |kind, number| Some(Sid::new(5, &[88, kind, number]));
+    assert_eq!((shown.owner, shown.group), (number(1, on_host.uid()), number(2, on_host.gid())));
+    assert_eq!(lets(&shown), (true, false));
+    // What is so already may be said again; what is another's may not be given away.
+    let own = owners(on_host.uid(), on_host.gid());
+    assert_eq!(set_security(&mut client, file, OWNER | GROUP, &own), SUCCESS);
+    let others = owners(1234, 5678);
+    assert_eq!(set_security(&mut client, file, OWNER | GROUP, &others), NtStatus::ACCESS_DENIED);
+}
+
+#[test]
+fn nobody_else_is_told_of_numbers() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    let file = client.create(&OpenFile { options: CreateOptions::empty(), ..OpenFile::named("f") }).file_id();
+    let shown = query_security(&mut client, file, OWNER | GROUP | DACL);
+    assert_eq!(mode_said(&shown), None);
+    assert!(shown.owner.is_some_and(|owner| owner.subs().first() != Some(&88)));
+}

@@ -1,0 +1,29 @@
+//! Connections, what was refused to them, and what is held for clients that do not read, for status and metrics.
+
+use admin::status::{Connections, Transport};
+use net::Backlog;
+use wire::endpoint::Service;
+
+/// What one transport has.
+pub fn seen<S: Service>(handle: &net::Handle<S>) -> Connections {
+    let refused = handle.refusals();
+    Connections {
+        connections: handle.connections() as u64,
+        unproved: handle.unproved_connections() as u64,
+        refused_all: refused.all,
+        refused_address: refused.address,
+        refused_unproved: refused.unproved,
+        refused_descriptors: refused.descriptors,
+    }
+}
+
+/// The same of both, and what they hold together.
+pub fn report(smb: Option<Connections>, nfs: Option<Connections>, backlog: &Backlog) -> Transport {
+    Transport {
+        smb: smb.unwrap_or_default(),
+        nfs: nfs.unwrap_or_default(),
+        unread_bytes: backlog.held() as u64,
+        unread_bound_bytes: backlog.bound() as u64,
+        unread_closed: backlog.closed(),
+    }
+}

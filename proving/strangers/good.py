@@ -1,0 +1,130 @@
+"""Clients that do ordinary things, one after the other, and note how long each took."""
+
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "nfs-connections")]
+
+import smb  # noqa: E402
+import wire  # noqa: E402
+
+PAUSE_S = 0.01
+DATA = bytes(range(256)) * 16
+
+
+class Times:
+    """How long each request took in seconds, and what failed."""
+
+    def __init__(self):
+        self.taken, self.failed = [], []
+
+    def of(self, what, function):
+        """Do something; what it gives, or None when it fails."""
+        begun = time.monotonic()
+        try:
+            return function()
+        except Exception as error:  # noqa: BLE001 - whatever it is, a good client has met it
+            self.failed.append(f"{what}: {type(error).__name__} {error}")
+            return None
+        finally:
+            self.taken.append(time.monotonic() - begun)
+
+
+def over_smb(place, until):
+    """Reads, writes, and every so often a new log-on."""
+    times, client, number = Times(), None, 0
+    while time.monotonic() < until:
+        if client is None or number % 50 == 0:
+            if client is not None:
+                client.close()
+            client = times.of("log-on", lambda: smb.Client(place.smb, place.source, place.user, place.password, place.share))
+            if client is None:
+                time.sleep(0.2)
+                continue
+        number += 1
+        one = client
+        file = times.of("open", lambda: one.create(f"good-{number % 7}"))
+        if file is None:
+            client.close()
+            client = None
+            continue
+        times.of("write", lambda: one.write(file, DATA))
+        if times.of("read", lambda: one.read(file, len(DATA))) != DATA:
+            times.failed.append("read: other bytes than were written")
+        times.of("close", lambda: one.close_file(file))
+        time.sleep(PAUSE_S)
+    if client is not None:
+        client.close()
+    return times
+
+
+class Export:
+    """A client with a session, and the share's directory."""
+
+    def __init__(self, place, number):
+        self.connection = wire.Connection(place.nfs, place.source)
+        self.connection.uid = place.uid
+        known = self.connection.call([wire.exchange_id(b"good %d" % number, b"verifier")]).result(42)
+        begun = self.connection.call([wire.create_session(known["client"], known["sequence"])]).result(43)
+        self.session, self.sequence, self.client = begun["session"], 0, known["client"]
+        self.do([wire.RECLAIM_COMPLETE])
+        found = self.do([wire.PUTROOTFH, wire.lookup(place.share.encode()), wire.GETFH])
+        self.directory = found.result(10)
+
+    def do(self, operations):
+        """Run operations in slot 0; raises when one fails."""
+        self.sequence += 1
+        first = wire.word(53) + self.session + wire.word(self.sequence, 0, 0, 0)
+        answer = self.connection.call([first] + operations)
+        if answer.status != wire.OK:
+            raise wire.Lost(wire.name_of(answer.status))
+        return answer
+
+    def close(self):
+        self.connection.close()
+
+
+def over_nfs(place, until):
+    """Opens, reads, writes, and every so often a new client."""
+    times, client, number = Times(), None, 0
+    while time.monotonic() < until:
+        if client is None or number % 200 == 0:
+            if client is not None:
+                end(client)
+            client = times.of("new client", lambda: Export(place, number))
+            if client is None:
+                time.sleep(0.2)
+                continue
+        number += 1
+        one, name = client, b"nfs-%d-%d" % (number, time.monotonic_ns())
+        opened = times.of("open", lambda: one.do([wire.putfh(one.directory), wire.open_new(name), wire.GETFH]))
+        if opened is None:
+            client.close()
+            client = None
+            continue
+        state, handle = opened.result(18)["stateid"], opened.result(10)
+        times.of("write", lambda: one.do([wire.putfh(handle), wire.write(state, 0, DATA)]))
+        back = times.of("read", lambda: one.do([wire.putfh(handle), wire.read(state, 0, len(DATA))]))
+        if back is not None and back.result(25)["data"] != DATA:
+            times.failed.append("read: other bytes than were written")
+        times.of("close", lambda: one.do([wire.putfh(handle), wire.close(state)]))
+        times.of("remove", lambda: one.do([wire.putfh(one.directory), wire.remove(name)]))
+        time.sleep(PAUSE_S)
+    if client is not None:
+        end(client)
+    return times
+
+
+def end(client):
+    """A client goes as it should."""
+    try:
+        client.connection.call([wire.destroy_session(client.session)])
+        client.connection.call([wire.destroy_clientid(client.client)])
+    except (wire.Lost, OSError):
+        pass
+    client.close()
+
+
+CLIENTS = {"SMB": over_smb, "NFS": over_nfs}

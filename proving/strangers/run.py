@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""What strangers may cost: many of each kind at once, and beside them clients that do ordinary things.
+
+    run.py                              the short form: 4 of each kind for 12 s, what `make test` runs
+    run.py --strangers 32 --seconds 300 the long form, one of the long counts (proving/soak)
+    run.py --only smb-unread            one kind; may be repeated
+
+The server may have 2.5 GB of address space and 4,096 descriptors. Strangers are niced and come from addresses of their own below
+127.0.0.0/8; so do the good clients, one for each protocol. First the good clients work beside as many niced busy loops as there will
+be strangers, then beside the strangers. It passes when the server lives, no request of a good client fails or takes more than a
+second, the median of each client's requests is at most three times the one beside the loops, and the memory of the server comes
+back to at most a fifth above what it was.
+
+A kind is a function in kinds.py, the good clients are in good.py, smb.py is the SMB client of both.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import namedtuple
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import good  # noqa: E402
+import kinds  # noqa: E402
+from harness import server as servers  # noqa: E402
+from harness.tally import Tally  # noqa: E402
+
+ADDRESS_SPACE, DESCRIPTORS = 2_500_000_000, 4096
+USER, PASSWORD, SHARE, UID = "alice", "Open-Sesame-7", "files", 1000
+LEASE_S = 10
+LONGEST_S, MOST_TIMES_SLOWER, MOST_MEMORY = 1.0, 3.0, 1.2
+# Leases end, workers give back what they do not need, and the allocator what it has had of them.
+SETTLES_S = 75
+NICENESS = 19
+
+Place = namedtuple("Place", "smb nfs source user password share uid")
+
+
+class Server:
+    """The server below its bounds."""
+
+    def __init__(self, directory):
+        self.ports = servers.free_port(), servers.free_port()
+        share = directory / SHARE
+        share.mkdir()
+        share.chmod(0o777)
+        password = directory / "password"
+        password.write_text(PASSWORD)
+        password.chmod(0o600)
+        config = directory / "trunkline.toml"
+        uid = f"uid = {UID}\ngid = {UID}\n" if os.geteuid() == 0 else ""
+        config.write_text(
+            f'[server]\nlisten = ["127.0.0.1"]\nsmb_port = {self.ports[0]}\nnfs_port = {self.ports[1]}\n'
+            f'state_dir = "{directory / "state"}"\ndiscovery = false\nnfs_lease_time_s = {LEASE_S}\nlog_level = "warn"\n'
+            f'[[user]]\nname = "{USER}"\npassword_file = "{password}"\n{uid}'
+            f'[share.{SHARE}]\npath = "{share}"\nusers = {{ "*" = "full" }}\nprotocols = ["smb", "nfs"]\n'
+            f'nfs_secure_port = false\n')
+        self.log = directory / "log"
+        command = ["prlimit", f"--as={ADDRESS_SPACE}", f"--nofile={DESCRIPTORS}", servers.program(), "serve", "--config", config]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self.pid = self._process.pid
+
+    def place(self, source):
+        """Where it is, for a client from `source`."""
+        smb, nfs = (("127.0.0.1", port) for port in self.ports)
+        return Place(smb, nfs, source, USER, PASSWORD, SHARE, UID)
+
+    def wait_until_it_serves(self, limit_s=20):
+        end = time.monotonic() + limit_s
+        while time.monotonic() < end and self.lives():
+            try:
+                for port in self.ports:
+                    kinds.smb.connect(("127.0.0.1", port)).close()
+                return True
+            except OSError:
+                time.sleep(0.1)
+        return False
+
+    def lives(self):
+        return self._process.poll() is None
+
+    def memory(self):
+        """Bytes of memory that it has of its own."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+        return 0
+
+    def stop(self):
+        if self.lives():
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _niced(function, *arguments):
+    os.nice(NICENESS)
+    function(*arguments)
+
+
+def _good(name, place, until, found):
+    times = good.CLIENTS[name](place, until)
+    found.put((name, times.taken, times.failed))
+
+
+def beside(server, seconds, others):
+    """Let the good clients work for a while beside `others(until)`; gives by the client what it took, and what failed."""
+    until = time.monotonic() + seconds
+    found = multiprocessing.Queue()
+    running = [multiprocessing.Process(target=_niced, args=other, daemon=True) for other in others(until)]
+    clients = [multiprocessing.Process(target=_good, args=(name, server.place(f"127.0.{at + 1}.1"), until, found), daemon=True)
+               for at, name in enumerate(good.CLIENTS)]
+    for process in running + clients:
+        process.start()
+    results = {}
+    try:
+        for _ in clients:
+            name, taken, failed = found.get(timeout=seconds + 120)
+            results[name] = (taken, failed)
+    finally:
+        for process in running + clients:
+            process.kill()
+            process.join()
+    return results
+
+
+def judge(tally, server, quiet, loud, before, after):
+    """Hold what was seen against the bounds."""
+    tally.add("pass" if server.lives() else "fail", "the server lives", server.log.read_text(errors="replace")[-2000:])
+    for name, (taken, failed) in loud.items():
+        asked = f"{len(taken)} requests over {name}"
+        tally.add("fail" if failed or not taken else "pass", f"{asked}: none fails", "; ".join(failed[:5]))
+        longest = max(taken, default=0.0)
+        tally.add("pass" if longest <= LONGEST_S else "fail", f"{asked}: none takes over {LONGEST_S:.0f} s", f"one took {longest:.2f} s")
+        usual, now = (statistics.median(times) if times else 0.0 for times in (quiet[name][0], taken))
+        told = f"median {now * 1000:.2f} ms, beside busy loops {usual * 1000:.2f} ms"
+        tally.add("pass" if now <= MOST_TIMES_SLOWER * usual else "fail", f"{name}: at most {MOST_TIMES_SLOWER:.0f} times slower: {told}", told)
+    told = f"{before >> 20} MiB before, {after >> 20} MiB after"
+    tally.add("pass" if after <= MOST_MEMORY * before else "fail", f"the memory comes back: {told}", told)
+
+
+def settled(server, before):
+    """The memory when it has come back, or when it does not."""
+    end = time.monotonic() + SETTLES_S
+    while server.lives() and server.memory() > MOST_MEMORY * before and time.monotonic() < end:
+        time.sleep(0.5)
+    return server.memory() if server.lives() else 0
+
+
+def run(tally, args):
+    names = args.only or list(kinds.KINDS)
+    count = args.strangers * len(names)
+    with tempfile.TemporaryDirectory(prefix="trunkline-strangers-") as directory:
+        server = Server(Path(directory))
+        try:
+            if not server.wait_until_it_serves():
+                tally.add("fail", "the server starts", server.log.read_text(errors="replace")[-2000:])
+                return {}
+            quiet = beside(server, args.quiet, lambda until: [(kinds.busy, until)] * count)
+            before = server.memory()
+
+            def strangers(until):
+                place = server.place(None)
+                everyone = [(kinds.run, kind, kinds.Stranger(number * len(names) + at, place, until))
+                            for number in range(args.strangers) for at, kind in enumerate(names)]
+                random.Random(args.seed).shuffle(everyone)
+                return everyone
+
+            loud = beside(server, args.seconds, strangers)
+            peak = server.memory() if server.lives() else 0
+            after = settled(server, before)
+            judge(tally, server, quiet, loud, before, after)
+            log = server.log.read_text(errors="replace")
+            print(f"memory: {before >> 20} MiB before, {peak >> 20} MiB with the strangers, {after >> 20} MiB after; "
+                  f"{len(log.splitlines())} lines in the log", flush=True)
+            if args.log:
+                Path(args.log).write_text(log)
+            return {"requests": sum(len(taken) for taken, _ in loud.values()), "slowest_s": round(max(max(t, default=0) for t, _ in loud.values()), 3),
+                    "mib_before": before >> 20, "mib_after": after >> 20}
+        finally:
+            server.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=sorted(kinds.KINDS))
+    parser.add_argument("--strangers", type=int, default=4, help="of each kind")
+    parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--quiet", type=float, default=6.0, help="seconds beside busy loops")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log", help="write the server's log there")
+    parser.add_argument("--out", help="append a line of JSON for the long counts")
+    args = parser.parse_args()
+    servers.clean_up_when_told_to_end()
+    multiprocessing.set_start_method("fork")
+    tally = Tally("strangers")
+    found = run(tally, args)
+    if args.out:
+        with open(args.out, "a", encoding="utf-8") as out:
+            out.write(json.dumps(dict(found, server="trunkline", done=1 if found else 0, failures=tally.notes)) + "\n")
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
