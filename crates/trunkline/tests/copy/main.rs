@@ -46,8 +46,10 @@ impl Running {
 
     fn start_at(place: Place) -> Running {
         let password = place.write("password", "Trunk-ann-7\n");
-        fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
-        place.write("wrong", "no\n");
+        let wrong = place.write("wrong", "no\n");
+        for file in [password, wrong] {
+            fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+        }
         fs::create_dir_all(place.path().join("files")).unwrap();
         fs::create_dir(place.path().join("here")).unwrap();
         place.write(
