@@ -122,6 +122,27 @@ fn the_mode_shown_is_the_one_that_the_list_comes_to() {
     }
 }
 
+#[test]
+fn a_list_that_is_set_as_it_was_shown_lets_the_host_run_nothing_new() {
+    let world = World::new();
+    let owner = world.client(1);
+    owner.make_with("f", "text");
+    let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
+    for mode in [0o640, 0o740] {
+        owner.call(|c| world.share.set_mode(c, &open, mode)).unwrap();
+        for _ in 0..2 {
+            let shown = world.share.descriptor(&open).unwrap();
+            set_list(&owner, &open, &shown);
+            assert_eq!(world.share.info(&open).unwrap().mode, mode);
+            let host = world.memory.root().unwrap().stat_name(&name("f")).unwrap();
+            assert_eq!(host.mode, mode);
+        }
+    }
+    // Another list counts with all that it says.
+    set_list(&owner, &open, &list(&[(Sid::unix_user(1001), Rights::ALL, AceFlags::empty())]));
+    assert_eq!(world.share.info(&open).unwrap().mode, 0o700);
+}
+
 // RFC 8881 6.4.1.1
 #[test]
 fn a_mode_or_an_owner_that_is_set_changes_the_stored_list_and_does_not_end_it() {

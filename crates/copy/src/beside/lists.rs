@@ -20,13 +20,17 @@ const SPECIAL: [(&[u8], Sid); 4] = [
     (b"NETWORK@", well_known::NETWORK),
 ];
 
+/// As in a directory, read and run are two rights: the other side makes x of the right to run (RFC 8881 6.3.2), so a file
+/// without x would get it.
+const READ_RUNS_NOTHING: bool = true;
+
 impl List {
     /// It as a share's, for a file of `owner`.
-    pub(crate) fn to_nt(&self, owner: Option<&Owner>, is_directory: bool) -> Made<Descriptor> {
+    pub(crate) fn to_nt(&self, owner: Option<&Owner>) -> Made<Descriptor> {
         let (user, group) = owner.and_then(Owner::sids).unwrap_or((well_known::NULL, well_known::NULL));
         match self {
             List::Nt(descriptor) => ((**descriptor).clone(), true),
-            List::Posix(list) => (from_posix(list, user, group, is_directory, &PlainNumbers), true),
+            List::Posix(list) => (from_posix(list, user, group, READ_RUNS_NOTHING, &PlainNumbers), true),
             List::Nfs(list) => nt_of_nfs(list, user, group),
         }
     }
@@ -36,7 +40,7 @@ impl List {
         if let List::Posix(list) = self {
             return (list.clone(), true);
         }
-        let (descriptor, all) = self.to_nt(owner, is_directory);
+        let (descriptor, all) = self.to_nt(owner);
         let mode = mode_of(&descriptor, is_directory, current);
         // As with permission bits, a file that cannot be run by anybody is not made one that can.
         let runs = is_directory || current & 0o111 != 0;
@@ -45,11 +49,11 @@ impl List {
     }
 
     /// It as an export's.
-    pub(crate) fn to_nfs(&self, owner: Option<&Owner>, is_directory: bool) -> Made<Vec<AccessEntry>> {
+    pub(crate) fn to_nfs(&self, owner: Option<&Owner>) -> Made<Vec<AccessEntry>> {
         if let List::Nfs(list) = self {
             return (list.clone(), true);
         }
-        let (descriptor, all) = self.to_nt(owner, is_directory);
+        let (descriptor, all) = self.to_nt(owner);
         let (list, rest) = nfs_of_nt(&descriptor);
         (list, all && rest)
     }
@@ -154,11 +158,11 @@ mod tests {
         for is_directory in [false, true] {
             for mode in 0..0o1000 {
                 let given = List::Posix(PosixAcl { mode, ..PosixAcl::default() });
-                let (nt, all) = given.to_nt(Some(&owner()), is_directory);
+                let (nt, all) = given.to_nt(Some(&owner()));
                 assert!(all);
                 let (back, all) = List::Nt(Box::new(nt)).to_posix(None, is_directory, mode);
                 assert!(all && back == PosixAcl { mode, ..PosixAcl::default() }, "{mode:o} {back:?}");
-                let (nfs, all) = given.to_nfs(Some(&owner()), is_directory);
+                let (nfs, all) = given.to_nfs(Some(&owner()));
                 assert!(all);
                 let (back, all) = List::Nfs(nfs).to_posix(Some(&owner()), is_directory, mode);
                 assert!(all && back == PosixAcl { mode, ..PosixAcl::default() }, "{mode:o} {back:?}");
@@ -166,10 +170,22 @@ mod tests {
         }
     }
 
+    // RFC 8881 6.3.2
+    #[test]
+    fn the_list_of_a_file_that_nobody_runs_comes_to_a_mode_without_x() {
+        for posix in [PosixAcl { mode: 0o644, ..PosixAcl::default() }, list(4, 4)] {
+            let mode = posix.mode;
+            let (nt, _) = List::Posix(posix.clone()).to_nt(Some(&owner()));
+            assert_eq!(security::computed_mode(&nt), mode, "{nt:?}");
+            let (nfs, _) = List::Posix(posix).to_nfs(Some(&owner()));
+            assert!(nfs.iter().all(|entry| !entry.mask.contains(AceMask::EXECUTE)), "{nfs:?}");
+        }
+    }
+
     #[test]
     fn somebody_who_is_named_keeps_what_the_mask_leaves() {
         for (bits, mask) in [(6, 6), (6, 4), (0, 4), (4, 4)] {
-            let (nt, _) = List::Posix(list(bits, mask)).to_nt(Some(&owner()), false);
+            let (nt, _) = List::Posix(list(bits, mask)).to_nt(Some(&owner()));
             let bob = Token::authenticated(Sid::unix_user(BOB), Sid::unix_group(99), &[]);
             let has = granted(&nt, &bob, Rights::MAXIMUM_ALLOWED).unwrap();
             assert_eq!(has.contains(Rights::READ_DATA), bits & mask & 4 != 0, "{bits} {mask}");
@@ -190,7 +206,7 @@ mod tests {
             PosixEntry::of(Tag::Mask, 5),
             PosixEntry::of(Tag::Others, 0),
         ];
-        let (nt, _) = List::Posix(given.clone()).to_nt(Some(&owner()), true);
+        let (nt, _) = List::Posix(given.clone()).to_nt(Some(&owner()));
         let (back, all) = List::Nt(Box::new(nt)).to_posix(None, true, 0o750);
         assert!(all);
         assert_eq!(back, given);
@@ -206,9 +222,9 @@ mod tests {
         let nt = Descriptor::new(Sid::unix_user(ANN), Sid::unix_group(STAFF), Acl::new(aces));
         assert!(!List::Nt(Box::new(nt.clone())).to_posix(None, false, 0o644).1);
         // An export that takes identifiers says the same.
-        let (nfs, all) = List::Nt(Box::new(nt)).to_nfs(None, false);
+        let (nfs, all) = List::Nt(Box::new(nt)).to_nfs(None);
         assert!(all && nfs[0].who == stranger.to_string().into_bytes());
         let name = AccessEntry { who: b"ann@example.com".to_vec(), ..nfs[0].clone() };
-        assert!(!List::Nfs(vec![name]).to_nt(Some(&owner()), false).1);
+        assert!(!List::Nfs(vec![name]).to_nt(Some(&owner())).1);
     }
 }

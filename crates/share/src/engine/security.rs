@@ -96,14 +96,16 @@ impl Share {
 
     fn amend_descriptor(&self, open: &Arc<Open>, parts: Parts, given: &Descriptor) -> Result<(), Refusal> {
         let beside = open.file.beside.lock();
-        let mut descriptor = self.security_of(open)?.descriptor.clone();
+        let earlier = self.security_of(open)?;
+        let mut descriptor = earlier.descriptor.clone();
         security::amend(&mut descriptor, given, parts);
+        let is_same_list = descriptor.dacl == earlier.descriptor.dacl;
         let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
         let record = self.record_of(open)?;
         self.put_descriptor(open.node.as_ref(), Some(&bytes))?;
         // It counts from here on, whatever becomes of the host's part.
         self.store_record(open, Record { has_descriptor: true, shown: None, ..record })?;
-        let shown = self.show_on_host(open, &descriptor, parts, record);
+        let shown = self.show_on_host(open, (&descriptor, is_same_list), parts, record);
         self.forget_security(open);
         drop(beside);
         shown?;
@@ -119,7 +121,7 @@ impl Share {
     fn show_on_host(
         &self,
         open: &Open,
-        descriptor: &Descriptor,
+        (descriptor, is_same_list): (&Descriptor, bool),
         parts: Parts,
         before: Record,
     ) -> Result<(), Refusal> {
@@ -127,9 +129,10 @@ impl Share {
         let stat = node.stat()?;
         let is_directory = open.file.is_directory;
         let mut mode = security::computed_mode(descriptor);
-        if !is_directory && !before.has_descriptor && !parts.intersects(Parts::DACL | Parts::BACKUP) {
-            // Nobody has set the list: that who may read may run in it, too, is said of a file that the host ran for nobody.
-            mode &= 0o666 | stat.mode & 0o111;
+        let is_same_owner = !parts.intersects(Parts::OWNER | Parts::GROUP);
+        if !is_directory && is_same_list && (is_same_owner || !before.has_descriptor) {
+            // A list that was made from the host's mode lets readers run a file, also one that the host runs for nobody.
+            mode &= 0o666 | before.mode(&stat) & 0o111;
         }
         let kept = if is_directory { 0o700 } else { stat.mode & 0o200 | 0o400 };
         let on_host = stat.mode & 0o7000 | mode | kept;
