@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What strangers may cost: many of each kind at once, and beside them clients that do ordinary things.
 
-    run.py                              the short form: 4 of each kind for 12 s, what `make test` runs
+    run.py                              the short form: 4 of each kind for 10 s, what `make test` runs
     run.py --strangers 32 --seconds 300 the long form, one of the long counts (proving/soak)
     run.py --only smb-unread            one kind; may be repeated
 
@@ -9,7 +9,7 @@ The server may have 2.5 GB of address space and 4,096 descriptors. Strangers are
 127.0.0.0/8; so do the good clients, one for each protocol. First the good clients work beside as many niced busy loops as there will
 be strangers, then beside the strangers. It passes when the server lives, no request of a good client fails or takes more than a
 second, the median of each client's requests is at most three times the one beside the loops, and the memory of the server comes
-back to at most a fifth above what it was.
+back to at most a fifth above what it was when it had served the good clients beside the loops.
 
 A kind is a function in kinds.py, the good clients are in good.py, smb.py is the SMB client of both.
 """
@@ -200,8 +200,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=sorted(kinds.KINDS))
     parser.add_argument("--strangers", type=int, default=4, help="of each kind")
-    parser.add_argument("--seconds", type=float, default=12.0)
-    parser.add_argument("--quiet", type=float, default=6.0, help="seconds beside busy loops")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--quiet", type=float, default=5.0, help="seconds beside busy loops")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", help="write the server's log there")
     parser.add_argument("--out", help="append a line of JSON for the long counts")
