@@ -10,7 +10,7 @@ use nfs_wire::types::{FileHandle, FileType, FsId, NfsTime, SetTime, SpecData};
 use nfs_wire::xdr::List;
 use nfs_wire::{Malformed, NfsStat};
 use share::engine::Accounts;
-use share::{Info, Item};
+use share::{Info, Item, Options};
 use volume::security::Descriptor;
 use volume::{Kind, Space, Time};
 
@@ -507,15 +507,22 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// The permission bits of something new below a directory: the maker's mask counts where no list is inherited.
-    // RFC 8275 4.2
+    /// The permission bits of something new below a directory, and how they count. A mode alone is applied to what is
+    /// inherited; the maker's mask counts where nothing is, and what comes with it else only takes from that. Without a
+    /// mode it is `default`, or none where a list is inherited.
+    // RFC 8881 6.4.3, RFC 8275 4.2
     #[must_use]
-    pub fn mode_below(&self, export: &Export, above: &Item) -> Option<u32> {
-        let Some(umask) = self.umask else { return self.mode };
-        let inherits = export.engine.item_descriptor(above).is_ok_and(|(descriptor, is_stored)| {
-            is_stored && descriptor.dacl.is_some_and(|list| list.is_inheritable())
-        });
-        self.mode.map(|mode| if inherits { mode } else { mode & !umask })
+    pub fn mode_below(&self, export: &Export, above: &Item, default: u32) -> (Option<u32>, Options) {
+        let inherits = || {
+            let above = export.engine.item_descriptor(above);
+            above.is_ok_and(|(descriptor, _)| descriptor.dacl.is_some_and(|list| list.is_inheritable()))
+        };
+        match (self.mode, self.umask) {
+            (Some(mode), None) => (Some(mode), Options::empty()),
+            (Some(mode), Some(_)) if inherits() => (Some(mode), Options::MODE_LIMITS),
+            (Some(mode), Some(umask)) => (Some(mode & !umask), Options::empty()),
+            (None, _) => ((!inherits()).then_some(default), Options::empty()),
+        }
     }
 }
 

@@ -4,13 +4,14 @@ mod common;
 
 use common::*;
 use nfs_wire::NfsStat;
-use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Fattr};
+use nfs_wire::attr::{self, Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Fattr};
 use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::create::{self, CreateType};
-use nfs_wire::op::open::{OpenHow, ShareAccess};
+use nfs_wire::op::open::{CreateHow, CreateVerfAttr, OpenHow, ShareAccess};
 use nfs_wire::op::{Args, Res, access, open, read, setattr};
 use nfs_wire::types::{Identity, Owner, SetTime, StateId};
 use nfs_wire::xdr::List;
+use volume::security::posix::{PosixEntry, Tag, encode};
 use volume::{Name, Volume};
 
 /// A file of a user, a group and a mode, with four bytes in it, and a client.
@@ -117,6 +118,80 @@ fn who_says_nothing_of_itself_is_anonymous_and_not_authenticated() {
         it.wire.is_nobody = true;
         assert_eq!(it.open(9, ShareAccess::READ).is_ok(), nobody, "{list:?}");
     }
+}
+
+/// Every way to make a file with a mode, below a directory that hands everything down to everybody.
+// RFC 8881 6.4.3
+#[test]
+fn a_mode_is_applied_to_what_is_inherited_whichever_way_a_file_is_made() {
+    let world = World::new();
+    let directory = world.memory.root().unwrap().create_directory(&name(), 0o777, None).unwrap();
+    directory.set_owner(Some(7), Some(7)).unwrap();
+    let mut wire = world.connect();
+    let mut it = Scene { client: Client::new(&mut wire, b"client", 2), wire };
+    let flag = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
+    let access_mask = AceMask::from_bits_retain(0x1f_01ff);
+    let entry = Ace { ace_type: AceType::Allowed, flag, access_mask, who: b"EVERYONE@" };
+    let mut room = Vec::new();
+    let obj_attributes = Fattr::of(&[Attr::Acl(List::of(&[entry]))], &mut room);
+    it.on(7, Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes })).ok();
+    let mut room = Vec::new();
+    let private = Fattr::of(&[Attr::Mode(0o600)], &mut room);
+    let mut room = Vec::new();
+    let with_mask = attr::ModeUmask { mode: 0o600, umask: 0o022 };
+    let masked = Fattr::of(&[Attr::ModeUmask(with_mask)], &mut room);
+    let ways = [
+        CreateHow::Unchecked(private),
+        CreateHow::Guarded(private),
+        CreateHow::Exclusive41(CreateVerfAttr { verf: [1; 8], attrs: private }),
+        CreateHow::Guarded(masked),
+        CreateHow::Exclusive41(CreateVerfAttr { verf: [2; 8], attrs: masked }),
+    ];
+    for (n, way) in ways.into_iter().enumerate() {
+        let made = format!("f{n}");
+        let mut at = |uid, operation: Args<'_>| {
+            it.wire.uid = uid;
+            it.client.run(&mut it.wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"file"), operation])
+        };
+        at(7, opening(OpenHow::Create(way), made.as_bytes())).ok();
+        let asked = AccessBits::READ | AccessBits::MODIFY | AccessBits::EXTEND;
+        let mut access = |uid| {
+            it.wire.uid = uid;
+            let path = [Args::PutRootFh, lookup(EXPORT), lookup(b"file"), lookup(made.as_bytes())];
+            let path = [&path[..], &[Args::Access(access::Args { access: asked })]].concat();
+            let answer = it.client.run(&mut it.wire, &path).ok();
+            let Res::Access(Ok(told)) = answer.last() else { panic!("{answer:?}") };
+            told.access
+        };
+        assert_eq!((access(7), access(8)), (asked, AccessBits::empty()), "{made}");
+        let stat = directory.stat_name(&Name::new(made.as_bytes()).unwrap()).unwrap();
+        assert_eq!(stat.mode, 0o600, "{made}");
+    }
+}
+
+/// `touch f; chown 1000:0 f; chmod 600 f; setfacl -m u:1001:rwx f` on the host.
+#[test]
+fn the_hosts_list_lets_whom_it_names_and_its_mask_lets_nobody() {
+    let world = World::new();
+    let host = world.memory.root().unwrap().create_file(&name(), 0o600, None).unwrap();
+    // The group of whoever asks here is root's.
+    host.set_owner(Some(1000), Some(0)).unwrap();
+    let entry = |tag, bits, id| PosixEntry { tag, bits, id };
+    let list = encode(&[
+        entry(Tag::Owner, 6, u32::MAX),
+        entry(Tag::User, 7, 1001),
+        entry(Tag::OwnersGroup, 0, u32::MAX),
+        entry(Tag::Mask, 7, u32::MAX),
+        entry(Tag::Others, 0, u32::MAX),
+    ]);
+    host.set_note(volume::Note::AccessList, Some(&list)).unwrap();
+    let mut wire = world.connect();
+    let mut it = Scene { client: Client::new(&mut wire, b"client", 1), wire };
+    let all = AccessBits::READ | AccessBits::MODIFY | AccessBits::EXECUTE;
+    assert_eq!(it.access(1001), all);
+    assert_eq!(it.access(1000), AccessBits::READ | AccessBits::MODIFY);
+    assert_eq!(it.access(1002), AccessBits::empty());
+    assert_eq!(it.open(1002, ShareAccess::READ), Err(NfsStat::Access));
 }
 
 /// The owner, group and mode of a file on the host.

@@ -70,6 +70,7 @@ pub(crate) mod followed;
 mod fresh;
 pub(crate) mod giving_back;
 mod host;
+mod host_lists;
 mod info;
 mod items;
 mod keeping;

@@ -77,6 +77,8 @@ bitflags! {
         const MOVES_BESIDE_OWN = 1 << 15;
         /// A symbolic link was followed on the way to it. The engine says so; nobody asks for it.
         const BY_LINK = 1 << 16;
+        /// The permission bits of something new take from a list that it inherits what they do not give, and add nothing to it.
+        const MODE_LIMITS = 1 << 17;
     }
 }
 

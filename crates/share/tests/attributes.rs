@@ -257,7 +257,7 @@ fn another_user_gets_what_the_descriptor_gives() {
 }
 
 #[test]
-fn rights_are_decided_at_the_open_and_a_mode_of_the_host_changes_nothing_under_a_descriptor() {
+fn rights_are_decided_at_the_open_and_a_mode_of_the_host_is_applied_to_the_descriptor() {
     let world = World::new();
     let owner = world.client(1);
     let other = world.client_of(2, user(2002));
@@ -280,10 +280,12 @@ fn rights_are_decided_at_the_open_and_a_mode_of_the_host_changes_nothing_under_a
     owner.write(&open, 0, "more").unwrap();
     set(READ);
     let file = world.memory.root().unwrap().lookup(&name("f"), volume::OpenHow::Read).unwrap();
-    for mode in [0o000, 0o777] {
+    // RFC 8881 6.4.1.1: the bits of the group bound those who are named, and everybody gets theirs.
+    for (mode, reads, writes) in [(0o700, false, false), (0o640, true, false), (0o606, false, true)] {
         file.set_mode(mode).unwrap();
-        assert!(other.open("f").access(READ).result().is_ok(), "{mode:o}");
-        assert_eq!(other.open("f").access(WRITE).refusal(), Refusal::AccessDenied, "{mode:o}");
+        assert_eq!(other.open("f").access(READ).result().is_ok(), reads || mode & 4 != 0, "{mode:o}");
+        assert_eq!(other.open("f").access(WRITE).result().is_ok(), writes, "{mode:o}");
+        assert_eq!(world.share.info(&open).unwrap().mode, mode);
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
 use rustix::io::Errno;
-use volume::{Failure, Kind, Note, Result, Time, Times};
+use volume::{Failure, Kind, Note, Overview, Result, Time, Times};
 
 use crate::errno::{call, failure};
 use crate::node::PosixNode;
@@ -13,6 +13,11 @@ use crate::node::PosixNode;
 const USERS: &[u8] = b"user.";
 /// Where notes live in either namespace; nobody else may use it through us.
 const OURS: &[u8] = b"trunkline.";
+/// Whether a note is a list of the host's own, which is nowhere but with the file.
+fn is_hosts(note: Note) -> bool {
+    matches!(note, Note::AccessList | Note::DefaultList)
+}
+
 /// Room that most values fit in, so that one call reads them.
 const USUAL: usize = 1024;
 /// The host's own limit for a value and for a list of names.
@@ -30,6 +35,8 @@ fn note_name(note: Note, is_trusted: bool) -> &'static CStr {
         (Note::Descriptor, false) => c"user.trunkline.descriptor",
         (Note::ObjectId, false) => c"user.trunkline.object-id",
         (Note::Reparse, false) => c"user.trunkline.reparse",
+        (Note::AccessList, _) => c"system.posix_acl_access",
+        (Note::DefaultList, _) => c"system.posix_acl_default",
     }
 }
 
@@ -75,7 +82,37 @@ impl PosixNode {
                 return Ok(Some(value));
             }
         }
-        self.shared.beside.note(self, note)
+        if is_hosts(note) { Ok(None) } else { self.shared.beside.note(self, note) }
+    }
+
+    /// The names of a file's attributes tell of most files that there is nothing.
+    pub(crate) fn look_over(&self) -> Result<Overview> {
+        let names = if self.shared.facts.extended_attributes { self.attribute_names()? } else { Vec::new() };
+        let has = |note| {
+            let name = note_name(note, self.shared.is_trusted).to_bytes();
+            names.split(|&byte| byte == 0).any(|one| one == name)
+        };
+        let attributes = match has(Note::Attributes) {
+            true => self.read_note(Note::Attributes)?,
+            false => self.shared.beside.note(self, Note::Attributes)?,
+        };
+        Ok(Overview { attributes, access_list: has(Note::AccessList), default_list: has(Note::DefaultList) })
+    }
+
+    /// Sets a list of the host's own, or takes it away. The host makes the permission bits follow it.
+    fn write_list(&self, name: &CStr, value: Option<&[u8]>) -> Result<()> {
+        let done = match value {
+            Some(value) => self.write_raw(name, value),
+            None => self.remove_attribute(name),
+        };
+        done.map_err(|errno| if errno == Errno::OPNOTSUPP { Failure::NotSupported } else { failure(errno) })
+    }
+
+    /// Whether what is made in this directory gets a list of the host's, so that no mask of a process counts.
+    // acl(5), "Object creation and default ACLs"
+    pub(crate) fn hands_list_down(&self) -> bool {
+        let name = note_name(Note::DefaultList, self.shared.is_trusted);
+        self.shared.facts.extended_attributes && self.attribute(name).is_ok_and(|list| list.is_some())
     }
 
     /// What does not fit goes beside the file. Of two places the file's own counts, so it is written
@@ -84,6 +121,9 @@ impl PosixNode {
         let beside = &self.shared.beside;
         let name = note_name(note, self.shared.is_trusted);
         let can_hold = self.shared.facts.extended_attributes;
+        if is_hosts(note) {
+            return self.write_list(name, value);
+        }
         let Some(value) = value else {
             beside.set_note(self, note, None)?;
             return if can_hold { self.remove_own(name) } else { Ok(()) };

@@ -444,6 +444,9 @@ fn note_file(note: Note) -> &'static [u8] {
         Note::Descriptor => b"note-descriptor",
         Note::ObjectId => b"note-object-id",
         Note::Reparse => b"note-reparse",
+        // They are nowhere but with the file.
+        Note::AccessList => b"note-access-list",
+        Note::DefaultList => b"note-default-list",
     }
 }
 

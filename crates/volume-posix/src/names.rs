@@ -137,7 +137,8 @@ impl PosixNode {
     fn made(&self, fd: OwnedFd, mode: u32, how: OpenHow, is_path: bool) -> Result<PosixNode> {
         let mut stat = stat_fd(&fd)?;
         let mask = self.shared.umask;
-        let was_masked = mode & mask & 0o777 != 0 && stat.mode & 0o777 == mode & 0o777 & !mask;
+        let was_masked =
+            mode & mask & 0o777 != 0 && stat.mode & 0o777 == mode & 0o777 & !mask && !self.hands_list_down();
         let mut node = PosixNode::new(Arc::clone(&self.shared), fd, &stat, how, is_path);
         if was_masked {
             stat.mode = (stat.mode & 0o7000) | (mode & 0o777);

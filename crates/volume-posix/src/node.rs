@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp};
 use volume::{
-    Actor, DirEntry, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Patience, Result, Stat, StreamInfo,
-    Time, Times,
+    Actor, DirEntry, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat,
+    StreamInfo, Time, Times,
 };
 
 use wire::FileRange;
@@ -286,6 +286,10 @@ impl Node for PosixNode {
 
     fn note(&self, note: Note) -> Result<Option<Vec<u8>>> {
         self.base().read_note(note)
+    }
+
+    fn overview(&self) -> Result<Overview> {
+        self.base().look_over()
     }
 
     fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()> {

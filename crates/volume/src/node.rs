@@ -12,8 +12,8 @@ use wire::FileRange;
 
 use crate::metered::Meter;
 use crate::{
-    Actor, DirEntry, HostEvent, Kind, Name, NodeId, Note, OpenHow, Patience, Result, Space, Stat, StreamInfo,
-    Time, Times,
+    Actor, DirEntry, HostEvent, Kind, Name, NodeId, Note, OpenHow, Overview, Patience, Result, Space, Stat,
+    StreamInfo, Time, Times,
 };
 
 /// What a volume is and can do; constant while it is open.
@@ -226,6 +226,12 @@ pub trait Node: Any + Send + Sync {
     /// # Errors
     /// As the host says; a file system without extended attributes has none.
     fn note(&self, note: Note) -> Result<Option<Vec<u8>>>;
+
+    /// The note that is asked for most, and whether the host has lists of its own.
+    ///
+    /// # Errors
+    /// As [`Node::note`].
+    fn overview(&self) -> Result<Overview>;
 
     /// Leaves, replaces or (with `None`) removes a note. A file that loses its last name may lose its
     /// notes with it, though it is still open.

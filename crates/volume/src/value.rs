@@ -136,6 +136,21 @@ pub enum Note {
     ObjectId,
     /// A reparse point's tag and data.
     Reparse,
+    /// Not the engine's: the host's own POSIX access list, as the host keeps it. The permission bits follow it, and it them.
+    AccessList,
+    /// Not the engine's: the POSIX list that a directory of the host gives to what is made in it.
+    DefaultList,
+}
+
+/// What one look at a node tells of what lies beside its figures.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Overview {
+    /// [`Note::Attributes`].
+    pub attributes: Option<Vec<u8>>,
+    /// Whether there is a [`Note::AccessList`].
+    pub access_list: bool,
+    /// Whether there is a [`Note::DefaultList`].
+    pub default_list: bool,
 }
 
 /// A name in a directory.

@@ -6,12 +6,11 @@
 
 pub(crate) mod carry;
 pub(crate) mod lists;
-pub(crate) mod posix;
 
 use client::nfs::AccessEntry;
 use volume::security::{Descriptor, Sid};
 
-use posix::PosixAcl;
+use volume::security::posix::PosixAcl;
 
 /// What was found beside the data.
 #[derive(Debug, Clone, Default)]

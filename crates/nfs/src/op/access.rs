@@ -37,8 +37,8 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
 pub fn given(run: &Run, export: &Arc<Export>, item: &Item) -> Result<AccessBits, Stop> {
     let info = export.engine.item_info(item)?;
     let rights = run.tell(export, |engine, caller| engine.item_rights(caller, item))?;
-    let (_, is_stored) = export.engine.item_descriptor(item)?;
-    Ok(bits_of(rights, &info, &run.identity(export), is_stored))
+    let runs = run.tell(export, |engine, caller| engine.item_runs(caller, item))?;
+    Ok(bits_of(rights, &info, &run.identity(export), runs))
 }
 
 /// What can be told of an object of this kind.
@@ -55,7 +55,7 @@ fn supported_for(kind: Kind, minor: u32) -> AccessBits {
     }
 }
 
-fn bits_of(rights: Rights, info: &Info, who: &Identity, is_stored: bool) -> AccessBits {
+fn bits_of(rights: Rights, info: &Info, who: &Identity, runs: bool) -> AccessBits {
     let mut out = AccessBits::empty();
     out.set(AccessBits::READ, rights.contains(Rights::READ_DATA));
     out.set(AccessBits::MODIFY, rights.contains(Rights::WRITE_DATA));
@@ -67,24 +67,9 @@ fn bits_of(rights: Rights, info: &Info, who: &Identity, is_stored: bool) -> Acce
         let deletes = rights.contains(Rights::DELETE_CHILD) || who.unbound;
         out.set(AccessBits::DELETE, deletes);
     } else {
-        let may = rights.contains(Rights::EXECUTE) && (is_stored || has_x(info, who));
-        out.set(AccessBits::EXECUTE, may);
+        out.set(AccessBits::EXECUTE, rights.contains(Rights::EXECUTE) && runs);
     }
     out
-}
-
-/// Whether the host's permission bits let somebody run a file: the right to run says more on other systems.
-fn has_x(info: &Info, who: &Identity) -> bool {
-    let bit = if who.unbound {
-        0o111
-    } else if who.uid == info.uid {
-        0o100
-    } else if who.gid == info.gid || who.host_groups.contains(&info.gid) {
-        0o010
-    } else {
-        0o001
-    };
-    info.mode & bit != 0
 }
 
 #[cfg(test)]

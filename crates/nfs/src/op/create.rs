@@ -37,7 +37,8 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         return Err(NfsStat::Inval.into());
     }
     run.check_writable(&export)?;
-    let mode = wanted.mode_below(&export, &above).unwrap_or(DEFAULT_MODE);
+    let (mode_below, how) = wanted.mode_below(&export, &above, DEFAULT_MODE);
+    let mode = mode_below.unwrap_or(DEFAULT_MODE);
     let before = version(&export, &above)?;
     let device = |data: SpecData| u64::from(data.specdata1) << 32 | u64::from(data.specdata2);
     let fresh = match args.objtype {
@@ -55,8 +56,8 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
             let path = std::slice::from_ref(&name);
             let mut request = opening(path, Rights::READ_ATTRIBUTES);
             request.disposition = Disposition::Create;
-            request.options |= Options::DIRECTORY | Options::UNSHARED_METADATA;
-            request.mode = Some(mode);
+            request.options |= Options::DIRECTORY | Options::UNSHARED_METADATA | how;
+            request.mode = mode_below;
             let opened = run.ask(&export, |engine, caller| engine.create_from(caller, &above, &request))?;
             let item = export.engine.item_of(&opened.open);
             export.engine.close(&opened.open, run.now)?;

@@ -370,7 +370,9 @@ fn make(
     let mut request = opening(path, rights(ask.access) | Rights::WRITE_ATTRIBUTES | for_list);
     request.deny = denial(ask.deny)?;
     request.disposition = Disposition::Create;
-    request.mode = Some(making.wanted.mode_below(export, above).unwrap_or(DEFAULT_MODE));
+    let (mode, how) = making.wanted.mode_below(export, above, DEFAULT_MODE);
+    request.mode = mode;
+    request.options |= how;
     let client = Arc::clone(&run.session()?.client);
     let key = client.new_key();
     let want = Caching::empty();

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use volume::security::posix::{self, Numbers, PosixEntry};
 use volume::security::{self, Descriptor, Privileges, Rights, Sid, Token, well_known};
 use volume::{Actor, Kind, Node, Note, Stat};
 
 use super::Share;
 use super::directory::Directory;
+use super::host_lists::{HostNumbers, lists_of};
+use super::items::Item;
 use super::record::Record;
 use crate::{Caller, Options, Refusal};
 
@@ -28,28 +31,46 @@ pub(crate) struct Security {
     pub is_stored: bool,
     /// Everybody may pass, by the host's permission bits.
     is_open_to_all: bool,
-    /// Permission bits, owner and group that it says, if it is not stored.
+    /// The host's own access list, if that is what it says.
+    list: Vec<PosixEntry>,
+    /// The host hands a list of its own down.
+    pub hands_list_down: bool,
+    /// Permission bits, owner and group that it was made of.
     says: (u32, u32, u32),
 }
 
 impl Security {
     /// Whether it is still what a file with these figures has, as far as they tell.
     pub fn fits(&self, stat: &Stat) -> bool {
-        self.is_stored || self.says == (stat.mode, stat.uid, stat.gid)
+        self.says == (stat.mode, stat.uid, stat.gid)
     }
 
-    /// Whether the host's permission bits of this directory let somebody remove whatever is in it.
-    pub fn lets_remove(&self, actor: &Actor) -> bool {
-        let (mode, uid, gid) = self.says;
-        let class = if actor.uid == uid {
-            6
-        } else if actor.gid == gid || actor.groups.contains(&gid) {
-            3
-        } else {
-            0
+    /// The permission bits that the host has for somebody, by its own list where there is one.
+    fn host_bits(&self, uid: u32, gid: u32, groups: &[u32]) -> u32 {
+        let (mode, owner, group) = self.says;
+        if !self.list.is_empty() {
+            let groups: Vec<u32> = groups.iter().copied().chain([gid]).collect();
+            return posix::bits_for(&self.list, (owner, group), uid, &groups).into();
+        }
+        let class = match uid == owner {
+            true => 6,
+            false if gid == group || groups.contains(&group) => 3,
+            false => 0,
         };
-        let may_write = mode >> class & 0o3 == 0o3;
-        may_write && (mode & STICKY == 0 || actor.uid == uid)
+        mode >> class & 7
+    }
+
+    /// Whether the host's permission bits or its list let somebody run a file: the right to run says more on other systems.
+    fn runs(&self, caller: &Caller<'_>) -> bool {
+        let who = caller.identity;
+        let root = who.unbound && self.says.0 & 0o111 != 0;
+        root || !who.unbound && self.host_bits(who.uid, who.gid, &who.host_groups) & 0o1 != 0
+    }
+
+    /// Whether the host lets somebody remove whatever is in this directory.
+    pub fn lets_remove(&self, actor: &Actor) -> bool {
+        let may_write = self.host_bits(actor.uid, actor.gid, &actor.groups) & 0o3 == 0o3;
+        may_write && (self.says.0 & STICKY == 0 || actor.uid == self.says.1)
     }
 }
 
@@ -81,7 +102,8 @@ impl Share {
         stat: &Stat,
         record: &Record,
     ) -> Result<Arc<Security>, Refusal> {
-        if let Some(security) = self.cache.known(stat).and_then(|known| known.security.clone()) {
+        let known = self.cache.known(stat).and_then(|known| known.security.clone());
+        if let Some(security) = known.filter(|security| security.fits(stat)) {
             return Ok(security);
         }
         let epoch = self.cache.epoch();
@@ -96,18 +118,42 @@ impl Share {
             && let Some(bytes) = node.note(Note::Descriptor)?
         {
             // What cannot be read is not taken for permission.
-            let descriptor = Descriptor::parse(&bytes).map_err(|_| Refusal::Io)?;
-            return Ok(Security { descriptor, is_stored: true, is_open_to_all: false, says });
+            let mut descriptor = Descriptor::parse(&bytes).map_err(|_| Refusal::Io)?;
+            if record.shown.is_some_and(|shown| u32::from(shown.host) != stat.mode & 0o777) {
+                // A program of the host has set the mode since.
+                security::apply_mode(&mut descriptor, stat.mode);
+            }
+            let (is_stored, is_open_to_all, hands_list_down) = (true, false, record.default_list);
+            return Ok(Security {
+                descriptor,
+                is_stored,
+                is_open_to_all,
+                list: Vec::new(),
+                hands_list_down,
+                says,
+            });
         }
-        let accounts = &self.config.load().accounts;
-        let (owner, group) = (accounts.user_sid(stat.uid), accounts.group_sid(stat.gid));
+        let acl = lists_of(node, stat, record)?;
+        let numbers = HostNumbers(self.config.load().accounts.clone());
+        let (owner, group) = (numbers.user(stat.uid), numbers.group(stat.gid));
         let is_directory = stat.kind == Kind::Directory;
         Ok(Security {
-            descriptor: security::from_mode(stat.mode, owner, group, is_directory),
+            descriptor: posix::from_posix(&acl, owner, group, is_directory, &numbers),
             is_stored: false,
-            is_open_to_all: stat.mode & 0o111 == 0o111,
+            is_open_to_all: acl.access.is_empty() && stat.mode & 0o111 == 0o111,
+            list: acl.access,
+            hands_list_down: record.default_list,
             says,
         })
+    }
+
+    /// Whether the caller may run what this is: by its list, or where none is stored by what the host says.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn item_runs(&self, caller: &Caller<'_>, item: &Item) -> Result<bool, Refusal> {
+        let security = self.item_security(item)?;
+        Ok(security.is_stored || security.runs(caller))
     }
 
     /// A directory's descriptor, from memory where that can be trusted.

@@ -2,15 +2,18 @@
 
 use std::sync::{Arc, Weak};
 
+use volume::security::posix::{self, Numbers};
 use volume::security::{self, Descriptor, Rights};
 use volume::{Failure, Kind, Name, Node, Stat};
 
 use super::Share;
+use super::access::Security;
 use super::cache::Made;
 use super::create::{Attempt, Reserved, settable};
 use super::directory::Directory;
 use super::existing::stream_stat;
 use super::file::{Deletion, File, Member, counted};
+use super::host_lists::{HostNumbers, lists_of, shown_now};
 use super::record::Record;
 use crate::info::extended_size;
 use crate::{
@@ -55,8 +58,8 @@ impl Share {
             above.is_stored.then_some(&above.descriptor),
             is_directory,
         )?;
-        let mode = new_mode(request, is_directory, descriptor.as_ref());
-        let stays_plain = descriptor.is_none() && is_plain(request, is_directory);
+        let mode = new_mode(request, is_directory, descriptor.as_ref(), above.hands_list_down);
+        let stays_plain = descriptor.is_none() && !above.hands_list_down && is_plain(request, is_directory);
         // Until the open is among those of the file, who looks for the name waits.
         let changing = parent.change(&[name]);
         let Some((node, made)) = self.make(caller, request, (parent, name), mode, stays_plain)? else {
@@ -66,11 +69,11 @@ impl Share {
         drop(changing);
         let reserved = match reserved {
             Ok(reserved) => reserved,
-            Err(file) => return self.outrun(caller, request, &node, descriptor, &file),
+            Err(file) => return self.outrun(caller, request, &node, (descriptor, &above), &file),
         };
         let id = reserved.id;
         let file = Arc::clone(&reserved.file);
-        let furnished = self.furnish(caller, request, &node, descriptor, &file);
+        let furnished = self.furnish(caller, request, &node, (descriptor, &above), &file);
         let (record, data) = match furnished {
             Ok(done) => done,
             Err(why) => {
@@ -144,7 +147,15 @@ impl Share {
                 return Err(Refusal::BadOwner);
             }
         }
-        Ok(Some(security::inherit(parent, &token, is_directory, request.descriptor)))
+        let mut made = security::inherit(parent, &token, is_directory, request.descriptor);
+        // RFC 8881 6.4.3: the mode is applied to what is inherited.
+        if let (Some(mode), None) = (request.mode, request.descriptor) {
+            match request.options.contains(Options::MODE_LIMITS) {
+                true => security::limit_to_mode(&mut made, mode),
+                false => security::apply_mode(&mut made, mode),
+            }
+        }
+        Ok(Some(made))
     }
 
     /// The descriptor of something new that the host did not give to its maker: it says who that was.
@@ -152,6 +163,7 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         node: &Arc<dyn Node>,
+        record: &Record,
     ) -> Result<Option<Descriptor>, Refusal> {
         let who = caller.identity;
         if who.actor.is_some() {
@@ -161,9 +173,10 @@ impl Share {
         if stat.uid == who.uid {
             return Ok(None);
         }
-        let group = self.config.load().accounts.group_sid(who.gid);
+        let numbers = HostNumbers(self.config.load().accounts.clone());
         let is_directory = stat.kind == Kind::Directory;
-        Ok(Some(security::from_mode(stat.mode, who.sid, group, is_directory)))
+        let acl = lists_of(node.as_ref(), &stat, record)?;
+        Ok(Some(posix::from_posix(&acl, who.sid, numbers.group(who.gid), is_directory, &numbers)))
     }
 
     /// Somebody has found what was made and opened it in the moment between, and that stands in the way: the request meets it
@@ -173,10 +186,10 @@ impl Share {
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
         node: &Arc<dyn Node>,
-        descriptor: Option<Descriptor>,
+        security: (Option<Descriptor>, &Security),
         file: &Arc<File>,
     ) -> Result<Attempt, Refusal> {
-        let furnished = self.furnish(caller, request, node, descriptor, file);
+        let furnished = self.furnish(caller, request, node, security, file);
         self.files.leave(file);
         furnished?;
         match request.disposition {
@@ -284,19 +297,28 @@ impl Share {
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
         node: &Arc<dyn Node>,
-        descriptor: Option<Descriptor>,
+        (descriptor, above): (Option<Descriptor>, &Security),
         file: &Arc<File>,
     ) -> Result<(Record, Arc<dyn Node>), Refusal> {
-        let descriptor = match descriptor {
-            Some(descriptor) => Some(descriptor),
-            None => self.descriptor_for_owner(caller, node)?,
-        };
         let _beside = file.beside.lock();
-        let mut record = Record::default();
+        // The host may have given it a list of its own.
+        let mut record = if above.hands_list_down { Record::load(node.as_ref())? } else { Record::default() };
+        let (descriptor, mode) = match descriptor {
+            Some(descriptor) => {
+                let is_set = request.mode.filter(|_| sets_mode(request));
+                let mode = is_set.unwrap_or_else(|| security::computed_mode(&descriptor));
+                (Some(descriptor), mode)
+            }
+            None => match self.descriptor_for_owner(caller, node, &record)? {
+                Some(descriptor) => (Some(descriptor), self.just_seen(node.as_ref())?.mode),
+                None => (None, 0),
+            },
+        };
         if let Some(descriptor) = descriptor {
             let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
             self.put_descriptor(node.as_ref(), Some(&bytes))?;
             record.has_descriptor = true;
+            record.shown = Some(shown_now(node.as_ref(), &self.just_seen(node.as_ref())?, &record, mode)?);
         }
         let is_directory = file.is_directory;
         let by_itself = if is_directory { Attributes::empty() } else { Attributes::ARCHIVE };
@@ -308,7 +330,7 @@ impl Share {
             node.set_attribute(name, Some(value))?;
         }
         record.extended_size = extended_size(request.extended);
-        if record != Record::default() {
+        if !record.is_nothing() {
             self.put_record(node.as_ref(), &record)?;
         }
         let data = match request.stream {
@@ -356,16 +378,41 @@ fn check_attributes(request: &OpenRequest<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether the mode that is asked for is the one that something new has, whatever it inherits.
+// RFC 8881 6.4.3
+fn sets_mode(request: &OpenRequest<'_>) -> bool {
+    request.descriptor.is_none() && !request.options.contains(Options::MODE_LIMITS)
+}
+
 /// Permission bits of something new. The host's owner keeps the right to read and write, since a server
 /// that runs as that user could not serve the others otherwise; the descriptor is what decides.
-fn new_mode(request: &OpenRequest<'_>, is_directory: bool, descriptor: Option<&Descriptor>) -> u32 {
-    let plain = if is_directory { DIRECTORY_MODE } else { FILE_MODE };
+fn new_mode(
+    request: &OpenRequest<'_>,
+    is_directory: bool,
+    descriptor: Option<&Descriptor>,
+    hands_list_down: bool,
+) -> u32 {
     match (request.mode, descriptor) {
-        (Some(mode), _) => mode & 0o7777,
-        (None, None) => plain,
-        (None, Some(descriptor)) => {
+        (Some(mode), None) => mode & 0o7777,
+        (Some(mode), _) if sets_mode(request) => mode & 0o7777,
+        (mode, Some(descriptor)) => {
             let kept = if is_directory { 0o700 } else { 0o600 };
-            security::mode_of(descriptor, is_directory, plain) | kept
+            mode.unwrap_or_default() & 0o7000 | security::computed_mode(descriptor) | kept
+        }
+        // acl(5): the host's list says what is given, and no mask.
+        (None, None) if hands_list_down => {
+            if is_directory {
+                0o777
+            } else {
+                0o666
+            }
+        }
+        (None, None) => {
+            if is_directory {
+                DIRECTORY_MODE
+            } else {
+                FILE_MODE
+            }
         }
     }
 }

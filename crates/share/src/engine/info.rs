@@ -376,7 +376,7 @@ pub(super) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
         allocated: stat.allocated,
         links: stat.links,
         delete_pending: false,
-        mode: stat.mode,
+        mode: record.mode(stat),
         uid: stat.uid,
         gid: stat.gid,
         extended_size: record.extended_size,

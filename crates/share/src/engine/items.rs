@@ -398,7 +398,7 @@ impl Share {
         Ok((security.descriptor.clone(), security.is_stored))
     }
 
-    fn item_security(&self, item: &Item) -> Result<Arc<super::access::Security>, Refusal> {
+    pub(super) fn item_security(&self, item: &Item) -> Result<Arc<super::access::Security>, Refusal> {
         if let Some(directory) = &item.directory {
             return self.directory_security(directory);
         }

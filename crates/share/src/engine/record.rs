@@ -1,14 +1,15 @@
 //! The attribute record: what a host cannot keep of a file's attributes, in a few bytes.
 //!
-//! Version 1, integers in little-endian order: version (1 byte), flags (1), and for each flag that has
+//! Version 1, integers in little-endian order: version (1 byte), flags (1, in version 2 two), and for each flag that has
 //! one its field, in the order of the flags: attribute bits (4), creation time (12), change time that was
 //! set (24), size of the extended attributes in list form (4), access time (24) and modification time (24)
-//! that the host could not keep. A time is seconds (8) and nanoseconds (4); the long ones are followed by
+//! that the host could not keep; in version 2 what the host was made to show of a descriptor (12). A time is seconds (8) and nanoseconds (4); the long ones are followed by
 //! the host's own time that tells whether they still hold. A file without a record is as the host shows
 //! it, so what is made in the ordinary way gets none, and the record is short, because hosts keep a few
 //! bytes beside a file without taking a block for them.
 
-use volume::{Kind, Node, Note, Stat, Time};
+use volume::security::posix::{self, PosixEntry, Tag};
+use volume::{Kind, Node, Note, Overview, Stat, Time};
 
 use crate::{Attributes, Refusal};
 
@@ -23,6 +24,8 @@ pub(super) const STORED: Attributes = Attributes::READ_ONLY
     .union(Attributes::NOT_INDEXED);
 
 const VERSION: u8 = 1;
+/// With flags for which one byte has no room.
+const VERSION_2: u8 = 2;
 
 const HAS_ATTRIBUTES: u8 = 1;
 const HAS_CREATED: u8 = 2;
@@ -32,6 +35,8 @@ const HAS_CHANGED: u8 = 16;
 const HAS_EXTENDED_SIZE: u8 = 32;
 const HAS_ACCESSED: u8 = 64;
 const HAS_MODIFIED: u8 = 128;
+/// In the second byte of flags.
+const HAS_SHOWN: u8 = 1;
 
 /// How long after it was set a change time holds against the host's, which moves when it is stored: a
 /// change within this time is not told apart from that.
@@ -44,6 +49,31 @@ pub(crate) struct Kept {
     pub set: Time,
     /// The host's own by which it is told whether this still holds.
     pub host: Time,
+}
+
+/// What the host was made to show of a stored descriptor, by which it is seen when the host changes that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// The nine permission bits that the host got.
+    pub host: u16,
+    /// Those that the descriptor comes to.
+    pub mode: u16,
+    /// Whom the host's own access list named and what it gave them ([`named_hash`]); zero: there was none.
+    pub list: u64,
+}
+
+/// A number for whom a list of the host names and what it gives them. What changes with the permission bits does not count.
+pub(super) fn named_hash(list: Option<&[u8]>) -> u64 {
+    let Some(entries) = list.and_then(posix::parse) else { return 0 };
+    let counts = |entry: &&PosixEntry| matches!(entry.tag, Tag::User | Tag::Group | Tag::OwnersGroup);
+    // FNV-1a: it has to stay the same from one version of the program to the next.
+    entries.iter().filter(counts).fold(0xcbf2_9ce4_8422_2325, |sum, entry| {
+        let words = [entry.tag as u32, u32::from(entry.bits), entry.id];
+        words
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .fold(sum, |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    })
 }
 
 /// What is kept of a file beside what the host keeps.
@@ -65,6 +95,12 @@ pub(crate) struct Record {
     pub accessed: Option<Kept>,
     /// Modification time, likewise.
     pub modified: Option<Kept>,
+    /// With a descriptor: what the host shows of it.
+    pub shown: Option<Shown>,
+    /// Whether the host has an access list of its own. This and the next are seen, and not stored.
+    pub access_list: bool,
+    /// Whether the host hands a list of its own down to what is made in this directory.
+    pub default_list: bool,
 }
 
 impl Record {
@@ -73,7 +109,17 @@ impl Record {
     /// # Errors
     /// As the volume says.
     pub fn load(node: &dyn Node) -> Result<Record, Refusal> {
-        Ok(node.note(Note::Attributes)?.and_then(|bytes| Record::parse(&bytes)).unwrap_or_default())
+        let Overview { attributes, access_list, default_list } = node.overview()?;
+        let record = attributes.and_then(|bytes| Record::parse(&bytes)).unwrap_or_default();
+        let mut record = Record { access_list, default_list, ..record };
+        if let Some(shown) = record.shown.filter(|shown| access_list || shown.list != 0) {
+            let list = if access_list { node.note(Note::AccessList)? } else { None };
+            if named_hash(list.as_deref()) != shown.list {
+                // Somebody on the host has said anew who may do what: that counts from then on.
+                (record.has_descriptor, record.shown) = (false, None);
+            }
+        }
+        Ok(record)
     }
 
     /// Stores the record, or removes it when it says nothing.
@@ -82,15 +128,30 @@ impl Record {
     /// As the volume says.
     pub fn store(&self, node: &dyn Node) -> Result<(), Refusal> {
         let bytes = self.encode();
-        let is_default = *self == Record::default();
-        Ok(node.set_note(Note::Attributes, (!is_default).then_some(&bytes[..]))?)
+        Ok(node.set_note(Note::Attributes, (!self.is_nothing()).then_some(&bytes[..]))?)
+    }
+
+    /// Whether there is nothing to store.
+    pub fn is_nothing(&self) -> bool {
+        Record { access_list: false, default_list: false, ..*self } == Record::default()
+    }
+
+    /// The permission bits: those of the host, or those that the stored descriptor comes to. Where the host has got others
+    /// since, the descriptor comes to those.
+    // RFC 8881 6.3.2, 6.4.1.1
+    pub fn mode(&self, stat: &Stat) -> u32 {
+        let of_list =
+            self.shown.filter(|shown| self.has_descriptor && u32::from(shown.host) == stat.mode & 0o777);
+        of_list.map_or(stat.mode, |shown| stat.mode & 0o7000 | u32::from(shown.mode))
     }
 
     fn parse(bytes: &[u8]) -> Option<Record> {
         let (&[version, flags], rest) = bytes.split_first_chunk()?;
-        if version != VERSION {
-            return None;
-        }
+        let (more, rest) = match (version, rest) {
+            (VERSION, rest) => (0, rest),
+            (VERSION_2, [more, rest @ ..]) => (*more, rest),
+            _ => return None,
+        };
         let mut fields = Fields { flags, rest };
         let bits = |word| Attributes::from_bits_truncate(u32::from_le_bytes(word)) & STORED;
         let record = Record {
@@ -104,6 +165,9 @@ impl Record {
                 .unwrap_or_default(),
             accessed: fields.when(HAS_ACCESSED, Fields::kept)?,
             modified: fields.when(HAS_MODIFIED, Fields::kept)?,
+            shown: if more & HAS_SHOWN != 0 { Some(fields.shown()?) } else { None },
+            access_list: false,
+            default_list: false,
         };
         fields.rest.is_empty().then_some(record)
     }
@@ -118,7 +182,10 @@ impl Record {
             | flag(self.extended_size != 0, HAS_EXTENDED_SIZE)
             | flag(self.accessed.is_some(), HAS_ACCESSED)
             | flag(self.modified.is_some(), HAS_MODIFIED);
-        let mut out = vec![VERSION, flags];
+        let mut out = match self.shown {
+            None => vec![VERSION, flags],
+            Some(_) => vec![VERSION_2, flags, HAS_SHOWN],
+        };
         out.extend(self.attributes.iter().flat_map(|bits| bits.bits().to_le_bytes()));
         out.extend(self.created.into_iter().flat_map(time_bytes));
         out.extend(self.changed.into_iter().flat_map(kept_bytes));
@@ -127,6 +194,9 @@ impl Record {
         }
         out.extend(self.accessed.into_iter().flat_map(kept_bytes));
         out.extend(self.modified.into_iter().flat_map(kept_bytes));
+        if let Some(Shown { host, mode, list }) = self.shown {
+            out.extend(host.to_le_bytes().into_iter().chain(mode.to_le_bytes()).chain(list.to_le_bytes()));
+        }
         out
     }
 
@@ -184,6 +254,12 @@ impl Fields<'_> {
         Some(Time { secs, nanos: u32::from_le_bytes(self.take()?).min(999_999_999) })
     }
 
+    fn shown(&mut self) -> Option<Shown> {
+        let host = u16::from_le_bytes(self.take()?);
+        let mode = u16::from_le_bytes(self.take()?);
+        Some(Shown { host, mode, list: u64::from_le_bytes(self.take()?) })
+    }
+
     fn kept(&mut self) -> Option<Kept> {
         Some(Kept { set: self.time()?, host: self.time()? })
     }
@@ -223,8 +299,12 @@ mod tests {
             changed: Some(Kept { set: at(7), host: at(9) }),
             accessed: Some(Kept { set: at(-11_644_473_600), host: at(-1) }),
             modified: None,
+            ..Record::default()
         };
         assert_eq!(Record::parse(&record.encode()), Some(record));
+        let shown = Some(Shown { host: 0o600, mode: 0o640, list: 7 });
+        let with_shown = Record { shown, ..record };
+        assert_eq!(Record::parse(&with_shown.encode()), Some(with_shown));
         let other = Record { modified: record.accessed, ..Record::default() };
         assert_eq!(Record::parse(&other.encode()), Some(other));
         assert_eq!(Record::parse(&Record::default().encode()), Some(Record::default()));

@@ -9,6 +9,7 @@ use volume::{Failure, Kind, Node};
 use super::Share;
 use super::access::Security;
 use super::file::{File, LENDING};
+use super::host_lists::{HostNumbers, shown_now, write_lists};
 use super::record::Record;
 use crate::caching::grants::Need;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
@@ -95,13 +96,16 @@ impl Share {
 
     fn amend_descriptor(&self, open: &Arc<Open>, parts: Parts, given: &Descriptor) -> Result<(), Refusal> {
         let beside = open.file.beside.lock();
-        let mut descriptor = self.security_of(open)?.descriptor.clone();
+        let earlier = self.security_of(open)?;
+        let mut descriptor = earlier.descriptor.clone();
         security::amend(&mut descriptor, given, parts);
+        let is_same_list = descriptor.dacl == earlier.descriptor.dacl;
         let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
-        self.put_descriptor(open.node.as_ref(), Some(&bytes))?;
         let record = self.record_of(open)?;
-        self.store_record(open, Record { has_descriptor: true, ..record })?;
-        let shown = self.show_on_host(open, &descriptor, parts);
+        self.put_descriptor(open.node.as_ref(), Some(&bytes))?;
+        // It counts from here on, whatever becomes of the host's part.
+        self.store_record(open, Record { has_descriptor: true, shown: None, ..record })?;
+        let shown = self.show_on_host(open, (&descriptor, is_same_list), parts, record);
         self.forget_security(open);
         drop(beside);
         shown?;
@@ -111,14 +115,34 @@ impl Share {
         Ok(())
     }
 
-    /// Makes the host's permission bits and owner say what the descriptor says, as far as they can.
-    fn show_on_host(&self, open: &Open, descriptor: &Descriptor, parts: Parts) -> Result<(), Refusal> {
-        let stat = open.node.stat()?;
+    /// Makes the host's permission bits, lists and owner say what the descriptor says, as far as they can; `before` is the
+    /// record without it.
+    // RFC 8881 6.3.2, 6.4.1.2
+    fn show_on_host(
+        &self,
+        open: &Open,
+        (descriptor, is_same_list): (&Descriptor, bool),
+        parts: Parts,
+        before: Record,
+    ) -> Result<(), Refusal> {
+        let node = open.node.as_ref();
+        let stat = node.stat()?;
         let is_directory = open.file.is_directory;
+        let mut mode = security::computed_mode(descriptor);
+        let is_same_owner = !parts.intersects(Parts::OWNER | Parts::GROUP);
+        if !is_directory && is_same_list && (is_same_owner || !before.has_descriptor) {
+            // A list that was made from the host's mode lets readers run a file, also one that the host runs for nobody.
+            mode &= 0o666 | before.mode(&stat) & 0o111;
+        }
         let kept = if is_directory { 0o700 } else { stat.mode & 0o200 | 0o400 };
-        let mode = security::mode_of(descriptor, is_directory, stat.mode) | kept;
-        if mode != stat.mode {
-            allowed_to_fail(open.node.set_mode(mode))?;
+        let on_host = stat.mode & 0o7000 | mode | kept;
+        let mut record = Record { has_descriptor: true, ..before };
+        let numbers = HostNumbers(self.config.load().accounts.clone());
+        let listed = write_lists(node, &mut record, (descriptor, is_directory), on_host, &numbers);
+        let on_host = *listed.as_ref().unwrap_or(&on_host);
+        allowed_to_fail(listed.map(|_| ()))?;
+        if on_host != node.stat()?.mode {
+            allowed_to_fail(node.set_mode(on_host))?;
         }
         if parts.intersects(Parts::OWNER | Parts::GROUP) {
             let accounts = &self.config.load().accounts;
@@ -128,7 +152,8 @@ impl Share {
                 allowed_to_fail(open.node.set_owner(uid, gid))?;
             }
         }
-        Ok(())
+        record.shown = Some(shown_now(node, &node.stat()?, &record, mode)?);
+        self.store_record(open, record)
     }
 
     fn forget_security(&self, open: &Open) {
@@ -136,8 +161,9 @@ impl Share {
         self.own_changed(&open.file);
     }
 
-    /// Sets the permission bits; from then on they, and no stored descriptor, say who may do what. Waits for those who
-    /// would not look again.
+    /// Sets the permission bits. A stored descriptor is made to say the same, and what the mode leaves of it stays. Waits for
+    /// those who would not look again.
+    // RFC 8881 6.4.1.1
     pub fn set_mode(&self, caller: &Caller<'_>, open: &Arc<Open>, mode: u32) -> Step<()> {
         let may = self.check_writable().and_then(|()| self.check_owner(caller, open, Rights::WRITE_DAC));
         // The bits of a symbolic link say nothing, and hosts keep none.
@@ -147,10 +173,11 @@ impl Share {
         }
         self.after_attributes(caller, open, may, || {
             let mode = self.mode_to_set(caller, open, mode & 0o7777)?;
-            self.drop_descriptor(open, || {
-                open.node.set_mode(mode)?;
+            let amends = |descriptor: &mut Descriptor| security::apply_mode(descriptor, mode);
+            self.change_host(open, amends, |node| {
+                node.set_mode(mode)?;
                 open.file.note_mode(mode);
-                Ok(())
+                Ok(Some(mode))
             })
         })
     }
@@ -220,7 +247,13 @@ impl Share {
     ) -> Step<()> {
         let may = self.check_new_owner(caller, open, uid, gid);
         self.after_attributes(caller, open, may, || {
-            self.drop_descriptor(open, || Ok(open.node.set_owner(uid, gid)?))
+            let accounts = self.config.load().accounts.clone();
+            let new = (uid.map(|uid| accounts.user_sid(uid)), gid.map(|gid| accounts.group_sid(gid)));
+            let amends = |descriptor: &mut Descriptor| security::give_to(descriptor, new.0, new.1);
+            self.change_host(open, amends, |node| {
+                node.set_owner(uid, gid)?;
+                Ok(None)
+            })
         })
     }
 
@@ -252,18 +285,28 @@ impl Share {
         self.rights_on(caller, &security, None, right, open.options).map(|_| ())
     }
 
-    /// Changes what the host says of who may do what, which counts from then on.
-    fn drop_descriptor(
+    /// Changes what the host says of who may do what, and a stored descriptor with it. `change` says which permission bits
+    /// that comes to, where it sets them.
+    fn change_host(
         &self,
         open: &Arc<Open>,
-        change: impl FnOnce() -> Result<(), Refusal>,
+        amend: impl FnOnce(&mut Descriptor),
+        change: impl FnOnce(&dyn Node) -> Result<Option<u32>, Refusal>,
     ) -> Result<(), Refusal> {
+        let node = open.node.as_ref();
         let beside = open.file.beside.lock();
-        change()?;
         let record = self.record_of(open)?;
         if record.has_descriptor {
-            self.put_descriptor(open.node.as_ref(), None)?;
-            self.store_record(open, Record { has_descriptor: false, ..record })?;
+            let mut descriptor = self.security_of(open)?.descriptor.clone();
+            let before = record.mode(&node.stat()?);
+            amend(&mut descriptor);
+            let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
+            let mode = change(node)?.unwrap_or(before);
+            self.put_descriptor(node, Some(&bytes))?;
+            let shown = Some(shown_now(node, &node.stat()?, &record, mode)?);
+            self.store_record(open, Record { shown, ..record })?;
+        } else {
+            change(node)?;
         }
         self.forget_security(open);
         drop(beside);

@@ -287,6 +287,10 @@ impl<'a> Ask<'a> {
         self.request.attributes = attributes;
         self
     }
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.request.mode = Some(mode);
+        self
+    }
     pub fn descriptor(mut self, descriptor: &'a volume::security::Descriptor) -> Self {
         self.request.descriptor = Some(descriptor);
         self

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::{Call, Plan};
 use crate::{
-    Actor, DirEntry, Kind, Name, Node, NodeId, Note, OpenHow, Patience, Result, Stat, StreamInfo, Times,
+    Actor, DirEntry, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat, StreamInfo,
+    Times,
 };
 
 /// A node of a [`super::FaultyVolume`].
@@ -144,6 +145,11 @@ impl Node for FaultyNode {
     fn note(&self, note: Note) -> Result<Option<Vec<u8>>> {
         self.plan.meet(Call::Note)?;
         self.inner.note(note)
+    }
+
+    fn overview(&self) -> Result<Overview> {
+        self.plan.meet(Call::Note)?;
+        self.inner.overview()
     }
 
     fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()> {

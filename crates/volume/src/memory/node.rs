@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Inner, Inode, Sparse, State};
+use crate::security::posix;
 use crate::{
-    Actor, DirEntry, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Patience, Result, Stat, StreamInfo,
-    Times,
+    Actor, DirEntry, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat,
+    StreamInfo, Times,
 };
 
 /// An open file, directory, link or stream in memory.
@@ -326,7 +327,12 @@ impl Node for MemoryNode {
         if self.inode.kind == Kind::Link {
             return Err(Failure::NotSupported);
         }
-        self.changed().mode = mode & 0o7777;
+        let mut state = self.changed();
+        state.mode = mode & 0o7777;
+        if let Some(mut list) = state.notes.get(&Note::AccessList).and_then(|list| posix::parse(list)) {
+            posix::set_mode_of_list(&mut list, mode);
+            state.notes.insert(Note::AccessList, posix::encode(&list));
+        }
         Ok(())
     }
 
@@ -344,8 +350,21 @@ impl Node for MemoryNode {
         Ok(self.inode.state.lock().notes.get(&note).cloned())
     }
 
+    fn overview(&self) -> Result<Overview> {
+        let state = self.inode.state.lock();
+        Ok(Overview {
+            attributes: state.notes.get(&Note::Attributes).cloned(),
+            access_list: state.notes.contains_key(&Note::AccessList),
+            default_list: state.notes.contains_key(&Note::DefaultList),
+        })
+    }
+
     fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()> {
         let mut state = self.changed();
+        if let (Note::AccessList, Some(list)) = (note, value) {
+            let list = posix::parse(list).ok_or(Failure::Invalid)?;
+            state.mode = state.mode & 0o7000 | posix::mode_of_list(&list);
+        }
         match value {
             Some(value) => state.notes.insert(note, value.to_vec()),
             None => state.notes.remove(&note),

@@ -9,8 +9,8 @@ use wire::FileRange;
 use super::Meter;
 use super::file::{DATA, FileMeter, Sizing};
 use crate::{
-    Actor, DirEntry, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Patience, Result, Stat, StreamInfo,
-    Times,
+    Actor, DirEntry, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat,
+    StreamInfo, Times,
 };
 
 /// A node of a [`super::MeteredVolume`].
@@ -241,6 +241,10 @@ impl Node for MeteredNode {
 
     fn note(&self, note: Note) -> Result<Option<Vec<u8>>> {
         self.inner.note(note)
+    }
+
+    fn overview(&self) -> Result<Overview> {
+        self.inner.overview()
     }
 
     fn set_note(&self, note: Note, value: Option<&[u8]>) -> Result<()> {

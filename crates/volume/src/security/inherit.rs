@@ -73,6 +73,21 @@ pub fn amend(stored: &mut Descriptor, given: &Descriptor, parts: Parts) {
     }
 }
 
+/// Gives a stored descriptor to another owner or group: what its list says of the owner it says of the new one.
+// RFC 8881 6.2.1.5
+pub fn give_to(stored: &mut Descriptor, owner: Option<Sid>, group: Option<Sid>) {
+    for (own, new) in [(&mut stored.owner, owner), (&mut stored.group, group)] {
+        let Some(new) = new else { continue };
+        let old = own.replace(new);
+        let aces = stored.dacl.iter_mut().flat_map(|list| &mut list.aces);
+        for ace in aces.filter(|ace| !ace.flags.contains(AceFlags::INHERIT_ONLY)) {
+            if let (Some(rights), true) = (ace.rights(), ace.sid().copied() == old && old.is_some()) {
+                *ace = ace.with(ace.flags, rights, new);
+            }
+        }
+    }
+}
+
 /// What differs between the two lists of a descriptor.
 struct Which {
     of: fn(&Descriptor) -> Option<&Acl>,

@@ -10,8 +10,8 @@ use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
 use rustix::io::Errno;
 
 use crate::Keep;
-use crate::beside::posix::{PosixAcl, encode, parse};
 use crate::beside::{Beside, Given, List, Lost, Owner, Who, Xattr};
+use volume::security::posix::{PosixAcl, encode, parse};
 
 /// What every extended attribute of a user begins with.
 const USER: &[u8] = b"user.";

@@ -50,7 +50,7 @@ impl Node<'_> {
     }
 
     /// Gives it what another one has.
-    pub(super) async fn set_beside(&self, found: &Beside, keep: &Keep, is_directory: bool) -> Done<Given> {
+    pub(super) async fn set_beside(&self, found: &Beside, keep: &Keep) -> Done<Given> {
         let Given { list: mut has_list, mut lost } = Given::default();
         // The owner goes first: what a list says of OWNER@ is said of who owns the file then.
         if keep.owners
@@ -66,7 +66,7 @@ impl Node<'_> {
         if keep.lists
             && let Some(list) = found.list.as_ref().filter(|list| says_more_than_mode(list))
         {
-            let (list, all) = list.to_nfs(found.owner.as_ref(), is_directory);
+            let (list, all) = list.to_nfs(found.owner.as_ref());
             let security = Security { list: Some(list), ..Security::default() };
             match of_node!(self, node => node.set_security(&security).await).map_err(Fault::from) {
                 Err(fault) if fault.is_unsupported() => lost.push(Lost::List),

@@ -212,7 +212,7 @@ impl Nfs {
 
     pub(super) async fn set_beside(&self, path: &str, found: &Beside, keep: &Keep) -> Done<Given> {
         let directory = self.directory(&self.path(path)).await?;
-        Node::Directory(&directory).set_beside(found, keep, true).await
+        Node::Directory(&directory).set_beside(found, keep).await
     }
 
     pub(super) fn max_io(&self) -> u32 {
@@ -298,7 +298,7 @@ impl File {
     }
 
     pub(super) async fn set_beside(&self, found: &Beside, keep: &Keep) -> Done<Given> {
-        Node::File(&self.file).set_beside(found, keep, false).await
+        Node::File(&self.file).set_beside(found, keep).await
     }
 
     pub(super) async fn facts(&self) -> Done<Facts> {

@@ -48,13 +48,8 @@ impl File {
 
     /// Gives it what another one has.
     pub(in crate::tree) async fn set_beside(&self, found: &Beside, keep: &Keep) -> Done<Given> {
-        self.set_beside_of(found, keep, false).await
-    }
-
-    /// The same to a file or a directory.
-    pub(super) async fn set_beside_of(&self, found: &Beside, keep: &Keep, is_directory: bool) -> Done<Given> {
         let mut given = Given::default();
-        given.list = self.set_security(found, keep, is_directory, &mut given.lost).await?;
+        given.list = self.set_security(found, keep, &mut given.lost).await?;
         if !found.xattrs.is_empty() {
             self.set_xattrs(&found.xattrs, &mut given.lost).await?;
         }
@@ -67,13 +62,7 @@ impl File {
     }
 
     /// Sets owner and list; answers whether there is a list now.
-    async fn set_security(
-        &self,
-        found: &Beside,
-        keep: &Keep,
-        is_directory: bool,
-        lost: &mut Vec<Lost>,
-    ) -> Done<bool> {
+    async fn set_security(&self, found: &Beside, keep: &Keep, lost: &mut Vec<Lost>) -> Done<bool> {
         let (mut given, mut parts) = (Descriptor::default(), SecurityInformation::empty());
         if keep.lists
             && let Some(list) = &found.list
@@ -83,7 +72,7 @@ impl File {
                 true => found.owner.clone(),
                 false => owner_of(&self.descriptor(OWNERS).await?),
             };
-            let (descriptor, all) = list.to_nt(owner.as_ref(), is_directory);
+            let (descriptor, all) = list.to_nt(owner.as_ref());
             if !all {
                 lost.push(Lost::PartOfList);
             }

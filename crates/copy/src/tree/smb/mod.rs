@@ -495,7 +495,7 @@ impl Smb {
         let how = OpenOptions::directory(Disposition::Open);
         let how = OpenOptions { access: how.access | Rights::WRITE_EA | changing(keep), ..how };
         let directory = File::new(self.tree().open(&self.path(path), &how).await?);
-        let given = directory.set_beside_of(found, keep, true).await;
+        let given = directory.set_beside(found, keep).await;
         directory.close().await?;
         given
     }

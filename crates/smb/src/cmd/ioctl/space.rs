@@ -122,8 +122,7 @@ pub(super) fn get_compression(cx: &Context<'_>, output: &mut Vec<u8>) -> Answere
 /// FSCTL_GET_INTEGRITY_INFORMATION (MS-FSCC 2.3.20): no checksums are kept, and so none are enforced.
 pub(super) fn get_integrity(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
     let (engine, _) = cx.file()?;
-    let cluster_size_in_bytes =
-        u32::try_from(engine.volume().space().map_err(share::Refusal::from)?.block).unwrap_or(u32::MAX);
+    let cluster_size_in_bytes = engine.volume().space().map_err(share::Refusal::from)?.block;
     GetIntegrity { cluster_size_in_bytes, ..GetIntegrity::default() }.write(output);
     if output.len() > cx.limit { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) } else { Ok(NtStatus::SUCCESS) }
 }

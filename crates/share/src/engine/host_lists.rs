@@ -1,0 +1,89 @@
+//! The POSIX access lists that the host keeps of its own: read where no descriptor is stored, and made to say what a
+//! descriptor says that is set.
+
+use std::sync::Arc;
+
+use volume::security::posix::{self, Numbers, PosixAcl, Tag};
+use volume::security::{Descriptor, Sid};
+use volume::{Node, Note, Stat};
+
+use super::config::Accounts;
+use super::record::{Record, Shown, named_hash};
+use crate::Refusal;
+
+/// Users and groups of the host as the share knows them.
+pub(super) struct HostNumbers(pub Arc<dyn Accounts>);
+
+impl Numbers for HostNumbers {
+    fn user(&self, uid: u32) -> Sid {
+        self.0.user_sid(uid)
+    }
+
+    fn group(&self, gid: u32) -> Sid {
+        self.0.group_sid(gid)
+    }
+
+    fn named(&self, sid: &Sid) -> Option<(Tag, u32)> {
+        let user = self.0.uid(sid).map(|uid| (Tag::User, uid));
+        user.or_else(|| self.0.gid(sid).map(|gid| (Tag::Group, gid)))
+    }
+}
+
+/// The host's lists of a file that has such.
+///
+/// # Errors
+/// As the volume says; [`Refusal::Io`] for one that cannot be read, which is not taken for permission.
+pub(super) fn lists_of(node: &dyn Node, stat: &Stat, record: &Record) -> Result<PosixAcl, Refusal> {
+    let read = |is_there, note| -> Result<_, Refusal> {
+        let bytes = if is_there { node.note(note)? } else { None };
+        bytes.map_or(Ok(Vec::new()), |bytes| posix::parse(&bytes).ok_or(Refusal::Io))
+    };
+    Ok(PosixAcl {
+        mode: stat.mode,
+        access: read(record.access_list, Note::AccessList)?,
+        default: read(record.default_list, Note::DefaultList)?,
+    })
+}
+
+/// Makes the host's lists of a file that has such say what a descriptor says, whose permission bits on the host are to be
+/// `mode`; says which bits that comes to.
+///
+/// # Errors
+/// As the volume says.
+pub(super) fn write_lists(
+    node: &dyn Node,
+    record: &mut Record,
+    (descriptor, is_directory): (&Descriptor, bool),
+    mode: u32,
+    numbers: &HostNumbers,
+) -> volume::Result<u32> {
+    if !record.access_list && !record.default_list {
+        return Ok(mode);
+    }
+    let (acl, _) = posix::posix_of(descriptor, is_directory, mode, true, numbers);
+    let write = |note, list: &[posix::PosixEntry]| {
+        let bytes = posix::encode(list);
+        node.set_note(note, (!list.is_empty()).then_some(&bytes[..]))
+    };
+    let mut host = mode;
+    if record.access_list {
+        write(Note::AccessList, &acl.access)?;
+        record.access_list = !acl.access.is_empty();
+        host = acl.mode;
+    }
+    if record.default_list {
+        write(Note::DefaultList, &acl.default)?;
+        record.default_list = !acl.default.is_empty();
+    }
+    Ok(host)
+}
+
+/// What the host shows, with these figures, of a descriptor that comes to these permission bits; to be stored with it.
+///
+/// # Errors
+/// As the volume says.
+pub(super) fn shown_now(node: &dyn Node, stat: &Stat, record: &Record, mode: u32) -> Result<Shown, Refusal> {
+    let list = if record.access_list { node.note(Note::AccessList)? } else { None };
+    let bits = |mode: u32| (mode & 0o777) as u16;
+    Ok(Shown { host: bits(stat.mode), mode: bits(mode), list: named_hash(list.as_deref()) })
+}

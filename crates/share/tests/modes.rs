@@ -1,0 +1,334 @@
+//! Permission bits, stored lists and the host's own POSIX lists as one truth.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use share::{Config, Disposition, Open, Options, Refusal, Share};
+use volume::security::posix::{PosixEntry, Tag, encode, parse};
+use volume::security::{Ace, AceFlags, Acl, Descriptor, Parts, Rights, Sid, well_known};
+use volume::{Note, OpenHow, Time, Volume};
+use volume_posix::PosixVolume;
+
+const HANDED_DOWN: AceFlags = AceFlags::OBJECT_INHERIT.union(AceFlags::CONTAINER_INHERIT);
+const BOB: u32 = 2002;
+
+fn list(aces: &[(Sid, Rights, AceFlags)]) -> Descriptor {
+    let aces = aces.iter().map(|(sid, rights, flags)| Ace::allow(*sid, *rights, *flags)).collect();
+    Descriptor { dacl: Some(Acl::new(aces)), ..Descriptor::default() }
+}
+
+fn set_list(owner: &Client, open: &Arc<Open>, given: &Descriptor) {
+    owner.call(|c| owner.share.set_descriptor(c, open, Parts::DACL, given)).unwrap();
+}
+
+/// A directory that hands a list down.
+fn directory(owner: &Client, at: &str, aces: &[(Sid, Rights, AceFlags)]) {
+    owner.make_directory(at);
+    let open = owner.open(at).access(Rights::READ_ATTRIBUTES | Rights::WRITE_DAC).open();
+    set_list(owner, &open, &list(aces));
+    owner.close(&open);
+}
+
+/// Makes something with a mode; gives the mode that it then shows.
+fn make(owner: &Client, at: &str, mode: u32, options: Options) -> u32 {
+    let ask = owner.open(at).access(Rights::READ_ATTRIBUTES).mode(mode).options(options);
+    let open = ask.disposition(Disposition::Create).open();
+    let shown = owner.share.info(&open).unwrap().mode;
+    owner.close(&open);
+    shown
+}
+
+fn may(client: &Client, at: &str) -> (bool, bool) {
+    let is_ok = |access| {
+        client.open(at).access(access).result().is_ok_and(|it| {
+            client.close(&it.open);
+            true
+        })
+    };
+    (is_ok(READ), is_ok(WRITE))
+}
+
+const ALL_MAY: (Sid, Rights, AceFlags) = (well_known::EVERYONE, Rights::ALL, HANDED_DOWN);
+
+// RFC 8881 6.4.3
+#[test]
+fn the_mode_of_the_maker_is_applied_to_what_is_inherited() {
+    let world = World::new();
+    let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
+    directory(&owner, "d", &[ALL_MAY, (Sid::unix_user(BOB), Rights::ALL, HANDED_DOWN)]);
+    for (mode, expected) in
+        [(0o600, (false, false)), (0o640, (true, false)), (0o644, (true, false)), (0o666, (true, true))]
+    {
+        for options in [Options::empty(), Options::MODE_LIMITS] {
+            let at = format!("d/f{mode:o}{}", options.bits());
+            assert_eq!(make(&owner, &at, mode, options), mode, "{at}");
+            assert_eq!(may(&other, &at), expected, "{at}");
+            assert_eq!(may(&owner, &at), (true, true), "{at}");
+            let host = world.memory.root().unwrap().lookup(&name("d"), OpenHow::Attributes).unwrap();
+            let host = host.stat_name(&path(&at)[1]).unwrap();
+            assert_eq!(host.mode, mode, "{at}");
+            let rules = other.open(&at).access(Rights::WRITE_DAC).result();
+            assert_eq!(rules.is_ok(), expected.1, "{at}");
+        }
+    }
+    assert_eq!(make(&owner, "d/e", 0o700, Options::DIRECTORY), 0o700);
+    let inside = other.open("d/e/new").disposition(Disposition::Create);
+    assert_eq!(inside.refusal(), Refusal::AccessDenied);
+    // The mode of a directory is its own, and what it hands down is what it was given.
+    assert_eq!(make(&owner, "d/e/f", 0o666, Options::MODE_LIMITS), 0o666);
+    let open = owner.open("d/e/f").access(Rights::READ_ATTRIBUTES | Rights::READ_CONTROL).open();
+    let handed = owner.share.descriptor(&open).unwrap().dacl.unwrap();
+    assert!(handed.aces.iter().any(|ace| ace.sid() == Some(&Sid::unix_user(BOB))));
+}
+
+// RFC 8275 4.2
+#[test]
+fn a_mode_whose_mask_does_not_count_adds_nothing_to_what_is_inherited() {
+    let world = World::new();
+    let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
+    let third = world.client_of(3, user(2003));
+    let reads = (Sid::unix_user(BOB), Rights::FOR_READ, HANDED_DOWN);
+    directory(&owner, "d", &[(Sid::unix_user(1001), Rights::ALL, HANDED_DOWN), reads]);
+    assert_eq!(make(&owner, "d/f", 0o666, Options::MODE_LIMITS), 0o600);
+    assert_eq!((may(&owner, "d/f"), may(&other, "d/f")), ((true, true), (true, false)));
+    assert_eq!(may(&third, "d/f"), (false, false));
+    // A mode alone is what the file has.
+    assert_eq!(make(&owner, "d/g", 0o644, Options::empty()), 0o644);
+    assert_eq!(may(&third, "d/g"), (true, false));
+}
+
+// RFC 8881 6.3.2
+#[test]
+fn the_mode_shown_is_the_one_that_the_list_comes_to() {
+    let world = World::new();
+    let owner = world.client(1);
+    owner.make_with("f", "text");
+    let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
+    let me = Sid::unix_user(1001);
+    let ours = Sid::unix_group(1001);
+    let none = AceFlags::empty();
+    let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
+    for (aces, mode) in [
+        (&[(me, Rights::READ_DATA, none)][..], 0o400),
+        (&[(me, Rights::ALL, none), (ours, Rights::READ_DATA, none)], 0o740),
+        (&[(well_known::EVERYONE, Rights::READ_DATA, none), (me, writes, none)], 0o644),
+        (&[(well_known::EVERYONE, Rights::WRITE_DATA, none), (me, Rights::READ_DATA, none)], 0o400),
+        (&[(Sid::unix_user(BOB), Rights::ALL, none)], 0),
+    ] {
+        set_list(&owner, &open, &list(aces));
+        assert_eq!(world.share.info(&open).unwrap().mode, mode, "{aces:?}");
+    }
+}
+
+#[test]
+fn a_list_that_is_set_as_it_was_shown_lets_the_host_run_nothing_new() {
+    let world = World::new();
+    let owner = world.client(1);
+    owner.make_with("f", "text");
+    let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
+    for mode in [0o640, 0o740] {
+        owner.call(|c| world.share.set_mode(c, &open, mode)).unwrap();
+        for _ in 0..2 {
+            let shown = world.share.descriptor(&open).unwrap();
+            set_list(&owner, &open, &shown);
+            assert_eq!(world.share.info(&open).unwrap().mode, mode);
+            let host = world.memory.root().unwrap().stat_name(&name("f")).unwrap();
+            assert_eq!(host.mode, mode);
+        }
+    }
+    // Another list counts with all that it says.
+    set_list(&owner, &open, &list(&[(Sid::unix_user(1001), Rights::ALL, AceFlags::empty())]));
+    assert_eq!(world.share.info(&open).unwrap().mode, 0o700);
+}
+
+// RFC 8881 6.4.1.1
+#[test]
+fn a_mode_or_an_owner_that_is_set_changes_the_stored_list_and_does_not_end_it() {
+    let world = World::new();
+    let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
+    owner.make_with("f", "text");
+    let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
+    set_list(&owner, &open, &list(&[(Sid::unix_user(1001), Rights::ALL, AceFlags::empty()), ALL_MAY]));
+    assert_eq!(may(&other, "f"), (true, true));
+    owner.call(|c| world.share.set_mode(c, &open, 0o640)).unwrap();
+    assert_eq!((may(&other, "f"), world.share.info(&open).unwrap().mode), ((false, false), 0o640));
+    let named = (Sid::unix_user(BOB), Rights::FOR_READ | Rights::FOR_WRITE, AceFlags::empty());
+    set_list(&owner, &open, &list(&[(Sid::unix_user(1001), Rights::ALL, AceFlags::empty()), named]));
+    for (mode, expected) in [(0o660, (true, true)), (0o640, (true, false)), (0o600, (false, false))] {
+        owner.call(|c| world.share.set_mode(c, &open, mode)).unwrap();
+        assert_eq!((may(&other, "f"), world.share.info(&open).unwrap().mode), (expected, mode));
+    }
+    let mut identity = (*user(0)).clone();
+    (identity.administrator, identity.unbound) = (true, true);
+    let root = world.client_of(3, Arc::new(identity));
+    let theirs = root.open("f").access(Rights::READ_ATTRIBUTES | Rights::WRITE_OWNER).open();
+    root.call(|c| world.share.set_owner(c, &theirs, Some(BOB), None)).unwrap();
+    assert_eq!((may(&other, "f"), may(&owner, "f")), ((true, true), (false, false)));
+}
+
+/// The next second of the host.
+fn later(world: &World, second: i64) {
+    world.memory.set_clock(Time { secs: 1_700_000_010 + second, nanos: 0 });
+}
+
+fn entry(tag: Tag, bits: u16, id: u32) -> PosixEntry {
+    PosixEntry { id: if matches!(tag, Tag::User | Tag::Group) { id } else { u32::MAX }, tag, bits }
+}
+
+/// What `chmod 600` and then `setfacl -m u:2002:rw` make.
+fn for_bob() -> Vec<u8> {
+    encode(&[
+        entry(Tag::Owner, 6, 0),
+        entry(Tag::User, 6, BOB),
+        entry(Tag::OwnersGroup, 0, 0),
+        entry(Tag::Mask, 6, 0),
+        entry(Tag::Others, 0, 0),
+    ])
+}
+
+#[test]
+fn the_hosts_list_decides_and_its_mask_is_not_the_groups_right() {
+    let world = World::new();
+    let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
+    let mut member = (*user(2003)).clone();
+    member.host_groups = vec![1001];
+    let member = world.client_of(3, Arc::new(member));
+    owner.make_with("f", "text");
+    let host = world.memory.root().unwrap().lookup(&name("f"), OpenHow::Attributes).unwrap();
+    later(&world, 1);
+    host.set_mode(0o600).unwrap();
+    assert_eq!((may(&other, "f"), may(&member, "f")), ((false, false), (false, false)));
+    later(&world, 2);
+    host.set_note(Note::AccessList, Some(&for_bob())).unwrap();
+    assert_eq!((may(&other, "f"), may(&member, "f")), ((true, true), (false, false)));
+    let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
+    assert_eq!(world.share.info(&open).unwrap().mode, 0o660);
+    let shown = world.share.descriptor(&open).unwrap().dacl.unwrap();
+    assert!(shown.aces.iter().any(|ace| ace.sid() == Some(&Sid::unix_user(BOB))));
+    // The bits of the group are the mask, and it is right when they are set.
+    owner.call(|c| world.share.set_mode(c, &open, 0o640)).unwrap();
+    assert_eq!((may(&other, "f"), may(&member, "f")), ((true, false), (false, false)));
+}
+
+#[test]
+fn a_descriptor_goes_before_the_hosts_list_until_the_host_changes_it() {
+    let world = World::new();
+    let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
+    let third = world.client_of(3, user(2003));
+    owner.make_with("f", "text");
+    let host = world.memory.root().unwrap().lookup(&name("f"), OpenHow::Attributes).unwrap();
+    later(&world, 3);
+    host.set_note(Note::AccessList, Some(&for_bob())).unwrap();
+    let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
+    let me = (Sid::unix_user(1001), Rights::ALL, AceFlags::empty());
+    let named = (Sid::unix_user(2003), Rights::FOR_READ, AceFlags::empty());
+    set_list(&owner, &open, &list(&[me, named]));
+    assert_eq!((may(&other, "f"), may(&third, "f")), ((false, false), (true, false)));
+    // The host's own programs find the same.
+    let on_host = parse(&host.note(Note::AccessList).unwrap().unwrap()).unwrap();
+    assert!(on_host.contains(&entry(Tag::User, 4, 2003)) && !on_host.iter().any(|it| it.id == BOB));
+    // A mode bounds what the descriptor gives, and does not end it.
+    later(&world, 4);
+    host.set_mode(0o600).unwrap();
+    assert_eq!((may(&third, "f"), world.share.info(&open).unwrap().mode), ((false, false), 0o600));
+    later(&world, 5);
+    host.set_mode(0o660).unwrap();
+    assert_eq!((may(&other, "f"), may(&third, "f")), ((false, false), (true, false)));
+    owner.close(&open);
+    // A list that is set on the host does.
+    later(&world, 6);
+    host.set_note(Note::AccessList, Some(&for_bob())).unwrap();
+    assert_eq!((may(&other, "f"), may(&third, "f")), ((true, true), (false, false)));
+}
+
+/// A share on a directory of the host that keeps POSIX lists.
+fn on_host() -> Option<(tempfile::TempDir, Arc<Share>)> {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("files")).unwrap();
+    let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
+    let root = volume.root().unwrap();
+    if root.set_note(Note::DefaultList, None).is_err() {
+        eprintln!("SKIPPED: no POSIX lists in {}", place.path().display());
+        return None;
+    }
+    let share = Share::open(Arc::new(volume), Config::default()).unwrap();
+    Some((place, share))
+}
+
+/// Bob may what is made, and so may the owner; nobody else.
+fn default_list() -> Vec<u8> {
+    encode(&[
+        entry(Tag::Owner, 7, 0),
+        entry(Tag::User, 7, BOB),
+        entry(Tag::OwnersGroup, 5, 0),
+        entry(Tag::Mask, 7, 0),
+        entry(Tag::Others, 0, 0),
+    ])
+}
+
+#[test]
+fn what_the_hosts_directory_hands_down_is_what_is_made() {
+    let Some((place, share)) = on_host() else { return };
+    let me = rustix::process::getuid().as_raw();
+    let identity = Arc::new(share::Identity { actor: None, ..(*user(me)).clone() });
+    let owner =
+        Client { share: Arc::clone(&share), key: share::ClientKey(1), identity, ears: Arc::default() };
+    let bob = Arc::new(share::Identity { actor: None, ..(*user(BOB)).clone() });
+    let bob = Client { share, key: share::ClientKey(2), identity: bob, ears: Arc::default() };
+    let directory = place.path().join("files/d");
+    std::fs::create_dir(&directory).unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(&directory, "system.posix_acl_default", &default_list(), flags).unwrap();
+    // Without a mode the list alone decides, as where a mask of 022 did not count.
+    owner.make_with("d/f", "text");
+    assert_eq!(may(&bob, "d/f"), (true, true));
+    let list = |at: &str| {
+        let mut value = [0; 256];
+        let len =
+            rustix::fs::getxattr(directory.join(at), "system.posix_acl_access", &mut value[..]).unwrap();
+        parse(&value[..len]).unwrap()
+    };
+    assert!(list("f").contains(&entry(Tag::Mask, 6, 0)) && list("f").contains(&entry(Tag::User, 7, BOB)));
+    for (mode, expected) in [(0o666, (true, true)), (0o644, (true, false)), (0o600, (false, false))] {
+        let at = format!("d/f{mode:o}");
+        assert_eq!(make(&owner, &at, mode, Options::MODE_LIMITS) & 0o770, mode & 0o770);
+        assert_eq!(may(&bob, &at), expected, "{at}");
+        assert!(list(&at[2..]).contains(&entry(Tag::Mask, (mode >> 3 & 7) as u16, 0)));
+    }
+    // A list that is set while the file is open counts, although the mode stays the same.
+    let open = owner.open("d/f").access(Rights::READ_ATTRIBUTES).open();
+    let others = encode(&[
+        entry(Tag::Owner, 6, 0),
+        entry(Tag::User, 6, 2003),
+        entry(Tag::OwnersGroup, 0, 0),
+        entry(Tag::Mask, 6, 0),
+        entry(Tag::Others, 0, 0),
+    ]);
+    rustix::fs::setxattr(directory.join("f"), "system.posix_acl_access", &others, flags).unwrap();
+    // The host tells nothing of what this very process does.
+    assert!(
+        std::process::Command::new("chmod").arg("660").arg(directory.join("f")).status().unwrap().success()
+    );
+    owner.share.before_batch(now().plus(std::time::Duration::from_secs(1)));
+    assert_eq!(may(&bob, "d/f"), (false, false));
+    owner.close(&open);
+    make(&owner, "d/e", 0o777, Options::DIRECTORY);
+    owner.make_with("d/e/f", "text");
+    assert_eq!(may(&bob, "d/e/f"), (true, true));
+    // What is to be handed down is shown, and a descriptor that is set says it on the host, too.
+    let open =
+        owner.open("d").access(Rights::READ_ATTRIBUTES | Rights::WRITE_DAC | Rights::READ_CONTROL).open();
+    let shown = owner.share.descriptor(&open).unwrap().dacl.unwrap();
+    assert!(shown.is_inheritable());
+    let me = (Sid::unix_user(me), Rights::ALL, AceFlags::empty());
+    set_list(&owner, &open, &self::list(&[me, (Sid::unix_user(2003), Rights::ALL, HANDED_DOWN)]));
+    let mut value = [0; 256];
+    let len = rustix::fs::getxattr(&directory, "system.posix_acl_default", &mut value[..]).unwrap();
+    let handed = parse(&value[..len]).unwrap();
+    assert!(
+        handed.contains(&entry(Tag::User, 7, 2003)) && !handed.iter().any(|it| it.id == BOB),
+        "{handed:?}"
+    );
+}
