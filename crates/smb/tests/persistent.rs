@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::client::OpenFile;
 use common::peer::Answer;
 use common::{Dial, Peer, World};
-use smb_wire::create::{self, CreateAction, CreateOptions, OplockLevel, ShareAccess};
+use smb_wire::create::{self, Access, CreateAction, CreateOptions, OplockLevel, ShareAccess};
 use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext,
 };
@@ -276,6 +276,16 @@ fn a_file_whose_owner_is_away_is_told_so_at_once() {
             peer.answer(id).map(|answer| answer.status())
         })
     };
+    // The owner's client may look at attributes.
+    let world = Store::new().serve();
+    let mut owner = world.client();
+    assert_eq!(create(&mut owner, "f", OplockLevel::None, &[persistent(CREATE)]).status(), NtStatus::SUCCESS);
+    owner.hang_up();
+    let looks = [Dial::default(), Dial::elsewhere()].map(|dial| {
+        let open = OpenFile { access: Access::READ_ATTRIBUTES, share: everything, ..OpenFile::named("f") };
+        world.dial(&dial).create(&open).status()
+    });
+    assert_eq!(looks, [NtStatus::SUCCESS, NtStatus::FILE_NOT_AVAILABLE]);
     let (away, pending) = (Some(NtStatus::FILE_NOT_AVAILABLE), Some(NtStatus::PENDING));
     let (plain, success) = ([persistent(CREATE)], Some(NtStatus::SUCCESS));
     let none = OplockLevel::None;

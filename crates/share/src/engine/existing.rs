@@ -288,7 +288,8 @@ impl Share {
         if let Some(caching) = &request.caching {
             self.check_key(caller.client, caching, Some(&stream))?;
         }
-        if request.options.contains(Options::NOT_BESIDE_ABSENT) && state.is_kept_from(caller.client, &stream)
+        if request.options.contains(Options::NOT_BESIDE_ABSENT)
+            && state.is_kept_from(caller.client, looks_only(request.access), &stream)
         {
             return Err(Refusal::OwnerAway);
         }

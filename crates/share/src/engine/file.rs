@@ -357,8 +357,9 @@ impl State {
 
     /// Whether the stream is kept from `client` for somebody who is away, with an open that outlives the process. An open
     /// with which another client may write back and keep the file open is asked for that first, as if its client were there.
+    /// A client that only looks at attributes is not kept from what is its own: Linux looks before it takes its handles up.
     // MS-SMB2 3.3.5.9, note 301
-    pub fn is_kept_from(&mut self, client: ClientKey, stream: &Arc<Stream>) -> bool {
+    pub fn is_kept_from(&mut self, client: ClientKey, looks: bool, stream: &Arc<Stream>) -> bool {
         let is_away = |open: Arc<Open>| open.is_detached() && open.is_kept_for_owner();
         let away: Vec<Asker> = self
             .members
@@ -373,7 +374,7 @@ impl State {
             let held = asker.client.zip(asker.key).and_then(|(owner, (key, keyed))| {
                 self.stream(stream).grants.of(owner, key, keyed).map(|grant| grant.state)
             });
-            asker.client == Some(client) || held != Some(topmost)
+            if asker.client == Some(client) { !looks } else { held != Some(topmost) }
         })
     }
 

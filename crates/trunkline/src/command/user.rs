@@ -14,7 +14,6 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
         UserCommand::Add { name, host, password: from, place } => {
             values::user_name(&name).map_err(anyhow::Error::msg)?;
             let password = password::obtain(&name, from.password_file.as_deref())?;
-            password::warn_of_weakness(&name, &password);
             let change = UserChange {
                 nt_hash: Some(people::nt_hash(&password)),
                 add: true,
@@ -25,15 +24,16 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
             };
             let name = change.name.clone();
             change_user(&place, change)?;
+            password::warn_of_weakness(&name, &password);
             println!("user {name} added");
         }
         UserCommand::Passwd { name, password: from, place } => {
             let password = password::obtain(&name, from.password_file.as_deref())?;
-            password::warn_of_weakness(&name, &password);
             let nt_hash = Some(people::nt_hash(&password));
             let change = UserChange { name, add: false, nt_hash, uid: None, gid: None, admin: None };
             let name = change.name.clone();
             change_user(&place, change)?;
+            password::warn_of_weakness(&name, &password);
             println!("password of {name} changed");
         }
         UserCommand::Remove { name, place } => {

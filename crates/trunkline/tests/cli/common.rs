@@ -1,6 +1,7 @@
 //! Runs the program in a directory of its own, with an environment of its own.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -28,6 +29,10 @@ impl Place {
         let path = self.path().join(name);
         std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
         std::fs::write(&path, text).expect("a file");
+        if ["pw", "wrong"].contains(&name) {
+            // A password that others may read draws a warning.
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+        }
         path
     }
 
