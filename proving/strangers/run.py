@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """What strangers may cost: many of each kind at once, and beside them clients that do ordinary things.
 
-    run.py                              the short form: 4 of each kind for 12 s, what `make test` runs
-    run.py --strangers 32 --seconds 300 the long form, one of the long counts (proving/soak)
+    run.py                              the short form: 4 of each kind for 10 s, what `make test` runs
+    run.py --strangers 32 --seconds 300 --memory
+                                        the long form, one of the long counts (proving/soak)
     run.py --only smb-unread            one kind; may be repeated
 
 The server may have 2.5 GB of address space and 4,096 descriptors. Strangers are niced and come from addresses of their own below
 127.0.0.0/8; so do the good clients, one for each protocol. First the good clients work beside as many niced busy loops as there will
 be strangers, then beside the strangers. It passes when the server lives, no request of a good client fails or takes more than a
-second, the median of each client's requests is at most three times the one beside the loops, and the memory of the server comes
-back to at most a fifth above what it was.
+second, and the median of each client's requests is at most three times the one beside the loops. With `--memory` the memory of the
+server must also come back to at most a fifth above what it was when it had served the good clients beside the loops. Without it the
+figures are only printed: they go in steps of 2 MiB, the host's huge pages, of which a warm server has about fourteen.
 
 A kind is a function in kinds.py, the good clients are in good.py, smb.py is the SMB client of both.
 """
@@ -42,6 +44,8 @@ LEASE_S = 10
 LONGEST_S, MOST_TIMES_SLOWER, MOST_MEMORY = 1.0, 3.0, 1.2
 # Leases end, workers give back what they do not need, and the allocator what it has had of them.
 SETTLES_S = 30
+# The short form only prints what is left after so long.
+SHORT_SETTLES_S = 15
 NICENESS = 19
 
 Place = namedtuple("Place", "smb nfs source user password share uid")
@@ -139,7 +143,7 @@ def beside(server, seconds, others):
     return results
 
 
-def judge(tally, server, quiet, loud, before, after):
+def judge(tally, server, quiet, loud):
     """Hold what was seen against the bounds."""
     tally.add("pass" if server.lives() else "fail", "the server lives", server.log.read_text(errors="replace")[-2000:])
     for name, (taken, failed) in loud.items():
@@ -150,13 +154,17 @@ def judge(tally, server, quiet, loud, before, after):
         usual, now = (statistics.median(times) if times else 0.0 for times in (quiet[name][0], taken))
         told = f"median {now * 1000:.2f} ms, beside busy loops {usual * 1000:.2f} ms"
         tally.add("pass" if now <= MOST_TIMES_SLOWER * usual else "fail", f"{name}: at most {MOST_TIMES_SLOWER:.0f} times slower: {told}", told)
+
+
+def judge_memory(tally, before, after):
+    """Hold what is kept against the bound."""
     told = f"{before >> 20} MiB before, {after >> 20} MiB after"
     tally.add("pass" if after <= MOST_MEMORY * before else "fail", f"the memory comes back: {told}", told)
 
 
-def settled(server, before):
+def settled(server, before, limit_s):
     """The memory when it has come back, or when it does not."""
-    end = time.monotonic() + SETTLES_S
+    end = time.monotonic() + limit_s
     while server.lives() and server.memory() > MOST_MEMORY * before and time.monotonic() < end:
         time.sleep(0.5)
     return server.memory() if server.lives() else 0
@@ -183,8 +191,10 @@ def run(tally, args):
 
             loud = beside(server, args.seconds, strangers)
             peak = server.memory() if server.lives() else 0
-            after = settled(server, before)
-            judge(tally, server, quiet, loud, before, after)
+            after = settled(server, before, SETTLES_S if args.memory else SHORT_SETTLES_S)
+            judge(tally, server, quiet, loud)
+            if args.memory:
+                judge_memory(tally, before, after)
             log = server.log.read_text(errors="replace")
             print(f"memory: {before >> 20} MiB before, {peak >> 20} MiB with the strangers, {after >> 20} MiB after; "
                   f"{len(log.splitlines())} lines in the log", flush=True)
@@ -200,8 +210,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=sorted(kinds.KINDS))
     parser.add_argument("--strangers", type=int, default=4, help="of each kind")
-    parser.add_argument("--seconds", type=float, default=12.0)
-    parser.add_argument("--quiet", type=float, default=6.0, help="seconds beside busy loops")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--quiet", type=float, default=5.0, help="seconds beside busy loops")
+    parser.add_argument("--memory", action="store_true", help="fail when the memory does not come back")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", help="write the server's log there")
     parser.add_argument("--out", help="append a line of JSON for the long counts")

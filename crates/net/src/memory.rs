@@ -1,4 +1,5 @@
-//! How much memory this process may have: the host's, its group's, or its own bound, whichever is least.
+//! How much memory this process may have: the host's, its group's, or its own bound, whichever is least. And how a thread gives
+//! back to the host what its allocator keeps.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,18 @@ pub(crate) fn limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok();
     let group = groups.and_then(|text| of_groups(&text, Path::new("/sys/fs/cgroup")));
     [host, group, getrlimit(Resource::As).current].into_iter().flatten().min()
+}
+
+/// Gives the host what the allocator keeps and nobody uses: what was freed a while ago, and with `all` what was freed just now too.
+///
+/// The allocator does so only while it is asked for memory, and keeps for each thread what others have freed of it. A thread
+/// that rests would keep that for ever.
+pub(crate) fn give_back(all: bool) {
+    // SAFETY: any thread may call it at any time. In a program with another allocator there is nothing to give.
+    #[allow(unsafe_code)]
+    unsafe {
+        libmimalloc_sys::mi_collect(all);
+    }
 }
 
 /// MemTotal of /proc/meminfo.
@@ -54,6 +67,40 @@ mod tests {
     fn the_memory_of_the_host_is_read() {
         assert_eq!(total("MemTotal:        8000 kB\nMemFree: 5 kB\n"), Some(8_192_000));
         assert!(limit().is_some_and(|bytes| bytes > 1 << 20));
+    }
+
+    fn resident() -> usize {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() << 10
+    }
+
+    #[test]
+    fn what_others_have_freed_of_a_thread_goes_back_to_the_host() {
+        const BLOCK: usize = 1 << 20;
+        const COUNT: usize = 64;
+        // SAFETY: a block of that size, or null, which is not written to.
+        #[allow(unsafe_code)]
+        let block = |_| unsafe {
+            let start = libmimalloc_sys::mi_malloc(BLOCK).cast::<u8>();
+            assert!(!start.is_null());
+            start.write_bytes(1, BLOCK);
+            start as usize
+        };
+        let blocks: Vec<usize> = (0..COUNT).map(block).collect();
+        let elsewhere = std::thread::spawn(move || {
+            for start in blocks {
+                // SAFETY: the allocator gave it, and nobody has freed it.
+                #[allow(unsafe_code)]
+                unsafe {
+                    libmimalloc_sys::mi_free(start as *mut _);
+                }
+            }
+        });
+        elsewhere.join().unwrap();
+        let kept = resident();
+        give_back(true);
+        assert!(resident() + COUNT / 2 * BLOCK < kept, "{kept} bytes before, {} after", resident());
     }
 
     #[test]

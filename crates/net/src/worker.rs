@@ -26,10 +26,11 @@ use crate::connection::{Connection, End, EventOf, Served};
 use crate::counters::Counters;
 use crate::effort;
 use crate::mailbox::Post;
+use crate::memory;
 use crate::sends::Sends;
 use crate::server::Shared;
 
-/// How often an idle worker looks whether it may let go of its buffers.
+/// How often a worker gives back what it does not need.
 const TIDY_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause after the host refused to accept (usually: no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -174,12 +175,12 @@ impl<S: Service> Worker<S> {
     async fn serve(self: Rc<Self>, mut commands: UnboundedReceiver<Command<S>>) -> usize {
         let mut listening = Vec::new();
         let mut seen = 0;
+        let mut tidies_at = tokio::time::Instant::now() + TIDY_INTERVAL;
         loop {
-            let Ok(command) = tokio::time::timeout(TIDY_INTERVAL, commands.recv()).await else {
+            let Ok(command) = tokio::time::timeout_at(tidies_at, commands.recv()).await else {
                 let batches = self.shared.counters[self.index].read().batches;
-                if std::mem::replace(&mut seen, batches) == batches {
-                    self.let_go();
-                }
+                self.tidy(std::mem::replace(&mut seen, batches) == batches);
+                tidies_at = tokio::time::Instant::now() + TIDY_INTERVAL;
                 continue;
             };
             match command {
@@ -198,11 +199,14 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    /// Gives back what an idle worker does not need.
-    fn let_go(&self) {
-        self.buffers.borrow_mut().clear();
-        self.output.borrow_mut().pool.clear();
-        self.spares.borrow_mut().clear();
+    /// Gives back what the worker does not need. One that has been idle lets go of its buffers too.
+    fn tidy(&self, is_idle: bool) {
+        if is_idle {
+            self.buffers.borrow_mut().clear();
+            self.output.borrow_mut().pool.clear();
+            self.spares.borrow_mut().clear();
+        }
+        memory::give_back(is_idle);
     }
 
     async fn finish(&self, grace: Duration) -> usize {
