@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::Bytes;
+use tokio::sync::Semaphore;
 
 use crate::cpu::{Account, Usage, own_user_ns};
 use crate::error::Doing;
@@ -22,9 +23,14 @@ use crate::work::metadata::{Done, Names};
 use crate::work::{Random, make_directories};
 use crate::{Error, Plan, Report};
 
+/// How many connections log on at a time: a server may have few places for those of one address that have not.
+const MOST_LOG_ONS: u32 = 32;
+
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) plan: Plan,
+    /// Places for connections that log on.
+    log_ons: Semaphore,
     pub(crate) course: Course,
     pace: Option<Pace>,
     /// The positions of sequential jobs.
@@ -59,6 +65,7 @@ impl Shared {
             go: Barrier::new(parties),
             done: Barrier::new(parties),
             read: Barrier::new(parties),
+            log_ons: Semaphore::new(MOST_LOG_ONS as usize),
             plan,
         }
     }
@@ -345,7 +352,10 @@ enum Opened {
 impl Workers {
     async fn open(shared: &Shared, connection: u32) -> Result<Workers, Error> {
         let plan = &shared.plan;
+        let places = plan.channels.clamp(1, MOST_LOG_ONS);
+        let log_on = shared.log_ons.acquire_many(places).await;
         let line = Line::open(plan).await?;
+        drop(log_on);
         let share = enter(&line, plan).await?;
         let workers: Vec<(u32, u64)> = (0..plan.workers())
             .filter(|worker| worker % plan.connections == connection)
