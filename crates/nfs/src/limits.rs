@@ -26,7 +26,7 @@ pub const MAX_CHANNEL_MESSAGE: u32 = MAX_IO + 64 * 1024;
 /// Shortest request or reply that a session may ask for in bytes.
 pub const MIN_CHANNEL_MESSAGE: u32 = 256;
 /// Longest message on a connection that carries no session, in bytes. There is no more to say before there is one, and a longer
-/// one is taken when it begins with a SEQUENCE of a session that is there.
+/// one is taken when it begins with a SEQUENCE.
 pub const MAX_MESSAGE_WITHOUT_SESSION: usize = 128 * 1024;
 /// Longest reply that is kept for a retry in bytes.
 pub const MAX_CACHED_REPLY: u32 = 8 * 1024;

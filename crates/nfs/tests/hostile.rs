@@ -500,13 +500,14 @@ fn a_long_message_is_taken_only_of_a_session_that_is_there() {
     let long = fresh.written(1, &operations);
     let head = &long[..wire::limits::HEAD];
     assert_eq!(fresh.takes(head), (SHORT, true));
-    // Not of another session, nor anything else that is long.
+    // Also of a session that is gone, so that its client learns of it; nothing else that is long.
     let mut strange = long.clone();
     let at = long.windows(16).position(|bytes| bytes == scene.client.session).expect("its session");
     strange[at] ^= 1;
     let without = fresh.written(1, &operations[1..]);
     let reply = [&long[..4], &1_u32.to_be_bytes(), &long[8..]].concat();
-    for head in [&strange[..4096], &without[..4096], &reply[..4096], &[0; 4096], &[0xff; 4096], &[]] {
+    assert_eq!(fresh.takes(&strange[..4096]), (SHORT, true));
+    for head in [&without[..4096], &reply[..4096], &[0; 4096], &[0xff; 4096], &[]] {
         assert_eq!(fresh.takes(head), (SHORT, false));
     }
     // It carries the session from then on.
@@ -516,5 +517,7 @@ fn a_long_message_is_taken_only_of_a_session_that_is_there() {
     // Until that has ended.
     let end = nfs_wire::op::destroy::SessionArgs { sessionid: scene.client.session };
     scene.wire.call(1, &[Args::DestroySession(end)]).ok();
-    assert_eq!((fresh.takes(head), scene.wire.takes(head)), ((SHORT, false), (SHORT, false)));
+    assert_eq!((fresh.takes(head), scene.wire.takes(head)), ((SHORT, true), (SHORT, true)));
+    let answer = fresh.send(&long);
+    assert!(!answer.is_empty() && !fresh.is_closed(), "it is told NFS4ERR_BADSESSION");
 }
