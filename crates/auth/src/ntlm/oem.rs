@@ -2,7 +2,7 @@
 //!
 //! No message says which code page such a client has. It is taken for 850, the one of western MS-DOS, which Samba takes too.
 
-/// What stands for the bytes from 0x80 on.
+/// The characters of the bytes from 0x80 on.
 const UPPER_HALF: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜø£Ø×ƒ\
                           áíóúñÑªº¿®¬½¼¡«»░▒▓│┤ÁÂÀ©╣║╗╝¢¥┐\
                           └┴┬├─┼ãÃ╚╔╩╦╠═╬¤ðÐÊËÈıÍÎÏ┘┌█▄¦Ì▀\

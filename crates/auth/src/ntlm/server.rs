@@ -266,7 +266,7 @@ impl InUtf16 {
     }
 }
 
-/// What the client says beside its proof, in the blob that the proof covers: its time, and the pairs.
+/// The blob that the client's proof covers, beside the proof: its time, and the pairs.
 fn said_with(client_challenge: &[u8]) -> Result<(u64, AvPairs<'_>), Refusal> {
     // MS-NLMP 2.2.2.7
     let mut cursor = Cursor::new(client_challenge);
@@ -313,7 +313,7 @@ fn admit(
 
 /// NTLMv2_CLIENT_CHALLENGE before its AV pairs (MS-NLMP 2.2.2.7).
 const CLIENT_CHALLENGE_HEADER_LEN: usize = 28;
-/// Where the time stands in it.
+/// The offset of the time in it.
 const STAMP_OFFSET: usize = 8;
 
 /// Whether an LM response is that of an anonymous client: nothing, or a single zero byte.

@@ -1,7 +1,7 @@
 //! Whom a client's response is meant for, as the client says in what its proof covers (MS-NLMP 2.2.2.1).
 //!
-//! Who has lured a client to himself can pass its response on to another server, and is let in there in the client's name. He
-//! cannot change what stands here. Whether a server takes it for meant is its own to decide.
+//! An attacker who has lured a client to himself can pass its response on to another server, and is let in there in the client's
+//! name. He cannot change what stands here. Whether a server takes it for meant is its own to decide.
 
 use md5::{Digest, Md5};
 use wire::Now;
@@ -10,7 +10,7 @@ use super::av::{AV_FLAG_MIC, AV_FLAG_UNVERIFIED_TARGET, AvId, AvPairs};
 use super::message::units;
 use super::server::filetime;
 
-/// What a response says of where it is to be handed in, and when.
+/// The place and the time at which a response is to be handed in, as it says itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
     /// The service that the client meant to reach, such as `cifs/files`; none when it does not say.
