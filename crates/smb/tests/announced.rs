@@ -16,7 +16,7 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::{self, Capabilities, Dialect};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags};
-use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, flush, set_info, utf16};
+use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, flush, utf16};
 use volume::Failure;
 use volume::faulty::Call;
 use volume::journal::MemoryJournal;
@@ -34,10 +34,7 @@ fn set(
     which: u32,
     buffer: &[u8],
 ) -> NtStatus {
-    client.status(Command::SetInfo, |out| {
-        let (file_info_class, additional_information) = (class, which);
-        set_info::Request { info_type, file_info_class, additional_information, file_id, buffer }.write(out);
-    })
+    client.set_info(file_id, info_type, class, which, buffer)
 }
 
 fn set_file(client: &mut Peer, file: FileId, class: FileInfoClass, buffer: &[u8]) -> NtStatus {
@@ -45,18 +42,7 @@ fn set_file(client: &mut Peer, file: FileId, class: FileInfoClass, buffer: &[u8]
 }
 
 fn query(client: &mut Peer, file_id: FileId, info_type: InfoType, class: u8, which: u32) -> Vec<u8> {
-    let answer = client.call(Command::QueryInfo, |out| {
-        query_info::Request {
-            info_type,
-            file_info_class: class,
-            output_buffer_length: 4096,
-            additional_information: which,
-            flags: query_info::Flags::empty(),
-            file_id,
-            input_buffer: &[],
-        }
-        .write(out);
-    });
+    let answer = client.query_info(file_id, info_type, class, which);
     assert_eq!(answer.status(), SUCCESS, "class {class}");
     query_info::Response::parse(&answer.message).expect("a response").output_buffer.to_vec()
 }

@@ -10,7 +10,7 @@ use common::{Dial, Peer, World};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, NtStatus, set_info};
+use smb_wire::{FileId, NtStatus};
 use volume::security::{AceKind, Descriptor, Rights, Sid, well_known};
 
 const SUCCESS: NtStatus = NtStatus::SUCCESS;
@@ -68,25 +68,11 @@ fn owners(uid: u32, gid: u32) -> Vec<u8> {
 }
 
 fn set_security(client: &mut Peer, file_id: FileId, which: u32, buffer: &[u8]) -> NtStatus {
-    client.status(Command::SetInfo, |out| {
-        let (info_type, file_info_class, additional_information) = (InfoType::Security, 0, which);
-        set_info::Request { info_type, file_info_class, additional_information, file_id, buffer }.write(out);
-    })
+    client.set_info(file_id, InfoType::Security, 0, which, buffer)
 }
 
 fn query_security(client: &mut Peer, file_id: FileId, which: u32) -> Descriptor {
-    let answer = client.call(Command::QueryInfo, |out| {
-        query_info::Request {
-            info_type: InfoType::Security,
-            file_info_class: 0,
-            output_buffer_length: 4096,
-            additional_information: which,
-            flags: query_info::Flags::empty(),
-            file_id,
-            input_buffer: &[],
-        }
-        .write(out);
-    });
+    let answer = client.query_info(file_id, InfoType::Security, 0, which);
     assert_eq!(answer.status(), SUCCESS);
     let response = query_info::Response::parse(&answer.message).expect("a response");
     Descriptor::parse(response.output_buffer).expect("a descriptor")

@@ -12,9 +12,7 @@ use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{
-    Command, FileId, List, NtStatus, Utf16, change_notify, flush, query_directory, set_info, utf16,
-};
+use smb_wire::{Command, FileId, List, NtStatus, Utf16, change_notify, flush, query_directory, utf16};
 
 /// An open with one right, and by which name.
 struct One<'a> {
@@ -68,18 +66,7 @@ const fn telling(
 
 fn query(one: &mut One<'_>, info_type: InfoType, class: u8, which: u32) -> NtStatus {
     let file_id = one.file;
-    one.client.status(Command::QueryInfo, |out| {
-        query_info::Request {
-            info_type,
-            file_info_class: class,
-            output_buffer_length: 4096,
-            additional_information: which,
-            flags: query_info::Flags::empty(),
-            file_id,
-            input_buffer: &[],
-        }
-        .write(out);
-    })
+    one.client.query_info(file_id, info_type, class, which).status()
 }
 
 fn query_file(one: &mut One<'_>, class: FileInfoClass) -> NtStatus {
@@ -96,10 +83,7 @@ fn query_security(one: &mut One<'_>, which: u32) -> NtStatus {
 
 fn set(one: &mut One<'_>, info_type: InfoType, class: u8, which: u32, buffer: &[u8]) -> NtStatus {
     let file_id = one.file;
-    one.client.status(Command::SetInfo, |out| {
-        let (file_info_class, additional_information) = (class, which);
-        set_info::Request { info_type, file_info_class, additional_information, file_id, buffer }.write(out);
-    })
+    one.client.set_info(file_id, info_type, class, which, buffer)
 }
 
 fn set_file(one: &mut One<'_>, class: FileInfoClass, buffer: &[u8]) -> NtStatus {

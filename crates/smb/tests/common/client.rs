@@ -11,8 +11,9 @@ use smb_wire::create_context::Contexts as CreateContexts;
 use smb_wire::negotiate::{
     self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode, context,
 };
+use smb_wire::query_info::{self, InfoType};
 use smb_wire::session_setup::{self, RequestFlags};
-use smb_wire::{Command, FileId, Guid, Header, List, NtStatus, Utf16, tree_connect, utf16};
+use smb_wire::{Command, FileId, Guid, Header, List, NtStatus, Utf16, set_info, tree_connect, utf16};
 
 use super::peer::{Answer, Keys, Peer, whole};
 
@@ -302,6 +303,38 @@ impl Peer {
         let message = whole(&header, |out| smb_wire::read::Request::new(id, offset, length).write(out));
         let id = self.send(message);
         self.answer(id).expect("an answer to READ")
+    }
+
+    /// Asks for a class of information, or with `which` for parts of a descriptor.
+    pub fn query_info(&mut self, file_id: FileId, info_type: InfoType, class: u8, which: u32) -> Answer {
+        self.call(Command::QueryInfo, |out| {
+            query_info::Request {
+                info_type,
+                file_info_class: class,
+                output_buffer_length: 4096,
+                additional_information: which,
+                flags: query_info::Flags::empty(),
+                file_id,
+                input_buffer: &[],
+            }
+            .write(out);
+        })
+    }
+
+    /// Sets a class of information, or with `which` parts of a descriptor.
+    pub fn set_info(
+        &mut self,
+        file_id: FileId,
+        info_type: InfoType,
+        class: u8,
+        which: u32,
+        buffer: &[u8],
+    ) -> NtStatus {
+        self.status(Command::SetInfo, |out| {
+            let (file_info_class, additional_information) = (class, which);
+            set_info::Request { info_type, file_info_class, additional_information, file_id, buffer }
+                .write(out);
+        })
     }
 
     /// Closes.
