@@ -35,6 +35,7 @@ impl Share {
         self.take_in(now);
         self.cache.drop_idle();
         self.directories.drop_idle();
+        self.volume.keep_room();
         self.relieve_if_short(now);
     }
 
