@@ -304,22 +304,38 @@ pub(crate) mod fanotify {
     /// lead to.
     const MASK: u64 = libc::FAN_CREATE
         | libc::FAN_DELETE
-        | libc::FAN_MOVED_FROM
-        | libc::FAN_MOVED_TO
         | libc::FAN_MODIFY
         | libc::FAN_ATTRIB
         | libc::FAN_ONDIR
         | libc::FAN_EVENT_ON_CHILD;
 
+    /// How the host tells of names that are moved.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Renames {
+        /// In one event; from Linux 5.17 on.
+        Whole,
+        /// In one for the old name and one for the new one.
+        Halves,
+    }
+
     /// Adds or removes the mark on a directory.
-    pub(crate) fn mark(queue: BorrowedFd<'_>, directory: BorrowedFd<'_>, add: bool) -> Result<()> {
+    pub(crate) fn mark(
+        queue: BorrowedFd<'_>,
+        directory: BorrowedFd<'_>,
+        renames: Renames,
+        add: bool,
+    ) -> Result<()> {
+        let moves = match renames {
+            Renames::Whole => libc::FAN_RENAME,
+            Renames::Halves => libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO,
+        };
         let change = if add { libc::FAN_MARK_ADD } else { libc::FAN_MARK_REMOVE };
         // SAFETY: the path is a string with its zero that outlives the call; the rest are numbers.
         let done = unsafe {
             libc::fanotify_mark(
                 queue.as_raw_fd(),
                 change | libc::FAN_MARK_ONLYDIR,
-                MASK,
+                MASK | moves,
                 directory.as_raw_fd(),
                 c".".as_ptr(),
             )
