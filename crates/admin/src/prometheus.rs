@@ -101,6 +101,22 @@ impl Page {
         let name = "trunkline_unread_closed_total";
         self.begin(name, "counter", "Connections that were closed since they held most of it.");
         self.sample(name, &[], all.unread_closed as f64);
+        let of = &all.descriptors;
+        let name = "trunkline_idle_files_total";
+        self.begin(
+            name,
+            "counter",
+            "How often files that nobody used were closed for want of descriptors, and opened again.",
+        );
+        self.sample(name, &[("what", "closed")], of.idle_closed as f64);
+        self.sample(name, &[("what", "opened_again")], of.opened_again as f64);
+        let name = "trunkline_opens_refused_total";
+        self.begin(
+            name,
+            "counter",
+            "Opens refused to clients with more than an equal share while descriptors were scarce.",
+        );
+        self.sample(name, &[], of.refused_opens as f64);
     }
 
     fn sample(&mut self, name: &str, labels: &[Label<'_>], value: f64) {

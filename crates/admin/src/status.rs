@@ -57,6 +57,20 @@ pub struct Transport {
     pub unread_bound_bytes: u64,
     /// Connections that were closed because of it.
     pub unread_closed: u64,
+    /// Files and their descriptors.
+    #[serde(default)]
+    pub descriptors: Descriptors,
+}
+
+/// What becomes of files when descriptors run short.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Descriptors {
+    /// How often a file that nobody used was closed.
+    pub idle_closed: u64,
+    /// How often such a file was opened again.
+    pub opened_again: u64,
+    /// Opens that were refused since their client had more than an equal share.
+    pub refused_opens: u64,
 }
 
 /// Connections of one protocol.

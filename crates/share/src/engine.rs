@@ -19,6 +19,7 @@
 //! | `data`, `copy`, `size`, `locking` | bytes and byte ranges |
 //! | `info`, `basic`, `security`, `extended`, `reparse`, `streams` | what is known of a file, and changing it |
 //! | `deleting`, `rename`, `linking`, `scan` | names |
+//! | `shortage`, `fairness` | what is given up when something is short, and who gets what is left |
 //! | `keeping` | opens whose client is gone |
 //! | `lapsing` | clients whose time is over |
 //! | `lasting`, `restoring` | opens that outlive the process: recorded, and made again |
@@ -65,6 +66,7 @@ mod deleting;
 mod directory;
 mod existing;
 mod extended;
+mod fairness;
 pub(crate) mod file;
 pub(crate) mod followed;
 mod fresh;

@@ -252,6 +252,10 @@ impl Node for PosixNode {
         self.how
     }
 
+    fn is_closed(&self) -> bool {
+        matches!(&self.descriptor, Descriptor::Pooled(pooled) if pooled.is_closed())
+    }
+
     fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>> {
         Ok(Arc::new(self.reopened(how)?))
     }

@@ -180,6 +180,10 @@ impl Pooled {
         self.opened_again(|open| kept_back::with_room(open))
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.open.lock().is_none()
+    }
+
     /// Opens it by its handle, by a call that may first make room.
     fn opened_again(
         &self,
@@ -316,7 +320,7 @@ fn oldest_first() -> (Vec<Arc<Pooled>>, usize) {
     let known: Vec<Arc<Pooled>> = {
         let mut pool = POOL.lock();
         pool.files.retain(|file| file.strong_count() > 0);
-        let is_closed = |file: &Weak<Pooled>| file.upgrade().is_some_and(|file| file.open.lock().is_none());
+        let is_closed = |file: &Weak<Pooled>| file.upgrade().is_some_and(|file| file.is_closed());
         pool.closed.retain(|_, files| {
             files.retain(is_closed);
             !files.is_empty()
@@ -374,7 +378,7 @@ pub(crate) fn leaving(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Leaving>
     let Ok(stat) = stat_below(directory, name) else { return Ok(leaving) };
     let closed = POOL.lock().closed.remove(&stat.id).unwrap_or_default();
     for file in closed.iter().filter_map(Weak::upgrade) {
-        let is_closed = file.open.lock().is_none();
+        let is_closed = file.is_closed();
         // Who finds it gone is told so; only what may be had in a moment stands against the name's going.
         let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
         if is_closed && file.opened_again(|open| open()).is_err_and(|errno| exhausted.contains(&errno)) {

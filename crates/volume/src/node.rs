@@ -109,6 +109,11 @@ pub trait Node: Any + Send + Sync {
     /// What it is open for.
     fn how(&self) -> OpenHow;
 
+    /// Whether it holds nothing of the host now, since nobody uses it.
+    fn is_closed(&self) -> bool {
+        false
+    }
+
     /// The same node opened for more. Permission was checked by the engine; the host may still refuse.
     ///
     /// # Errors

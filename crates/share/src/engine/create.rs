@@ -107,7 +107,7 @@ impl Share {
             Err(Refusal::Exhausted) if self.relieve(caller.now) => self.check_request(request),
             other => other,
         };
-        if let Err(why) = checked {
+        if let Err(why) = checked.and_then(|()| self.check_fairness(caller)) {
             return Step::Refused(why);
         }
         let mut from = from;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use wire::Now;
 
 use super::Share;
-use crate::{Lapsing, Refusal};
+use crate::{ClientKey, Lapsing, Refusal};
 
 /// A share among those that have descriptors together.
 pub(super) trait Sharing: Send + Sync {
@@ -18,6 +18,9 @@ pub(super) trait Sharing: Send + Sync {
 
     /// Closes opens that are kept for absent clients and give way to others; false when there was none.
     fn end_yielding(&self, now: Now) -> bool;
+
+    /// Names the client of each open that holds a descriptor.
+    fn name_holders(&self, name: &mut dyn FnMut(ClientKey));
 
     /// Those who keep the time of its clients.
     fn keepers(&self) -> Vec<Arc<dyn Lapsing>>;
@@ -32,6 +35,10 @@ impl Sharing for Share {
 
     fn end_yielding(&self, now: Now) -> bool {
         self.end_absent(now)
+    }
+
+    fn name_holders(&self, name: &mut dyn FnMut(ClientKey)) {
+        self.files.all().iter().for_each(|file| file.name_holders(name));
     }
 
     fn keepers(&self) -> Vec<Arc<dyn Lapsing>> {

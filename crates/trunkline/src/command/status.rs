@@ -42,7 +42,8 @@ fn page(status: &Status) -> String {
             records.path, records.written, records.lost
         );
     }
-    let Transport { smb, nfs, unread_bytes, unread_bound_bytes, unread_closed } = &status.transport;
+    let Transport { smb, nfs, unread_bytes, unread_bound_bytes, unread_closed, descriptors } =
+        &status.transport;
     let _ = writeln!(
         out,
         "connections: {} over SMB ({} not logged on), {} over NFS ({} without a session); {} refused",
@@ -55,6 +56,13 @@ fn page(status: &Status) -> String {
     let (mib, bound) = (unread_bytes.div_ceil(1 << 20), unread_bound_bytes >> 20);
     let _ =
         writeln!(out, "unread answers: {mib} of {bound} MiB; {unread_closed} connections closed for them");
+    if *descriptors != Default::default() {
+        let _ = writeln!(
+            out,
+            "descriptors ran short: idle files were closed {} times and opened again {} times, {} opens refused",
+            descriptors.idle_closed, descriptors.opened_again, descriptors.refused_opens
+        );
+    }
     sessions(status, &mut out);
     let mut rows = Vec::new();
     for connection in status.connections.values() {

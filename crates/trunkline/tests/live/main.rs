@@ -2,6 +2,7 @@
 
 mod api;
 mod moving;
+mod vanishing;
 // Of what the tests of the command line share, these need the directory and the program.
 #[allow(dead_code)]
 #[path = "../cli/common.rs"]
@@ -12,6 +13,7 @@ mod server;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,6 +36,11 @@ struct Running {
 
 impl Running {
     fn start() -> Running {
+        Running::start_as("", |serve| serve)
+    }
+
+    /// Starts it with further lines about the share, by what becomes of the ordinary command.
+    fn start_as(more: &str, become_: impl FnOnce(Command) -> Command) -> Running {
         let place = Place::new();
         let password = place.write("password", "s3cret");
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -42,13 +49,13 @@ impl Running {
         }
         place.write(
             "trunkline.toml",
-            "# Kept as it is.\n[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
+            &format!("# Kept as it is.\n[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
              [admin]\nlisten = \"127.0.0.1:0\"\n[[user]]\nname = \"anna\"\npassword_file = \"password\"\n\
-             [share.files]\npath = \"files\"\nusers = { \"*\" = \"full\" }\nprotocols = [\"smb\", \"nfs\"]\n\
-             nfs_secure_port = false\nroot_squash = \"none\"\n",
+             [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
+             nfs_secure_port = false\nroot_squash = \"none\"\n{more}"),
         );
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = Server::start(&place);
+        let server = Server::start_as(&place, become_(place.trunkline("serve --config trunkline.toml")));
         let mut running = Running { server, place: Arc::new(place), smb: here, nfs: here };
         running.find_ports();
         running

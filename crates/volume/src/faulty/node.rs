@@ -52,6 +52,10 @@ impl Node for FaultyNode {
         self.inner.how()
     }
 
+    fn is_closed(&self) -> bool {
+        self.inner.is_closed()
+    }
+
     fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>> {
         self.plan.meet(Call::OpenAgain)?;
         Ok(self.wrapped(self.inner.open_again(how)?))

@@ -148,6 +148,10 @@ impl Node for MeteredNode {
         self.inner.how()
     }
 
+    fn is_closed(&self) -> bool {
+        self.inner.is_closed()
+    }
+
     fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>> {
         let inner = self.inner.open_again(how)?;
         Ok(Arc::new(MeteredNode {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::super::fairness::Fairness;
 use super::super::shortage::Sharing;
 
 /// For how many seconds it counts that a share found none left.
@@ -24,6 +25,8 @@ pub struct Descriptors {
     wanted_s: AtomicU64,
     /// Those that have them together.
     sharing: Mutex<Vec<Weak<dyn Sharing>>>,
+    /// Who gets what is left when the host has few.
+    fairness: Fairness,
     /// Somebody found no descriptor, and what could be given up for it is still there.
     is_short: AtomicBool,
 }
@@ -47,6 +50,7 @@ impl Descriptors {
             shares: AtomicUsize::new(0),
             wanted_s: AtomicU64::new(0),
             sharing: Mutex::default(),
+            fairness: Fairness::default(),
             is_short: AtomicBool::new(false),
         })
     }
@@ -55,6 +59,16 @@ impl Descriptors {
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// How many opens were refused to clients that had more than an equal share, while the host had few descriptors.
+    #[must_use]
+    pub fn refused_opens(&self) -> u64 {
+        self.fairness.refused()
+    }
+
+    pub(in super::super) fn fairness(&self) -> &Fairness {
+        &self.fairness
     }
 
     /// One more has them together with the others.

@@ -184,7 +184,7 @@ impl FileServer for Wired {
     fn transport(&self) -> Transport {
         let smb = held(&self.transport).as_ref().map(transport::seen);
         let nfs = held(&self.nfs_transport).as_ref().map(transport::seen);
-        transport::report(smb, nfs, &self.backlog)
+        transport::report(smb, nfs, &self.backlog, transport::descriptors(&self.descriptors))
     }
 
     fn channels(&self) -> Vec<SessionChannels> {

@@ -1,6 +1,6 @@
 //! Connections, what was refused to them, and what is held for clients that do not read, for status and metrics.
 
-use admin::status::{Connections, Transport};
+use admin::status::{Connections, Descriptors, Transport};
 use net::Backlog;
 use wire::endpoint::Service;
 
@@ -17,13 +17,29 @@ pub fn seen<S: Service>(handle: &net::Handle<S>) -> Connections {
     }
 }
 
+/// What became of files when descriptors ran short.
+pub fn descriptors(shared: &share::engine::Descriptors) -> Descriptors {
+    let idle = volume_posix::IdleFiles::count();
+    Descriptors {
+        idle_closed: idle.closed,
+        opened_again: idle.opened_again,
+        refused_opens: shared.refused_opens(),
+    }
+}
+
 /// The same of both, and what they hold together.
-pub fn report(smb: Option<Connections>, nfs: Option<Connections>, backlog: &Backlog) -> Transport {
+pub fn report(
+    smb: Option<Connections>,
+    nfs: Option<Connections>,
+    backlog: &Backlog,
+    descriptors: Descriptors,
+) -> Transport {
     Transport {
         smb: smb.unwrap_or_default(),
         nfs: nfs.unwrap_or_default(),
         unread_bytes: backlog.held() as u64,
         unread_bound_bytes: backlog.bound() as u64,
         unread_closed: backlog.closed(),
+        descriptors,
     }
 }

@@ -1,0 +1,49 @@
+//! Who may open files while descriptors of the host are scarce.
+
+mod common;
+
+use common::{World, now};
+use share::engine::Descriptors;
+use share::{Config, Disposition, Refusal};
+use wire::Now;
+
+#[test]
+fn while_descriptors_are_scarce_a_client_with_more_than_an_equal_share_opens_nothing() {
+    let descriptors = Descriptors::new(usize::MAX);
+    let config = || Config { descriptors: descriptors.clone(), metadata_caching: false, ..Config::default() };
+    let (world, plan) = World::planned(config());
+    let other = World::with(config());
+    let (greedy, modest, new) = (world.client(1), world.client(2), world.client(3));
+    let mut has: Vec<_> = (0..5).map(|at| greedy.make(&format!("f{at}"))).collect();
+    let _modest = modest.make("m");
+    // Nobody counts while there are enough.
+    has.push(greedy.make("f5"));
+    plan.set_short(true);
+    assert_eq!(greedy.open("f0").refusal(), Refusal::Exhausted);
+    assert_eq!(greedy.open("new").disposition(Disposition::Create).refusal(), Refusal::Exhausted);
+    assert_eq!(descriptors.refused_opens(), 2);
+    let _more = [modest.open("m").open(), new.open("m").open()];
+    // Those of another share count as well, when it is counted again.
+    let elsewhere = other.client(3);
+    let _elsewhere: Vec<_> = (0..9).map(|at| elsewhere.make(&format!("e{at}"))).collect();
+    new.open("m").open();
+    let later = Now { mono_ns: now().mono_ns + 1_000_000_000, ..now() };
+    assert_eq!(new.open("m").at(later).refusal(), Refusal::Exhausted);
+    // Who closes some gets others.
+    has.drain(..4).for_each(|open| greedy.close(&open));
+    let later = Now { mono_ns: later.mono_ns + 1_000_000_000, ..now() };
+    greedy.open("f0").at(later).open();
+    plan.set_short(false);
+    new.open("m").open();
+    assert_eq!(descriptors.refused_opens(), 3);
+}
+
+#[test]
+fn one_client_alone_has_an_equal_share_whatever_it_has() {
+    let (world, plan) = World::planned(Config::default());
+    let client = world.client(1);
+    let _open = [client.make("a"), client.make("b")];
+    plan.set_short(true);
+    client.open("a").open();
+    client.make("c");
+}
