@@ -105,10 +105,22 @@ pub(crate) struct Pooled {
 #[derive(Default)]
 struct Pool {
     files: Vec<Weak<Pooled>>,
+    /// From so many entries on those are left out whose files are gone.
+    tidy_at: usize,
     /// Those that are closed; some of them may be open again.
     closed: HashMap<NodeId, Vec<Weak<Pooled>>>,
     /// Up to when it is not tried again to close some for later.
     rest_until: u32,
+}
+
+impl Pool {
+    fn enter(&mut self, file: &Arc<Pooled>) {
+        if self.files.len() >= self.tidy_at {
+            self.files.retain(|known| known.strong_count() > 0);
+            self.tidy_at = (self.files.len() * 2).max(64);
+        }
+        self.files.push(Arc::downgrade(file));
+    }
 }
 
 static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
@@ -154,7 +166,7 @@ impl Descriptor {
             has_failed: AtomicBool::new(false),
             is_fixed: AtomicBool::new(false),
         });
-        POOL.lock().files.push(Arc::downgrade(&pooled));
+        POOL.lock().enter(&pooled);
         Descriptor::Pooled(pooled)
     }
 }
@@ -387,4 +399,38 @@ pub(crate) fn leaving(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Leaving>
         }
     }
     Ok(leaving)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_gone_do_not_stay_in_the_pool() {
+        let place = tempfile::tempdir().unwrap();
+        let volume = crate::PosixVolume::open(place.path(), &place.path().join("beside")).unwrap();
+        let mut pool = Pool::default();
+        let kept = file(&volume.shared);
+        pool.enter(&kept);
+        for _ in 0..10_000 {
+            pool.enter(&file(&volume.shared));
+        }
+        assert!(pool.files.len() <= 64, "{}", pool.files.len());
+        assert!(pool.files.iter().any(|known| known.ptr_eq(&Arc::downgrade(&kept))));
+    }
+
+    fn file(shared: &Arc<Shared>) -> Arc<Pooled> {
+        Arc::new(Pooled {
+            shared: Arc::clone(shared),
+            id: shared.root,
+            born: Time::default(),
+            flags: OFlags::RDONLY,
+            open: Mutex::default(),
+            handle: OnceLock::new(),
+            used: AtomicU32::new(0),
+            is_written: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+            is_fixed: AtomicBool::new(false),
+        })
+    }
 }

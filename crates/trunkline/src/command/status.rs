@@ -42,27 +42,7 @@ fn page(status: &Status) -> String {
             records.path, records.written, records.lost
         );
     }
-    let Transport { smb, nfs, unread_bytes, unread_bound_bytes, unread_closed, descriptors } =
-        &status.transport;
-    let _ = writeln!(
-        out,
-        "connections: {} over SMB ({} not logged on), {} over NFS ({} without a session); {} refused",
-        smb.connections,
-        smb.unproved,
-        nfs.connections,
-        nfs.unproved,
-        smb.refused() + nfs.refused()
-    );
-    let (mib, bound) = (unread_bytes.div_ceil(1 << 20), unread_bound_bytes >> 20);
-    let _ =
-        writeln!(out, "unread answers: {mib} of {bound} MiB; {unread_closed} connections closed for them");
-    if *descriptors != Default::default() {
-        let _ = writeln!(
-            out,
-            "descriptors ran short: idle files were closed {} times and opened again {} times, {} opens refused",
-            descriptors.idle_closed, descriptors.opened_again, descriptors.refused_opens
-        );
-    }
+    transport(&status.transport, &mut out);
     sessions(status, &mut out);
     let mut rows = Vec::new();
     for connection in status.connections.values() {
@@ -94,6 +74,30 @@ fn page(status: &Status) -> String {
     nfs::page(&status.nfs, &mut out);
     files(status, &mut out);
     out
+}
+
+/// Connections, and what was refused or given up.
+fn transport(of: &Transport, out: &mut String) {
+    let Transport { smb, nfs, unread_bytes, unread_bound_bytes, unread_closed, descriptors } = of;
+    let _ = writeln!(
+        out,
+        "connections: {} over SMB ({} not logged on), {} over NFS ({} without a session); {} refused",
+        smb.connections,
+        smb.unproved,
+        nfs.connections,
+        nfs.unproved,
+        smb.refused() + nfs.refused()
+    );
+    let (mib, bound) = (unread_bytes.div_ceil(1 << 20), unread_bound_bytes >> 20);
+    let _ =
+        writeln!(out, "unread answers: {mib} of {bound} MiB; {unread_closed} connections closed for them");
+    if *descriptors != Default::default() {
+        let _ = writeln!(
+            out,
+            "descriptors ran short: idle files were closed {} times and opened again {} times, {} opens refused",
+            descriptors.idle_closed, descriptors.opened_again, descriptors.refused_opens
+        );
+    }
 }
 
 fn sessions(status: &Status, out: &mut String) {
