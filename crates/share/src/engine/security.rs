@@ -277,7 +277,7 @@ impl Share {
     }
 
     /// Whether the open has a right, or the caller has it now on the file.
-    fn check_owner(&self, caller: &Caller<'_>, open: &Open, right: Rights) -> Result<(), Refusal> {
+    pub(super) fn check_owner(&self, caller: &Caller<'_>, open: &Open, right: Rights) -> Result<(), Refusal> {
         if open.granted.contains(right) {
             return Ok(());
         }
