@@ -96,7 +96,8 @@ impl Events {
             }
             Entry::Vacant(slot) => slot,
         };
-        let directory = open_below(node.fd.as_fd(), b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+        let directory =
+            open_below(node.directory()?, b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         if !facts::is_told_of(directory.as_fd(), &node.shared.facts)? {
             return Err(Failure::NotSupported);
         }
