@@ -8,7 +8,6 @@ findings about the client that it must have and no others, and as many connectio
 examined with runs through the mount, which must leave nothing behind; of the others the kernel's state is read alone.
 """
 
-import argparse
 import functools
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import guest  # noqa: E402
+import kernels  # noqa: E402
 import mounted  # noqa: E402
 import nfs_mounted  # noqa: E402
 from harness import server as servers  # noqa: E402
@@ -93,14 +93,14 @@ def examine_all(mount, mounts):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = kernels.parser(__doc__)
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     parser.add_argument("--only", action="append", choices=list(CASES))
     options = parser.parse_args()
     servers.clean_up_when_told_to_end()
     if reason := guest.missing() or nfs_mounted.missing() or guest.cannot_boot():
-        skip_whole_suite(SUITE, reason)
-    tally = Tally(SUITE)
+        skip_whole_suite(kernels.suite(SUITE), reason)
+    tally = Tally(kernels.suite(SUITE))
     for name in options.only or CASES:
         if options.server == "samba" and name.startswith("nfs"):
             tally.add("skip", name, "Samba has no NFS")

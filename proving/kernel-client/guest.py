@@ -2,7 +2,7 @@
 
 `run` boots a guest for one job and gives what it printed; `Guest` boots one that is talked to while it runs, a line of JSON
 each way over its console, so that no network of the test is needed for it. The guest's root is this machine's file system, mounted read-only; /mnt and /run are fresh memory file systems in the guest.
-It has cifs.ko and nfs.ko of its own kernel (6.1), so what it does to a server is what a real client does. Needs root, and the
+It has cifs.ko and nfs.ko of its own kernel (6.1, or a newer one: kernels.py), so what it does to a server is what a real client does. Needs root, and the
 Debian packages user-mode-linux, kmod and iproute2, and cifs-utils and keyutils or nfs-common.
 """
 
@@ -20,6 +20,7 @@ import threading
 from pathlib import Path
 
 import console
+import kernels
 
 HERE = Path(__file__).resolve().parent
 PROBE_LIMIT_S = 60
@@ -50,12 +51,14 @@ def missing(mount=("mount.cifs", "cifs-utils")):
         return "needs root for a network namespace and a tap device"
     if not os.path.exists("/dev/net/tun"):
         return "needs /dev/net/tun"
-    programs = {"linux.uml": "user-mode-linux", "modprobe": "kmod", "ip": "iproute2", mount[0]: mount[1]}
+    if reason := kernels.Chosen.kernel.missing():
+        return reason
+    programs = {"modprobe": "kmod", "ip": "iproute2", mount[0]: mount[1]}
     absent = sorted({package for program, package in programs.items() if shutil.which(program, path=_PATH) is None})
     return f"needs the Debian packages {', '.join(absent)}" if absent else ""
 
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PATH = kernels.PATH
 
 
 class Network:
@@ -94,10 +97,13 @@ def cannot_boot():
     """Boot a guest that does nothing; gives why that is not possible here, as one line, or nothing when it is."""
     try:
         with Network() as network:
-            status, lines = run(network, ["true"], PROBE_LIMIT_S)
+            status, lines = run(network, ["uname", "-r"], PROBE_LIMIT_S)
     except (OSError, subprocess.SubprocessError) as reason:
         return f"no network namespace with a tap device can be made here: {reason}"
-    return "" if status == 0 else f"user-mode-linux does not boot here: {' | '.join(lines[-3:]) or f'status {status}'}"
+    if status == 0:
+        print(f"        the guests run Linux {lines[-1]}", flush=True)
+        return ""
+    return f"user-mode-linux does not boot here: {' | '.join(lines[-3:]) or f'status {status}'}"
 
 
 def run(network, job, limit_s, memory_mib=640):
@@ -124,16 +130,17 @@ def _boot(network, job, work, memory_mib, console, stdin):
     script = work / "job"
     script.write_text("#!/bin/sh\nexec " + " ".join(_quote(word) for word in job) + "\n")
     script.chmod(0o755)
-    kernel = [
-        "linux.uml", f"mem={memory_mib}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+    kernel = kernels.Chosen.kernel
+    words = [
+        f"mem={memory_mib}M", "root=/dev/root", "rootfstype=hostfs", f"rootflags={kernel.path('/')}", "ro",
         *(f"vec{nic}:transport=tap,ifname=tap{nic},depth=128,gro=1" for nic in range(network.nics)),
         f"init={init}", f"guestjob={script}", "guestaddr=" + ",".join(f"{guest_address(nic)}/24" for nic in range(network.nics)),
-        f"uml_dir={work}", "con=null", console, "quiet", "loglevel=0",
+        f"guestmodules={kernel.modules()}", f"uml_dir={kernel.path(work)}", "con=null", console, "quiet", "loglevel=0",
     ]
     # A process namespace of its own: when its first process goes, all of the guest's processes go with it.
-    command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *_wide_registers(), *kernel])
+    command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *_wide_registers(), *kernel.command(words)])
     return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-                            env=dict(os.environ, PATH=_PATH, TMPDIR=_memory_directory(work, memory_mib)))
+                            env=dict(os.environ, PATH=_PATH, TMPDIR=kernel.path(_memory_directory(work, memory_mib))))
 
 
 @functools.cache

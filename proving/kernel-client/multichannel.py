@@ -8,7 +8,6 @@ connections, and under the load of workload.py each must carry requests. A clien
 stay at what it has.
 """
 
-import argparse
 import sys
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import faults  # noqa: E402
 import guest  # noqa: E402
+import kernels  # noqa: E402
 import mounted  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
@@ -57,13 +57,13 @@ SAMBA_LACKS = {"eight asked for, four given": "Samba gives as many channels as a
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = kernels.parser(__doc__)
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     options = parser.parse_args()
     servers.clean_up_when_told_to_end()
     if reason := guest.missing() or faults.missing() or guest.cannot_boot() or faults.cannot_cut():
-        skip_whole_suite(SUITE, reason)
-    tally = Tally(SUITE)
+        skip_whole_suite(kernels.suite(SUITE), reason)
+    tally = Tally(kernels.suite(SUITE))
     for name in CASES:
         if options.server == "samba" and name in SAMBA_LACKS:
             tally.add("skip", name, SAMBA_LACKS[name])

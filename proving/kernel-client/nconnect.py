@@ -12,7 +12,6 @@ Two more show what is not so: without endpoints of their own the first mount dec
 client that opens more connections than `nfs_max_connections` works on with as many as it may have.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -24,6 +23,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import console  # noqa: E402
 import guest  # noqa: E402
+import kernels  # noqa: E402
 import mounted  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
@@ -142,13 +142,13 @@ def scenario(name):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = kernels.parser(__doc__)
     parser.add_argument("--only", action="append", choices=list(SCENARIOS))
     options = parser.parse_args()
     servers.clean_up_when_told_to_end()
     if reason := guest.missing(("mount.nfs", "nfs-common")) or guest.cannot_boot():
-        skip_whole_suite(SUITE, reason)
-    tally = Tally(SUITE)
+        skip_whole_suite(kernels.suite(SUITE), reason)
+    tally = Tally(kernels.suite(SUITE))
     for name in options.only or SCENARIOS:
         try:
             scenario(name)

@@ -7,7 +7,6 @@ Each mount is one boot of a guest (guest.py) that runs nfs_tree.py against a ser
 namespace. One mount is of an XFS, whose files can share storage, and one of a server without any privilege. What Ganesha 4.3 itself does not pass is listed in `GANESHA_LACKS`, with the reason.
 """
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import guest  # noqa: E402
+import kernels  # noqa: E402
 from counting import LIMIT_S, count  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
@@ -65,13 +65,13 @@ def check_sharing(tally, name, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = kernels.parser(__doc__)
     parser.add_argument("--server", choices=servers.NFS_KINDS, default="trunkline")
     parser.add_argument("--mount", action="append", choices=list(MOUNTS))
     options = parser.parse_args()
     if reason := guest.missing(("mount.nfs", "nfs-common")) or guest.cannot_boot():
-        skip_whole_suite("kernel-client-nfs", reason)
-    tally = Tally("kernel-client-nfs")
+        skip_whole_suite(kernels.suite("kernel-client-nfs"), reason)
+    tally = Tally(kernels.suite("kernel-client-nfs"))
     for name in options.mount or MOUNTS:
         if name == "4.2-nobody" and options.server != "trunkline":
             tally.add("skip", name, f"{options.server} needs root")

@@ -7,7 +7,6 @@ One guest mounts the shares of one server (profile `nfs-exports` of servers/trun
 users (nfs_exports_agent.py); what it made is then looked at on this machine, where the files lie.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import console  # noqa: E402
 import guest  # noqa: E402
+import kernels  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
 
@@ -125,13 +125,13 @@ CASES = ("squash_none", "squash_root", "squash_all", "networks", "what_is_seen",
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = kernels.parser(__doc__)
     parser.add_argument("--only", action="append", choices=CASES)
     options = parser.parse_args()
     servers.clean_up_when_told_to_end()
     if reason := guest.missing(("mount.nfs", "nfs-common")) or guest.cannot_boot():
-        skip_whole_suite(SUITE, reason)
-    tally = Tally(SUITE)
+        skip_whole_suite(kernels.suite(SUITE), reason)
+    tally = Tally(kernels.suite(SUITE))
     try:
         with guest.Network() as network, servers.Server("trunkline", "nfs-exports", network) as server:
             script = console.lay([HERE / "nfs_exports_agent.py"], server.directory)

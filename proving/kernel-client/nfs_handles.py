@@ -7,7 +7,6 @@ The client holds directories and files of a share by their handles alone (nfs_ha
 the host opens files by handle, and as nobody, where the server finds them by itself. Ganesha runs as root only.
 """
 
-import argparse
 import os
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import console  # noqa: E402
 import guest  # noqa: E402
+import kernels  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
 
@@ -103,13 +103,13 @@ def run(tally, kind, user):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = kernels.parser(__doc__)
     parser.add_argument("--server", choices=servers.NFS_KINDS, default="trunkline")
     parser.add_argument("--as", dest="users", action="append", choices=("root", "nobody"))
     options = parser.parse_args()
     if reason := guest.missing(("mount.nfs", "nfs-common")) or guest.cannot_boot():
-        skip_whole_suite("kernel-client-nfs-handles", reason)
-    tally = Tally("kernel-client-nfs-handles")
+        skip_whole_suite(kernels.suite("kernel-client-nfs-handles"), reason)
+    tally = Tally(kernels.suite("kernel-client-nfs-handles"))
     for name in options.users or (("root", "nobody") if options.server == "trunkline" else ("root",)):
         try:
             run(tally, options.server, NOBODY if name == "nobody" else None)

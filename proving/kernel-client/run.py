@@ -7,7 +7,6 @@ Each mount is one boot of a guest (guest.py) that runs build_tree.py against a s
 namespace. What Samba 4.17 itself does not pass is listed in `SAMBA_LACKS`, with the reason.
 """
 
-import argparse
 import shutil
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import guest  # noqa: E402
+import kernels  # noqa: E402
 from counting import LIMIT_S, count  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
@@ -52,13 +52,13 @@ def exercise(tally, kind, name):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = kernels.parser(__doc__)
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     parser.add_argument("--mount", action="append", choices=list(MOUNTS))
     options = parser.parse_args()
     if reason := guest.missing() or guest.cannot_boot():
-        skip_whole_suite("kernel-client", reason)
-    tally = Tally("kernel-client")
+        skip_whole_suite(kernels.suite("kernel-client"), reason)
+    tally = Tally(kernels.suite("kernel-client"))
     for name in options.mount or MOUNTS:
         if options.server == "samba" and name in SAMBA_LACKS:
             tally.add("skip", name, SAMBA_LACKS[name])

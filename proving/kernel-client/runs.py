@@ -4,13 +4,13 @@ A run is a subclass of `Run` that says what its mount is (`_mounted`), what is d
 `told`, `line`); `go_through` makes one for each mount, and lets it go and report.
 """
 
-import argparse
 import json
 import sys
 from pathlib import Path
 
 import faults
 import guest
+import kernels
 import mounted
 from harness import server as servers
 from harness.tally import Tally, skip_whole_suite
@@ -72,7 +72,7 @@ class Run:
 
 def parser(what, count, per_mount, description):
     """The arguments that all of them take; `what` is what is counted."""
-    arguments = argparse.ArgumentParser(description=description.splitlines()[0])
+    arguments = kernels.parser(description)
     arguments.add_argument(f"--{what}", type=int, default=count, dest="count")
     arguments.add_argument("--per-mount", type=int, default=per_mount)
     arguments.add_argument("--seed", type=int, default=1)
@@ -85,8 +85,8 @@ def begin(suite, *more):
     servers.clean_up_when_told_to_end()
     for lacks in (guest.missing, faults.missing, guest.cannot_boot, *more):
         if reason := lacks():
-            skip_whole_suite(suite, reason)
-    return Tally(suite)
+            skip_whole_suite(kernels.suite(suite), reason)
+    return Tally(kernels.suite(suite))
 
 
 def go_through(tally, options, of_seed, reported=lambda run: None):

@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent / ".cache"
 sys.path.insert(0, str(HERE.parent))
 
+from harness import newer  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally  # noqa: E402
 
@@ -114,7 +115,7 @@ def _node():
 
 def _libsmb2():
     """Debian's library with the C library of its own release."""
-    root = CACHE / "libsmb2"
+    root = newer.root("libsmb2")
     folder = root / "usr/lib/x86_64-linux-gnu"
     if not (root / "usr/include/smb2/libsmb2.h").exists() or not folder.exists():
         raise Missing("libsmb2 is missing: scripts/foreign")

@@ -1,6 +1,6 @@
 """smbtorture's single tests: their names, one run of one of them, and what its output means.
 
-There are two releases: the one that is installed, and a newer one under proving/.cache for suites that the installed one lacks.
+There are two releases: the one that is installed, and a newer one (harness/newer.py) for suites that the installed one lacks.
 """
 
 import os
@@ -13,7 +13,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-NEWER_ROOT = Path(__file__).resolve().parent.parent / ".cache" / "smbtorture-newer"
+from harness import newer
+
+NEWER_ROOT = newer.root("smbtorture-newer")
 
 
 @dataclass(frozen=True)

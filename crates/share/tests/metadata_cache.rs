@@ -37,6 +37,12 @@ fn tell(world: &World, directory: &dyn Node, text: &str, change: HostChange) {
     world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
 }
 
+/// The host has moved a file within a directory.
+fn tell_renamed(world: &World, directory: &dyn Node, from: &str, to: &str) {
+    let (from, to) = ((directory.id(), name(from)), (directory.id(), name(to)));
+    world.memory.tell(HostEvent::Renamed { from, to, is_directory: false });
+}
+
 #[test]
 fn a_known_path_is_opened_with_one_call_instead_of_four() {
     let (world, plan) = World::planned(Config::default());
@@ -135,8 +141,7 @@ fn what_the_host_puts_beside_what_was_just_made_is_seen() {
                 tell(&world, directory.as_ref(), &at, HostChange::Attributes);
                 now_at = format!("moved{n}");
                 directory.rename(&name(&at), directory.as_ref(), &name(&now_at), false, None).unwrap();
-                tell(&world, directory.as_ref(), &at, HostChange::RenamedFrom);
-                tell(&world, directory.as_ref(), &now_at, HostChange::RenamedTo);
+                tell_renamed(&world, directory.as_ref(), &at, &now_at);
             }
             "another name" => {
                 // Somewhere where nobody tells of it, and later than the maker's close.
@@ -259,8 +264,7 @@ fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
         .add_name(&name("kept"), directory.lookup(&name("f"), OpenHow::Read).unwrap().as_ref(), None)
         .unwrap();
     directory.rename(&name("g"), directory.as_ref(), &name("f"), true, None).unwrap();
-    tell(&world, directory.as_ref(), "g", HostChange::RenamedFrom);
-    tell(&world, directory.as_ref(), "f", HostChange::RenamedTo);
+    tell_renamed(&world, directory.as_ref(), "g", "f");
     assert_eq!(info("d/f", 5).unwrap().id, other.id());
 }
 

@@ -16,7 +16,7 @@ use super::lapsing::is_held;
 use super::look_up::Search;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, ClientKey, Deny, Open, Options, Refusal, Step};
+use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, Step};
 
 /// Where something is to go, as it was asked for.
 #[derive(Clone, Copy)]
@@ -382,7 +382,8 @@ impl Share {
         }
         // Only now: whoever removes either name next must know where this one is, and what it has replaced.
         drop(locks);
-        self.tell_renamed(caller, open, (&from, &name), (&to.parent, &to.name));
+        let (old, new) = ((&from, &name), (&to.parent, &to.name));
+        self.tell_renamed(old, new, open.file.is_directory, &open.asker(), caller.now);
         if !open.file.is_directory {
             // A file counts as changed, which is told when it is closed.
             // MS-FSA 2.1.5.15.12
@@ -450,25 +451,6 @@ impl Share {
         self.directories.forget(id);
     }
 
-    fn tell_renamed(
-        &self,
-        caller: &Caller<'_>,
-        open: &Arc<Open>,
-        (from, name): (&Arc<Directory>, &Name),
-        (to, to_name): (&Arc<Directory>, &Name),
-    ) {
-        self.entries_changed(from, &open.asker(), caller.now);
-        let what = if open.file.is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
-        let (gone, came) = if from.id == to.id {
-            (ChangeKind::RenamedFrom, ChangeKind::RenamedTo)
-        } else {
-            self.entries_changed(to, &open.asker(), caller.now);
-            (ChangeKind::Removed, ChangeKind::Added)
-        };
-        self.tell_at(from, name, None, gone, what);
-        self.tell_at(to, to_name, None, came, what);
-    }
-
     // MS-FSA 2.1.5.15.12.1
     fn rename_stream(&self, open: &Arc<Open>, to: &Name, replace: bool) -> Result<(), Refusal> {
         if !open.granted.contains(Rights::DELETE) {
@@ -491,8 +473,7 @@ impl Share {
         open.stream.set_name(to.clone());
         self.record_again(open)?;
         if let Some(link) = &open.link {
-            self.tell(link, Some(from), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
-            self.tell(link, Some(to.clone()), ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
+            self.tell_stream_renamed(link, from, to.clone());
         }
         Ok(())
     }

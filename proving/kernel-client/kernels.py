@@ -1,0 +1,111 @@
+"""The kernels that a guest may boot: Debian's user-mode-linux, of the machine's own release and of newer ones.
+
+    kernels.py ROOT WORD ...    runs the program WORD of ROOT, in a mount namespace that its caller has made for it
+
+A newer kernel is unpacked with the C library that it needs (scripts/foreign, harness/newer.py) and has that directory for its root, since
+its library would not suit the machine's own programs. The machine's files lie there below /machine and are the guest's root, as they
+are with the machine's own kernel.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from harness import newer  # noqa: E402
+
+PROGRAM = "linux.uml"
+MODULES = "usr/lib/uml/modules"
+# What a newer kernel sees of this machine, and where.
+SEEN = {"/": "machine", "/dev": "dev", "/proc": "proc"}
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Kernel:
+    """The machine's own user-mode-linux."""
+
+    def missing(self):
+        """Why it cannot be had here, as one line; empty when it can."""
+        return "" if shutil.which(PROGRAM, path=PATH) else "needs the Debian package user-mode-linux"
+
+    def modules(self):
+        """The directory of its modules, as the guest sees it."""
+        return f"/{MODULES}"
+
+    def path(self, path):
+        """Where the kernel sees a path of this machine."""
+        return str(path)
+
+    def command(self, words):
+        """The command line that boots it with these words."""
+        return [PROGRAM, *words]
+
+
+class NewerKernel(Kernel):
+    """A user-mode-linux of a newer release, which was unpacked into the folder of this name."""
+
+    def __init__(self, folder):
+        self._root = newer.root(folder)
+
+    def missing(self):
+        return "" if (self._root / "usr/bin" / PROGRAM).exists() else f"{self._root} is missing: scripts/foreign"
+
+    def modules(self):
+        return str(self._root / MODULES)
+
+    @staticmethod
+    def path(path):
+        return f"/{SEEN['/']}/{str(path).lstrip('/')}"
+
+    def command(self, words):
+        return ["unshare", "--mount", sys.executable, __file__, str(self._root), f"/usr/bin/{PROGRAM}", *words]
+
+
+OWN = "6.1"
+KERNELS = {OWN: Kernel(), "6.12": NewerKernel("linux-6.12"), "newest": NewerKernel("linux-newest")}
+
+
+class Chosen:
+    """The kernel that guests of this process boot: the machine's own unless another is chosen."""
+
+    series, kernel = OWN, KERNELS[OWN]
+
+
+class _Choose(argparse.Action):
+    def __call__(self, parser, namespace, value, option_string=None):
+        Chosen.series, Chosen.kernel = value, KERNELS[value]
+
+
+def parser(description):
+    """The arguments of a suite with guests, described by the first line of its documentation."""
+    arguments = argparse.ArgumentParser(description=description.splitlines()[0])
+    arguments.add_argument("--kernel", choices=list(KERNELS), action=_Choose, help="what the guests boot; 6.1 is the machine's own")
+    return arguments
+
+
+def suite(name):
+    """A suite's name with the kernel, where that is not the machine's own."""
+    return name if Chosen.series == OWN else f"{name} {Chosen.series}"
+
+
+def main():
+    root, *command = sys.argv[1:]
+    for path, place in SEEN.items():
+        place = Path(root) / place
+        place.mkdir(exist_ok=True)
+        subprocess.run(["mount", "--rbind", path, place], check=True)
+    # What is loaded before the kernel (guest.py) is a file of this machine.
+    if library := os.environ.get("LD_PRELOAD"):
+        os.environ["LD_PRELOAD"] = NewerKernel.path(library)
+    os.chroot(root)
+    os.chdir("/")
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main()
