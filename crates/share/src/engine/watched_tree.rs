@@ -18,7 +18,8 @@ use crate::Ticket;
 /// Most directories that one tree holds, each with a descriptor. Watches hear of the end as of lost changes.
 pub(crate) const MAX_DIRECTORIES: usize = 4096;
 
-/// The directories below one root, or the root alone.
+/// The directories below one root, or the root alone. A file system that is mounted below is left out: as long as a directory
+/// of it is held it cannot be unmounted, and a watch may stay for ever.
 pub(crate) struct WatchedTree {
     root: NodeId,
     recursive: bool,
@@ -36,7 +37,12 @@ impl WatchedTree {
     }
 
     fn holds_below(&self, directory: &Arc<Directory>) -> bool {
-        self.recursive && directory.is_within(self.root)
+        self.reaches(directory.id) && directory.is_within(self.root)
+    }
+
+    /// Whether it goes deep enough for a directory below its root.
+    fn reaches(&self, directory: NodeId) -> bool {
+        self.recursive && directory.device == self.root.device
     }
 
     /// Holds a directory; false when there was no need to look below it.
@@ -94,7 +100,9 @@ impl Share {
                 tracing::debug!(%failure, "a directory below a watch cannot be listed");
             }
             for name in names {
-                if let Ok(node) = directory.node.lookup(&name, OpenHow::Attributes) {
+                if let Ok(node) = directory.node.lookup(&name, OpenHow::Attributes)
+                    && tree.reaches(node.id())
+                {
                     let names = (&name, &name);
                     todo.push(self.directories.enter(&self.volume, &directory, names, node, None));
                 }

@@ -258,7 +258,7 @@ impl Store {
         self.number(VOLUMES, path.as_os_str().as_bytes(), 1)
     }
 
-    /// Gives each of these directories that has none its number. All of them are on disk when it returns, and the disk was
+    /// Gives each of these paths that has none its number. All of them are on disk when it returns, and the disk was
     /// waited for once.
     ///
     /// # Errors
