@@ -50,7 +50,7 @@ LANES = [
         ("kernel-nconnect", ["proving/kernel-client/nconnect.py"], 600),
         ("kernel-client-nfs-handles", ["proving/kernel-client/nfs_handles.py"], 600),
         ("kernel-client-nfs-exports", ["proving/kernel-client/nfs_exports.py"], 300),
-        ("kernel-rights", ["proving/kernel-client/rights.py"], 300),
+        ("kernel-rights", ["proving/kernel-client/rights.py"], 600),
     ],
     [
         ("soak", ["proving/soak/run.py", "--twentieth"], 1500),
