@@ -582,6 +582,34 @@ fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone()
     assert!(holder.woken() > 0, "a client's change is told");
 }
 
+#[test]
+fn where_nobody_tells_of_changes_rights_end_by_themselves() {
+    for silent in [true, false] {
+        let world = World::over(Config::default(), |inner| match silent {
+            true => {
+                let facts = Facts { tells_changes: false, ..inner.facts().clone() };
+                Arc::new(Silent { inner, facts })
+            }
+            false => Arc::new(inner),
+        });
+        let client = world.client(1);
+        client.make_directory("d");
+        client.make_with("d/f", "text");
+        let at = |second| world.share.before_batch(later(second));
+        let (right, writes) = (Caching::READ | Caching::HANDLE, Caching::all());
+        at(0);
+        let directory = client.open("d").access(READ).keyed(1, right).result().unwrap();
+        assert_eq!(directory.granted.map(|granted| granted.state), Some(right));
+        let file = client.open("d/f").keyed(2, writes).result().unwrap();
+        assert_eq!(file.granted.map(|granted| granted.state), Some(writes));
+        at(59);
+        assert_eq!(client.breaks(), []);
+        at(61);
+        let lost = client.breaks().len();
+        assert_eq!(lost, if silent { 2 } else { 0 });
+    }
+}
+
 /// One thread makes and removes a name; others, who know when it has done so, never see what was before.
 #[test]
 fn what_one_thread_has_done_the_others_see() {

@@ -59,6 +59,14 @@ impl MountsBelow {
         }
         let mut mounts = self.mounts.lock();
         let before = std::mem::replace(&mut *mounts, below(root, changes));
+        let path = path_of(root);
+        let over = |mounts: &[Mount]| mounts.iter().filter(|(_, at)| *at == path).count();
+        if over(&mounts) > over(&before) {
+            tracing::warn!(
+                directory = %String::from_utf8_lossy(&path),
+                "something was mounted over a directory that is served; what lies below it is served on until the next start"
+            );
+        }
         before != *mounts
     }
 }
@@ -85,22 +93,25 @@ fn has_changed(table: &File) -> bool {
     rustix::event::poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-/// The mounts below a directory, from a table that is not older than `changes`.
+/// The mounts at a directory and below it, from a table that is not older than `changes`.
 fn below(root: BorrowedFd<'_>, changes: u64) -> Vec<Mount> {
-    let Ok(path) = rustix::fs::readlink(ProcPath::of(root.as_fd()).as_c_str(), Vec::new()) else {
-        return Vec::new();
+    let path = path_of(root);
+    let is_below = |at: &[u8]| {
+        at.strip_prefix(&*path).is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || path == b"/")
     };
-    let mut above = escaped(path.as_bytes());
-    if above.last() != Some(&b'/') {
-        above.push(b'/');
-    }
     let mut last = LAST.lock();
     if last.read_at < changes {
         let table = std::fs::read(TABLE).unwrap_or_default();
         let mounts = table.split(|byte| *byte == b'\n').filter_map(mount_of).collect();
         *last = Last { read_at: changes, mounts };
     }
-    last.mounts.iter().filter(|(_, at)| at.starts_with(&above)).cloned().collect()
+    last.mounts.iter().filter(|(_, at)| is_below(at)).cloned().collect()
+}
+
+/// Where a directory is, as the table has it; nothing is there where the host does not say.
+fn path_of(root: BorrowedFd<'_>) -> Vec<u8> {
+    let path = rustix::fs::readlink(ProcPath::of(root.as_fd()).as_c_str(), Vec::new());
+    path.map_or_else(|_| b"unknown".to_vec(), |path| escaped(path.as_bytes()))
 }
 
 /// A path as the table has it (proc_pid_mountinfo(5)).

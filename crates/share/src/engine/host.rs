@@ -36,6 +36,7 @@ impl Share {
         self.take_in(now);
         self.cache.drop_idle();
         self.directories.drop_idle();
+        self.end_untold(now);
         self.volume.keep_room();
         self.relieve_if_short(now);
     }
@@ -267,7 +268,7 @@ impl Share {
     }
 
     /// Takes rights on a file back that what happened leaves to nobody.
-    fn take_back(&self, file: &Arc<File>, need: Need, now: Now) {
+    pub(super) fn take_back(&self, file: &Arc<File>, need: Need, now: Now) {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {

@@ -20,7 +20,8 @@ use crate::Ticket;
 /// as of lost changes.
 pub(crate) const MAX_DIRECTORIES: usize = 4096;
 
-/// The directories below one root, or the root alone.
+/// The directories below one root, or the root alone. A file system that is mounted below is left out: as long as a directory
+/// of it is held it cannot be unmounted, and a watch may stay for ever.
 pub(crate) struct WatchedTree {
     root: NodeId,
     recursive: bool,
@@ -46,7 +47,12 @@ impl WatchedTree {
     }
 
     fn holds_below(&self, directory: &Arc<Directory>) -> bool {
-        self.recursive && directory.is_within(self.root)
+        self.reaches(directory.id) && directory.is_within(self.root)
+    }
+
+    /// Whether it goes deep enough for a directory below its root.
+    fn reaches(&self, directory: NodeId) -> bool {
+        self.recursive && directory.device == self.root.device
     }
 
     fn cut(&self) {
@@ -112,7 +118,7 @@ impl Share {
                     return;
                 }
                 match directory.node.lookup(&name, OpenHow::Attributes) {
-                    Ok(node) => {
+                    Ok(node) if tree.reaches(node.id()) => {
                         let names = (&name, &name);
                         let below = self.directories.enter(&self.volume, &directory, names, node, None);
                         if tree.hold(&below) {
@@ -120,7 +126,7 @@ impl Share {
                         }
                     }
                     Err(Failure::Exhausted) => tree.cut(),
-                    Err(_) => {}
+                    _ => {}
                 }
             }
         }
