@@ -440,6 +440,14 @@ def from_smb(descriptor):
     return found
 
 
+def set_rights(descriptor, of, to):
+    """Give whoever has just the rights `of` by an entry the rights `to`; says how many those are."""
+    found = [at for at, _ in _aces(descriptor) if struct.unpack_from("<I", descriptor, at + 4)[0] == of]
+    for at in found:
+        struct.pack_into("<I", descriptor, at + 4, to)
+    return len(found)
+
+
 def lists(worker):
     """Set a file's access list over NFS and see it in the descriptor over SMB, change that there and see it over NFS."""
     path = {side: f"{worker.base}/{side}/{worker.label}" for side in SIDES}

@@ -26,6 +26,7 @@ write_accounts() {
     echo "$name:x:$uid:$uid::/nonexistent:/usr/sbin/nologin" >>"$state/passwd"
     echo "$name:x:$uid:" >>"$state/group"
   done
+  [[ $profile != rights ]] || echo "further:x:61003:$(each_account | cut -d ' ' -f 1 | paste -sd ,)" >>"$state/group"
   each_account | while read -r name password _; do
     printf '%s\n%s\n' "$password" "$password" |
       with_accounts pdbedit -s "$state/smb.conf" -t -a -u "$name" >/dev/null
@@ -48,7 +49,7 @@ interfaces() {
 write_config() {
   local extra=() plain=()
   case $profile in
-    default | bench | shared-storage) ;;
+    default | bench | rights | shared-storage) ;;
     admin | plain) plain+=('admin users = alice') ;;
     hidden) plain+=('hide files = /hidefile/' 'hide dot files = yes') ;;
     no-notify) extra+=('change notify = no') ;;
@@ -61,8 +62,9 @@ write_config() {
     *) die "unknown profile $profile" ;;
   esac
   local vfs='vfs objects = acl_xattr streams_xattr'
-  # Unsealed and unsigned unless the client asks, descriptors not kept apart: the quickest Samba that serves files as asked.
-  [[ $profile == bench ]] && vfs='vfs objects ='
+  # Unsealed and unsigned unless the client asks, descriptors not kept apart: the quickest Samba that serves files as asked. The
+  # host's bits and lists alone say who may do what.
+  [[ $profile == bench || $profile == rights ]] && vfs='vfs objects ='
   [[ $profile == plain ]] && vfs='vfs objects = streams_xattr'
   {
     cat <<CONF

@@ -20,6 +20,7 @@ each_user() {
     printf '\n[[user]]\nname = "%s"\npassword_file = "%s"\n' "$name" "$state/$name.password"
     # Another identity for each request needs root; unprivileged, everyone is whoever runs the server.
     if [[ $EUID == 0 ]]; then printf 'uid = %s\ngid = %s\n' "$uid" "$uid"; fi
+    if [[ $profile == rights ]]; then echo 'groups = [61003]'; fi
     if [[ $name == alice && $profile == admin ]]; then echo 'admin = true'; fi
   done
 }
@@ -52,7 +53,7 @@ write_config() {
     anonymous) server+=('anonymous = true') ;;
     four-channels) channels=4 ;;
     persistent) lines+=('continuously_available = true') channels=4 ;;
-    nfs | pynfs | pynfs-reboot)
+    nfs | rights | pynfs | pynfs-reboot)
       # PORT is for NFS here; SMB serves the same shares on one that nobody else has.
       smb_port=$(free_port)
       server+=("nfs_port = $port")

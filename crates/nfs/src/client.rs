@@ -41,6 +41,7 @@ pub struct Client {
     pub key: ClientKey,
     confirmed: AtomicBool,
     reclaimed: AtomicBool,
+    proved: AtomicBool,
     /// When it was heard last (monotonic ns).
     heard_ns: AtomicU64,
     ended: AtomicBool,
@@ -191,6 +192,7 @@ impl Client {
             key,
             confirmed: AtomicBool::new(false),
             reclaimed: AtomicBool::new(false),
+            proved: AtomicBool::new(false),
             heard_ns: AtomicU64::new(now.mono_ns),
             ended: AtomicBool::new(false),
             revoked: AtomicU64::new(0),
@@ -224,6 +226,17 @@ impl Client {
     #[must_use]
     pub fn has_reclaimed(&self) -> bool {
         self.reclaimed.load(Ordering::Acquire)
+    }
+
+    /// It has had something open, now or before a restart: an export let it in, so it is no mere stranger.
+    pub fn prove(&self) {
+        self.proved.store(true, Ordering::Release);
+    }
+
+    /// Whether it has ever had anything open.
+    #[must_use]
+    pub fn is_proved(&self) -> bool {
+        self.proved.load(Ordering::Acquire)
     }
 
     /// It was heard.
@@ -449,6 +462,7 @@ impl Client {
         if is_there {
             let before = enter(&mut holds);
             debug_assert!(before.is_none(), "one state for an owner and a file");
+            self.prove();
         }
         is_there
     }

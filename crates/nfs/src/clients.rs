@@ -12,7 +12,7 @@ use wire::Now;
 
 use crate::client::Client;
 use crate::grace::{Came, Grace};
-use crate::limits::{GIVES_PLACE_NS, MAX_CLIENTS, MAX_IDLE_CLIENTS_PER_ADDRESS};
+use crate::limits::{GIVES_PLACE_NS, MAX_CLIENTS, MAX_CLIENTS_PER_ADDRESS, MAX_UNPROVED_CLIENTS_PER_ADDRESS};
 use crate::who::Principal;
 
 /// Who introduces itself.
@@ -101,27 +101,31 @@ impl Known {
         oldest.map(Some).ok_or(NfsStat::Delay)
     }
 
-    /// Who has to go for one client more of this address, when it has as many as it may have that have nothing open.
+    /// Who has to go for one client more of this address, when it has as many as it may have.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY when all of them have just been heard.
+    /// NFS4ERR_DELAY when all of them have something open or have just been heard.
     fn crowded_out(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
-        if self.of_address.get(&address).is_none_or(|count| *count < MAX_IDLE_CLIENTS_PER_ADDRESS) {
+        let count = self.of_address.get(&address).copied().unwrap_or_default();
+        if count < MAX_UNPROVED_CLIENTS_PER_ADDRESS {
             return Ok(None);
         }
         let idle = self.by_id.values().filter(|client| client.address == address && !client.has_state());
-        let idle: Vec<_> = idle.collect();
-        if idle.len() < MAX_IDLE_CLIENTS_PER_ADDRESS {
+        let (proved, unproved): (Vec<_>, Vec<_>) = idle.partition(|client| client.is_proved());
+        let is_full = count >= MAX_CLIENTS_PER_ADDRESS;
+        if unproved.len() < MAX_UNPROVED_CLIENTS_PER_ADDRESS && !is_full {
             return Ok(None);
         }
-        // Who has not made a session goes first.
-        let most_silent =
-            idle.into_iter().max_by_key(|client| (!client.is_confirmed(), client.silent_ns(now)));
+        // Who has not made a session goes first, then who has never opened anything.
+        let rank = |client: &&Arc<Client>| (!client.is_confirmed(), client.silent_ns(now));
         let may_go = |client: &&Arc<Client>| {
             let is_busy = || client.sessions().iter().any(|session| session.busy_slots() > 0);
             !client.is_confirmed() || client.silent_ns(now) >= GIVES_PLACE_NS && !is_busy()
         };
-        most_silent.filter(may_go).map(Arc::clone).map(Some).ok_or(NfsStat::Delay)
+        let most_silent =
+            |idle: Vec<&Arc<Client>>| idle.into_iter().max_by_key(rank).filter(may_go).map(Arc::clone);
+        let leaves = most_silent(unproved).or_else(|| if is_full { most_silent(proved) } else { None });
+        leaves.map(Some).ok_or(NfsStat::Delay)
     }
 
     fn forget(&mut self, client: &Client) {
@@ -209,6 +213,9 @@ impl Clients {
         };
         let speaker = (who.principal.clone(), who.address);
         let client = Arc::new(Client::new((id, key), who.owner, who.verifier, speaker, who.now));
+        if matches!(came, Came::Back(_) | Came::Anew(_)) || gone.iter().any(|before| before.is_proved()) {
+            client.prove();
+        }
         known.enter(&client);
         known.by_owner.entry(who.owner.into()).or_default().unconfirmed = Some(id);
         Ok((client, gone))

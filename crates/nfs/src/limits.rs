@@ -2,14 +2,16 @@
 
 /// Clients that are known at one time, those that are not confirmed included.
 pub const MAX_CLIENTS: usize = 4096;
-/// Clients of one address that have nothing open, those that are not confirmed included.
-pub const MAX_IDLE_CLIENTS_PER_ADDRESS: usize = 256;
+/// Clients of one address that have never had anything open, those that are not confirmed included.
+pub const MAX_UNPROVED_CLIENTS_PER_ADDRESS: usize = 256;
+/// Clients of one address: a quarter of all.
+pub const MAX_CLIENTS_PER_ADDRESS: usize = MAX_CLIENTS / 4;
 /// A client that has nothing open gives its place up to another one of its address when it was silent for so long, in
 /// nanoseconds. It loses nothing, and introduces itself again when it has something to do.
 pub const GIVES_PLACE_NS: u64 = 5_000_000_000;
 /// Sessions of one client.
 pub const MAX_SESSIONS_PER_CLIENT: usize = 64;
-/// Sessions of all clients: four times what [`MAX_IDLE_CLIENTS_PER_ADDRESS`] can have.
+/// Sessions of all clients: four times what [`MAX_UNPROVED_CLIENTS_PER_ADDRESS`] can have.
 pub const MAX_SESSIONS: usize = 65_536;
 /// Slots of a session that asks for as many as it can get.
 pub const MAX_SLOTS: u32 = 1024;

@@ -9,7 +9,7 @@ use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::create::{self, CreateType};
 use nfs_wire::op::open::{CreateHow, CreateVerfAttr, OpenHow, ShareAccess};
 use nfs_wire::op::{Args, Res, access, open, read, setattr};
-use nfs_wire::types::{Identity, Owner, SetTime, StateId};
+use nfs_wire::types::{Identity, Owner, StateId};
 use nfs_wire::xdr::List;
 use volume::security::posix::{PosixEntry, Tag, encode};
 use volume::{Name, Volume};
@@ -167,6 +167,23 @@ fn a_mode_is_applied_to_what_is_inherited_whichever_way_a_file_is_made() {
         let stat = directory.stat_name(&Name::new(made.as_bytes()).unwrap()).unwrap();
         assert_eq!(stat.mode, 0o600, "{made}");
     }
+    let with_mask = attr::ModeUmask { mode: 0o700, umask: 0o022 };
+    for (made, mode) in [("d0", Attr::Mode(0o700)), ("d1", Attr::ModeUmask(with_mask))] {
+        let mut room = Vec::new();
+        let createattrs = Fattr::of(&[mode], &mut room);
+        let make =
+            Args::Create(create::Args { objtype: CreateType::Dir, objname: made.as_bytes(), createattrs });
+        it.on(7, make).ok();
+        it.wire.uid = 8;
+        let asked = AccessBits::READ | AccessBits::MODIFY | AccessBits::LOOKUP;
+        let access = Args::Access(access::Args { access: asked });
+        let path = [Args::PutRootFh, lookup(EXPORT), lookup(b"file"), lookup(made.as_bytes()), access];
+        let answer = it.client.run(&mut it.wire, &path).ok();
+        let Res::Access(Ok(told)) = answer.last() else { panic!("{answer:?}") };
+        assert_eq!(told.access, AccessBits::empty(), "{made}");
+        let stat = directory.stat_name(&Name::new(made.as_bytes()).unwrap()).unwrap();
+        assert_eq!(stat.mode, 0o700, "{made}");
+    }
 }
 
 /// `touch f; chown 1000:0 f; chmod 600 f; setfacl -m u:1001:rwx f` on the host.
@@ -244,64 +261,4 @@ fn the_mode_of_a_symbolic_link_is_set_without_effect() {
     let set = Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
     let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), lookup(b"l"), set]);
     assert_eq!(answer.status(), NfsStat::Perm);
-}
-
-/// An operation on the file, as a user who owns nothing.
-type Act = fn(&mut Scene) -> NfsStat;
-
-/// What each right to a file is good for: the operation, the rights of which one is enough, and the status without.
-const TABLE: &[(&str, Act, AceMask, NfsStat)] = &[
-    ("OPEN to read", |it| status(it.open(8, ShareAccess::READ)), READS, NfsStat::Access),
-    // Such an open also appends, so that no right alone is enough.
-    ("OPEN to write", |it| status(it.open(8, ShareAccess::WRITE)), AceMask::empty(), NfsStat::Access),
-    ("READ", |it| it.on(8, reading(StateId::ANONYMOUS, 0, 4)).status(), READS, NfsStat::Access),
-    (
-        "WRITE",
-        |it| it.on(8, writing(StateId::ANONYMOUS, 0, b"text")).status(),
-        AceMask::WRITE_DATA,
-        NfsStat::Access,
-    ),
-    ("SETATTR of the size", |it| it.set(8, Attr::Size(1)), AceMask::WRITE_DATA, NfsStat::Access),
-    ("SETATTR of the mode", |it| it.set(8, Attr::Mode(0o640)), AceMask::WRITE_ACL, NfsStat::Perm),
-    ("SETATTR of the group", |it| it.set(8, Attr::OwnerGroup(b"0")), AceMask::WRITE_OWNER, NfsStat::Perm),
-    (
-        "SETATTR of the times to now",
-        |it| it.set(8, Attr::TimeModifySet(SetTime::Server)),
-        AceMask::WRITE_ATTRIBUTES,
-        NfsStat::Access,
-    ),
-];
-const READS: AceMask = AceMask::READ_DATA.union(AceMask::EXECUTE);
-
-fn status<T>(done: Result<T, NfsStat>) -> NfsStat {
-    done.err().unwrap_or(NfsStat::Ok)
-}
-
-impl Scene {
-    /// Sets one attribute as a user.
-    fn set(&mut self, uid: u32, attribute: Attr<'_>) -> NfsStat {
-        let mut room = Vec::new();
-        let obj_attributes = Fattr::of(&[attribute], &mut room);
-        self.on(uid, Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes })).status()
-    }
-}
-
-// RFC 8881 6.2.1.3.1
-#[test]
-fn each_right_of_a_list_is_good_for_what_it_says_and_nothing_else() {
-    let mut wrong = Vec::new();
-    for (name, act, needs, refused) in TABLE {
-        for right in AceMask::from_bits_retain(0x001f_01ff).iter() {
-            let mut it = Scene::new((7, 7), 0o600);
-            let (ace_type, flag) = (AceType::Allowed, AceFlags::empty());
-            let list = [Ace { ace_type, flag, access_mask: right, who: b"EVERYONE@" }];
-            assert_eq!(it.set(7, Attr::Acl(List::of(&list))), NfsStat::Ok);
-            let expected = if needs.contains(right) { NfsStat::Ok } else { *refused };
-            let told = act(&mut it);
-            if told != expected {
-                wrong.push(format!("{name} with {right:?}: {told:?}, not {expected:?}"));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use nfs::limits::{MAX_CLIENTS, MAX_IDLE_CLIENTS_PER_ADDRESS as OF_ADDRESS};
+use nfs::limits::{MAX_CLIENTS, MAX_CLIENTS_PER_ADDRESS, MAX_UNPROVED_CLIENTS_PER_ADDRESS as OF_ADDRESS};
 use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner};
 use nfs_wire::op::open::{CreateHow, OpenHow};
@@ -149,6 +149,30 @@ fn one_address_leaves_room_for_the_clients_of_others() {
     assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Delay);
     assert_eq!(world.server.clients.all().len(), OF_ADDRESS + 2);
     opener.run(&mut wire, &[]).ok();
+}
+
+// Whole racks come back behind one address after a restart, each with nothing open for a moment.
+#[test]
+fn clients_that_have_had_something_open_are_bound_by_a_quarter_of_all() {
+    let world = World::with_memory(1 << 30);
+    let (mut wire, mut other) = (world.connect(), world.connect_from("198.51.100.1:1000"));
+    let mut clients = Vec::new();
+    for number in 0..MAX_CLIENTS_PER_ADDRESS {
+        let name = number.to_string();
+        let mut client = Client::new(&mut wire, name.as_bytes(), 1);
+        let (handle, open) = client.create(&mut wire, name.as_bytes());
+        client.on(&mut wire, &handle, &[closing(open)]).ok();
+        clients.push(client);
+    }
+    assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Delay);
+    assert_eq!(begin(&mut other, b"of another address", SMALL), NfsStat::Ok);
+    let (first, rest) = clients.split_first_mut().expect("clients");
+    wire.now = wire.now.plus(Duration::from_secs(5));
+    for client in rest {
+        client.run(&mut wire, &[]).ok();
+    }
+    assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Ok, "the only silent one makes room");
+    assert_eq!(first.run(&mut wire, &[]).status(), NfsStat::BadSession);
 }
 
 #[test]

@@ -36,6 +36,20 @@ fn another_request_under_an_old_number_is_told_apart_from_a_retry() {
     assert_eq!(other.status(), NfsStat::SeqFalseRetry);
 }
 
+// RFC 8881 2.10.6.1.3.1: the reply holds the session's id, with which others could use the session.
+#[test]
+fn another_user_does_not_get_the_reply_to_create_session() {
+    let world = World::new();
+    let (mut own, mut foreign) = (world.connect(), world.connect());
+    foreign.uid = 77;
+    let introduced = own.call(1, &[introduce(b"client")]).ok();
+    let Res::ExchangeId(Ok(known)) = introduced.last() else { panic!("{introduced:?}") };
+    let request = [begin_session(known.clientid, known.sequenceid, CHANNEL)];
+    let begun = own.call(1, &request).ok();
+    assert_eq!(foreign.call(1, &request).status(), NfsStat::ClidInUse);
+    assert_eq!(own.call(1, &request), begun);
+}
+
 // RFC 8881 2.10.3.1, 18.46.3
 #[test]
 fn sixteen_connections_carry_one_session_without_being_bound() {

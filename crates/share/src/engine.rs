@@ -94,6 +94,7 @@ mod size;
 mod streams;
 mod syncing;
 mod table;
+mod untold;
 mod usage;
 mod versions;
 mod waits;
@@ -146,6 +147,7 @@ pub struct Share {
     /// Where opens are recorded; none when they end with the process.
     keeping: OnceLock<lasting::Keeping>,
     watching: watching::Watching,
+    untold: untold::Untold,
     /// Who hears of breaks.
     clients: Mutex<HashMap<ClientKey, Attached>>,
     /// Where the right under a key is.
@@ -199,6 +201,7 @@ impl Share {
             detachment: keeping::Detachment::default(),
             keeping: OnceLock::new(),
             watching: watching::Watching::default(),
+            untold: untold::Untold::default(),
             clients: Mutex::default(),
             keys: breaks::Keys::default(),
             contention: contention::Contention::default(),

@@ -70,6 +70,8 @@ bitflags! {
         /// What looks read-only only because the host's permission bits let its owner not write keeps nobody from
         /// writing whom these bits, or the descriptor, let write.
         const MODE_DECIDES = 1 << 13;
+        /// Attributes are told to everybody who gets to the file, as on the host: no right is asked for them.
+        const ATTRIBUTES_FOR_ALL = 1 << 18;
         /// Refused ([`crate::Refusal::OwnerAway`]) as long as an open that outlives the process waits for its client, unless
         /// another client's right to write back and to keep the file open can be asked for first.
         const NOT_BESIDE_ABSENT = 1 << 14;

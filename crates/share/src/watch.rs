@@ -65,6 +65,14 @@ pub struct Change {
     pub stream: Option<volume::Name>,
 }
 
+impl Change {
+    /// Twelve bytes and the name in two bytes for each of its characters, as a listing will take.
+    fn listed_len(&self) -> usize {
+        let names: usize = self.path.iter().chain(&self.stream).map(|name| 1 + name.as_bytes().len()).sum();
+        12 + 2 * names
+    }
+}
+
 /// What one watch has not given out yet.
 #[derive(Debug, Default)]
 struct Pending {
@@ -126,23 +134,29 @@ impl Watch {
         self.filter
     }
 
-    /// Adds a change if it is wanted, and says whom to wake.
-    pub(crate) fn add(&self, change: &Change, what: ChangeFilter) -> Vec<crate::Ticket> {
+    /// Adds changes that are taken together, if they are wanted, and says whom to wake.
+    pub(crate) fn add(&self, changes: Vec<Change>, what: ChangeFilter) -> Vec<crate::Ticket> {
         if !self.filter.intersects(what) {
             return Vec::new();
         }
         let mut pending = self.pending.lock();
-        if pending.overflowed || pending.ended.is_some() || pending.changes.last() == Some(change) {
+        if pending.overflowed || pending.ended.is_some() {
             return Vec::new();
         }
-        // Twelve bytes and the name in two bytes for each of its characters, as a listing will take.
-        let names: usize =
-            change.path.iter().chain(&change.stream).map(|name| 1 + name.as_bytes().len()).sum();
-        pending.bytes += 12 + 2 * names;
+        let mut has_more = false;
+        for change in changes {
+            if pending.changes.last() == Some(&change) {
+                continue;
+            }
+            has_more = true;
+            pending.bytes += change.listed_len();
+            pending.changes.push(change);
+        }
+        if !has_more {
+            return Vec::new();
+        }
         if pending.bytes > self.max_bytes {
             pending.overflow();
-        } else {
-            pending.changes.push(change.clone());
         }
         std::mem::take(&mut pending.waiting)
     }
@@ -220,8 +234,8 @@ mod tests {
     #[test]
     fn only_what_is_wanted_is_kept_and_it_is_taken_once() {
         let watch = watch(1000);
-        watch.add(&added("a"), ChangeFilter::FILE_NAME);
-        watch.add(&added("b"), ChangeFilter::SIZE);
+        watch.add(vec![added("a")], ChangeFilter::FILE_NAME);
+        watch.add(vec![added("b")], ChangeFilter::SIZE);
         assert_eq!(taken(&watch), Ok(vec![added("a")]));
         assert_eq!(taken(&watch), Err(None));
     }
@@ -230,10 +244,10 @@ mod tests {
     fn too_many_changes_are_told_as_such_and_then_collecting_goes_on() {
         let watch = watch(40);
         for name in ["a", "b", "c"] {
-            watch.add(&added(name), ChangeFilter::FILE_NAME);
+            watch.add(vec![added(name)], ChangeFilter::FILE_NAME);
         }
         assert_eq!(taken(&watch), Err(Some(Refusal::WatchOverflow)));
-        watch.add(&added("d"), ChangeFilter::FILE_NAME);
+        watch.add(vec![added("d")], ChangeFilter::FILE_NAME);
         assert_eq!(taken(&watch), Ok(vec![added("d")]));
     }
 
@@ -241,8 +255,8 @@ mod tests {
     fn who_waits_is_woken_by_a_change_and_by_the_end() {
         let watch = watch(1000);
         assert_eq!(watch.take(|| Some(Ticket(7))).1, Some(Ticket(7)));
-        assert_eq!(watch.add(&added("a"), ChangeFilter::SIZE), []);
-        assert_eq!(watch.add(&added("a"), ChangeFilter::FILE_NAME), [Ticket(7)]);
+        assert_eq!(watch.add(vec![added("a")], ChangeFilter::SIZE), []);
+        assert_eq!(watch.add(vec![added("a")], ChangeFilter::FILE_NAME), [Ticket(7)]);
         assert!(taken(&watch).is_ok());
         watch.take(|| Some(Ticket(8)));
         assert_eq!(watch.end(Refusal::Gone), [Ticket(8)]);

@@ -228,6 +228,24 @@ fn a_name_that_the_host_takes_away_takes_the_right_to_keep_its_file_open() {
 }
 
 #[test]
+fn a_name_that_the_host_moves_takes_both_rights_that_believed_a_name_of_the_rename() {
+    let world = World::new();
+    let one = world.client(1);
+    one.make_directory("d");
+    for at in ["d/f", "d/other"] {
+        one.make_with(at, "text");
+    }
+    let _kept = [("d/f", 2), ("d/other", 3)].map(|(at, key)| one.open(at).access(READ).keyed(key, RH).open());
+    let directory = world.memory.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap().id();
+    let (from, to) = ((directory, name("f")), (directory, name("other")));
+    world.memory.tell(HostEvent::Renamed { from, to, is_directory: false });
+    world.share.before_batch(now());
+    let mut told: Vec<_> = one.ears.notices.lock().unwrap().iter().map(|it| (it.key.0, it.to)).collect();
+    told.sort_by_key(|(key, _)| *key);
+    assert_eq!(told, [(2, R), (3, R)]);
+}
+
+#[test]
 fn a_file_of_several_names_is_given_back_with_each_that_goes_and_each_that_comes() {
     let world = World::new();
     let one = world.client(1);

@@ -294,11 +294,13 @@ fn what_is_of_a_stranger_of_another_version_or_unknown_is_refused() {
     let try_with = |records: &[Vec<u8>], who: share::WhoIs<'_>| {
         let share = Share::open(Arc::new(before.world.memory.clone()), Config::default()).unwrap();
         let journal = Arc::new(MemoryJournal::default());
-        share
-            .keep_opens(journal.clone(), records, who, Now::default())
-            .map(|restored| (restored.len(), journal.records().len()))
+        journal.replace(&mut records.iter().cloned()).unwrap();
+        let restored = share.keep_opens(journal.clone(), records, who, Now::default());
+        restored.map(|restored| (restored.len(), journal.records()))
     };
-    assert_eq!(try_with(&records, &|_| None).unwrap(), (0, 1));
+    let (restored, left) = try_with(&records, &|_| None).unwrap();
+    assert_eq!((restored, left.len()), (0, records.len() + 1), "that it is gone is added");
+    assert_eq!(before.restart_with(&left).1.len(), 0);
     let nobody = |_: &_| None;
     let with = |at: usize, bytes: &[u8]| {
         let mut records = records.clone();
@@ -316,6 +318,9 @@ fn what_is_of_a_stranger_of_another_version_or_unknown_is_refused() {
 fn an_enlisted_open_is_found_wherever_its_file_is_and_is_anybodys_who_claims_it() {
     let before = Recorded::new();
     let one = before.world.client_of(1, user(4711));
+    let first = one.make("first");
+    record(&one, &first);
+    one.close(&first);
     let open = one.open("f").disposition(Disposition::Create).deny(Deny::WRITE).keyed(9, RWH).open();
     let address = one.share.item_of(&open).address().unwrap();
     one.share.enlist(&open, &address, b"note".to_vec()).unwrap();
@@ -419,6 +424,66 @@ fn what_a_full_disk_did_not_take_is_refused_and_written_when_there_is_room() {
     assert_eq!(restored.len(), 1);
     assert_eq!(after.world.share.path_of(&restored[0].open), path("kept"));
     assert_eq!(after.world.share.held_ranges().len(), 1);
+}
+
+/// A journal that counts how often it was written anew.
+#[derive(Default)]
+struct Counted {
+    journal: MemoryJournal,
+    replaced: AtomicU64,
+}
+
+impl Journal for Counted {
+    fn append(&self, record: &[u8]) -> volume::Result<Place> {
+        self.journal.append(record)
+    }
+    fn commit(&self, place: Place) -> volume::Result<()> {
+        self.journal.commit(place)
+    }
+    fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
+        self.replaced.fetch_add(1, Ordering::SeqCst);
+        self.journal.replace(records)
+    }
+    fn size(&self) -> u64 {
+        self.journal.size()
+    }
+}
+
+/// A server starts with hundreds of shares at once, and each journal that is written anew waits for the disk twice.
+#[test]
+fn a_start_writes_no_journal_anew_that_is_good_as_it_is() {
+    let start = |memory: &MemoryVolume, records: &[Vec<u8>]| {
+        let share = Share::open(Arc::new(memory.clone()), Config::default()).unwrap();
+        let journal = Arc::new(Counted::default());
+        journal.journal.replace(&mut records.iter().cloned()).unwrap();
+        let who = |sid: &_| Some(user(1001)).filter(|user| user.sid == *sid);
+        let restored = share.keep_opens(journal.clone(), records, &who, Now::default()).unwrap();
+        (World { share, memory: memory.clone() }, journal, restored)
+    };
+    let replaced = |journal: &Counted| journal.replaced.load(Ordering::SeqCst);
+    let (first, journal, _) = start(&World::new().memory, &[]);
+    assert_eq!((replaced(&journal), journal.journal.records().len()), (0, 0));
+    let one = first.client_of(1, user(1001));
+    let open = one.make("f");
+    record(&one, &open);
+    assert_eq!(replaced(&journal), 1, "with the first change");
+    let records = journal.journal.records();
+    let (second, journal, restored) = start(&first.memory, &records);
+    assert_eq!((restored.len(), replaced(&journal), journal.journal.records()), (1, 0, records));
+    // What comes is added behind what was there.
+    let one = second.client_of(1, user(1001));
+    leave(&one, &restored[0].open);
+    record(&one, &one.make("g"));
+    assert_eq!(replaced(&journal), 0);
+    let (third, _, restored) = start(&second.memory, &journal.journal.records());
+    let mut paths: Vec<_> = restored.iter().map(|restored| third.share.path_of(&restored.open)).collect();
+    paths.sort();
+    assert_eq!(paths, [path("f"), path("g")]);
+    // A record of another version says so; what is written from now on must not stand behind it.
+    let mut earlier = journal.journal.records();
+    earlier[0] = vec![0, 1, 0, 0, 0];
+    let (_, journal, restored) = start(&second.memory, &earlier);
+    assert_eq!((restored.len(), replaced(&journal)), (2, 1));
 }
 
 /// A journal that waits in the middle of a record, once, for another thread that wants to write changes too.

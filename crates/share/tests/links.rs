@@ -218,12 +218,7 @@ fn a_link_that_is_followed_is_listed_as_what_it_leads_to() {
     );
     // The listing and an open of the name agree.
     for (at, info) in &entries {
-        let asked = client.open(at).access(Rights::READ_ATTRIBUTES);
-        if info.attributes.contains(Attributes::REPARSE) {
-            assert!([Refusal::NotFound, Refusal::BadLink].contains(&asked.refusal()), "{at}");
-            continue;
-        }
-        let open = asked.open();
+        let open = client.open(at).access(Rights::READ_ATTRIBUTES).open();
         let opened = world.share.info(&open).unwrap();
         assert_eq!(
             (opened.id, opened.size, opened.attributes),
@@ -238,6 +233,33 @@ fn a_link_that_is_followed_is_listed_as_what_it_leads_to() {
         let is_link = !["other", "real"].contains(&at.as_str());
         info.attributes.contains(Attributes::REPARSE) == is_link
     }));
+}
+
+#[test]
+fn who_only_looks_at_a_link_that_leads_nowhere_finds_the_link() {
+    let world = world_with(Config::default());
+    let client = world.client(1);
+    link(&world, "lost", "missing/f");
+    for (at, refusal) in
+        [("nowhere", Refusal::NotFound), ("out", Refusal::BadLink), ("lost", Refusal::PathNotFound)]
+    {
+        for access in [Rights::READ_ATTRIBUTES, Rights::READ_CONTROL, Rights::MAXIMUM_ALLOWED] {
+            let open = client.open(at).access(access).options(Options::NOT_DIRECTORY).open();
+            assert_eq!(world.share.info(&open).unwrap().reparse_tag, 0xa000_000c, "{at} {access:?}");
+            client.close(&open);
+        }
+        // Who asks for data, for a directory or for what lies below gets what the link leads to.
+        for access in [READ, WRITE, READ | Rights::MAXIMUM_ALLOWED] {
+            assert_eq!(client.open(at).access(access).refusal(), refusal, "{at}");
+        }
+        let directory = client.open(at).access(Rights::READ_ATTRIBUTES).options(Options::DIRECTORY);
+        assert_eq!(directory.refusal(), refusal, "{at}");
+        let below = format!("{at}/f");
+        assert!(client.open(&below).access(Rights::READ_ATTRIBUTES).result().is_err(), "{at}");
+    }
+    // Who makes a file by such a name makes what it leads to.
+    client.close(&client.open("nowhere").access(WRITE).disposition(Disposition::OpenOrCreate).open());
+    assert_eq!(client.names_in("real"), ["empty", "f", "full", "missing"]);
 }
 
 #[test]
@@ -269,9 +291,7 @@ fn nobody_walks_in_circles() {
         for (name, info) in listed(&client, &at, Options::empty()) {
             if info.attributes.contains(Attributes::DIRECTORY) {
                 left.push(format!("{at}/{name}"));
-            } else if info.attributes.contains(Attributes::REPARSE)
-                && !["nowhere", "out"].contains(&name.as_str())
-            {
+            } else if info.attributes.contains(Attributes::REPARSE) {
                 // An open of the name is of the link as well.
                 let open = client.open(&format!("{at}/{name}")).access(Rights::READ_ATTRIBUTES).open();
                 let opened = world.share.info(&open).unwrap();

@@ -37,6 +37,12 @@ fn tell(world: &World, directory: &dyn Node, text: &str, change: HostChange) {
     world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
 }
 
+/// The host has moved a file within a directory.
+fn tell_renamed(world: &World, directory: &dyn Node, from: &str, to: &str) {
+    let (from, to) = ((directory.id(), name(from)), (directory.id(), name(to)));
+    world.memory.tell(HostEvent::Renamed { from, to, is_directory: false });
+}
+
 #[test]
 fn a_known_path_is_opened_with_one_call_instead_of_four() {
     let (world, plan) = World::planned(Config::default());
@@ -135,8 +141,7 @@ fn what_the_host_puts_beside_what_was_just_made_is_seen() {
                 tell(&world, directory.as_ref(), &at, HostChange::Attributes);
                 now_at = format!("moved{n}");
                 directory.rename(&name(&at), directory.as_ref(), &name(&now_at), false, None).unwrap();
-                tell(&world, directory.as_ref(), &at, HostChange::RenamedFrom);
-                tell(&world, directory.as_ref(), &now_at, HostChange::RenamedTo);
+                tell_renamed(&world, directory.as_ref(), &at, &now_at);
             }
             "another name" => {
                 // Somewhere where nobody tells of it, and later than the maker's close.
@@ -259,8 +264,7 @@ fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
         .add_name(&name("kept"), directory.lookup(&name("f"), OpenHow::Read).unwrap().as_ref(), None)
         .unwrap();
     directory.rename(&name("g"), directory.as_ref(), &name("f"), true, None).unwrap();
-    tell(&world, directory.as_ref(), "g", HostChange::RenamedFrom);
-    tell(&world, directory.as_ref(), "f", HostChange::RenamedTo);
+    tell_renamed(&world, directory.as_ref(), "g", "f");
     assert_eq!(info("d/f", 5).unwrap().id, other.id());
 }
 
@@ -576,6 +580,34 @@ fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone()
     waits(world.share.take_changes(&watched, Some(&Waiter { wake: holder.ears.clone(), token: 1 })));
     client.make_with("d/made", "");
     assert!(holder.woken() > 0, "a client's change is told");
+}
+
+#[test]
+fn where_nobody_tells_of_changes_rights_end_by_themselves() {
+    for silent in [true, false] {
+        let world = World::over(Config::default(), |inner| match silent {
+            true => {
+                let facts = Facts { tells_changes: false, ..inner.facts().clone() };
+                Arc::new(Silent { inner, facts })
+            }
+            false => Arc::new(inner),
+        });
+        let client = world.client(1);
+        client.make_directory("d");
+        client.make_with("d/f", "text");
+        let at = |second| world.share.before_batch(later(second));
+        let (right, writes) = (Caching::READ | Caching::HANDLE, Caching::all());
+        at(0);
+        let directory = client.open("d").access(READ).keyed(1, right).result().unwrap();
+        assert_eq!(directory.granted.map(|granted| granted.state), Some(right));
+        let file = client.open("d/f").keyed(2, writes).result().unwrap();
+        assert_eq!(file.granted.map(|granted| granted.state), Some(writes));
+        at(59);
+        assert_eq!(client.breaks(), []);
+        at(61);
+        let lost = client.breaks().len();
+        assert_eq!(lost, if silent { 2 } else { 0 });
+    }
 }
 
 /// One thread makes and removes a name; others, who know when it has done so, never see what was before.

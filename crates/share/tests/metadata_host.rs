@@ -188,6 +188,12 @@ fn what_is_mounted_below_is_seen_and_may_go_when_nobody_uses_it() {
     it.others("mkdir -p d/m/deep; echo below >d/m/f; echo below >d/m/deep/f");
     assert!(it.sees("d/m/f", 6) && it.sees("d/m/deep/f", 6));
     let at = it.files().join("d/m");
+    let watch = |it: &Served| {
+        let open = it.client.open("").access(Rights::READ_DATA).open();
+        it.client.share.watch(&open, share::ChangeFilter::all(), true, 1 << 20).unwrap();
+        open
+    };
+    let _before = watch(&it);
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "trunkline-test"])
         .arg(&at)
@@ -199,6 +205,9 @@ fn what_is_mounted_below_is_seen_and_may_go_when_nobody_uses_it() {
     }
     it.others("mkdir d/m/deep; echo 'on top' >d/m/f; echo 'on top' >d/m/deep/f");
     let is_seen = it.sees("d/m/f", 7) && it.sees("d/m/deep/f", 7);
+    // A watch that goes deep does not reach into what is mounted.
+    let _meanwhile = watch(&it);
+    it.others("mkdir d/m/deep/made");
     it.is_idle_for(3);
     let unmounted = Command::new("umount").arg(&at).status().unwrap();
     if !unmounted.success() {

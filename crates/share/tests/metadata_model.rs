@@ -314,9 +314,9 @@ impl Test {
                 let Some(what) = thing(what) else { return };
                 let (to, new) = (to.get(&places), name(NAMES[*new]));
                 let is_directory = what.stat.kind == Kind::Directory;
-                if what.above.node.rename(&what.name, to.node.as_ref(), &new, true, None).is_ok() {
-                    tell(&what.above, &what.name, is_directory, HostChange::RenamedFrom);
-                    tell(to, &new, is_directory, HostChange::RenamedTo);
+                if what.above.node.rename(&what.name, to.node.as_ref(), &new, true, None).is_ok() && !silent {
+                    let (from, to) = ((what.above.node.id(), what.name.clone()), (to.node.id(), new));
+                    self.world.memory.tell(HostEvent::Renamed { from, to, is_directory });
                 }
             }
             Deed::Link(what, to, new) => {

@@ -243,6 +243,36 @@ fn a_descriptor_goes_before_the_hosts_list_until_the_host_changes_it() {
     assert_eq!((may(&other, "f"), may(&third, "f")), ((true, true), (false, false)));
 }
 
+#[test]
+fn what_a_mode_takes_from_whoever_is_named_no_later_mode_gives_back() {
+    let world = World::new();
+    let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
+    owner.make_with("f", "text");
+    let host = world.memory.root().unwrap().lookup(&name("f"), OpenHow::Attributes).unwrap();
+    later(&world, 1);
+    host.set_note(Note::AccessList, Some(&for_bob())).unwrap();
+    let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
+    let me = (Sid::unix_user(1001), Rights::ALL, AceFlags::empty());
+    let named = (Sid::unix_user(BOB), Rights::FOR_READ | Rights::FOR_WRITE, AceFlags::empty());
+    set_list(&owner, &open, &list(&[me, named]));
+    let on_host = || host.note(Note::AccessList).unwrap().and_then(|bytes| parse(&bytes)).unwrap_or_default();
+    for (mode, bits, expected) in
+        [(0o660, 6, (true, true)), (0o640, 4, (true, false)), (0o660, 4, (true, false))]
+    {
+        owner.call(|c| world.share.set_mode(c, &open, mode)).unwrap();
+        assert_eq!(may(&other, "f"), expected, "{mode:o}");
+        // The host's own programs find the same.
+        assert!(on_host().contains(&entry(Tag::User, bits, BOB)), "{mode:o} {:?}", on_host());
+        assert!(on_host().contains(&entry(Tag::Mask, (mode >> 3 & 7) as u16, 0)), "{mode:o} {:?}", on_host());
+    }
+    for mode in [0o700, 0o770] {
+        owner.call(|c| world.share.set_mode(c, &open, mode)).unwrap();
+        assert_eq!(may(&other, "f"), (false, false), "{mode:o}");
+        assert!(!on_host().iter().any(|it| it.tag == Tag::User && it.bits != 0), "{mode:o} {:?}", on_host());
+        assert_eq!(host.stat().unwrap().mode & 0o777, mode);
+    }
+}
+
 /// A share on a directory of the host that keeps POSIX lists.
 fn on_host() -> Option<(tempfile::TempDir, Arc<Share>)> {
     let place = tempfile::tempdir().unwrap();

@@ -321,10 +321,8 @@ fn what_the_host_does_is_believed_and_told() {
     world.share.watch(&watched, ChangeFilter::FILE_NAME, false, 4096).unwrap();
     let directory = world.memory.root().unwrap().lookup(&name("d"), volume::OpenHow::Read).unwrap();
     directory.rename(&name("Old"), directory.as_ref(), &name("New"), false, None).unwrap();
-    for (at, change) in [("Old", HostChange::RenamedFrom), ("New", HostChange::RenamedTo)] {
-        let (directory, name) = (directory.id(), Some(name(at)));
-        world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
-    }
+    let (from, to) = ((directory.id(), name("Old")), (directory.id(), name("New")));
+    world.memory.tell(HostEvent::Renamed { from, to, is_directory: false });
     world.share.before_batch(now());
     assert_eq!(client.open("d/old").refusal(), Refusal::NotFound);
     assert_eq!(client.read(&client.open("d/new").open()).unwrap(), "text");

@@ -9,13 +9,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use volume::{ADDRESS_MAX, Failure, Kind, Name, OpenHow, Result, Stat, Time};
 
 use crate::errno::failure;
 use crate::kept_back;
 use crate::node::{PosixNode, open_below, stat_below, stat_fd};
-use crate::sys::{Handle, ProcPath};
+use crate::sys::{Handle, ProcPath, is_gone};
 use crate::table::{Key, Table};
 
 /// Seconds and nanoseconds of the birth time, and the kind of the handle.
@@ -34,7 +33,7 @@ impl PosixNode {
             self.note_place(table)?;
             return Ok(self.table_address());
         }
-        let handle = Handle::of(self.fd.as_fd()).map_err(failure)?;
+        let handle = Handle::of(self.fd()?.as_fd()).map_err(failure)?;
         if FIXED + handle.bytes.len() > ADDRESS_MAX {
             return Err(Failure::NotSupported);
         }
@@ -56,7 +55,8 @@ impl PosixNode {
     fn table_address(&self) -> Vec<u8> {
         let mut out = self.address_of_kind(BY_TABLE);
         out.extend_from_slice(&self.id.inode.to_le_bytes());
-        if let Ok(handle) = Handle::of(self.fd.as_fd())
+        if let Ok(fd) = self.fd()
+            && let Ok(handle) = Handle::of(fd.as_fd())
             && out.len() + 4 + handle.bytes.len() <= ADDRESS_MAX
         {
             out.extend_from_slice(&handle.kind.to_le_bytes());
@@ -80,7 +80,7 @@ impl PosixNode {
                 Err(why) => return Err(why),
             }
         }
-        if stat_fd(&self.fd)?.links > 0 {
+        if stat_fd(self.fd()?)?.links > 0 {
             table.doubt();
         }
         Ok(())
@@ -88,8 +88,9 @@ impl PosixNode {
 
     /// Asks the host where this node stands, and notes it; false when it does not stand there any more.
     fn try_note_place(&self, table: &Table) -> Result<bool> {
+        let own = self.fd()?;
         let path = |fd| rustix::fs::readlink(ProcPath::of(fd).as_c_str(), Vec::new()).map_err(failure);
-        let (root, text) = (path(table.root())?.into_bytes(), path(self.fd.as_fd())?.into_bytes());
+        let (root, text) = (path(table.root())?.into_bytes(), path(own.as_fd())?.into_bytes());
         let below = text.strip_prefix(root.as_slice()).unwrap_or_default();
         let Some((above, last)) = split_last(below.strip_prefix(b"/").unwrap_or(below)) else {
             return Ok(false);
@@ -134,11 +135,9 @@ impl PosixNode {
             _ => return Err(Failure::Stale),
         }
         let handle = Handle { kind: i32::from_le_bytes(*kind), bytes: bytes.into() };
-        let fd = handle.open(self.fd.as_fd()).map_err(|errno| match errno {
-            Errno::STALE | Errno::NOENT | Errno::INVAL | Errno::OVERFLOW => Failure::Stale,
-            other => failure(other),
-        })?;
-        let fd = kept_back::checked(fd)?;
+        let root = self.fd()?;
+        let fd = kept_back::with_room(|| handle.open(root.as_fd()))
+            .map_err(|errno| if is_gone(errno) { Failure::Stale } else { failure(errno) })?;
         let stat = stat_fd(&fd)?;
         if stat.links == 0 || stat.born.unwrap_or_default() != born {
             return Err(Failure::Stale);

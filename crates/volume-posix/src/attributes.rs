@@ -8,6 +8,7 @@ use volume::{Failure, Kind, Note, Overview, Result, Time, Times};
 
 use crate::errno::{call, failure};
 use crate::node::PosixNode;
+use crate::sys::ProcPath;
 
 /// The namespace that users of the host own.
 const USERS: &[u8] = b"user.";
@@ -51,7 +52,8 @@ impl PosixNode {
         if times == Times::default() {
             return Ok(());
         }
-        call(|| rustix::fs::utimensat(&self.fd, c"", &both, AtFlags::EMPTY_PATH))
+        let fd = self.fd()?;
+        call(|| rustix::fs::utimensat(&fd, c"", &both, AtFlags::EMPTY_PATH))
     }
 
     pub(crate) fn change_mode(&self, mode: u32) -> Result<()> {
@@ -59,10 +61,11 @@ impl PosixNode {
         if self.kind == Kind::Link {
             return Err(Failure::NotSupported);
         }
+        let fd = self.fd()?;
         if self.is_path {
-            call(|| rustix::fs::chmod(self.proc_path().as_c_str(), mode))
+            call(|| rustix::fs::chmod(ProcPath::of(&fd).as_c_str(), mode))
         } else {
-            call(|| rustix::fs::fchmod(&self.fd, mode))
+            call(|| rustix::fs::fchmod(&fd, mode))
         }
     }
 
@@ -72,7 +75,8 @@ impl PosixNode {
             return Err(Failure::Invalid);
         }
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-        call(|| rustix::fs::chownat(&self.fd, c"", uid, gid, AtFlags::EMPTY_PATH))
+        let fd = self.fd()?;
+        call(|| rustix::fs::chownat(&fd, c"", uid, gid, AtFlags::EMPTY_PATH))
     }
 
     pub(crate) fn read_note(&self, note: Note) -> Result<Option<Vec<u8>>> {
@@ -212,12 +216,13 @@ impl PosixNode {
 
     /// The names of all attributes, each with a zero behind it.
     fn attribute_names(&self) -> Result<Vec<u8>> {
+        let fd = self.fd()?;
         for size in [USUAL, LARGEST] {
             let mut names = vec![0; size];
             let got = if self.is_path {
-                rustix::fs::listxattr(self.proc_path().as_c_str(), &mut names[..])
+                rustix::fs::listxattr(ProcPath::of(&fd).as_c_str(), &mut names[..])
             } else {
-                rustix::fs::flistxattr(&self.fd, &mut names[..])
+                rustix::fs::flistxattr(&fd, &mut names[..])
             };
             match got {
                 Ok(len) => {
@@ -254,27 +259,30 @@ impl PosixNode {
     }
 
     fn attribute_into(&self, name: &CStr, into: &mut [u8]) -> rustix::io::Result<usize> {
+        let fd = self.raw_fd()?;
         if self.is_path {
-            rustix::fs::getxattr(self.proc_path().as_c_str(), name, into)
+            rustix::fs::getxattr(ProcPath::of(&fd).as_c_str(), name, into)
         } else {
-            rustix::fs::fgetxattr(&self.fd, name, into)
+            rustix::fs::fgetxattr(&fd, name, into)
         }
     }
 
     fn write_raw(&self, name: &CStr, value: &[u8]) -> rustix::io::Result<()> {
+        let fd = self.raw_fd()?;
         if self.is_path {
-            rustix::fs::setxattr(self.proc_path().as_c_str(), name, value, XattrFlags::empty())
+            rustix::fs::setxattr(ProcPath::of(&fd).as_c_str(), name, value, XattrFlags::empty())
         } else {
-            rustix::fs::fsetxattr(&self.fd, name, value, XattrFlags::empty())
+            rustix::fs::fsetxattr(&fd, name, value, XattrFlags::empty())
         }
     }
 
     /// Removes an attribute; one that is not there is no error.
     fn remove_attribute(&self, name: &CStr) -> rustix::io::Result<()> {
+        let fd = self.raw_fd()?;
         let done = if self.is_path {
-            rustix::fs::removexattr(self.proc_path().as_c_str(), name)
+            rustix::fs::removexattr(ProcPath::of(&fd).as_c_str(), name)
         } else {
-            rustix::fs::fremovexattr(&self.fd, name)
+            rustix::fs::fremovexattr(&fd, name)
         };
         match done {
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),

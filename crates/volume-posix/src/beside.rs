@@ -172,7 +172,7 @@ impl Beside {
         let file_system = match known {
             Some(id) => id,
             None => {
-                let id = file_system_id(node.fd.as_fd(), node.id.device)?;
+                let id = file_system_id(node.fd()?.as_fd(), node.id.device)?;
                 self.file_systems.write().insert(node.id.device, id);
                 id
             }
@@ -196,7 +196,7 @@ impl Beside {
     /// The file's folder, made when it is missing. The caller holds the lock on folders.
     fn made_folder(&self, node: &PosixNode) -> Result<OwnedFd> {
         // Nothing would ever remove what is made for a file without a name.
-        if stat_fd(&node.fd)?.links == 0 {
+        if stat_fd(node.fd()?)?.links == 0 {
             return Err(Failure::Stale);
         }
         let key = self.key(node)?;
@@ -211,7 +211,7 @@ impl Beside {
             return Ok(folder);
         }
         // Only a privileged process can use it, and only where the file system has handles.
-        if let Ok(handle) = Handle::of(node.fd.as_fd()) {
+        if let Ok(handle) = Handle::of(node.fd()?.as_fd()) {
             let text = [&handle.kind.to_le_bytes(), &*handle.bytes].concat();
             if let Err(why) = write_file(folder.as_fd(), &with_checksum(HANDLE), &sealed(&text)) {
                 // Without it nobody would ever know for an orphan what is laid here later.
@@ -567,7 +567,7 @@ mod tests {
         let folder = store.join(beside.key(node).unwrap().folder());
         let handle = folder.join("handle.2");
         std::fs::create_dir_all(&handle).unwrap();
-        let has_handles = Handle::of(node.fd.as_fd()).is_ok();
+        let has_handles = Handle::of(node.fd().unwrap().as_fd()).is_ok();
         assert_eq!(beside.made_folder(node).err(), has_handles.then_some(Failure::IsADirectory));
         assert_eq!(beside.has(node), !has_handles);
         std::fs::remove_dir(&handle).unwrap();
@@ -611,7 +611,7 @@ mod tests {
                         if is_note { Err(Failure::Io) } else { Ok(Some(value.to_vec())) },
                         "{at}"
                     );
-                    assert_eq!(beside.collect(node.fd.as_fd(), 9).unwrap_or_default(), 0, "{at}");
+                    assert_eq!(beside.collect(node.fd().unwrap().as_fd(), 9).unwrap_or_default(), 0, "{at}");
                 }
             }
             std::fs::write(&file, &whole).unwrap();

@@ -11,7 +11,8 @@ use wire::{FileRange, Source};
 
 use crate::errno::{call, failure};
 use crate::node::{ALWAYS, PosixNode, open_below, stat_fd};
-use crate::sys;
+use crate::pool::{Descriptor, Using};
+use crate::sys::{self, ProcPath};
 
 /// Bytes that are copied or zeroed at once where the host cannot do it by itself.
 const CHUNK: usize = 256 * 1024;
@@ -20,19 +21,25 @@ const MAX_OFFSET: u64 = i64::MAX as u64;
 
 impl PosixNode {
     /// The descriptor, if it may be used for reading data.
-    fn readable(&self) -> Result<BorrowedFd<'_>> {
+    fn readable(&self) -> Result<Using<'_>> {
         match self.kind {
             Kind::Directory => Err(Failure::IsADirectory),
-            Kind::File if self.how >= OpenHow::Read => Ok(self.fd.as_fd()),
+            Kind::File if self.how >= OpenHow::Read => self.fd(),
             Kind::File => Err(Failure::Denied),
             _ => Err(Failure::Invalid),
         }
     }
 
     /// The descriptor, if it may be used for writing data.
-    pub(crate) fn writable(&self) -> Result<BorrowedFd<'_>> {
+    pub(crate) fn writable(&self) -> Result<Using<'_>> {
         let fd = self.readable()?;
-        if self.how == OpenHow::ReadWrite { Ok(fd) } else { Err(Failure::Denied) }
+        if self.how < OpenHow::ReadWrite {
+            return Err(Failure::Denied);
+        }
+        if let Descriptor::Pooled(pooled) = &self.descriptor {
+            pooled.note_write();
+        }
+        Ok(fd)
     }
 
     pub(crate) fn read_data(
@@ -43,6 +50,7 @@ impl PosixNode {
         patience: Patience,
     ) -> Result<usize> {
         let fd = self.readable()?;
+        let fd = fd.as_fd();
         if at > MAX_OFFSET || len == 0 {
             return Ok(0);
         }
@@ -69,29 +77,38 @@ impl PosixNode {
         let size = stat_fd(self.readable()?)?.size;
         let len = usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX).min(len);
         // What an offset means behind the end is the business of the ordinary way.
-        let cached = len > 0 && Source::is_cached(&*self, at, len);
-        Ok(cached.then(|| FileRange { file: self, at, len }))
+        let file: Arc<dyn Source> = match &self.descriptor {
+            Descriptor::Pooled(pooled) => pooled.file().map_err(failure)?,
+            Descriptor::OfRoot => return Ok(None),
+            Descriptor::Kept(_) => self,
+        };
+        let cached = len > 0 && file.is_cached(at, len);
+        Ok(cached.then_some(FileRange { file, at, len }))
     }
 
     pub(crate) fn write_data(&self, at: u64, data: &[u8]) -> Result<()> {
         let fd = self.writable()?;
-        self.growing(at.saturating_add(data.len() as u64), || write_all(fd, at, data))
+        self.growing(at.saturating_add(data.len() as u64), || write_all(fd.as_fd(), at, data))
     }
 
     pub(crate) fn sync_data(&self, data_only: bool) -> Result<()> {
         let sync = |fd: BorrowedFd<'_>| {
             call(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })
         };
+        let own = self.fd()?;
+        if let Descriptor::Pooled(pooled) = &self.descriptor {
+            pooled.note_sync()?;
+        }
         match self.kind {
-            _ if !self.is_path => sync(self.fd.as_fd()),
+            _ if !self.is_path => sync(own.as_fd()),
             Kind::File => {
-                let path = self.proc_path();
+                let path = ProcPath::of(&own);
                 let flags = OFlags::RDONLY | (ALWAYS - OFlags::NOFOLLOW);
                 sync(call(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))?.as_fd())
             }
             Kind::Directory => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                sync(open_below(self.fd.as_fd(), b".", flags, Mode::empty())?.as_fd())
+                sync(open_below(own.as_fd(), b".", flags, Mode::empty())?.as_fd())
             }
             // Nothing of these is buffered by us.
             _ => Ok(()),
@@ -104,7 +121,7 @@ impl PosixNode {
         if range.is_empty() || self.owner.is_some() {
             return Ok(());
         }
-        call(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, range.start, range.end - range.start))
+        call(|| rustix::fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, range.start, range.end - range.start))
     }
 
     pub(crate) fn punch_data(&self, range: Range<u64>) -> Result<()> {
@@ -113,8 +130,8 @@ impl PosixNode {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match call(|| rustix::fs::fallocate(fd, flags, range.start, range.end - range.start)) {
-            Err(Failure::NotSupported) => zero(fd, range),
+        match call(|| rustix::fs::fallocate(&fd, flags, range.start, range.end - range.start)) {
+            Err(Failure::NotSupported) => zero(fd.as_fd(), range),
             other => other,
         }
     }
@@ -124,7 +141,7 @@ impl PosixNode {
         if from > MAX_OFFSET {
             return Ok(None);
         }
-        let start = match rustix::fs::seek(fd, SeekFrom::Data(from)) {
+        let start = match rustix::fs::seek(&fd, SeekFrom::Data(from)) {
             Ok(start) => start,
             // Nothing but a hole, or behind the end.
             Err(Errno::NXIO) => return Ok(None),
@@ -135,7 +152,7 @@ impl PosixNode {
             }
             Err(errno) => return Err(failure(errno)),
         };
-        match rustix::fs::seek(fd, SeekFrom::Hole(start)) {
+        match rustix::fs::seek(&fd, SeekFrom::Hole(start)) {
             Ok(end) => Ok((start < end).then_some(start..end)),
             // Cut by somebody else in between.
             Err(Errno::NXIO) => Ok(None),
@@ -145,6 +162,7 @@ impl PosixNode {
 
     pub(crate) fn copy_data(&self, at: u64, to: &PosixNode, to_at: u64, len: u64) -> Result<u64> {
         let (from, into) = (self.readable()?, to.writable()?);
+        let (from, into) = (from.as_fd(), into.as_fd());
         let (Some(_), Some(_)) = (at.checked_add(len), to_at.checked_add(len)) else {
             return Err(Failure::Invalid);
         };
@@ -160,6 +178,7 @@ impl PosixNode {
 
     pub(crate) fn clone_data(&self, at: u64, to: &PosixNode, to_at: u64, len: u64) -> Result<()> {
         let (from, into) = (self.readable()?, to.writable()?);
+        let (from, into) = (from.as_fd(), into.as_fd());
         if len == 0 {
             // For the host a length of zero means everything to the end.
             return Ok(());
@@ -168,23 +187,28 @@ impl PosixNode {
     }
 }
 
+/// Only of a node whose descriptor stays open: others are sent from as [`crate::pool::OpenFile`].
 impl Source for PosixNode {
     fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        match &self.descriptor {
+            Descriptor::Kept(fd) => fd.as_fd(),
+            Descriptor::OfRoot | Descriptor::Pooled(_) => self.shared.root_fd.as_fd(),
+        }
     }
 
-    /// A page counts as there from when its reading begins, and reading ahead goes on in the background. The
-    /// last byte is asked for as well, since a file is read from the front: whoever finds it here has next
-    /// to nothing to wait for.
     fn is_cached(&self, at: u64, len: usize) -> bool {
-        if self.shared.is_in_memory {
-            return true;
-        }
-        let Some(last) = (len as u64).checked_sub(1).and_then(|last| at.checked_add(last)) else {
-            return true;
-        };
-        sys::pages_missing(self.fd.as_fd(), at, len as u64) == Ok(0) && sys::has_byte(self.fd.as_fd(), last)
+        self.shared.is_in_memory || is_cached(Source::fd(self), at, len)
     }
+}
+
+/// Whether `len` bytes from offset `at` are in memory. A page counts as there from when its reading begins, and reading ahead
+/// goes on in the background. The last byte is asked for as well, since a file is read from the front: whoever finds it here
+/// has next to nothing to wait for.
+pub(crate) fn is_cached(fd: BorrowedFd<'_>, at: u64, len: usize) -> bool {
+    let Some(last) = (len as u64).checked_sub(1).and_then(|last| at.checked_add(last)) else {
+        return true;
+    };
+    sys::pages_missing(fd, at, len as u64) == Ok(0) && sys::has_byte(fd, last)
 }
 
 /// What is in memory of a range: all of it or, at the end of the file, what is there.

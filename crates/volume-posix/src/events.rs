@@ -5,6 +5,9 @@
 //! system would bring every write on the host to us, and would end where another file system is mounted
 //! below the volume. An event names its directory by a handle; a table leads from there to the node.
 
+mod halves;
+mod raw;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,22 +18,20 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use volume::{Failure, HostChange, HostEvent, Name, NodeId, Result};
-use wire::Cursor;
+use volume::{Failure, HostChange, HostEvent, NodeId, Result};
 
+use self::halves::{Half, Halves};
+use self::raw::{LONGEST, Named, Place, RawEvent};
 use crate::errno::{call, failure};
 use crate::facts;
 use crate::node::{PosixNode, open_below};
-use crate::sys::{Handle, fanotify};
+use crate::sys::Handle;
+use crate::sys::fanotify::{self, Renames};
 
 /// Bytes of events taken from the host at once.
 const CHUNK: usize = 64 * 1024;
-/// The longest event: metadata, header, file system, handle and name.
-const LONGEST: usize = 24 + 4 + 8 + 8 + 128 + 256 + 8;
-/// Bytes of an event before its records.
-const METADATA: usize = 24;
-/// The version of the events' layout.
-const VERSION: u8 = 3;
+/// How long the second half of a rename may take where the host tells it in two.
+const SECOND_HALF: Duration = Duration::from_millis(1);
 
 /// The queue of events and the directories that are watched.
 pub(crate) struct Events {
@@ -41,14 +42,16 @@ pub(crate) struct Events {
     /// How many directories are watched; without any the queue is not asked.
     count: AtomicUsize,
     /// Events are taken by one thread at a time, so that their order is kept.
-    buffer: Mutex<Vec<u8>>,
+    reading: Mutex<Reading>,
+    /// How the host tells of renames.
+    renames: Renames,
 }
 
-/// Where a directory is in the table.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Place {
-    file_system: u64,
-    handle: Handle,
+/// What taking events needs.
+#[derive(Default)]
+struct Reading {
+    buffer: Vec<u8>,
+    halves: Halves,
 }
 
 struct Watch {
@@ -70,14 +73,16 @@ impl Events {
     pub(crate) fn start(root: BorrowedFd<'_>) -> Option<Events> {
         let queue = fanotify::queue().ok()?;
         Handle::of(root).ok()?;
-        fanotify::mark(queue.as_fd(), root, true).ok()?;
-        fanotify::mark(queue.as_fd(), root, false).ok()?;
+        let is_told = |renames| fanotify::mark(queue.as_fd(), root, renames, true).is_ok();
+        let renames = [Renames::Whole, Renames::Halves].into_iter().find(|renames| is_told(*renames))?;
+        fanotify::mark(queue.as_fd(), root, renames, false).ok()?;
         Some(Events {
             queue,
             myself: i32::try_from(std::process::id()).unwrap_or(0),
             watched: Mutex::default(),
             count: AtomicUsize::new(0),
-            buffer: Mutex::new(Vec::new()),
+            reading: Mutex::default(),
+            renames,
         })
     }
 
@@ -91,13 +96,14 @@ impl Events {
             }
             Entry::Vacant(slot) => slot,
         };
-        let directory = open_below(node.fd.as_fd(), b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+        let directory =
+            open_below(node.directory()?, b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         if !facts::is_told_of(directory.as_fd(), &node.shared.facts)? {
             return Err(Failure::NotSupported);
         }
         let file_system = call(|| rustix::fs::fstatvfs(&directory))?.f_fsid;
         let place = Place { file_system, handle: call(|| Handle::of(directory.as_fd()))? };
-        match fanotify::mark(self.queue.as_fd(), directory.as_fd(), true) {
+        match fanotify::mark(self.queue.as_fd(), directory.as_fd(), self.renames, true) {
             Ok(()) => {}
             // More marks than the host allows one user.
             Err(Errno::NOSPC) => return Err(Failure::Exhausted),
@@ -124,32 +130,36 @@ impl Events {
         watched.by_place.remove(&watch.place);
         self.count.store(watched.by_node.len(), Ordering::Release);
         // A directory that is gone has taken its mark with it.
-        let _ = fanotify::mark(self.queue.as_fd(), watch.directory.as_fd(), false);
+        let _ = fanotify::mark(self.queue.as_fd(), watch.directory.as_fd(), self.renames, false);
     }
 
     pub(crate) fn take(&self, sink: &mut dyn FnMut(HostEvent)) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let mut buffer = self.buffer.lock();
+        let mut reading = self.reading.lock();
+        let Reading { buffer, halves } = &mut *reading;
         buffer.resize(CHUNK, 0);
         loop {
             let len = match rustix::io::read(&self.queue, &mut buffer[..]) {
-                Ok(0) | Err(Errno::AGAIN) => return,
+                Ok(0) | Err(Errno::AGAIN) => break,
                 Ok(len) => len,
                 Err(Errno::INTR) => continue,
                 Err(errno) => {
                     // What cannot be read is lost.
                     tracing::warn!(%errno, "cannot take the host's events");
-                    return sink(HostEvent::Overflow);
+                    sink(HostEvent::Overflow);
+                    break;
                 }
             };
-            self.tell(&buffer[..len], sink);
-            if len + LONGEST <= CHUNK {
-                // There was room for more, so there was no more.
-                return;
+            self.tell(&buffer[..len], halves, sink);
+            // There was room for more, so there was no more.
+            let is_all = len + LONGEST <= CHUNK;
+            if is_all && !(halves.is_waiting() && self.wait(SECOND_HALF)) {
+                break;
             }
         }
+        halves.end(sink);
     }
 
     pub(crate) fn wait(&self, at_most: Duration) -> bool {
@@ -162,23 +172,59 @@ impl Events {
     }
 
     /// Tells what stands in a buffer that the host has filled.
-    fn tell(&self, mut events: &[u8], sink: &mut dyn FnMut(HostEvent)) {
+    fn tell(&self, mut events: &[u8], halves: &mut Halves, sink: &mut dyn FnMut(HostEvent)) {
         while let Some(event) = RawEvent::parse(events) {
             events = &events[event.len..];
             if event.mask & libc::FAN_Q_OVERFLOW != 0 {
+                halves.end(sink);
                 sink(HostEvent::Overflow);
+            } else if event.pid != self.myself {
+                self.tell_one(event, halves, sink);
+            }
+        }
+    }
+
+    fn tell_one(&self, event: RawEvent, halves: &mut Halves, sink: &mut dyn FnMut(HostEvent)) {
+        let RawEvent { mask, pid, .. } = event;
+        let is_on_directory = mask & libc::FAN_ONDIR != 0;
+        if mask & libc::FAN_RENAME != 0 {
+            let half = |named: Option<Named>| {
+                let (place, name) = named?;
+                Some(Half { directory: self.watched(&place)?, name: name?, is_directory: is_on_directory })
+            };
+            if let Some(old) = half(event.old) {
+                halves.went(pid, old, sink);
+            }
+            if let Some(new) = half(event.new) {
+                halves.came(pid, new, sink);
+            }
+            return halves.end(sink);
+        }
+        let Some((place, name)) = event.place else { return };
+        let Some(directory) = self.watched(&place) else { return };
+        let is_directory = name.is_none() || is_on_directory;
+        for (bit, change) in CHANGES {
+            if mask & bit == 0 {
                 continue;
             }
-            let Some((place, name)) = event.place.filter(|_| event.pid != self.myself) else { continue };
-            // A mark may bring its last events after it was taken away.
-            let Some(directory) = self.watched.lock().by_place.get(&place).copied() else { continue };
-            let is_directory = name.is_none() || event.mask & libc::FAN_ONDIR != 0;
-            for (bit, change) in CHANGES {
-                if event.mask & bit != 0 {
-                    sink(HostEvent::Changed { directory, name: name.clone(), is_directory, change });
+            match (change, name.clone()) {
+                (HostChange::RenamedFrom, Some(name)) => {
+                    halves.went(pid, Half { directory, name, is_directory }, sink);
+                }
+                (HostChange::RenamedTo, Some(name)) => {
+                    halves.came(pid, Half { directory, name, is_directory }, sink);
+                }
+                (change, name) => {
+                    halves.end(sink);
+                    sink(HostEvent::Changed { directory, name, is_directory, change });
                 }
             }
         }
+    }
+
+    /// The directory of an event. A mark may bring its last events after it was taken away.
+    fn watched(&self, place: &Place) -> Option<NodeId> {
+        self.watched.lock().by_place.get(place).copied()
     }
 }
 
@@ -192,104 +238,3 @@ const CHANGES: [(u64, HostChange); 6] = [
     (libc::FAN_MOVED_FROM, HostChange::RenamedFrom),
     (libc::FAN_DELETE, HostChange::Removed),
 ];
-
-/// One event as the host lays it out.
-struct RawEvent {
-    len: usize,
-    mask: u64,
-    pid: i32,
-    /// The directory and the name in it, where the event has them; no name for the directory itself.
-    place: Option<(Place, Option<Name>)>,
-}
-
-impl RawEvent {
-    /// Reads the event at the start of `bytes`; none when there is no whole one.
-    fn parse(bytes: &[u8]) -> Option<RawEvent> {
-        let mut head = Cursor::new(bytes);
-        let len = usize::try_from(u32::from_ne_bytes(head.array().ok()?)).ok()?;
-        let (version, _reserved, metadata) = (head.u8().ok()?, head.u8().ok()?, head.array().ok()?);
-        let mask = u64::from_ne_bytes(head.array().ok()?);
-        let _descriptor: [u8; 4] = head.array().ok()?;
-        let pid = i32::from_ne_bytes(head.array().ok()?);
-        let metadata = usize::from(u16::from_ne_bytes(metadata)).max(METADATA);
-        if version != VERSION || len < metadata {
-            return None;
-        }
-        let mut records = Cursor::new(bytes.get(metadata..len)?);
-        let mut place = None;
-        while let Some((kind, record)) = next_record(&mut records) {
-            if kind == libc::FAN_EVENT_INFO_TYPE_DFID_NAME {
-                place = place_of(record);
-            }
-        }
-        Some(RawEvent { len, mask, pid, place })
-    }
-}
-
-fn next_record<'a>(records: &mut Cursor<'a>) -> Option<(u8, Cursor<'a>)> {
-    let (kind, _pad) = (records.u8().ok()?, records.u8().ok()?);
-    let len = usize::from(u16::from_ne_bytes(records.array().ok()?));
-    Some((kind, records.sub(len.checked_sub(4)?).ok()?))
-}
-
-fn place_of(mut record: Cursor<'_>) -> Option<(Place, Option<Name>)> {
-    let file_system = u64::from_ne_bytes(record.array().ok()?);
-    let len = usize::try_from(u32::from_ne_bytes(record.array().ok()?)).ok()?;
-    let kind = i32::from_ne_bytes(record.array().ok()?);
-    let bytes = record.bytes(len).ok()?.into();
-    let name = record.rest().split(|&b| b == 0).next()?;
-    // For the directory itself the host says ".", which is no name.
-    Some((Place { file_system, handle: Handle { kind, bytes } }, Name::new(name).ok()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// One event as Linux lays it out: a file `a` was made in a directory with an 8-byte handle.
-    fn event() -> Vec<u8> {
-        let mut out = Vec::new();
-        let record_len = 4_u16 + 8 + 8 + 8 + 4;
-        out.extend_from_slice(&(24 + u32::from(record_len)).to_ne_bytes());
-        out.extend_from_slice(&[VERSION, 0]);
-        out.extend_from_slice(&24_u16.to_ne_bytes());
-        out.extend_from_slice(&libc::FAN_CREATE.to_ne_bytes());
-        out.extend_from_slice(&(-1_i32).to_ne_bytes());
-        out.extend_from_slice(&77_i32.to_ne_bytes());
-        out.extend_from_slice(&[libc::FAN_EVENT_INFO_TYPE_DFID_NAME, 0]);
-        out.extend_from_slice(&record_len.to_ne_bytes());
-        out.extend_from_slice(&5_u64.to_ne_bytes());
-        out.extend_from_slice(&8_u32.to_ne_bytes());
-        out.extend_from_slice(&1_i32.to_ne_bytes());
-        out.extend_from_slice(b"12345678a\0\0\0");
-        out
-    }
-
-    #[test]
-    fn an_event_is_read() {
-        let bytes = event();
-        let seen = RawEvent::parse(&bytes).unwrap();
-        assert_eq!((seen.len, seen.mask, seen.pid), (bytes.len(), libc::FAN_CREATE, 77));
-        let (place, name) = seen.place.unwrap();
-        assert_eq!(place.file_system, 5);
-        assert_eq!(&*place.handle.bytes, b"12345678");
-        assert_eq!(name.unwrap().as_bytes(), b"a");
-    }
-
-    #[test]
-    fn a_cut_or_changed_event_is_survived() {
-        let bytes = event();
-        for cut in 0..bytes.len() {
-            assert!(RawEvent::parse(&bytes[..cut]).is_none(), "cut at {cut}");
-        }
-        for at in 0..bytes.len() {
-            for value in [0, 1, 0x7f, 0xff] {
-                let mut changed = bytes.clone();
-                changed[at] = value;
-                if let Some(seen) = RawEvent::parse(&changed) {
-                    assert!(seen.len >= METADATA && seen.len <= changed.len());
-                }
-            }
-        }
-    }
-}

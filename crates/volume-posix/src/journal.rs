@@ -2,6 +2,9 @@
 //!
 //! [`format`] has its bytes. Reading goes on behind what is damaged as soon as a whole record is found again, says what is left out, and keeps
 //! the damaged file aside. [`Journal::replace`] writes a second file and renames it over the first.
+//!
+//! To open a journal changes nothing on the disk and does not wait for it, unless it is damaged or of an earlier form: there is no file
+//! before the first record, and what was found counts as committed with the first [`Journal::commit`] only.
 
 mod format;
 
@@ -51,9 +54,10 @@ pub struct PosixJournal {
     synced: Condvar,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
-    file: File,
+    /// None before the first record.
+    file: Option<File>,
     salt: u64,
     /// Bytes of whole records in the file, with its beginning; the end stands there.
     length: u64,
@@ -61,8 +65,8 @@ struct State {
     next: u32,
     /// Counts appended records since the start; a [`Place`].
     appended: u64,
-    /// Up to where the records are on stable storage.
-    committed: u64,
+    /// Up to where the records are on stable storage; none where that is not known even of what was found in the file.
+    committed: Option<u64>,
     /// One thread asks the host to make them so.
     is_syncing: bool,
     /// What is on stable storage is no longer known.
@@ -70,61 +74,74 @@ struct State {
 }
 
 impl PosixJournal {
-    /// Opens the journal at `path` or makes an empty one, and reads what is there.
+    /// Opens the journal at `path`, which need not be there, and reads what it has.
     ///
     /// # Errors
     /// [`JournalError`]; the file is as it was.
     pub fn open(path: &Path) -> std::result::Result<(PosixJournal, Found), JournalError> {
         let host = |source| JournalError::Host { path: path.to_owned(), source };
-        let content = match fs::read(path) {
+        let format::Content { records, damage, salt, next, length, is_earlier } = match fs::read(path) {
             Ok(bytes) => format::read(&bytes).ok_or_else(|| JournalError::Foreign(path.to_owned()))?,
-            // As new as one of the form before.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                format::Content { is_earlier: true, ..format::Content::default() }
+                return Ok((PosixJournal::of(path, State::default()), Found::default()));
             }
             Err(error) => return Err(host(error)),
         };
-        let format::Content { records, damage, salt, next, length, is_earlier } = content;
         let aside = if damage.is_empty() { None } else { Some(keep_aside(path).map_err(host)?) };
         let state = if aside.is_some() || is_earlier {
             let failed = |why| host(io::Error::other(format!("{why}")));
-            written_beside(path, &mut records.iter().cloned()).map_err(failed)?
+            let mut state = State::default();
+            let new = written_beside(path, &mut records.iter().cloned()).map_err(failed)?;
+            state.take(new, path).map_err(failed)?;
+            state
         } else {
             let file = OpenOptions::new().write(true).open(path).map_err(host)?;
-            file.sync_all().map_err(host)?;
-            State::of(file, salt, length as u64, next)
+            State { file: Some(file), salt, length: length as u64, next, ..State::default() }
         };
-        sync_directory(path).map_err(host)?;
-        let journal =
-            PosixJournal { path: path.to_owned(), state: Mutex::new(state), synced: Condvar::new() };
-        Ok((journal, Found { records, damage, aside }))
+        Ok((PosixJournal::of(path, state), Found { records, damage, aside }))
+    }
+
+    fn of(path: &Path, state: State) -> PosixJournal {
+        PosixJournal { path: path.to_owned(), state: Mutex::new(state), synced: Condvar::new() }
     }
 }
 
 impl State {
-    fn of(file: File, salt: u64, length: u64, next: u32) -> State {
-        State { file, salt, length, next, appended: 0, committed: 0, is_syncing: false, has_failed: false }
-    }
-
     fn check(&self) -> Result<()> {
         if self.has_failed { Err(Failure::Io) } else { Ok(()) }
+    }
+
+    /// Takes what [`written_beside`] has written for the journal, and makes its name last.
+    fn take(&mut self, new: State, path: &Path) -> Result<()> {
+        let appended = self.appended;
+        *self = State { appended, committed: Some(appended), is_syncing: self.is_syncing, ..new };
+        sync_directory(path).map_err(|why| {
+            self.has_failed = true;
+            crate::errno::failure_of(&why)
+        })
     }
 }
 
 impl Journal for PosixJournal {
     fn append(&self, record: &[u8]) -> Result<Place> {
         let mut state = self.state.lock();
+        let state = &mut *state;
         state.check()?;
+        let Some(file) = &state.file else {
+            let new = written_beside(&self.path, &mut std::iter::once(record.to_vec()))?;
+            state.appended += 1;
+            return state.take(new, &self.path).map(|()| Place(state.appended));
+        };
         let (salt, number, length) = (state.salt, state.next, state.length);
         let mut bytes = format::framed(salt, number, record)?;
         let framed = bytes.len() as u64;
         let next = number.checked_add(1).ok_or(Failure::TooLarge)?;
         bytes.extend_from_slice(&format::end(salt, next));
-        if let Err(why) = state.file.write_all_at(&bytes, length) {
+        if let Err(why) = file.write_all_at(&bytes, length) {
             // Half a record must not stand in front of a whole one.
-            let ended = state.file.write_all_at(&format::end(salt, number), length);
+            let ended = file.write_all_at(&format::end(salt, number), length);
             let whole = length + format::END as u64;
-            if ended.and_then(|()| state.file.set_len(whole)).is_err() {
+            if ended.and_then(|()| file.set_len(whole)).is_err() {
                 state.has_failed = true;
             }
             return Err(crate::errno::failure_of(&why));
@@ -139,21 +156,25 @@ impl Journal for PosixJournal {
         let mut state = self.state.lock();
         loop {
             state.check()?;
-            if state.committed >= place.0 {
+            let Some(file) = &state.file else { return Ok(()) };
+            if state.committed.is_some_and(|committed| committed >= place.0) {
                 return Ok(());
             }
             if state.is_syncing {
                 self.synced.wait(&mut state);
                 continue;
             }
+            // Of what an earlier run has left the name may not be on the disk either.
+            let (file, is_name_sure) = (file.try_clone(), state.committed.is_some());
+            let upto = state.appended;
             state.is_syncing = true;
-            let (upto, file) = (state.appended, state.file.try_clone());
             drop(state);
             let result = file.and_then(|file| file.sync_data());
+            let result = result.and_then(|()| if is_name_sure { Ok(()) } else { sync_directory(&self.path) });
             state = self.state.lock();
             state.is_syncing = false;
             match result {
-                Ok(()) => state.committed = state.committed.max(upto),
+                Ok(()) => state.committed = state.committed.max(Some(upto)),
                 Err(_) => state.has_failed = true,
             }
             self.synced.notify_all();
@@ -165,16 +186,12 @@ impl Journal for PosixJournal {
         state.check()?;
         let new = written_beside(&self.path, records)?;
         // From here on the new file is the journal, on the disk and here.
-        let appended = state.appended;
-        *state = State { appended, committed: appended, is_syncing: state.is_syncing, ..new };
-        sync_directory(&self.path).map_err(|why| {
-            state.has_failed = true;
-            crate::errno::failure_of(&why)
-        })
+        state.take(new, &self.path)
     }
 
     fn size(&self) -> u64 {
-        self.state.lock().length + format::END as u64
+        let state = self.state.lock();
+        if state.file.is_some() { state.length + format::END as u64 } else { 0 }
     }
 }
 
@@ -200,7 +217,7 @@ fn written_beside(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) -> Re
         let mut file = options.open(&beside).map_err(host)?;
         file.write_all(&bytes).map_err(host)?;
         file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(host)?;
-        Ok(State::of(file, salt, length, next))
+        Ok(State { file: Some(file), salt, length, next, ..State::default() })
     })();
     if written.is_err() {
         // It may not have been made at all; the next attempt empties it in any case.
@@ -277,6 +294,35 @@ mod tests {
         assert_eq!(journal.size(), fs::metadata(&path).expect("the file").len());
         drop(journal);
         assert_eq!(read_back(&path), Found { records: records(20), ..Found::default() });
+    }
+
+    #[test]
+    fn to_open_one_changes_nothing_on_the_disk() {
+        use std::os::unix::fs::MetadataExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("journal");
+        let (journal, found) = PosixJournal::open(&path).expect("an empty journal");
+        assert_eq!((found, journal.size()), (Found::default(), 0));
+        journal.commit(Place::default()).expect("there is nothing to commit");
+        assert!(!path.exists());
+        let place = journal.append(b"first").expect("room on the disk");
+        journal.commit(place).expect("a disk that works");
+        drop(journal);
+        let about = || fs::metadata(&path).map(|about| (about.ino(), about.mtime(), about.mtime_nsec()));
+        let before = about().expect("the file");
+        let mode = fs::metadata(&path).expect("the file").mode() & 0o777;
+        assert_eq!(mode & 0o177, 0, "it is its owner's alone: {mode:o}");
+        let (journal, found) = PosixJournal::open(&path).expect("a journal");
+        assert_eq!((found.records, about().expect("the file")), (vec![b"first".to_vec()], before));
+        // Whoever opened it knows only now that what was found lasts.
+        assert_eq!(journal.state.lock().committed, None);
+        journal.commit(Place::default()).expect("a disk that works");
+        assert_eq!(journal.state.lock().committed, Some(0));
+        // The first record stands there twice, also in a file that was begun with it.
+        let mut bytes = fs::read(&path).expect("the file");
+        bytes[format::HEAD + 13] ^= 1;
+        fs::write(&path, &bytes).expect("the file");
+        assert_eq!(read_back(&path).records, [b"first"]);
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //!
 //! `names`, `data`, `attributes`, `streams` and `scan` are a node's calls by subject; `beside` keeps what
 //! the host's file system has no room for; `actor` runs a call as another user of the host; `address` finds a file
-//! again without its name, by `table` where the host does not; `events`
+//! again without its name, by `table` where the host does not; `pool` closes files that nobody uses when descriptors run short, `kept_back`
+//! says when; `events`
 //! tells what others change; `journal` keeps records over a crash; `errno` is the one table from the host's errors to ours, and `sys` the few
 //! system calls that need `unsafe`.
 
@@ -23,6 +24,7 @@ mod kept_back;
 mod mounts;
 mod names;
 mod node;
+mod pool;
 mod room;
 mod scan;
 mod streams;
@@ -32,4 +34,5 @@ mod volume;
 
 pub use journal::{Damage, Found, JournalError, PosixJournal};
 pub use node::PosixNode;
+pub use pool::IdleFiles;
 pub use volume::{OpenError, PosixVolume};

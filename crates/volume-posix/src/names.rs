@@ -10,6 +10,8 @@ use volume::{Actor, Failure, Kind, Name, OpenHow, Result, Stat};
 use crate::errno::{call, failure};
 use crate::kept_back;
 use crate::node::{PosixNode, open_below, stat_below, stat_fd};
+use crate::pool;
+use crate::sys::ProcPath;
 use crate::table::Table;
 
 /// How often a name that others keep replacing is tried.
@@ -159,7 +161,8 @@ impl PosixNode {
         if node.owner.is_some() {
             return Err(Failure::Invalid);
         }
-        let path = node.proc_path();
+        let fd = node.fd()?;
+        let path = ProcPath::of(&fd);
         let _acting = self.shared.myself.act(actor)?;
         match rustix::fs::linkat(CWD, path.as_c_str(), directory, name.as_bytes(), AtFlags::SYMLINK_FOLLOW) {
             // The file has lost its last name, or this directory has.
@@ -172,13 +175,14 @@ impl PosixNode {
         let directory = self.directory()?;
         let doomed = self.followed(name);
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let leaving = pool::leaving(directory, name.as_bytes())?;
         let acting = self.shared.myself.act(actor)?;
         call(|| rustix::fs::unlinkat(directory, name.as_bytes(), flags)).map_err(|why| match why {
             // For a directory the host says "exists" or "not empty", as it likes.
             Failure::Exists if is_directory => Failure::NotEmpty,
             other => other,
         })?;
-        drop(acting);
+        drop((acting, leaving));
         self.shared.lost_name(doomed);
         Ok(())
     }
@@ -228,6 +232,7 @@ impl PosixNode {
         // Where the file system folds case, what stands there may be what is moved.
         let is_another = |node: &PosixNode| stat_below(from_dir, from).is_ok_and(|moved| moved.id != node.id);
         let doomed = stands.and_then(|_| to.followed(to_name)).filter(is_another);
+        let leaving = if replace { Some(pool::leaving(to_dir, into)?) } else { None };
         let acting = self.shared.myself.act(actor)?;
         if replace {
             call(|| rustix::fs::renameat(from_dir, from, to_dir, into)).map_err(replaced)?;
@@ -240,7 +245,7 @@ impl PosixNode {
         } else {
             self.move_to_free_name(name, to, to_name)?;
         }
-        drop(acting);
+        drop((acting, leaving));
         self.shared.lost_name(doomed);
         if let Some(table) = &self.shared.table
             && let Ok(moved) = stat_below(to_dir, into)

@@ -12,8 +12,9 @@ use volume::{
 
 use wire::FileRange;
 
-use crate::errno::call;
+use crate::errno::{call, failure};
 use crate::kept_back;
+use crate::pool::{Descriptor, Using};
 use crate::sys::ProcPath;
 use crate::volume::Shared;
 
@@ -21,11 +22,11 @@ use crate::volume::Shared;
 pub struct PosixNode {
     pub(crate) shared: Arc<Shared>,
     /// For [`OpenHow::Attributes`] mostly opened with `O_PATH`.
-    pub(crate) fd: OwnedFd,
+    pub(crate) descriptor: Descriptor,
     pub(crate) id: NodeId,
     pub(crate) kind: Kind,
     pub(crate) how: OpenHow,
-    /// Whether `fd` was opened with `O_PATH`, so that some calls have to go through `/proc`.
+    /// Whether the descriptor was opened with `O_PATH`, so that some calls have to go through `/proc`.
     pub(crate) is_path: bool,
     /// When it was made: with the identity it tells it from a later file with the same number.
     pub(crate) born: Time,
@@ -52,14 +53,14 @@ pub(crate) fn open_below(
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
     // With O_PATH nothing is opened that could wait or become a terminal, and the call refuses the flags.
     let always = if flags.contains(OFlags::PATH) { OFlags::NOFOLLOW | OFlags::CLOEXEC } else { ALWAYS };
-    let open = || call(|| rustix::fs::openat2(directory, name, flags | always, mode, resolve));
+    let open = || rustix::fs::openat2(directory, name, flags | always, mode, resolve);
     if !flags.contains(OFlags::CREATE) {
-        return kept_back::checked(open()?);
+        return kept_back::with_room(open).map_err(failure);
     }
     kept_back::ask(directory)?;
-    let fd = open()?;
+    let fd = call(open)?;
     // The name is there now: one descriptor more does less harm.
-    kept_back::is_left(fd.as_fd());
+    kept_back::note(fd.as_fd());
     Ok(fd)
 }
 
@@ -119,8 +120,8 @@ impl PosixNode {
     ) -> PosixNode {
         let born = stat.born.unwrap_or_default();
         PosixNode {
+            descriptor: Descriptor::of(&shared, fd, (stat.id, stat.kind, born), how, is_path),
             shared,
-            fd,
             id: stat.id,
             kind: stat.kind,
             how,
@@ -131,22 +132,50 @@ impl PosixNode {
         }
     }
 
+    /// The root, as `stat` shows it.
+    pub(crate) fn root(shared: Arc<Shared>, stat: &Stat) -> PosixNode {
+        PosixNode {
+            shared,
+            descriptor: Descriptor::OfRoot,
+            id: stat.id,
+            kind: stat.kind,
+            how: OpenHow::Read,
+            is_path: false,
+            born: stat.born.unwrap_or_default(),
+            first: Some(*stat),
+            owner: None,
+        }
+    }
+
     /// The file that a stream belongs to, or the node itself.
     pub(crate) fn base(&self) -> &PosixNode {
         self.owner.as_deref().unwrap_or(self)
     }
 
-    /// A path to the file for calls that take no descriptor opened with `O_PATH`.
-    pub(crate) fn proc_path(&self) -> ProcPath {
-        ProcPath::of(&self.fd)
+    /// The descriptor, which stays open as long as what is returned lives.
+    ///
+    /// # Errors
+    /// [`Failure::Stale`], [`Failure::Exhausted`] and others when it was closed and cannot be opened again.
+    pub(crate) fn fd(&self) -> Result<Using<'_>> {
+        self.raw_fd().map_err(failure)
     }
 
-    /// The descriptor of a directory, for names in it.
+    /// The same for who takes errors of the host.
+    pub(crate) fn raw_fd(&self) -> rustix::io::Result<Using<'_>> {
+        match &self.descriptor {
+            Descriptor::OfRoot => Ok(Using::Kept(self.shared.root_fd.as_fd())),
+            Descriptor::Kept(fd) => Ok(Using::Kept(fd.as_fd())),
+            Descriptor::Pooled(pooled) => pooled.file().map(Using::Pooled),
+        }
+    }
+
+    /// The descriptor of a directory, for names in it. None of a directory is ever closed.
     pub(crate) fn directory(&self) -> Result<BorrowedFd<'_>> {
-        if self.kind == Kind::Directory && self.owner.is_none() {
-            Ok(self.fd.as_fd())
-        } else {
-            Err(Failure::NotADirectory)
+        match &self.descriptor {
+            _ if self.kind != Kind::Directory || self.owner.is_some() => Err(Failure::NotADirectory),
+            Descriptor::OfRoot => Ok(self.shared.root_fd.as_fd()),
+            Descriptor::Kept(fd) => Ok(fd.as_fd()),
+            Descriptor::Pooled(_) => Err(Failure::Stale),
         }
     }
 
@@ -160,11 +189,19 @@ impl PosixNode {
         node.downcast::<PosixNode>().ok_or(Failure::CrossDevice)
     }
 
-    /// The same node with a descriptor of its own.
+    /// The same node with a descriptor of its own, or with one of the pool's.
     pub(crate) fn duplicate(&self) -> Result<PosixNode> {
+        let descriptor = match &self.descriptor {
+            Descriptor::Pooled(pooled) => Descriptor::Pooled(Arc::clone(pooled)),
+            Descriptor::OfRoot | Descriptor::Kept(_) => {
+                let own = self.fd()?;
+                let copy = kept_back::with_room(|| rustix::io::fcntl_dupfd_cloexec(&own, 0));
+                Descriptor::Kept(copy.map_err(failure)?)
+            }
+        };
         Ok(PosixNode {
             shared: Arc::clone(&self.shared),
-            fd: kept_back::checked(call(|| rustix::io::fcntl_dupfd_cloexec(&self.fd, 0))?)?,
+            descriptor,
             first: None,
             owner: self.owner.as_ref().map(|o| o.duplicate().map(Box::new)).transpose()?,
             ..*self
@@ -177,20 +214,28 @@ impl PosixNode {
             (Kind::Link | Kind::Pipe | Kind::Socket | Kind::CharDevice | Kind::BlockDevice, _)
             | (_, OpenHow::Attributes) => return self.duplicate(),
             (Kind::Directory, _) => {
-                let fd =
-                    open_below(self.fd.as_fd(), b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-                return Ok(PosixNode { fd, how: OpenHow::Read, is_path: false, ..self.duplicate()? });
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                let descriptor =
+                    Descriptor::Kept(open_below(self.fd()?.as_fd(), b".", flags, Mode::empty())?);
+                let how = OpenHow::Read;
+                return Ok(PosixNode { descriptor, how, is_path: false, ..self.duplicate()? });
             }
             (Kind::File, OpenHow::Read) => OFlags::RDONLY,
             (Kind::File, OpenHow::ReadWrite) => OFlags::RDWR,
         };
         // The link in /proc leads to this very file whatever its name has become, so it must be followed.
         let flags = flags | (ALWAYS - OFlags::NOFOLLOW);
-        let path = self.proc_path();
-        let fd = kept_back::checked(call(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))?)?;
+        let own = self.fd()?;
+        let path = ProcPath::of(&own);
+        let fd = kept_back::with_room(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))
+            .map_err(failure)?;
+        let descriptor = match self.owner {
+            Some(_) => Descriptor::Kept(fd),
+            None => Descriptor::of(&self.shared, fd, (self.id, self.kind, self.born), how, false),
+        };
         let owner = self.owner.as_ref().map(|o| o.duplicate().map(Box::new)).transpose()?;
         let shared = Arc::clone(&self.shared);
-        Ok(PosixNode { shared, fd, how, is_path: false, first: None, owner, ..*self })
+        Ok(PosixNode { shared, descriptor, how, is_path: false, first: None, owner, ..*self })
     }
 }
 
@@ -212,10 +257,10 @@ impl Node for PosixNode {
     }
 
     fn stat(&self) -> Result<Stat> {
-        let own = stat_fd(&self.fd)?;
+        let own = stat_fd(self.fd()?)?;
         match &self.owner {
             None => Ok(own),
-            Some(owner) => Ok(Stat { size: own.size, allocated: own.allocated, ..stat_fd(&owner.fd)? }),
+            Some(owner) => Ok(Stat { size: own.size, allocated: own.allocated, ..stat_fd(owner.fd()?)? }),
         }
     }
 
@@ -249,7 +294,7 @@ impl Node for PosixNode {
 
     fn set_size(&self, size: u64) -> Result<()> {
         let fd = self.writable()?;
-        self.resized(size, || call(|| rustix::fs::ftruncate(fd, size)))
+        self.resized(size, || call(|| rustix::fs::ftruncate(&fd, size)))
     }
 
     fn allocate(&self, range: Range<u64>) -> Result<()> {
@@ -378,7 +423,8 @@ impl Node for PosixNode {
         if self.kind != Kind::Link {
             return Err(Failure::Invalid);
         }
-        call(|| rustix::fs::readlinkat(&self.fd, c"", Vec::new())).map(std::ffi::CString::into_bytes)
+        let fd = self.fd()?;
+        call(|| rustix::fs::readlinkat(&fd, c"", Vec::new())).map(std::ffi::CString::into_bytes)
     }
 
     fn entries(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()> {

@@ -8,6 +8,7 @@ use volume::{Failure, Kind, Name, OpenHow, Result, StreamInfo};
 
 use crate::errno::call;
 use crate::node::{PosixNode, open_below, stat_below, stat_fd};
+use crate::pool::Descriptor;
 use crate::scan::scan;
 
 impl PosixNode {
@@ -44,7 +45,7 @@ impl PosixNode {
         };
         Ok(PosixNode {
             shared: Arc::clone(&self.shared),
-            fd,
+            descriptor: Descriptor::Kept(fd),
             id: self.id,
             kind: Kind::File,
             how: OpenHow::ReadWrite,
@@ -81,7 +82,7 @@ impl PosixNode {
         }
         // Of two who make one stream longer at once, each would take the room of both.
         let _growth = self.shared.beside.growth.lock();
-        let size = stat_fd(&self.fd)?.size;
+        let size = stat_fd(self.fd()?)?.size;
         if end <= size {
             return grow();
         }
@@ -92,7 +93,7 @@ impl PosixNode {
 
     /// The same for what makes it just so long.
     pub(crate) fn resized(&self, size: u64, resize: impl FnOnce() -> Result<()>) -> Result<()> {
-        let before = if self.owner.is_some() { stat_fd(&self.fd)?.size } else { 0 };
+        let before = if self.owner.is_some() { stat_fd(self.fd()?)?.size } else { 0 };
         self.growing(size, resize)?;
         if size < before {
             self.shared.beside.take_room(Some(before), size)?;

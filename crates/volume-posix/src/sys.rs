@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::fmt::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
 /// The error that the C library left.
@@ -106,6 +107,12 @@ pub(crate) fn pages_missing(fd: BorrowedFd<'_>, at: u64, len: u64) -> Result<u64
     Ok(wanted.saturating_sub(pages.cached))
 }
 
+/// Has what was written to a file go to its device, without waiting for it.
+pub(crate) fn begin_storing(fd: BorrowedFd<'_>) {
+    // SAFETY: takes numbers and touches no memory. Who waits for the data hears of errors.
+    unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
 /// Lets `to` share storage with `from` for a range.
 pub(crate) fn clone_range(
     from: BorrowedFd<'_>,
@@ -200,9 +207,19 @@ struct RawHandle {
     bytes: [u8; HANDLE_MAX],
 }
 
+/// Whether an error of [`Handle::open`] says that no file has the handle any more.
+pub(crate) fn is_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::STALE | Errno::NOENT | Errno::INVAL | Errno::OVERFLOW)
+}
+
 impl Handle {
     /// The handle of a descriptor's file.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Handle> {
+        Handle::with_mount(fd).map(|(handle, _)| handle)
+    }
+
+    /// The same, and the number of the mount through which it was opened.
+    pub(crate) fn with_mount(fd: BorrowedFd<'_>) -> Result<(Handle, i32)> {
         let mut raw = RawHandle { len: HANDLE_MAX as u32, kind: 0, bytes: [0; HANDLE_MAX] };
         let mut mount = 0;
         // SAFETY: `raw` has the layout of `struct file_handle` with `len` bytes of room behind it, the
@@ -220,7 +237,7 @@ impl Handle {
             return Err(last());
         }
         let bytes = raw.bytes.get(..raw.len as usize).ok_or(Errno::OVERFLOW)?;
-        Ok(Handle { kind: raw.kind, bytes: bytes.into() })
+        Ok((Handle { kind: raw.kind, bytes: bytes.into() }, mount))
     }
 
     /// Opens the file that has this handle on the file system of `mount`, with `O_PATH`.
@@ -228,9 +245,17 @@ impl Handle {
     /// # Errors
     /// `ESTALE` when it is gone, `EPERM` without the privilege to open by handle, and others.
     pub(crate) fn open(&self, mount: BorrowedFd<'_>) -> Result<OwnedFd> {
+        self.open_for(mount, OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW)
+    }
+
+    /// The same with other flags.
+    ///
+    /// # Errors
+    /// As [`Handle::open`], and those of open(2).
+    pub(crate) fn open_for(&self, mount: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
         let mut raw = RawHandle { len: self.bytes.len() as u32, kind: self.kind, bytes: [0; HANDLE_MAX] };
         raw.bytes.get_mut(..self.bytes.len()).ok_or(Errno::OVERFLOW)?.copy_from_slice(&self.bytes);
-        let flags = libc::O_PATH | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+        let flags = flags.bits().cast_signed();
         // SAFETY: `raw` has the layout of `struct file_handle`, says its own length and outlives the call.
         let fd = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut raw).cast(), flags) };
         if fd < 0 {
@@ -279,22 +304,38 @@ pub(crate) mod fanotify {
     /// lead to.
     const MASK: u64 = libc::FAN_CREATE
         | libc::FAN_DELETE
-        | libc::FAN_MOVED_FROM
-        | libc::FAN_MOVED_TO
         | libc::FAN_MODIFY
         | libc::FAN_ATTRIB
         | libc::FAN_ONDIR
         | libc::FAN_EVENT_ON_CHILD;
 
+    /// How the host tells of names that are moved.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Renames {
+        /// In one event; from Linux 5.17 on.
+        Whole,
+        /// In one for the old name and one for the new one.
+        Halves,
+    }
+
     /// Adds or removes the mark on a directory.
-    pub(crate) fn mark(queue: BorrowedFd<'_>, directory: BorrowedFd<'_>, add: bool) -> Result<()> {
+    pub(crate) fn mark(
+        queue: BorrowedFd<'_>,
+        directory: BorrowedFd<'_>,
+        renames: Renames,
+        add: bool,
+    ) -> Result<()> {
+        let moves = match renames {
+            Renames::Whole => libc::FAN_RENAME,
+            Renames::Halves => libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO,
+        };
         let change = if add { libc::FAN_MARK_ADD } else { libc::FAN_MARK_REMOVE };
         // SAFETY: the path is a string with its zero that outlives the call; the rest are numbers.
         let done = unsafe {
             libc::fanotify_mark(
                 queue.as_raw_fd(),
                 change | libc::FAN_MARK_ONLYDIR,
-                MASK,
+                MASK | moves,
                 directory.as_raw_fd(),
                 c".".as_ptr(),
             )

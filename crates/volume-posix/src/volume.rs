@@ -1,21 +1,23 @@
 //! The volume: opened once on a directory of the host.
 
 use std::fmt;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use volume::{Facts, Failure, HostEvent, Kind, Node, NodeId, OpenHow, Result, Space, Volume};
+use volume::{Facts, Failure, HostEvent, Kind, Node, NodeId, Result, Space, Volume};
 
 use crate::actor::Myself;
 use crate::beside::Beside;
 use crate::errno::{call, failure};
 use crate::events::Events;
 use crate::facts;
+use crate::kept_back;
 use crate::mounts::MountsBelow;
 use crate::node::{ALWAYS, PosixNode, stat_fd};
+use crate::pool;
 use crate::sys::Handle;
 use crate::table::Table;
 
@@ -31,6 +33,10 @@ pub(crate) struct Shared {
     pub(crate) umask: u32,
     /// The root's identity.
     pub(crate) root: NodeId,
+    /// The root's descriptor.
+    pub(crate) root_fd: OwnedFd,
+    /// The number of the mount through which the root was opened; where the host opens nothing by handle, nobody asks.
+    pub(crate) root_mount: i32,
     /// Where nodes stand, as far as they must be found again; none where the host opens them by handle.
     pub(crate) table: Option<Table>,
 }
@@ -40,7 +46,7 @@ impl Shared {
     pub(crate) fn lost_name(&self, node: Option<PosixNode>) {
         let Some(node) = node else { return };
         // A directory has one name only, and its count of links says something else on some file systems.
-        if node.kind == Kind::Directory || stat_fd(&node.fd).is_ok_and(|stat| stat.links == 0) {
+        if node.kind == Kind::Directory || node.fd().and_then(stat_fd).is_ok_and(|stat| stat.links == 0) {
             self.beside.forget(&node);
             if let Some(table) = &self.table {
                 table.gone(node.key());
@@ -101,7 +107,8 @@ impl PosixVolume {
         let root = call(|| rustix::fs::open(directory, flags, Mode::empty())).map_err(wrong)?;
         let stat = stat_fd(&root).map_err(wrong)?;
         let events = Events::start(root.as_fd());
-        let opens_by_handle = Handle::of(root.as_fd()).and_then(|handle| handle.open(root.as_fd())).is_ok();
+        let mount_by_handle = Handle::with_mount(root.as_fd())
+            .and_then(|(handle, mount)| handle.open(root.as_fd()).map(|_| mount));
         let file_system = facts::file_system_name(root.as_fd()).map_err(wrong)?;
         let shared = Arc::new(Shared {
             facts: facts::find(root.as_fd(), &stat, events.is_some()).map_err(wrong)?,
@@ -111,17 +118,19 @@ impl PosixVolume {
             is_in_memory: matches!(file_system, "tmpfs" | "ramfs"),
             umask: facts::umask(),
             root: stat.id,
-            table: match opens_by_handle {
-                true => None,
-                false => Some(Table::open(
+            root_mount: mount_by_handle.unwrap_or_default(),
+            table: match mount_by_handle {
+                Ok(_) => None,
+                Err(_) => Some(Table::open(
                     beside,
                     call(|| rustix::io::fcntl_dupfd_cloexec(&root, 0)).map_err(wrong)?,
                     stat.id,
                 )),
             },
+            root_fd: root,
         });
-        let root = Arc::new(PosixNode::new(Arc::clone(&shared), root, &stat, OpenHow::Read, false));
-        let mounts = MountsBelow::of(root.fd.as_fd());
+        let root = Arc::new(PosixNode::root(Arc::clone(&shared), &stat));
+        let mounts = MountsBelow::of(shared.root_fd.as_fd());
         Ok(PosixVolume { shared, root, events, mounts })
     }
 
@@ -141,7 +150,7 @@ impl PosixVolume {
         if let Some(table) = &self.shared.table {
             table.collect(at_most);
         }
-        self.shared.beside.collect(self.root.fd.as_fd(), at_most)
+        self.shared.beside.collect(self.shared.root_fd.as_fd(), at_most)
     }
 }
 
@@ -157,7 +166,7 @@ impl Volume for PosixVolume {
     }
 
     fn root(&self) -> Result<Arc<dyn Node>> {
-        if stat_fd(&self.root.fd)?.links == 0 {
+        if stat_fd(&self.shared.root_fd)?.links == 0 {
             return Err(Failure::Stale);
         }
         Ok(Arc::clone(&self.root) as Arc<dyn Node>)
@@ -168,7 +177,7 @@ impl Volume for PosixVolume {
     }
 
     fn space(&self) -> Result<Space> {
-        let room = call(|| rustix::fs::fstatvfs(&self.root.fd))?;
+        let room = call(|| rustix::fs::fstatvfs(&self.shared.root_fd))?;
         let block = if room.f_frsize == 0 { room.f_bsize } else { room.f_frsize };
         Ok(Space {
             total: room.f_blocks.saturating_mul(block),
@@ -178,6 +187,16 @@ impl Volume for PosixVolume {
             files: room.f_files,
             files_free: room.f_favail,
         })
+    }
+
+    fn is_short(&self) -> bool {
+        kept_back::are_scarce(self.shared.root_fd.as_fd())
+    }
+
+    fn keep_room(&self) {
+        if pool::is_in_use() {
+            kept_back::is_short(self.shared.root_fd.as_fd());
+        }
     }
 
     fn watch(&self, directory: &dyn Node) -> Result<()> {
@@ -197,7 +216,7 @@ impl Volume for PosixVolume {
     fn take_events(&self, sink: &mut dyn FnMut(HostEvent)) {
         if let Some(events) = &self.events {
             events.take(sink);
-            if self.mounts.have_changed(self.root.fd.as_fd()) {
+            if self.mounts.have_changed(self.shared.root_fd.as_fd()) {
                 sink(HostEvent::Mounts);
             }
         }

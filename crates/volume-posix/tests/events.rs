@@ -32,6 +32,11 @@ mod here {
         HostEvent::Changed { directory, name, is_directory, change }
     }
 
+    fn renamed(from: (NodeId, &str), to: (NodeId, &str), is_directory: bool) -> HostEvent {
+        let named = |(directory, text): (NodeId, &str)| (directory, name(text));
+        HostEvent::Renamed { from: named(from), to: named(to), is_directory }
+    }
+
     #[test]
     fn names_data_and_attributes_that_others_change_are_told() {
         let (volume, place) = fresh();
@@ -48,13 +53,12 @@ mod here {
             ("mkdir new", vec![changed(id, "new", true, HostChange::Created)]),
             ("printf y >> old", vec![changed(id, "old", false, HostChange::Modified)]),
             ("chmod 600 old", vec![changed(id, "old", false, HostChange::Attributes)]),
-            (
-                "mv old older",
-                vec![
-                    changed(id, "old", false, HostChange::RenamedFrom),
-                    changed(id, "older", false, HostChange::RenamedTo),
-                ],
-            ),
+            ("mv old older", vec![renamed((id, "old"), (id, "older"), false)]),
+            ("mv new newer", vec![renamed((id, "new"), (id, "newer"), true)]),
+            ("mv newer new", vec![renamed((id, "newer"), (id, "new"), true)]),
+            // From and to a directory that nobody watches.
+            ("mv older d/older", vec![changed(id, "older", false, HostChange::RenamedFrom)]),
+            ("mv d/older older", vec![changed(id, "older", false, HostChange::RenamedTo)]),
             ("rmdir new", vec![changed(id, "new", true, HostChange::Removed)]),
             ("ln older link", vec![changed(id, "link", false, HostChange::Created)]),
             ("cat older link > /dev/null; ls -l > /dev/null", vec![]),
@@ -78,6 +82,8 @@ mod here {
         assert!(
             seen.iter().all(|e| matches!(e, HostEvent::Changed { directory, .. } if *directory == d.id()))
         );
+        others(&files(&place), "mv older d/moved");
+        assert_eq!(taken(&volume), [renamed((id, "older"), (d.id(), "moved"), false)]);
         others(&files(&place), "chmod 700 .");
         assert_eq!(taken(&volume), [changed(id, "", true, HostChange::Attributes)]);
     }

@@ -12,11 +12,14 @@ fn an_eighth_stays_for_others_and_nothing_is_made_that_cannot_be_opened() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(LIMIT), maximum }).unwrap();
     let (volume, place) = common::fresh();
-    common::file(&volume, "f");
+    // One without a name cannot be closed and opened again.
+    let nameless = common::file(&volume, "nameless");
+    let found = common::file(&volume, "f");
     let root = volume.root().unwrap();
+    root.remove(&common::name("nameless"), false, None).unwrap();
     let mut open = Vec::new();
     let refused = loop {
-        match root.lookup(&common::name("f"), OpenHow::Read) {
+        match nameless.open_again(OpenHow::Read) {
             Ok(node) => open.push(node),
             Err(why) => break why,
         }
@@ -30,10 +33,11 @@ fn an_eighth_stays_for_others_and_nothing_is_made_that_cannot_be_opened() {
         root.create_special(&new, Kind::Pipe, 0o644, 0, None),
         root.open_stream(&new, true, false),
         root.open_again(OpenHow::Read),
+        root.lookup(&common::name("f"), OpenHow::Read),
         open[0].open_again(OpenHow::ReadWrite),
-        volume.find(&open[0].address().unwrap()),
+        volume.find(&found.address().unwrap()),
     ];
-    assert_eq!(made.map(|node| node.err()), [Some(Failure::Exhausted); 8]);
+    assert_eq!(made.map(|node| node.err()), [Some(Failure::Exhausted); 9]);
     assert!(std::fs::symlink_metadata(common::files(&place).join("new")).is_err());
     let others: Vec<_> = (0..LIMIT / 8).map(|_| std::fs::File::open("/dev/null")).collect();
     assert!(others.iter().all(Result::is_ok));

@@ -9,9 +9,9 @@ pub enum HostChange {
     Created,
     /// A name was removed.
     Removed,
-    /// A name was taken away by a rename; `RenamedTo` with the new name follows where it is watched.
+    /// A name was taken away by a rename to a directory that is not watched.
     RenamedFrom,
-    /// A name appeared by a rename.
+    /// A name appeared by a rename from a directory that is not watched.
     RenamedTo,
     /// Data was written or cut.
     Modified,
@@ -32,6 +32,15 @@ pub enum HostEvent {
         is_directory: bool,
         /// What happened.
         change: HostChange,
+    },
+    /// A name was moved between watched directories, or within one.
+    Renamed {
+        /// The directory it was in, and what it was called there.
+        from: (NodeId, Name),
+        /// The directory it is in, and what it is called there.
+        to: (NodeId, Name),
+        /// Whether what was moved is a directory.
+        is_directory: bool,
     },
     /// Events were lost: nothing remembered about the volume can be trusted.
     Overflow,

@@ -239,6 +239,14 @@ impl Volume for FaultyVolume {
         Ok(FaultyNode::wrap(self.inner.find(address)?, &self.plan))
     }
 
+    fn is_short(&self) -> bool {
+        self.inner.is_short()
+    }
+
+    fn keep_room(&self) {
+        self.inner.keep_room();
+    }
+
     fn space(&self) -> Result<Space> {
         self.plan.meet(Call::Space)?;
         self.inner.space()

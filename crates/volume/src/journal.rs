@@ -26,8 +26,8 @@ pub trait Journal: Send + Sync {
     /// [`Failure::Invalid`] when it is too long; as the host says. It is not in the journal then.
     fn append(&self, record: &[u8]) -> Result<Place>;
 
-    /// Returns when everything up to `place` is on stable storage. May block; calls of several threads
-    /// share the host's work.
+    /// Returns when everything up to `place` is on stable storage, with all that the journal had before. May block; calls of
+    /// several threads share the host's work.
     ///
     /// # Errors
     /// As the host says. What is on stable storage is not known then, and the journal takes nothing more.

@@ -15,7 +15,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
-    Facts, Failure, HostEvent, Kind, Name, Node, NodeId, Note, OpenHow, Result, Space, Stat, Time, Volume,
+    Facts, Failure, HostChange, HostEvent, Kind, Name, Node, NodeId, Note, OpenHow, Result, Space, Stat,
+    Time, Volume,
 };
 
 pub use node::MemoryNode;
@@ -147,11 +148,21 @@ impl MemoryVolume {
     /// nothing about a directory that nobody watches.
     pub fn tell(&self, event: HostEvent) {
         let mut events = self.inner.events.lock();
-        let is_heard = match &event {
-            HostEvent::Changed { directory, .. } => events.watched.contains_key(directory),
-            HostEvent::Overflow | HostEvent::Mounts => true,
+        let is_watched = |directory: NodeId| events.watched.contains_key(&directory);
+        let half = |(directory, name), is_directory, change| {
+            Some(HostEvent::Changed { directory, name: Some(name), is_directory, change })
         };
-        if is_heard {
+        let heard = match event {
+            HostEvent::Changed { directory, .. } => is_watched(directory).then_some(event),
+            HostEvent::Renamed { from, to, is_directory } => match (is_watched(from.0), is_watched(to.0)) {
+                (true, true) => Some(HostEvent::Renamed { from, to, is_directory }),
+                (true, false) => half(from, is_directory, HostChange::RenamedFrom),
+                (false, true) => half(to, is_directory, HostChange::RenamedTo),
+                (false, false) => None,
+            },
+            HostEvent::Overflow | HostEvent::Mounts => Some(event),
+        };
+        if let Some(event) = heard {
             events.queue.push_back(event);
             self.inner.told.notify_all();
         }

@@ -437,6 +437,14 @@ impl Volume for MeteredVolume {
         Ok(MeteredNode::wrap(self.meter.inner.find(address)?, &self.meter))
     }
 
+    fn is_short(&self) -> bool {
+        self.meter.inner.is_short()
+    }
+
+    fn keep_room(&self) {
+        self.meter.inner.keep_room();
+    }
+
     fn space(&self) -> Result<Space> {
         let host = self.meter.inner.space()?;
         let Some(quota) = self.meter.quota() else { return Ok(host) };

@@ -66,6 +66,15 @@ pub trait Volume: Send + Sync + 'static {
     /// As the host says.
     fn space(&self) -> Result<Space>;
 
+    /// Whether what files take of the host (descriptors) is scarce, though what nobody uses was given back: then it is to be shared
+    /// out fairly. As long as it is not, this costs next to nothing.
+    fn is_short(&self) -> bool {
+        false
+    }
+
+    /// Gives back what nobody uses where little is left for others of the process. To be called now and then.
+    fn keep_room(&self) {}
+
     /// Makes sure that changes by others inside `directory` (and to what its names lead to) are told
     /// from now on. Watches are counted: each call is undone by one [`Volume::unwatch`].
     ///

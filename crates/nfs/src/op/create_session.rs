@@ -27,18 +27,18 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     }
     let answer = {
         let mut creating = client.creating.lock();
-        // The reply that is kept holds the id of the session, so it is for its own client alone.
-        let is_own = client.principal == run.who.principal();
+        // RFC 8881 2.10.6.1.3.1: a retry by another user is no retry. The reply that is kept holds the id of the session, so
+        // nobody but the client's own principal may have it.
+        if client.principal != run.who.principal() {
+            return Err(NfsStat::ClidInUse.into());
+        }
         // RFC 8881 18.36.4: its own slot, with one reply.
-        if is_own
-            && args.sequence == creating.sequence
+        if args.sequence == creating.sequence
             && let Some(answer) = creating.answer
         {
             answer
         } else if args.sequence != creating.sequence.wrapping_add(1) {
             return Err(NfsStat::SeqMisordered.into());
-        } else if !is_own {
-            return Err(NfsStat::ClidInUse.into());
         } else {
             // RFC 8881 18.36.4 (exception: what cannot be granted is told before the request takes its number, as Linux
             // does, so that the client can ask for something else with the same number)

@@ -60,7 +60,11 @@ pub fn opening(path: &[Name], access: Rights) -> OpenRequest<'_> {
         access,
         deny: Deny::empty(),
         disposition: Disposition::Open,
-        options: Options::OPEN_LINK | Options::EXACT_CASE | Options::MERGING_RANGES | Options::MODE_DECIDES,
+        options: Options::OPEN_LINK
+            | Options::EXACT_CASE
+            | Options::MERGING_RANGES
+            | Options::MODE_DECIDES
+            | Options::ATTRIBUTES_FOR_ALL,
         attributes: Attributes::empty(),
         mode: None,
         descriptor: None,

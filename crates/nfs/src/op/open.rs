@@ -186,7 +186,8 @@ fn check(args: &Args<'_>, ask: Ask) -> Result<(), NfsStat> {
     Ok(())
 }
 
-/// The rights of the engine that an open for this has.
+/// The rights of the engine that an open for this has. Whoever may write anywhere may write behind the end.
+// RFC 8881 6.2.1.3.1 (WRITE_DATA)
 #[must_use]
 pub fn rights(access: ShareAccess) -> Rights {
     let mut out = Rights::empty();
@@ -194,7 +195,7 @@ pub fn rights(access: ShareAccess) -> Rights {
         out |= Rights::READ_DATA;
     }
     if access.contains(ShareAccess::WRITE) {
-        out |= Rights::WRITE_DATA | Rights::APPEND_DATA;
+        out |= Rights::WRITE_DATA;
     }
     out
 }

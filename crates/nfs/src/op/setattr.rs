@@ -56,22 +56,38 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     }
     let info = export.engine.item_info(&item)?;
     check_times(run, &export, &info, &rest)?;
-    let sets_times = rest.accessed.is_some() || rest.modified.is_some();
-    let for_times = if sets_times { Rights::WRITE_ATTRIBUTES } else { Rights::empty() };
+    let for_times = if says_when(&rest) { Rights::WRITE_ATTRIBUTES } else { Rights::empty() };
     let for_list = if rest.list.is_some() { Rights::WRITE_DAC } else { Rights::empty() };
     let access = Rights::READ_ATTRIBUTES | for_times | for_list;
-    with_open(run, &export, &item, (access, Options::UNSHARED_METADATA), |open| {
+    let done = with_open(run, &export, &item, (access, Options::UNSHARED_METADATA), |open| {
         apply_to(run, &export, open, &rest)
-    })?;
+    });
+    if rest.list.is_some() {
+        done.map_err(owners)?
+    } else {
+        done?
+    }
     *set = set.or(&rest.mask);
     Ok(())
+}
+
+/// Where only the owner may, unless a list says otherwise, whoever may not is told so.
+fn owners(stop: Stop) -> Stop {
+    match stop {
+        Stop::Fail(NfsStat::Access) => Stop::Fail(NfsStat::Perm),
+        other => other,
+    }
+}
+
+/// Whether a time is to be another one than that of the server.
+fn says_when(wanted: &Wanted) -> bool {
+    [wanted.accessed, wanted.modified].iter().any(|when| matches!(when, Some(When::At(_))))
 }
 
 /// Only its owner says at which time a file was used; whoever may write it may say that it is now.
 fn check_times(run: &Run, export: &Arc<Export>, info: &Info, wanted: &Wanted) -> Result<(), NfsStat> {
     let identity = run.identity(export);
-    let says_when = [wanted.accessed, wanted.modified].iter().any(|when| matches!(when, Some(When::At(_))));
-    if says_when && identity.uid != info.uid && !identity.unbound {
+    if says_when(wanted) && identity.uid != info.uid && !identity.unbound {
         return Err(NfsStat::Perm);
     }
     Ok(())
@@ -82,10 +98,6 @@ fn check_times(run: &Run, export: &Arc<Export>, info: &Info, wanted: &Wanted) ->
 /// # Errors
 /// As the engine says; NFS4ERR_PERM where only the owner may.
 pub fn apply_to(run: &Run, export: &Arc<Export>, open: &Arc<Open>, wanted: &Wanted) -> Result<(), Stop> {
-    let owners = |stop| match stop {
-        Stop::Fail(NfsStat::Access) => Stop::Fail(NfsStat::Perm),
-        other => other,
-    };
     if let Some(size) = wanted.size {
         run.ask(export, |engine, caller| engine.set_size(caller, open, size))?;
     }
@@ -104,16 +116,22 @@ pub fn apply_to(run: &Run, export: &Arc<Export>, open: &Arc<Open>, wanted: &Want
         run.ask(export, |engine, caller| engine.set_descriptor(caller, open, parts, &given))
             .map_err(owners)?;
     }
-    if wanted.accessed.is_some() || wanted.modified.is_some() {
+    let (accessed, modified) = (wanted.accessed, wanted.modified);
+    if accessed.is_some() || modified.is_some() {
         let time = |when: Option<When>| {
             when.map(|when| match when {
-                When::At(time) => TimeSet::Set(time),
-                When::Now => TimeSet::Set(Time::from_wall_ns(run.now.wall_ns)),
+                When::At(time) => time,
+                When::Now => Time::from_wall_ns(run.now.wall_ns),
             })
         };
-        let basic =
-            Basic { accessed: time(wanted.accessed), modified: time(wanted.modified), ..Basic::default() };
-        run.ask(export, |engine, caller| engine.set_basic(caller, open, basic))?;
+        let (accessed, modified) = (time(accessed), time(modified));
+        if says_when(wanted) {
+            let (accessed, modified) = (accessed.map(TimeSet::Set), modified.map(TimeSet::Set));
+            let basic = Basic { accessed, modified, ..Basic::default() };
+            run.ask(export, |engine, caller| engine.set_basic(caller, open, basic))?;
+        } else {
+            run.ask(export, |engine, caller| engine.touch(caller, open, accessed, modified))?;
+        }
     }
     Ok(())
 }

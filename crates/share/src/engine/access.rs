@@ -260,6 +260,9 @@ impl Share {
         } else {
             Rights::ALL | named
         };
+        if options.contains(Options::ATTRIBUTES_FOR_ALL) {
+            has |= Rights::READ_ATTRIBUTES;
+        }
         let by_parent = Rights::READ_ATTRIBUTES | Rights::DELETE;
         if (wants_maximum || (named - has).intersects(by_parent))
             && let Some(parent) = parent

@@ -48,7 +48,26 @@ impl Share {
         self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
     }
 
-    /// The same as part of making the file: whoever has come across it since is not waited for.
+    /// Says that a file was used or changed now: for this it is enough to have the right to its data, also one that the open has
+    /// not. Waits for those who would not look again.
+    // RFC 8881 6.2.1.3.1 (WRITE_ATTRIBUTES), utimensat(2)
+    pub fn touch(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        accessed: Option<Time>,
+        modified: Option<Time>,
+    ) -> Step<()> {
+        let may = self
+            .check_owner(caller, open, Rights::WRITE_ATTRIBUTES)
+            .or_else(|_| self.check_owner(caller, open, Rights::WRITE_DATA))
+            .and_then(|()| self.check_writable());
+        let set = |time: Option<Time>| time.map(TimeSet::Set);
+        let basic = Basic { accessed: set(accessed), modified: set(modified), ..Basic::default() };
+        self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
+    }
+
+    /// The same as setting it, as part of making the file: whoever has come across it since is not waited for.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`] without the right to; [`Refusal::Invalid`]; as the volume says.

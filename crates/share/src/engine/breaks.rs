@@ -284,10 +284,14 @@ impl Share {
             let (state, whole) = (Caching::empty(), request.whole);
             return Grant { state, epoch, parent, breaking: None, whole };
         };
+        let is_first = state.streams.iter().all(|stream| stream.grants.is_empty());
         let entry = state.stream(stream);
         let grant = entry.grants.grant(client, request, around);
         if !grant.state.is_empty() {
             stream.gave.fetch_add(1, Ordering::SeqCst);
+            if is_first {
+                file.granted_s.store(self.cache.now_s(), Ordering::Relaxed);
+            }
         }
         entry.publish();
         self.note_right((client, request.key, request.keyed), Some(grant));

@@ -1,5 +1,6 @@
 //! Telling watches and holders of rights on directories what we changed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,7 +14,7 @@ use super::file::Link;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
 use crate::open::UNSEEN;
-use crate::{Change, ChangeFilter, ChangeKind, Open};
+use crate::{Change, ChangeFilter, ChangeKind, Open, Watch};
 
 impl Share {
     /// Tells watches of a change of what a name leads to.
@@ -35,20 +36,67 @@ impl Share {
         kind: ChangeKind,
         what: ChangeFilter,
     ) {
+        self.tell_together(vec![(directory, Change { kind, path: vec![name.clone()], stream })], what);
+    }
+
+    /// Tells that a name was moved. Within one directory it is renamed; otherwise it goes in one and comes in the other. Who
+    /// hears of both hears of them in one answer: a client takes an old name without a new one for a removal.
+    // MS-FSCC 2.7.1
+    pub(super) fn tell_renamed(
+        &self,
+        (from, name): (&Arc<Directory>, &Name),
+        (to, to_name): (&Arc<Directory>, &Name),
+        is_directory: bool,
+        asker: &Asker,
+        now: Now,
+    ) {
+        self.entries_changed(from, asker, now);
+        if from.id != to.id {
+            self.entries_changed(to, asker, now);
+        }
+        let (gone, came) = match from.id == to.id {
+            true => (ChangeKind::RenamedFrom, ChangeKind::RenamedTo),
+            false => (ChangeKind::Removed, ChangeKind::Added),
+        };
+        let change = |kind, name: &Name| Change { kind, path: vec![name.clone()], stream: None };
+        let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
+        self.tell_together(vec![(from, change(gone, name)), (to, change(came, to_name))], what);
+    }
+
+    /// The same for a stream of what a name leads to.
+    pub(super) fn tell_stream_renamed(&self, link: &Arc<Link>, from: Name, to: Name) {
+        let (directory, name) = link.place();
+        let change = |kind, stream| {
+            let stream = Some(stream);
+            (&directory, Change { kind, path: vec![name.clone()], stream })
+        };
+        let (gone, came) = (ChangeKind::StreamRemoved, ChangeKind::StreamAdded);
+        self.tell_together(vec![change(gone, from), change(came, to)], ChangeFilter::STREAM_NAME);
+    }
+
+    /// Tells of changes in directories that belong together: each watch takes all of them that it hears of at once.
+    fn tell_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
         if self.watching.is_empty() {
             return;
         }
-        let mut change = Change { kind, path: vec![name.clone()], stream };
-        let mut wakes = Vec::new();
-        for watch in self.watching.on(directory.id) {
-            wakes.extend(watch.add(&change, what));
-        }
-        for (above, name) in directory.ancestors() {
-            change.path.insert(0, name);
-            for watch in self.watching.on(above.id).iter().filter(|watch| watch.recursive) {
-                wakes.extend(watch.add(&change, what));
+        let mut heard: Vec<(Arc<Watch>, Vec<Change>)> = Vec::new();
+        let mut places: HashMap<*const Watch, usize> = HashMap::new();
+        for (directory, mut change) in changes {
+            let mut hear = |watch: Arc<Watch>, change: &Change| {
+                let place = *places.entry(Arc::as_ptr(&watch)).or_insert(heard.len());
+                match heard.get_mut(place) {
+                    Some((_, changes)) => changes.push(change.clone()),
+                    None => heard.push((watch, vec![change.clone()])),
+                }
+            };
+            self.watching.on(directory.id).into_iter().for_each(|watch| hear(watch, &change));
+            for (above, name) in directory.ancestors() {
+                change.path.insert(0, name);
+                let deep = self.watching.on(above.id).into_iter().filter(|watch| watch.recursive);
+                deep.for_each(|watch| hear(watch, &change));
             }
         }
+        let wakes = heard.into_iter().flat_map(|(watch, changes)| watch.add(changes, what)).collect();
         self.wake_all(wakes);
     }
 

@@ -15,7 +15,7 @@ use volume::{Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 use super::Share;
 use super::directory::Directory;
 use super::file::{File, Link, Stream};
-use super::followed::{Followed, Trail, acts_on_name};
+use super::followed::{Followed, Trail};
 use super::items::{Item, Seen};
 use super::lapsing::is_held;
 use super::look_up::{Named, Search};
@@ -181,8 +181,7 @@ impl Share {
                 || matches!(request.disposition, Disposition::OverwriteOrCreate | Disposition::Supersede),
         };
         let names_gone = self.cache.names_gone();
-        let by_name = if acts_on_name(request) { Options::OPEN_LINK } else { Options::empty() };
-        let found = self.walk(caller, from.as_ref(), request.path, request.options | by_name, search)?;
+        let found = self.find_asked(caller, from.as_ref(), request, search)?;
         let is_link = found.0.kind() == Some(Kind::Link);
         if found.1.holders.is_empty() && !is_link {
             return self.attempt_on(caller, request, found.0, names_gone, met);

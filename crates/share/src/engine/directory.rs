@@ -9,7 +9,7 @@ mod idle;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -490,6 +490,8 @@ pub(super) struct Directories {
     wall_secs: AtomicI64,
     /// When it was looked last which of them nobody uses, in monotonic seconds.
     looked_s: AtomicU64,
+    /// There was one of which the host tells nothing.
+    has_untold: AtomicBool,
 }
 
 struct Table {
@@ -508,6 +510,7 @@ struct Entered {
 
 impl Directories {
     pub fn new(root: Arc<Directory>, cache: &Arc<Cache>) -> Directories {
+        let has_untold = AtomicBool::new(!root.is_told());
         let entered = Entered { directory: Arc::downgrade(&root), kept: Some(Arc::clone(&root)) };
         let table = Table { by_id: HashMap::from([(root.id, entered)]), kept: 1, tidy_at: 2 * MAX_KEPT };
         Directories {
@@ -518,7 +521,13 @@ impl Directories {
             names: Arc::default(),
             wall_secs: AtomicI64::new(0),
             looked_s: AtomicU64::new(0),
+            has_untold,
         }
+    }
+
+    /// Whether there may be one of which the host tells nothing.
+    pub fn has_untold(&self) -> bool {
+        self.has_untold.load(Ordering::Relaxed)
     }
 
     /// Takes note of the time.
@@ -566,6 +575,9 @@ impl Directories {
         };
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.touch(&directory);
+        if !directory.is_told() {
+            self.has_untold.store(true, Ordering::Relaxed);
+        }
         if directory.id.device != self.root.id.device {
             self.cache.note_mounted();
         }

@@ -40,6 +40,8 @@ pub(crate) struct File {
     pub failed_syncs: AtomicU64,
     /// The host may let it run with the rights of its owner or group, which goes with the next change of its data.
     pub lends_rights: AtomicBool,
+    /// When the first of the caching rights was given that somebody may hold on it (monotonic seconds).
+    pub granted_s: AtomicU64,
     /// Held while what lies beside it (its record, descriptor, extended attributes) is read, changed and stored again.
     pub beside: Mutex<()>,
     pub state: Mutex<State>,
@@ -211,9 +213,15 @@ impl File {
             changes: AtomicU64::new(0),
             failed_syncs: AtomicU64::new(0),
             lends_rights: AtomicBool::new(false),
+            granted_s: AtomicU64::new(0),
             beside: Mutex::default(),
             state: Mutex::default(),
         }
+    }
+
+    /// Whether somebody holds a caching right on it or one of its streams.
+    pub fn has_grants(&self) -> bool {
+        self.state.lock().streams.iter().any(|stream| !stream.grants.is_empty())
     }
 
     /// How often the host could not store what was written to it, since it was opened.

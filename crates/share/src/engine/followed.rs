@@ -74,7 +74,46 @@ pub(super) fn acts_on_name(request: &OpenRequest<'_>) -> bool {
     is_to_go && opens && request.stream.is_none() && !looks_at_all && !access.intersects(DATA)
 }
 
+/// Whether a request asks what a name is, and for nothing that a link could not give.
+fn looks_only(request: &OpenRequest<'_>) -> bool {
+    let access = request.access.mapped();
+    let others = Options::DIRECTORY | Options::OPEN_LINK | Options::STOP_AT_LINKS | Options::DELETE_ON_CLOSE;
+    request.disposition == Disposition::Open
+        && request.stream.is_none()
+        && !request.options.intersects(others)
+        && !access.intersects(DATA)
+}
+
 impl Share {
+    /// What the path of an open leads to. A link that leads nowhere, or out of the share, is listed as itself, and who only looks
+    /// at the name finds the link: a client that asks about each name that it has seen would take it for one that is gone.
+    ///
+    /// # Errors
+    /// As [`Share::walk`].
+    pub(super) fn find_asked(
+        &self,
+        caller: &Caller<'_>,
+        from: Option<&Arc<Directory>>,
+        request: &OpenRequest<'_>,
+        search: Search,
+    ) -> Result<(Found, Trail), Refusal> {
+        let by_name = if acts_on_name(request) { Options::OPEN_LINK } else { Options::empty() };
+        let found = self.walk(caller, from, request.path, request.options | by_name, search);
+        let leads_nowhere = match &found {
+            Ok((Found::Missing { .. }, trail)) => trail.last.is_some(),
+            Ok(_) => false,
+            Err(why) => matches!(why, Refusal::BadLink | Refusal::PathNotFound | Refusal::AccessDenied),
+        };
+        if !leads_nowhere || !looks_only(request) {
+            return found;
+        }
+        let search = Search { how: OpenHow::Attributes, ..search };
+        match self.walk(caller, from, request.path, request.options | Options::OPEN_LINK, search) {
+            Ok(link) if link.0.kind() == Some(Kind::Link) => Ok(link),
+            _ => found,
+        }
+    }
+
     /// What a link in a directory leads to, for somebody who came there by these links; none when that cannot be had, or
     /// leads round in a circle.
     pub(super) fn led_to(

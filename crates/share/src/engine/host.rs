@@ -8,6 +8,7 @@ use volume::{HostChange, HostEvent, Kind, Name, NodeId};
 use wire::Now;
 
 use super::Share;
+use super::directory::Directory;
 use super::file::{File, LinkState};
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
@@ -35,6 +36,8 @@ impl Share {
         self.take_in(now);
         self.cache.drop_idle();
         self.directories.drop_idle();
+        self.end_untold(now);
+        self.volume.keep_room();
         self.relieve_if_short(now);
     }
 
@@ -66,55 +69,74 @@ impl Share {
 
     /// Forgets what an event makes untrue; says whose data, attributes or name were changed.
     fn believe(&self, event: &HostEvent) -> Option<NodeId> {
-        let HostEvent::Changed { directory: id, name, change, is_directory } = event else {
-            let share = self.name();
-            match event {
-                HostEvent::Mounts => tracing::debug!(%share, "mounts below the share have changed"),
-                _ => tracing::warn!(%share, "changes on the host were lost; caches are dropped"),
-            }
-            self.directories.forget_names();
-            self.files.all().iter().for_each(forget_file);
-            return None;
-        };
-        let directory = self.directories.get(*id)?;
-        let Some(name) = name else {
-            // Whether the host lets this process reach its names may be among what changed.
-            directory.forget_names();
-            self.forget(*id);
-            return Some(*id);
-        };
-        match change {
-            HostChange::Created | HostChange::RenamedTo => {
-                directory.added(name);
-                // What was told of it under its old name leads nowhere now; what is known by a further name has changed.
-                let stat = directory.node.stat_name(name).ok()?;
-                self.forget(stat.id);
-                if stat.kind != Kind::Directory
-                    && let Some(file) = self.files.get(stat.id)
-                {
-                    file.state.lock().names = stat.links;
+        match event {
+            HostEvent::Changed { directory, name: Some(name), change, is_directory } => {
+                let directory = self.directories.get(*directory)?;
+                match change {
+                    HostChange::Created | HostChange::RenamedTo => self.believe_came(&directory, name),
+                    HostChange::Removed | HostChange::RenamedFrom => {
+                        self.believe_went(&directory, name, *is_directory);
+                        None
+                    }
+                    HostChange::Modified | HostChange::Attributes => {
+                        if *change == HostChange::Attributes {
+                            directory.forget_made(name);
+                        }
+                        let changed = directory.node.stat_name(name).ok()?.id;
+                        self.forget(changed);
+                        Some(changed)
+                    }
                 }
-                Some(stat.id)
             }
-            HostChange::Removed | HostChange::RenamedFrom => {
-                let child = directory.child(name, true).filter(|_| *is_directory);
-                directory.seen_gone(name);
-                // Moved ones are kept: they are found by where they went.
-                if let Some((_, gone)) = child
-                    && gone.node.stat().is_ok_and(|stat| stat.links == 0)
-                {
-                    self.directories.forget(gone.id);
+            HostEvent::Changed { directory: id, name: None, .. } => {
+                // Whether the host lets this process reach its names may be among what changed.
+                self.directories.get(*id)?.forget_names();
+                self.forget(*id);
+                Some(*id)
+            }
+            HostEvent::Renamed { from: (from, name), to: (to, to_name), is_directory } => {
+                if let Some(from) = self.directories.get(*from) {
+                    self.believe_went(&from, name, *is_directory);
                 }
+                let to = self.directories.get(*to)?;
+                self.believe_came(&to, to_name)
+            }
+            HostEvent::Overflow | HostEvent::Mounts => {
+                let share = self.name();
+                match event {
+                    HostEvent::Mounts => tracing::debug!(%share, "mounts below the share have changed"),
+                    _ => tracing::warn!(%share, "changes on the host were lost; caches are dropped"),
+                }
+                self.directories.forget_names();
+                self.files.all().iter().for_each(forget_file);
                 None
             }
-            HostChange::Modified | HostChange::Attributes => {
-                if *change == HostChange::Attributes {
-                    directory.forget_made(name);
-                }
-                let changed = directory.node.stat_name(name).ok()?.id;
-                self.forget(changed);
-                Some(changed)
-            }
+        }
+    }
+
+    /// A name was made, or moved here.
+    fn believe_came(&self, directory: &Directory, name: &Name) -> Option<NodeId> {
+        directory.added(name);
+        // What was told of it under its old name leads nowhere now; what is known by a further name has changed.
+        let stat = directory.node.stat_name(name).ok()?;
+        self.forget(stat.id);
+        if stat.kind != Kind::Directory
+            && let Some(file) = self.files.get(stat.id)
+        {
+            file.state.lock().names = stat.links;
+        }
+        Some(stat.id)
+    }
+
+    /// A name was removed, or moved away.
+    fn believe_went(&self, directory: &Directory, name: &Name, is_directory: bool) {
+        let child = directory.child(name, true).filter(|_| is_directory);
+        directory.seen_gone(name);
+        // Moved ones are kept: they are found by where they went.
+        if let Some((_, gone)) = child
+            && gone.node.stat().is_ok_and(|stat| stat.links == 0)
+        {
+            self.directories.forget(gone.id);
         }
     }
 
@@ -130,15 +152,31 @@ impl Share {
 
     /// Tells whoever is concerned of an event that was believed.
     fn pass_on(&self, event: HostEvent, node: Option<NodeId>, now: Now) {
-        let HostEvent::Changed { directory: id, name, is_directory, change } = event else {
-            return self.pass_on_loss(now);
-        };
-        let (Some(directory), Some(name)) = (self.directories.get(id), name) else {
-            return;
-        };
+        match event {
+            HostEvent::Changed { directory, name: Some(name), is_directory, change } => {
+                if let Some(directory) = self.directories.get(directory) {
+                    self.pass_on_change(&directory, &name, (change, is_directory), node, now);
+                }
+            }
+            // What is above a directory shows nothing of its own attributes.
+            HostEvent::Changed { name: None, .. } => {}
+            HostEvent::Renamed { from, to, is_directory } => {
+                self.pass_on_rename(from, to, is_directory, node, now);
+            }
+            HostEvent::Overflow | HostEvent::Mounts => self.pass_on_loss(now),
+        }
+    }
+
+    fn pass_on_change(
+        &self,
+        directory: &Arc<Directory>,
+        name: &Name,
+        (change, is_directory): (HostChange, bool),
+        node: Option<NodeId>,
+        now: Now,
+    ) {
         if is_directory && matches!(change, HostChange::Created | HostChange::RenamedTo) {
-            let wakes = self.hold_new(&directory, &name);
-            self.wake_all(wakes);
+            self.wake_all(self.hold_new(directory, name));
         }
         let need = match change {
             HostChange::Modified => Need::Change,
@@ -151,10 +189,9 @@ impl Share {
         }
         let names = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         let (kind, what) = match change {
-            HostChange::Created => (ChangeKind::Added, names),
-            HostChange::Removed => (ChangeKind::Removed, names),
-            HostChange::RenamedFrom => (ChangeKind::RenamedFrom, names),
-            HostChange::RenamedTo => (ChangeKind::RenamedTo, names),
+            // MS-FSCC 2.7.1: renamed is only what stays in its directory.
+            HostChange::Created | HostChange::RenamedTo => (ChangeKind::Added, names),
+            HostChange::Removed | HostChange::RenamedFrom => (ChangeKind::Removed, names),
             HostChange::Modified => (ChangeKind::Modified, ChangeFilter::SIZE | ChangeFilter::LAST_WRITE),
             HostChange::Attributes => {
                 let what = ChangeFilter::ATTRIBUTES
@@ -164,8 +201,37 @@ impl Share {
                 (ChangeKind::Modified, what)
             }
         };
-        self.entries_changed(&directory, &Asker::NOBODY, now);
-        self.tell_at(&directory, &name, None, kind, what);
+        self.entries_changed(directory, &Asker::NOBODY, now);
+        self.tell_at(directory, name, None, kind, what);
+    }
+
+    fn pass_on_rename(
+        &self,
+        (from, name): (NodeId, Name),
+        (to, to_name): (NodeId, Name),
+        is_directory: bool,
+        node: Option<NodeId>,
+        now: Now,
+    ) {
+        let known = (self.directories.get(from), self.directories.get(to));
+        // Nobody asks for one that is not known any more.
+        let (from, to) = match known {
+            (Some(from), Some(to)) => (from, to),
+            (None, Some(to)) => {
+                return self.pass_on_change(&to, &to_name, (HostChange::RenamedTo, is_directory), node, now);
+            }
+            (Some(from), None) => {
+                return self.pass_on_change(&from, &name, (HostChange::RenamedFrom, is_directory), None, now);
+            }
+            (None, None) => return,
+        };
+        if is_directory {
+            self.wake_all(self.hold_new(&to, &to_name));
+        }
+        if let Some(file) = node.and_then(|node| self.files.get(node)) {
+            self.take_back(&file, Need::Rename, now);
+        }
+        self.tell_renamed((&from, &name), (&to, &to_name), is_directory, &Asker::NOBODY, now);
     }
 
     /// Forgets what is remembered of what is open or kept under this id.
@@ -182,8 +248,7 @@ impl Share {
     /// such a right it believes the name, and asks nobody. A moved file that stays in sight is found by where it went. A client
     /// of NFS believes all names of a file of which it has a delegation, also those that it has never opened it by.
     fn take_back_from_names(&self, heard: &[(HostEvent, Option<NodeId>)], now: Now) {
-        let gone: HashSet<(NodeId, &Name)> =
-            heard.iter().filter_map(|(event, _)| name_taken(event)).collect();
+        let gone: HashSet<(NodeId, &Name)> = heard.iter().flat_map(|(event, _)| names_taken(event)).collect();
         if gone.is_empty() {
             return;
         }
@@ -203,7 +268,7 @@ impl Share {
     }
 
     /// Takes rights on a file back that what happened leaves to nobody.
-    fn take_back(&self, file: &Arc<File>, need: Need, now: Now) {
+    pub(super) fn take_back(&self, file: &Arc<File>, need: Need, now: Now) {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
@@ -215,15 +280,19 @@ impl Share {
     }
 }
 
-/// The name that does not lead any more to where it led.
-fn name_taken(event: &HostEvent) -> Option<(NodeId, &Name)> {
+/// The names that do not lead any more to where they led.
+fn names_taken(event: &HostEvent) -> impl Iterator<Item = (NodeId, &Name)> {
     use HostChange::{Removed, RenamedFrom, RenamedTo};
-    match event {
+    let taken = match event {
         HostEvent::Changed {
             directory, name: Some(name), change: Removed | RenamedFrom | RenamedTo, ..
-        } => Some((*directory, name)),
-        _ => None,
-    }
+        } => [Some((*directory, name)), None],
+        HostEvent::Renamed { from: (from, name), to: (to, to_name), .. } => {
+            [Some((*from, name)), Some((*to, to_name))]
+        }
+        _ => [None, None],
+    };
+    taken.into_iter().flatten()
 }
 
 /// Forgets what is remembered of a file.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use volume::security::posix::{self, Numbers, PosixAcl, Tag};
+use volume::security::posix::{self, Numbers, PosixAcl, PosixEntry, Tag};
 use volume::security::{Descriptor, Sid};
 use volume::{Node, Note, Stat};
 
@@ -57,25 +57,38 @@ pub(super) fn write_lists(
     mode: u32,
     numbers: &HostNumbers,
 ) -> volume::Result<u32> {
-    if !record.access_list && !record.default_list {
+    let host = write_access_list(node, record, (descriptor, is_directory), mode, numbers)?;
+    if record.default_list {
+        let (acl, _) = posix::posix_of(descriptor, is_directory, mode, true, numbers);
+        record.default_list = write(node, Note::DefaultList, &acl.default)?;
+    }
+    Ok(host)
+}
+
+/// The same for the list that counts for the file itself.
+///
+/// # Errors
+/// As the volume says.
+pub(super) fn write_access_list(
+    node: &dyn Node,
+    record: &mut Record,
+    (descriptor, is_directory): (&Descriptor, bool),
+    mode: u32,
+    numbers: &HostNumbers,
+) -> volume::Result<u32> {
+    if !record.access_list {
         return Ok(mode);
     }
     let (acl, _) = posix::posix_of(descriptor, is_directory, mode, true, numbers);
-    let write = |note, list: &[posix::PosixEntry]| {
-        let bytes = posix::encode(list);
-        node.set_note(note, (!list.is_empty()).then_some(&bytes[..]))
-    };
-    let mut host = mode;
-    if record.access_list {
-        write(Note::AccessList, &acl.access)?;
-        record.access_list = !acl.access.is_empty();
-        host = acl.mode;
-    }
-    if record.default_list {
-        write(Note::DefaultList, &acl.default)?;
-        record.default_list = !acl.default.is_empty();
-    }
-    Ok(host)
+    record.access_list = write(node, Note::AccessList, &acl.access)?;
+    Ok(acl.mode)
+}
+
+/// Writes a list, or removes one that says nothing; says whether there is one now.
+fn write(node: &dyn Node, note: Note, list: &[PosixEntry]) -> volume::Result<bool> {
+    let bytes = posix::encode(list);
+    node.set_note(note, (!list.is_empty()).then_some(&bytes[..]))?;
+    Ok(!list.is_empty())
 }
 
 /// What the host shows, with these figures, of a descriptor that comes to these permission bits; to be stored with it.

@@ -256,7 +256,7 @@ impl Share {
     ) -> Result<Item, Refusal> {
         self.begin(caller.now);
         let parent = above.directory()?;
-        self.check_traverse(caller, parent)?;
+        self.check_search(caller, parent)?;
         let names_gone = self.cache.names_gone();
         if let Some(child) = self.known_child(parent, name, true) {
             self.directories.touch(&child);
@@ -295,7 +295,7 @@ impl Share {
     /// [`Refusal::NotADirectory`], [`Refusal::AccessDenied`].
     pub fn item_above(&self, caller: &Caller<'_>, item: &Item) -> Result<Option<Item>, Refusal> {
         let directory = item.directory()?;
-        self.check_traverse(caller, directory)?;
+        self.check_search(caller, directory)?;
         Ok(directory.place().map(|(parent, _)| Item::of_directory(parent)))
     }
 
@@ -423,7 +423,7 @@ impl Share {
     /// The directory that a walk from `item` begins in.
     pub(super) fn start(&self, caller: &Caller<'_>, item: &Item) -> Result<Arc<Directory>, Refusal> {
         let directory = item.directory()?;
-        self.check_traverse(caller, directory)?;
+        self.check_search(caller, directory)?;
         Ok(Arc::clone(directory))
     }
 

@@ -18,7 +18,7 @@ use super::Share;
 use super::file::{Deletion, File, Link, State};
 use crate::caching::grants::Grant;
 use crate::lasting::ledger::Ledger;
-use crate::lasting::record::{Ahead, Goes, Holder, Made, Record, Right};
+use crate::lasting::record::{Ahead, Goes, Holder, Made, Record, Right, VERSION};
 use crate::{Caching, LockOwner, LockRule, Open, RangeRequest, Refusal};
 
 /// A journal is not written anew before it has so many bytes.
@@ -69,12 +69,33 @@ struct Writer {
 }
 
 impl Keeping {
-    /// Goes on with what `journal` has, which is written anew.
-    pub fn new(journal: Arc<dyn Journal>, ledger: Ledger) -> Result<Keeping, volume::Failure> {
-        journal.replace(&mut ledger.snapshot().into_iter())?;
-        let writer = Mutex::new(Writer { lacks: false, live: journal.size(), at: Place::default() });
+    /// Goes on with what `journal` has, from which `ledger` was read; `changes` came after that.
+    ///
+    /// A server starts with all its shares at once, and there may be hundreds. So the disk is waited for only where the journal is to be
+    /// written anew: when it is of an earlier version, or mostly of the past. One that has nothing yet is written with the first change.
+    pub fn new(
+        journal: Arc<dyn Journal>,
+        ledger: Ledger,
+        changes: Vec<Record>,
+    ) -> Result<Keeping, volume::Failure> {
+        let version = ledger.version;
+        let live = ledger.snapshot().iter().map(|record| record.len() as u64).sum();
+        let writer = Writer { lacks: version.is_none(), live, at: Place::default() };
         let noted = Mutex::new(Noted { ledger, unwritten: Vec::new() });
-        Ok(Keeping { journal, noted, unwritten: AtomicU8::new(NOTHING), writer })
+        let unwritten = AtomicU8::new(NOTHING);
+        let keeping = Keeping { journal, noted, unwritten, writer: Mutex::new(writer) };
+        for change in changes {
+            keeping.note(change);
+        }
+        match version {
+            None => {}
+            Some(VERSION) => {
+                keeping.write()?;
+                keeping.compact()?;
+            }
+            Some(_) => keeping.write_anew(&mut keeping.writer.lock())?,
+        }
+        Ok(keeping)
     }
 
     /// Notes a change. Takes a leaf lock only.

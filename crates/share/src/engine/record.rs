@@ -201,11 +201,11 @@ impl Record {
     }
 
     /// The bits that are kept, or those of a file without a record: as if it had never been backed up,
-    /// and not to be written when the host lets not even its owner write.
+    /// and not to be written when the host's mode (with a list: its mask) lets nobody write.
     pub fn bits(&self, stat: &Stat) -> Attributes {
         self.attributes.unwrap_or_else(|| match stat.kind {
             Kind::Directory => Attributes::empty(),
-            Kind::File if stat.mode & 0o200 == 0 => Attributes::ARCHIVE | Attributes::READ_ONLY,
+            Kind::File if stat.mode & 0o222 == 0 => Attributes::ARCHIVE | Attributes::READ_ONLY,
             _ => Attributes::ARCHIVE,
         })
     }

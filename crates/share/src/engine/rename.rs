@@ -16,7 +16,7 @@ use super::lapsing::is_held;
 use super::look_up::Search;
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, ClientKey, Deny, Open, Options, Refusal, Step};
+use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, Step};
 
 /// Where something is to go, as it was asked for.
 #[derive(Clone, Copy)]
@@ -25,6 +25,16 @@ pub(super) enum Goal<'a> {
     Path(&'a [Name]),
     /// A name in a directory.
     In(&'a Item, &'a Name),
+}
+
+/// A rename, as it was asked for.
+#[derive(Clone, Copy)]
+struct Rename<'a> {
+    to: Goal<'a>,
+    /// What stands there may be replaced.
+    replace: bool,
+    /// By the rules of POSIX: directories are replaced, too, and what is open below is in nobody's way.
+    posix: bool,
 }
 
 /// Where something is to go.
@@ -56,54 +66,40 @@ impl Share {
         if let Some(name) = to_stream {
             return self.rename_stream(open, name, replace).into();
         }
-        self.rename_to(caller, open, Goal::Path(to), replace, posix)
+        self.rename_to(caller, open, Rename { to: Goal::Path(to), replace, posix })
     }
 
     /// Gives what is open a name in a directory that was found before. What stands there is replaced, as far
     /// as the host's own rules go; who has it open goes on with a file without a name, unless they said that
     /// nobody may delete it.
     pub fn rename_into(&self, caller: &Caller<'_>, open: &Arc<Open>, to: &Item, name: &Name) -> Step<()> {
-        self.rename_to(caller, open, Goal::In(to, name), true, true)
+        self.rename_to(caller, open, Rename { to: Goal::In(to, name), replace: true, posix: true })
     }
 
-    fn rename_to(
-        &self,
-        caller: &Caller<'_>,
-        open: &Arc<Open>,
-        to: Goal<'_>,
-        replace: bool,
-        posix: bool,
-    ) -> Step<()> {
+    fn rename_to(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> Step<()> {
         self.begin(caller.now);
         if open.options.contains(Options::BY_LINK) && open.followed.get().is_none() {
             // After a restart nobody knows any more which link it was.
             return Step::Refused(Refusal::AccessDenied);
         }
-        self.with_last_link(caller, open, |open| self.rename_name(caller, open, to, replace, posix))
+        self.with_last_link(caller, open, |open| self.rename_name(caller, open, asked))
     }
 
-    fn rename_name(
-        &self,
-        caller: &Caller<'_>,
-        open: &Arc<Open>,
-        to: Goal<'_>,
-        replace: bool,
-        posix: bool,
-    ) -> Step<()> {
-        let prepare = || match self.prepare_rename(caller, open, to, replace, posix) {
+    fn rename_name(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> Step<()> {
+        let prepare = || match self.prepare_rename(caller, open, asked) {
             Ok(step) => step,
             Err(why) => Step::Refused(why),
         };
         // What stands there, or below, may be open.
         let is_in_the_way = |why: &Refusal| is_held(why) || *why == Refusal::AccessDenied;
-        let files = || self.files_in_the_way(caller, open, to);
+        let files = || self.files_in_the_way(caller, open, asked.to);
         for _ in 0..MAX_ATTEMPTS {
             let destination = match self.past_lapsed(caller, files, is_in_the_way, prepare) {
                 Step::Done(destination) => destination,
                 Step::Wait(ticket) => return Step::Wait(ticket),
                 Step::Refused(why) => return Step::Refused(why),
             };
-            match self.rename_now(caller, open, &destination, replace, posix) {
+            match self.rename_now(caller, open, &destination, asked) {
                 Ok(true) => return Step::Done(()),
                 Ok(false) => {}
                 Err(why) => return Step::Refused(why),
@@ -130,10 +126,9 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
-        to: Goal<'_>,
-        replace: bool,
-        posix: bool,
+        asked: Rename<'_>,
     ) -> Result<Step<Destination>, Refusal> {
+        let Rename { to, replace, posix } = asked;
         if !open.granted.contains(Rights::DELETE) {
             return Err(Refusal::AccessDenied);
         }
@@ -329,8 +324,7 @@ impl Share {
         caller: &Caller<'_>,
         open: &Arc<Open>,
         to: &Destination,
-        replace: bool,
-        posix: bool,
+        Rename { replace, posix, .. }: Rename<'_>,
     ) -> Result<bool, Refusal> {
         let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
         let (from, name) = link.place();
@@ -382,7 +376,8 @@ impl Share {
         }
         // Only now: whoever removes either name next must know where this one is, and what it has replaced.
         drop(locks);
-        self.tell_renamed(caller, open, (&from, &name), (&to.parent, &to.name));
+        let (old, new) = ((&from, &name), (&to.parent, &to.name));
+        self.tell_renamed(old, new, open.file.is_directory, &open.asker(), caller.now);
         if !open.file.is_directory {
             // A file counts as changed, which is told when it is closed.
             // MS-FSA 2.1.5.15.12
@@ -450,25 +445,6 @@ impl Share {
         self.directories.forget(id);
     }
 
-    fn tell_renamed(
-        &self,
-        caller: &Caller<'_>,
-        open: &Arc<Open>,
-        (from, name): (&Arc<Directory>, &Name),
-        (to, to_name): (&Arc<Directory>, &Name),
-    ) {
-        self.entries_changed(from, &open.asker(), caller.now);
-        let what = if open.file.is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
-        let (gone, came) = if from.id == to.id {
-            (ChangeKind::RenamedFrom, ChangeKind::RenamedTo)
-        } else {
-            self.entries_changed(to, &open.asker(), caller.now);
-            (ChangeKind::Removed, ChangeKind::Added)
-        };
-        self.tell_at(from, name, None, gone, what);
-        self.tell_at(to, to_name, None, came, what);
-    }
-
     // MS-FSA 2.1.5.15.12.1
     fn rename_stream(&self, open: &Arc<Open>, to: &Name, replace: bool) -> Result<(), Refusal> {
         if !open.granted.contains(Rights::DELETE) {
@@ -491,8 +467,7 @@ impl Share {
         open.stream.set_name(to.clone());
         self.record_again(open)?;
         if let Some(link) = &open.link {
-            self.tell(link, Some(from), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
-            self.tell(link, Some(to.clone()), ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
+            self.tell_stream_renamed(link, from, to.clone());
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use super::lasting::Keeping;
 use super::look_up::{Named, Search};
 use crate::caching::grants::{Asker, Grant};
 use crate::lasting::ledger::{Entry, Ledger};
-use crate::lasting::record::{Goes, Made, Right};
+use crate::lasting::record::{Goes, Made, Record, Right};
 use crate::open::Party;
 use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, WhoIs};
 
@@ -50,12 +50,11 @@ impl Share {
         who: WhoIs<'_>,
         now: Now,
     ) -> Result<Vec<Restored>, Unreadable> {
-        let mut ledger = Ledger::read(records)?;
-        self.versions.begin(&mut ledger, now);
+        let ledger = Ledger::read(records)?;
+        let mut changes: Vec<_> = self.versions.begin(&ledger, now).map(Record::Ahead).into_iter().collect();
         let next = ledger.live.last_key_value().map_or(1, |(id, _)| id + 1);
         self.next_open.fetch_max(next, Ordering::Relaxed);
         let mut restored = Vec::new();
-        let mut dropped = Vec::new();
         for (id, entry) in &ledger.live {
             let right = entry.holder().and_then(|holder| ledger.rights.get(&holder)).copied();
             match self.restore(entry, right, who) {
@@ -67,14 +66,11 @@ impl Share {
                 Err(why) => {
                     let path = shown(&entry.made);
                     tracing::warn!(share = %self.name(), %path, why, "an open from before the restart is gone");
-                    dropped.push(*id);
+                    changes.push(Record::Closed { id: *id });
                 }
             }
         }
-        for id in dropped {
-            ledger.apply(crate::lasting::record::Record::Closed { id });
-        }
-        let keeping = Keeping::new(journal, ledger)?;
+        let keeping = Keeping::new(journal, ledger, changes)?;
         let _ = self.keeping.set(keeping);
         Ok(restored)
     }

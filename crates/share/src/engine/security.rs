@@ -9,7 +9,7 @@ use volume::{Failure, Kind, Node};
 use super::Share;
 use super::access::Security;
 use super::file::{File, LENDING};
-use super::host_lists::{HostNumbers, shown_now, write_lists};
+use super::host_lists::{HostNumbers, shown_now, write_access_list, write_lists};
 use super::record::Record;
 use crate::caching::grants::Need;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
@@ -277,7 +277,7 @@ impl Share {
     }
 
     /// Whether the open has a right, or the caller has it now on the file.
-    fn check_owner(&self, caller: &Caller<'_>, open: &Open, right: Rights) -> Result<(), Refusal> {
+    pub(super) fn check_owner(&self, caller: &Caller<'_>, open: &Open, right: Rights) -> Result<(), Refusal> {
         if open.granted.contains(right) {
             return Ok(());
         }
@@ -301,10 +301,19 @@ impl Share {
             let before = record.mode(&node.stat()?);
             amend(&mut descriptor);
             let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
-            let mode = change(node)?.unwrap_or(before);
+            let set = change(node)?;
             self.put_descriptor(node, Some(&bytes))?;
-            let shown = Some(shown_now(node, &node.stat()?, &record, mode)?);
-            self.store_record(open, Record { shown, ..record })?;
+            let mut record = record;
+            if let Some(mode) = set {
+                // What the mode takes from whoever is named, the host's list does not give back with the next mode.
+                let numbers = HostNumbers(self.config.load().accounts.clone());
+                let is_directory = open.file.is_directory;
+                let listed =
+                    write_access_list(node, &mut record, (&descriptor, is_directory), mode, &numbers);
+                allowed_to_fail(listed.map(|_| ()))?;
+            }
+            record.shown = Some(shown_now(node, &node.stat()?, &record, set.unwrap_or(before))?);
+            self.store_record(open, record)?;
         } else {
             change(node)?;
         }

@@ -19,6 +19,7 @@ use wire::Now;
 
 use super::Share;
 use crate::lasting::ledger::Ledger;
+use crate::lasting::record::Ahead;
 
 /// Parts of the table.
 const SHARDS: usize = 64;
@@ -71,14 +72,13 @@ impl Default for Versions {
 }
 
 impl Versions {
-    /// Takes in what earlier runs have told, as `ledger` says.
-    pub fn begin(&self, ledger: &mut Ledger, now: Now) {
+    /// Takes in what earlier runs have told, as `ledger` says. What is to be recorded of it: when the last of these has ended.
+    pub fn begin(&self, ledger: &Ledger, now: Now) -> Option<Ahead> {
         let now = u64::try_from(now.wall_ns).unwrap_or(0);
         self.began.store(now.saturating_sub(CLOCK_LAG_NS), Ordering::Relaxed);
-        if let Some(ahead) = &mut ledger.ahead {
-            let until = *ahead.until.get_or_insert(now);
-            let _ = self.past.set((ahead.since, until));
-        }
+        let Ahead { since, until } = ledger.ahead?;
+        let _ = self.past.set((since, until.unwrap_or(now)));
+        until.is_none().then_some(Ahead { since, until: Some(now) })
     }
 
     /// When the first change of this run can have been (wall ns).
@@ -204,6 +204,7 @@ pub(super) fn number(time: Time) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lasting::record::Record;
 
     const ID: NodeId = NodeId { device: 1, inode: 2 };
 
@@ -267,7 +268,8 @@ mod tests {
     fn it_does_not_go_back_over_a_restart_that_forgets_what_was_told() {
         let run = |ledger: &mut Ledger, secs: i64| {
             let versions = Versions::default();
-            versions.begin(ledger, Now { mono_ns: 0, wall_ns: secs * 1_000_000_000 });
+            let ended = versions.begin(ledger, Now { mono_ns: 0, wall_ns: secs * 1_000_000_000 });
+            ended.into_iter().for_each(|ahead| ledger.apply(Record::Ahead(ahead)));
             versions
         };
         let mut ledger = Ledger::default();
@@ -276,10 +278,7 @@ mod tests {
         let (ahead, is_first) = first.tell(ID, at(100), 1);
         assert!(ahead > before && is_first && !first.tell(ID, at(100), 2).1, "said once");
         let since = first.began();
-        ledger.apply(crate::lasting::record::Record::Ahead(crate::lasting::record::Ahead {
-            since,
-            until: None,
-        }));
+        ledger.apply(Record::Ahead(Ahead { since, until: None }));
         let second = run(&mut ledger, 6);
         let after = tell(&second, ID, at(100), 0);
         assert!(after > ahead, "what was told last is not gone below");

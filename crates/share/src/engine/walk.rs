@@ -332,6 +332,18 @@ impl Share {
             Err(Refusal::AccessDenied)
         }
     }
+
+    /// Whether the caller may use a name in a directory that it has come to by itself, one name at a time: a stored
+    /// descriptor decides that, too.
+    // RFC 8881 6.2.1.3.1 (EXECUTE)
+    pub(super) fn check_search(
+        &self,
+        caller: &Caller<'_>,
+        directory: &Arc<Directory>,
+    ) -> Result<(), Refusal> {
+        let security = self.directory_security(directory)?;
+        if self.may(caller, &security, Rights::TRAVERSE) { Ok(()) } else { Err(Refusal::AccessDenied) }
+    }
 }
 
 impl Found {

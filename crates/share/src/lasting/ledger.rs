@@ -24,6 +24,8 @@ pub struct Entry {
 /// What is recorded of all opens.
 #[derive(Debug, Default)]
 pub struct Ledger {
+    /// The version of the records that it was read from; none without any.
+    pub version: Option<u32>,
     pub live: BTreeMap<u64, Entry>,
     pub rights: HashMap<Holder, Right>,
     pub ahead: Option<Ahead>,
@@ -49,7 +51,7 @@ impl Ledger {
             })?;
             for record in records {
                 match (at, record) {
-                    (0, Record::Version(OLDEST..=VERSION)) => {}
+                    (0, Record::Version(version @ OLDEST..=VERSION)) => ledger.version = Some(version),
                     (_, Record::Version(other)) => return Err(Unreadable::Version(other)),
                     (0, _) => return Err(Unreadable::Broken(0)),
                     (_, record) => ledger.apply(record),

@@ -143,7 +143,7 @@ impl StateDir {
         self.store.volume(path).map_err(|source| store_error(&self.path, source))
     }
 
-    /// Gives each of these directories a number that has none. The disk is waited for once, however many they are.
+    /// Gives each of these paths a number that has none. The disk is waited for once, however many they are.
     ///
     /// # Errors
     /// [`StateError`]

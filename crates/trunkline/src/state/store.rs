@@ -258,7 +258,7 @@ impl Store {
         self.number(VOLUMES, path.as_os_str().as_bytes(), 1)
     }
 
-    /// Gives each of these directories that has none its number. All of them are on disk when it returns, and the disk was
+    /// Gives each of these paths that has none its number. All of them are on disk when it returns, and the disk was
     /// waited for once.
     ///
     /// # Errors
@@ -313,6 +313,22 @@ impl Store {
     /// [`StoreError`]
     pub fn keep_file(&self, name: &str, content: &[u8]) -> Result<(), StoreError> {
         self.put(FILES, name.to_owned(), content.to_vec())
+    }
+
+    /// Takes note that these files are written, which change too often for their content to be kept. On disk when it returns.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn note_files(&self, names: &[String]) -> Result<(), StoreError> {
+        self.records.change(|contents: &Contents, edits| {
+            let known = contents.get(&FILES);
+            for name in
+                names.iter().filter(|name| !known.is_some_and(|known| known.contains_key(name.as_bytes())))
+            {
+                edits.put(FILES, name.as_str(), Vec::new());
+            }
+            Ok(())
+        })
     }
 
     /// Forgets what was written to the file `name`.

@@ -114,7 +114,7 @@ fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
     );
     place.run(&load).success();
     let state = modes(&place.path().join("state"));
-    for wanted in ["version", "lock", "state.redb", "control.sock", "volumes", "1.opens"] {
+    for wanted in ["version", "lock", "state.redb", "control.sock", "volumes"] {
         assert!(state.iter().any(|(path, _)| path.ends_with(wanted)), "{wanted} in {state:?}");
     }
     assert!(state.iter().all(|(_, mode)| mode & 0o077 == 0), "{state:?}");
@@ -205,6 +205,56 @@ fn a_killed_server_makes_room_at_once() {
         killed = start(&place, "docs");
     }
     place.run("status").success();
+}
+
+/// How many changes were made to `state.redb`, each of which waits for the disk.
+fn changes(place: &Place) -> u64 {
+    let content = std::fs::read(place.path().join("state/state.generation")).unwrap();
+    u64::from_le_bytes(content[..8].try_into().unwrap())
+}
+
+/// What lies beside the shares, by what it is and when it was changed.
+fn beside(place: &Place) -> Vec<(std::path::PathBuf, u64, i64, i64)> {
+    use std::os::unix::fs::MetadataExt;
+    let all = modes(&place.path().join("state/volumes")).into_iter().map(|(path, _)| path);
+    let mut found: Vec<_> = all
+        .map(|path| {
+            let about = std::fs::metadata(&path).unwrap();
+            (path, about.ino(), about.mtime(), about.mtime_nsec())
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn a_start_waits_for_the_disk_no_more_often_with_many_shares_than_with_few() {
+    let first_start = |shares: usize| {
+        let place = Place::new();
+        place.write("pw", "secret\n");
+        let mut config = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n".to_owned();
+        for number in 0..shares {
+            place.write(&format!("shares/{number}/file"), "");
+            config += &format!(
+                "[share.s{number}]\npath = \"shares/{number}\"\ncontinuously_available = true\nprotocols = [\"smb\", \"nfs\"]\nusers.ann = \"write\"\n"
+            );
+        }
+        place.write("trunkline.toml", &config);
+        let serve =
+            "serve --config trunkline.toml --no-discovery --nfs-port 0 --listen 127.0.0.1 --smb-port 0";
+        let mut server = Server::start_as(&place, place.trunkline(serve));
+        let (made, lying) = (changes(&place), beside(&place));
+        // A directory for each share, and no file: a journal is written when something is to be kept.
+        assert_eq!(lying.len(), 1 + shares, "{lying:?}");
+        place.run("stop").success();
+        ended(&mut server);
+        let mut server = Server::start_as(&place, place.trunkline(serve));
+        assert_eq!((changes(&place), beside(&place)), (made, lying), "a later start");
+        place.run("stop").success();
+        ended(&mut server);
+        made
+    };
+    assert_eq!(first_start(30), first_start(3));
 }
 
 #[test]

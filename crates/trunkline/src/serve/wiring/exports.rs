@@ -1,6 +1,6 @@
 //! NFS: a server for each endpoint, and what it is told of shares.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::Share;
@@ -90,7 +90,7 @@ impl Servers {
     pub fn keep_clients(&self, state: &StateDir) -> Result<(), String> {
         for (endpoint, server) in &self.list {
             let path = state.clients_path(&endpoint.owner.to_string()).map_err(|e| e.to_string())?;
-            super::lasting::keep_clients(&path, server)?;
+            super::lasting::keep_clients(state, &path, server)?;
         }
         Ok(())
     }
@@ -132,6 +132,17 @@ fn reply_bytes() -> usize {
     usize::try_from((total / REPLY_PART).max(REPLY_LEAST)).unwrap_or(usize::MAX)
 }
 
+/// What an export's number is kept under. Each name has its own: what one share allows another of the same directory may not.
+fn numbered_by(share: &Share, path: &Path) -> PathBuf {
+    path.join(":nfs").join(&share.name.value)
+}
+
+/// What the numbers of all exports are kept under, for shares and the real paths of their directories.
+pub fn numbered<'a>(shares: impl Iterator<Item = (&'a Share, &'a PathBuf)>) -> Vec<PathBuf> {
+    let exported = shares.filter(|(share, _)| share.nfs.is_offered());
+    exported.map(|(share, path)| numbered_by(share, path)).collect()
+}
+
 /// A share as NFS clients see it; none when they do not.
 ///
 /// # Errors
@@ -146,8 +157,7 @@ pub fn export(
     if !share.nfs.is_offered() {
         return Ok(None);
     }
-    // A number of its own for each name: what one share allows another of the same directory may not.
-    let id = state.number(&path.join(":nfs").join(&share.name.value)).map_err(|e| e.to_string())?;
+    let id = state.number(&numbered_by(share, path)).map_err(|e| e.to_string())?;
     let number = |setting: u64| u32::try_from(setting).unwrap_or(u32::MAX);
     Ok(Some(nfs::Export {
         name: share.name.value.clone(),

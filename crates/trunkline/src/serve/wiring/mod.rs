@@ -214,10 +214,10 @@ impl FileServer for Wired {
         let mut next = Engines::new();
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
-        let (mut sizes, mut rooms) = (Vec::new(), Vec::new());
-        let mut lowered = Vec::new();
+        let (mut sizes, mut rooms, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
         let users = people.users();
         let (paths, keeping) = self.directories(plan)?;
+        let leaving = moving::leaving(&engines, &paths);
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
         for (share, path) in plan.config.shares.values().zip(paths) {
             let config = engine_config(share, &path, plan, &people);
@@ -228,7 +228,7 @@ impl FileServer for Wired {
                 }
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
-                    let served = self.begin(share, &path, config.clone(), plan, &engines)?;
+                    let served = self.begin(share, &path, config.clone(), plan, (&engines, &leaving))?;
                     let keeps = keeping.contains(&path);
                     restored.push((shares.len(), self.keep(share, &path, &served, keeps, &users)?));
                     served
@@ -327,9 +327,9 @@ impl Wired {
         path: &Path,
         config: share::Config,
         plan: &Plan,
-        engines: &Engines,
+        (engines, leaving): (&Engines, &[(&Path, &Served)]),
     ) -> Result<Served, String> {
-        moving::check_free(engines, &self.server, share, path, |old| is_planned(plan, old))?;
+        moving::check_free(leaving, &self.server, share, path)?;
         let served = self.open(share, path, config, &plan.config)?;
         if let Some((_, before)) = moving::before(engines, share, path) {
             served.engine.count_on(&before.engine);
@@ -337,11 +337,14 @@ impl Wired {
         Ok(served)
     }
 
-    /// The real paths of the shares' directories, each of which has its number then, and those that keep opens.
+    /// The real paths of the shares' directories, and those that keep opens. Each directory and each export has its number then: one
+    /// change of the state for all of them.
     fn directories(&self, plan: &Plan) -> Result<(Vec<PathBuf>, HashSet<PathBuf>), String> {
         let real = plan.config.shares.values().map(|share| real_path(&share.path.value));
         let paths = real.collect::<Result<Vec<_>, _>>()?;
-        self.state.give_numbers(paths.iter().map(PathBuf::as_path)).map_err(|e| e.to_string())?;
+        let exports = exports::numbered(plan.config.shares.values().zip(&paths));
+        let all = paths.iter().chain(&exports).map(PathBuf::as_path);
+        self.state.give_numbers(all).map_err(|e| e.to_string())?;
         let keeping = keeping_opens(plan, &paths);
         Ok((paths, keeping))
     }
@@ -403,13 +406,14 @@ impl Wired {
     ) -> Result<Vec<share::Restored>, String> {
         let journal = self.state.opens_path(path).map_err(|e| e.to_string())?;
         if keeps {
-            let (restored, are_some_lost) = lasting::keep(share, &journal, &served.engine, users)?;
+            let (restored, are_some_lost) =
+                lasting::keep(share, &self.state, &journal, &served.engine, users)?;
             if are_some_lost {
                 self.nfs.list().iter().for_each(|(_, server)| server.doubt_records());
             }
             return Ok(restored);
         }
-        lasting::forget(&journal).map(|()| Vec::new())
+        lasting::forget(&self.state, &journal).map(|()| Vec::new())
     }
 
     /// Whoever may not log on any more is not served any more either.
@@ -477,12 +481,14 @@ fn keep(
             if saved.elapsed() >= limits::SAVED_EVERY {
                 pacing.save(&state);
                 usages.save(&state, &by_path(&engines));
+                lasting::note_journals(&state);
                 saved = Instant::now();
             }
             if sweep {
                 swept = Instant::now();
             }
         }
+        lasting::note_journals(&state);
     };
     let thread = std::thread::Builder::new().name("trunkline-keeper".to_owned()).spawn(run)?;
     Ok((stop, thread))
@@ -536,11 +542,6 @@ fn gauges(engine: &share::Share, peaks: &Peaks) -> Gauges {
         volume_size_bytes: space.map(|space| space.total),
         volume_free_bytes: space.map(|space| space.free),
     }
-}
-
-/// Whether a share of this directory is to be served.
-fn is_planned(plan: &Plan, path: &Path) -> bool {
-    plan.config.shares.values().any(|share| real_path(&share.path.value).is_ok_and(|real| real == path))
 }
 
 /// The directories of which a share is to be continuously available, or is for NFS clients, who always come back.

@@ -2,6 +2,7 @@
 //! taken out; it goes with the last of them. What is the share's own and not the directory's goes along: its limits, for
 //! everybody, the burst credits left, and the counts.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,19 +17,25 @@ pub fn before<'e>(engines: &'e Engines, share: &Share, path: &Path) -> Option<(&
     (old != path).then_some((old, served))
 }
 
+/// The engines that go: no share is in their directories any more.
+pub fn leaving<'e>(engines: &'e Engines, planned: &[PathBuf]) -> Vec<(&'e Path, &'e Served)> {
+    let planned: HashSet<&PathBuf> = planned.iter().collect();
+    let leaving = engines.iter().filter(|(path, _)| !planned.contains(path));
+    leaving.map(|(path, served)| (path.as_path(), served)).collect()
+}
+
 /// Refuses a new directory that holds files which somebody has open by way of an engine that goes. Each engine keeps its own
 /// truth about them.
 ///
 /// # Errors
 /// One line for the user.
 pub fn check_free(
-    engines: &Engines,
+    leaving: &[(&Path, &Served)],
     server: &smb::Server,
     share: &Share,
     path: &Path,
-    stays: impl Fn(&Path) -> bool,
 ) -> Result<(), String> {
-    for (old, Served { engine, .. }) in engines.iter().filter(|(old, _)| !stays(old)) {
+    for (old, Served { engine, .. }) in leaving {
         let is_used = engine.open_count() > 0 || server.is_connected(engine);
         if is_used && check::hold_same_files(old, path) {
             return Err(format!(

@@ -1,0 +1,105 @@
+//! Renames that the host tells in two halves, put together again. Linux tells them as one event from 5.17 on (`FAN_RENAME`).
+//!
+//! The halves have nothing in common that says so. But one call makes both of them, one right after the other, so that what
+//! belongs together are two that follow each other and come from one process.
+
+use volume::{HostChange, HostEvent, Name, NodeId};
+
+/// The first half of a rename, as long as its second may come.
+#[derive(Debug, Default)]
+pub(super) struct Halves {
+    first: Option<(i32, Half)>,
+}
+
+/// A name that was taken away or has come by a rename.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Half {
+    pub directory: NodeId,
+    pub name: Name,
+    pub is_directory: bool,
+}
+
+impl Halves {
+    /// The name that a process has taken away; told when it is clear whether it came somewhere else.
+    pub fn went(&mut self, pid: i32, half: Half, sink: &mut dyn FnMut(HostEvent)) {
+        self.end(sink);
+        self.first = Some((pid, half));
+    }
+
+    /// The name that has come by a rename of a process.
+    pub fn came(&mut self, pid: i32, half: Half, sink: &mut dyn FnMut(HostEvent)) {
+        let is_second = |(by, first): &mut (i32, Half)| *by == pid && first.is_directory == half.is_directory;
+        match self.first.take_if(is_second) {
+            Some((_, first)) => sink(HostEvent::Renamed {
+                from: (first.directory, first.name),
+                to: (half.directory, half.name),
+                is_directory: half.is_directory,
+            }),
+            None => {
+                self.end(sink);
+                sink(half.told(HostChange::RenamedTo));
+            }
+        }
+    }
+
+    /// Whether a second half may be on its way.
+    pub fn is_waiting(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// Something else has happened: what was taken away went where nobody looks.
+    pub fn end(&mut self, sink: &mut dyn FnMut(HostEvent)) {
+        if let Some((_, first)) = self.first.take() {
+            sink(first.told(HostChange::RenamedFrom));
+        }
+    }
+}
+
+impl Half {
+    /// It alone.
+    pub fn told(self, change: HostChange) -> HostEvent {
+        let Half { directory, name, is_directory } = self;
+        HostEvent::Changed { directory, name: Some(name), is_directory, change }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn half(name: &str) -> Half {
+        let directory = NodeId { device: 1, inode: 2 };
+        Half { directory, name: Name::new(name.as_bytes()).unwrap(), is_directory: false }
+    }
+
+    /// What is told when the halves come in this order: the process, whether the name goes, and the name.
+    fn told(halves: &[(i32, bool, &str)]) -> Vec<HostEvent> {
+        let (mut out, mut seen) = (Halves::default(), Vec::new());
+        for (pid, goes, name) in halves {
+            let mut sink = |event| seen.push(event);
+            match goes {
+                true => out.went(*pid, half(name), &mut sink),
+                false => out.came(*pid, half(name), &mut sink),
+            }
+        }
+        out.end(&mut |event| seen.push(event));
+        assert!(!out.is_waiting());
+        seen
+    }
+
+    #[test]
+    fn what_one_call_moved_is_one_rename() {
+        let of = half("a").directory;
+        let renamed =
+            HostEvent::Renamed { from: (of, half("a").name), to: (of, half("b").name), is_directory: false };
+        assert_eq!(told(&[(7, true, "a"), (7, false, "b")]), [renamed]);
+    }
+
+    #[test]
+    fn what_leaves_or_comes_alone_is_told_alone() {
+        let (went, came) = (half("a").told(HostChange::RenamedFrom), half("b").told(HostChange::RenamedTo));
+        assert_eq!(told(&[(7, true, "a"), (8, false, "b")]), [went.clone(), came.clone()]);
+        assert_eq!(told(&[(7, false, "b"), (7, true, "a")]), [came, went.clone()]);
+        assert_eq!(told(&[(7, true, "a"), (7, true, "a")]), [went.clone(), went]);
+    }
+}

@@ -1,0 +1,159 @@
+//! An event as the host lays it out (fanotify(7)): metadata, then records that name directories by handles.
+
+use volume::Name;
+use wire::Cursor;
+
+use crate::sys::Handle;
+
+/// The longest event: metadata, and twice header, file system, handle and name.
+pub(super) const LONGEST: usize = METADATA + 2 * (4 + 8 + 8 + 128 + 256 + 8);
+/// Bytes of an event before its records.
+const METADATA: usize = 24;
+/// The version of the events' layout.
+const VERSION: u8 = 3;
+
+/// Where a directory is in the table of those that are watched.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub file_system: u64,
+    pub handle: Handle,
+}
+
+/// A directory and the name in it; no name for the directory itself.
+pub(super) type Named = (Place, Option<Name>);
+
+/// One event.
+pub(super) struct RawEvent {
+    pub len: usize,
+    pub mask: u64,
+    pub pid: i32,
+    /// Where it happened, if it is no rename that is told as a whole.
+    pub place: Option<Named>,
+    /// What was moved was here, if it is one and this directory is watched.
+    pub old: Option<Named>,
+    /// And is here now.
+    pub new: Option<Named>,
+}
+
+impl RawEvent {
+    /// Reads the event at the start of `bytes`; none when there is no whole one.
+    pub fn parse(bytes: &[u8]) -> Option<RawEvent> {
+        let mut head = Cursor::new(bytes);
+        let len = usize::try_from(u32::from_ne_bytes(head.array().ok()?)).ok()?;
+        let (version, _reserved, metadata) = (head.u8().ok()?, head.u8().ok()?, head.array().ok()?);
+        let mask = u64::from_ne_bytes(head.array().ok()?);
+        let _descriptor: [u8; 4] = head.array().ok()?;
+        let pid = i32::from_ne_bytes(head.array().ok()?);
+        let metadata = usize::from(u16::from_ne_bytes(metadata)).max(METADATA);
+        if version != VERSION || len < metadata {
+            return None;
+        }
+        let mut records = Cursor::new(bytes.get(metadata..len)?);
+        let mut event = RawEvent { len, mask, pid, place: None, old: None, new: None };
+        while let Some((kind, record)) = next_record(&mut records) {
+            match kind {
+                libc::FAN_EVENT_INFO_TYPE_DFID_NAME => event.place = named(record),
+                libc::FAN_EVENT_INFO_TYPE_OLD_DFID_NAME => event.old = named(record),
+                libc::FAN_EVENT_INFO_TYPE_NEW_DFID_NAME => event.new = named(record),
+                _ => {}
+            }
+        }
+        Some(event)
+    }
+}
+
+fn next_record<'a>(records: &mut Cursor<'a>) -> Option<(u8, Cursor<'a>)> {
+    let (kind, _pad) = (records.u8().ok()?, records.u8().ok()?);
+    let len = usize::from(u16::from_ne_bytes(records.array().ok()?));
+    Some((kind, records.sub(len.checked_sub(4)?).ok()?))
+}
+
+fn named(mut record: Cursor<'_>) -> Option<Named> {
+    let file_system = u64::from_ne_bytes(record.array().ok()?);
+    let len = usize::try_from(u32::from_ne_bytes(record.array().ok()?)).ok()?;
+    let kind = i32::from_ne_bytes(record.array().ok()?);
+    let bytes = record.bytes(len).ok()?.into();
+    let name = record.rest().split(|&b| b == 0).next()?;
+    // For the directory itself the host says ".", which is no name.
+    Some((Place { file_system, handle: Handle { kind, bytes } }, Name::new(name).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One event as Linux lays it out, with a record for each name in a directory with an 8-byte handle.
+    fn event(mask: u64, records: &[(u8, &[u8; 4])]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let record_len = 4_u16 + 8 + 8 + 8 + 4;
+        let len = 24 + usize::from(record_len) * records.len();
+        out.extend_from_slice(&u32::try_from(len).unwrap().to_ne_bytes());
+        out.extend_from_slice(&[VERSION, 0]);
+        out.extend_from_slice(&24_u16.to_ne_bytes());
+        out.extend_from_slice(&mask.to_ne_bytes());
+        out.extend_from_slice(&(-1_i32).to_ne_bytes());
+        out.extend_from_slice(&77_i32.to_ne_bytes());
+        for (kind, name) in records {
+            out.extend_from_slice(&[*kind, 0]);
+            out.extend_from_slice(&record_len.to_ne_bytes());
+            out.extend_from_slice(&5_u64.to_ne_bytes());
+            out.extend_from_slice(&8_u32.to_ne_bytes());
+            out.extend_from_slice(&1_i32.to_ne_bytes());
+            out.extend_from_slice(b"12345678");
+            out.extend_from_slice(*name);
+        }
+        out
+    }
+
+    /// A file `a` was made.
+    fn made() -> Vec<u8> {
+        event(libc::FAN_CREATE, &[(libc::FAN_EVENT_INFO_TYPE_DFID_NAME, b"a\0\0\0")])
+    }
+
+    /// A file `a` is `b` now.
+    fn renamed() -> Vec<u8> {
+        let records: [(u8, &[u8; 4]); 2] = [
+            (libc::FAN_EVENT_INFO_TYPE_OLD_DFID_NAME, b"a\0\0\0"),
+            (libc::FAN_EVENT_INFO_TYPE_NEW_DFID_NAME, b"b\0\0\0"),
+        ];
+        event(libc::FAN_RENAME, &records)
+    }
+
+    #[test]
+    fn an_event_is_read() {
+        let bytes = made();
+        let seen = RawEvent::parse(&bytes).unwrap();
+        assert_eq!((seen.len, seen.mask, seen.pid), (bytes.len(), libc::FAN_CREATE, 77));
+        let (place, name) = seen.place.unwrap();
+        assert_eq!(place.file_system, 5);
+        assert_eq!(&*place.handle.bytes, b"12345678");
+        assert_eq!(name.unwrap().as_bytes(), b"a");
+        assert_eq!((seen.old, seen.new), (None, None));
+    }
+
+    #[test]
+    fn a_rename_is_read_with_both_names() {
+        let seen = RawEvent::parse(&renamed()).unwrap();
+        assert_eq!((seen.mask, &seen.place), (libc::FAN_RENAME, &None));
+        assert_eq!(seen.old.unwrap().1.unwrap().as_bytes(), b"a");
+        assert_eq!(seen.new.unwrap().1.unwrap().as_bytes(), b"b");
+    }
+
+    #[test]
+    fn a_cut_or_changed_event_is_survived() {
+        for bytes in [made(), renamed()] {
+            for cut in 0..bytes.len() {
+                assert!(RawEvent::parse(&bytes[..cut]).is_none(), "cut at {cut}");
+            }
+            for at in 0..bytes.len() {
+                for value in [0, 1, 0x7f, 0xff] {
+                    let mut changed = bytes.clone();
+                    changed[at] = value;
+                    if let Some(seen) = RawEvent::parse(&changed) {
+                        assert!(seen.len >= METADATA && seen.len <= changed.len());
+                    }
+                }
+            }
+        }
+    }
+}
