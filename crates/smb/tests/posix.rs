@@ -3,17 +3,19 @@
 mod common;
 
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 use std::process::Command as Program;
 
 use common::client::OpenFile;
 use common::{Dial, Peer, World};
 use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::create_context::{Contexts, RequestContext};
+use smb_wire::fscc::reparse::Reparse;
 use smb_wire::fscc::{FileAttributes, FileInfoClass};
 use smb_wire::posix::{CreateResponse, DirectoryEntry, FILE_POSIX_INFORMATION, FileInfo, FileType};
 use smb_wire::query_directory::{self, Flags, Request};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, NtStatus, utf16};
+use smb_wire::{Command, FileId, NtStatus, ioctl, utf16};
 
 /// A name's type and permissions by its mode, and whether its attributes make a directory of it.
 type Told = (String, u32, bool);
@@ -110,4 +112,36 @@ fn all_bits_of_a_mode_are_no_mode_when_something_is_made() {
     assert_eq!(client.close(file), NtStatus::SUCCESS);
     let mode = |name| std::fs::metadata(world.root().join(name)).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode("made"), mode("plain"));
+}
+
+#[test]
+fn a_link_that_a_posix_client_makes_may_have_slashes_in_its_text() {
+    let world = World::on_disk();
+    let contexts = [RequestContext::Posix { mode: 0o7777 }];
+    let make = |client: &mut Peer, name, text: &str| {
+        let open = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::named(name) };
+        let file = client.create(&open).file_id();
+        let text = utf16::encode(text);
+        let text = utf16::Utf16::new(&text).unwrap();
+        let mut link = Vec::new();
+        Reparse::Symlink { substitute_name: text, print_name: text, relative: true }.write(&mut link);
+        let status = client.status(Command::Ioctl, |out| {
+            ioctl::Request::fsctl(ioctl::CtlCode::SetReparsePoint, file, &link, 0).write(out);
+        });
+        assert_eq!((status, client.close(file)), (NtStatus::SUCCESS, NtStatus::SUCCESS));
+    };
+    let mut client = world.dial(&Dial { posix: true, ..Dial::default() });
+    make(&mut client, "slashes", "directory/file");
+    make(&mut client, "backslashes", "directory\\file");
+    for name in ["slashes", "backslashes"] {
+        assert_eq!(
+            std::fs::read_link(world.root().join(name)).unwrap(),
+            Path::new("directory/file"),
+            "{name}"
+        );
+    }
+    // To others a slash is no separator, and what they mean by it stays theirs.
+    let mut other = world.dial(&Dial::elsewhere());
+    make(&mut other, "other", "directory/file");
+    assert!(std::fs::read_link(world.root().join("other")).is_err());
 }

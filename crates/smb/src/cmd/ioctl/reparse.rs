@@ -53,12 +53,15 @@ fn symlink_of(text: &[u8]) -> Vec<u8> {
 }
 
 /// The text of the host's symbolic link that a reparse point asks for; none when it is no link or leads
-/// to a place that only the client knows.
-fn link_text_of(reparse: &Reparse<'_>) -> Option<Vec<u8>> {
+/// to a place that only the client knows. Linux with the POSIX extensions sends the text as it is, with slashes, and older ones with
+/// backslashes.
+fn link_text_of(reparse: &Reparse<'_>, posix: bool) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     match reparse {
         Reparse::Symlink { substitute_name, relative: true, .. } => {
-            target_to_host(*substitute_name, &mut text).ok()?;
+            let has_slash = substitute_name.units().any(|unit| unit == u16::from(b'/'));
+            let syntax = if posix && has_slash { Syntax::Posix } else { Syntax::Windows };
+            target_to_host(*substitute_name, syntax, &mut text).ok()?;
         }
         Reparse::Nfs(NfsFile::Link(target)) => text.extend_from_slice(target.to_string_exact()?.as_bytes()),
         Reparse::LxSymlink(target) => text.extend_from_slice(target),
@@ -75,7 +78,8 @@ pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
     }
     let (engine, open) = cx.file()?;
     // A link becomes one of the host, so that everybody follows it.
-    match Reparse::parse(cx.input).ok().as_ref().and_then(link_text_of) {
+    let posix = cx.connection.negotiated()?.posix;
+    match Reparse::parse(cx.input).ok().and_then(|reparse| link_text_of(&reparse, posix)) {
         Some(text) => cx.call(request, |caller| engine.make_link(caller, open, &text).into())?,
         None => cx.call(request, |caller| engine.set_reparse(caller, open, cx.input).into())?,
     }
