@@ -531,10 +531,12 @@ def links_and_their_targets_are_told_apart(host):
     base = A / "told-apart"
     (base / "dir").mkdir(parents=True)
     (base / "file").write_text("text")
+    (base / "dir" / "deep").write_text("deep")
     # Linux 6.1 makes none over SMB.
     try:
         os.symlink("file", base / "to-file")
         os.symlink("dir", base / "to-dir")
+        os.symlink("dir/deep", base / "to-deep")
     except OSError as error:
         expect(error.errno == errno.EOPNOTSUPP, str(error))
         raise Lacking("this kernel makes no symbolic links") from None
@@ -543,8 +545,11 @@ def links_and_their_targets_are_told_apart(host):
     with os.scandir(B / "told-apart") as entries:
         listed = {e.name: e.is_symlink() for e in entries}
     looked = {name: stat.S_ISLNK((B / "told-apart" / name).lstat().st_mode) for name in listed}
-    expect(listed == looked == {"dir": False, "file": False, "to-dir": True, "to-file": True}, f"listed {listed}, looked at {looked}")
-    expect(os.readlink(B / "told-apart" / "to-dir") == "dir" and os.path.islink(host / "told-apart" / "to-dir"), "where a link leads")
+    expect(listed == looked == {"dir": False, "file": False, "to-deep": True, "to-dir": True, "to-file": True}, f"listed {listed}, looked at {looked}")
+    for name, text in (("to-dir", "dir"), ("to-deep", "dir/deep")):
+        for seen in (B / "told-apart", host / "told-apart"):
+            expect(os.readlink(seen / name) == text, f"where {name} leads: {os.readlink(seen / name)}")
+    expect((B / "told-apart" / "to-deep").read_text() == "deep", "what a link leads to")
 
 
 def mount(options, where):

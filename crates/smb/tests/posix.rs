@@ -145,3 +145,36 @@ fn a_link_that_a_posix_client_makes_may_have_slashes_in_its_text() {
     make(&mut other, "other", "directory/file");
     assert!(std::fs::read_link(world.root().join("other")).is_err());
 }
+
+#[test]
+fn a_posix_client_is_told_a_links_text_as_it_stands_and_others_with_backslashes() {
+    let world = World::on_disk();
+    std::fs::create_dir(world.root().join("directory")).unwrap();
+    symlink("directory/file", world.root().join("link")).unwrap();
+    let contexts = [RequestContext::Posix { mode: 0 }];
+    for (posix, text) in [(true, "directory/file"), (false, "directory\\file")] {
+        let mut client = world.dial(&Dial { posix, ..Dial::elsewhere() });
+        let contexts = if posix { Contexts::Requests(&contexts) } else { Contexts::EMPTY };
+        let open = OpenFile {
+            disposition: Disposition::Open,
+            access: Access::READ_DATA,
+            contexts,
+            ..OpenFile::named("link")
+        };
+        let text = utf16::encode(text);
+        let times_in = |message: &[u8]| message.windows(text.len()).filter(|part| *part == text).count();
+        // The others have links followed by the server.
+        if posix {
+            let stopped = client.create(&open);
+            assert_eq!(stopped.status(), NtStatus::STOPPED_ON_SYMLINK);
+            assert_eq!(times_in(&stopped.message), 2);
+        }
+        let options = CreateOptions::OPEN_REPARSE_POINT;
+        let file = client.create(&OpenFile { options, ..open }).file_id();
+        let answer = client.call(Command::Ioctl, |out| {
+            ioctl::Request::fsctl(ioctl::CtlCode::GetReparsePoint, file, &[], 4096).write(out);
+        });
+        assert_eq!(answer.status(), NtStatus::SUCCESS);
+        assert_eq!(times_in(&answer.message), 2, "posix: {posix}");
+    }
+}
