@@ -181,6 +181,41 @@ fn a_read_delegation_is_recalled_before_another_client_opens_for_writing() {
     assert_eq!(scene.give_back(), NfsStat::BadStateId);
 }
 
+/// A client that opens a file for writing past its own READ delegation may have it open through another mount, whose copy does not
+/// know of that. The delegation is called back once, nobody waits for it but the writer's CLOSE, and that for a moment alone.
+// RFC 8881 10.3.1
+#[test]
+fn a_clients_own_open_for_writing_calls_its_delegation_back_and_its_close_waits_for_that() {
+    for gives_back in [true, false] {
+        let mut scene = Scene::new();
+        let handle = scene.handle.clone();
+        let open = |scene: &mut Scene| {
+            let Args::Open(asked) = open_it(open::ShareAccess::WRITE, b"file") else { unreachable!() };
+            let owner = Owner { clientid: 0, owner: Identity(b"writer") };
+            let open = Args::Open(open::Args { owner, ..asked });
+            let answer = scene.holder.run(&mut scene.first, &[Args::PutRootFh, lookup(EXPORT), open]).ok();
+            let Res::Open(Ok(opened)) = answer.last() else { panic!("{answer:?}") };
+            opened.stateid
+        };
+        open(&mut scene);
+        let calls = scene.first.called();
+        assert_eq!(calls.len(), 1);
+        assert_eq!(hear(&calls[0]).stateid, scene.given);
+        let writer = open(&mut scene);
+        assert!(scene.first.called().is_empty(), "asked once is enough");
+        let close = |scene: &mut Scene| {
+            let close = closing(StateId { seqid: 0, ..writer });
+            scene.holder.on(&mut scene.first, &handle, &[close]).status()
+        };
+        assert_eq!(close(&mut scene), NfsStat::Delay);
+        match gives_back {
+            true => assert_eq!(scene.give_back(), NfsStat::Ok),
+            false => scene.pass(2000),
+        }
+        assert_eq!(close(&mut scene), NfsStat::Ok);
+    }
+}
+
 /// After which it is forgotten that a delegation of a file was recalled once.
 const QUIET_MS: u64 = 2000;
 

@@ -167,6 +167,23 @@ fn a_mode_is_applied_to_what_is_inherited_whichever_way_a_file_is_made() {
         let stat = directory.stat_name(&Name::new(made.as_bytes()).unwrap()).unwrap();
         assert_eq!(stat.mode, 0o600, "{made}");
     }
+    let with_mask = attr::ModeUmask { mode: 0o700, umask: 0o022 };
+    for (made, mode) in [("d0", Attr::Mode(0o700)), ("d1", Attr::ModeUmask(with_mask))] {
+        let mut room = Vec::new();
+        let createattrs = Fattr::of(&[mode], &mut room);
+        let make =
+            Args::Create(create::Args { objtype: CreateType::Dir, objname: made.as_bytes(), createattrs });
+        it.on(7, make).ok();
+        it.wire.uid = 8;
+        let asked = AccessBits::READ | AccessBits::MODIFY | AccessBits::LOOKUP;
+        let access = Args::Access(access::Args { access: asked });
+        let path = [Args::PutRootFh, lookup(EXPORT), lookup(b"file"), lookup(made.as_bytes()), access];
+        let answer = it.client.run(&mut it.wire, &path).ok();
+        let Res::Access(Ok(told)) = answer.last() else { panic!("{answer:?}") };
+        assert_eq!(told.access, AccessBits::empty(), "{made}");
+        let stat = directory.stat_name(&Name::new(made.as_bytes()).unwrap()).unwrap();
+        assert_eq!(stat.mode, 0o700, "{made}");
+    }
 }
 
 /// `touch f; chown 1000:0 f; chmod 600 f; setfacl -m u:1001:rwx f` on the host.

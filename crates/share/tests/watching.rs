@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::*;
+use share::engine::Descriptors;
 use share::{Change, ChangeFilter, ChangeKind, Config, Open, Refusal, Share, Step, Waiter, Wake};
 use volume::faulty::Call;
 use volume::{HostChange, HostEvent, Node, OpenHow, Volume};
@@ -82,6 +83,43 @@ fn directories_that_cannot_be_held_are_told_as_lost_changes() {
     watch(&world, &second);
     assert_eq!(taken(&world, &second), Err(Refusal::WatchOverflow));
     assert_eq!(taken(&world, &second), Err(Refusal::NoMoreEntries));
+}
+
+#[test]
+fn watches_of_all_shares_together_hold_a_part_of_the_descriptors_and_open_no_more() {
+    let descriptors = Descriptors::new(20);
+    let planned = || World::planned(Config { descriptors: Arc::clone(&descriptors), ..Config::default() });
+    let ((one, of_one), (two, of_two)) = (planned(), planned());
+    for (world, directories) in [(&one, 30), (&two, 3)] {
+        for n in 0..directories {
+            world.memory.root().unwrap().create_directory(&name(&format!("{n}")), 0o777, None).unwrap();
+        }
+    }
+    let watched = |world: &World| {
+        let client = world.client(1);
+        let open = client.open("").access(READ).open();
+        watch(world, &open);
+        (client, open)
+    };
+    let before = of_one.count(Call::Lookup);
+    let (client, first) = watched(&one);
+    assert_eq!(taken(&one, &first), Err(Refusal::WatchOverflow));
+    assert_eq!(
+        of_one.count(Call::Lookup),
+        before + 10,
+        "nine are held beside the root, and there was no room for the next"
+    );
+    let before = of_two.count(Call::Lookup);
+    let (_, second) = watched(&two);
+    assert_eq!((taken(&two, &second), of_two.count(Call::Lookup)), (Err(Refusal::WatchOverflow), before));
+    // What a watch held is there for others when it ends.
+    client.close(&first);
+    let (_, third) = watched(&two);
+    assert_eq!(taken(&two, &third), Err(Refusal::WatchOverflow), "it shares the tree that was cut");
+    two.client(1).close(&second);
+    two.client(1).close(&third);
+    let (_, fourth) = watched(&two);
+    assert_eq!(taken(&two, &fourth), Err(Refusal::NoMoreEntries));
 }
 
 /// Asks for changes, and again as soon as it is woken, as a client with a request outstanding does.

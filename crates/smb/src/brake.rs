@@ -1,7 +1,7 @@
 //! Tries of a password: those for one user from one address are judged one after the other, and a while after each that
 //! failed. Whoever has not failed waits for nothing.
 //!
-//! A try that must wait lies in its connection as a request that is put aside, holds its [`Place`] and is looked at again
+//! A try that must wait lies in its connection as a request that is put aside, holds its [`Queued`] and is looked at again
 //! when the connection's timer says so, or when the one before it is done. No thread waits.
 
 use std::collections::hash_map::RandomState;
@@ -41,7 +41,7 @@ pub(crate) struct Try {
     /// For which user and from which address ([`Brake::key`]).
     pub key: u64,
     /// Its place, if it has waited.
-    pub place: Option<Place>,
+    pub place: Option<Queued>,
     /// How it is woken.
     pub waiter: Waiter,
     /// How long after a failure the next is judged.
@@ -55,13 +55,13 @@ pub(crate) enum Tried<R> {
     /// It was judged.
     Judged(R),
     /// It waits.
-    Later(Place),
+    Later(Queued),
     /// Too many wait.
     Refused,
 }
 
 /// The place of a try that waits; given up when dropped.
-pub struct Place {
+pub struct Queued {
     brake: Arc<Brake>,
     key: u64,
     number: u64,
@@ -71,9 +71,9 @@ pub struct Place {
     pub at_ns: Option<u64>,
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for Queued {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Place")
+        f.debug_struct("Queued")
             .field("async_id", &self.async_id)
             .field("at_ns", &self.at_ns)
             .finish_non_exhaustive()
@@ -107,7 +107,7 @@ impl Brake {
                     let (number, async_id) = (gate.numbered, waiter.token);
                     gate.numbered += 1;
                     gate.waiting.push_back((number, waiter));
-                    Place { brake: Arc::clone(self), key, number, async_id, at_ns }
+                    Queued { brake: Arc::clone(self), key, number, async_id, at_ns }
                 });
                 place.at_ns = at_ns;
                 return Tried::Later(place);
@@ -152,7 +152,7 @@ fn make_room(gates: &mut HashMap<u64, Gate>, now_ns: u64) {
     }
 }
 
-impl Drop for Place {
+impl Drop for Queued {
     fn drop(&mut self) {
         self.brake.leave(self.key, self.number);
     }
@@ -186,7 +186,7 @@ mod tests {
     const ANN: u64 = 1;
 
     impl Scene {
-        fn call(&self, key: u64, place: Option<Place>, now_ns: u64, fails: bool) -> Tried<()> {
+        fn call(&self, key: u64, place: Option<Queued>, now_ns: u64, fails: bool) -> Tried<()> {
             let wake = Arc::clone(&self.bell) as Arc<dyn share::Wake>;
             let token = place
                 .as_ref()
@@ -199,7 +199,7 @@ mod tests {
             matches!(self.call(key, None, now_ns, fails), Tried::Judged(()))
         }
 
-        fn waits(&self, place: Option<Place>, now_ns: u64) -> Place {
+        fn waits(&self, place: Option<Queued>, now_ns: u64) -> Queued {
             match self.call(ANN, place, now_ns, false) {
                 Tried::Later(place) => place,
                 Tried::Judged(()) => panic!("judged"),
@@ -229,7 +229,7 @@ mod tests {
     fn tries_come_in_their_order_and_no_more_than_some_wait() {
         let scene = Scene::default();
         assert!(scene.is_judged(ANN, 0, true));
-        let mut places: VecDeque<Place> = (0..MAX_TRIES_WAITING).map(|_| scene.waits(None, 1)).collect();
+        let mut places: VecDeque<Queued> = (0..MAX_TRIES_WAITING).map(|_| scene.waits(None, 1)).collect();
         assert_eq!(places[0].at_ns, Some(DELAY_NS));
         assert!(places.range(1..).all(|place| place.at_ns.is_none()));
         assert!(matches!(scene.call(ANN, None, 1, false), Tried::Refused));

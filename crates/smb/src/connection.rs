@@ -22,7 +22,7 @@ use wire::{Mailbox, Now, Output, Peer};
 use crate::account::Known;
 use crate::admit::Refused;
 use crate::answering::Answering;
-use crate::brake::Place;
+use crate::brake::Queued;
 use crate::cmd::session_setup::Setup;
 use crate::compound::{Compound, Key};
 use crate::config::ServerConfig;
@@ -102,7 +102,7 @@ pub struct Connection {
     parting: Vec<Channel>,
     pub(crate) setups: Vec<Setup>,
     /// Tries of passwords that wait for their turn.
-    pub(crate) turns: Vec<Place>,
+    pub(crate) turns: Vec<Queued>,
     pub(crate) suspended: Waiting,
     /// How many of them are held by limits.
     pub(crate) held: usize,

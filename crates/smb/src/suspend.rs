@@ -6,7 +6,7 @@ use share::limits::Hold;
 use share::{Share, Ticket};
 use smb_wire::{Command, FileId, Header, NtStatus};
 
-use crate::brake::Place;
+use crate::brake::Queued;
 use crate::compound::Compound;
 use crate::connection::Connection;
 use crate::counting::Course;
@@ -28,7 +28,7 @@ pub enum Stop {
     /// It waits; tried again when the engine wakes it. The engine and ticket to cancel it with.
     Wait(Option<(Arc<Share>, Ticket)>),
     /// It is a log-on that waits for its turn, without a word to its client.
-    Later(Place),
+    Later(Queued),
     /// It runs on the blocking pool.
     Work(Work),
     /// The same for what has taken effect and is only to be made to last: it is put aside whatever else waits.

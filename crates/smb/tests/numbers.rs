@@ -11,7 +11,7 @@ use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{FileId, NtStatus};
-use volume::security::{AceKind, Descriptor, Rights, Sid, well_known};
+use volume::security::{Ace, AceFlags, AceKind, Acl, Descriptor, Rights, Sid, well_known};
 
 const SUCCESS: NtStatus = NtStatus::SUCCESS;
 const OWNER: u32 = 1;
@@ -88,7 +88,8 @@ fn mode_said(shown: &Descriptor) -> Option<u32> {
 }
 
 fn mode_on_host(world: &World, name: &str) -> u32 {
-    std::fs::metadata(world.root().join(name)).expect("a file").permissions().mode() & 0o7777
+    let found = std::fs::metadata(world.root().join(name));
+    found.unwrap_or_else(|why| panic!("{name}: {why}")).permissions().mode() & 0o7777
 }
 
 fn with_descriptor(client: &mut Peer, open: OpenFile<'_>, bytes: &[u8]) -> FileId {
@@ -148,6 +149,51 @@ fn what_modefromsid_makes_has_its_mode_and_lets_nobody_else_in() {
     assert_eq!(mode_on_host(&world, "f"), 0o4711);
     let shown = query_security(&mut client, file, DACL);
     assert_eq!((mode_said(&shown), lets(&shown)), (Some(0o4711), (true, false)));
+}
+
+/// Each way of making something with a mode over SMB, below a directory that hands everything down to everybody.
+// RFC 8881 6.4.3: what holds for NFS holds for the mode of a POSIX create context, too
+#[test]
+fn a_mode_is_applied_to_what_is_inherited_whichever_way_something_is_made() {
+    let world = World::on_disk();
+    let mut client = world.dial(&Dial { posix: true, ..Dial::default() });
+    let above =
+        client.create(&OpenFile { disposition: Disposition::Create, ..OpenFile::directory("d") }).file_id();
+    let handed_down = AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT;
+    let all = Ace::allow(well_known::EVERYONE, Rights::ALL, handed_down);
+    let list = Descriptor { dacl: Some(Acl::new(vec![all])), ..Descriptor::default() };
+    let list = list.encode().expect("a descriptor");
+    assert_eq!(set_security(&mut client, above, DACL, &list), SUCCESS);
+    let sent = with_mode(MAKE_WITH_MODE, 0o600);
+    let ways = [
+        ("inherited", vec![], false),
+        ("posix", vec![RequestContext::Posix { mode: 0o600 }], true),
+        ("modefromsid", vec![RequestContext::SdBuffer(&sent)], true),
+        ("both", vec![RequestContext::Posix { mode: 0o644 }, RequestContext::SdBuffer(&sent)], true),
+    ];
+    // Linux' client separates names by a slash where it has the POSIX extensions.
+    let separator = |way: &str| if matches!(way, "posix" | "both") { '/' } else { '\\' };
+    for (way, contexts, is_shut) in ways {
+        for is_directory in [false, true] {
+            let name = format!("d{}{way} {is_directory}", separator(way));
+            let open = if is_directory { OpenFile::directory(&name) } else { OpenFile::named(&name) };
+            let contexts = Contexts::Requests(&contexts);
+            let open = OpenFile { disposition: Disposition::Create, contexts, ..open };
+            let made = client.create(&open).file_id();
+            let shown = query_security(&mut client, made, DACL);
+            let others = |ace: &Ace| {
+                let is_in_force = !ace.flags.contains(AceFlags::INHERIT_ONLY);
+                let is_allowed =
+                    matches!(&ace.kind, AceKind::Allow(rights, _) if rights.contains(Rights::READ_DATA));
+                is_in_force && is_allowed && ace.sid() == Some(&well_known::EVERYONE)
+            };
+            let is_open = shown.dacl.as_ref().expect("a list").aces.iter().any(others);
+            assert_eq!(is_open, !is_shut, "{name}: {shown:?}");
+            let mode = mode_on_host(&world, &name.replace('\\', "/"));
+            assert_eq!(mode & 0o077 == 0, is_shut, "{name}: {mode:o}");
+            assert_eq!(client.close(made), SUCCESS);
+        }
+    }
 }
 
 #[test]

@@ -9,12 +9,11 @@ mod common;
 #[allow(dead_code)]
 mod dice;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use common::client::OpenFile;
 use common::peer::{Answer, whole};
-use common::{Dial, Peer, World};
+use common::{Dial, Peer, Store, World};
 use dice::Dice;
 use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel};
 use smb_wire::create_context::{
@@ -23,8 +22,6 @@ use smb_wire::create_context::{
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
 use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, query_info, set_info};
-use volume::journal::{Journal, MemoryJournal};
-use volume::memory::MemoryVolume;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long after a client is back what it does not ask for may be in its own way.
@@ -33,29 +30,9 @@ const ALL: LeaseState =
     LeaseState::READ_CACHING.union(LeaseState::WRITE_CACHING).union(LeaseState::HANDLE_CACHING);
 const PERSISTENT: DurableFlags = DurableFlags::PERSISTENT;
 
-/// The volume and the journal of a share, which are there whatever becomes of the server.
-struct Store {
-    memory: MemoryVolume,
-    journal: Arc<MemoryJournal>,
-}
-
-impl Store {
-    fn new() -> Store {
-        Store { memory: MemoryVolume::new(1), journal: Arc::default() }
-    }
-
-    /// The next server. What the one before writes from now on is as if it had never been.
-    fn kill_and_serve(&mut self) -> World {
-        let journal = Arc::new(MemoryJournal::default());
-        journal.replace(&mut self.journal.records().into_iter()).unwrap();
-        self.journal = journal;
-        World::lasting(&self.memory, &self.journal)
-    }
-}
-
 /// A file that is open, with what makes it one.
 #[derive(Clone)]
-struct Held {
+struct Opened {
     name: String,
     number: u64,
     id: FileId,
@@ -82,9 +59,9 @@ fn leased<'a>(name: &'a str, contexts: &'a [RequestContext<'a>]) -> OpenFile<'a>
 }
 
 /// Opens or makes a file as Linux does.
-fn open(client: &mut Peer, name: &str, number: u64) -> Held {
+fn open(client: &mut Peer, name: &str, number: u64) -> Opened {
     let id = client.create(&leased(name, &asked(number))).file_id();
-    Held { name: name.to_owned(), number, id }
+    Opened { name: name.to_owned(), number, id }
 }
 
 /// The same, whose answer was lost, once more.
@@ -97,7 +74,7 @@ fn replay(client: &mut Peer, name: &str, number: u64) -> Answer {
 }
 
 /// Takes a file up again.
-fn take_up(client: &mut Peer, held: &Held) -> Answer {
+fn take_up(client: &mut Peer, held: &Opened) -> Answer {
     let back = RequestContext::DurableHandleReconnectV2 {
         file_id: held.id,
         create_guid: guid(held.number),
@@ -152,16 +129,16 @@ fn remove(client: &mut Peer, name: &str, is_directory: bool) -> NtStatus {
 #[test]
 fn what_its_client_does_not_take_up_is_not_in_the_way_of_anybody_for_long() {
     let mut store = Store::new();
-    let mut client = store.kill_and_serve().client();
+    let mut client = store.serve().client();
     client.create(&OpenFile::directory("d"));
     let known = open(&mut client, "d\\known", 1);
     // It is closed while nobody hears of it.
     let unknown = open(&mut client, "d\\unknown", 2);
     // Four restarts, after each of which its time could begin anew.
     for _ in 0..3 {
-        store.kill_and_serve().advance(20 * SECOND);
+        store.serve().advance(20 * SECOND);
     }
-    let world = store.kill_and_serve();
+    let world = store.serve();
     world.advance(20 * SECOND);
     let mut client = world.client();
     let id = take_up(&mut client, &known).file_id();
@@ -180,12 +157,12 @@ fn what_its_client_does_not_take_up_is_not_in_the_way_of_anybody_for_long() {
 #[test]
 fn a_name_that_went_with_it_does_not_keep_a_directory() {
     let mut store = Store::new();
-    let mut client = store.kill_and_serve().client();
+    let mut client = store.serve().client();
     client.create(&OpenFile::directory("d"));
     let held = open(&mut client, "d\\f", 1);
     // As an unlink by Linux is: the name goes with the last open, whose CLOSE is never sent.
     mark(&mut client, &held);
-    let world = store.kill_and_serve();
+    let world = store.serve();
     let mut client = world.client();
     // Another client is told at once, and its own waits until it is known that it does not ask for the file.
     assert_eq!(remove(&mut world.dial(&Dial::elsewhere()), "d", true), NtStatus::DIRECTORY_NOT_EMPTY);
@@ -201,12 +178,12 @@ fn a_name_that_went_with_it_does_not_keep_a_directory() {
 #[test]
 fn what_may_still_be_asked_for_is_kept() {
     let mut store = Store::new();
-    let mut client = store.kill_and_serve().client();
-    let held: Vec<Held> = (0..5).map(|n| open(&mut client, &format!("f{n}"), n)).collect();
+    let mut client = store.serve().client();
+    let held: Vec<Opened> = (0..5).map(|n| open(&mut client, &format!("f{n}"), n)).collect();
     let bert = Dial { user: "bert".into(), ..Dial::default() };
-    let of_bert = open(&mut store.kill_and_serve().dial(&bert), "b", 9);
+    let of_bert = open(&mut store.serve().dial(&bert), "b", 9);
     // As long as a client goes on, nothing of it is over, though it takes more than the time.
-    let world = store.kill_and_serve();
+    let world = store.serve();
     let mut client = world.client();
     for held in &held[..4] {
         world.advance(9 * SECOND);
@@ -222,14 +199,14 @@ fn what_may_still_be_asked_for_is_kept() {
     let mut bert = world.dial(&bert);
     assert_eq!(take_up(&mut bert, &of_bert).status(), NtStatus::SUCCESS);
     // One whose client comes back late has its whole time, and another's being back counts nothing.
-    let world = store.kill_and_serve();
+    let world = store.serve();
     let _other = world.dial(&Dial::elsewhere());
     world.advance(59 * SECOND);
     assert_eq!(world.server.opens.len(), 5);
 }
 
 /// Removes a name by its own lease key: it goes with the last open.
-fn mark(client: &mut Peer, held: &Held) {
+fn mark(client: &mut Peer, held: &Opened) {
     let contexts = [lease(held.number)];
     let unlinking = OpenFile {
         access: Access::DELETE,
@@ -246,7 +223,7 @@ fn mark(client: &mut Peer, held: &Held) {
 struct Made {
     names: Vec<String>,
     /// What it has open and knows of.
-    known: Vec<Held>,
+    known: Vec<Opened>,
     /// A CREATE whose answer was lost.
     lost: Option<(String, u64)>,
     /// A name that goes with an open that was closed while nobody heard of it.
@@ -316,14 +293,14 @@ fn clear(client: &mut Peer, world: &World, dice: &mut Dice, made: &Made) -> bool
 /// One kill after another; gives in how many the client could not do what it must.
 fn kills(seed: u64, count: u64) -> u64 {
     let (mut store, mut dice, mut number) = (Store::new(), Dice::new(seed), 0);
-    let mut client = store.kill_and_serve().client();
+    let mut client = store.serve().client();
     let mut failures = 0;
     for kill in 0..count {
         let made = make(&mut client, &mut dice, &mut number);
-        let mut world = store.kill_and_serve();
+        let mut world = store.serve();
         while dice.chance(1, 4) {
             world.advance(SECOND * dice.below(30) as u32);
-            world = store.kill_and_serve();
+            world = store.serve();
         }
         world.advance(SECOND * dice.below(20) as u32);
         client = world.client();

@@ -3,12 +3,11 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use common::client::OpenFile;
 use common::peer::Answer;
-use common::{Dial, Peer, World};
+use common::{Dial, Peer, Store, World};
 use smb_wire::create::{self, Access, CreateAction, CreateOptions, OplockLevel, ShareAccess};
 use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext, ResponseContext,
@@ -18,8 +17,6 @@ use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities};
 use smb_wire::{Command, FileId, Guid, LeaseKey, List, NtStatus};
-use volume::journal::{Journal, MemoryJournal};
-use volume::memory::MemoryVolume;
 
 const SECOND: Duration = Duration::from_secs(1);
 const KEY: LeaseKey = LeaseKey(*b"the client's key");
@@ -42,26 +39,6 @@ fn back(file_id: FileId, flags: DurableFlags) -> Context {
 fn lease(state: LeaseState) -> Context {
     let v2 = Some(LeaseV2 { parent_key: LeaseKey([0; 16]), epoch: 0 });
     RequestContext::Lease(Lease { key: KEY, state, flags: LeaseFlags::empty(), v2 })
-}
-
-/// The volume and the journal of a share, which are there whatever becomes of the server.
-struct Store {
-    memory: MemoryVolume,
-    journal: Arc<MemoryJournal>,
-}
-
-impl Store {
-    fn new() -> Store {
-        Store { memory: MemoryVolume::new(1), journal: Arc::default() }
-    }
-
-    /// A server on it. What an earlier one writes from now on is as if it had never been.
-    fn serve(&mut self) -> World {
-        let journal = Arc::new(MemoryJournal::default());
-        journal.replace(&mut self.journal.records().into_iter()).unwrap();
-        self.journal = journal;
-        World::lasting(&self.memory, &self.journal)
-    }
 }
 
 fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[Context]) -> Answer {

@@ -27,6 +27,16 @@ pub(super) enum Goal<'a> {
     In(&'a Item, &'a Name),
 }
 
+/// A rename, as it was asked for.
+#[derive(Clone, Copy)]
+struct Rename<'a> {
+    to: Goal<'a>,
+    /// What stands there may be replaced.
+    replace: bool,
+    /// By the rules of POSIX: directories are replaced, too, and what is open below is in nobody's way.
+    posix: bool,
+}
+
 /// Where something is to go.
 struct Destination {
     parent: Arc<Directory>,
@@ -56,54 +66,40 @@ impl Share {
         if let Some(name) = to_stream {
             return self.rename_stream(open, name, replace).into();
         }
-        self.rename_to(caller, open, Goal::Path(to), replace, posix)
+        self.rename_to(caller, open, Rename { to: Goal::Path(to), replace, posix })
     }
 
     /// Gives what is open a name in a directory that was found before. What stands there is replaced, as far
     /// as the host's own rules go; who has it open goes on with a file without a name, unless they said that
     /// nobody may delete it.
     pub fn rename_into(&self, caller: &Caller<'_>, open: &Arc<Open>, to: &Item, name: &Name) -> Step<()> {
-        self.rename_to(caller, open, Goal::In(to, name), true, true)
+        self.rename_to(caller, open, Rename { to: Goal::In(to, name), replace: true, posix: true })
     }
 
-    fn rename_to(
-        &self,
-        caller: &Caller<'_>,
-        open: &Arc<Open>,
-        to: Goal<'_>,
-        replace: bool,
-        posix: bool,
-    ) -> Step<()> {
+    fn rename_to(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> Step<()> {
         self.begin(caller.now);
         if open.options.contains(Options::BY_LINK) && open.followed.get().is_none() {
             // After a restart nobody knows any more which link it was.
             return Step::Refused(Refusal::AccessDenied);
         }
-        self.with_last_link(caller, open, |open| self.rename_name(caller, open, to, replace, posix))
+        self.with_last_link(caller, open, |open| self.rename_name(caller, open, asked))
     }
 
-    fn rename_name(
-        &self,
-        caller: &Caller<'_>,
-        open: &Arc<Open>,
-        to: Goal<'_>,
-        replace: bool,
-        posix: bool,
-    ) -> Step<()> {
-        let prepare = || match self.prepare_rename(caller, open, to, replace, posix) {
+    fn rename_name(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> Step<()> {
+        let prepare = || match self.prepare_rename(caller, open, asked) {
             Ok(step) => step,
             Err(why) => Step::Refused(why),
         };
         // What stands there, or below, may be open.
         let is_in_the_way = |why: &Refusal| is_held(why) || *why == Refusal::AccessDenied;
-        let files = || self.files_in_the_way(caller, open, to);
+        let files = || self.files_in_the_way(caller, open, asked.to);
         for _ in 0..MAX_ATTEMPTS {
             let destination = match self.past_lapsed(caller, files, is_in_the_way, prepare) {
                 Step::Done(destination) => destination,
                 Step::Wait(ticket) => return Step::Wait(ticket),
                 Step::Refused(why) => return Step::Refused(why),
             };
-            match self.rename_now(caller, open, &destination, replace, posix) {
+            match self.rename_now(caller, open, &destination, asked) {
                 Ok(true) => return Step::Done(()),
                 Ok(false) => {}
                 Err(why) => return Step::Refused(why),
@@ -130,10 +126,9 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
-        to: Goal<'_>,
-        replace: bool,
-        posix: bool,
+        asked: Rename<'_>,
     ) -> Result<Step<Destination>, Refusal> {
+        let Rename { to, replace, posix } = asked;
         if !open.granted.contains(Rights::DELETE) {
             return Err(Refusal::AccessDenied);
         }
@@ -329,8 +324,7 @@ impl Share {
         caller: &Caller<'_>,
         open: &Arc<Open>,
         to: &Destination,
-        replace: bool,
-        posix: bool,
+        Rename { replace, posix, .. }: Rename<'_>,
     ) -> Result<bool, Refusal> {
         let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
         let (from, name) = link.place();

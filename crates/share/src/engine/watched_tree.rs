@@ -9,13 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use volume::{Kind, Name, NodeId, OpenHow};
+use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
 use super::Share;
+use super::cache::Descriptors;
 use super::directory::Directory;
 use crate::Ticket;
 
-/// Most directories that one tree holds, each with a descriptor. Watches hear of the end as of lost changes.
+/// Most directories that one tree holds; all trees together hold [`Descriptors::hold_for_watch`] of them. Watches hear of the end
+/// as of lost changes.
 pub(crate) const MAX_DIRECTORIES: usize = 4096;
 
 /// The directories below one root, or the root alone. A file system that is mounted below is left out: as long as a directory
@@ -28,6 +30,14 @@ pub(crate) struct WatchedTree {
     walk: Mutex<()>,
     /// Some directories are not held, since there are too many.
     is_cut: AtomicBool,
+    /// Where there must be one left for a directory.
+    descriptors: Arc<Descriptors>,
+}
+
+impl Drop for WatchedTree {
+    fn drop(&mut self) {
+        self.descriptors.release_for_watch(self.directories.get_mut().len());
+    }
 }
 
 impl WatchedTree {
@@ -45,14 +55,18 @@ impl WatchedTree {
         self.recursive && directory.device == self.root.device
     }
 
+    fn cut(&self) {
+        self.is_cut.store(true, Ordering::Release);
+    }
+
     /// Holds a directory; false when there was no need to look below it.
     fn hold(&self, directory: &Arc<Directory>) -> bool {
         let mut held = self.directories.lock();
         if held.contains_key(&directory.id) {
             return false;
         }
-        if held.len() >= MAX_DIRECTORIES {
-            self.is_cut.store(true, Ordering::Release);
+        if held.len() >= MAX_DIRECTORIES || !self.descriptors.hold_for_watch() {
+            self.cut();
             return false;
         }
         held.insert(directory.id, Arc::clone(directory));
@@ -69,6 +83,7 @@ impl Share {
             directories: Mutex::default(),
             walk: Mutex::default(),
             is_cut: AtomicBool::new(false),
+            descriptors: Arc::clone(&self.descriptors),
         };
         let tree = Arc::new(new);
         let walk = tree.walk.lock();
@@ -84,11 +99,9 @@ impl Share {
 
     /// Holds a directory and, in a tree that goes deep, all below it.
     fn hold_below(&self, tree: &WatchedTree, directory: Arc<Directory>) {
-        let mut todo = vec![directory];
+        let is_new = tree.hold(&directory);
+        let mut todo = if is_new { vec![directory] } else { Vec::new() };
         while let Some(directory) = todo.pop() {
-            if tree.is_cut() || !tree.hold(&directory) {
-                continue;
-            }
             let mut names = Vec::new();
             let listed = directory.node.entries(0, &mut |entry| {
                 if entry.kind == Some(Kind::Directory) {
@@ -100,11 +113,20 @@ impl Share {
                 tracing::debug!(%failure, "a directory below a watch cannot be listed");
             }
             for name in names {
-                if let Ok(node) = directory.node.lookup(&name, OpenHow::Attributes)
-                    && tree.reaches(node.id())
-                {
-                    let names = (&name, &name);
-                    todo.push(self.directories.enter(&self.volume, &directory, names, node, None));
+                // Each is open from here on, so none is opened that is not held.
+                if tree.is_cut() {
+                    return;
+                }
+                match directory.node.lookup(&name, OpenHow::Attributes) {
+                    Ok(node) if tree.reaches(node.id()) => {
+                        let names = (&name, &name);
+                        let below = self.directories.enter(&self.volume, &directory, names, node, None);
+                        if tree.hold(&below) {
+                            todo.push(below);
+                        }
+                    }
+                    Err(Failure::Exhausted) => tree.cut(),
+                    _ => {}
                 }
             }
         }
@@ -117,7 +139,9 @@ impl Share {
         }
         let mut wakes = Vec::new();
         for tree in self.watching.trees().iter().filter(|tree| tree.holds_below(parent)) {
-            if let Ok(node) = parent.node.lookup(name, OpenHow::Attributes) {
+            if !tree.is_cut()
+                && let Ok(node) = parent.node.lookup(name, OpenHow::Attributes)
+            {
                 let directory = self.directories.enter(&self.volume, parent, (name, name), node, None);
                 self.hold_below(tree, directory);
             }

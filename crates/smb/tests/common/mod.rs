@@ -62,6 +62,26 @@ pub struct World {
     directory: Option<tempfile::TempDir>,
 }
 
+/// The volume and the journal of a share, which are there whatever becomes of the server.
+pub struct Store {
+    pub memory: MemoryVolume,
+    pub journal: Arc<MemoryJournal>,
+}
+
+impl Store {
+    pub fn new() -> Store {
+        Store { memory: MemoryVolume::new(1), journal: Arc::default() }
+    }
+
+    /// A server on it. What an earlier one writes from now on is as if it had never been.
+    pub fn serve(&mut self) -> World {
+        let journal = Arc::new(MemoryJournal::default());
+        journal.replace(&mut self.journal.records().into_iter()).expect("room for the records");
+        self.journal = journal;
+        World::lasting(&self.memory, &self.journal)
+    }
+}
+
 impl World {
     /// On a directory of the host.
     pub fn on_disk() -> World {

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::store::StoreError;
 use super::{StateDir, write_private};
@@ -81,6 +81,45 @@ impl StateDir {
         write_private(&path, content)?;
         self.store.keep_file(name, content).map_err(io::Error::other)?;
         Ok(path)
+    }
+
+    /// Whether a journal that is to be in the directory is gone.
+    pub fn lacks_journal(&self, journal: &Path) -> bool {
+        self.store.file(&self.name_of(journal)).is_some() && !journal.exists()
+    }
+
+    /// Takes note of the journals that are in the directory. Each is made with its first record.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn note_journals(&self) -> Result<(), StoreError> {
+        let of = |directory: PathBuf, is_journal: fn(&Path) -> bool| {
+            let found = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+            found.filter(move |path| is_journal(path))
+        };
+        let opens = of(self.path.join("volumes"), |path| path.extension().is_some_and(|it| it == "opens"));
+        let is_clients = |path: &Path| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let number = name.strip_prefix("nfs-clients.").unwrap_or_default();
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let clients = of(self.path.clone(), is_clients);
+        let names: Vec<String> = opens.chain(clients).map(|journal| self.name_of(&journal)).collect();
+        self.store.note_files(&names)
+    }
+
+    /// Takes note that a journal is not kept any more.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn forget_journal(&self, journal: &Path) -> Result<(), StoreError> {
+        let name = self.name_of(journal);
+        if self.store.file(&name).is_some() { self.store.forget_file(&name) } else { Ok(()) }
+    }
+
+    /// What a file of the directory is called in the database.
+    fn name_of(&self, file: &Path) -> String {
+        file.strip_prefix(&self.path).unwrap_or(file).display().to_string()
     }
 
     /// Takes the file of changes as it stands, whoever wrote it: from now on that is what was written.

@@ -315,6 +315,22 @@ impl Store {
         self.put(FILES, name.to_owned(), content.to_vec())
     }
 
+    /// Takes note that these files are written, which change too often for their content to be kept. On disk when it returns.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn note_files(&self, names: &[String]) -> Result<(), StoreError> {
+        self.records.change(|contents: &Contents, edits| {
+            let known = contents.get(&FILES);
+            for name in
+                names.iter().filter(|name| !known.is_some_and(|known| known.contains_key(name.as_bytes())))
+            {
+                edits.put(FILES, name.as_str(), Vec::new());
+            }
+            Ok(())
+        })
+    }
+
     /// Forgets what was written to the file `name`.
     ///
     /// # Errors

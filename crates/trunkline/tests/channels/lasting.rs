@@ -90,3 +90,21 @@ async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
     let gone = tree.take_up(&lasting).await.unwrap_err();
     assert_eq!(gone.status(), Some(NtStatus::OBJECT_NAME_NOT_FOUND));
 }
+
+#[tokio::test]
+async fn a_journal_that_is_gone_is_told() {
+    let mut server = Running::start_with("", "continuously_available = true");
+    let said = |server: &Running| std::fs::read_to_string(server.place.path().join("log")).unwrap();
+    let line = "a journal is missing and begins anew; it had what clients had open";
+    assert!(!said(&server).contains(line), "a first start lacks nothing");
+    let (_, tree) = log_on(server.address, &Options::default(), false).await;
+    let (_file, _) = tree.open_lasting("kept", &OpenOptions::file(Disposition::Create)).await.unwrap();
+    server.restart(true);
+    assert!(!said(&server).contains(line), "{}", said(&server));
+    let found = std::fs::read_dir(server.place.path().join("state/volumes")).unwrap();
+    let mut journals = found.map(|entry| entry.unwrap().path());
+    let journal = journals.find(|path| path.extension().is_some_and(|it| it == "opens")).expect("a journal");
+    server.restart_after(|| std::fs::remove_file(&journal).unwrap());
+    let told = said(&server);
+    assert!(told.contains(line) && told.contains(&journal.display().to_string()), "{told}");
+}

@@ -63,7 +63,18 @@ impl Running {
     fn restart(&mut self, in_order: bool) {
         let signal = if in_order { "-TERM" } else { "-KILL" };
         self.server.signal(signal);
+        self.begin_again(|| ());
+    }
+
+    /// Kills it, does something to what it has left, and starts it again.
+    fn restart_after(&mut self, act: impl FnOnce()) {
+        self.server.signal("-KILL");
+        self.begin_again(act);
+    }
+
+    fn begin_again(&mut self, act: impl FnOnce()) {
         self.server.wait();
+        act();
         self.server = Server::start(&self.place);
         self.address.set_port(self.port());
     }

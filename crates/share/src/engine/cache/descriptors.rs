@@ -19,6 +19,8 @@ const WANTED_S: u64 = 4;
 pub struct Descriptors {
     limit: usize,
     used: AtomicUsize,
+    /// Directories that are held for watches.
+    watched: AtomicUsize,
     shares: AtomicUsize,
     /// Up to when a share lacks some of its part, in monotonic seconds.
     wanted_s: AtomicU64,
@@ -44,6 +46,7 @@ impl Descriptors {
         Arc::new(Descriptors {
             limit,
             used: AtomicUsize::new(0),
+            watched: AtomicUsize::new(0),
             shares: AtomicUsize::new(0),
             wanted_s: AtomicU64::new(0),
             sharing: Mutex::default(),
@@ -55,6 +58,18 @@ impl Descriptors {
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether a directory more may be held for watches. Each takes two: its own, and the one that its mark is taken away by. Together
+    /// they take as many as names do.
+    pub(in super::super) fn hold_for_watch(&self) -> bool {
+        let more = |watched: usize| (watched < self.limit / 2).then_some(watched + 1);
+        self.watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// So many are not held for watches any more.
+    pub(in super::super) fn release_for_watch(&self, count: usize) {
+        self.watched.fetch_sub(count, Ordering::Relaxed);
     }
 
     /// One more has them together with the others.

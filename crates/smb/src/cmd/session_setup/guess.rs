@@ -4,13 +4,13 @@ use auth::{Refusal, Step, fold_name};
 use smb_wire::NtStatus;
 
 use super::{Purpose, Users, abandon};
-use crate::brake::{Place, Tried, Try};
+use crate::brake::{Queued, Tried, Try};
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::suspend::Stop;
 
 /// The place of a request that has waited.
-pub(super) fn place_of(connection: &mut Connection, async_id: u64) -> Option<Place> {
+pub(super) fn place_of(connection: &mut Connection, async_id: u64) -> Option<Queued> {
     let at = connection.turns.iter().position(|place| place.async_id == async_id)?;
     Some(connection.turns.swap_remove(at))
 }
@@ -24,7 +24,7 @@ pub(super) fn judge(
     request: &mut Request<'_>,
     at: usize,
     token: &[u8],
-    place: Option<Place>,
+    place: Option<Queued>,
 ) -> Result<(Step, Option<String>), Stop> {
     let (server, from) = (connection.server.clone(), connection.handle.peer.remote.ip());
     let users = Users(&server);

@@ -11,17 +11,15 @@ mod record;
 mod requests;
 mod watch;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use share::ClientKey;
 use smb_wire::create_context::LeaseState;
 use smb_wire::{NtStatus, create};
-use volume::journal::{Journal, MemoryJournal};
-use volume::memory::MemoryVolume;
 
 use crate::common::client::OpenFile;
-use crate::common::{Dial, World};
+use crate::common::{Dial, Store, World};
 use crate::dice::Dice;
 
 use client::{Client, Scene};
@@ -153,22 +151,6 @@ fn trace(what: impl FnOnce() -> String) {
     }
 }
 
-/// The volume and journal of a server that may be killed.
-struct Store {
-    memory: MemoryVolume,
-    journal: Arc<MemoryJournal>,
-}
-
-impl Store {
-    /// A server on it. What an earlier one writes from now on is as if it had never been.
-    fn serve(&mut self) -> World {
-        let journal = Arc::new(MemoryJournal::default());
-        journal.replace(&mut self.journal.records().into_iter()).expect("room for the records");
-        self.journal = journal;
-        World::lasting(&self.memory, &self.journal)
-    }
-}
-
 pub struct History {
     dice: Dice,
     world: World,
@@ -192,7 +174,7 @@ impl History {
         let mut dice = Dice::new(seed);
         let shape = Shape::roll(&mut dice);
         trace(|| format!("{shape:?}"));
-        let mut store = Store { memory: MemoryVolume::new(1), journal: Arc::default() };
+        let mut store = Store::new();
         let world = match (shape.is_lasting, shape.is_cold) {
             (true, _) => store.serve(),
             (false, true) => World::cold(),

@@ -9,9 +9,14 @@ use volume::security::Sid;
 use volume_posix::{Found, PosixJournal};
 
 use crate::config::Share;
+use crate::state::StateDir;
 
 /// Where Linux names each time that it runs.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// What the journals have.
+const OPENS: &str = "what clients had open";
+const CLIENTS: &str = "who the clients were, so that some may be refused what they had";
 
 /// Has a new engine keep its opens in the file `journal`, and gives those that were kept there, and whether some are lost.
 ///
@@ -19,6 +24,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// One line that names the share and what is in the way.
 pub fn keep(
     share: &Share,
+    state: &StateDir,
     journal: &Path,
     engine: &share::Share,
     people: &[smb::UserConfig],
@@ -30,14 +36,15 @@ pub fn keep(
              see --state-dir"
         )
     };
+    let is_missing = tell_if_missing(state, journal, OPENS);
     let (kept, found) = PosixJournal::open(journal).map_err(|why| cannot(&why))?;
-    tell_of_damage(journal, &found, "what clients had open");
+    tell_of_damage(journal, &found, OPENS);
     let who = |sid: &Sid| -> Option<Arc<Identity>> {
         let user = people.iter().find(|user| user.identity.sid == *sid && user.enabled);
         user.map(|user| Arc::clone(&user.identity))
     };
     let restored = engine.keep_opens(Arc::new(kept), &found.records, &who, net::now());
-    let restored = restored.map(|restored| (restored, !found.damage.is_empty()));
+    let restored = restored.map(|restored| (restored, is_missing || !found.damage.is_empty()));
     restored.map_err(|why| cannot(&format_args!("{}: {why}", journal.display())))
 }
 
@@ -45,18 +52,35 @@ pub fn keep(
 ///
 /// # Errors
 /// One line that names the file.
-pub fn keep_clients(journal: &Path, nfs: &nfs::Server) -> Result<(), String> {
+pub fn keep_clients(state: &StateDir, journal: &Path, nfs: &nfs::Server) -> Result<(), String> {
+    let is_missing = tell_if_missing(state, journal, CLIENTS);
     let (kept, found) =
         PosixJournal::open(journal).map_err(|why| format!("the NFS clients' record: {why}"))?;
-    tell_of_damage(journal, &found, "who the clients were, so that some may be refused what they had");
+    tell_of_damage(journal, &found, CLIENTS);
     // Tells whether only this program began anew, or the whole host.
     let boot = std::fs::read(BOOT_ID).unwrap_or_default();
     nfs.keep_clients(Arc::new(kept), &found.records, &boot, net::now())
         .map_err(|why| format!("the NFS clients' record {}: {why}", journal.display()))?;
-    if !found.damage.is_empty() {
+    if is_missing || !found.damage.is_empty() {
         nfs.doubt_records();
     }
     Ok(())
+}
+
+/// Tells of a journal that was kept and is gone, which had `content`. A new one takes its place.
+fn tell_if_missing(state: &StateDir, journal: &Path, content: &str) -> bool {
+    let is_missing = state.lacks_journal(journal);
+    if is_missing {
+        tracing::warn!(path = %journal.display(), "a journal is missing and begins anew; it had {content}; to have it back, stop, restore it and start again");
+    }
+    is_missing
+}
+
+/// Takes note of the journals that there are by now, so that it is told when one is gone at the next start.
+pub fn note_journals(state: &StateDir) {
+    if let Err(error) = state.note_journals() {
+        tracing::warn!(%error, "it is not noted which journals there are, and it will not be told if one is gone");
+    }
 }
 
 /// Tells of what is left out of a journal, which had `content`.
@@ -71,7 +95,8 @@ fn tell_of_damage(journal: &Path, found: &Found, content: &str) {
 ///
 /// # Errors
 /// One line that names the file.
-pub fn forget(journal: &Path) -> Result<(), String> {
+pub fn forget(state: &StateDir, journal: &Path) -> Result<(), String> {
+    state.forget_journal(journal).map_err(|why| why.to_string())?;
     match std::fs::remove_file(journal) {
         Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
             Err(format!("{}: {}", journal.display(), crate::config::os_error(&why)))

@@ -406,13 +406,14 @@ impl Wired {
     ) -> Result<Vec<share::Restored>, String> {
         let journal = self.state.opens_path(path).map_err(|e| e.to_string())?;
         if keeps {
-            let (restored, are_some_lost) = lasting::keep(share, &journal, &served.engine, users)?;
+            let (restored, are_some_lost) =
+                lasting::keep(share, &self.state, &journal, &served.engine, users)?;
             if are_some_lost {
                 self.nfs.list().iter().for_each(|(_, server)| server.doubt_records());
             }
             return Ok(restored);
         }
-        lasting::forget(&journal).map(|()| Vec::new())
+        lasting::forget(&self.state, &journal).map(|()| Vec::new())
     }
 
     /// Whoever may not log on any more is not served any more either.
@@ -480,12 +481,14 @@ fn keep(
             if saved.elapsed() >= limits::SAVED_EVERY {
                 pacing.save(&state);
                 usages.save(&state, &by_path(&engines));
+                lasting::note_journals(&state);
                 saved = Instant::now();
             }
             if sweep {
                 swept = Instant::now();
             }
         }
+        lasting::note_journals(&state);
     };
     let thread = std::thread::Builder::new().name("trunkline-keeper".to_owned()).spawn(run)?;
     Ok((stop, thread))
