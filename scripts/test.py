@@ -58,7 +58,9 @@ LANES = [
         ("kernel-nconnect", ["proving/kernel-client/nconnect.py"], 600),
         ("kernel-client-nfs-handles", ["proving/kernel-client/nfs_handles.py"], 600),
         ("kernel-client-nfs-exports", ["proving/kernel-client/nfs_exports.py"], 300),
-        ("kernel-rights", ["proving/kernel-client/rights.py"], 300),
+        ("kernel-client 6.12", ["proving/kernel-client/run.py", "--kernel", "6.12", "--mount", "3.1.1-signed-posix"], 300),
+        ("kernel-client-nfs 6.12", ["proving/kernel-client/nfs.py", "--kernel", "6.12", "--mount", "4.1-nconnect4"], 300),
+        ("kernel-rights", ["proving/kernel-client/rights.py"], 600),
     ],
     [
         ("soak", ["proving/soak/run.py", "--twentieth"], 1500),

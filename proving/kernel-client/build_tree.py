@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The exercise that a mounted share must survive, run inside the guest.
 
-    build_tree.py --address A --port P --share S --user U --password W --options MOUNT-OPTIONS --host-directory DIR [--posix]
+    build_tree.py --address A --port P --share S --user U --password W --options MOUNT-OPTIONS --host-directory DIR [--posix] [--modes]
 
 The share is mounted twice, on connections of their own, so that two clients meet at the server: /mnt/a does the work, /mnt/b
 looks on. DIR is the directory that the server serves, visible here read-only. Each case prints `PASS name` or
@@ -16,6 +16,8 @@ import mmap
 import multiprocessing
 import os
 import random
+import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -31,6 +33,7 @@ BREAK_TAKEN_S = 10
 CASES = []
 SMB3_CASES = []
 POSIX_CASES = []
+MODE_CASES = []
 
 
 def case(function):
@@ -49,6 +52,16 @@ def posix_case(function):
     """Register a case for mounts with the POSIX extensions."""
     POSIX_CASES.append(function)
     return function
+
+
+def mode_case(function):
+    """Register a case for mounts that keep modes at the server: by the POSIX extensions, or in descriptors (`modefromsid`)."""
+    MODE_CASES.append(function)
+    return function
+
+
+class Lacking(Exception):
+    """A program is missing here."""
 
 
 def expect(condition, message):
@@ -425,6 +438,120 @@ def reserved_characters(_host):
     expect(set(os.listdir(base)) == wanted, f"listed {sorted(os.listdir(base))}")
 
 
+@mode_case
+def chmod(host):
+    path, directory = A / "changed", A / "changed-dir"
+    path.write_text("before")
+    directory.mkdir()
+    for mode in (0o600, 0o755, 0o640, 0o2711, 0o604):
+        # Whose it is must get into the directory.
+        wanted = {path: mode, directory: mode | 0o100}
+        for changed, its in wanted.items():
+            os.chmod(changed, its)
+            expect_mode(host / changed.name, its, f"of {changed.name} on the server")
+        forget_cached_data()
+        for changed, its in wanted.items():
+            expect_mode(changed, its, f"of {changed.name} read back")
+        path.write_text(f"{mode:o}")
+        (directory / f"{mode:o}").write_text("made in it")
+    expect(path.read_text() == "604" and len(os.listdir(directory)) == 5, "what was written between")
+
+
+def _owner():
+    """Whom what is made here belongs to, as this client is told."""
+    path = A / "whose"
+    path.write_text("")
+    time.sleep(1.1)
+    forget_cached_data()
+    found = path.stat()
+    return found.st_uid, found.st_gid
+
+
+def _run_as(owner, *words, cwd=SCRATCH):
+    """Run a program as the owner of the mount's files, so that it has nothing to give away; gives what it printed."""
+    command = ["setpriv", f"--reuid={owner[0]}", f"--regid={owner[1]}", "--clear-groups", *words]
+    home = dict(os.environ, HOME=str(SCRATCH), GIT_CONFIG_NOSYSTEM="1")
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=home)
+    expect(done.returncode == 0, f"{' '.join(map(str, words))}: {done.returncode}: {done.stderr.strip()[-200:]}")
+    return done.stdout
+
+
+def _need(program):
+    if shutil.which(program) is None:
+        raise Lacking(f"needs {program}")
+
+
+@mode_case
+def git_keeps_a_repository(_host):
+    _need("git")
+    owner, base = _owner(), A / "repository"
+    _run_as(owner, "git", "init", "-q", str(base))
+    (base / "program").write_text("#!/bin/sh\n")
+    os.chmod(base / "program", 0o755)
+    os.chown(SCRATCH, *owner)
+    identity = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    _run_as(owner, *identity, "add", ".", cwd=base)
+    _run_as(owner, *identity, "commit", "-q", "-m", "first", cwd=base)
+    _run_as(owner, "git", "clone", "-q", str(base), str(A / "clone"))
+    _run_as(owner, "git", "fsck", "--strict", cwd=A / "clone")
+    forget_cached_data()
+    expect(_run_as(owner, "git", "status", "--porcelain", cwd=base) == "", "git sees a change where there is none")
+    expect_mode(A / "clone" / "program", 0o755, "of a program that was cloned")
+
+
+@mode_case
+def rsync_finds_nothing_left_to_do(host):
+    _need("rsync")
+    owner, source, target = _owner(), SCRATCH / "source", A / "rsynced"
+    (source / "sub").mkdir(parents=True)
+    for number, mode in enumerate((0o600, 0o644, 0o755, 0o444)):
+        path = source / "sub" / f"file-{number}"
+        path.write_bytes(pattern(number, 5000 * number))
+        os.chmod(path, mode)
+        os.utime(path, (1_000_000_000 + number, 1_100_000_000 + number))
+    os.chmod(source / "sub", 0o750)
+    os.symlink("sub/file-1", source / "link")
+    subprocess.run(["chown", "-hR", f"{owner[0]}:{owner[1]}", str(source)], check=True)
+    # No call sets a link's own times here: Linux opens what it leads to, which the server refuses.
+    words = ["rsync", "-a", "--omit-link-times", f"{source}/", f"{target}/"]
+    _run_as(owner, *words)
+    time.sleep(1.1)
+    forget_cached_data()
+    left = _run_as(owner, *words, "--dry-run", "--itemize-changes")
+    expect(left == "", f"rsync would still do: {left!r}")
+    for path in source.rglob("*"):
+        wanted, found = path.lstat(), (target / path.relative_to(source)).lstat()
+        expect(found.st_mode == wanted.st_mode, f"{path.name}: mode {found.st_mode:o}, wanted {wanted.st_mode:o}")
+    expect_mode(host / "rsynced" / "sub" / "file-0", 0o600, "on the server")
+    expect(os.readlink(target / "link") == "sub/file-1", "where the link leads")
+
+
+@posix_case
+def links_and_their_targets_are_told_apart(host):
+    base = A / "told-apart"
+    (base / "dir").mkdir(parents=True)
+    (base / "file").write_text("text")
+    (base / "dir" / "deep").write_text("deep")
+    # Linux 6.1 makes none over SMB.
+    try:
+        os.symlink("file", base / "to-file")
+        os.symlink("dir", base / "to-dir")
+        os.symlink("dir/deep", base / "to-deep")
+    except OSError as error:
+        expect(error.errno == errno.EOPNOTSUPP, str(error))
+        raise Lacking("this kernel makes no symbolic links") from None
+    forget_cached_data()
+    # Read as a listing first, which must say the same as a look at each name.
+    with os.scandir(B / "told-apart") as entries:
+        listed = {e.name: e.is_symlink() for e in entries}
+    looked = {name: stat.S_ISLNK((B / "told-apart" / name).lstat().st_mode) for name in listed}
+    expect(listed == looked == {"dir": False, "file": False, "to-deep": True, "to-dir": True, "to-file": True}, f"listed {listed}, looked at {looked}")
+    for name, text in (("to-dir", "dir"), ("to-deep", "dir/deep")):
+        for seen in (B / "told-apart", host / "told-apart"):
+            expect(os.readlink(seen / name) == text, f"where {name} leads: {os.readlink(seen / name)}")
+    expect((B / "told-apart" / "to-deep").read_text() == "deep", "what a link leads to")
+
+
 def mount(options, where):
     where.mkdir(exist_ok=True)
     command = ["mount.cifs", f"//{options.address}/{options.share}", str(where), "-o",
@@ -444,6 +571,8 @@ def run_cases(functions, host, names=()):
         try:
             function(host)
             print(f"PASS {name}", flush=True)
+        except Lacking as lacking:
+            print(f"SKIP {name}: {lacking}", flush=True)
         except Exception as error:  # every way to fail is one failed case
             line = traceback.extract_tb(error.__traceback__)[-1].lineno
             print(f"FAIL {name}: {type(error).__name__} {error} (line {line})".replace("\n", " "), flush=True)
@@ -456,6 +585,7 @@ def main():
     for name in ("address", "port", "share", "user", "password", "options", "host-directory"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--posix", action="store_true")
+    parser.add_argument("--modes", action="store_true", help="the mount keeps modes at the server")
     options = parser.parse_args()
     try:
         mount(options, A)
@@ -465,7 +595,7 @@ def main():
         return 1
     print("PASS mount", flush=True)
     smb3 = SMB3_CASES if "vers=3" in options.options else []
-    failures = run_cases(CASES + smb3 + (POSIX_CASES if options.posix else []), Path(options.host_directory))
+    failures = run_cases(CASES + smb3 + (POSIX_CASES if options.posix else []) + (MODE_CASES if options.modes else []), Path(options.host_directory))
     for where in (B, A):
         done = subprocess.run(["umount", str(where)], capture_output=True, text=True)
         if done.returncode != 0:

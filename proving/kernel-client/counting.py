@@ -1,20 +1,24 @@
-"""Count what a script has printed in the guest: one case for each `PASS name` and `FAIL name: why`."""
+"""Count what a script has printed in the guest: one case for each `PASS name`, `FAIL name: why` and `SKIP name: why`."""
+
+import kernels
 
 LIMIT_S = 420
 
 
 def count(tally, name, ran, server, lacks):
     """Add the cases of one mount. `ran` is what `guest.run` gave, whether the server was alive then, and its log; `server` has
-    ended since. `lacks` says which cases may fail and why, and is empty where none may."""
+    ended since. `lacks` says which cases may fail and why, in every mount or in one (`mount: case`), and is empty where none may; what the kernel itself does not pass is among them."""
+    lacks = kernels.Chosen.lacks() | lacks
     (status, lines), alive, log = ran
     if server.complaint:
         tally.add("fail", f"{name}: the server's end", server.complaint)
     for line in lines:
         word, _, rest = line.partition(" ")
         label, _, detail = rest.partition(": ")
-        if word == "FAIL" and label in lacks:
-            tally.add("skip", f"{name}: {label}", lacks[label])
-        elif word in ("PASS", "FAIL"):
+        excuse = lacks.get(label) or lacks.get(f"{name}: {label}")
+        if word == "FAIL" and excuse:
+            tally.add("skip", f"{name}: {label}", excuse)
+        elif word in ("PASS", "FAIL", "SKIP"):
             tally.add(word.lower(), f"{name}: {label}", detail)
         else:
             print(f"        guest: {line}")

@@ -70,10 +70,27 @@ OWN = "6.1"
 KERNELS = {OWN: Kernel(), "6.12": NewerKernel("linux-6.12"), "newest": NewerKernel("linux-newest")}
 
 
+_ZEROS = ("a file of size 0 that has grown before it is opened reads as zeros, without any READ to the server (6.12.113 and 7.2.7; beside "
+          "Samba too)")
+_UNSTABLE = ("pages change between being signed and being sent where several processes write to one file, and Samba refuses the WRITE for its "
+             "signature too (7.2.7; not where SMB is sealed)")
+_IDS = "chown asks cifs.idmap for an answer before it asks the server, and nobody answers here (7.2.7): EINVAL"
+LACKS = {
+    "6.12": {"two_clients_agree": _ZEROS},
+    "newest": {"two_clients_agree": _ZEROS, "parallel_writers": _UNSTABLE,
+               **{f"3.1.1-{mount}-posix: rsync_finds_nothing_left_to_do": _IDS for mount in ("signed", "sealed")}},
+}
+
+
 class Chosen:
     """The kernel that guests of this process boot: the machine's own unless another is chosen."""
 
     series, kernel = OWN, KERNELS[OWN]
+
+    @classmethod
+    def lacks(cls):
+        """What fails with this kernel whatever the server, by case or `mount: case`, and why."""
+        return LACKS.get(cls.series, {})
 
 
 class _Choose(argparse.Action):

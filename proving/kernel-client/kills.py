@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kill the server under load and start it again within 10 s, while Linux's client holds files open and locked.
 
-    kills.py [--kills 3] [--per-mount 5] [--seed N] [--server trunkline|samba] [--handles persistent|durable] [--out FILE]
+    kills.py [--kills 3] [--per-mount 5] [--seed N] [--server trunkline|samba] [--handles persistent|durable] [--folders] [--out FILE]
 
 Four writers and two readers work on a mount, a holder keeps byte-range locks, and a second client asks for the same ranges
 without end (workload.py). After each kill -9 and restart: every worker gets on with the descriptor that it had, the second
@@ -15,6 +15,9 @@ granted is only counted (`lock granted`).
 
 `--handles durable` is for servers that lose their opens with their process: the ids change and a lock may be lost, so that
 neither is checked; what is left shows that the client gets over it and no flushed byte is missing.
+
+With `--folders` four workers make a directory and a file and remove both: no open that the client gave up may hold the file's name, so
+that the directory stays.
 """
 
 import random
@@ -46,6 +49,8 @@ class Kills(runs.Run):
 
     # Whose files are compared.
     who = "client"
+    # How long the server is away.
+    away_s = (0, 0.5, 2, 4)
 
     def __init__(self, kind, seed, name):
         super().__init__(kind, seed)
@@ -63,7 +68,7 @@ class Kills(runs.Run):
         mount.answers_were_lost = True
         mount.server.kill()
         killed = time.monotonic()
-        time.sleep(self._random.choice((0, 0.5, 2, 4)))
+        time.sleep(self._random.choice(self.away_s))
         mount.server.start()
         restarted = time.monotonic()
         self.done += 1
@@ -130,13 +135,36 @@ class Run(Kills):
         return {name: ids for name, ids in mount.ask("open_files", workers=mine).items() if name in mine}
 
 
+class Folders(Run):
+    """One mount's kills beside workers that make and remove directories, with nothing that waits for a lock."""
+
+    away_s = (0, 0.3, 1)
+
+    def __init__(self, kind, seed):
+        super().__init__(kind, "persistent", seed)
+        self._decided = True
+
+    def _finish(self, mount):
+        return mount.finish()
+
+    def _work(self, mount, count):
+        mount.start([["writer", "writer-0"], *(["folders", f"folders-{n}"] for n in range(4))], self._seed)
+        mount.wait_for_steps({}, STEP_WITHIN_S)
+        for _ in range(count):
+            self._kill(mount, (0.2, 1.5))
+
+    def _held_open(self, mount):
+        return mount.ask("open_files", workers=["writer-0"])
+
+
 def main():
     parser = runs.parser("kills", 3, 5, __doc__)
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     parser.add_argument("--handles", choices=("persistent", "durable"), default="persistent")
+    parser.add_argument("--folders", action="store_true", help="directories are made and removed instead")
     options = parser.parse_args()
     tally = runs.begin(SUITE, faults.cannot_cut)
-    runs.go_through(tally, options, lambda seed: [Run(options.server, options.handles, seed)])
+    runs.go_through(tally, options, lambda seed: [Folders(options.server, seed) if options.folders else Run(options.server, options.handles, seed)])
     runs.end(tally)
 
 

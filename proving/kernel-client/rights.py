@@ -9,7 +9,6 @@ has SEMANTICS.md ("Descriptors and mode bits"). Then the lists themselves: what 
 is set over one protocol as the others and the host's own `getfacl` show it. Needs the Debian package acl.
 """
 
-import argparse
 import contextlib
 import os
 import re
@@ -26,6 +25,7 @@ sys.path.insert(0, str(HERE.parent))
 import both  # noqa: E402
 import console  # noqa: E402
 import guest  # noqa: E402
+import kernels  # noqa: E402
 import rights_agent  # noqa: E402
 import rights_tree as tree  # noqa: E402
 from harness import server as servers  # noqa: E402
@@ -264,19 +264,19 @@ def start_samba(stack, network, share):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = kernels.parser(__doc__)
     parser.add_argument("--only", action="append", choices=CASES)
     parser.add_argument("--verbose", action="store_true", help="show everything that is wrong")
     options = parser.parse_args()
     servers.clean_up_when_told_to_end()
     if reason := guest.missing() or guest.missing(("mount.nfs", "nfs-common")):
-        skip_whole_suite(SUITE, reason)
+        skip_whole_suite(kernels.suite(SUITE), reason)
     if shutil.which("setfacl") is None:
-        skip_whole_suite(SUITE, "needs the Debian package acl")
+        skip_whole_suite(kernels.suite(SUITE), "needs the Debian package acl")
     if reason := guest.cannot_boot():
-        skip_whole_suite(SUITE, reason)
+        skip_whole_suite(kernels.suite(SUITE), reason)
     os.umask(0o022)
-    tally = Tally(SUITE)
+    tally = Tally(kernels.suite(SUITE))
     try:
         with contextlib.ExitStack() as stack:
             network = stack.enter_context(guest.Network())

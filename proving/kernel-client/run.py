@@ -28,6 +28,8 @@ MOUNTS = {
     "2.1-signed": ("files", f"vers=2.1,sec=ntlmsspi,{COMMON}"),
     "3.1.1-signed-posix": ("files", "vers=3.1.1,sec=ntlmsspi,posix,noperm"),
     "3.1.1-sealed-posix": ("sealed", "vers=3.1.1,seal,posix,noperm"),
+    "3.1.1-modefromsid": ("files", "vers=3.1.1,sec=ntlmsspi,modefromsid,mfsymlinks,noperm"),
+    "3.1.1-idsfromsid": ("files", "vers=3.1.1,sec=ntlmsspi,modefromsid,idsfromsid,mfsymlinks,noperm"),
 }
 # By mount, or by case in every mount.
 SAMBA_LACKS = {
@@ -36,6 +38,11 @@ SAMBA_LACKS = {
     "3.1.1-signed-posix": "Samba 4.17 does not offer the SMB 3.1.1 POSIX extensions",
     "3.1.1-sealed-posix": "Samba 4.17 does not offer the SMB 3.1.1 POSIX extensions",
 }
+
+
+def keeps_modes(name):
+    """Whether chmod on the mount reaches the server. Linux 6.1 does not send it over the POSIX extensions."""
+    return "fromsid" in name or "posix" in name and kernels.Chosen.series != kernels.OWN
 
 
 def exercise(tally, kind, name):
@@ -47,7 +54,7 @@ def exercise(tally, kind, name):
         job = [sys.executable, script, "--address", guest.SERVER_ADDRESS, "--port", server.port,
                "--share", share, "--user", user, "--password", password, "--options", options,
                "--host-directory", server.share_directory(share)]
-        ran = guest.run(network, job + (["--posix"] if "posix" in name else []), LIMIT_S), server.alive(), server.log()
+        ran = guest.run(network, job + (["--posix"] if "posix" in name else []) + (["--modes"] if keeps_modes(name) else []), LIMIT_S), server.alive(), server.log()
     count(tally, name, ran, server, SAMBA_LACKS if kind == "samba" else {})
 
 

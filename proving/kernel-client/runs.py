@@ -43,6 +43,8 @@ class Run:
                     self._work(mount, count)
                     self.where = "end"
                     self.failures += self._finish(mount)
+                    if self.failures:
+                        mount.explain()
                 except TROUBLE as reason:
                     self.failures.append(f"{self.where}: {reason}")
                     mount.explain()

@@ -34,6 +34,8 @@ PASSING = {errno.EAGAIN, errno.ECONNABORTED, errno.EHOSTDOWN, errno.EINTR, errno
 PATIENCE_S = 90
 # How long a CLOSE may be on its way whose channel was lost. What an open is in the way of longer than that, it stays in the way of.
 CLOSED_WITHIN_S = 30
+# How long after it is back a client may be in its own way with what it has given up.
+GIVEN_UP_WITHIN_S = 5
 LATE_CLOSE = "behind a late close"
 
 
@@ -407,6 +409,59 @@ def names(worker):
     return {"directory": directory.name, "names": directory.holds}
 
 
+def folders(worker):
+    """Make a directory, a file in it, and remove both, again and again: nothing that a lost answer left open may hold the name of
+    the file, or the directory stays."""
+    top = f"{worker.base}/{worker.label}"
+    worker.insist("mkdir", os.makedirs, top, 0o755, True)
+    number = 0
+    while not worker.stop.is_set():
+        number += 1
+        folder = f"{top}/{number}"
+        file = f"{folder}/file"
+        _done_once(worker, f"mkdir {number}", errno.EEXIST, os.mkdir, folder)
+        descriptor, _ = worker.insist(f"open {number}", os.open, file, os.O_CREAT | os.O_RDWR, 0o644)
+        _write_all(worker, descriptor, file.encode(), 0)
+        try:
+            os.close(descriptor)
+        except OSError as error:
+            worker.passing("close", error)
+        _done_once(worker, f"unlink {number}", errno.ENOENT, os.unlink, file)
+        _remove(worker, number, folder)
+        worker.step()
+    return {"directory": ".", "names": {}}
+
+
+def _done_once(worker, what, twice, call, path):
+    """Make a call that may have been done when it failed in passing, and then fails with `twice`."""
+    tried = False
+
+    def once_more():
+        nonlocal tried
+        try:
+            call(path)
+        except OSError as error:
+            if not tried or error.errno != twice:
+                tried = True
+                raise
+
+    worker.insist(what, once_more)
+
+
+def _remove(worker, number, folder):
+    """Remove a directory that this worker has emptied; what is in the way for a moment is counted, and fails when it stays."""
+    end = time.monotonic() + GIVEN_UP_WITHIN_S
+    while True:
+        try:
+            _done_once(worker, f"rmdir {number}", errno.ENOENT, os.rmdir, folder)
+            return
+        except Failure as failure:
+            if not isinstance(failure.__cause__, OSError) or failure.__cause__.errno != errno.ENOTEMPTY or time.monotonic() > end:
+                raise
+            worker.say(error="rmdir ENOTEMPTY")
+        time.sleep(0.1)
+
+
 RANGES = [(0, 100), (1000, 1), (4096, 8192), (1 << 40, 1 << 20)]
 
 
@@ -493,4 +548,4 @@ def _is_granted(descriptor, start, length):
 
 
 KINDS = {"writer": writer, "reader": reader, "names": names, "holder": holder, "keeper": keeper, "intruder": intruder,
-         "prober": prober}
+         "prober": prober, "folders": folders}

@@ -138,7 +138,7 @@ start() {
     # What is refused there is counted by the log (kernel-client/mounted.py).
     four-channels | persistent) export TRUNKLINE_LOG=${TRUNKLINE_LOG:-warn,smb::connection=debug} ;;
   esac
-  (exec setsid "$binary" serve --config "$state/trunkline.toml" </dev/null >"$state/log" 2>&1) &
+  (exec setsid "$binary" serve --config "$state/trunkline.toml" </dev/null >>"$state/log" 2>&1) &
   echo $! >"$state/pid"
   wait_for_port
   echo "$(cat "$state/pid") $port"

@@ -57,6 +57,11 @@ COUNTS = [
     Count("kills", 50, "kills of the server under Linux's client, each with a restart within 10 s", 5,
           [sys.executable, f"{KERNEL}/kills.py", "--kills", "{count}", "--per-mount", "5", "--seed", "{seed}", "--handles", "persistent",
            "--out", "{out}"], 900),
+    Count("kills-6.12", 1_000, "kills of the server under Linux 6.12's client that makes and removes directories with persistent handles: no rmdir fails", 25,
+          [sys.executable, f"{KERNEL}/kills.py", "--kernel", "6.12", "--folders", "--kills", "{count}", "--per-mount", "25", "--seed", "{seed}",
+           "--out", "{out}"], 900,
+          # Beyond what `make test` has time for.
+          has_twentieth=False),
     Count("mixed", 20, "rounds of 30 s in which Linux's SMB and NFS clients work on the same files of one share", 5,
           [sys.executable, f"{KERNEL}/mixed.py", "--rounds", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"], 1200),
     Count("host-changes", 20, "rounds of 30 s in which the host changes what Linux's SMB and NFS clients look at, and events of it are lost now and then: nothing that was before is shown", 5,

@@ -18,6 +18,34 @@ pub const FS_POSIX_INFORMATION: u8 = 0x64;
 /// A number of [`FilesystemInfo`] that the server does not know.
 pub const UNKNOWN: u64 = u64::MAX;
 
+/// What a file is, as the four bits of a mode above the permissions say it. Zero is a regular file, or comes from a server that says
+/// nothing; what is a directory then is told by its attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum FileType {
+    /// A regular file.
+    File = 0,
+    /// A directory.
+    Directory = 1,
+    /// A symbolic link.
+    SymbolicLink = 2,
+    /// A character device.
+    CharacterDevice = 3,
+    /// A block device.
+    BlockDevice = 4,
+    /// A named pipe.
+    Fifo = 5,
+    /// A socket.
+    Socket = 6,
+}
+
+impl FileType {
+    /// The bits in [`CreateResponse::mode`].
+    pub fn bits(self) -> u32 {
+        (self as u32) << 12
+    }
+}
+
 /// The POSIX create context of a response, which [`FileInfo`] also ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateResponse<'a> {
@@ -25,7 +53,7 @@ pub struct CreateResponse<'a> {
     pub nlink: u32,
     /// The reparse tag (MS-FSCC 2.1.2.1), zero for a file or directory.
     pub reparse_tag: u32,
-    /// Permission bits, with set-uid, set-gid and sticky.
+    /// Permission bits, with set-uid, set-gid and sticky; above them a [`FileType`].
     pub mode: u32,
     /// The owner, as a SID (MS-DTYP 2.4.2.2).
     pub owner: &'a [u8],

@@ -105,18 +105,26 @@ fn bad_path(bad: BadPath) -> Stop {
     })
 }
 
+/// The text of a link of the host as it is told. A client with the POSIX extensions gets it as it stands: Linux of 6.12 and newer takes a
+/// backslash there for a character of a name.
+pub(crate) fn link_text(text: &[u8], posix: bool) -> Vec<u8> {
+    let (syntax, separator) = if posix { (Syntax::Posix, b'/') } else { (Syntax::Windows, b'\\') };
+    let mut told = Vec::new();
+    for (at, component) in text.split(|&byte| byte == b'/').enumerate() {
+        if at > 0 {
+            told.extend_from_slice(&u16::from(separator).to_le_bytes());
+        }
+        names::to_wire(component, syntax, &mut told);
+    }
+    told
+}
+
 /// The answer to a path that the engine refused; a link that the client is to follow itself is told with
 /// where it stands (MS-SMB2 2.2.2.2.1).
-pub(crate) fn refused(refusal: &Refusal, asked: Utf16<'_>) -> Stop {
+pub(crate) fn refused(refusal: &Refusal, asked: Utf16<'_>, posix: bool) -> Stop {
     match refusal {
         Refusal::StoppedAtLink { text, left } => {
-            let mut target = Vec::new();
-            names::to_wire(text, Syntax::Posix, &mut target);
-            for unit in target.chunks_exact_mut(2) {
-                if *unit == [b'/', 0] {
-                    unit[0] = b'\\';
-                }
-            }
+            let target = link_text(text, posix);
             let name = Utf16::new(&target).unwrap_or_default();
             let is_relative = !text.starts_with(b"/");
             stopped(SymbolicLink {

@@ -202,7 +202,7 @@ fn create_file(
         }
         Step::Refused(refusal) => {
             connection.server.opens.remove(open.id.volatile);
-            Err(path::refused(&refusal, asked.name))
+            Err(path::refused(&refusal, asked.name, connection.negotiated()?.posix))
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What the POSIX extensions tell of a file, in QUERY_INFO and QUERY_DIRECTORY.
 
 use share::{Info, Share};
-use smb_wire::posix::{CreateResponse, FileInfo};
+use smb_wire::posix::{CreateResponse, FileInfo, FileType};
+use volume::Kind;
 use wire::Writer;
 
 use super::Shown;
@@ -38,7 +39,8 @@ impl Owners {
     /// What CREATE answers about the file, whose owners these are.
     pub fn answer(&self, info: &Info) -> CreateResponse<'_> {
         let (owner, group) = self.bytes.split_at(self.group_at);
-        CreateResponse { nlink: info.links, reparse_tag: info.reparse_tag, mode: info.mode, owner, group }
+        let mode = info.mode | file_type(info.kind).bits();
+        CreateResponse { nlink: info.links, reparse_tag: info.reparse_tag, mode, owner, group }
     }
 
     /// All that a POSIX client wants to know of the file, whose owners these are.
@@ -57,5 +59,18 @@ impl Owners {
             device_id: info.id.device as u32,
             posix: self.answer(info),
         }
+    }
+}
+
+/// The type that goes with the mode. A directory has its attribute instead: clients that know no types (Linux before 6.12) take these bits
+/// for the mode's own and add what the attributes tell them, which makes a named pipe of it.
+fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File | Kind::Directory => FileType::File,
+        Kind::Link => FileType::SymbolicLink,
+        Kind::Pipe => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+        Kind::CharDevice => FileType::CharacterDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
     }
 }

@@ -151,7 +151,7 @@ impl<'a> Path<'a> {
     }
 }
 
-fn separator(syntax: Syntax) -> u16 {
+pub(super) fn separator(syntax: Syntax) -> u16 {
     match syntax {
         Syntax::Windows => SEPARATOR,
         Syntax::Posix => SLASH,

@@ -2,8 +2,9 @@
 //!
 //! Unlike a path of a request it may hold `.` and `..`. Only relative targets have a meaning on both
 //! sides; a link that is absolute on the host would mean another place to a client, and the other way
-//! round.
+//! round. Clients with the POSIX extensions send slashes.
 
+use super::path::separator;
 use super::{BadName, Syntax, to_host, to_wire};
 use crate::Utf16;
 use crate::fscc::text::split;
@@ -13,10 +14,10 @@ use crate::fscc::text::split;
 /// # Errors
 /// [`BadName::Empty`] when it is empty, [`BadName::Forbidden`] when it is absolute or names a drive; else
 /// what is wrong with the first bad component. `out` is then as it was.
-pub fn target_to_host(wire: Utf16<'_>, out: &mut Vec<u8>) -> Result<(), BadName> {
+pub fn target_to_host(wire: Utf16<'_>, syntax: Syntax, out: &mut Vec<u8>) -> Result<(), BadName> {
     let start = out.len();
     let mut result = Ok(());
-    for (at, component) in split(wire, u16::from(b'\\')).enumerate() {
+    for (at, component) in split(wire, separator(syntax)).enumerate() {
         if at > 0 {
             out.push(b'/');
         }
@@ -28,7 +29,7 @@ pub fn target_to_host(wire: Utf16<'_>, out: &mut Vec<u8>) -> Result<(), BadName>
             empty if empty.is_empty() && at > 0 => Ok(()),
             empty if empty.is_empty() && wire.is_empty() => Err(BadName::Empty),
             empty if empty.is_empty() => Err(BadName::Forbidden),
-            name => to_host(name, Syntax::Windows, out),
+            name => to_host(name, syntax, out),
         };
         if result.is_err() {
             out.truncate(start);
@@ -64,7 +65,7 @@ mod tests {
 
     fn to_host_of(text: &str) -> Result<Vec<u8>, BadName> {
         let mut out = Vec::new();
-        target_to_host(Utf16::new(&utf16::encode(text)).unwrap(), &mut out).map(|()| out)
+        target_to_host(Utf16::new(&utf16::encode(text)).unwrap(), Syntax::Windows, &mut out).map(|()| out)
     }
 
     #[test]
@@ -88,5 +89,17 @@ mod tests {
         assert_eq!(to_host_of(""), Err(BadName::Empty));
         assert_eq!(target_to_wire(b"/etc", &mut Vec::new()), Err(BadName::Forbidden));
         assert_eq!(target_to_wire(b"", &mut Vec::new()), Err(BadName::Empty));
+    }
+
+    #[test]
+    fn a_target_of_a_posix_client_has_slashes() {
+        let to_host_of = |text: &str| {
+            let mut out = Vec::new();
+            target_to_host(Utf16::new(&utf16::encode(text)).unwrap(), Syntax::Posix, &mut out).map(|()| out)
+        };
+        for text in ["a", "../b/./c", "a/b/", "x:y"] {
+            assert_eq!(to_host_of(text).unwrap(), text.as_bytes());
+        }
+        assert_eq!(to_host_of("/etc"), Err(BadName::Forbidden));
     }
 }

@@ -19,6 +19,9 @@ use crate::info::numbers::Numbers;
 use crate::info::posix::Owners;
 use crate::suspend::Stop;
 
+/// What Linux sends where it has no mode: with `idsfromsid` alone, and with the empty file of which it makes a link.
+const NO_MODE: u32 = 0o7777;
+
 /// What the contexts of a request ask.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
@@ -97,9 +100,10 @@ impl Asked {
         self.descriptor = (self.numbers.is_none() || !is_empty).then_some(given);
     }
 
-    /// The mode of what is to be made. Linux with `idsfromsid` alone has none and sends all bits.
+    /// The mode of what is to be made.
     pub fn mode(&self) -> Option<u32> {
-        self.numbers.mode.filter(|mode| *mode != 0o7777).or(self.posix_mode)
+        let sent = |mode: &u32| *mode != NO_MODE;
+        self.numbers.mode.filter(sent).or(self.posix_mode.filter(sent))
     }
 
     /// Whether the client asks what the server can do for macOS.

@@ -1,7 +1,7 @@
 //! Reparse points and object ids (MS-FSCC 2.1.2, 2.1.3).
 
 use smb_wire::fscc::fsctl::ObjectIdBuffer;
-use smb_wire::fscc::names::{self, Syntax, target::target_to_host};
+use smb_wire::fscc::names::{Syntax, target::target_to_host};
 use smb_wire::fscc::reparse::{NfsFile, RawReparse, Reparse};
 use smb_wire::{NtStatus, Utf16};
 use volume::security::Rights;
@@ -9,6 +9,7 @@ use wire::Now;
 
 use super::{Answered, Context};
 use crate::dispatch::Request;
+use crate::path;
 use crate::suspend::Stop;
 
 /// Largest reparse buffer (MS-FSCC 2.1.2.2).
@@ -24,7 +25,7 @@ fn require_write(cx: &Context<'_>) -> Result<(), Stop> {
 pub(super) fn get(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
     let (engine, open) = cx.file()?;
     let data = match engine.link_text(open) {
-        Ok(text) => symlink_of(&text),
+        Ok(text) => symlink_of(&text, cx.connection.negotiated()?.posix),
         Err(_) => engine.reparse(open)?,
     };
     if cx.limit < 8 {
@@ -37,15 +38,9 @@ pub(super) fn get(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
 }
 
 /// A symbolic link of the host as its reparse point (MS-FSCC 2.1.2.4).
-fn symlink_of(text: &[u8]) -> Vec<u8> {
+fn symlink_of(text: &[u8], posix: bool) -> Vec<u8> {
     let relative = !text.starts_with(b"/");
-    let mut name = Vec::new();
-    for (at, component) in text.split(|&byte| byte == b'/').enumerate() {
-        if at > 0 {
-            name.extend_from_slice(&u16::from(b'\\').to_le_bytes());
-        }
-        names::to_wire(component, Syntax::Windows, &mut name);
-    }
+    let name = path::link_text(text, posix);
     let name = Utf16::new(&name).unwrap_or_default();
     let mut out = Vec::new();
     Reparse::Symlink { substitute_name: name, print_name: name, relative }.write(&mut out);
@@ -53,12 +48,15 @@ fn symlink_of(text: &[u8]) -> Vec<u8> {
 }
 
 /// The text of the host's symbolic link that a reparse point asks for; none when it is no link or leads
-/// to a place that only the client knows.
-fn link_text_of(reparse: &Reparse<'_>) -> Option<Vec<u8>> {
+/// to a place that only the client knows. Linux with the POSIX extensions sends the text as it is, with slashes, and older ones with
+/// backslashes.
+fn link_text_of(reparse: &Reparse<'_>, posix: bool) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     match reparse {
         Reparse::Symlink { substitute_name, relative: true, .. } => {
-            target_to_host(*substitute_name, &mut text).ok()?;
+            let has_slash = substitute_name.units().any(|unit| unit == u16::from(b'/'));
+            let syntax = if posix && has_slash { Syntax::Posix } else { Syntax::Windows };
+            target_to_host(*substitute_name, syntax, &mut text).ok()?;
         }
         Reparse::Nfs(NfsFile::Link(target)) => text.extend_from_slice(target.to_string_exact()?.as_bytes()),
         Reparse::LxSymlink(target) => text.extend_from_slice(target),
@@ -75,7 +73,8 @@ pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
     }
     let (engine, open) = cx.file()?;
     // A link becomes one of the host, so that everybody follows it.
-    match Reparse::parse(cx.input).ok().as_ref().and_then(link_text_of) {
+    let posix = cx.connection.negotiated()?.posix;
+    match Reparse::parse(cx.input).ok().and_then(|reparse| link_text_of(&reparse, posix)) {
         Some(text) => cx.call(request, |caller| engine.make_link(caller, open, &text).into())?,
         None => cx.call(request, |caller| engine.set_reparse(caller, open, cx.input).into())?,
     }

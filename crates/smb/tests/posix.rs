@@ -1,0 +1,180 @@
+//! What a client with the POSIX extensions is told of links and special files, and the mode of what it makes.
+
+mod common;
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command as Program;
+
+use common::client::OpenFile;
+use common::{Dial, Peer, World};
+use smb_wire::create::{Access, CreateOptions, Disposition};
+use smb_wire::create_context::{Contexts, RequestContext};
+use smb_wire::fscc::reparse::Reparse;
+use smb_wire::fscc::{FileAttributes, FileInfoClass};
+use smb_wire::posix::{CreateResponse, DirectoryEntry, FILE_POSIX_INFORMATION, FileInfo, FileType};
+use smb_wire::query_directory::{self, Flags, Request};
+use smb_wire::query_info::{self, InfoType};
+use smb_wire::{Command, FileId, NtStatus, ioctl, utf16};
+
+/// A name's type and permissions by its mode, and whether its attributes make a directory of it.
+type Told = (String, u32, bool);
+
+fn told(name: &str, dos_attributes: u32, posix: &CreateResponse<'_>) -> Told {
+    let is_directory = FileAttributes::from_bits_retain(dos_attributes).contains(FileAttributes::DIRECTORY);
+    (name.to_owned(), posix.mode & !0o7777, is_directory)
+}
+
+fn listed(client: &mut Peer, directory: FileId) -> Vec<Told> {
+    let pattern = utf16::encode("*");
+    let answer = client.call(Command::QueryDirectory, |out| {
+        Request {
+            file_information_class: FILE_POSIX_INFORMATION,
+            flags: Flags::empty(),
+            file_index: 0,
+            file_id: directory,
+            file_name: utf16::Utf16::new(&pattern).unwrap(),
+            output_buffer_length: 65536,
+        }
+        .write(out);
+    });
+    let data = query_directory::Response::parse(&answer.message).unwrap().output_buffer;
+    let mut found = Vec::new();
+    let mut at = 0;
+    loop {
+        let next = u32::from_le_bytes(data[at..at + 4].try_into().unwrap()) as usize;
+        let entry = DirectoryEntry::parse(&data[at..]).unwrap();
+        let name = entry.name.to_string_lossy();
+        if !name.starts_with('.') {
+            found.push(told(&name, entry.info.dos_attributes, &entry.info.posix));
+        }
+        if next == 0 {
+            return found;
+        }
+        at += next;
+    }
+}
+
+#[test]
+fn links_and_special_files_have_their_type_in_the_mode() {
+    let world = World::on_disk();
+    let root = world.root();
+    std::fs::create_dir(root.join("directory")).unwrap();
+    std::fs::write(root.join("file"), "text").unwrap();
+    symlink("file", root.join("to file")).unwrap();
+    symlink("directory", root.join("to directory")).unwrap();
+    symlink("/etc/passwd", root.join("to elsewhere")).unwrap();
+    assert!(Program::new("mkfifo").arg(root.join("pipe")).status().unwrap().success());
+    let wanted = |name: &str, kind: FileType, is_directory| (name.to_owned(), kind.bits(), is_directory);
+    let wanted = vec![
+        // Clients that know no types add what the attributes say to these bits.
+        wanted("directory", FileType::File, true),
+        wanted("file", FileType::File, false),
+        wanted("pipe", FileType::Fifo, false),
+        wanted("to directory", FileType::SymbolicLink, false),
+        wanted("to elsewhere", FileType::SymbolicLink, false),
+        wanted("to file", FileType::SymbolicLink, false),
+    ];
+    let mut client = world.dial(&Dial { posix: true, ..Dial::default() });
+    let contexts = [RequestContext::Posix { mode: 0 }];
+    let of = |name| OpenFile {
+        access: Access::READ_ATTRIBUTES | Access::READ_DATA,
+        disposition: Disposition::Open,
+        contexts: Contexts::Requests(&contexts),
+        ..OpenFile::named(name)
+    };
+    let directory = client.create(&of("")).file_id();
+    let mut found = listed(&mut client, directory);
+    found.sort();
+    assert_eq!(found, wanted);
+    for want in &wanted {
+        let name = &want.0;
+        let options = CreateOptions::OPEN_REPARSE_POINT;
+        let file =
+            client.create(&OpenFile { options, access: Access::READ_ATTRIBUTES, ..of(name) }).file_id();
+        let answer = client.query_info(file, InfoType::File, FileInfoClass::POSIX.0, 0);
+        let info =
+            FileInfo::parse(query_info::Response::parse(&answer.message).unwrap().output_buffer).unwrap();
+        assert_eq!(told(name, info.dos_attributes, &info.posix), *want);
+    }
+}
+
+#[test]
+fn all_bits_of_a_mode_are_no_mode_when_something_is_made() {
+    let world = World::on_disk();
+    let mut client = world.dial(&Dial { posix: true, ..Dial::default() });
+    let plain = client.create(&OpenFile::named("plain")).file_id();
+    assert_eq!(client.close(plain), NtStatus::SUCCESS);
+    // What Linux 6.12 sends with the empty file that it makes a link or a special file of.
+    let contexts = [RequestContext::Posix { mode: 0o7777 }];
+    let made = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::named("made") };
+    let file = client.create(&made).file_id();
+    assert_eq!(client.close(file), NtStatus::SUCCESS);
+    let mode = |name| std::fs::metadata(world.root().join(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode("made"), mode("plain"));
+}
+
+#[test]
+fn a_link_that_a_posix_client_makes_may_have_slashes_in_its_text() {
+    let world = World::on_disk();
+    let contexts = [RequestContext::Posix { mode: 0o7777 }];
+    let make = |client: &mut Peer, name, text: &str| {
+        let open = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::named(name) };
+        let file = client.create(&open).file_id();
+        let text = utf16::encode(text);
+        let text = utf16::Utf16::new(&text).unwrap();
+        let mut link = Vec::new();
+        Reparse::Symlink { substitute_name: text, print_name: text, relative: true }.write(&mut link);
+        let status = client.status(Command::Ioctl, |out| {
+            ioctl::Request::fsctl(ioctl::CtlCode::SetReparsePoint, file, &link, 0).write(out);
+        });
+        assert_eq!((status, client.close(file)), (NtStatus::SUCCESS, NtStatus::SUCCESS));
+    };
+    let mut client = world.dial(&Dial { posix: true, ..Dial::default() });
+    make(&mut client, "slashes", "directory/file");
+    make(&mut client, "backslashes", "directory\\file");
+    for name in ["slashes", "backslashes"] {
+        assert_eq!(
+            std::fs::read_link(world.root().join(name)).unwrap(),
+            Path::new("directory/file"),
+            "{name}"
+        );
+    }
+    // To others a slash is no separator, and what they mean by it stays theirs.
+    let mut other = world.dial(&Dial::elsewhere());
+    make(&mut other, "other", "directory/file");
+    assert!(std::fs::read_link(world.root().join("other")).is_err());
+}
+
+#[test]
+fn a_posix_client_is_told_a_links_text_as_it_stands_and_others_with_backslashes() {
+    let world = World::on_disk();
+    std::fs::create_dir(world.root().join("directory")).unwrap();
+    symlink("directory/file", world.root().join("link")).unwrap();
+    let contexts = [RequestContext::Posix { mode: 0 }];
+    for (posix, text) in [(true, "directory/file"), (false, "directory\\file")] {
+        let mut client = world.dial(&Dial { posix, ..Dial::elsewhere() });
+        let contexts = if posix { Contexts::Requests(&contexts) } else { Contexts::EMPTY };
+        let open = OpenFile {
+            disposition: Disposition::Open,
+            access: Access::READ_DATA,
+            contexts,
+            ..OpenFile::named("link")
+        };
+        let text = utf16::encode(text);
+        let times_in = |message: &[u8]| message.windows(text.len()).filter(|part| *part == text).count();
+        // The others have links followed by the server.
+        if posix {
+            let stopped = client.create(&open);
+            assert_eq!(stopped.status(), NtStatus::STOPPED_ON_SYMLINK);
+            assert_eq!(times_in(&stopped.message), 2);
+        }
+        let options = CreateOptions::OPEN_REPARSE_POINT;
+        let file = client.create(&OpenFile { options, ..open }).file_id();
+        let answer = client.call(Command::Ioctl, |out| {
+            ioctl::Request::fsctl(ioctl::CtlCode::GetReparsePoint, file, &[], 4096).write(out);
+        });
+        assert_eq!(answer.status(), NtStatus::SUCCESS);
+        assert_eq!(times_in(&answer.message), 2, "posix: {posix}");
+    }
+}
