@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Everything that CI runs: the checks, the release build, then every foreign suite against the server that was built.
 
-Suites run in lanes beside each other, since most of their time goes by in guests that boot and in waits for clocks; what one
-says is shown when it is over. Those that hold the server against a clock run alone.
+Test programs run beside each other and beside the release build, suites in lanes beside each other, since most of their time
+goes by in waits for clocks and in guests that boot; what one says is shown when it is over. Suites that hold the server against
+a clock run alone.
 
 It ends with one table and the line `N passed, N failed, N skipped`; the exit status is 1 when anything failed. A check counts
 as one case, `cargo test` with each of its tests; a suite writes its counts to TALLY_FILE (proving/harness/tally.py). Every
@@ -10,6 +11,7 @@ stage has a limit of its own and all of them together have `BUDGET_S`: a stage t
 """
 
 import concurrent.futures
+import contextlib
 import itertools
 import json
 import os
@@ -31,7 +33,13 @@ CHECKS = [
     ("layers", ["cargo", "run", "-q", "-p", "xtask", "--", "layers"], 600),
     ("tidy", ["cargo", "run", "-q", "-p", "xtask", "--", "tidy"], 600),
 ]
-UNIT_TESTS = ("unit tests", ["cargo", "test", "--workspace", "--no-fail-fast"], 1500)
+# Builds the test programs; with `LIST` behind it, says in JSON what they are.
+BUILD_TESTS = (["cargo", "test", "--workspace", "--no-run"], 1500)
+LIST = ["-q", "--message-format=json"]
+DOC_TESTS = ["cargo", "test", "--workspace", "--doc", "--no-fail-fast"]
+# The longest that one test program may take, and how many run at a time: each waits for most of its time.
+TEST_LIMIT_S = 900
+TESTS_AT_ONCE = 4
 BUILD = ("release build", ["cargo", "build", "--release", "-p", "trunkline"], 1500)
 # Each lane from its first to its last, all of them at the same time.
 LANES = [
@@ -97,15 +105,19 @@ class Runner:
         self._output = threading.Lock()
         self._running = set()
 
-    def run(self, command, limit_s, environment=None, at_once=True):
+    def run(self, command, limit_s, environment=None, at_once=True, cwd=ROOT):
         """Run a command and show its output, at once or when it is over; gives (status, output). Nothing in its process group
         outlives the limit."""
         line = " ".join(command)
         self._show(f"\n=== {line}\n" if at_once else f"=== begun: {line}\n")
-        status, output = self._run(command, limit_s, environment, self._show if at_once else None)
+        status, output = self._run(command, limit_s, environment, self._show if at_once else None, cwd)
         if not at_once:
             self._show(f"\n=== {line}\n{output}")
         return status, output
+
+    def ask(self, command, limit_s):
+        """Run a command whose output is for this program alone; gives (status, output)."""
+        return self._run(command, limit_s, None, None, ROOT)
 
     def stop(self):
         """End what runs, and begin nothing more."""
@@ -118,7 +130,7 @@ class Runner:
             sys.stdout.write(text)
             sys.stdout.flush()
 
-    def _run(self, command, limit_s, environment, show):
+    def _run(self, command, limit_s, environment, show, cwd):
         limit_s = min(limit_s, self._end - time.monotonic())
         lines = []
 
@@ -135,7 +147,7 @@ class Runner:
             say(f"=== not begun: the {BUDGET_S} s for everything are over\n")
             return 124, "".join(lines)
         try:
-            process = subprocess.Popen(command, cwd=ROOT, env=environment or ENVIRONMENT, stdin=subprocess.DEVNULL,
+            process = subprocess.Popen(command, cwd=cwd, env=environment or ENVIRONMENT, stdin=subprocess.DEVNULL,
                                        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                        text=True, errors="replace")
         except OSError as reason:
@@ -169,22 +181,62 @@ def _end(process):
             continue
 
 
-def check(runner, name, command, limit_s):
+@contextlib.contextmanager
+def beside_each_other(runner, count):
+    """A pool of threads that run commands; an interrupt ends the commands, for which the pool would wait."""
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        try:
+            yield pool
+        except KeyboardInterrupt:
+            runner.stop()
+            raise
+
+
+def check(runner, name, command, limit_s, at_once=True):
     began = time.monotonic()
-    status, output = runner.run(command, limit_s)
+    status, output = runner.run(command, limit_s, at_once=at_once)
     return Row(name, passed=int(status == 0), failed=int(status != 0), seconds=time.monotonic() - began, output=output)
 
 
-def unit_tests(runner, name, command, limit_s):
-    began = time.monotonic()
-    status, output = runner.run(command, limit_s)
+def test_programs(runner):
+    """The test programs that are built: (program, the folder of its package). The folder is where cargo, too, runs it."""
+    status, output = runner.ask([*BUILD_TESTS[0], *LIST], BUILD_TESTS[1])
+    programs = []
+    for line in output.splitlines() if status == 0 else []:
+        built = json.loads(line) if line.startswith("{") else {}
+        if built.get("profile", {}).get("test") and built.get("executable"):
+            programs.append((built["executable"], Path(built["manifest_path"]).parent))
+    # The largest have the most to do, and whoever begins last keeps the others waiting.
+    return sorted(programs, key=lambda program: os.path.getsize(program[0]), reverse=True)
+
+
+def counts_of(status, output):
+    """What a test program says of its tests: (passed, failed, skipped)."""
     counts = [tuple(map(int, found)) for found in re.findall(r"(\d+) passed; (\d+) failed; (\d+) ignored", output)]
     passed, failed, ignored = (sum(column) for column in zip(*counts)) if counts else (0, 0, 0)
     # A test that lacks root or a program ends early and says so; to cargo it has passed.
     lacking = len(re.findall(r"\bSKIPPED ", output))
     if status != 0 and failed == 0:
-        failed = 1  # it did not build, or a test program died
-    return Row(name, passed - lacking, failed, ignored + lacking, time.monotonic() - began, output)
+        failed = 1  # the program died
+    return passed - lacking, failed, ignored + lacking
+
+
+def unit_tests(runner):
+    """Every test program, and the examples in the documentation."""
+    began = time.monotonic()
+    programs = test_programs(runner)
+    if not programs:
+        return Row("unit tests", failed=1, seconds=time.monotonic() - began)
+    commands = [(DOC_TESTS, ROOT)] + [([program], folder) for program, folder in programs]
+
+    def run(entry):
+        return runner.run(entry[0], TEST_LIMIT_S, at_once=False, cwd=entry[1])
+
+    with beside_each_other(runner, TESTS_AT_ONCE) as pool:
+        done = list(pool.map(run, commands))
+    passed, failed, skipped = (sum(column) for column in zip(*(counts_of(*one) for one in done)))
+    output = "".join(output for _, output in done)
+    return Row("unit tests", passed, failed, skipped, time.monotonic() - began, output)
 
 
 def suite(runner, name, command, limit_s, at_once=True):
@@ -205,12 +257,8 @@ def suite(runner, name, command, limit_s, at_once=True):
 
 def suites(runner):
     """All of them: the lanes beside each other, then what must be alone."""
-    with concurrent.futures.ThreadPoolExecutor(len(LANES)) as pool:
-        try:
-            lanes = list(pool.map(lambda lane: [suite(runner, *entry, at_once=False) for entry in lane], LANES))
-        except KeyboardInterrupt:
-            runner.stop()
-            raise
+    with beside_each_other(runner, len(LANES)) as pool:
+        lanes = list(pool.map(lambda lane: [suite(runner, *entry, at_once=False) for entry in lane], LANES))
     return [*itertools.chain(*lanes), *(suite(runner, *entry) for entry in ALONE)]
 
 
@@ -232,8 +280,10 @@ def main():
     runner = Runner(BUDGET_S)
     runner.run(*INSTALL)
     rows = [check(runner, *entry) for entry in CHECKS]
-    rows.append(unit_tests(runner, *UNIT_TESTS))
-    rows.append(check(runner, *BUILD))
+    rows.append(check(runner, "test build", *BUILD_TESTS))
+    with beside_each_other(runner, 1) as pool:
+        build = pool.submit(check, runner, *BUILD, at_once=False)
+        rows += [unit_tests(runner), build.result()]
     if rows[-1].failed:
         rows += [Row(name, failed=1) for name, _, _ in itertools.chain(*LANES, ALONE)]
     else:

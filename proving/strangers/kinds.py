@@ -1,5 +1,5 @@
 """What strangers do. A kind is one function in `KINDS`: it is given a `Stranger` and does one piece of harm, again and again until
-its time is over; a lost or refused connection is no failure but an answer. `server.toml` lines that a kind needs go to `SETTINGS`.
+its time is over; a lost or refused connection is no failure but an answer. members.py has those that log on.
 """
 
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "nfs-connections")]
 
+import members  # noqa: E402
 import smb  # noqa: E402
 import wire  # noqa: E402
 
@@ -25,7 +26,8 @@ class Stranger:
     def __init__(self, number, place, until):
         self.number, self.until = number, until
         self.smb, self.nfs = place.smb, place.nfs
-        self.user, self.password, self.share = place.user, place.password, place.share
+        self.user, self.share = place.user, place.share
+        self.account, self.password_of_account = place.account, place.password_of_account
         self.source = f"127.{1 + number // 200}.{1 + number % 200}.1"
 
     def goes_on(self):
@@ -208,6 +210,7 @@ KINDS = {
     "nfs-clients": nfs_clients,
     "nfs-introductions": nfs_introductions,
     "nfs-idle": nfs_idle,
+    **members.KINDS,
 }
 
 

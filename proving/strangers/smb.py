@@ -12,7 +12,7 @@ import time
 
 LIMIT_S = 20
 NEGOTIATE, SESSION_SETUP, TREE_CONNECT, CREATE, CLOSE, READ, WRITE, ECHO = 0, 1, 3, 5, 6, 8, 9, 13
-MORE_PROCESSING_REQUIRED = 0xC0000016
+PENDING, MORE_PROCESSING_REQUIRED = 0x103, 0xC0000016
 
 
 class Refused(Exception):
@@ -54,6 +54,22 @@ def message(command, number, body, session=0, tree=0, credits=1, charge=0):
 NEGOTIATE_BODY = struct.pack("<HHHHI16sQH", 36, 1, 1, 0, 0, os.urandom(16), 0, 0x0202)
 # MS-SMB2 2.2.28
 ECHO_BODY = struct.pack("<HH", 4, 0)
+
+
+def receive(connection):
+    """The next message: header and body."""
+    data = exactly(connection, struct.unpack(">I", exactly(connection, 4))[0])
+    return data[:64], data[64:]
+
+
+def exactly(connection, count):
+    data = b""
+    while len(data) < count:
+        part = connection.recv(count - len(data))
+        if not part:
+            raise Lost("the server has closed the connection")
+        data += part
+    return data
 
 
 def setup_body(token):
@@ -126,14 +142,22 @@ class Client:
             self.close()
             raise
 
-    def call(self, command, body, may=0):
-        """Send a request and wait for its answer: header and body."""
-        sent = message(command, self.number, body, self.session, self.tree, 16)
+    def begin(self, command, body):
+        """Send a request and do not wait."""
+        self.socket.sendall(message(command, self.number, body, self.session, self.tree, 16))
         self.number += 1
+
+    def receive(self):
+        """The next message."""
+        return receive(self.socket)
+
+    def call(self, command, body, may=0):
+        """Send a request and wait for its answer, whatever others come first: header and body."""
+        number = self.number
         try:
-            self.socket.sendall(sent)
+            self.begin(command, body)
             header, body = self.receive()
-            while struct.unpack_from("<I", header, 8)[0] == 0x103:
+            while struct.unpack_from("<I", header, 8)[0] == PENDING or struct.unpack_from("<Q", header, 24)[0] != number:
                 header, body = self.receive()
         except OSError as error:
             raise Lost(str(error)) from error
@@ -143,20 +167,6 @@ class Client:
         if status not in (0, may):
             raise Refused(command, status)
         return header, body
-
-    def receive(self):
-        """The next message."""
-        data = self.exactly(struct.unpack(">I", self.exactly(4))[0])
-        return data[:64], data[64:]
-
-    def exactly(self, count):
-        data = b""
-        while len(data) < count:
-            part = self.socket.recv(count - len(data))
-            if not part:
-                raise Lost("the server has closed the connection")
-            data += part
-        return data
 
     def create(self, name, access=0x0012019F, disposition=3, options=0x40):
         """Open a file, or make it; gives its FileId."""

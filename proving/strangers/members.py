@@ -1,0 +1,134 @@
+"""What strangers do who have an account of their own, and what somebody does who would like to have another's. As in kinds.py, a kind
+is a function that is given a `Stranger` and does one piece of harm again and again.
+
+`prepare` makes what they work on: a directory of many names, and one of many directories.
+"""
+
+import os
+import struct
+import time
+
+import smb
+
+NAMES, DIRECTORIES = 20_000, 3000
+CROWD, DEEP = "crowd", "deep"
+# Requests that are on their way at once: fewer than a client has credits for.
+AT_ONCE = 8
+GUESSES_AT_ONCE = 32
+RANGES, RANGES_IN_REQUEST = 65_000, 1000
+QUERY_DIRECTORY, CHANGE_NOTIFY, LOCK = 14, 15, 10
+READ_DATA, SHARE_ALL, OPEN, DIRECTORY_FILE = 0x00120089, 7, 1, 1
+# MS-SMB2 2.2.26.1
+EXCLUSIVE, UNLOCK, FAIL_IMMEDIATELY = 0x2, 0x4, 0x10
+# Matches nothing, and asks a matcher that tries every way to try very many.
+PATTERN = ("*a" * 250 + "b").encode("utf-16le")
+
+
+def prepare(share):
+    """Make what the kinds below work on."""
+    crowd = share / CROWD
+    crowd.mkdir()
+    for number in range(NAMES):
+        (crowd / f"{'a' * 60}-{number}").touch()
+    for number in range(DIRECTORIES):
+        (share / DEEP / str(number % 50) / str(number)).mkdir(parents=True)
+
+
+def log_on(me):
+    """A connection of the stranger's own account."""
+    return smb.Client(me.smb, me.source, me.account, me.password_of_account, me.share)
+
+
+def finish(client, count):
+    """Take the answers to `count` requests, whatever they are."""
+    while count:
+        header, _ = client.receive()
+        count -= struct.unpack_from("<I", header, 8)[0] != smb.PENDING
+
+
+def open_directory(client, name):
+    return client.create(name, access=READ_DATA, disposition=OPEN, options=DIRECTORY_FILE)
+
+
+def smb_guesses(me):
+    """Passwords for somebody else, over many connections at once, of which no answer is waited for."""
+    held = []
+    try:
+        while me.goes_on():
+            connection = smb.connect(me.smb, me.source)
+            held.append(connection)
+            number = len(held)
+            connection.sendall(smb.message(smb.NEGOTIATE, 0, smb.NEGOTIATE_BODY, credits=16))
+            smb.receive(connection)
+            connection.sendall(smb.message(smb.SESSION_SETUP, 1, smb.setup_body(smb.NTLM_NEGOTIATE), credits=16))
+            header, body = smb.receive(connection)
+            at, length = struct.unpack_from("<HH", body, 4)
+            session = struct.unpack_from("<Q", header, 40)[0]
+            wrong = smb.authenticate(body[at - 64:at - 64 + length], me.user, f"guess {number} {os.urandom(4).hex()}")
+            connection.sendall(smb.message(smb.SESSION_SETUP, 2, smb.setup_body(wrong), session, credits=16))
+            if len(held) == GUESSES_AT_ONCE:
+                time.sleep(0.5)
+                for connection in held:
+                    connection.close()
+                held.clear()
+    finally:
+        for connection in held:
+            connection.close()
+
+
+def smb_patterns(me):
+    """Listings by patterns of 500 characters that match nothing; of every second batch nobody waits for the answers."""
+    body = struct.pack("<HBBI16sHHI", 33, 37, 0x10, 0, bytes(16), 96, len(PATTERN), 65536)
+    while me.goes_on():
+        for waits in True, False:
+            client = log_on(me)
+            try:
+                for _ in range(AT_ONCE):
+                    directory = open_directory(client, CROWD)
+                    client.begin(QUERY_DIRECTORY, body[:8] + directory + body[24:] + PATTERN)
+                if waits:
+                    finish(client, AT_ONCE)
+            finally:
+                client.close()
+
+
+def smb_watches(me):
+    """Watches of everything below the share, as many as a connection may have, and the connection is closed."""
+    while me.goes_on():
+        client = log_on(me)
+        try:
+            for _ in range(4 * AT_ONCE):
+                root = open_directory(client, "")
+                client.begin(CHANGE_NOTIFY, struct.pack("<HHI16sII", 32, 1, 65536, root, 0x17F, 0))
+        finally:
+            client.close()
+
+
+def lock_body(file, flags, starts):
+    """MS-SMB2 2.2.26"""
+    return struct.pack("<HHI16s", 48, len(starts), 0, file) + b"".join(struct.pack("<QQII", at, 1, flags, 0) for at in starts)
+
+
+def smb_ranges(me):
+    """A file with very many locked ranges, of which one is unlocked and locked again."""
+    client = log_on(me)
+    try:
+        file = client.create(f"ranges-{me.number}")
+        for first in range(0, RANGES, RANGES_IN_REQUEST):
+            starts = [2 * at for at in range(first, first + RANGES_IN_REQUEST)]
+            client.call(LOCK, lock_body(file, EXCLUSIVE | FAIL_IMMEDIATELY, starts))
+        while me.goes_on():
+            for _ in range(AT_ONCE // 2):
+                client.begin(LOCK, lock_body(file, UNLOCK, [RANGES]))
+                client.begin(LOCK, lock_body(file, EXCLUSIVE | FAIL_IMMEDIATELY, [RANGES]))
+            finish(client, AT_ONCE)
+    finally:
+        client.close()
+
+
+KINDS = {
+    "smb-guesses": smb_guesses,
+    "smb-patterns": smb_patterns,
+    "smb-watches": smb_watches,
+    "smb-ranges": smb_ranges,
+}
