@@ -20,12 +20,12 @@ pub fn names(data: &[u8]) {
             }
         }
         name(text, syntax);
+        let mut host = Vec::new();
+        if target_to_host(text, syntax, &mut host).is_ok() {
+            let _ = target_to_wire(&host, &mut Vec::new());
+        }
     }
     let _ = is_short_name(text);
-    let mut host = Vec::new();
-    if target_to_host(text, &mut host).is_ok() {
-        let _ = target_to_wire(&host, &mut Vec::new());
-    }
     // The first half is the pattern, the second the name.
     let units: Vec<u16> = text.units().collect();
     let (_, name) = units.split_at(units.len() / 2);
