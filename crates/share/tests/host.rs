@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use common::*;
-use share::{Attributes, Config, Deny, LockRule, RangeKind, RangeRequest, Refusal, Share};
+use share::{Attributes, Config, Deny, LockRule, Options, RangeKind, RangeRequest, Refusal, Share};
 use volume::security::Rights;
 use volume_posix::PosixVolume;
 
@@ -126,4 +126,49 @@ fn a_mode_that_lets_nobody_write_shows_as_read_only() {
     }
     assert!(Command::new("chmod").arg("444").arg(served.at("f")).status().unwrap().success());
     assert_eq!(client.open("f").access(WRITE).refusal(), Refusal::AccessDenied);
+}
+
+/// Gives a file or directory of the host flags, and takes them away again so that the test's directory can go.
+struct Flags<'a>(&'a std::path::Path, &'a str);
+
+impl<'a> Flags<'a> {
+    /// `None` where nobody may set them.
+    fn set(at: &'a std::path::Path, flag: &'a str) -> Option<Flags<'a>> {
+        let is_set = Command::new("chattr").arg(format!("+{flag}")).arg(at).stderr(Stdio::null()).status();
+        if !is_set.is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: chattr +{flag} {}", at.display());
+            return None;
+        }
+        Some(Flags(at, flag))
+    }
+}
+
+impl Drop for Flags<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("chattr").arg(format!("-{}", self.1)).arg(self.0).status();
+    }
+}
+
+// MS-FSA 2.1.5.15.3: it is too late to say so when the last open is closed.
+#[test]
+fn what_the_host_lets_nobody_remove_is_refused_when_it_is_asked_for() {
+    let served = Served::new();
+    let client = &served.client;
+    client.make_directory("d");
+    client.make_with("d/f", "text");
+    let (file, directory) = (served.at("d/f"), served.at("d"));
+    for (at, flag) in [(&file, "i"), (&file, "a"), (&directory, "i"), (&directory, "a")] {
+        let Some(flags) = Flags::set(at, flag) else { return };
+        let ask = client.open("d/f").access(Rights::DELETE);
+        let open = ask.open();
+        assert_eq!(client.set_delete(&open, true), Err(Refusal::AccessDenied), "{flag} of {}", at.display());
+        client.close(&open);
+        let refused = client.open("d/f").access(Rights::DELETE).options(Options::DELETE_ON_CLOSE).refusal();
+        assert_eq!(refused, Refusal::AccessDenied, "{flag} of {}", at.display());
+        drop(flags);
+        let open = client.open("d/f").access(Rights::DELETE).open();
+        client.set_delete(&open, true).unwrap();
+        client.set_delete(&open, false).unwrap();
+        client.close(&open);
+    }
 }

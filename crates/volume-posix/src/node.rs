@@ -4,7 +4,9 @@ use std::ops::{ControlFlow, Range};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, StatxTimestamp,
+};
 use volume::{
     Actor, DirEntry, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat,
     StreamInfo, Time, Times,
@@ -106,6 +108,7 @@ fn stat_of(seen: &Statx) -> Stat {
         modified: time(seen.stx_mtime),
         changed: time(seen.stx_ctime),
         born: has_birth.then(|| time(seen.stx_btime)),
+        fixed: seen.stx_attributes.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND),
     }
 }
 

@@ -234,6 +234,7 @@ impl Inode {
             modified: state.modified,
             changed: state.changed,
             born: Some(self.born),
+            fixed: false,
         }
     }
 }

@@ -81,6 +81,8 @@ pub struct Stat {
     pub changed: Time,
     /// Creation, where the host knows it.
     pub born: Option<Time>,
+    /// The host lets nobody remove or rename it, nor anything in it, not even root: `chattr +i` or `+a`.
+    pub fixed: bool,
 }
 
 /// Times to set; `None` leaves a time as it is.

@@ -461,6 +461,7 @@ mod tests {
             modified: at(1),
             changed: at(changed),
             born: Some(at(1)),
+            fixed: false,
         }
     }
 

@@ -100,11 +100,12 @@ impl Share {
         let Some(link) = &open.link else {
             return Err(Refusal::CannotDelete);
         };
-        if !ignore_read_only {
-            let bits = self.record_of(open)?.bits(&open.node.stat()?);
-            if bits.contains(Attributes::READ_ONLY) {
-                return Err(Refusal::CannotDelete);
-            }
+        let stat = open.node.stat()?;
+        if stat.fixed {
+            return Err(Refusal::AccessDenied);
+        }
+        if !ignore_read_only && self.record_of(open)?.bits(&stat).contains(Attributes::READ_ONLY) {
+            return Err(Refusal::CannotDelete);
         }
         if !open.stream.is_named {
             self.check_removal(caller, &link.place())?;
@@ -119,6 +120,10 @@ impl Share {
         caller: &Caller<'_>,
         (parent, name): &(Arc<Directory>, Name),
     ) -> Result<(), Refusal> {
+        // chattr(1): not even root removes a name from such a directory. No event tells of the flag.
+        if parent.node.stat()?.fixed {
+            return Err(Refusal::AccessDenied);
+        }
         let who = caller.identity;
         // They act with the server's own privilege, which no directory binds.
         if who.unbound || who.administrator {

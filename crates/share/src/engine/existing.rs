@@ -201,7 +201,7 @@ impl Share {
             if is_read_only {
                 return Err(Refusal::CannotDelete);
             }
-            if !granted.contains(Rights::DELETE) {
+            if !granted.contains(Rights::DELETE) || facts.stat.fixed {
                 return Err(Refusal::AccessDenied);
             }
             if let (None, Some(place)) = (&stream, &target.place) {

@@ -283,9 +283,13 @@ mod tests {
 
     fn stat(accessed: Time, modified: Time, changed: Time) -> Stat {
         let id = volume::NodeId { device: 1, inode: 1 };
-        let (kind, mode, born) = (Kind::File, 0o644, None);
+        let (kind, mode, born, fixed) = (Kind::File, 0o644, None, false);
         let (size, allocated, links, uid, gid, rdev) = (0, 0, 1, 0, 0, 0);
-        Stat { id, kind, size, allocated, links, mode, uid, gid, rdev, accessed, modified, changed, born }
+        #[rustfmt::skip]
+        let stat = Stat {
+            id, kind, size, allocated, links, mode, uid, gid, rdev, accessed, modified, changed, born, fixed,
+        };
+        stat
     }
 
     #[test]
