@@ -37,12 +37,14 @@ pub(crate) struct Security {
     pub hands_list_down: bool,
     /// Permission bits, owner and group that it was made of.
     says: (u32, u32, u32),
+    /// [`Stat::fixed`], which binds everybody.
+    pub is_fixed: bool,
 }
 
 impl Security {
     /// Whether it is still what a file with these figures has, as far as they tell.
     pub fn fits(&self, stat: &Stat) -> bool {
-        self.says == (stat.mode, stat.uid, stat.gid)
+        self.says == (stat.mode, stat.uid, stat.gid) && self.is_fixed == stat.fixed
     }
 
     /// The permission bits that the host has for somebody, by its own list where there is one.
@@ -131,6 +133,7 @@ impl Share {
                 list: Vec::new(),
                 hands_list_down,
                 says,
+                is_fixed: stat.fixed,
             });
         }
         let acl = lists_of(node, stat, record)?;
@@ -144,6 +147,7 @@ impl Share {
             list: acl.access,
             hands_list_down: record.default_list,
             says,
+            is_fixed: stat.fixed,
         })
     }
 

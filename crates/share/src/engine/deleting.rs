@@ -120,8 +120,8 @@ impl Share {
         caller: &Caller<'_>,
         (parent, name): &(Arc<Directory>, Name),
     ) -> Result<(), Refusal> {
-        // chattr(1): not even root removes a name from such a directory. No event tells of the flag.
-        if parent.node.stat()?.fixed {
+        // chattr(1): not even root removes a name from such a directory.
+        if self.directory_security(parent)?.is_fixed {
             return Err(Refusal::AccessDenied);
         }
         let who = caller.identity;
