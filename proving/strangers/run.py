@@ -53,7 +53,7 @@ PR_SET_THP_DISABLE = 41
 # Of the strangers that log on.
 ACCOUNT, PASSWORD_OF_ACCOUNT, UID_OF_ACCOUNT = "mallory", "Close-Barley-3", 1001
 
-Place = namedtuple("Place", "smb nfs source user password account password_of_account share uid")
+Target = namedtuple("Target", "smb nfs source user password account password_of_account share uid")
 
 
 def without_huge_pages():
@@ -96,7 +96,7 @@ class Server:
     def place(self, source):
         """Where it is, for a client from `source`."""
         smb, nfs = (("127.0.0.1", port) for port in self.ports)
-        return Place(smb, nfs, source, USER, PASSWORD, ACCOUNT, PASSWORD_OF_ACCOUNT, SHARE, UID)
+        return Target(smb, nfs, source, USER, PASSWORD, ACCOUNT, PASSWORD_OF_ACCOUNT, SHARE, UID)
 
     def wait_until_it_serves(self, limit_s=20):
         end = time.monotonic() + limit_s
