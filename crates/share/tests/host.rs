@@ -168,3 +168,38 @@ fn what_the_host_lets_nobody_remove_is_refused_when_it_is_asked_for() {
         drop(flags);
     }
 }
+
+// MS-FSA 2.1.5.5: the deletion is of whoever asked for it, not of whoever closes last.
+#[test]
+fn whoever_closes_last_removes_on_behalf_of_whoever_marked_the_file() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root acts for others");
+        return;
+    }
+    let served = Served::new();
+    let share = &served.client.share;
+    for (directory, by_open) in [("by request", false), ("by open", true)] {
+        let file = format!("{directory}/f");
+        std::fs::create_dir(served.at(directory)).unwrap();
+        std::fs::write(served.at(&file), "text").unwrap();
+        std::os::unix::fs::chown(served.at(directory), Some(1000), None).unwrap();
+        std::os::unix::fs::chown(served.at(&file), Some(1000), None).unwrap();
+        let client = |number: u32| Client {
+            share: Arc::clone(share),
+            key: share::ClientKey(number.into()),
+            identity: user(number),
+            ears: Arc::default(),
+        };
+        let (owner, reader) = (client(1000), client(1001));
+        let reading = reader.open(&file).access(Rights::READ_DATA).open();
+        let options = if by_open { Options::DELETE_ON_CLOSE } else { Options::empty() };
+        let deleting = owner.open(&file).access(Rights::DELETE).options(options).open();
+        if !by_open {
+            owner.set_delete(&deleting, true).unwrap();
+        }
+        owner.close(&deleting);
+        assert!(served.at(&file).exists());
+        reader.close(&reading);
+        assert!(!served.at(&file).exists(), "{directory}");
+    }
+}

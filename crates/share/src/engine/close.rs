@@ -9,7 +9,7 @@ use super::Share;
 use super::file::{Deletion, File, Link, State};
 use super::waits::Effects;
 use crate::caching::grants::{Asker, Need};
-use crate::{ChangeFilter, ChangeKind, Open, Options, Refusal};
+use crate::{ChangeFilter, ChangeKind, Identity, Open, Options, Refusal};
 
 /// What goes with an open.
 #[derive(Default)]
@@ -20,6 +20,8 @@ struct Going {
     stream: Option<volume::Name>,
     /// Who marked the name that goes.
     deleter: Option<Asker>,
+    /// As whom the host removes it.
+    deletes_as: Option<Arc<Identity>>,
     /// The close marks a name that stays while others have it open.
     marks: bool,
 }
@@ -130,11 +132,12 @@ impl Share {
             let is_deleter =
                 going.deleter.is_some_and(|by| (by.client, by.parent) == (own.client, own.parent));
             let asker = if is_deleter { own } else { Asker { parent: None, ..own } };
-            result = self.remove_name(open, link, &asker, now);
+            let identity = going.deletes_as.clone().unwrap_or_else(|| open.identity());
+            result = self.remove_name(open, link, (&asker, &identity), now);
             if result == Err(Refusal::NotEmpty)
                 && self.end_unclaimed_in(open.file.id, open.asker().client, now)
             {
-                result = self.remove_name(open, link, &asker, now);
+                result = self.remove_name(open, link, (&asker, &identity), now);
             }
             is_removed = result.is_ok();
             // A directory that has got entries stays; a name the host took is gone anyway.
@@ -150,15 +153,21 @@ impl Share {
             if let Some(link) = going.link.as_ref().and_then(|link| state.link(link)) {
                 // A name that could not be removed is there for others again.
                 link.removed = is_removed;
-                link.delete = None;
+                (link.delete, link.deletes_as) = (None, None);
             }
             _swept = state.sweep();
         }
         result
     }
 
-    /// Removes a name from its directory and tells everybody. One that another file was put under has gone already.
-    fn remove_name(&self, open: &Open, link: &Arc<Link>, asker: &Asker, now: Now) -> Result<(), Refusal> {
+    /// Removes a name from its directory on somebody's behalf and tells everybody. One that another file was put under has gone already.
+    fn remove_name(
+        &self,
+        open: &Open,
+        link: &Arc<Link>,
+        (asker, identity): (&Asker, &Identity),
+        now: Now,
+    ) -> Result<(), Refusal> {
         let (mut parent, mut name) = link.place();
         let mut changing = parent.change(&[&name]);
         // It may have been renamed while that was waited for.
@@ -171,7 +180,7 @@ impl Share {
             return Ok(());
         }
         let is_directory = open.file.is_directory;
-        parent.node.remove(&name, is_directory, open.identity().actor.as_ref())?;
+        parent.node.remove(&name, is_directory, identity.actor.as_ref())?;
         parent.removed(&name);
         drop(changing);
         if is_directory {
@@ -227,6 +236,7 @@ fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>)
     {
         out.marks = entry.delete.is_none();
         (entry.delete, entry.deleter) = (Some(how), open.asker());
+        entry.deletes_as = Some(open.identity());
     }
     let goes = match entry.delete {
         Some(Deletion::WithOpen(id)) => is_last || id == open.id,
@@ -236,6 +246,7 @@ fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>)
     if goes && !entry.removed {
         out.link = Some(Arc::clone(link));
         (out.deleter, out.marks) = (Some(entry.deleter), false);
+        out.deletes_as = entry.deletes_as.clone();
         // Whatever was in the streams goes with the file.
         out.stream = None;
     }

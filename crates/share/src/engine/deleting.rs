@@ -67,6 +67,7 @@ impl Share {
                 (true, true) => Some(Deletion::WithOpen(open.id)),
             };
             entry.deleter = open.asker();
+            entry.deletes_as = on.then(|| open.identity());
         }
         self.note_marks(&mut state);
         drop(state);

@@ -16,7 +16,7 @@ use super::directory::Directory;
 use super::record::Record;
 use crate::caching::grants::{Asker, Grants, Surroundings};
 use crate::ranges::table::Ranges;
-use crate::{Caching, ClientKey, Deny, Open, Options, Ticket};
+use crate::{Caching, ClientKey, Deny, Identity, Open, Options, Ticket};
 
 /// Rights whose use others may deny, and which make an open count for sharing.
 // MS-FSA 2.1.5.1.2.2
@@ -153,6 +153,8 @@ pub(crate) struct LinkState {
     pub delete: Option<Deletion>,
     /// Who said so.
     pub deleter: Asker,
+    /// As whom the host removes the name, whoever closes last; nobody is known after a restart.
+    pub deletes_as: Option<Arc<Identity>>,
     /// The name was removed; opens that are left work on.
     pub removed: bool,
 }
@@ -280,6 +282,7 @@ impl State {
             link: Arc::clone(&link),
             delete: None,
             deleter: Asker::NOBODY,
+            deletes_as: None,
             removed: false,
         });
         link
