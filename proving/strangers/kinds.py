@@ -134,20 +134,6 @@ def smb_noise(me):
         me.pour(connection, lambda _: struct.pack(">I", 200) + b"\xfeSMB" + os.urandom(196))
 
 
-def descriptors(me):
-    """Files that are opened and never closed: all strangers together open more than the server has descriptors."""
-    client = smb.Client(me.smb, me.source, me.user, me.password, me.share)
-    try:
-        for number in range(3000):
-            if not me.goes_on():
-                return
-            client.create(f"held-{me.number}-{number}")
-        while me.goes_on():
-            time.sleep(0.1)
-    finally:
-        client.close()
-
-
 def compound(operations):
     body = wire.word(7, 0, 2, wire.PROGRAM, wire.VERSION, 1, 0, 0, 0, 0) + wire.opaque(b"") + wire.word(1, len(operations))
     body += b"".join(operations)
@@ -203,7 +189,6 @@ KINDS = {
     "smb-idle": smb_idle,
     "smb-half-messages": smb_half_messages,
     "smb-noise": smb_noise,
-    "descriptors": descriptors,
     "nfs-unread": nfs_unread,
     "nfs-large-answers": nfs_large_answers,
     "nfs-long-first": nfs_long_first,

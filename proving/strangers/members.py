@@ -126,9 +126,24 @@ def smb_ranges(me):
         client.close()
 
 
+def smb_descriptors(me):
+    """Files that are opened and never closed: all strangers together open more than the server has descriptors."""
+    client = log_on(me)
+    try:
+        for number in range(3000):
+            if not me.goes_on():
+                return
+            client.create(f"held-{me.number}-{number}")
+        while me.goes_on():
+            time.sleep(0.1)
+    finally:
+        client.close()
+
+
 KINDS = {
     "smb-guesses": smb_guesses,
     "smb-patterns": smb_patterns,
     "smb-watches": smb_watches,
     "smb-ranges": smb_ranges,
+    "smb-descriptors": smb_descriptors,
 }
