@@ -62,7 +62,7 @@ pub struct Transport {
     pub descriptors: Descriptors,
 }
 
-/// What becomes of files when descriptors run short.
+/// The fate of files when descriptors run short.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descriptors {
     /// How often a file that nobody used was closed.

@@ -101,7 +101,7 @@ impl Known {
         oldest.map(Some).ok_or(NfsStat::Delay)
     }
 
-    /// Who has to go for one client more of this address, when it has as many as it may have.
+    /// The client that has to go for one more of this address, when it has as many as it may have.
     ///
     /// # Errors
     /// NFS4ERR_DELAY when all of them have something open or have just been heard.
@@ -116,7 +116,7 @@ impl Known {
         if unproved.len() < MAX_UNPROVED_CLIENTS_PER_ADDRESS && !is_full {
             return Ok(None);
         }
-        // Who has not made a session goes first, then who has never opened anything.
+        // A client that has not made a session goes first, then one that has never opened anything.
         let rank = |client: &&Arc<Client>| (!client.is_confirmed(), client.silent_ns(now));
         let may_go = |client: &&Arc<Client>| {
             let is_busy = || client.sessions().iter().any(|session| session.busy_slots() > 0);

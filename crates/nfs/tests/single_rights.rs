@@ -1,4 +1,4 @@
-//! What each right of an access list is good for: every operation on a file or directory of which a user has one right and no other.
+//! The use of each right of an access list: every operation on a file or directory of which a user has one right and no other.
 //!
 //! Linux's own server knows no such lists: it asks the host for r, w and x, into which it folds what is set (RFC 8881 6.2.1.3 leaves
 //! a server that). So each row has the letter that it asks for (with x, where a name in a directory is used), from its `nfsd_permission` (fs/nfsd/nfs4proc.c, vfs.c of Linux 6.1), and

@@ -71,7 +71,7 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Where only the owner may, unless a list says otherwise, whoever may not is told so.
+/// NFS4ERR_PERM for a caller who may not: only the owner may, unless a list says otherwise.
 fn owners(stop: Stop) -> Stop {
     match stop {
         Stop::Fail(NfsStat::Access) => Stop::Fail(NfsStat::Perm),
