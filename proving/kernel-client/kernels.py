@@ -37,6 +37,13 @@ class Kernel:
         """The directory of its modules, as the guest sees it."""
         return f"/{MODULES}"
 
+    def release(self):
+        """What it calls itself, by its modules."""
+        return " or ".join(sorted(path.name for path in self._directory().iterdir()))
+
+    def _directory(self):
+        return Path(f"/{MODULES}")
+
     def path(self, path):
         """Where the kernel sees a path of this machine."""
         return str(path)
@@ -57,6 +64,9 @@ class NewerKernel(Kernel):
 
     def modules(self):
         return str(self._root / MODULES)
+
+    def _directory(self):
+        return self._root / MODULES
 
     @staticmethod
     def path(path):
