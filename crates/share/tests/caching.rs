@@ -55,6 +55,19 @@ fn looking_at_attributes_breaks_nothing() {
     assert_eq!(one.breaks(), []);
 }
 
+// MS-FSA 2.1.5.18.1
+#[test]
+fn who_does_more_than_look_is_one_more_who_has_the_file_open() {
+    let world = World::new();
+    let (one, two) = (world.client(1), world.client(2));
+    let looks = Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | Rights::SYNCHRONIZE;
+    let _looks = one.open("f").disposition(Disposition::Create).access(looks).open();
+    assert_eq!(two.open("f").keyed(1, RWH).result().unwrap().granted.unwrap().state, RWH);
+    let reads_descriptor = looks | Rights::READ_CONTROL;
+    let _reads = one.open("g").disposition(Disposition::Create).access(reads_descriptor).open();
+    assert_eq!(two.open("g").keyed(2, RWH).result().unwrap().granted.unwrap().state, RH);
+}
+
 #[test]
 fn opens_under_one_key_share_their_right() {
     let world = World::new();

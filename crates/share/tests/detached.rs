@@ -67,7 +67,7 @@ fn a_detached_open_keeps_deny_ranges_and_right_and_is_reclaimed_with_them() {
     let open = opened.unwrap().open;
     let owner = one.owner(&open);
     done(lock(&one, &open, owner)).unwrap();
-    leave(&one, &open, true, &losses).unwrap();
+    leave(&one, &open, false, &losses).unwrap();
     assert!(open.is_detached());
     // Reading is allowed to others, but not what is locked, and nobody is asked for anything.
     let reader = two.open("f").access(READ).open();
@@ -210,6 +210,20 @@ fn only_what_has_a_right_to_be_kept_open_can_yield() {
     waits(two.open("rwh").step());
     assert_eq!(leave(&one, &open, true, &losses), Err(Refusal::NoSuchGrant));
     assert!(!open.is_detached());
+}
+
+// As Windows has it: smb2.durable-v2-open.lock-noW-lease
+#[test]
+fn what_has_locked_a_range_yields_only_with_the_right_to_keep_writes() {
+    let world = World::new();
+    let one = world.client(1);
+    let losses = Arc::default();
+    for (name, right, is_kept) in [("reads", RH, false), ("writes", RWH, true)] {
+        let open = one.open(name).disposition(Disposition::Create).keyed(is_kept.into(), right).open();
+        let owner = one.owner(&open);
+        done(lock(&one, &open, owner)).unwrap();
+        assert_eq!(leave(&one, &open, true, &losses).is_ok(), is_kept, "{name}");
+    }
 }
 
 #[test]

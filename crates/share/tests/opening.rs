@@ -238,6 +238,8 @@ fn the_read_only_attribute_keeps_from_writing_and_deleting() {
     let maximum = client.open("f").access(Rights::MAXIMUM_ALLOWED).open();
     assert!(!maximum.granted().intersects(Rights::WRITE_DATA | Rights::APPEND_DATA));
     assert!(maximum.granted().contains(Rights::READ_DATA | Rights::DELETE));
+    // MS-FSA 2.1.5.1.2.1
+    assert!(!maximum.granted().contains(Rights::DELETE_CHILD));
     let makes = client.open("g").disposition(Disposition::Create).attributes(Attributes::READ_ONLY);
     assert_eq!(makes.options(Options::DELETE_ON_CLOSE).refusal(), Refusal::CannotDelete);
 }

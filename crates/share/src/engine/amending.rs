@@ -9,7 +9,7 @@ use volume::security::Rights;
 
 use super::Share;
 use super::create::how_for_rights;
-use super::file::counted;
+use super::file::{counted, only_looks};
 use super::waits::Effects;
 use crate::caching::grants::Need;
 use crate::open::Party;
@@ -74,6 +74,7 @@ impl Share {
             let new = Arc::new(successor(open, node, access, deny));
             if let Some(member) = state.members.iter_mut().find(|member| member.id == open.id) {
                 member.access = counted(access, open.options);
+                member.looks = only_looks(access, open.options);
                 member.deny = deny;
                 member.open = Arc::downgrade(&new);
             }

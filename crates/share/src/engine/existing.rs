@@ -9,7 +9,7 @@ use wire::Now;
 use super::Share;
 use super::access::Facts;
 use super::create::{Attempt, Reserved, Target, how_for_rights, settable};
-use super::file::{Deletion, File, Member, State, Stream, counted};
+use super::file::{Deletion, File, Member, State, Stream, counted, looks_only, only_looks};
 use super::followed::acts_on_name;
 use super::names::same_folded;
 use super::streams::StreamChange;
@@ -208,7 +208,11 @@ impl Share {
                 self.check_removal(caller, place)?;
             }
         }
-        let unwritable = if is_file && is_read_only { writes } else { Rights::empty() };
+        let unwritable = match is_file && is_read_only {
+            // The right that means nothing for a file goes too.
+            true => writes | Rights::DELETE_CHILD,
+            false => Rights::empty(),
+        };
         let granted = granted - (unwritable - named);
         let extent = match (effect, &data) {
             _ if request.caching.is_none() => 0,
@@ -320,6 +324,7 @@ impl Share {
             stream: Arc::clone(&stream),
             link: link.clone(),
             access: counted(plan.granted, request.options),
+            looks: only_looks(plan.granted, request.options),
             deny: request.deny,
             asker,
             delete_on_close: Deletion::on_close(id, request.options),
@@ -559,13 +564,6 @@ pub(super) fn stream_stat(stream: &Stream, data: &dyn Node) -> Result<Option<vol
 /// Whether a record must stay although its attribute bits say nothing.
 fn record_is_needed(record: &super::record::Record) -> bool {
     record.attributes.is_some()
-}
-
-/// Whether these rights neither read nor write data, nor anything that caching covers.
-// MS-FSA 2.1.4.12
-fn looks_only(access: Rights) -> bool {
-    let looks = Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | Rights::SYNCHRONIZE;
-    looks.contains(access.mapped())
 }
 
 /// Whether what was found is of the kind that was asked for.

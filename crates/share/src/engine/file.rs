@@ -166,6 +166,8 @@ pub(crate) struct Member {
     pub link: Option<Arc<Link>>,
     /// What it may do, of what counts for sharing; nothing when it does not count.
     pub access: Rights,
+    /// It only looks: caching covers nothing of what it may do.
+    pub looks: bool,
     pub deny: Deny,
     pub asker: Asker,
     /// How its close marks the name, if it does.
@@ -333,7 +335,7 @@ impl State {
         let is_other = |m: &&Member| {
             let same_key =
                 m.asker.key.is_some() && (m.asker.client, m.asker.key) == (asker.client, asker.key);
-            Arc::ptr_eq(&m.stream, stream) && !m.access.is_empty() && !same_key
+            Arc::ptr_eq(&m.stream, stream) && !m.looks && !same_key
         };
         let others = self.members.iter().any(|m| is_other(&m));
         let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
@@ -436,6 +438,18 @@ fn denies(deny: Deny, access: Rights) -> bool {
     (deny.contains(Deny::READ) && access.intersects(reads))
         || (deny.contains(Deny::WRITE) && access.intersects(writes))
         || (deny.contains(Deny::DELETE) && access.contains(Rights::DELETE))
+}
+
+/// Whether these rights neither read nor write data, nor anything that caching covers.
+// MS-FSA 2.1.4.12
+pub(crate) fn looks_only(access: Rights) -> bool {
+    let looks = Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | Rights::SYNCHRONIZE;
+    looks.contains(access.mapped())
+}
+
+/// Whether an open keeps nobody from having a file's data to themselves.
+pub(crate) fn only_looks(granted: Rights, options: Options) -> bool {
+    options.contains(Options::UNSHARED_METADATA) || looks_only(granted)
 }
 
 /// What of an open's rights counts for sharing.

@@ -12,7 +12,7 @@ use super::cache::Made;
 use super::create::{Attempt, Reserved, settable};
 use super::directory::Directory;
 use super::existing::stream_stat;
-use super::file::{Deletion, File, Member, counted};
+use super::file::{Deletion, File, Member, counted, only_looks};
 use super::host_lists::{HostNumbers, lists_of, shown_now};
 use super::record::Record;
 use crate::info::extended_size;
@@ -278,6 +278,7 @@ impl Share {
                 stream: Arc::clone(&stream),
                 link: Some(Arc::clone(&link)),
                 access: counted(granted, request.options),
+                looks: only_looks(granted, request.options),
                 deny: request.deny,
                 asker,
                 delete_on_close: Deletion::on_close(id, request.options),

@@ -211,8 +211,11 @@ impl Share {
                 .client
                 .zip(asker.key)
                 .and_then(|(client, (key, keyed))| state.stream(&open.stream).grants.of(client, key, keyed));
-            let is_kept =
-                held.is_some_and(|held| held.state.contains(Caching::HANDLE) && held.breaking.is_none());
+            // What it has locked beside others who have the file open would keep them waiting for it, as Windows sees it.
+            let may_lock = held.is_some_and(|held| held.state.contains(Caching::WRITE))
+                || !state.stream(&open.stream).ranges.held().any(|range| range.open == open.id);
+            let is_kept = may_lock
+                && held.is_some_and(|held| held.state.contains(Caching::HANDLE) && held.breaking.is_none());
             if !is_kept {
                 return Err(Refusal::NoSuchGrant);
             }

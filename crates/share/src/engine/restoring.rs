@@ -17,7 +17,7 @@ use wire::Now;
 use super::Share;
 use super::create::how_for_rights;
 use super::directory::Directory;
-use super::file::{Deletion, File, Link, Member, State, Stream, counted};
+use super::file::{Deletion, File, Link, Member, State, Stream, counted, only_looks};
 use super::lasting::Keeping;
 use super::look_up::{Named, Search};
 use crate::caching::grants::{Asker, Grant};
@@ -159,6 +159,7 @@ impl Share {
             stream: Arc::clone(&stream),
             link: link.clone(),
             access: counted(granted, options),
+            looks: only_looks(granted, options),
             deny,
             asker,
             delete_on_close: Deletion::on_close(made.id, options),
