@@ -31,7 +31,8 @@ impl Refused {
                 let gmac = channel.session.protection.signing == SigningAlgorithm::AesGmac;
                 Refused::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() && !gmac }
             }
-            _ => Refused::Answer { status: NtStatus::ACCESS_DENIED, signed: false },
+            // MS-SMB2 3.3.4.1.1: a signed request has a signed answer, also when its own signature is wrong.
+            _ => Refused::Answer { status: NtStatus::ACCESS_DENIED, signed: header.is_signed() },
         }
     }
 }

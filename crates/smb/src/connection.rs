@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use auth::crypto::{Signer, SigningAlgorithm};
+use auth::crypto::Signer;
 use share::counts::Desk;
 use share::{ClientKey, Waiter, Wake};
 use smallvec::SmallVec;
@@ -21,6 +21,7 @@ use wire::{Mailbox, Now, Output, Peer};
 
 use crate::account::Known;
 use crate::admit::Refused;
+use crate::announcing;
 use crate::answering::Answering;
 use crate::brake::Queued;
 use crate::cmd::session_setup::Setup;
@@ -88,6 +89,8 @@ pub struct Connection {
     pub(crate) negotiated: Option<Negotiated>,
     /// The client has sent an SMB1 NEGOTIATE that leads here (MS-SMB2 3.3.5.3.2).
     pub(crate) multi_protocol: bool,
+    /// Nobody with a name has logged on here yet (ConstrainedConnection).
+    pub(crate) constrained: bool,
     /// Its own client, and those of sessions that another client made and that are bound here.
     clients: SmallVec<[ClientKey; 1]>,
     /// Its account, where that is known since NEGOTIATE.
@@ -104,6 +107,8 @@ pub struct Connection {
     /// Tries of passwords that wait for their turn.
     pub(crate) turns: Vec<Queued>,
     pub(crate) suspended: Waiting,
+    /// Those of them that nobody was told of, each with when that ends.
+    pub(crate) silent: Vec<(u64, u64)>,
     /// How many of them are held by limits.
     pub(crate) held: usize,
     next_async: std::cell::Cell<u64>,
@@ -131,6 +136,7 @@ impl Connection {
             handle,
             negotiated: None,
             multi_protocol: false,
+            constrained: true,
             clients: SmallVec::new(),
             account: None,
             preauth: [0; 64],
@@ -140,6 +146,7 @@ impl Connection {
             parting: Vec::new(),
             setups: Vec::new(),
             turns: Vec::new(),
+            silent: Vec::new(),
             suspended: Waiting::default(),
             held: 0,
             next_async: std::cell::Cell::new(0),
@@ -201,6 +208,10 @@ impl Connection {
     fn unseal(&self, frame: &mut [u8]) -> Option<u64> {
         let (header, _) = TransformHeader::parse(frame).ok()?;
         let header = *header;
+        // MS-SMB2 3.3.5.2.1.1
+        if self.constrained {
+            return None;
+        }
         let channel = &self.channels[self.channel_of(header.session_id())?];
         let seal = channel.session.proved()?.seal.as_ref()?;
         let sealed = &mut frame[transform::SIZE..];
@@ -413,10 +424,11 @@ impl Connection {
         match stop {
             Stop::Wait(how) => {
                 compound.abandon(at);
-                // MS-SMB2 3.3.4.2: only the last request of a compound is answered with an interim response.
-                if !announced && behind.messages.is_empty() {
+                if !announced && announcing::at_once(header.command(), behind.messages.is_empty()) {
                     announced = true;
                     compound = self.announce(compound, &header, async_id, signed, out);
+                } else if !announced {
+                    self.announce_later(async_id, course.arrived_ns);
                 }
                 (ticket, rest) = (how, here);
             }
@@ -493,36 +505,6 @@ impl Connection {
         self.suspended.bytes()
     }
 
-    /// Sends the answers so far, then tells the client that its request takes time (MS-SMB2 3.3.4.2).
-    fn announce(
-        &mut self,
-        mut compound: Compound,
-        header: &Header,
-        async_id: u64,
-        signed: bool,
-        out: &mut Output<Event>,
-    ) -> Compound {
-        let (related, sealed_by, claim) = (compound.related, compound.sealed_by, compound.claim.take());
-        self.finish(compound, out);
-        let mut notice = Compound::new(out.pool.take(0), sealed_by);
-        let at = notice.begin();
-        dispatch::error_body(&[], self.negotiated.as_ref(), notice.frame.tail());
-        let mut interim = Header::response_to(header, NtStatus::PENDING);
-        if header.session_id() == u64::MAX {
-            interim.set_session_id(related.session_id);
-        }
-        interim.set_async_id(async_id);
-        interim.set_credits(self.window.grant(header.credits()));
-        // GMAC takes its nonce from the MessageId, which the final answer has too, and one nonce must not sign
-        // two messages. No client looks at an interim response's signature (MS-SMB2 3.2.5.1.3).
-        let gmac = self.negotiated.is_some_and(|n| n.protection.signing == SigningAlgorithm::AesGmac);
-        notice.end(at, interim, signed && !gmac);
-        self.finish(notice, out);
-        let mut next = Compound::new(out.pool.take(0), sealed_by);
-        (next.related, next.claim) = (related, claim);
-        next
-    }
-
     /// Signs, seals and queues the answers.
     pub(crate) fn finish(&mut self, mut compound: Compound, out: &mut Output<Event>) {
         if compound.is_empty() {
@@ -591,6 +573,7 @@ impl Connection {
 
     /// Tries a request again that has waited.
     pub(crate) fn resume(&mut self, async_id: u64, waiting: Suspended, now: Now, out: &mut Output<Event>) {
+        self.end_silence(async_id);
         let Suspended { compound, rest, signatures, announced, signed, outstanding, course, .. } = waiting;
         let resumed = Some(Resumed { async_id, announced, signed, outstanding, course });
         self.run(compound, &rest, Start { resumed, signatures: &signatures }, now, out);
@@ -623,6 +606,7 @@ impl Connection {
                 let Some(waiting) = self.suspended.remove(&async_id) else { return };
                 self.held -= usize::from(waiting.held.is_some());
                 self.turns.retain(|place| place.async_id != async_id);
+                self.end_silence(async_id);
                 if let Some((engine, ticket)) = waiting.ticket {
                     self.take_back(&engine, ticket, waiting.compound.related.file_id);
                 }
@@ -670,10 +654,11 @@ impl Connection {
 
     /// When the connection is to be called. While a log-on waits for its turn nothing else can be expected.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        match self.turns.is_empty() {
+        let logon = match self.turns.is_empty() {
             true => self.deadline,
             false => self.turns.iter().filter_map(|place| place.at_ns).min(),
-        }
+        };
+        logon.into_iter().chain(self.silence_ends()).min()
     }
 
     /// The connection is called: log-ons whose turn has come go on.

@@ -13,6 +13,7 @@
 
 pub mod account;
 mod admit;
+mod announcing;
 mod answering;
 mod brake;
 mod changing;

@@ -35,8 +35,8 @@ pub const MAX_PARTING: usize = 16;
 /// Trees in one session.
 pub const MAX_TREES_PER_SESSION: usize = 4096;
 
-/// Requests of one connection that wait for something.
-pub const MAX_WAITING: usize = 512;
+/// Requests of one connection that wait for something, as Windows Server has it: one less than the 512 credits that it keeps for them.
+pub const MAX_WAITING: usize = 511;
 
 /// Bytes of frames and answers that one connection's waiting requests keep: eight of the largest frames.
 pub const MAX_WAITING_BYTES: usize = 8 * wire::limits::MAX_MESSAGE;

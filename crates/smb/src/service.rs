@@ -110,6 +110,7 @@ impl Conversation for Connection {
     fn on_deadline(&mut self, now: Now, out: &mut Output<Event>) {
         let before = out.frames.len();
         self.take_turns(now, out);
+        self.announce_silent(now, out);
         self.count_sent(before, out);
         if self.turns.is_empty() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
             self.hang_up("nobody logged on in time", out);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use auth::{Cipher, Signer, SigningAlgorithm};
 use common::bind::Binding;
 use common::client::{OpenFile, write_first_setup};
+use common::peer::sign_with;
 use common::{Dial, Peer, SHARE, World};
 use smb::Encryption;
 use smb_wire::create::Disposition;
@@ -94,10 +95,13 @@ fn each_channel_has_a_key_of_its_own() {
         let id = main.session_id;
         let (first_key, second_key) = (main.keys[&id].signer.clone(), second.keys[&id].signer.clone());
         for (peer, key) in [(&mut second, first_key), (&mut main, second_key)] {
-            let own = std::mem::replace(&mut peer.keys.get_mut(&id).unwrap().signer, key);
-            let status = peer.create(&common::client::OpenFile::named("planted")).status();
-            assert_eq!(status, NtStatus::ACCESS_DENIED, "{dialect:?}");
-            peer.keys.get_mut(&id).unwrap().signer = own;
+            let mut message = peer.message(Command::Create, |out| OpenFile::named("planted").write(out));
+            let asked = Header::parse(&message).unwrap().message_id();
+            sign_with(&key, &mut message);
+            peer.deliver(message);
+            let answer = peer.answer(asked).expect("a refusal");
+            // MS-SMB2 3.3.4.1.1
+            assert_eq!((answer.status(), answer.is_signed), (NtStatus::ACCESS_DENIED, true), "{dialect:?}");
             assert!(peer.is_served());
         }
     }
@@ -233,6 +237,21 @@ fn an_anonymous_session_cannot_be_bound() {
     let (_, status) = world.try_bind(&dial, &main);
     assert_eq!(status, NtStatus::NOT_SUPPORTED);
     assert_eq!(channels(&world, &main), 1);
+}
+
+// MS-SMB2 3.3.5.2.1.1
+#[test]
+fn a_seal_on_a_connection_on_which_nobody_has_a_name_ends_it() {
+    let world = World::in_memory();
+    world.configure_server(|config| config.anonymous = true);
+    let dial =
+        Dial { user: String::new(), password: String::new(), requires_signing: false, ..Dial::default() };
+    let mut peer = world.peer();
+    peer.log_on(&dial);
+    let echo = peer.message(Command::Echo, |out| out.extend([4, 0, 0, 0]));
+    let sealed = peer.seal(&echo, peer.session_id);
+    peer.deliver(sealed);
+    assert!(peer.is_closed && peer.next().is_none());
 }
 
 #[test]

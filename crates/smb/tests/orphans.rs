@@ -111,12 +111,14 @@ fn remove_meanwhile(
         }
         .write(out);
     });
-    let mut status = client.answer(asked).expect("an answer to SET_INFO").status();
-    while status == NtStatus::PENDING {
-        meanwhile();
+    // It waits without a word.
+    let status = loop {
+        match client.answer(asked).map(|answer| answer.status()) {
+            None | Some(NtStatus::PENDING) => meanwhile(),
+            Some(status) => break status,
+        }
         client.turn();
-        status = client.answer(asked).map_or(status, |answer| answer.status());
-    }
+    };
     assert_eq!(client.close(id), NtStatus::SUCCESS);
     status
 }

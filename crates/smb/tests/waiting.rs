@@ -10,10 +10,13 @@ use common::peer::{Answer, whole};
 use common::{Dial, Peer, SHARE, World};
 use smb_wire::create::{self, Access, OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext};
+use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
 use smb_wire::oplock_break::{self, Notification, NotificationFlags, Oplock};
+use smb_wire::query_info::InfoType;
 use smb_wire::{
-    Command, FileId, Header, LeaseKey, NtStatus, cancel, change_notify, close, lock, logoff, tree_disconnect,
+    Command, FileId, Header, LeaseKey, NtStatus, cancel, change_notify, close, lock, logoff, set_info,
+    tree_disconnect,
 };
 
 /// Waits for a change of names in a directory. Says the message id.
@@ -235,13 +238,15 @@ fn a_request_behind_a_waiting_one_is_answered_after_it() {
     let ids = [&create, &close].map(|message| Header::parse(message).unwrap().message_id());
     let frame = opener.compound(vec![create, close], true);
     opener.deliver(frame);
-    // MS-SMB2 3.3.4.2: only the last request of a compound is told to wait.
+    // MS-SMB2 3.3.5.2.7 with note 266: a CREATE is told to wait wherever in its compound it stands.
+    let told = interim(&mut opener, ids[0]);
     assert!(opener.next().is_none());
     assert!(holder.notice().is_some());
     assert_eq!(acknowledge(&mut holder, cached, OplockLevel::None).status(), NtStatus::SUCCESS);
-    let answers = ids.map(|id| opener.answer(id).expect("an answer"));
+    let answers = [last(&mut opener, ids[0], &told), opener.answer(ids[1]).expect("an answer")];
     assert_eq!(answers.each_ref().map(Answer::status), [NtStatus::SUCCESS; 2]);
     assert_eq!(answers[0].frame, answers[1].frame);
+    assert!(!answers[1].header.is_async());
     assert_eq!(world.server.opens.len(), 1);
 }
 
@@ -262,7 +267,7 @@ fn requests_that_wait_have_a_bound() {
             }
         }
     }
-    assert_eq!(refused, 600 - 512);
+    assert_eq!(refused, 600 - 511);
     assert!(client.is_served() && bystander.is_served());
 }
 
@@ -496,4 +501,58 @@ fn a_notice_keeps_to_the_seal() {
     assert!(notice.is_sealed && !notice.header.flags().contains(Flags::SIGNED));
     assert_eq!(acknowledge(&mut holder, file, OplockLevel::None).status(), NtStatus::SUCCESS);
     assert!(last(&mut opener, id, &told).is_sealed);
+}
+
+/// Marks a file to go while another client only keeps it open: the answer waits for that client.
+fn a_mark_that_waits(world: &World) -> (Peer, FileId, Peer, u64) {
+    let mut holder = world.client();
+    let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
+    let lease = Lease { key: LeaseKey([7; 16]), state, flags: LeaseFlags::empty(), v2: None };
+    let contexts = [RequestContext::Lease(lease)];
+    let keeps = OpenFile {
+        oplock: OplockLevel::Lease,
+        contexts: Contexts::Requests(&contexts),
+        ..OpenFile::named("file")
+    };
+    let kept = holder.create(&keeps).file_id();
+    let mut deleter = world.dial(&Dial::elsewhere());
+    let file = deleter.create(&OpenFile { access: Access::DELETE, ..OpenFile::named("file") }).file_id();
+    let id = deleter.start(Command::SetInfo, |out| {
+        set_info::Request {
+            info_type: InfoType::File,
+            file_info_class: FileInfoClass::DISPOSITION.0,
+            additional_information: 0,
+            file_id: file,
+            buffer: &[1],
+        }
+        .write(out);
+    });
+    assert!(holder.notice().is_some());
+    (holder, kept, deleter, id)
+}
+
+// MS-SMB2 3.3.4.2 with note 240
+#[test]
+fn a_set_info_waits_without_a_word_until_it_has_waited_long() {
+    let world = World::in_memory();
+    let (mut holder, kept, mut deleter, id) = a_mark_that_waits(&world);
+    assert!(deleter.next().is_none(), "told to wait");
+    assert_eq!(holder.close(kept), NtStatus::SUCCESS);
+    let answer = deleter.answer(id).expect("an answer");
+    assert_eq!(answer.status(), NtStatus::SUCCESS);
+    assert!(!answer.header.is_async() && answer.header.credits() > 0);
+    assert_eq!(deleter.deadline(), None, "nothing is left to be told of");
+
+    let world = World::in_memory();
+    let (mut holder, kept, mut deleter, id) = a_mark_that_waits(&world);
+    let due = deleter.deadline().expect("a time at which it is told");
+    world.clock.advance(Duration::from_nanos(due - deleter.now().mono_ns - 1_000_000));
+    deleter.pass_deadline();
+    assert!(deleter.next().is_none(), "too early");
+    world.clock.advance(Duration::from_millis(1));
+    deleter.pass_deadline();
+    let told = interim(&mut deleter, id);
+    assert_eq!(deleter.deadline(), None);
+    assert_eq!(holder.close(kept), NtStatus::SUCCESS);
+    assert_eq!(last(&mut deleter, id, &told).status(), NtStatus::SUCCESS);
 }

@@ -123,6 +123,8 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             session_setup::Response { session_flags: flags, security_buffer: &reply }.write(body);
             let anonymous = proving.proved().is_none_or(|proved| proved.anonymous);
             request.sign_answer = !anonymous;
+            // MS-SMB2 3.3.5.5.3
+            connection.constrained &= anonymous;
             Ok(NtStatus::SUCCESS)
         }
         Step::Refused(why) => {

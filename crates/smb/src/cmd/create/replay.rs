@@ -15,7 +15,7 @@ use super::contexts::{self, Asked};
 use super::{Response, write_response};
 use crate::connection::Connection;
 use crate::dispatch::Request;
-use crate::durable::{Durable, Version};
+use crate::durable::{Durable, Survival, Version};
 use crate::index::{Claim, Known, Sent};
 use crate::open::{NO_SESSION, Open};
 use crate::session::Session;
@@ -44,9 +44,10 @@ pub(super) fn begin(
     let Some(v2) = contexts.durability.request_v2 else { return Ok(Begun::New(None)) };
     let server = &connection.server;
     let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
-    let take_up = |request: &mut Request<'_>| match is_replay && lasts {
-        true => take_up(connection, request, tree, (asked, v2.create_guid), session),
-        false => Ok(None),
+    let take_up = |request: &mut Request<'_>| match (is_replay, lasts) {
+        (true, true) => take_up(connection, request, tree, (asked, v2.create_guid), session),
+        (true, false) => take_up_durable(connection, request, tree, (contexts, v2.create_guid), session),
+        (false, _) => Ok(None),
     };
     if let Some(open) = take_up(request)? {
         return Ok(Begun::Replay(open));
@@ -126,15 +127,60 @@ fn take_up(
     Ok(Some(open))
 }
 
+/// The same for a durable Open that nobody has used since: it waits for its client.
+// MS-SMB2 3.3.5.9 (exception: an Open without a session is not one of another session)
+fn take_up_durable(
+    connection: &Connection,
+    request: &mut Request<'_>,
+    tree: &Arc<Tree>,
+    (asked, create_guid): (&Asked, Guid),
+    session: &Arc<Session>,
+) -> Result<Option<Arc<Open>>, Stop> {
+    let server = &connection.server;
+    let waits = |open: &Open| open.is_replayable() && open.session_id == NO_SESSION;
+    let id = server.index.by_create((session.client, create_guid));
+    let Some(found) = id.and_then(|id| Some(server.opens.get(id)?.share())).filter(|open| waits(open)) else {
+        return Ok(None);
+    };
+    let survival = found.survival.lock();
+    // Another request may have been quicker.
+    let Some(found) = super::reconnect::at(server, found.id.persistent).filter(|open| waits(open)) else {
+        return Ok(None);
+    };
+    if !found.file().is_some_and(|(engine, _)| tree.leads_to(engine)) {
+        return Ok(None);
+    }
+    check_owner(&found, asked, &survival, session)
+        .map_err(|(status, why)| refuse(connection, request, status, why))?;
+    let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
+    let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
+    let open = super::reconnect::take_up(server, session, tree, (&found, &survival), &caller)?;
+    open.moving.sequence.start(request.header.channel_sequence());
+    Ok(Some(open))
+}
+
+/// Whether it is the user and the lease that a CREATE came with at first.
+// MS-SMB2 3.3.5.9
+fn check_owner(
+    open: &Open,
+    asked: &Asked,
+    survival: &Survival,
+    session: &Session,
+) -> Result<(), (NtStatus, &'static str)> {
+    // An Open without a lease is not taken for one with a lease either, as Windows has it.
+    let made = open.made.get().and_then(|made| made.lease);
+    let same_lease = made.map(|lease| lease.key) == asked.lease.map(|lease| lease.key);
+    match survival.is_owned_by(session) && same_lease {
+        true => Ok(()),
+        false => Err((NtStatus::ACCESS_DENIED, "it has another user or lease than at first")),
+    }
+}
+
 // MS-SMB2 3.3.5.9
 fn check(open: &Open, asked: &Asked, session: &Session) -> Result<(), (NtStatus, &'static str)> {
-    let made = open.made.get().ok_or((NtStatus::FILE_NOT_AVAILABLE, "it is not done yet"))?;
-    // An Open without a lease is not taken for one with a lease either, as Windows has it.
-    let same_lease = made.lease.map(|lease| lease.key) == asked.lease.map(|lease| lease.key);
+    open.made.get().ok_or((NtStatus::FILE_NOT_AVAILABLE, "it is not done yet"))?;
     let survival = open.survival.lock();
-    if !survival.is_owned_by(session) || !same_lease {
-        return Err((NtStatus::ACCESS_DENIED, "it has another user or lease than at first"));
-    }
+    check_owner(open, asked, &survival, session)?;
     if open.session_id != session.id {
         return Err((NtStatus::DUPLICATE_OBJECTID, "what it made is another session's"));
     }
