@@ -50,7 +50,6 @@ LANES = [
         ("accounts", ["proving/peers/accounts.py"], 300),
         ("nfs-connections", ["proving/nfs-connections/run.py"], 600),
         ("smbtorture", ["proving/smbtorture/run.py", "--out", "{target}/smbtorture.json"], 1500),
-        ("smbtorture-newer", ["proving/smbtorture/run.py", "--newer", "--out", "{target}/smbtorture-newer.json"], 300),
         ("pynfs", ["proving/pynfs/run.py"], 1500),
     ],
     [

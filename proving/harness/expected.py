@@ -7,19 +7,37 @@ class BadList(Exception):
     """The list breaks its own rules."""
 
 
-def listed(path):
-    """The list in the file `path`: name -> (result, reason). Each entry must give a reason and the section it rests on."""
+def listed(path, version=None):
+    """The list in the file `path`: name -> (result, reason). Each entry must give a reason and the section it rests on.
+
+    Entries for other versions of the suite than `version`, by their `since` and `until`, are left out.
+    """
     entries = {}
     for entry in tomllib.loads(path.read_text()).get("expect", []):
         names = entry.get("tests", [])
         known = entry.get("result") in ("fail", "skip", "either")
         if not known or not names or not entry.get("reason") or not entry.get("section"):
             raise BadList(f"an entry of {path.name} lacks tests, result (fail, skip or either), reason or section: {entry}")
+        if not _is_for(entry, version):
+            continue
         for name in names:
             if name in entries:
                 raise BadList(f"{name} stands twice in {path.name}")
             entries[name] = (entry["result"], entry["reason"])
     return entries
+
+
+def numbers(version):
+    """The first two numbers of a version, by which versions are told apart: 4.17.12-Debian is (4, 17)."""
+    return tuple(int(part) for part in version.split("-")[0].split(".")[:2])
+
+
+def _is_for(entry, version):
+    if version is None:
+        return True
+    since, until = entry.get("since"), entry.get("until")
+    at = numbers(version)
+    return (since is None or numbers(since) <= at) and (until is None or at <= numbers(until))
 
 
 def judge(tally, name, result, detail, entry, listing):

@@ -8,15 +8,28 @@
 #
 # DIR holds everything: DIR/shares/NAME are the served directories, DIR/server/ is the server's own. The shares and the
 # profiles are those of README.md in this folder; trunkline.sh offers the same. Needs root (Samba changes identity for
-# each request) and the Debian packages samba, samba-vfs-modules, smbclient and
-# libnss-wrapper.
+# each request) and the Debian packages samba, samba-vfs-modules, smbclient and libnss-wrapper, or with GENERATION=newer what
+# scripts/foreign unpacked of this year's.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/common.sh"
 
+root=
+if is_newer; then root=$(newer_root samba-newer); fi
+samba() { # COMMAND ...
+  if is_newer; then from_root "$root" "$@"; else "$@"; fi
+}
+
 # Samba maps each of its accounts to one of the host's. nss_wrapper lends it a passwd file of our own instead.
-with_accounts() {
-  NSS_WRAPPER_PASSWD=$state/passwd NSS_WRAPPER_GROUP=$state/group LD_PRELOAD=libnss_wrapper.so "$@"
+with_accounts() { # COMMAND ...
+  local -x NSS_WRAPPER_PASSWD=$state/passwd NSS_WRAPPER_GROUP=$state/group
+  if is_newer; then PRELOAD=libnss_wrapper.so samba "$@"; else LD_PRELOAD=libnss_wrapper.so samba "$@"; fi
+}
+
+present() {
+  [[ -x $root/usr/sbin/smbd ]] && return
+  if is_newer; then die "$root is missing: scripts/foreign"; fi
+  die "smbd is missing: apt-get install samba"
 }
 
 write_accounts() {
@@ -47,9 +60,14 @@ interfaces() {
 }
 
 write_config() {
-  local extra=() plain=()
+  local extra=() plain=() smb_alone=('kernel share modes = no' 'kernel oplocks = no' 'posix locking = no')
   case $profile in
     default | bench | rights | shared-storage) ;;
+    # Samba keeps a disconnected handle only where nothing but SMB reaches the files, and says so. The rest is as in its own selftest.
+    smb-alone)
+      extra+=('kernel change notify = no' 'strict rename = yes')
+      plain+=("${smb_alone[@]}")
+      ;;
     admin | plain) plain+=('admin users = alice') ;;
     hidden) plain+=('hide files = /hidefile/' 'hide dot files = yes') ;;
     no-notify) extra+=('change notify = no') ;;
@@ -58,7 +76,21 @@ write_config() {
     anonymous) ;;
     four-channels) ;; # Samba gives as many as a client asks for
     port-445) die 'smbd listens only on the addresses of interfaces' ;;
-    persistent) die 'Samba 4.17 has no persistent handles' ;;
+    persistent)
+      is_newer || die "the installed Samba has no persistent handles"
+      extra+=('persistent handles = yes')
+      plain+=("${smb_alone[@]}" 'continuous availability = yes' 'smb3 share cap:CLUSTER = yes' 'smb3 share cap:SCALE OUT = no'
+        'smb3 ca:max lease mask = RWH')
+      ;;
+    kernel-oplocks) plain+=('kernel oplocks = yes') ;;
+    own-descriptors)
+      plain+=('acl_xattr:ignore system acls = yes' 'acl_xattr:default acl style = windows')
+      # What such a share says of its root is what its owner may do.
+      for name in $PLAIN_SHARES; do chown "$(each_account | awk 'NR == 1 { print $3 }')" "$dir/shares/$name"; done
+      ;;
+    named-descriptors) extra+=('acl_xattr:security_acl_name = user.hackme') ;;
+    as-sent) plain+=('acl flag inherited canonicalization = no') ;;
+    inherit) plain+=('inherit permissions = yes') ;;
     *) die "unknown profile $profile" ;;
   esac
   local vfs='vfs objects = acl_xattr streams_xattr'
@@ -111,7 +143,7 @@ CONF
 
 start() {
   need_root
-  [[ -x /usr/sbin/smbd ]] || die "smbd is missing: apt-get install samba"
+  present
   make_directories
   mkdir -p "$state"/{private,lock,cache,run,ncalrpc}
   write_config
@@ -127,8 +159,11 @@ start() {
   echo "$(cat "$state/pid") $port"
 }
 
-status() { smbstatus -s "$state/smb.conf" --json; }
+status() { samba smbstatus -s "$state/smb.conf" --json; }
 
-version() { /usr/sbin/smbd --version; }
+version() {
+  present
+  samba /usr/sbin/smbd --version
+}
 
 main "$@"

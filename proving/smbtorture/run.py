@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Run the single tests of smbtorture's smb2 suites against a server and hold the results against what is expected.
 
-    run.py [--server trunkline|samba] [--newer] [--only PATTERN ...] [--out FILE] [--lanes N] [--record]
+    run.py [--server trunkline|samba] [--installed] [--only PATTERN ...] [--out FILE] [--count FILE] [--lanes N] [--record]
 
-Each test runs in a process of its own with a time limit, on as many shares side by side as there are lanes; the share is
-emptied between tests, and a test that does not end as expected is tried once more when the machine is quiet. Results are
-compared with `proving/expected/smbtorture.toml` (ours) and with `proving/expected/samba-4.17.json` (Samba's own on this suite),
-which `--server samba --record` writes. `--newer` runs what a newer smbtorture has beyond the installed one of the suites that
-profiles.toml names, against `proving/expected/smbtorture-newer.toml`; scripts/foreign fetches it. Start reading at `main`; names
-and verdicts are in torture.py, the comparison in compare.py.
+The suite is this year's, which scripts/foreign fetches, or with `--installed` the one that is installed. Each test runs in a process
+of its own with a time limit, on as many shares side by side as there are lanes; the share is emptied between tests, and a test that
+does not end as expected is tried once more when the machine is quiet. Results are compared with `proving/expected/smbtorture.toml`
+(ours, by the names of tests, so that any version may run) and with Samba's own on the same suite, which `--server samba --record`
+writes to `proving/expected/samba-VERSION.json`; GENERATION=newer in the environment makes that this year's Samba. Start reading at
+`main`; names and verdicts are in torture.py, the comparison in compare.py.
 """
 
 import argparse
@@ -41,30 +41,31 @@ class Plan:
     def __init__(self, kind):
         table = tomllib.loads((HERE / "profiles.toml").read_text())
         self._limit = table["time_limit_s"]
-        self.newer_suites = table["newer_suites"]
-        entries = [entry for entry in table["profile"] if kind in entry.get("servers", servers.KINDS)]
-        self._entries = {test: entry for entry in entries for test in entry["tests"]}
+        # This year's Samba has entries of its own beside those for any Samba.
+        names = {kind, f"{kind}-newer"} if os.environ.get("GENERATION") == "newer" else {kind}
+        entries = [entry for entry in table["profile"] if names & set(entry.get("servers", servers.KINDS))]
+        self._entries = [(pattern, entry) for entry in entries for pattern in entry["tests"]]
+
+    def _of(self, test, key, default):
+        return next((e[key] for pattern, e in self._entries if key in e and fnmatch.fnmatchcase(test, pattern)), default)
 
     def profile(self, test):
-        return self._entries.get(test, {}).get("name", "default")
+        return self._of(test, "name", "default")
 
     def options(self, test):
-        return self._entries.get(test, {}).get("options", [])
+        return self._of(test, "options", [])
 
     def files(self, test):
         """The files that the test finds in the share, with their sizes."""
-        return self._entries.get(test, {}).get("files", {})
+        return self._of(test, "files", {})
 
     def time_limit_s(self, test):
-        return self._entries.get(test, {}).get("time_limit_s", self._limit)
+        return self._of(test, "time_limit_s", self._limit)
 
     def takes_s(self, test, recorded_s):
         """How long the test may be thought to take, to start the longest first: Samba's time, or a limit above the ordinary."""
         limit_s = self.time_limit_s(test)
         return limit_s if limit_s > self._limit else recorded_s
-
-    def unknown(self, known):
-        return sorted(set(self._entries) - set(known))
 
 
 class Runner:
@@ -140,7 +141,7 @@ def run_all(release, book, kind, tests, lanes):
     Gives name -> Outcome, the names that ended as expected on a later try only, and complaints about the server itself.
     """
     plan, results, second_try, complaints = Plan(kind), {}, [], []
-    expected = compare.wanted(book, kind)
+    expected = book.wanted(kind)
     cost = book.recorded_seconds()
     for profile in sorted({plan.profile(test) for test in tests}):
         group = [test for test in tests if plan.profile(test) == profile]
@@ -154,6 +155,9 @@ def run_all(release, book, kind, tests, lanes):
                 runner.lanes = 1
                 for _ in range(TRIES_ALONE):
                     again = [test for test in group if not expected(test, results[test].result)]
+                    if kind == "samba":
+                        # Those that never end would keep the others waiting for hours.
+                        again = [test for test in again if results[test].result != "timeout"]
                     runner.run(again)
                     for test in again:
                         if expected(test, runner.results[test].result):
@@ -169,26 +173,24 @@ def run_all(release, book, kind, tests, lanes):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
-    parser.add_argument("--newer", action="store_true", help="what the newer smbtorture has beyond the installed one")
+    parser.add_argument("--installed", action="store_true", help="the smbtorture that is installed, not this year's")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="shell pattern; may be repeated")
     parser.add_argument("--out", type=Path, help="write the results as JSON")
+    parser.add_argument("--count", type=Path, help="append what came of it for proving/soak, a line of JSON")
     parser.add_argument("--lanes", type=int, default=4, choices=range(1, 5))
     parser.add_argument("--record", action="store_true", help="write Samba's results to proving/expected")
     return parser.parse_args()
 
 
-def known_tests(newer):
-    """The release to run, its book, and its tests; ends the process when it is missing."""
-    if not torture.INSTALLED.exists():
+def chosen(tally, wants_installed):
+    """The release to run; ends the process when there is none. Without this year's the installed one takes its place, and is named."""
+    installed, newest = torture.installed(), torture.newest()
+    if newest is None and not wants_installed:
+        tally.add("skip", "this year's smbtorture", "scripts/foreign could not fetch it here; the installed one runs instead")
+    release = installed if wants_installed or newest is None else newest
+    if release is None:
         skip_whole_suite("smbtorture", "smbtorture is missing: apt-get install samba-testsuite")
-    installed = torture.INSTALLED.all_tests()
-    if not newer:
-        return torture.INSTALLED, compare.INSTALLED, installed
-    if not torture.NEWER.exists():
-        skip_whole_suite("smbtorture-newer", "the newer smbtorture is missing: scripts/foreign fetches it")
-    suites = Plan("trunkline").newer_suites
-    added = [t for t in torture.NEWER.all_tests() if t not in installed and any(fnmatch.fnmatch(t, s) for s in suites)]
-    return torture.NEWER, compare.NEWER, added
+    return release
 
 
 def main():
@@ -196,12 +198,12 @@ def main():
     servers.clean_up_when_told_to_end()
     if os.geteuid() != 0:
         skip_whole_suite("smbtorture", "needs root: the tests tell several users apart by what each may do")
-    release, book, known = known_tests(options.newer)
+    tally = Tally("smbtorture")
+    release = chosen(tally, options.installed)
+    book = compare.Book(release.version())
+    known = release.all_tests()
     tests = [t for t in known if not options.only or any(fnmatch.fnmatch(t, p) for p in options.only)]
-    if not options.newer and (strange := Plan(options.server).unknown(known)):
-        print(f"note: profiles.toml names tests that this smbtorture has not: {', '.join(strange)}")
     began = time.monotonic()
-    tally = Tally("smbtorture-newer" if options.newer else "smbtorture")
     try:
         results, second_try, complaints = run_all(release, book, options.server, tests, options.lanes)
     except servers.CannotStart as reason:
@@ -209,7 +211,7 @@ def main():
         sys.exit(tally.close())
     seconds = round(time.monotonic() - began)
     report = {
-        "suite": f"smbtorture {release.version()}",
+        "suite": f"smbtorture {book.version}",
         "server": servers.version(options.server),
         "seconds": seconds,
         "second_try": sorted(second_try),
@@ -217,12 +219,18 @@ def main():
     }
     if options.out:
         options.out.write_text(json.dumps(report, indent=1) + "\n")
-    if options.record and options.server == "samba" and not options.newer:
-        book.record(report)
-    print(f"\n{len(tests)} tests in {seconds} s; as expected on a later try only: {', '.join(sorted(second_try)) or 'none'}")
+    if options.record and options.server == "samba":
+        compare.record(report)
+    print(f"\n{report['suite']} against {report['server']}: {len(tests)} tests in {seconds} s")
+    print(f"as expected on a later try only: {', '.join(sorted(second_try)) or 'none'}")
     compare.judge(tally, results, book, options.server)
     for complaint in complaints:
         tally.add("fail", "the server's end", complaint)
+    if options.count:
+        failures = [note for note in tally.notes if note.startswith("fail")]
+        line = {"server": options.server, "done": 1, "failures": failures, "passed": tally.passed}
+        with open(options.count, "a", encoding="utf-8") as out:
+            out.write(json.dumps(line) + "\n")
     sys.exit(tally.close())
 
 

@@ -1,36 +1,28 @@
 """smbtorture's single tests: their names, one run of one of them, and what its output means.
 
-There are two releases: the one that is installed, and a newer one (harness/newer.py) for suites that the installed one lacks.
+There are two releases: the one that is installed, and this year's (harness/newer.py).
 """
 
 import os
 import re
-import shutil
 import signal
+import shutil
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from harness import newer
 
-NEWER_ROOT = newer.root("smbtorture-newer")
+# What scripts/foreign calls this year's Samba, of which the suite is a part.
+NEWEST_FOLDER = "samba-newer"
 
 
 @dataclass(frozen=True)
 class Release:
-    """One smbtorture: its program and the directories of libraries that it needs beside the system's."""
+    """One smbtorture: the words that run it."""
 
-    program: str
-    libraries: tuple[str, ...] = ()
-
-    def exists(self):
-        return shutil.which(self.program) is not None
-
-    def environment(self):
-        path = {"LD_LIBRARY_PATH": ":".join(self.libraries)} if self.libraries else {}
-        return dict(os.environ, LC_ALL="C.UTF-8", **path)
+    command: tuple[str, ...]
 
     def all_tests(self):
         """Its single tests, as it accepts them on its command line.
@@ -52,15 +44,24 @@ class Release:
         return words[words.index("smbtorture") + 1] if "smbtorture" in words else words[-1]
 
     def _says(self, question):
-        command = [self.program, question]
-        return subprocess.run(command, capture_output=True, text=True, check=True, env=self.environment()).stdout
+        command = [*self.command, question]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment()).stdout
 
 
-INSTALLED = Release("smbtorture")
-NEWER = Release(
-    str(NEWER_ROOT / "usr" / "bin" / "smbtorture"),
-    tuple(str(path) for path in sorted(NEWER_ROOT.glob("usr/lib/*-linux-gnu*")) + sorted(NEWER_ROOT.glob("usr/lib/*/samba"))),
-)
+def installed():
+    """The release that is installed on this machine, or None."""
+    return Release(("smbtorture",)) if shutil.which("smbtorture") else None
+
+
+def newest():
+    """This year's release, or None where it is not to be had."""
+    program = newer.root(NEWEST_FOLDER) / "usr" / "bin" / "smbtorture"
+    return Release(newer.command(NEWEST_FOLDER, "smbtorture")) if program.exists() else None
+
+
+def environment():
+    """What the programs are started with: nothing but names in UTF-8 depends on it."""
+    return dict(os.environ, LC_ALL="C.UTF-8")
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def run(release, test, target, time_limit_s, options=()):
         "user2name": second_name,
         "user2password": second_password,
     }
-    command = [release.program, f"//{target.address}/{target.share}", "-p", str(target.port), "-U", f"{name}%{password}"]
+    command = [*release.command, f"//{target.address}/{target.share}", "-p", str(target.port), "-U", f"{name}%{password}"]
     command += [f"--option=torture:{key}={value}" for key, value in settings.items()]
     command += [f"--option={option}" for option in options]
     command.append(test)
@@ -104,7 +105,7 @@ def run(release, test, target, time_limit_s, options=()):
     with tempfile.TemporaryDirectory(prefix="torture-") as directory:
         process = subprocess.Popen(
             command, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True, env=release.environment(),
+            start_new_session=True, env=environment(),
         )
         try:
             output, _ = process.communicate(timeout=time_limit_s)

@@ -81,6 +81,10 @@ COUNTS = [
           has_twentieth=False),
     Count("orphans", 20_000, "simulated kills of the server, beside a client that closes files meanwhile and gives up what was not answered: it can remove all it has left", 5_000,
           ["env", "SIMULATED_KILLS={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb", "--test", "orphans"], 1800),
+    Count("smbtorture", 3, "runs of all of smbtorture 4.17, the installed one, none of which ends otherwise than listed", 1,
+          [sys.executable, str(PROVING / "smbtorture/run.py"), "--installed", "--count", "{out}"], 1800,
+          # `make test` runs this year's.
+          has_twentieth=False),
     Count("strangers", 3, "runs of five minutes in which 32 strangers of each kind send what they can, and clients beside them are served within 1 s and three times the usual median", 1,
           [sys.executable, str(PROVING / "strangers/run.py"), "--strangers", "32", "--seconds", "300", "--quiet", "30", "--members", "--memory", "--seed", "{seed}", "--out", "{out}"], 900,
           # `make test` has the short form as a stage of its own.

@@ -118,7 +118,9 @@ impl<'m> Request<'m> {
     /// # Errors
     /// The status with which the request before failed to make one.
     pub fn file_id(&self, id: FileId) -> Result<FileId, Stop> {
-        if !(self.header.is_related() && id.is_related()) {
+        // Clients set all of it (3.2.4.1.4); one half says as much, since no Open has such an id.
+        let inherits = id.is_related() || id.persistent == u64::MAX || id.volatile == u64::MAX;
+        if !(self.header.is_related() && inherits) {
             return Ok(id);
         }
         match (self.related.file_id, self.related.failed) {
