@@ -39,8 +39,12 @@ impl Share {
             if bytes > size {
                 open.data.allocate(0..bytes)?;
                 self.stream_allocated(open, caller)?;
-                self.shown_changed(open, caller.now);
+            } else {
+                // The file counts as changed all the same.
+                // MS-FSA 2.1.5.15.1
+                self.move_times(&open.file, open.node.as_ref(), StreamChange::Made, caller.now)?;
             }
+            self.shown_changed(open, caller.now);
             Ok(())
         })
     }
