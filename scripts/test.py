@@ -90,6 +90,8 @@ class Row:
     def __init__(self, name, passed=0, failed=0, skipped=0, seconds=0.0, output=""):
         self.name, self.passed, self.failed, self.skipped, self.seconds = name, passed, failed, skipped, seconds
         self.failures = [line for line in output.splitlines() if FAILURE.match(line)]
+        # What the suite says beside its counts.
+        self.remark = ""
 
 
 def target():
@@ -250,6 +252,7 @@ def suite(runner, name, command, limit_s, at_once=True):
         row.passed += count["passed"]
         row.failed += count["failed"]
         row.skipped += count["skipped"]
+        row.remark = count["remark"] or row.remark
     if (status != 0 or not counts) and row.failed == 0:
         row.failed = 1  # it broke off before it could count
     return row
@@ -271,6 +274,8 @@ def print_table(rows):
     print(f"\n{'suite':<16}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}")
     for row in rows:
         print(f"{row.name:<16}{row.passed:>8}{row.failed:>8}{row.skipped:>9}{row.seconds:>9.0f}")
+        if row.remark:
+            print(f"    {row.remark}")
     passed, failed, skipped = (sum(getattr(row, column) for row in rows) for column in ("passed", "failed", "skipped"))
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     return 1 if failed else 0
