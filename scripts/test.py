@@ -5,9 +5,10 @@ Test programs run beside each other and beside the release build, suites in lane
 goes by in waits for clocks and in guests that boot; what one says is shown when it is over. Suites that hold the server against
 a clock run alone.
 
-It ends with one table and the line `N passed, N failed, N skipped`; the exit status is 1 when anything failed. A check counts
-as one case, `cargo test` with each of its tests; a suite writes its counts to TALLY_FILE (proving/harness/tally.py). Every
-stage has a limit of its own and all of them together have `BUDGET_S`: a stage that is cut off counts as failed.
+It ends with one table and the line `N passed, N failed, N skipped`; the exit status is 1 when anything failed. The table has the
+time that each stage took, and that of the processors. A check counts as one case, `cargo test` with each of its tests; a suite
+writes its counts to TALLY_FILE (proving/harness/tally.py). Every stage has a limit of its own and all of them together have
+`BUDGET_S`: a stage that is cut off counts as failed.
 """
 
 import concurrent.futures
@@ -23,6 +24,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -87,14 +89,26 @@ MOST_FAILURES = 20
 class Row:
     """One line of the table."""
 
-    def __init__(self, name, passed=0, failed=0, skipped=0, seconds=0.0, output=""):
-        self.name, self.passed, self.failed, self.skipped, self.seconds = name, passed, failed, skipped, seconds
+    def __init__(self, name, passed=0, failed=0, skipped=0, seconds=0.0, processor=0.0, output=""):
+        self.name, self.passed, self.failed, self.skipped = name, passed, failed, skipped
+        self.seconds, self.processor = seconds, processor
         self.failures = [line for line in output.splitlines() if FAILURE.match(line)]
+        # What the suite says beside its counts.
+        self.remark = ""
 
 
 def target():
     """Where cargo builds."""
     return Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+
+
+class Done(NamedTuple):
+    """A command that is over."""
+
+    status: int
+    output: str
+    # Seconds of processor time, of its children too.
+    processor: float = 0.0
 
 
 class Runner:
@@ -106,17 +120,16 @@ class Runner:
         self._running = set()
 
     def run(self, command, limit_s, environment=None, at_once=True, cwd=ROOT):
-        """Run a command and show its output, at once or when it is over; gives (status, output). Nothing in its process group
-        outlives the limit."""
+        """Run a command and show its output, at once or when it is over. Nothing in its process group outlives the limit."""
         line = " ".join(command)
         self._show(f"\n=== {line}\n" if at_once else f"=== begun: {line}\n")
-        status, output = self._run(command, limit_s, environment, self._show if at_once else None, cwd)
+        done = self._run(command, limit_s, environment, self._show if at_once else None, cwd)
         if not at_once:
-            self._show(f"\n=== {line}\n{output}")
-        return status, output
+            self._show(f"\n=== {line}\n{done.output}")
+        return done
 
     def ask(self, command, limit_s):
-        """Run a command whose output is for this program alone; gives (status, output)."""
+        """Run a command whose output is for this program alone."""
         return self._run(command, limit_s, None, None, ROOT)
 
     def stop(self):
@@ -145,27 +158,40 @@ class Runner:
 
         if limit_s <= 0:
             say(f"=== not begun: the {BUDGET_S} s for everything are over\n")
-            return 124, "".join(lines)
+            return Done(124, "".join(lines))
         try:
             process = subprocess.Popen(command, cwd=cwd, env=environment or ENVIRONMENT, stdin=subprocess.DEVNULL,
                                        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                        text=True, errors="replace")
         except OSError as reason:
             say(f"=== cannot be run: {reason}\n")
-            return 127, "".join(lines)
+            return Done(127, "".join(lines))
         reader = threading.Thread(target=read, args=(process.stdout,), daemon=True)
         reader.start()
         self._running.add(process)
-        try:
-            status = process.wait(timeout=limit_s)
-        except subprocess.TimeoutExpired:
+        processor = _processor_when_over(process, limit_s)
+        if processor is None:
             _end(process)
             say(f"=== not over after {limit_s:.0f} s\n")
-            status = 124
-        finally:
-            self._running.discard(process)
+        status = 124 if processor is None else process.wait()
+        self._running.discard(process)
         reader.join(timeout=10)
-        return status, "".join(lines)
+        return Done(status, "".join(lines), processor or 0.0)
+
+
+def _processor_when_over(process, limit_s):
+    """Wait for a process; gives the seconds of processor time that it and its children took, or None when it is not over in time.
+    Only one that nobody has waited for yet still tells them (proc(5): utime, stime, cutime and cstime)."""
+    end = time.monotonic() + limit_s
+    try:
+        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            if time.monotonic() > end:
+                return None
+            time.sleep(0.05)
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None  # an interrupt has ended it
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _end(process):
@@ -194,15 +220,16 @@ def beside_each_other(runner, count):
 
 def check(runner, name, command, limit_s, at_once=True):
     began = time.monotonic()
-    status, output = runner.run(command, limit_s, at_once=at_once)
-    return Row(name, passed=int(status == 0), failed=int(status != 0), seconds=time.monotonic() - began, output=output)
+    done = runner.run(command, limit_s, at_once=at_once)
+    passed = done.status == 0
+    return Row(name, int(passed), int(not passed), 0, time.monotonic() - began, done.processor, done.output)
 
 
 def test_programs(runner):
     """The test programs that are built: (program, the folder of its package). The folder is where cargo, too, runs it."""
-    status, output = runner.ask([*BUILD_TESTS[0], *LIST], BUILD_TESTS[1])
+    listed = runner.ask([*BUILD_TESTS[0], *LIST], BUILD_TESTS[1])
     programs = []
-    for line in output.splitlines() if status == 0 else []:
+    for line in listed.output.splitlines() if listed.status == 0 else []:
         built = json.loads(line) if line.startswith("{") else {}
         if built.get("profile", {}).get("test") and built.get("executable"):
             programs.append((built["executable"], Path(built["manifest_path"]).parent))
@@ -234,23 +261,24 @@ def unit_tests(runner):
 
     with beside_each_other(runner, TESTS_AT_ONCE) as pool:
         done = list(pool.map(run, commands))
-    passed, failed, skipped = (sum(column) for column in zip(*(counts_of(*one) for one in done)))
-    output = "".join(output for _, output in done)
-    return Row("unit tests", passed, failed, skipped, time.monotonic() - began, output)
+    passed, failed, skipped = (sum(column) for column in zip(*(counts_of(one.status, one.output) for one in done)))
+    output, processor = "".join(one.output for one in done), sum(one.processor for one in done)
+    return Row("unit tests", passed, failed, skipped, time.monotonic() - began, processor, output)
 
 
 def suite(runner, name, command, limit_s, at_once=True):
     began = time.monotonic()
     with tempfile.NamedTemporaryFile("r", suffix=".tally") as tally:
         words = [word.format(target=target()) for word in command]
-        status, output = runner.run([sys.executable, *words], limit_s, dict(ENVIRONMENT, TALLY_FILE=tally.name), at_once)
+        done = runner.run([sys.executable, *words], limit_s, dict(ENVIRONMENT, TALLY_FILE=tally.name), at_once)
         counts = [json.loads(line) for line in tally.read().splitlines()]
-    row = Row(name, seconds=time.monotonic() - began, output=output)
+    row = Row(name, seconds=time.monotonic() - began, processor=done.processor, output=done.output)
     for count in counts:
         row.passed += count["passed"]
         row.failed += count["failed"]
         row.skipped += count["skipped"]
-    if (status != 0 or not counts) and row.failed == 0:
+        row.remark = count["remark"] or row.remark
+    if (done.status != 0 or not counts) and row.failed == 0:
         row.failed = 1  # it broke off before it could count
     return row
 
@@ -268,9 +296,11 @@ def print_table(rows):
             print(f"\n{row.name}: what failed, again:", *row.failures[:MOST_FAILURES], sep="\n    ")
             if len(row.failures) > MOST_FAILURES:
                 print(f"    and {len(row.failures) - MOST_FAILURES} more lines above")
-    print(f"\n{'suite':<16}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}")
+    print(f"\n{'suite':<26}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}{'processor':>11}")
     for row in rows:
-        print(f"{row.name:<16}{row.passed:>8}{row.failed:>8}{row.skipped:>9}{row.seconds:>9.0f}")
+        print(f"{row.name:<26}{row.passed:>8}{row.failed:>8}{row.skipped:>9}{row.seconds:>9.0f}{row.processor:>11.0f}")
+        if row.remark:
+            print(f"    {row.remark}")
     passed, failed, skipped = (sum(getattr(row, column) for row in rows) for column in ("passed", "failed", "skipped"))
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     return 1 if failed else 0

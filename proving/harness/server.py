@@ -83,6 +83,11 @@ def is_free(address, port):
         return True
 
 
+def is_newer():
+    """Whether other servers than ours are of this year (`GENERATION`, servers/README.md)."""
+    return os.environ.get("GENERATION") == "newer"
+
+
 def version(kind):
     """One line that names the server's version."""
     return _script(kind, "version").strip()

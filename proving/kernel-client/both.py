@@ -2,8 +2,8 @@
 With a server that has no NFS, `n` is a second mount over SMB.
 
 Workers as those of workload.py, which work on both mounts. What they rely on: an open sees what was flushed or closed on the other
-side before it, and over NFS also what an SMB client has only written, since its right to write back is broken by that open. Over
-SMB a right to read from memory goes with a notice that nobody waits for (MS-SMB2 3.3.4.7), so that an open that comes at the same
+side before it, and over NFS also what an SMB client has only written, since its right to write back is broken by that open, and without
+that right it writes at once (`writes_behind` names those that do not). Over SMB a right to read from memory goes with a notice that nobody waits for (MS-SMB2 3.3.4.7), so that an open that comes at the same
 moment may still be answered from memory: such a read is counted as `late`, and after `LATE_S` as `stale`. Whether stale ones are
 the server's doing is judged by how many there are with another server.
 """
@@ -29,6 +29,12 @@ SETTLED_S = 10
 # How long a lock may have to be waited for, and a call that meets somebody's caching right.
 LOCK_LIMIT_S = 60
 BUSY_LIMIT_S = 40
+
+
+def writes_behind():
+    """Whether Linux' SMB client keeps to itself what is written without the right to write back, until it is flushed or closed: since
+    6.10, whoever serves it (kernels.py, `_BEHIND`)."""
+    return tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 10)
 
 
 @functools.cache
@@ -90,11 +96,14 @@ class Shared:
                 raise Failure(f"a write over {self._over(side)} was cut short")
             self.generations[index] = self._generation
             self._past[index].append(self._generation)
-        # What is written over SMB is seen by all who open it, flushed or not; over NFS it is when it is flushed or closed.
+        # What is written over SMB is seen by all who open it, flushed or not, but from some clients; over NFS it is when it is
+        # flushed or closed.
         if side == "n" and self._worker.random.random() < 0.5 or self._worker.random.random() < 0.3:
             self._story.append("fsync")
             os.fsync(descriptor)
         if side == "c" and self._worker.random.random() < 0.5:
+            if writes_behind():
+                os.fsync(descriptor)
             self.read(other(side), chosen)
         self._story.append("close")
         os.close(descriptor)
@@ -382,7 +391,9 @@ class Directory:
 
 
 def renames(worker):
-    """Make, rename and remove names from both sides."""
+    """Make, rename and remove names from both sides. Either side's user may do everything to the other's files: Linux 7.2 removes over SMB
+    what somebody has open by setting attributes and renaming it, and gives EIO where it may not (docs/proving.md)."""
+    os.umask(0)
     directory = Directory(worker)
     while not worker.stop.is_set():
         directory.step()

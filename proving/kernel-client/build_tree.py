@@ -361,6 +361,19 @@ def two_clients_agree(_host):
 
 
 @case
+def write_without_a_lease(host):
+    path = "written-by-two"
+    (A / path).write_bytes(bytes(3 * mmap.PAGESIZE))
+    with open(B / path, "r+b", buffering=0), open(A / path, "r+b", buffering=0) as writer:
+        for number in range(3):
+            os.pwrite(writer.fileno(), b"written", number * mmap.PAGESIZE)
+            began = time.monotonic()
+            while (seen := (host / path).read_bytes()[number * mmap.PAGESIZE:][:7]) != b"written":
+                expect(time.monotonic() - began < BREAK_TAKEN_S, f"write {number + 1} is not at the server, where another has it open: {seen!r}")
+                time.sleep(0.01)
+
+
+@case
 def append_from_two_opens(_host):
     path = A / "appended"
     with open(path, "ab", buffering=0) as one, open(path, "ab", buffering=0) as two:

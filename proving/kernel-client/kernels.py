@@ -37,6 +37,13 @@ class Kernel:
         """The directory of its modules, as the guest sees it."""
         return f"/{MODULES}"
 
+    def release(self):
+        """What it calls itself, by its modules."""
+        return " or ".join(sorted(path.name for path in self._directory().iterdir()))
+
+    def _directory(self):
+        return Path(f"/{MODULES}")
+
     def path(self, path):
         """Where the kernel sees a path of this machine."""
         return str(path)
@@ -58,6 +65,9 @@ class NewerKernel(Kernel):
     def modules(self):
         return str(self._root / MODULES)
 
+    def _directory(self):
+        return self._root / MODULES
+
     @staticmethod
     def path(path):
         return f"/{SEEN['/']}/{str(path).lstrip('/')}"
@@ -72,12 +82,14 @@ KERNELS = {OWN: Kernel(), "6.12": NewerKernel("linux-6.12"), "newest": NewerKern
 
 _ZEROS = ("a file of size 0 that has grown before it is opened reads as zeros, without any READ to the server (6.12.113 and 7.2.7; beside "
           "Samba too)")
+_BEHIND = ("what is written without a lease for writing stays in the client's memory until it is flushed or closed; before 6.10 it was "
+           "written at once, and so it is with cache=none (6.12.113 and 7.2.7; beside Samba too)")
 _UNSTABLE = ("pages change between being signed and being sent where several processes write to one file, and Samba refuses the WRITE for its "
              "signature too (7.2.7; not where SMB is sealed)")
 _IDS = "chown asks cifs.idmap for an answer before it asks the server, and nobody answers here (7.2.7): EINVAL"
 LACKS = {
-    "6.12": {"two_clients_agree": _ZEROS},
-    "newest": {"two_clients_agree": _ZEROS, "parallel_writers": _UNSTABLE,
+    "6.12": {"two_clients_agree": _ZEROS, "write_without_a_lease": _BEHIND},
+    "newest": {"two_clients_agree": _ZEROS, "write_without_a_lease": _BEHIND, "parallel_writers": _UNSTABLE,
                **{f"3.1.1-{mount}-posix: rsync_finds_nothing_left_to_do": _IDS for mount in ("signed", "sealed")}},
 }
 

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Mount a share with Linux's own NFS client, in every way that matters, and put it through the exercise.
 
-    nfs.py [--server trunkline|ganesha] [--mount NAME ...]
+    nfs.py [--server trunkline|ganesha|knfsd] [--mount NAME ...]
 
 Each mount is one boot of a guest (guest.py) that runs nfs_tree.py against a server of its own in the same network
-namespace. One mount is of an XFS, whose files can share storage, and one of a server without any privilege. What Ganesha 4.3 itself does not pass is listed in `GANESHA_LACKS`, with the reason.
+namespace, or against Linux' own in the same guest (knfsd.py). One mount is of an XFS, whose files can share storage, and one of a
+server without any privilege. What Ganesha 4.3 itself does not pass is listed in `GANESHA_LACKS`, with the reason, and what Linux'
+does not pass in `KNFSD_LACKS`.
 """
 
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -18,7 +21,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import guest  # noqa: E402
 import kernels  # noqa: E402
-from counting import LIMIT_S, count  # noqa: E402
+from counting import LIMIT_S, count, count_lines  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
 
@@ -38,23 +41,55 @@ NOBODY_LACKS = {
 GANESHA_LACKS = {"extended_attributes": "Ganesha 4.3 keeps no extended attributes on VFS"}
 
 
-def exercise(tally, kind, name):
+# Linux' own server serves this directory of its guest's memory.
+KNFSD_ROOT, KNFSD_PORT, KNFSD_MEMORY_MIB = "/run/served", 2049, 1200
+_TIMES = ("a time that is set (utimensat, tar) is lost where the client holds a delegation: 7.2.7 keeps it as a delegated timestamp (RFC 9754), "
+          "and its own server does not take it over; not with /proc/sys/fs/leases-enable at 0")
+# By kernel: what its own server and client do not pass together.
+KNFSD_LACKS = {"newest": {"times": _TIMES, "untar_a_tree": _TIMES}}
+
+
+def exercise_knfsd(tally, name):
+    """The exercise with the server and the client of one kernel, in one guest."""
+    with tempfile.TemporaryDirectory(prefix="proof-knfsd-") as directory, guest.Network() as network:
+        os.chmod(directory, 0o755)
+        for script in ("build_tree.py", "nfs_tree.py", "knfsd.py"):
+            shutil.copy(HERE / script, directory)
+        job = [sys.executable, f"{directory}/knfsd.py", KNFSD_ROOT, KNFSD_PORT]
+        job += [sys.executable, f"{directory}/nfs_tree.py", "--address", "127.0.0.1", "--port", KNFSD_PORT, *words(name), "--clones"]
+        job += ["--host-directory", f"{KNFSD_ROOT}/files"]
+        count_lines(tally, name, guest.run(network, job, LIMIT_S, KNFSD_MEMORY_MIB),
+                    KNFSD_LACKS.get(kernels.Chosen.series, {}))
+
+
+def words(name):
+    """What a mount is, for nfs_tree.py."""
     version, connections = MOUNTS[name]
+    return ["--share", "files", "--options", f"vers={version},nconnect={connections}", "--connections", connections,
+            "--lock-rounds", LOCK_ROUNDS.get(name, 20)]
+
+
+def exercise(tally, kind, name):
     user = NOBODY if name == "4.2-nobody" else None
     with guest.Network() as network, servers.Server(kind, "nfs", network, user=user, shares_storage=name == "4.2-xfs") as server:
         # Beside the server's own files, since the guest does not see everything of this machine (guest.py).
         shutil.copy(HERE / "build_tree.py", server.directory)
         script = shutil.copy(HERE / "nfs_tree.py", server.directory)
         room = os.statvfs(server.share_directory("files"))
-        job = [sys.executable, script, "--address", guest.SERVER_ADDRESS, "--port", server.port, "--share", "files",
-               "--options", f"vers={version},nconnect={connections}", "--connections", connections,
+        job = [sys.executable, script, "--address", guest.SERVER_ADDRESS, "--port", server.port, *words(name),
                "--size-bytes", room.f_blocks * room.f_frsize, "--size-files", room.f_files, "--host-directory", server.share_directory("files")]
-        job += ["--lock-rounds", LOCK_ROUNDS.get(name, 20)]
         job += ["--clones"] if name == "4.2-xfs" else []
         ran = guest.run(network, job, LIMIT_S), server.alive(), server.log()
         if name == "4.2-xfs":
             check_sharing(tally, name, server.share_directory("files") / "cloned-to")
-    count(tally, name, ran, server, GANESHA_LACKS if kind == "ganesha" else NOBODY_LACKS if user else {})
+    count(tally, name, ran, server, lacks(kind, user))
+
+
+def lacks(kind, user):
+    """What the server may fail in, and why."""
+    if kind == "ganesha":
+        return {} if servers.is_newer() else GANESHA_LACKS
+    return {} if user is None else NOBODY_LACKS
 
 
 def check_sharing(tally, name, path):
@@ -66,7 +101,7 @@ def check_sharing(tally, name, path):
 
 def main():
     parser = kernels.parser(__doc__)
-    parser.add_argument("--server", choices=servers.NFS_KINDS, default="trunkline")
+    parser.add_argument("--server", choices=(*servers.NFS_KINDS, "knfsd"), default="trunkline")
     parser.add_argument("--mount", action="append", choices=list(MOUNTS))
     options = parser.parse_args()
     if reason := guest.missing(("mount.nfs", "nfs-common")) or guest.cannot_boot():
@@ -77,7 +112,10 @@ def main():
             tally.add("skip", name, f"{options.server} needs root")
             continue
         try:
-            exercise(tally, options.server, name)
+            if options.server == "knfsd":
+                exercise_knfsd(tally, name)
+            else:
+                exercise(tally, options.server, name)
         except servers.CannotStart as reason:
             tally.add(reason.result, name, str(reason))
         except servers.CannotSetUp as reason:

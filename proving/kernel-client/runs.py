@@ -67,7 +67,8 @@ class Run:
         tally.add(self.result(), f"{self.label()}, {self.amount()}", "; ".join(self.failures))
         print(f"        {self.told()}", flush=True)
         if out:
-            line = {"server": self.kind, "mount": self.name(), "failures": self.failures, "steps": self.steps, **self.line()}
+            line = {"server": self.kind, "mount": self.name(), "failures": self.failures, "steps": self.steps,
+                    "kernels": [kernels.Chosen.kernel.release()], **self.line()}
             with open(out, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 

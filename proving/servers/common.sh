@@ -6,6 +6,23 @@ ALL_SHARES="$PLAIN_SHARES sealed hideunread noperm"
 
 die() { echo "$(basename "$0"): $*" >&2; exit 2; }
 need_root() { [[ $EUID == 0 ]] || die "needs root"; }
+
+# `GENERATION=newer` in the environment chooses this year's program where samba.sh and ganesha.sh have two.
+case ${GENERATION-} in '' | installed | newer) ;; *) die "unknown GENERATION $GENERATION" ;; esac
+is_newer() { [[ ${GENERATION-} == newer ]]; }
+
+# What scripts/foreign unpacked under this name of the cache.
+newer_root() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/trunkline-proving/$1"; }
+
+# Runs COMMAND of what was unpacked at ROOT: in a mount namespace of its own, ROOT's /usr takes the place of the machine's, with all
+# its libraries. Everything else is the machine's, and so each path stays as it is. PRELOAD names what the command alone preloads.
+from_root() { # ROOT COMMAND ...
+  unshare --mount sh -c '
+    mount --bind /dev/null /etc/ld.so.cache && mount --bind "$1/usr" /usr && shift || exit
+    [ -z "${PRELOAD-}" ] || export LD_PRELOAD="$PRELOAD"
+    exec "$@"' sh "$@"
+}
+
 each_account() { grep -v '^#' "$here/accounts"; }
 
 make_directories() {

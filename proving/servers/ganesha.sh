@@ -7,10 +7,29 @@
 #
 # DIR holds everything: DIR/shares/NAME are the served directories, DIR/server/ is the server's own. The shares are those of
 # README.md in this folder, each at /NAME below one root. Needs root (Ganesha opens files by their handles) and the
-# Debian packages nfs-ganesha and nfs-ganesha-vfs.
+# Debian packages nfs-ganesha and nfs-ganesha-vfs, or with GENERATION=newer what scripts/foreign unpacked of this year's.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/common.sh"
+
+root=
+if is_newer; then root=$(newer_root ganesha-newer); fi
+ganesha() { # ARGUMENT ...
+  if is_newer; then from_root "$root" /usr/bin/ganesha.nfsd "$@"; else /usr/bin/ganesha.nfsd "$@"; fi
+}
+
+# Where the program looks for what serves a directory of the host.
+plugins() {
+  local found=("$root"/usr/lib/*/ganesha/libfsalvfs.so)
+  found=$(dirname "${found[0]}")
+  echo "${found#"$root"}"
+}
+
+present() {
+  [[ -x $root/usr/bin/ganesha.nfsd ]] && return
+  if is_newer; then die "$root is missing: scripts/foreign"; fi
+  die "ganesha.nfsd is missing: apt-get install nfs-ganesha nfs-ganesha-vfs"
+}
 
 export_of() { # NUMBER NAME
   cat <<CONF
@@ -29,7 +48,9 @@ CONF
 }
 
 write_config() {
-  local name number=0 lease=90 graceless=true
+  local name number=0 lease=90 graceless=true core=()
+  # It asks the kernel for a privilege that no container has, and needs it only where its disk is its own client.
+  if is_newer; then core=('  allow_set_io_flusher_fail = true;'); fi
   case $profile in
     default | nfs | bench) ;;
     # Tests wait for leases to run out, and reclaim what they held before a restart.
@@ -46,7 +67,8 @@ NFS_CORE_PARAM {
   Enable_UDP = false;
   Enable_NLM = false;
   Enable_RQUOTA = false;
-  Plugins_Dir = $(dirname "$(dpkg -L nfs-ganesha-vfs | grep -m1 libfsalvfs.so)");
+  Plugins_Dir = $(plugins);
+$(printf '%s\n' "${core[@]}")
 }
 NFSV4 {
   Minor_Versions = 1, 2;
@@ -68,12 +90,12 @@ CONF
 
 start() {
   need_root
-  [[ -x /usr/bin/ganesha.nfsd ]] || die "ganesha.nfsd is missing: apt-get install nfs-ganesha nfs-ganesha-vfs"
+  present
   make_directories
   mkdir -p "$state/recovery"
   write_config
   rm -f "$state/pid"
-  /usr/bin/ganesha.nfsd -f "$state/ganesha.conf" -L "$state/log" -p "$state/pid" </dev/null >"$state/out" 2>&1 ||
+  ganesha -f "$state/ganesha.conf" -L "$state/log" -p "$state/pid" </dev/null >"$state/out" 2>&1 ||
     die "ganesha.nfsd did not start: $(tail -n 5 "$state/log" "$state/out")"
   for ((t = 0; t < 50; t++)); do
     [[ -s $state/pid ]] && break
@@ -83,6 +105,9 @@ start() {
   echo "$(tr -d ' \n' <"$state/pid") $port"
 }
 
-version() { /usr/bin/ganesha.nfsd -v | head -n 1; }
+version() {
+  present
+  ganesha -v | head -n 1
+}
 
 main "$@"

@@ -44,4 +44,6 @@ pub struct Restored {
     pub note: Vec<u8>,
     /// By which its file was found again, if it was by that.
     pub address: Vec<u8>,
+    /// Some of the journal was damaged, and that it was closed may have stood there.
+    pub is_doubtful: bool,
 }

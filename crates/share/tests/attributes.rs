@@ -281,7 +281,9 @@ fn rights_are_decided_at_the_open_and_a_mode_of_the_host_is_applied_to_the_descr
     set(READ);
     let file = world.memory.root().unwrap().lookup(&name("f"), volume::OpenHow::Read).unwrap();
     // RFC 8881 6.4.1.1: the bits of the group bound those who are named, and everybody gets theirs.
-    for (mode, reads, writes) in [(0o700, false, false), (0o640, true, false), (0o606, false, true)] {
+    for (mode, reads, writes) in
+        [(0o640, true, false), (0o700, false, false), (0o640, false, false), (0o606, false, true)]
+    {
         file.set_mode(mode).unwrap();
         assert_eq!(other.open("f").access(READ).result().is_ok(), reads || mode & 4 != 0, "{mode:o}");
         assert_eq!(other.open("f").access(WRITE).result().is_ok(), writes, "{mode:o}");

@@ -273,6 +273,84 @@ fn what_a_mode_takes_from_whoever_is_named_no_later_mode_gives_back() {
     }
 }
 
+/// Looks at a file as NFS does, without opening it; says whether it may be read.
+fn may_read_unopened(client: &Client, at: &str) -> bool {
+    let share = &client.share;
+    let rights = client.caller(true, now(), |c| {
+        share.item_in(c, &share.root_item(), &name(at)).and_then(|item| share.item_rights(c, &item))
+    });
+    rights.unwrap().contains(Rights::READ_DATA)
+}
+
+#[test]
+fn no_mode_of_the_host_brings_back_what_one_has_taken_from_a_stored_list() {
+    for is_looked_at_unopened in [false, true] {
+        let world = World::new();
+        let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
+        let third = world.client_of(3, user(2003));
+        let reads = |client: &Client, at: &str| match is_looked_at_unopened {
+            true => may_read_unopened(client, at),
+            false => may(client, at).0,
+        };
+        let me = (Sid::unix_user(1001), Rights::ALL, AceFlags::empty());
+        let named = (Sid::unix_user(BOB), Rights::FOR_READ | Rights::FOR_WRITE, AceFlags::empty());
+        let all = (well_known::EVERYONE, Rights::FOR_READ | Rights::WRITE_DAC, AceFlags::empty());
+        for (at, aces) in [("named", &[me, named][..]), ("all", &[me, all])] {
+            owner.make_with(at, "text");
+            let open = owner.open(at).access(READ | Rights::WRITE_DAC).open();
+            set_list(&owner, &open, &list(aces));
+            owner.close(&open);
+            let host = world.memory.root().unwrap().lookup(&name(at), OpenHow::Attributes).unwrap();
+            let before = host.stat().unwrap().mode;
+            assert!(reads(&other, at));
+            later(&world, 1);
+            host.set_mode(0o600).unwrap();
+            assert!(!reads(&other, at), "{at}");
+            later(&world, 2);
+            host.set_mode(before).unwrap();
+            // Who is named got nothing back, and everybody has what the mode says and no more.
+            assert_eq!(reads(&other, at), before & 0o4 != 0, "{at} {before:o}");
+            assert_eq!(reads(&third, at), before & 0o4 != 0, "{at} {before:o}");
+            assert!(other.open(at).access(Rights::WRITE_DAC).result().is_err(), "{at}");
+            let open = owner.open(at).access(READ | WRITE | Rights::READ_CONTROL).open();
+            assert_eq!(world.share.info(&open).unwrap().mode, before);
+            // Attributes that are set do not, either.
+            let set = share::Basic { attributes: Some(share::Attributes::HIDDEN), ..Default::default() };
+            owner.call(|c| world.share.set_basic(c, &open, set)).unwrap();
+            assert_eq!(reads(&other, at), before & 0o4 != 0, "{at}");
+        }
+    }
+}
+
+#[test]
+fn a_list_that_the_host_sets_ends_a_descriptor_for_good() {
+    for is_looked_at_unopened in [false, true] {
+        let world = World::new();
+        let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
+        let third = world.client_of(3, user(2003));
+        owner.make_with("f", "text");
+        let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
+        let me = (Sid::unix_user(1001), Rights::ALL, AceFlags::empty());
+        set_list(&owner, &open, &list(&[me, (Sid::unix_user(2003), Rights::FOR_READ, AceFlags::empty())]));
+        owner.close(&open);
+        let host = world.memory.root().unwrap().lookup(&name("f"), OpenHow::Attributes).unwrap();
+        let before = host.stat().unwrap().mode;
+        assert!(may_read_unopened(&third, "f"));
+        later(&world, 1);
+        host.set_note(Note::AccessList, Some(&for_bob())).unwrap();
+        match is_looked_at_unopened {
+            true => assert!(may_read_unopened(&other, "f")),
+            false => assert_eq!(may(&other, "f"), (true, true)),
+        }
+        // What setfacl -b and chmod make.
+        later(&world, 2);
+        host.set_note(Note::AccessList, None).unwrap();
+        host.set_mode(before).unwrap();
+        assert_eq!((may(&other, "f"), may(&third, "f")), ((false, false), (false, false)));
+        assert!(host.note(Note::Descriptor).unwrap().is_none());
+    }
+}
+
 /// A share on a directory of the host that keeps POSIX lists.
 fn on_host() -> Option<(tempfile::TempDir, Arc<Share>)> {
     let place = tempfile::tempdir().unwrap();

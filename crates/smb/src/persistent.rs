@@ -229,11 +229,15 @@ impl Server {
     // MS-SMB2 3.3.7.1
     pub fn restore(&self, config: &Arc<ShareConfig>, restored: Vec<Restored>, now: Now) {
         let mut taken = 0;
-        for Restored { open, keep_ns, note, .. } in restored {
+        for Restored { open, keep_ns, note, is_doubtful, .. } in restored {
             match self.restore_one(config, &open, keep_ns, &note, now) {
                 Ok(()) => taken += 1,
                 Err(why) => {
-                    tracing::warn!(share = %config.name, why, "an open from before the restart is closed");
+                    if is_doubtful {
+                        tracing::info!(share = %config.name, why, "an open from before the restart is closed; what it lacks may stand in a damaged record");
+                    } else {
+                        tracing::warn!(share = %config.name, why, "an open from before the restart is closed");
+                    }
                     if let Err(why) = config.engine.close(&open, now) {
                         tracing::warn!(share = %config.name, %why, "it was closed with an error");
                     }

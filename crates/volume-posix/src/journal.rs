@@ -52,6 +52,7 @@ pub struct PosixJournal {
     path: PathBuf,
     state: Mutex<State>,
     synced: Condvar,
+    lacks_some: bool,
 }
 
 #[derive(Debug, Default)]
@@ -98,11 +99,18 @@ impl PosixJournal {
             let file = OpenOptions::new().write(true).open(path).map_err(host)?;
             State { file: Some(file), salt, length: length as u64, next, ..State::default() }
         };
-        Ok((PosixJournal::of(path, state), Found { records, damage, aside }))
+        let lacks_some = !damage.is_empty();
+        let journal = PosixJournal { lacks_some, ..PosixJournal::of(path, state) };
+        Ok((journal, Found { records, damage, aside }))
     }
 
     fn of(path: &Path, state: State) -> PosixJournal {
-        PosixJournal { path: path.to_owned(), state: Mutex::new(state), synced: Condvar::new() }
+        PosixJournal {
+            path: path.to_owned(),
+            state: Mutex::new(state),
+            synced: Condvar::new(),
+            lacks_some: false,
+        }
     }
 }
 
@@ -192,6 +200,10 @@ impl Journal for PosixJournal {
     fn size(&self) -> u64 {
         let state = self.state.lock();
         if state.file.is_some() { state.length + format::END as u64 } else { 0 }
+    }
+
+    fn lacks_some(&self) -> bool {
+        self.lacks_some
     }
 }
 

@@ -42,6 +42,11 @@ pub trait Journal: Send + Sync {
 
     /// Bytes that the records take.
     fn size(&self) -> u64;
+
+    /// Whether some of the records were damaged when it was opened, and left out: what is read back is no prefix then.
+    fn lacks_some(&self) -> bool {
+        false
+    }
 }
 
 /// A journal in memory. It survives as long as somebody holds it.

@@ -17,7 +17,10 @@
 //! is reserved before it does ([`Failure::NoSpace`] otherwise, with nothing done) and what was not used is given back.
 //! What others change on the host is found by a [`Scan`], which counts everything anew while clients go on.
 //!
-//! Locks, in this order: `Meter::moving`, the state of one file, a shard of the table of files, the totals.
+//! Who makes, moves or removes a name has it alone meanwhile: what a name led to before a change must be what the change has taken
+//! it from.
+//!
+//! Locks, in this order: the names, `Meter::moving`, the state of one file, a shard of the table of files, the totals.
 
 mod file;
 mod node;
@@ -25,20 +28,21 @@ mod scan;
 mod seen;
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::{Facts, Failure, HostEvent, Kind, Node, NodeId, Result, Space, Volume};
+use crate::{Facts, Failure, HostEvent, Kind, Name, Node, NodeId, Result, Space, Volume};
 
 use file::FileMeter;
 pub use node::MeteredNode;
 pub use scan::Scan;
 use seen::Seen;
 
-/// Shards of the table of files.
+/// Shards of the table of files, and of the names.
 const SHARDS: usize = 64;
 /// Directories that clients move while everything is counted anew, at most; with more the count begins again later.
 const MAX_MOVED: usize = 1024;
@@ -167,6 +171,8 @@ pub struct Meter {
     largest: AtomicU64,
     totals: Mutex<Totals>,
     files: Vec<Mutex<Files>>,
+    /// Held while what a name leads to changes.
+    names: Vec<Mutex<()>>,
     /// Read while a name moves, written when a recount begins or ends.
     moving: RwLock<()>,
 }
@@ -351,6 +357,21 @@ impl Meter {
         &self.files[(mixed >> 32) as usize % SHARDS]
     }
 
+    /// Has these names, each in a directory, alone until what is given back is dropped.
+    fn alone<const N: usize>(&self, names: [(NodeId, &Name); N]) -> Vec<MutexGuard<'_, ()>> {
+        // Where the host takes several spellings for one name, its whole directory is meant.
+        let folds = self.inner.facts().folds_case;
+        let shard = |(directory, name): (NodeId, &Name)| {
+            let mut hasher = DefaultHasher::new();
+            (directory, if folds { &[] } else { name.as_bytes() }).hash(&mut hasher);
+            hasher.finish() as usize % SHARDS
+        };
+        let mut shards = names.map(shard);
+        shards.sort_unstable();
+        let is_first = |at: &usize| *at == 0 || shards[*at - 1] != shards[*at];
+        (0..N).filter(is_first).map(|at| self.names[shards[at]].lock()).collect()
+    }
+
     /// What is known of a file for as long as anybody has it.
     fn enter(self: &Arc<Meter>, id: NodeId, kind: Kind) -> Arc<FileMeter> {
         let mut shard = self.shard(id).lock();
@@ -418,6 +439,7 @@ impl MeteredVolume {
             largest: AtomicU64::new(u64::MAX),
             totals: Mutex::new(Totals { quota, used, is_known: kept.is_some(), ..Totals::default() }),
             files: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
+            names: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
             moving: RwLock::new(()),
         };
         MeteredVolume { meter: Arc::new(meter) }

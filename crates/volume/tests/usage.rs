@@ -345,3 +345,33 @@ fn many_at_once_never_pass_the_bound_together_and_a_count_meanwhile_is_exact() {
     assert!(meter.counting().finished > 0);
     assert_eq!(meter.usage(), there(&memory));
 }
+
+/// Without a count meanwhile that would put it right.
+#[test]
+fn what_a_name_leads_to_is_the_same_for_all_who_change_it() {
+    let memory = MemoryVolume::new(1);
+    let volume = MeteredVolume::new(Arc::new(memory.clone()), Some(QUOTA), Some(Usage::default()));
+    let root = volume.root().unwrap();
+    let change = |seed: u64| {
+        let mut state = seed;
+        for _ in 0..20_000 {
+            let [what, from, to] = [(); 3].map(|()| next(&mut state));
+            let [from, to] = [from, to].map(|at| name(&format!("f{}", at % 3)));
+            // Any of it may fail, since others do the same.
+            let _done_or_refused = match what % 4 {
+                0 => root.create_file(&from, 0o600, None).map(drop),
+                1 => root.remove(&from, false, None),
+                2 => root.rename(&from, &*root, &to, true, None),
+                _ => {
+                    root.lookup(&from, OpenHow::Attributes).and_then(|file| root.add_name(&to, &*file, None))
+                }
+            };
+        }
+    };
+    std::thread::scope(|scope| {
+        let change = &change;
+        (1..5).for_each(|seed| drop(scope.spawn(move || change(seed))));
+    });
+    drop(root);
+    assert_eq!(volume.meter().unwrap().usage(), there(&memory));
+}

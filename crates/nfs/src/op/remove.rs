@@ -29,7 +29,7 @@ pub fn run(run: &mut Run, args: &RemoveArgs<'_>) -> Done {
         .map_err(|stop| in_the_way(stop, Kind::File))?;
     let kind = if opened.open.is_directory() { Kind::Directory } else { Kind::File };
     let held = |stop| in_the_way(stop, kind);
-    let marked = run.ask(&export, |engine, caller| engine.set_delete(caller, &opened.open, true, true, true));
+    let marked = run.ask(&export, |engine, caller| engine.set_delete_at_once(caller, &opened.open));
     let closed = export.engine.close(&opened.open, run.now);
     marked.map_err(held)?;
     closed.map_err(|why| held(why.into()))?;

@@ -39,6 +39,8 @@ pub(crate) struct Security {
     says: (u32, u32, u32),
     /// [`Stat::fixed`], which binds everybody.
     pub is_fixed: bool,
+    /// It is what the host has made of a stored descriptor, and is to be stored as such.
+    pub is_overtaken: bool,
 }
 
 impl Security {
@@ -121,7 +123,7 @@ impl Share {
         {
             // What cannot be read is not taken for permission.
             let mut descriptor = Descriptor::parse(&bytes).map_err(|_| Refusal::Io)?;
-            if record.shown.is_some_and(|shown| u32::from(shown.host) != stat.mode & 0o777) {
+            if record.has_other_mode(stat) {
                 // A program of the host has set the mode since.
                 security::apply_mode(&mut descriptor, stat.mode);
             }
@@ -134,6 +136,7 @@ impl Share {
                 hands_list_down,
                 says,
                 is_fixed: stat.fixed,
+                is_overtaken: record.is_overtaken(stat),
             });
         }
         let acl = lists_of(node, stat, record)?;
@@ -148,6 +151,7 @@ impl Share {
             hands_list_down: record.default_list,
             says,
             is_fixed: stat.fixed,
+            is_overtaken: record.is_overtaken(stat),
         })
     }
 

@@ -13,6 +13,19 @@ use super::file::Deletion;
 use crate::caching::grants::Need;
 use crate::{Attributes, Caller, Open, Refusal, Step};
 
+/// How a name is marked.
+#[derive(Clone, Copy)]
+struct Marking {
+    /// To go, or no longer to go.
+    on: bool,
+    /// It goes when this very open is closed.
+    posix: bool,
+    /// READ_ONLY keeps nothing.
+    ignore_read_only: bool,
+    /// Whoever marks it hears what the close says. READ_ONLY keeps nothing then.
+    close_tells: bool,
+}
+
 impl Share {
     /// Says that what is open goes with its last open, or no longer does. With `posix` the name goes
     /// when this very open is closed, whoever else has it open. A symbolic link that was followed to it goes in its place.
@@ -29,19 +42,25 @@ impl Share {
         if on && let Err(why) = self.check_open_may_go(open) {
             return Step::Refused(why);
         }
-        self.with_last_link(caller, open, |open| self.mark_to_go(caller, open, on, posix, ignore_read_only))
+        let marking = Marking { on, posix, ignore_read_only, close_tells: false };
+        self.with_last_link(caller, open, |open| self.mark_to_go(caller, open, marking))
     }
 
-    fn mark_to_go(
-        &self,
-        caller: &Caller<'_>,
-        open: &Arc<Open>,
-        on: bool,
-        posix: bool,
-        ignore_read_only: bool,
-    ) -> Step<()> {
+    /// Says that the name of what is open goes with the close that the same request does next. That close tells what the host
+    /// refuses.
+    // RFC 8881 18.25
+    pub fn set_delete_at_once(&self, caller: &Caller<'_>, open: &Arc<Open>) -> Step<()> {
+        if let Err(why) = self.check_open_may_go(open) {
+            return Step::Refused(why);
+        }
+        let marking = Marking { on: true, posix: true, ignore_read_only: true, close_tells: true };
+        self.mark_to_go(caller, open, marking)
+    }
+
+    fn mark_to_go(&self, caller: &Caller<'_>, open: &Arc<Open>, marking: Marking) -> Step<()> {
+        let Marking { on, posix, .. } = marking;
         if on {
-            match self.check_deletable(caller, open, ignore_read_only) {
+            match self.check_deletable(caller, open, marking) {
                 Err(Refusal::NotEmpty) => match self.wait_for_unclaimed_in(caller, open) {
                     Step::Done(()) => {}
                     other => return other,
@@ -88,12 +107,7 @@ impl Share {
         }
     }
 
-    fn check_deletable(
-        &self,
-        caller: &Caller<'_>,
-        open: &Open,
-        ignore_read_only: bool,
-    ) -> Result<(), Refusal> {
+    fn check_deletable(&self, caller: &Caller<'_>, open: &Open, marking: Marking) -> Result<(), Refusal> {
         if !open.granted.contains(Rights::DELETE) {
             return Err(Refusal::AccessDenied);
         }
@@ -101,12 +115,15 @@ impl Share {
         let Some(link) = &open.link else {
             return Err(Refusal::CannotDelete);
         };
-        let stat = open.node.stat()?;
-        if stat.fixed {
-            return Err(Refusal::AccessDenied);
-        }
-        if !ignore_read_only && self.record_of(open)?.bits(&stat).contains(Attributes::READ_ONLY) {
-            return Err(Refusal::CannotDelete);
+        if !marking.close_tells {
+            let stat = open.node.stat()?;
+            if stat.fixed {
+                return Err(Refusal::AccessDenied);
+            }
+            if !marking.ignore_read_only && self.record_of(open)?.bits(&stat).contains(Attributes::READ_ONLY)
+            {
+                return Err(Refusal::CannotDelete);
+            }
         }
         if !open.stream.is_named {
             self.check_removal(caller, &link.place())?;

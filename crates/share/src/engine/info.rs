@@ -71,6 +71,20 @@ impl Share {
         place: Option<&Place>,
         seen: Option<Stat>,
     ) -> Result<Facts, Refusal> {
+        let facts = self.facts_as_found(file, node, place, seen)?;
+        if facts.security.is_overtaken && self.keep_what_the_host_set(file, node) {
+            return self.facts_as_found(file, node, place, None);
+        }
+        Ok(facts)
+    }
+
+    fn facts_as_found(
+        &self,
+        file: &Arc<File>,
+        node: &dyn Node,
+        place: Option<&Place>,
+        seen: Option<Stat>,
+    ) -> Result<Facts, Refusal> {
         let stat = match seen {
             Some(seen) => seen,
             None => node.stat()?,

@@ -399,6 +399,18 @@ impl Share {
     }
 
     pub(super) fn item_security(&self, item: &Item) -> Result<Arc<super::access::Security>, Refusal> {
+        let security = self.item_security_as_found(item)?;
+        if !security.is_overtaken {
+            return Ok(security);
+        }
+        let node = item.node.as_ref();
+        let file = self.files.enter(node.id(), node.kind());
+        let is_kept = self.keep_what_the_host_set(&file, node);
+        self.files.leave(&file);
+        if is_kept { self.item_security_as_found(item) } else { Ok(security) }
+    }
+
+    fn item_security_as_found(&self, item: &Item) -> Result<Arc<super::access::Security>, Refusal> {
         if let Some(directory) = &item.directory {
             return self.directory_security(directory);
         }

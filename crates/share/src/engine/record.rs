@@ -101,6 +101,8 @@ pub(crate) struct Record {
     pub access_list: bool,
     /// Whether the host hands a list of its own down to what is made in this directory.
     pub default_list: bool,
+    /// Whether a descriptor is stored that counts no more, because the host's access list is another since. Seen, and not stored.
+    pub has_lost_descriptor: bool,
 }
 
 impl Record {
@@ -116,6 +118,7 @@ impl Record {
             let list = if access_list { node.note(Note::AccessList)? } else { None };
             if named_hash(list.as_deref()) != shown.list {
                 // Somebody on the host has said anew who may do what: that counts from then on.
+                record.has_lost_descriptor = record.has_descriptor;
                 (record.has_descriptor, record.shown) = (false, None);
             }
         }
@@ -133,7 +136,20 @@ impl Record {
 
     /// Whether there is nothing to store.
     pub fn is_nothing(&self) -> bool {
-        Record { access_list: false, default_list: false, ..*self } == Record::default()
+        Record { access_list: false, default_list: false, has_lost_descriptor: false, ..*self }
+            == Record::default()
+    }
+
+    /// Whether a program of the host has set permission bits since the descriptor was stored.
+    pub fn has_other_mode(&self, stat: &Stat) -> bool {
+        self.has_descriptor && self.shown.is_some_and(|shown| u32::from(shown.host) != stat.mode & 0o777)
+    }
+
+    /// Whether the host has said anew who may do what since the descriptor was stored, and for good: the bits of a file with an
+    /// access list of the host are its mask, which may widen again.
+    // acl(5)
+    pub fn is_overtaken(&self, stat: &Stat) -> bool {
+        self.has_lost_descriptor || !self.access_list && self.has_other_mode(stat)
     }
 
     /// The permission bits: those of the host, or those that the stored descriptor comes to. Where the host has got others
@@ -168,6 +184,7 @@ impl Record {
             shown: if more & HAS_SHOWN != 0 { Some(fields.shown()?) } else { None },
             access_list: false,
             default_list: false,
+            has_lost_descriptor: false,
         };
         fields.rest.is_empty().then_some(record)
     }
@@ -282,14 +299,22 @@ mod tests {
     }
 
     fn stat(accessed: Time, modified: Time, changed: Time) -> Stat {
-        let id = volume::NodeId { device: 1, inode: 1 };
-        let (kind, mode, born, fixed) = (Kind::File, 0o644, None, false);
-        let (size, allocated, links, uid, gid, rdev) = (0, 0, 1, 0, 0, 0);
-        #[rustfmt::skip]
-        let stat = Stat {
-            id, kind, size, allocated, links, mode, uid, gid, rdev, accessed, modified, changed, born, fixed,
-        };
-        stat
+        Stat {
+            id: volume::NodeId { device: 1, inode: 1 },
+            kind: Kind::File,
+            size: 0,
+            allocated: 0,
+            links: 1,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            accessed,
+            modified,
+            changed,
+            born: None,
+            fixed: false,
+        }
     }
 
     #[test]

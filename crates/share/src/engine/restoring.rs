@@ -54,6 +54,7 @@ impl Share {
         let mut changes: Vec<_> = self.versions.begin(&ledger, now).map(Record::Ahead).into_iter().collect();
         let next = ledger.live.last_key_value().map_or(1, |(id, _)| id + 1);
         self.next_open.fetch_max(next, Ordering::Relaxed);
+        let is_doubtful = journal.lacks_some();
         let mut restored = Vec::new();
         for (id, entry) in &ledger.live {
             let right = entry.holder().and_then(|holder| ledger.rights.get(&holder)).copied();
@@ -61,11 +62,15 @@ impl Share {
                 Ok(open) => {
                     let Made { keep_ns, note, address, .. } = &entry.made;
                     let (note, address) = (note.clone(), address.clone());
-                    restored.push(Restored { open, keep_ns: *keep_ns, note, address });
+                    restored.push(Restored { open, keep_ns: *keep_ns, note, address, is_doubtful });
                 }
                 Err(why) => {
                     let path = shown(&entry.made);
-                    tracing::warn!(share = %self.name(), %path, why, "an open from before the restart is gone");
+                    if is_doubtful {
+                        tracing::info!(share = %self.name(), %path, why, "an open from before the restart is gone; that it was closed may stand in a damaged record");
+                    } else {
+                        tracing::warn!(share = %self.name(), %path, why, "an open from before the restart is gone");
+                    }
                     changes.push(Record::Closed { id: *id });
                 }
             }

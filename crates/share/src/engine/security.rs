@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::{self, Descriptor, Parts, Rights};
-use volume::{Failure, Kind, Node};
+use volume::{Failure, Kind, Node, Note};
 
 use super::Share;
 use super::access::Security;
@@ -322,6 +322,39 @@ impl Share {
         if let Some(link) = &open.link {
             self.tell(link, None, ChangeKind::Modified, ChangeFilter::SECURITY | ChangeFilter::ATTRIBUTES);
         }
+        Ok(())
+    }
+
+    /// Stores what the host has made of a descriptor that a client once set: the mode that a program of the host has set since is
+    /// applied to it, or it goes where the host's access list is another. Nothing that the host sets later brings the old one back.
+    /// True when that is stored; where it cannot be, or somebody changes it just now, who looks next tries again.
+    ///
+    /// The host's time of change could not tell as much: it moves with each write, too.
+    // RFC 8881 6.4.1.1
+    pub(super) fn keep_what_the_host_set(&self, file: &File, node: &dyn Node) -> bool {
+        // Who changes it may be the one who asks here.
+        let Some(_beside) = file.beside.try_lock() else { return false };
+        self.check_writable().and_then(|()| self.store_what_the_host_set(file, node)).is_ok()
+    }
+
+    fn store_what_the_host_set(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
+        let stat = node.stat()?;
+        let mut record = Record::load(node)?;
+        if record.has_lost_descriptor {
+            record.has_lost_descriptor = false;
+            self.store_record_at(file, node, record)?;
+            self.put_descriptor(node, None)?;
+        } else if record.is_overtaken(&stat)
+            && let Some(bytes) = node.note(Note::Descriptor)?
+        {
+            let mut descriptor = Descriptor::parse(&bytes).map_err(|_| Refusal::Io)?;
+            security::apply_mode(&mut descriptor, stat.mode);
+            let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
+            self.put_descriptor(node, Some(&bytes))?;
+            record.shown = Some(shown_now(node, &stat, &record, stat.mode)?);
+            self.store_record_at(file, node, record)?;
+        }
+        file.state.lock().security = None;
         Ok(())
     }
 }

@@ -88,11 +88,17 @@ impl StateDir {
         self.store.file(&self.name_of(journal)).is_some() && !journal.exists()
     }
 
-    /// Takes note of the journals that are in the directory. Each is made with its first record.
+    /// Whether what lay beside the files of a served directory, kept in `volume`, is gone.
+    pub fn lacks_what_lay_beside(&self, volume: &Path) -> bool {
+        self.store.file(&self.name_of(volume)).is_some() && !has_something(volume)
+    }
+
+    /// Takes note of the journals that are in the directory, each of which is made with its first record, and of the served
+    /// directories beside whose files something lies.
     ///
     /// # Errors
     /// [`StoreError`]
-    pub fn note_journals(&self) -> Result<(), StoreError> {
+    pub fn note_what_is_kept(&self) -> Result<(), StoreError> {
         let of = |directory: PathBuf, is_journal: fn(&Path) -> bool| {
             let found = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
             found.filter(move |path| is_journal(path))
@@ -104,7 +110,14 @@ impl StateDir {
             !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
         };
         let clients = of(self.path.clone(), is_clients);
-        let names: Vec<String> = opens.chain(clients).map(|journal| self.name_of(&journal)).collect();
+        let (filled, emptied): (Vec<_>, Vec<_>) =
+            of(self.path.join("volumes"), Path::is_dir).partition(|volume| has_something(volume));
+        for volume in emptied.iter().map(|volume| self.name_of(volume)) {
+            if self.store.file(&volume).is_some() {
+                self.store.forget_file(&volume)?;
+            }
+        }
+        let names: Vec<String> = opens.chain(clients).chain(filled).map(|path| self.name_of(&path)).collect();
         self.store.note_files(&names)
     }
 
@@ -154,6 +167,11 @@ impl StateDir {
         }
         notes
     }
+}
+
+/// Whether something lies beside a served directory's files, which have a folder each here.
+fn has_something(volume: &Path) -> bool {
+    fs::read_dir(volume).into_iter().flatten().flatten().any(|entry| entry.path().is_dir())
 }
 
 /// What to tell of a file that has not the content that was written.

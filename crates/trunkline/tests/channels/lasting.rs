@@ -108,3 +108,46 @@ async fn a_journal_that_is_gone_is_told() {
     let told = said(&server);
     assert!(told.contains(line) && told.contains(&journal.display().to_string()), "{told}");
 }
+
+/// What the server has to say of journals and opens since it was started.
+fn complaints(server: &Running) -> Vec<String> {
+    let log = std::fs::read_to_string(server.place.path().join("log")).unwrap();
+    let is_one = |line: &&str| line.contains("WARN") && (line.contains("journal") || line.contains(" open "));
+    log.lines().filter(is_one).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn each_damaged_record_is_told_once() {
+    let mut server = Running::start_with("", "continuously_available = true");
+    let (_, tree) = log_on(server.address, &Options::default(), false).await;
+    let how = OpenOptions::file(Disposition::Create);
+    let (_kept, _) = tree.open_lasting("kept", &how).await.unwrap();
+    let (closed, _) = tree.open_lasting("closed", &how).await.unwrap();
+    closed.lock(0, 10).await.unwrap();
+    closed.close().await.unwrap();
+    std::fs::remove_file(server.files().join("closed")).unwrap();
+    server.server.signal("-KILL");
+    server.server.wait();
+    let found = std::fs::read_dir(server.place.path().join("state/volumes")).unwrap();
+    let mut journals = found.map(|entry| entry.unwrap().path());
+    let journal = journals.find(|path| path.extension().is_some_and(|it| it == "opens")).expect("a journal");
+    let whole = std::fs::read(&journal).unwrap();
+    // Behind the head, and behind the first record, which stands there twice.
+    let after = |at: usize| at + 12 + u32::from_le_bytes(whole[at..at + 4].try_into().unwrap()) as usize;
+    let (mut at, mut damaged) = (after(after(24)), 0);
+    while at + 12 < whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at + 12] ^= 1;
+        std::fs::write(&journal, &bytes).unwrap();
+        server.begin_again(|| ());
+        let told = complaints(&server);
+        assert!(told.len() == 1 && told[0].contains(&format!("at byte {at}: 1 record")), "{at}: {told:#?}");
+        server.server.signal("-KILL");
+        server.server.wait();
+        (at, damaged) = (after(at), damaged + 1);
+    }
+    assert!(damaged >= 4, "{damaged}");
+    std::fs::write(&journal, &whole).unwrap();
+    server.begin_again(|| ());
+    assert_eq!(complaints(&server), [""; 0]);
+}

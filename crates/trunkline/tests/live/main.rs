@@ -1,6 +1,7 @@
 //! Accounts and shares that are made, changed and deleted while a session works on, and what a restart finds of that.
 
 mod api;
+mod missing_state;
 mod moving;
 mod vanishing;
 // Of what the tests of the command line share, these need the directory and the program.
@@ -72,8 +73,14 @@ impl Running {
     }
 
     fn restart(&mut self) {
+        self.restart_after(|| ());
+    }
+
+    /// Ends it in order, does something to what it has left, and starts it again.
+    fn restart_after(&mut self, act: impl FnOnce()) {
         self.server.signal("-TERM");
         self.server.wait();
+        act();
         self.server = Server::start(&self.place);
         self.find_ports();
     }

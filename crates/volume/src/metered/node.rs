@@ -63,11 +63,12 @@ impl MeteredNode {
         MeteredNode::wrap(inner, &self.meter)
     }
 
-    /// Makes a node.
-    fn making(&self, act: impl FnOnce() -> Result<Arc<dyn Node>>) -> Result<Arc<dyn Node>> {
+    /// Makes a node with this name.
+    fn making(&self, name: &Name, act: impl FnOnce() -> Result<Arc<dyn Node>>) -> Result<Arc<dyn Node>> {
         if !self.meter.is_awake() {
             return Ok(self.wrapped(self.passing(act)?));
         }
+        let _alone = self.meter.alone([(self.id(), name)]);
         let inner = act()?;
         let file = self.meter.enter(inner.id(), inner.kind());
         file.made();
@@ -300,15 +301,15 @@ impl Node for MeteredNode {
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        self.making(|| self.inner.create_file(name, mode, actor))
+        self.making(name, || self.inner.create_file(name, mode, actor))
     }
 
     fn create_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        self.making(|| self.inner.create_directory(name, mode, actor))
+        self.making(name, || self.inner.create_directory(name, mode, actor))
     }
 
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        self.making(|| self.inner.create_link(name, text, actor))
+        self.making(name, || self.inner.create_link(name, text, actor))
     }
 
     fn create_special(
@@ -319,10 +320,11 @@ impl Node for MeteredNode {
         rdev: u64,
         actor: Option<&Actor>,
     ) -> Result<Arc<dyn Node>> {
-        self.making(|| self.inner.create_special(name, kind, mode, rdev, actor))
+        self.making(name, || self.inner.create_special(name, kind, mode, rdev, actor))
     }
 
     fn add_name(&self, name: &Name, node: &dyn Node, actor: Option<&Actor>) -> Result<()> {
+        let _alone = self.meter.is_awake().then(|| self.meter.alone([(self.id(), name)]));
         self.inner.add_name(name, MeteredNode::unwrap(node), actor)
     }
 
@@ -331,6 +333,7 @@ impl Node for MeteredNode {
         if !meter.is_awake() {
             return self.passing(|| self.inner.remove(name, directory, actor));
         }
+        let _alone = meter.alone([(self.id(), name)]);
         let doomed = self.inner.lookup(name, OpenHow::Attributes)?;
         let _still = meter.moving.read();
         let file = meter.enter(doomed.id(), doomed.kind());
@@ -355,6 +358,7 @@ impl Node for MeteredNode {
         if !meter.is_awake() {
             return self.passing(act);
         }
+        let _alone = meter.alone([(self.id(), name), (to.id(), to_name)]);
         let _still = meter.moving.read();
         let is_counting = meter.is_counting();
         if !replace && !is_counting {

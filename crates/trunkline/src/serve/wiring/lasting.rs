@@ -72,14 +72,25 @@ fn tell_if_missing(state: &StateDir, journal: &Path, content: &str) -> bool {
     let is_missing = state.lacks_journal(journal);
     if is_missing {
         tracing::warn!(path = %journal.display(), "a journal is missing and begins anew; it had {content}; to have it back, stop, restore it and start again");
+        // The next start lacks nothing, unless there is one again until then.
+        if let Err(error) = state.forget_journal(journal) {
+            tracing::warn!(%error, "the next start tells of it again");
+        }
     }
     is_missing
 }
 
-/// Takes note of the journals that there are by now, so that it is told when one is gone at the next start.
-pub fn note_journals(state: &StateDir) {
-    if let Err(error) = state.note_journals() {
-        tracing::warn!(%error, "it is not noted which journals there are, and it will not be told if one is gone");
+/// Takes note of what there is by now beside the database, so that it is told when some of it is gone at the next start.
+pub fn note_what_is_kept(state: &StateDir) {
+    if let Err(error) = state.note_what_is_kept() {
+        tracing::warn!(%error, "it is not noted what the state directory has, and it will not be told if some of it is gone");
+    }
+}
+
+/// Tells when what lay beside a share's files, kept in `volume`, is gone.
+pub fn tell_if_emptied(state: &StateDir, share: &str, volume: &Path) {
+    if state.lacks_what_lay_beside(volume) {
+        tracing::warn!(share, path = %volume.display(), "what lay beside the share's files is gone: named streams, and descriptors and reparse points too large for a file's own attributes; to have it back, stop, restore this directory and start again");
     }
 }
 

@@ -367,6 +367,7 @@ impl Wired {
     ) -> Result<Served, String> {
         let name = &share.name.value;
         let beside = self.state.volume_dir(path).map_err(|e| e.to_string())?;
+        lasting::tell_if_emptied(&self.state, &name.to_string(), &beside);
         let volume = PosixVolume::open(path, &beside).map_err(|e| format!("share `{name}`: {e}"))?;
         let volume = Arc::new(volume);
         let shared = metadata::slowed(Arc::<PosixVolume>::clone(&volume), all.server.metadata_delay_us.value);
@@ -481,14 +482,14 @@ fn keep(
             if saved.elapsed() >= limits::SAVED_EVERY {
                 pacing.save(&state);
                 usages.save(&state, &by_path(&engines));
-                lasting::note_journals(&state);
+                lasting::note_what_is_kept(&state);
                 saved = Instant::now();
             }
             if sweep {
                 swept = Instant::now();
             }
         }
-        lasting::note_journals(&state);
+        lasting::note_what_is_kept(&state);
     };
     let thread = std::thread::Builder::new().name("trunkline-keeper".to_owned()).spawn(run)?;
     Ok((stop, thread))
