@@ -74,6 +74,13 @@ impl Incomplete {
     fn end(&mut self) {
         *self = Incomplete::default();
     }
+
+    /// The same when that is so.
+    fn end_if(&mut self, is_whole: bool) {
+        if is_whole {
+            self.end();
+        }
+    }
 }
 
 /// Bytes in a shared receive buffer that are not handed out yet.
@@ -274,9 +281,7 @@ impl Inbound {
             return Next::Nothing;
         };
         loop {
-            if window.pass(&mut self.skip) {
-                self.incomplete.end();
-            }
+            self.incomplete.end_if(window.pass(&mut self.skip));
             let bytes = &window.buffer[window.start..window.end];
             let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return Next::Nothing };
             let (len, ends) = match service.record(*prefix) {
@@ -285,9 +290,7 @@ impl Inbound {
                 Record::Skip(len) => {
                     window.start += PREFIX;
                     self.skip = len;
-                    if len == 0 {
-                        self.incomplete.end();
-                    }
+                    self.incomplete.end_if(len == 0);
                     continue;
                 }
                 Record::Hostile => return Next::Hostile,
