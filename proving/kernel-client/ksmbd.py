@@ -31,7 +31,7 @@ def configuration(where, port):
              "server multi channel support = yes", "durable handles = yes"]
     for share in sorted(Path(where).iterdir()):
         lines += [f"[{share.name}]", f"path = {share}", "read only = no", "force user = root", "force group = root",
-                  "vfs objects = acl_xattr streams_xattr", "create mask = 0777", "directory mask = 0777"]
+                  "vfs objects = streams_xattr", "create mask = 0777", "directory mask = 0777"]
     return "\n".join(lines) + "\n"
 
 
