@@ -106,6 +106,8 @@ pub(crate) struct Connection<S: Service> {
     closing: bool,
     /// Not read at present, since the client or the pool does not keep up.
     held_back: bool,
+    /// Something came that took all there was, and nothing was sent since.
+    heard: bool,
     /// Since when the socket takes nothing (monotonic ns).
     stalled_since: Option<u64>,
     /// How much must have come before the socket wakes it.
@@ -152,6 +154,7 @@ impl<S: Service> Connection<S> {
             placed: false,
             closing: false,
             held_back: false,
+            heard: false,
             stalled_since: None,
             wakes_at: lowat::Mark::default(),
             proved,
@@ -343,9 +346,10 @@ impl<S: Service> Served<S> {
         if let Err(why) = self.flush(cx) {
             return Flow::closed(why);
         }
-        if matches!(received, Received::Some(_)) && self.connection.sends.taken() == before {
-            self.acknowledge();
-        }
+        let connection = &mut *self.connection;
+        connection.heard |= matches!(received, Received::Some(_));
+        connection.heard &= connection.sends.taken() == before;
+        self.acknowledge();
         self.conclude(received)
     }
 
@@ -353,7 +357,10 @@ impl<S: Service> Served<S> {
     /// acknowledgement along: a client that leaves Nagle's algorithm on holds the rest back until then, which the host
     /// delays by 40 ms (RFC 9293, section 3.8.6.3, lets it).
     fn acknowledge(&mut self) {
-        let Some(core) = &mut self.connection.core else { return };
+        let connection = &mut *self.connection;
+        // While the conversation is away it is not known where what came ends.
+        let Some(core) = connection.core.as_mut().filter(|_| connection.heard) else { return };
+        connection.heard = false;
         if !core.inbound.waiting() && core.inbound.wants_acknowledgement() {
             self.worker.counters().ack_calls.add(1);
             // A host that refuses acknowledges later, which does no other harm.
