@@ -92,6 +92,8 @@ class Row:
         self.name, self.passed, self.failed, self.skipped = name, passed, failed, skipped
         self.seconds, self.processor = seconds, processor
         self.failures = [line for line in output.splitlines() if FAILURE.match(line)]
+        # What the suite says beside its counts.
+        self.remark = ""
 
 
 def target():
@@ -274,6 +276,7 @@ def suite(runner, name, command, limit_s, at_once=True):
         row.passed += count["passed"]
         row.failed += count["failed"]
         row.skipped += count["skipped"]
+        row.remark = count["remark"] or row.remark
     if (done.status != 0 or not counts) and row.failed == 0:
         row.failed = 1  # it broke off before it could count
     return row
@@ -295,6 +298,8 @@ def print_table(rows):
     print(f"\n{'suite':<26}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}{'processor':>11}")
     for row in rows:
         print(f"{row.name:<26}{row.passed:>8}{row.failed:>8}{row.skipped:>9}{row.seconds:>9.0f}{row.processor:>11.0f}")
+        if row.remark:
+            print(f"    {row.remark}")
     passed, failed, skipped = (sum(getattr(row, column) for row in rows) for column in ("passed", "failed", "skipped"))
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     return 1 if failed else 0

@@ -14,6 +14,8 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    # What stands beside the counts, for a suite that did not run as a whole.
+    remark: str = ""
     notes: list = field(default_factory=list)
 
     def add(self, result, name, detail=""):
@@ -33,14 +35,14 @@ class Tally:
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
         path = os.environ.get("TALLY_FILE")
         if path:
-            row = {"suite": self.suite, "passed": self.passed, "failed": self.failed, "skipped": self.skipped}
+            row = {"suite": self.suite, "passed": self.passed, "failed": self.failed, "skipped": self.skipped, "remark": self.remark}
             with open(path, "a", encoding="utf-8") as out:
                 out.write(json.dumps(row) + "\n")
         return 1 if self.failed else 0
 
 
-def skip_whole_suite(suite, reason):
-    """End the process with one skipped case: something the suite needs is missing."""
-    tally = Tally(suite)
-    tally.add("skip", "whole suite", reason)
+def skip_whole_suite(suite, reason, remark=""):
+    """End the process with one skipped case: something the suite needs is missing. `remark` says what is known without it."""
+    tally = Tally(suite, remark=remark)
+    tally.add("skip", "whole suite", f"{reason}; {remark}" if remark else reason)
     sys.exit(tally.close())

@@ -54,11 +54,11 @@ def missing(mount=("mount.cifs", "cifs-utils")):
     if reason := kernels.Chosen.kernel.missing():
         return reason
     programs = {"modprobe": "kmod", "ip": "iproute2", mount[0]: mount[1]}
-    absent = sorted({package for program, package in programs.items() if shutil.which(program, path=_PATH) is None})
+    absent = sorted({package for program, package in programs.items() if shutil.which(program, path=PATH) is None})
     return f"needs the Debian packages {', '.join(absent)}" if absent else ""
 
 
-_PATH = kernels.PATH
+PATH = kernels.PATH
 
 
 class Network:
@@ -82,7 +82,7 @@ class Network:
         return self
 
     def __exit__(self, *_):
-        subprocess.run(["ip", "netns", "del", self.name], check=False, env=dict(os.environ, PATH=_PATH))
+        subprocess.run(["ip", "netns", "del", self.name], check=False, env=dict(os.environ, PATH=PATH))
 
     def inside(self, command):
         """The command line that runs `command` inside the namespace."""
@@ -90,7 +90,7 @@ class Network:
 
     @staticmethod
     def _ip(*words):
-        subprocess.run(["ip", *words], check=True, timeout=30, env=dict(os.environ, PATH=_PATH))
+        subprocess.run(["ip", *words], check=True, timeout=30, env=dict(os.environ, PATH=PATH))
 
 
 def cannot_boot():
@@ -113,23 +113,33 @@ def run(network, job, limit_s, memory_mib=640):
     """
     work = Path(tempfile.mkdtemp(prefix="proof-guest-"))
     process = _boot(network, job, work, memory_mib, "con0=null,fd:1", subprocess.DEVNULL)
-    over = False
     try:
-        output, _ = process.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        over = True
+        output, over = outlast(process, limit_s)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return _read(output.decode("utf-8", "replace"), over)
+    return read(output.decode("utf-8", "replace"), over)
 
 
-def _boot(network, job, work, memory_mib, console, stdin):
+def outlast(process, limit_s):
+    """Wait for a guest's end, or end it; gives its output and whether the time was over."""
+    try:
+        return process.communicate(timeout=limit_s)[0], False
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate()[0], True
+
+
+def lay(job, work):
+    """Put what a guest begins with into `work`: its first process, and a script that is the job."""
     init = Path(shutil.copy(HERE / "guest-init", work))
     script = work / "job"
     script.write_text("#!/bin/sh\nexec " + " ".join(_quote(word) for word in job) + "\n")
     script.chmod(0o755)
+    return init, script
+
+
+def _boot(network, job, work, memory_mib, console, stdin):
+    init, script = lay(job, work)
     kernel = kernels.Chosen.kernel
     words = [
         f"mem={memory_mib}M", "root=/dev/root", "rootfstype=hostfs", f"rootflags={kernel.path('/')}", "ro",
@@ -140,7 +150,7 @@ def _boot(network, job, work, memory_mib, console, stdin):
     # A process namespace of its own: when its first process goes, all of the guest's processes go with it.
     command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *_wide_registers(), *kernel.command(words)])
     return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-                            env=dict(os.environ, PATH=_PATH, TMPDIR=kernel.path(_memory_directory(work, memory_mib))))
+                            env=dict(os.environ, PATH=PATH, TMPDIR=kernel.path(_memory_directory(work, memory_mib))))
 
 
 @functools.cache
@@ -148,13 +158,13 @@ def _wide_registers():
     """What stands before the kernel's command where the processor has registers that it does not know (wide_registers.c)."""
     if "amx_tile" not in Path("/proc/cpuinfo").read_text().split():
         return []
-    if shutil.which("cc", path=_PATH) is None:
+    if shutil.which("cc", path=PATH) is None:
         raise OSError("this processor has AMX, for which a C compiler (cc) is needed to build wide_registers.c")
     directory = tempfile.mkdtemp(prefix="proof-registers-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     library = Path(directory) / "wide_registers.so"
     subprocess.run(["cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, HERE / "wide_registers.c"], check=True,
-                   timeout=60, env=dict(os.environ, PATH=_PATH))
+                   timeout=60, env=dict(os.environ, PATH=PATH))
     return ["env", f"LD_PRELOAD={library}"]
 
 
@@ -229,7 +239,8 @@ def _memory_directory(work, memory_mib):
     return shm if room.f_bavail * room.f_frsize > memory_mib << 20 else str(work)
 
 
-def _read(text, over):
+def read(text, over):
+    """The status and the lines of a guest's output."""
     status, lines = (124 if over else 125), []
     for line in text.replace("\r", "").splitlines():
         if line.startswith(_STATUS):

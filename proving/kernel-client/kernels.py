@@ -84,12 +84,15 @@ _ZEROS = ("a file of size 0 that has grown before it is opened reads as zeros, w
           "Samba too)")
 _BEHIND = ("what is written without a lease for writing stays in the client's memory until it is flushed or closed; before 6.10 it was "
            "written at once, and so it is with cache=none (6.12.113 and 7.2.7; beside Samba too)")
+_WHOLE_PAGES = ("of what is kept that way whole pages are written later, and what another client wrote into them meanwhile is lost; not with byte-range "
+                "locks around each write, nor with cache=none (6.12.113 and 7.2.7; beside Samba too)")
 _UNSTABLE = ("pages change between being signed and being sent where several processes write to one file, and Samba refuses the WRITE for its "
              "signature too (7.2.7; not where SMB is sealed)")
 _IDS = "chown asks cifs.idmap for an answer before it asks the server, and nobody answers here (7.2.7): EINVAL"
 LACKS = {
-    "6.12": {"two_clients_agree": _ZEROS, "write_without_a_lease": _BEHIND},
-    "newest": {"two_clients_agree": _ZEROS, "write_without_a_lease": _BEHIND, "parallel_writers": _UNSTABLE,
+    "6.12": {"two_clients_agree": _ZEROS, "write_without_a_lease": _BEHIND, "two_write_to_one_page": _WHOLE_PAGES},
+    "newest": {"two_clients_agree": _ZEROS, "write_without_a_lease": _BEHIND,
+               "two_write_to_one_page": _WHOLE_PAGES, "parallel_writers": _UNSTABLE,
                **{f"3.1.1-{mount}-posix: rsync_finds_nothing_left_to_do": _IDS for mount in ("signed", "sealed")}},
 }
 

@@ -27,11 +27,12 @@ NOBODY = 65534
 THREADS = 8
 # Of memory that is taken as it is used. Smaller ones XFS refuses.
 VOLUME_KIB = 400 << 10
+SHARES = ("files", "t1", "t2", "t3", "t4", "sealed")
 
 
 def run(*words):
     """Run a program that must succeed."""
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(list(map(str, words)), check=True, stdout=subprocess.DEVNULL)
 
 
 def make_volume(where):
@@ -39,8 +40,8 @@ def make_volume(where):
     run("/run/modprobe", "brd", "rd_nr=1", f"rd_size={VOLUME_KIB}")
     run("mkfs.xfs", "-q", "/dev/ram0")
     where.mkdir(parents=True)
-    run("mount", "-t", "xfs", "/dev/ram0", str(where))
-    for name in ("files", "t1", "t2", "t3", "t4"):
+    run("mount", "-t", "xfs", "/dev/ram0", where)
+    for name in SHARES:
         (where / name).mkdir()
         (where / name).chmod(0o777)
 
@@ -53,7 +54,7 @@ def answer(cache, *words):
 def serve(where, port):
     """Start the server on this port."""
     run("/run/modprobe", "nfsd")
-    run("mount", "-t", "nfsd", "nfsd", str(CONTROL))
+    run("mount", "-t", "nfsd", "nfsd", CONTROL)
     for address in ("127.0.0.1", ANOTHER_ADDRESS):
         answer("auth.unix.ip", "nfsd", address, FOR_EVER, CLIENT)
     flags = INSECURE_PORT | NO_SUBTREE_CHECK | HAS_FSID

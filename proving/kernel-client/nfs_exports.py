@@ -8,7 +8,6 @@ users (nfs_exports_agent.py); what it made is then looked at on this machine, wh
 """
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ sys.path.insert(0, str(HERE.parent))
 import console  # noqa: E402
 import guest  # noqa: E402
 import kernels  # noqa: E402
+import runs  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
 
@@ -132,7 +132,7 @@ def main():
     if reason := guest.missing(("mount.nfs", "nfs-common")) or guest.cannot_boot():
         skip_whole_suite(kernels.suite(SUITE), reason)
     tally = Tally(kernels.suite(SUITE))
-    try:
+    with runs.in_one_guest(tally):
         with guest.Network() as network, servers.Server("trunkline", "nfs-exports", network) as server:
             script = console.lay([HERE / "nfs_exports_agent.py"], server.directory)
             with guest.Guest(network, [sys.executable, script]) as client:
@@ -140,11 +140,6 @@ def main():
                 Run(tally, server, client).all(options.only or CASES)
         if server.complaint:
             tally.add("fail", "the server's end", server.complaint)
-    except (guest.Ended, OSError, subprocess.SubprocessError) as reason:
-        tally.add("fail", "guest", str(reason))
-    except servers.CannotStart as reason:
-        tally.add(reason.result, "server", str(reason))
-    sys.exit(tally.close())
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ FICLONE, FICLONERANGE = 0x40049409, 0x4020940D
 NFS_CASES = []
 V42_CASES = [tree.punch_a_hole, tree.seek_hole_and_data, tree.extended_attributes]
 # A second client of SMB sees at once what the first holds in its cache; one of NFS when the first has closed.
-NOT_OVER_NFS = (tree.two_clients_agree, tree.write_without_a_lease, tree.extended_attributes)
+NOT_OVER_NFS = (tree.two_clients_agree, tree.write_without_a_lease, tree.two_write_to_one_page, tree.extended_attributes)
 # Of each worker in `locks_beside_readers`.
 LOCK_ROUNDS = [1]
 

@@ -28,6 +28,7 @@ import guest  # noqa: E402
 import kernels  # noqa: E402
 import rights_agent  # noqa: E402
 import rights_tree as tree  # noqa: E402
+import runs  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
 
@@ -277,23 +278,17 @@ def main():
         skip_whole_suite(kernels.suite(SUITE), reason)
     os.umask(0o022)
     tally = Tally(kernels.suite(SUITE))
-    try:
-        with contextlib.ExitStack() as stack:
-            network = stack.enter_context(guest.Network())
-            server = stack.enter_context(servers.Server("trunkline", "rights", network))
-            samba = start_samba(stack, network, server.share_directory("files"))
-            if isinstance(samba, str):
-                tally.add("skip", "Samba", samba)
-                samba = None
-            script = console.lay([HERE / "rights_agent.py"], server.directory)
-            client = stack.enter_context(guest.Guest(network, [sys.executable, script]))
-            client.answer(LIMIT_S)
-            Run(tally, server, samba, client, options.verbose).all(options.only or CASES)
-    except (guest.Ended, OSError, subprocess.SubprocessError) as reason:
-        tally.add("fail", "guest", str(reason))
-    except servers.CannotStart as reason:
-        tally.add(reason.result, "server", str(reason))
-    sys.exit(tally.close())
+    with runs.in_one_guest(tally), contextlib.ExitStack() as stack:
+        network = stack.enter_context(guest.Network())
+        server = stack.enter_context(servers.Server("trunkline", "rights", network))
+        samba = start_samba(stack, network, server.share_directory("files"))
+        if isinstance(samba, str):
+            tally.add("skip", "Samba", samba)
+            samba = None
+        script = console.lay([HERE / "rights_agent.py"], server.directory)
+        client = stack.enter_context(guest.Guest(network, [sys.executable, script]))
+        client.answer(LIMIT_S)
+        Run(tally, server, samba, client, options.verbose).all(options.only or CASES)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Mount a share with Linux's own SMB client, in every way that matters, and put it through the build-tree exercise.
 
-    run.py [--server trunkline|samba] [--mount NAME ...]
+    run.py [--server trunkline|samba|ksmbd] [--mount NAME ...]
 
 Each mount is one boot of a guest (guest.py) that runs build_tree.py against a server of its own in the same network
-namespace. What Samba 4.17 itself does not pass is listed in `SAMBA_LACKS`, with the reason.
+namespace, or against Linux' own in the same guest (qemu.py, ksmbd.py). What Samba 4.17 itself does not pass is listed in `SAMBA_LACKS`, with the reason.
 """
 
+import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -16,7 +18,8 @@ sys.path.insert(0, str(HERE.parent))
 
 import guest  # noqa: E402
 import kernels  # noqa: E402
-from counting import LIMIT_S, count  # noqa: E402
+import qemu  # noqa: E402
+from counting import LIMIT_S, count, count_lines  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
 
@@ -45,25 +48,50 @@ def keeps_modes(name):
     return "fromsid" in name or "posix" in name and kernels.Chosen.series != kernels.OWN
 
 
-def exercise(tally, kind, name):
+# Linux' own server serves what is in this directory of its guest's memory. The guest is slow.
+KSMBD_ROOT, KSMBD_PORT, KSMBD_MEMORY_MIB, KSMBD_LIMIT_S = "/run/served", 4450, 1400, 2400
+# By kernel: what its own server and client do not pass together.
+KSMBD_LACKS = {"newest": {"fcntl_locks": "a lock that another client waits for is granted while its holder has it (7.3.4)"}}
+
+
+def exercise_ksmbd(tally, name):
+    """The exercise with the server and the client of one kernel, in one guest."""
+    share, series = MOUNTS[name][0], kernels.Chosen.series
+    with tempfile.TemporaryDirectory(prefix="proof-ksmbd-") as directory:
+        os.chmod(directory, 0o755)
+        for script in ("build_tree.py", "knfsd.py", "ksmbd.py"):
+            shutil.copy(HERE / script, directory)
+        job = [sys.executable, f"{directory}/ksmbd.py", qemu.root(series), KSMBD_ROOT, KSMBD_PORT, *servers.accounts()[0]]
+        job += [sys.executable, f"{directory}/build_tree.py", "--address", "127.0.0.1", "--port", KSMBD_PORT, *words(name)]
+        job += ["--host-directory", f"{KSMBD_ROOT}/{share}"]
+        count_lines(tally, name, qemu.run(series, job, KSMBD_LIMIT_S, KSMBD_MEMORY_MIB), KSMBD_LACKS.get(series, {}))
+
+
+def words(name):
+    """What a mount is, for build_tree.py."""
     share, options = MOUNTS[name]
     user, password = servers.accounts()[0]
+    return ["--share", share, "--user", user, "--password", password, "--options", options, *(["--posix"] if "posix" in name else []),
+            *(["--modes"] if keeps_modes(name) else [])]
+
+
+def exercise(tally, kind, name):
+    share = MOUNTS[name][0]
     with guest.Network() as network, servers.Server(kind, "default", network) as server:
         # Beside the server's own files, since the guest does not see everything of this machine (guest.py).
         script = shutil.copy(HERE / "build_tree.py", server.directory)
-        job = [sys.executable, script, "--address", guest.SERVER_ADDRESS, "--port", server.port,
-               "--share", share, "--user", user, "--password", password, "--options", options,
+        job = [sys.executable, script, "--address", guest.SERVER_ADDRESS, "--port", server.port, *words(name),
                "--host-directory", server.share_directory(share)]
-        ran = guest.run(network, job + (["--posix"] if "posix" in name else []) + (["--modes"] if keeps_modes(name) else []), LIMIT_S), server.alive(), server.log()
+        ran = guest.run(network, job, LIMIT_S), server.alive(), server.log()
     count(tally, name, ran, server, SAMBA_LACKS if kind == "samba" else {})
 
 
 def main():
     parser = kernels.parser(__doc__)
-    parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
+    parser.add_argument("--server", choices=(*servers.KINDS, "ksmbd"), default="trunkline")
     parser.add_argument("--mount", action="append", choices=list(MOUNTS))
     options = parser.parse_args()
-    if reason := guest.missing() or guest.cannot_boot():
+    if reason := qemu.missing(kernels.Chosen.series) if options.server == "ksmbd" else guest.missing() or guest.cannot_boot():
         skip_whole_suite(kernels.suite("kernel-client"), reason)
     tally = Tally(kernels.suite("kernel-client"))
     for name in options.mount or MOUNTS:
@@ -71,7 +99,10 @@ def main():
             tally.add("skip", name, SAMBA_LACKS[name])
             continue
         try:
-            exercise(tally, options.server, name)
+            if options.server == "ksmbd":
+                exercise_ksmbd(tally, name)
+            else:
+                exercise(tally, options.server, name)
         except servers.CannotStart as reason:
             tally.add(reason.result, name, str(reason))
     sys.exit(tally.close())

@@ -4,7 +4,9 @@ A run is a subclass of `Run` that says what its mount is (`_mounted`), what is d
 `told`, `line`); `go_through` makes one for each mount, and lets it go and report.
 """
 
+import contextlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +19,18 @@ from harness.tally import Tally, skip_whole_suite
 
 # What ends the work on a mount, and is a failure of it.
 TROUBLE = (mounted.Broken, guest.Ended, OSError)
+
+
+@contextlib.contextmanager
+def in_one_guest(tally):
+    """Around the work of a suite with one server and one guest: what ends it early is told, and the tally ends the process."""
+    try:
+        yield
+    except (guest.Ended, OSError, subprocess.SubprocessError) as reason:
+        tally.add("fail", "guest", str(reason))
+    except servers.CannotStart as reason:
+        tally.add(reason.result, "server", str(reason))
+    sys.exit(tally.close())
 
 
 class Run:

@@ -6,7 +6,8 @@
 DIR is a checkout of pynfs, which stays as it is: it is built in a copy. The suite's group `all` runs once for each minor
 version, its group `reboot` once, with a server that is really ended and started again. A test is named by its version and code:
 `4.1 SEQ6`. Results are compared with `proving/expected/pynfs.toml` (ours) and with `proving/expected/ganesha-4.3.json`
-(Ganesha's own), which `--server ganesha --record` writes. Without DIR the suite counts as skipped.
+(Ganesha's own), which `--server ganesha --record` writes. What whole groups come to against Trunkline is kept in `tally.toml`
+(record.py). Without DIR the suite counts as skipped, and says what that file holds and how old it is.
 """
 
 import argparse
@@ -20,8 +21,9 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import record as last  # noqa: E402
 from harness import expected  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness.tally import Tally, skip_whole_suite  # noqa: E402
@@ -107,7 +109,7 @@ def _helper(server, work):
 
 
 def run_all(suite, options, tally):
-    """Gives `4.minor CODE` -> (result, detail)."""
+    """Gives `4.minor CODE` -> (result, detail). Whole groups of Trunkline's are kept."""
     results = {}
     plan = [(minor, "pynfs", options.only or ["all"]) for minor in options.minor]
     if not options.only:
@@ -126,6 +128,8 @@ def run_all(suite, options, tally):
         results |= {f"4.{minor} {code}": outcome for code, outcome in found.items()}
         count = [sum(result == wanted for result, _ in found.values()) for wanted in ("pass", "fail", "skip")]
         print(f"4.{minor} {' '.join(tests)}: {count[0]} passed, {count[1]} failed, {count[2]} skipped", flush=True)
+        if options.server == "trunkline" and tests in (["all"], ["reboot"]) and sum(count) > 1:
+            last.note(f"4.{minor} {tests[0]}", count, last.suite_commit(options.pynfs))
     return results
 
 
@@ -169,7 +173,7 @@ def main():
     options = parser.parse_args()
     servers.clean_up_when_told_to_end()
     if not options.pynfs:
-        skip_whole_suite("pynfs", "no checkout of pynfs is named: make pynfs PYNFS=DIR")
+        skip_whole_suite("pynfs", "no checkout of pynfs is named: make pynfs PYNFS=DIR", last.told())
     if os.geteuid() != 0:
         skip_whole_suite("pynfs", "needs root: the tests tell several users apart by what each may do")
     tally = Tally("pynfs")

@@ -94,6 +94,11 @@ impl Page {
                 self.sample(name, &[("protocol", protocol), ("bound", bound)], count as f64);
             }
         }
+        let name = "trunkline_connections_displaced_total";
+        self.begin(name, "counter", "Connections that proved nothing and gave their place up to others.");
+        for (protocol, of) in both {
+            self.sample(name, &[("protocol", protocol)], of.displaced as f64);
+        }
         self.begin("trunkline_unread_bytes", "gauge", "Memory held for clients that do not read.");
         self.sample("trunkline_unread_bytes", &[], all.unread_bytes as f64);
         self.begin("trunkline_unread_bound_bytes", "gauge", "The bound on it.");

@@ -88,6 +88,9 @@ pub struct Connections {
     pub refused_unproved: u64,
     /// Refused since descriptors ran short and their address had more than its share.
     pub refused_descriptors: u64,
+    /// That were not proved and gave their place up to one of an address with fewer such.
+    #[serde(default)]
+    pub displaced: u64,
 }
 
 impl Connections {

@@ -6,18 +6,21 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use crate::config::Config;
+use crate::crowd::{Crowd, Seat, Seated};
 
 /// All connections of one server.
 #[derive(Debug)]
 pub(crate) struct Census {
     bounds: Bounds,
-    refusals: [AtomicU64; 4],
+    refusals: [AtomicU64; 5],
+    /// Connections that gave their place up to others.
+    displaced: AtomicU64,
     /// Connections whose client has proved nothing.
     unproved: AtomicUsize,
     /// Connections of each worker.
@@ -26,6 +29,9 @@ pub(crate) struct Census {
     busy: Box<[Busy]>,
     state: Mutex<State>,
 }
+
+/// Connections of clients that have proved nothing may have this part of the descriptors.
+const CROWD_PART: u64 = 8;
 
 /// The bounds on connections.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +42,8 @@ pub(crate) struct Bounds {
     pub(crate) of_address: usize,
     /// Of these, those whose client has proved nothing.
     pub(crate) unproved: usize,
+    /// Those of all addresses whose client has proved nothing.
+    pub(crate) crowd: usize,
     /// Descriptors of this process.
     pub(crate) descriptors: u64,
 }
@@ -46,6 +54,7 @@ impl Bounds {
             all: config.max_connections,
             of_address: config.max_connections_per_address,
             unproved: config.max_unproved_per_address,
+            crowd: usize::try_from(config.descriptors / CROWD_PART).unwrap_or(usize::MAX).max(1),
             descriptors: config.descriptors,
         }
     }
@@ -63,6 +72,7 @@ pub(crate) enum Why {
     All,
     Address,
     Unproved,
+    Crowd,
     Descriptors,
 }
 
@@ -72,6 +82,9 @@ impl Why {
             Why::All => "all places are taken",
             Why::Address => "its address has as many connections as one may have",
             Why::Unproved => "too many connections of its address have not logged on or made a session",
+            Why::Crowd => {
+                "too many connections have not logged on or made a session, and no address has more of them"
+            }
             Why::Descriptors => "descriptors run short, and its address has more than its share",
         }
     }
@@ -94,8 +107,10 @@ pub struct Refusals {
     pub all: u64,
     /// The address had as many as one may have.
     pub address: u64,
-    /// The address had too many that had proved nothing.
+    /// The address, or all addresses together, had too many that had proved nothing.
     pub unproved: u64,
+    /// None of the above: it had its place and gave it up to one of an address with fewer that had proved nothing.
+    pub displaced: u64,
     /// Descriptors ran short, and the address had more than its share.
     pub descriptors: u64,
 }
@@ -108,18 +123,14 @@ const LINES: usize = 10;
 #[derive(Debug, Default)]
 struct State {
     total: usize,
-    addresses: HashMap<IpAddr, OfAddress>,
+    /// Connections of each address.
+    addresses: HashMap<IpAddr, usize>,
+    /// Those that have proved nothing.
+    crowd: Crowd,
     /// What was told, and when (monotonic ns).
     told: Vec<(IpAddr, Why, u64)>,
     /// For each placement key the connections of each worker.
     keys: HashMap<u128, Box<[usize]>>,
-}
-
-/// Connections of one address.
-#[derive(Debug, Default, Clone, Copy)]
-struct OfAddress {
-    all: usize,
-    unproved: usize,
 }
 
 impl State {
@@ -152,6 +163,8 @@ pub(crate) struct Place {
     address: IpAddr,
     worker: usize,
     key: Option<u128>,
+    /// Among those that have proved nothing.
+    seat: Arc<Seat>,
     proved: bool,
 }
 
@@ -160,6 +173,7 @@ impl Census {
         Arc::new(Census {
             bounds,
             refusals: Default::default(),
+            displaced: AtomicU64::new(0),
             unproved: AtomicUsize::new(0),
             load: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             busy: (0..workers).map(|_| Busy::default()).collect(),
@@ -167,7 +181,8 @@ impl Census {
         })
     }
 
-    /// Admits a connection, whose socket has this descriptor, to the worker with the fewest.
+    /// Admits a connection, whose socket has this descriptor, to the worker with the fewest. Where places run short it takes that
+    /// of one that has proved nothing and whose address has more of that kind.
     pub(crate) fn admit(
         self: &Arc<Census>,
         address: IpAddr,
@@ -176,36 +191,65 @@ impl Census {
     ) -> Result<Place, Refused> {
         let address = address.to_canonical();
         let mut state = self.state.lock();
-        let known = state.addresses.get(&address).copied().unwrap_or_default();
-        if let Some(why) = self.refuses(&state, known, descriptor) {
+        let connections = state.addresses.get(&address).copied().unwrap_or_default();
+        if let Some(why) = self.refuses(&mut state, (address, connections), descriptor, now_ns) {
             self.refusals[why as usize].fetch_add(1, Relaxed);
             let is_told = state.tells(address, why, now_ns);
-            return Err(Refused { why, is_told, connections: known.all });
+            return Err(Refused { why, is_told, connections });
         }
-        let of_address = state.addresses.entry(address).or_default();
-        of_address.all += 1;
-        of_address.unproved += 1;
+        *state.addresses.entry(address).or_default() += 1;
         state.total += 1;
-        self.unproved.fetch_add(1, Relaxed);
+        let seat = state.crowd.enter(address);
+        self.unproved.store(state.crowd.len(), Relaxed);
         let worker = (0..self.load.len()).min_by_key(|&at| self.load[at].load(Relaxed)).unwrap_or(0);
         self.load[worker].fetch_add(1, Relaxed);
-        Ok(Place { census: Arc::clone(self), address, worker, key: None, proved: false })
+        Ok(Place { census: Arc::clone(self), address, worker, key: None, seat, proved: false })
     }
 
-    /// Why an address that has so many connections gets no more.
-    fn refuses(&self, state: &State, known: OfAddress, descriptor: u64) -> Option<Why> {
-        let Bounds { all, of_address, unproved, .. } = self.bounds;
-        match known {
-            _ if state.total >= all => Some(Why::All),
-            OfAddress { all, .. } if all >= of_address => Some(Why::Address),
-            OfAddress { unproved: now, .. } if now >= unproved => Some(Why::Unproved),
-            OfAddress { all, .. }
-                if self.bounds.are_scarce(descriptor) && all * state.addresses.len() > state.total =>
-            {
-                Some(Why::Descriptors)
-            }
-            _ => None,
+    /// Why an address that has so many connections gets no more. None too when another gives its place up.
+    fn refuses(
+        &self,
+        state: &mut State,
+        (address, own): (IpAddr, usize),
+        descriptor: u64,
+        now_ns: u64,
+    ) -> Option<Why> {
+        let Bounds { all, of_address, unproved, crowd, .. } = self.bounds;
+        let own_unproved = state.crowd.of(address);
+        let is_scarce = self.bounds.are_scarce(descriptor);
+        if own >= of_address {
+            return Some(Why::Address);
         }
+        if own_unproved >= unproved {
+            return Some(Why::Unproved);
+        }
+        if is_scarce && own * state.addresses.len() > state.total {
+            return Some(Why::Descriptors);
+        }
+        let short_of = match () {
+            () if state.total >= all => Why::All,
+            () if state.crowd.len() >= crowd => Why::Crowd,
+            () if is_scarce => Why::Descriptors,
+            () => return None,
+        };
+        // Few descriptors are some all the same.
+        let is_refused = !self.displace(state, own_unproved, now_ns) && short_of != Why::Descriptors;
+        is_refused.then_some(short_of)
+    }
+
+    /// One that has proved nothing gives its place up, if its address has more than `fewer` of that kind.
+    fn displace(&self, state: &mut State, fewer: usize, now_ns: u64) -> bool {
+        let Some(address) = state.crowd.displace(fewer) else { return false };
+        self.displaced.fetch_add(1, Relaxed);
+        if state.tells(address, Why::Crowd, now_ns) {
+            tracing::warn!(%address, "places run short: a connection that has not logged on or made a session gives its own up");
+        }
+        true
+    }
+
+    /// The host has no descriptor for the next connection: one that has proved nothing gives its own up. False when there is none.
+    pub(crate) fn make_room(&self, now_ns: u64) -> bool {
+        self.displace(&mut self.state.lock(), 0, now_ns)
     }
 
     /// Connections now whose client has proved nothing.
@@ -219,7 +263,8 @@ impl Census {
         Refusals {
             all: count(Why::All),
             address: count(Why::Address),
-            unproved: count(Why::Unproved),
+            unproved: count(Why::Unproved) + count(Why::Crowd),
+            displaced: self.displaced.load(Relaxed),
             descriptors: count(Why::Descriptors),
         }
     }
@@ -281,20 +326,22 @@ impl Place {
         best
     }
 
+    /// Names who is told when the connection has to give its place up.
+    pub(crate) fn take(&self, who: Weak<dyn Seated>) {
+        self.seat.take(who);
+    }
+
     /// Its client has proved what its protocol asks for, or counts again as one that has not.
     pub(crate) fn set_proved(&mut self, proved: bool) {
         if std::mem::replace(&mut self.proved, proved) == proved {
             return;
         }
         let mut state = self.census.state.lock();
-        let Some(of_address) = state.addresses.get_mut(&self.address) else { return };
-        if proved {
-            of_address.unproved -= 1;
-            self.census.unproved.fetch_sub(1, Relaxed);
-        } else {
-            of_address.unproved += 1;
-            self.census.unproved.fetch_add(1, Relaxed);
+        match proved {
+            true => state.crowd.leave(self.address, &self.seat),
+            false => state.crowd.come_back(self.address, &self.seat),
         }
+        self.census.unproved.store(state.crowd.len(), Relaxed);
     }
 
     /// Moves to another worker.
@@ -319,14 +366,14 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.census.state.lock();
         state.total -= 1;
-        self.census.unproved.fetch_sub(usize::from(!self.proved), Relaxed);
-        if let Some(of_address) = state.addresses.get_mut(&self.address) {
-            of_address.all -= 1;
-            of_address.unproved -= usize::from(!self.proved);
-            if of_address.all == 0 {
+        if let Some(count) = state.addresses.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
                 state.addresses.remove(&self.address);
             }
         }
+        state.crowd.leave(self.address, &self.seat);
+        self.census.unproved.store(state.crowd.len(), Relaxed);
         if let Some(key) = self.key
             && let Some(of_key) = state.keys.get_mut(&key)
         {
@@ -349,7 +396,7 @@ mod tests {
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
     fn census(workers: usize, all: usize, of_address: usize) -> Arc<Census> {
-        Census::new(workers, Bounds { all, of_address, unproved: 64, descriptors: 800 })
+        Census::new(workers, Bounds { all, of_address, unproved: 64, crowd: 100, descriptors: 800 })
     }
 
     #[test]
@@ -384,6 +431,60 @@ mod tests {
         assert_eq!(census.admit(HOME, 700, 0).expect_err("it has more").why, Why::Descriptors);
         assert!(census.admit(HOME, 699, 0).is_ok());
         assert!(census.admit(OTHER, 799, 0).is_ok());
+    }
+
+    #[derive(Default)]
+    struct Client(AtomicUsize);
+
+    impl Seated for Client {
+        fn make_way(&self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn sit(place: &Place) -> Arc<Client> {
+        let client = Arc::new(Client::default());
+        let weak: Weak<Client> = Arc::downgrade(&client);
+        place.take(weak);
+        client
+    }
+
+    #[test]
+    fn where_places_run_short_the_address_with_most_that_prove_nothing_gives_one_up() {
+        let census = census(1, 1000, 1000);
+        let mut strangers = Vec::new();
+        for at in 0..100 {
+            let address = if at < 40 { HOME } else { IpAddr::V4(Ipv4Addr::from(at)) };
+            strangers.push(census.admit(address, 9, 0).expect("there is room"));
+        }
+        let clients: Vec<_> = strangers.iter().map(sit).collect();
+        let told = || clients.iter().map(|client| client.0.load(Relaxed)).collect::<Vec<_>>();
+        assert_eq!(census.admit(HOME, 9, 0).expect_err("it has most").why, Why::Crowd);
+        assert_eq!(told().iter().sum::<usize>(), 0);
+        let mut newcomer = census.admit(OTHER, 9, 0).expect("one of the others goes");
+        assert_eq!((told()[0], told().iter().sum::<usize>(), census.unproved()), (1, 1, 100));
+        // It has proved itself: nobody takes its place, and there is one more.
+        newcomer.set_proved(true);
+        assert_eq!(census.unproved(), 99);
+        let _second = census.admit(OTHER, 9, 0).expect("there is room");
+        assert_eq!(told().iter().sum::<usize>(), 1);
+        // The host has no descriptor left.
+        assert!(census.make_room(0));
+        assert_eq!((told()[1], census.refusals().displaced, census.refusals().unproved), (1, 2, 1));
+        drop((strangers, newcomer));
+        assert_eq!(census.unproved(), 1);
+    }
+
+    #[test]
+    fn where_all_places_are_taken_one_that_has_proved_nothing_goes_and_nobody_else() {
+        let census = census(1, 3, 3);
+        let mut places: Vec<Place> = (0..3).filter_map(|_| census.admit(HOME, 9, 0).ok()).collect();
+        let clients: Vec<_> = places.iter().map(sit).collect();
+        places.iter_mut().for_each(|place| place.set_proved(true));
+        assert_eq!(census.admit(OTHER, 9, 0).expect_err("it is full").why, Why::All);
+        places[1].set_proved(false);
+        let _newcomer = census.admit(OTHER, 9, 0).expect("one goes");
+        assert_eq!(clients.iter().map(|client| client.0.load(Relaxed)).collect::<Vec<_>>(), [0, 1, 0]);
     }
 
     #[test]
@@ -437,8 +538,10 @@ mod tests {
         assert!(census.admit(HOME, 9, 0).is_err());
         let third = census.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 9, 0);
         assert!(third.is_ok());
+        let mut proved: Vec<Place> = [first, second, third].into_iter().filter_map(Result::ok).collect();
+        proved.iter_mut().for_each(|place| place.set_proved(true));
         assert!(census.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 9, 0).is_err());
-        drop(first);
+        proved.swap_remove(0);
         assert!(census.admit(HOME, 9, 0).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ const ROUNDS: usize = 8;
 /// Messages of a client that has proved nothing in each of its turns, and how many such clients have their turns in one
 /// millisecond: enough for each to log on without a wait, and little beside what the others want.
 const UNPROVED_MESSAGES: u64 = 8;
+/// Turns of such a client before it waits for the next though it has sent nothing more yet: a log-on takes three.
+const UNPROVED_TURNS: u32 = 16;
 const UNPROVED_TURNS_EACH_MS: u64 = 8;
 /// Bounds of how long the timer is set for; at the longest it rings for nothing and is set again.
 const SHORTEST_TIMER: Duration = Duration::from_millis(1);
@@ -104,12 +106,16 @@ pub(crate) struct Connection<S: Service> {
     closing: bool,
     /// Not read at present, since the client or the pool does not keep up.
     held_back: bool,
+    /// Something came that took all there was, and nothing was sent since.
+    heard: bool,
     /// Since when the socket takes nothing (monotonic ns).
     stalled_since: Option<u64>,
     /// How much must have come before the socket wakes it.
     wakes_at: lowat::Mark,
     /// The client has proved what its protocol asks for.
     proved: bool,
+    /// Turns that it has had without.
+    unproved_turns: u32,
     /// What is held for a client that does not read.
     debt: Debt,
 }
@@ -122,6 +128,8 @@ impl<S: Service> Connection<S> {
         let conversation = shared.service.accept(peer, Arc::clone(&post) as _, clock::now())?;
         let (proved, mut place) = (conversation.is_proved(), place);
         place.set_proved(proved);
+        let seated: Weak<Post<S::Conversation>> = Arc::downgrade(&post);
+        place.take(seated);
         let slow_call = u64::try_from(shared.config.slow_call.as_nanos()).unwrap_or(u64::MAX);
         Some(Box::new(Connection {
             core: Some(Box::new(Core {
@@ -146,9 +154,11 @@ impl<S: Service> Connection<S> {
             placed: false,
             closing: false,
             held_back: false,
+            heard: false,
             stalled_since: None,
             wakes_at: lowat::Mark::default(),
             proved,
+            unproved_turns: 0,
             debt,
         }))
     }
@@ -204,6 +214,13 @@ impl<S: Service> Connection<S> {
         }
         let post = &self.post;
         self.debt.set(held, || Arc::clone(post) as Arc<dyn Debtor>);
+    }
+
+    /// Whether its client has proved nothing and wants more than somebody who is about to: messages wait after a turn, or it has
+    /// had many.
+    fn must_rest(&self) -> bool {
+        let waits = || self.core.as_ref().is_some_and(|core| core.inbound.waiting());
+        !self.proved && (self.unproved_turns > UNPROVED_TURNS || waits())
     }
 
     /// Whether the client or the pool does not keep up.
@@ -275,10 +292,10 @@ impl<S: Service> Served<S> {
         if due && let Some(why) = self.overdue() {
             return Poll::Ready(End::Closed(why));
         }
-        let rounds = if self.connection.proved { ROUNDS } else { 1 };
-        for _ in 0..rounds {
+        for _ in 0..ROUNDS {
             match self.round(cx, std::mem::take(&mut due)) {
                 Flow::End(end) => return Poll::Ready(end),
+                Flow::Again if self.connection.must_rest() => break,
                 Flow::Again => {}
                 Flow::Wait => {
                     self.arm_timer(cx);
@@ -325,10 +342,30 @@ impl<S: Service> Served<S> {
             return end;
         }
         self.submit_deferred(cx);
+        let before = self.connection.sends.taken();
         if let Err(why) = self.flush(cx) {
             return Flow::closed(why);
         }
+        let connection = &mut *self.connection;
+        connection.heard |= matches!(received, Received::Some(_));
+        connection.heard &= connection.sends.taken() == before;
+        self.acknowledge();
         self.conclude(received)
+    }
+
+    /// Has the host acknowledge at once what came, when all of it ends inside a record and no answer has taken the
+    /// acknowledgement along: a client that leaves Nagle's algorithm on holds the rest back until then, which the host
+    /// delays by 40 ms (RFC 9293, section 3.8.6.3, lets it).
+    fn acknowledge(&mut self) {
+        let connection = &mut *self.connection;
+        // While the conversation is away it is not known where what came ends.
+        let Some(core) = connection.core.as_mut().filter(|_| connection.heard) else { return };
+        connection.heard = false;
+        if !core.inbound.waiting() && core.inbound.wants_acknowledgement() {
+            self.worker.counters().ack_calls.add(1);
+            // A host that refuses acknowledges later, which does no other harm.
+            let _asked = rustix::net::sockopt::set_tcp_quickack(&self.stream, true);
+        }
     }
 
     /// What comes after a round.
@@ -388,6 +425,11 @@ impl<S: Service> Served<S> {
                 Mail::GiveUp => {
                     tracing::warn!(remote = %connection.peer.remote, "closes the connection whose client leaves most unread");
                     return Some(Flow::closed("too much is held for clients that do not read"));
+                }
+                // It may have proved itself meanwhile.
+                Mail::MakeWay if connection.proved => {}
+                Mail::MakeWay => {
+                    return Some(Flow::closed("another needs its place, and it has proved nothing"));
                 }
             }
         }
@@ -500,6 +542,7 @@ impl<S: Service> Served<S> {
         counters.events.add(turn.events);
         counters.jobs.add(out.jobs.len() as u64);
         connection.outstanding -= turn.jobs_done;
+        connection.unproved_turns += u32::from(!connection.proved && turn.messages > 0);
         let placement = out.placement.take();
         connection.closing |= std::mem::take(&mut out.close) || turn.hostile;
         if turn.panicked {
@@ -551,8 +594,9 @@ impl<S: Service> Served<S> {
     /// Hands tasks to the pool until it is full.
     fn submit_deferred(&mut self, cx: &Context<'_>) {
         let connection = &mut *self.connection;
+        let from = connection.peer.remote.ip().to_canonical();
         while let Some(task) = connection.deferred.pop_front() {
-            if let Err(task) = connection.shared.pool.submit(task, cx.waker()) {
+            if let Err(task) = connection.shared.pool.submit(from, task, cx.waker()) {
                 connection.deferred.push_front(task);
                 return;
             }

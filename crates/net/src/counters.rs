@@ -36,6 +36,7 @@ pub(crate) struct Counters {
     pub(crate) recv_empty: Counter,
     pub(crate) writev_calls: Counter,
     pub(crate) wait_calls: Counter,
+    pub(crate) ack_calls: Counter,
     pub(crate) panics: Counter,
     pub(crate) accepted: Counter,
     pub(crate) refused: Counter,
@@ -70,6 +71,8 @@ pub struct Totals {
     pub writev_calls: u64,
     /// How often a worker went to wait for something to happen (epoll_wait).
     pub wait_calls: u64,
+    /// System calls that have the host acknowledge at once what came of a record.
+    pub ack_calls: u64,
     /// Calls of a conversation or jobs that panicked.
     pub panics: u64,
     /// Connections that were accepted.
@@ -95,6 +98,7 @@ impl Counters {
             recv_empty: self.recv_empty.get(),
             writev_calls: self.writev_calls.get(),
             wait_calls: self.wait_calls.get(),
+            ack_calls: self.ack_calls.get(),
             panics: self.panics.get(),
             accepted: self.accepted.get(),
             refused: self.refused.get(),
@@ -120,6 +124,7 @@ impl std::ops::Add for Totals {
             recv_empty: self.recv_empty + other.recv_empty,
             writev_calls: self.writev_calls + other.writev_calls,
             wait_calls: self.wait_calls + other.wait_calls,
+            ack_calls: self.ack_calls + other.ack_calls,
             panics: self.panics + other.panics,
             accepted: self.accepted + other.accepted,
             refused: self.refused + other.refused,

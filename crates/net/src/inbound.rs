@@ -19,6 +19,9 @@ const LARGE: usize = 32 * 1024;
 /// What is received behind or in place of a large record: only little of the next one has to be copied.
 const SIP: usize = 4 * 1024;
 
+/// The beginning of a large record that is shorter came alone: no host makes segments that are so small of more.
+const PIECE: usize = 512;
+
 /// So much of a large record is worth waking for, since nothing can be done before it is whole. The host holds no more
 /// than this back for us, however long a record is.
 const PORTION: usize = 1024 * 1024;
@@ -55,6 +58,29 @@ enum Ended {
     Joined,
     /// There is none, or it is a fragment, and what follows in the window is looked at.
     GoesOn,
+}
+
+/// What is known of the record that is incomplete now.
+#[derive(Debug, Default)]
+struct Incomplete {
+    /// When it began (monotonic ns); none when no record is incomplete.
+    since: Option<u64>,
+    /// Whether its sender was told at once what came of it.
+    acknowledged: bool,
+}
+
+impl Incomplete {
+    /// The record is whole.
+    fn end(&mut self) {
+        *self = Incomplete::default();
+    }
+
+    /// The same when that is so.
+    fn end_if(&mut self, is_whole: bool) {
+        if is_whole {
+            self.end();
+        }
+    }
 }
 
 /// Bytes in a shared receive buffer that are not handed out yet.
@@ -105,8 +131,7 @@ pub(crate) struct Inbound {
     starved: bool,
     /// How much to receive behind a record: all, or a sip while the client sends large records.
     reach: usize,
-    /// When the record that is incomplete now began (monotonic ns).
-    since: Option<u64>,
+    incomplete: Incomplete,
 }
 
 /// What [`Inbound::next`] found.
@@ -134,7 +159,7 @@ impl Inbound {
             vouched: false,
             starved: false,
             reach: WINDOW,
-            since: None,
+            incomplete: Incomplete::default(),
         }
     }
 
@@ -151,7 +176,7 @@ impl Inbound {
 
     /// When the record that is incomplete now began (monotonic ns).
     pub(crate) fn incomplete_since(&self) -> Option<u64> {
-        self.since
+        self.incomplete.since
     }
 
     /// How many bytes must have come before it is worth a look: all that is missing of a large record, up to a portion,
@@ -161,6 +186,17 @@ impl Inbound {
             Some(part) if part.len >= LARGE => (part.len - part.filled).clamp(1, PORTION),
             _ => 1,
         }
+    }
+
+    /// Whether the sender of the record that is incomplete now may be waiting until its host hears that the beginning came, and
+    /// was not helped yet (RFC 896: a host holds back what fills no segment while anything is unacknowledged). Once for each
+    /// record. Of a large record that is so only when it begins with a small piece: whoever writes it at once fills segments.
+    pub(crate) fn wants_acknowledgement(&mut self) -> bool {
+        let wants = self.incomplete.since.is_some()
+            && !self.incomplete.acknowledged
+            && self.part.as_ref().is_none_or(|part| part.whole < LARGE || part.filled < PIECE);
+        self.incomplete.acknowledged |= wants;
+        wants
     }
 
     /// Bytes of memory that wait for the rest of a message.
@@ -175,8 +211,8 @@ impl Inbound {
 
     /// Starts the time of an incomplete record again, after reading was held back on our side.
     pub(crate) fn restart_clock(&mut self, mono_ns: u64) {
-        if self.since.is_some() {
-            self.since = Some(mono_ns);
+        if self.incomplete.since.is_some() {
+            self.incomplete.since = Some(mono_ns);
         }
     }
 
@@ -245,8 +281,7 @@ impl Inbound {
             return Next::Nothing;
         };
         loop {
-            let passed = window.pass(&mut self.skip);
-            self.since = self.since.filter(|_| !passed);
+            self.incomplete.end_if(window.pass(&mut self.skip));
             let bytes = &window.buffer[window.start..window.end];
             let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return Next::Nothing };
             let (len, ends) = match service.record(*prefix) {
@@ -255,9 +290,7 @@ impl Inbound {
                 Record::Skip(len) => {
                     window.start += PREFIX;
                     self.skip = len;
-                    if len == 0 {
-                        self.since = None;
-                    }
+                    self.incomplete.end_if(len == 0);
                     continue;
                 }
                 Record::Hostile => return Next::Hostile,
@@ -283,13 +316,13 @@ impl Inbound {
             window.start = from + len;
             self.vouched &= !ends;
             if ends && self.joined.is_empty() {
-                self.since = None;
+                self.incomplete.end();
                 return Next::Message(&mut window.buffer[from..from + len]);
             }
             self.joined.extend_from_slice(&window.buffer[from..from + len]);
             if ends {
                 self.joined_spent = true;
-                self.since = None;
+                self.incomplete.end();
                 return Next::Message(&mut self.joined);
             }
         }
@@ -313,7 +346,8 @@ impl Inbound {
         if !part.ends {
             return Ended::GoesOn;
         }
-        (self.since, self.vouched, self.joined_spent) = (None, false, !is_alone);
+        self.incomplete.end();
+        (self.vouched, self.joined_spent) = (false, !is_alone);
         if is_alone { Ended::Alone } else { Ended::Joined }
     }
 
@@ -360,7 +394,7 @@ impl Inbound {
             buffers.give_window(window.buffer);
         }
         if self.part.is_some() || self.head_len > 0 || self.skip > 0 || !self.joined.is_empty() {
-            self.since.get_or_insert(mono_ns);
+            self.incomplete.since.get_or_insert(mono_ns);
         }
         copied
     }
@@ -497,7 +531,7 @@ mod tests {
         for step in [1, 2, 3, 4, 5, 7, 100, 4095, 4100, 65_536, WINDOW - 1, WINDOW, usize::MAX / 2] {
             let fed = feed(&bytes, step);
             assert!(fed.messages == messages, "step {step}");
-            assert!(fed.inbound.part.is_none() && fed.inbound.since.is_none(), "step {step}");
+            assert!(fed.inbound.part.is_none() && fed.inbound.incomplete_since().is_none(), "step {step}");
             assert_eq!(fed.inbound.joined.capacity(), 0, "step {step}");
         }
     }
@@ -551,6 +585,47 @@ mod tests {
             let fed = feed(&bytes, 1);
             // Times are positions here: its first byte is the sixth.
             assert_eq!(fed.inbound.incomplete_since(), Some(6), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_acknowledged_once_and_a_large_one_only_when_it_begins_with_a_small_piece() {
+        let large = LARGE as u32;
+        let small = [&100_u32.to_be_bytes()[..], &[7; 50]].concat();
+        let of_large = |len: usize| [&large.to_be_bytes()[..], &vec![7; len]].concat();
+        for (begun, wants) in [
+            (small[..2].to_vec(), true),
+            (small[..4].to_vec(), true),
+            (small.clone(), true),
+            (of_large(0), true),
+            (of_large(PIECE - 1), true),
+            (of_large(PIECE), false),
+            (vec![0x40, 0, 0, 2, 7], true),
+            (vec![0x85, 0, 0, 9], true),
+            (vec![0, 0, 0, 0], false),
+        ] {
+            for cut in [1, 3, usize::MAX / 2] {
+                let mut fed = feed(&begun, cut);
+                assert_eq!(fed.inbound.wants_acknowledgement(), wants, "{} bytes by {cut}", begun.len());
+                assert!(!fed.inbound.wants_acknowledgement(), "once");
+            }
+        }
+        // The next record is another one, also where it begins behind the end of the last.
+        let mut buffers = Buffers::default();
+        let mut fed = feed(&small, usize::MAX / 2);
+        assert!(fed.inbound.wants_acknowledgement());
+        for rest in [&[7; 50][..], &[0, 0], &[0, 9, 1]] {
+            fed.inbound.fill(&mut buffers, |slices, _| {
+                let (now, later) = rest.split_at(rest.len().min(slices[0].len()));
+                slices[0][..now.len()].copy_from_slice(now);
+                slices.get_mut(1).iter_mut().for_each(|slice| slice[..later.len()].copy_from_slice(later));
+                (rest.len(), ())
+            });
+            while let Next::Message(message) = fed.inbound.next(&Cutter, MAX_MESSAGE, |_| false) {
+                assert_eq!(message, [7; 100]);
+            }
+            fed.inbound.settle(&Cutter, &mut buffers, 1);
+            assert_eq!(fed.inbound.wants_acknowledgement(), rest == [0, 0], "{rest:?}");
         }
     }
 

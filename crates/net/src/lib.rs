@@ -17,6 +17,7 @@ mod clock;
 mod config;
 mod connection;
 mod counters;
+mod crowd;
 mod effort;
 mod files;
 mod inbound;

@@ -10,6 +10,7 @@ use wire::Frame;
 use wire::endpoint::{Conversation, Mailbox};
 
 use crate::backlog::Debtor;
+use crate::crowd::Seated;
 use crate::turn::Trip;
 
 /// Events that may wait for one connection; one more and it is given up, since it does not keep up.
@@ -32,6 +33,8 @@ pub(crate) enum Mail<C: Conversation> {
     Overflow,
     /// All connections hold too much, and this one most: it ends.
     GiveUp,
+    /// Another needs its place: it ends.
+    MakeWay,
 }
 
 /// One connection's mailbox.
@@ -134,7 +137,7 @@ impl<C: Conversation> Post<C> {
                 }
                 // Of no concern to the conversation; there is never more than one.
                 Mail::Fetched(_) => fetched = Some(mail),
-                Mail::Lost | Mail::Overflow | Mail::GiveUp => {
+                Mail::Lost | Mail::Overflow | Mail::GiveUp | Mail::MakeWay => {
                     inner.queue.push_front(mail);
                     break;
                 }
@@ -227,6 +230,12 @@ impl<C: Conversation> Post<C> {
 impl<C: Conversation> Debtor for Post<C> {
     fn give_up(&self) {
         let _gone = self.send(Mail::GiveUp);
+    }
+}
+
+impl<C: Conversation> Seated for Post<C> {
+    fn make_way(&self) {
+        let _gone = self.send(Mail::MakeWay);
     }
 }
 

@@ -1,10 +1,14 @@
 //! The blocking pool: threads that grow on demand, idle out, and take tasks from one bounded queue.
 //!
+//! Addresses have their turns: each gives one task, however many of it wait. The last threads are for addresses that have none,
+//! so that whoever has much and long work keeps nobody waiting until it is done.
+//!
 //! A task that panics is logged and costs nothing but itself; whoever queued it learns of it from what
 //! the task dropped. When the queue is full the task is handed back, and the waker that came with it is
 //! called once there is room.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -25,9 +29,78 @@ pub(crate) struct Pool {
     idle: Duration,
 }
 
+/// The part of the threads that only take tasks of addresses of which none runs.
+const KEPT_PART: usize = 8;
+
+/// Tasks that wait, and how many of each address run.
+#[derive(Default)]
+struct Queue {
+    /// Those that have tasks waiting, in the order of their turns.
+    turns: VecDeque<IpAddr>,
+    addresses: HashMap<IpAddr, OfAddress>,
+    waiting: usize,
+    running: usize,
+}
+
+/// What one address has; there is an entry as long as there is anything.
+#[derive(Default)]
+struct OfAddress {
+    waiting: VecDeque<Task>,
+    running: usize,
+}
+
+impl Queue {
+    fn push(&mut self, from: IpAddr, task: Task) {
+        let own = self.addresses.entry(from).or_default();
+        if own.waiting.is_empty() {
+            self.turns.push_back(from);
+        }
+        own.waiting.push_back(task);
+        self.waiting += 1;
+    }
+
+    fn has(&self, from: IpAddr) -> bool {
+        self.addresses.get(&from).is_some_and(|own| !own.waiting.is_empty())
+    }
+
+    /// The task whose turn it is. From `shared` running ones on it must be of an address that has none running.
+    fn pop(&mut self, shared: usize) -> Option<(IpAddr, Task)> {
+        let is_free = |from: &IpAddr| self.addresses.get(from).is_some_and(|own| own.running == 0);
+        let at = if self.running < shared { 0 } else { self.turns.iter().position(is_free)? };
+        let from = self.turns.remove(at)?;
+        let own = self.addresses.get_mut(&from)?;
+        let task = own.waiting.pop_front()?;
+        own.running += 1;
+        if !own.waiting.is_empty() {
+            self.turns.push_back(from);
+        }
+        self.waiting -= 1;
+        self.running += 1;
+        Some((from, task))
+    }
+
+    fn done(&mut self, from: IpAddr) {
+        self.running -= 1;
+        let Some(own) = self.addresses.get_mut(&from) else { return };
+        own.running -= 1;
+        if own.running == 0 && own.waiting.is_empty() {
+            self.addresses.remove(&from);
+        }
+    }
+
+    /// All that wait, which will not run any more.
+    fn clear(&mut self) -> Vec<Task> {
+        let lost = self.addresses.values_mut().flat_map(|own| std::mem::take(&mut own.waiting)).collect();
+        self.addresses.retain(|_, own| own.running > 0);
+        self.turns.clear();
+        self.waiting = 0;
+        lost
+    }
+}
+
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Task>,
+    queue: Queue,
     /// Who was turned away and wants to hear of room.
     turned_away: Vec<Waker>,
     threads: usize,
@@ -47,22 +120,22 @@ impl Pool {
         })
     }
 
-    /// Queues `task`.
+    /// Queues `task` of a client at `from`.
     ///
     /// # Errors
-    /// Hands the task back when the queue is full; `waker` is woken when there is room. A task for a
-    /// closed pool is dropped.
-    pub(crate) fn submit(self: &Arc<Pool>, task: Task, waker: &Waker) -> Result<(), Task> {
+    /// Hands the task back when the queue is full and has another of the address; `waker` is woken when there is room. A task for
+    /// a closed pool is dropped.
+    pub(crate) fn submit(self: &Arc<Pool>, from: IpAddr, task: Task, waker: &Waker) -> Result<(), Task> {
         let mut state = self.state.lock();
         if state.closed {
             return Ok(());
         }
-        if state.queue.len() >= self.max_queue {
+        if state.queue.waiting >= self.max_queue && state.queue.has(from) {
             state.turned_away.push(waker.clone());
             return Err(task);
         }
-        state.queue.push_back(task);
-        if state.idle >= state.queue.len() || state.threads >= self.max_threads {
+        state.queue.push(from, task);
+        if state.idle >= state.queue.waiting || state.threads >= self.max_threads {
             drop(state);
             self.work.notify_one();
             return Ok(());
@@ -76,7 +149,7 @@ impl Pool {
                 tracing::error!(%error, threads = state.threads, "no thread for the blocking pool");
                 if state.threads == 0 {
                     // Nobody would ever run them; dropping tells those who wait.
-                    let lost = std::mem::take(&mut state.queue);
+                    let lost = state.queue.clear();
                     drop(state);
                     drop(lost);
                 }
@@ -89,8 +162,8 @@ impl Pool {
     fn serve(&self) {
         let mut state = self.state.lock();
         loop {
-            if let Some(task) = state.queue.pop_front() {
-                let woken = if state.queue.len() <= self.max_queue / 2 {
+            if let Some((from, task)) = state.queue.pop(self.shared_threads()) {
+                let woken = if state.queue.waiting <= self.max_queue / 2 {
                     std::mem::take(&mut state.turned_away)
                 } else {
                     Vec::new()
@@ -101,6 +174,7 @@ impl Pool {
                     tracing::error!(reason = reason(&*panic), "a job panicked");
                 }
                 state = self.state.lock();
+                state.queue.done(from);
                 continue;
             }
             if state.closed {
@@ -109,13 +183,18 @@ impl Pool {
             state.idle += 1;
             let waited = self.work.wait_for(&mut state, self.idle);
             state.idle -= 1;
-            if waited.timed_out() && state.queue.is_empty() {
+            if waited.timed_out() && state.queue.waiting == 0 {
                 break;
             }
         }
         state.threads -= 1;
         drop(state);
         self.ended.notify_all();
+    }
+
+    /// Threads that take any task.
+    fn shared_threads(&self) -> usize {
+        self.max_threads - self.max_threads / KEPT_PART
     }
 
     /// Threads that exist now.
@@ -129,7 +208,7 @@ impl Pool {
         let until = Instant::now() + grace;
         let mut state = self.state.lock();
         state.closed = true;
-        let lost = std::mem::take(&mut state.queue);
+        let lost = state.queue.clear();
         drop(state);
         drop(lost);
         self.work.notify_all();
@@ -158,6 +237,9 @@ mod tests {
     use std::sync::mpsc;
     use std::task::Wake;
 
+    const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
     struct Bell(mpsc::Sender<()>);
 
     impl Wake for Bell {
@@ -179,7 +261,7 @@ mod tests {
                 }
                 let _ = done.send(number);
             });
-            assert!(pool.submit(task, Waker::noop()).is_ok());
+            assert!(pool.submit(HOME, task, Waker::noop()).is_ok());
         }
         assert_eq!(pool.threads(), 3);
         assert!(results.try_recv().is_err());
@@ -201,10 +283,10 @@ mod tests {
         });
         let (ring, bell) = mpsc::channel();
         let waker = Waker::from(Arc::new(Bell(ring)));
-        assert!(pool.submit(blocker, &waker).is_ok());
+        assert!(pool.submit(HOME, blocker, &waker).is_ok());
         assert!(running.recv().is_ok());
-        assert!(pool.submit(Box::new(|| {}), &waker).is_ok());
-        assert!(pool.submit(Box::new(|| {}), &waker).is_err());
+        assert!(pool.submit(HOME, Box::new(|| {}), &waker).is_ok());
+        assert!(pool.submit(HOME, Box::new(|| {}), &waker).is_err());
         assert!(release.send(()).is_ok());
         assert!(bell.recv_timeout(Duration::from_secs(10)).is_ok());
         assert!(pool.close(Duration::from_secs(10)));
@@ -214,16 +296,69 @@ mod tests {
     fn a_panic_costs_only_its_task_and_idle_threads_end() {
         let pool = Pool::new(2, 10, Duration::from_millis(1));
         let (done, result) = mpsc::channel();
-        assert!(pool.submit(Box::new(|| panic!("on purpose")), Waker::noop()).is_ok());
+        assert!(pool.submit(HOME, Box::new(|| panic!("on purpose")), Waker::noop()).is_ok());
         let task: Task = Box::new(move || {
             let _ = done.send(());
         });
-        assert!(pool.submit(task, Waker::noop()).is_ok());
+        assert!(pool.submit(HOME, task, Waker::noop()).is_ok());
         assert!(result.recv_timeout(Duration::from_secs(10)).is_ok());
         let until = Instant::now() + Duration::from_secs(10);
         while pool.threads() > 0 {
             assert!(Instant::now() < until, "idle threads stay");
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn addresses_have_their_turns_however_much_one_has_waiting() {
+        let pool = Pool::new(1, 100, Duration::from_secs(10));
+        let (release, gate) = mpsc::channel::<()>();
+        let (done, results) = mpsc::channel();
+        let (started, running) = mpsc::channel();
+        let blocker: Task = Box::new(move || {
+            let _ = started.send(());
+            let _ = gate.recv();
+        });
+        assert!(pool.submit(HOME, blocker, Waker::noop()).is_ok());
+        assert!(running.recv().is_ok());
+        for (from, name) in [(HOME, "a1"), (HOME, "a2"), (HOME, "a3"), (OTHER, "b1"), (OTHER, "b2")] {
+            let done = done.clone();
+            let task: Task = Box::new(move || done.send(name).unwrap_or(()));
+            assert!(pool.submit(from, task, Waker::noop()).is_ok());
+        }
+        assert!(release.send(()).is_ok());
+        let order: Vec<&str> = (0..5).filter_map(|_| results.recv().ok()).collect();
+        assert_eq!(order, ["a1", "b1", "a2", "b2", "a3"]);
+        assert!(pool.close(Duration::from_secs(10)));
+        assert!(pool.state.lock().queue.addresses.is_empty());
+    }
+
+    #[test]
+    fn the_last_threads_and_a_place_in_the_queue_are_for_an_address_that_has_none() {
+        let pool = Pool::new(8, 4, Duration::from_secs(10));
+        let (done, result) = mpsc::channel();
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let blocker = || -> Task {
+            let gate = Arc::clone(&gate);
+            Box::new(move || gate.lock().recv().unwrap_or(()))
+        };
+        let submit = |from, task| pool.submit(from, task, Waker::noop());
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut given = 0;
+        // Seven run, four wait.
+        while given < 11 {
+            given += usize::from(submit(HOME, blocker()).is_ok());
+            assert!(Instant::now() < until, "the queue stays full");
+        }
+        assert!(submit(HOME, blocker()).is_err());
+        assert!(submit(OTHER, Box::new(move || done.send(()).unwrap_or(()))).is_ok());
+        assert!(result.recv_timeout(Duration::from_secs(10)).is_ok());
+        while pool.state.lock().queue.running != 7 {
+            assert!(Instant::now() < until, "others run than seven");
+            std::thread::yield_now();
+        }
+        drop(release);
+        assert!(pool.close(Duration::from_secs(10)));
     }
 }

@@ -32,8 +32,11 @@ use crate::server::Shared;
 
 /// How often a worker gives back what it does not need.
 const TIDY_INTERVAL: Duration = Duration::from_secs(5);
-/// Pause after the host refused to accept (usually: no descriptors left).
+/// Pause after the host refused to accept (usually: no descriptors left), and until a connection is gone that makes room for the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
+/// Connections that are accepted before those that are there have their turn.
+const ACCEPTS: usize = 64;
 /// How long and how much is taken from a client after the last reply, until it closes too.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_READS: usize = 1024;
@@ -237,7 +240,10 @@ impl<S: Service> Worker<S> {
         };
         // Said once for each time of trouble, not ten times a second.
         let mut troubled = false;
-        loop {
+        for count in 1usize.. {
+            if count.is_multiple_of(ACCEPTS) {
+                tokio::task::yield_now().await;
+            }
             let accepted = match listener.readable().await {
                 Ok(mut ready) => ready.try_io(|listener| listener.get_ref().accept()),
                 Err(_) => return,
@@ -248,6 +254,9 @@ impl<S: Service> Worker<S> {
                     self.admit(stream, remote);
                 }
                 Ok(Err(error)) if is_of_one_client(&error) => {}
+                Ok(Err(error)) if is_short_of_descriptors(&error) && self.makes_room() => {
+                    tokio::time::sleep(ROOM_PAUSE).await;
+                }
                 Ok(Err(error)) => {
                     if !std::mem::replace(&mut troubled, true) {
                         tracing::error!(%error, "cannot accept");
@@ -258,6 +267,10 @@ impl<S: Service> Worker<S> {
                 Err(_) => {}
             }
         }
+    }
+
+    fn makes_room(&self) -> bool {
+        self.shared.census.make_room(clock::mono_ns())
     }
 
     /// Checks the bounds and hands the socket to the worker that has room; over a bound it is closed.
@@ -381,6 +394,12 @@ impl<S: Service> Drop for Here<S> {
 fn is_of_one_client(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+/// Whether this process, or the host, has no descriptor left.
+fn is_short_of_descriptors(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// Sets what every connection's socket has.

@@ -64,4 +64,20 @@ fn the_steady_state_allocates_nothing_and_makes_few_calls() {
     assert!(copied <= rounds * 4096, "{copied} bytes copied for {ROUNDS} MiB");
     // One for its head, one for the rest once it has come; the last call of some finds that more is behind it.
     assert!(calls <= 3 * rounds, "{calls} receiving calls for {ROUNDS} large records");
+    assert_eq!(after.ack_calls, before.ack_calls, "whoever writes records at once is not helped");
+
+    // A record in three pieces, of which Nagle's algorithm holds back the second until the first is acknowledged: one call.
+    client.0.set_nodelay(false).expect("a delay can be set");
+    let small = record(&echo_body(113, 3));
+    let mut answer = vec![0; small.len()];
+    let began = std::time::Instant::now();
+    for _ in 0..ROUNDS {
+        small.chunks(40).for_each(|piece| client.0.write_all(piece).expect("it takes a piece"));
+        client.0.read_exact(&mut answer).expect("the answer");
+        assert!(answer == small);
+    }
+    let (took, calls) = (began.elapsed(), server.totals().ack_calls - after.ack_calls);
+    assert!((1..=rounds).contains(&calls), "{calls} calls that acknowledge for {ROUNDS} records");
+    // A host that delays its acknowledgements does it by 40 ms for each record.
+    assert!(took.as_millis() < 20 * u128::from(rounds), "{took:?} for {ROUNDS} records");
 }

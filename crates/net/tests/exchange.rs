@@ -6,7 +6,7 @@ use common::{Client, Tricks, ask, echo_body, record, start, wait_until, workers}
 use net::Config;
 use std::io::Write;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn records_of_all_sizes_come_back() {
@@ -36,6 +36,28 @@ fn a_record_may_come_byte_by_byte_and_between_keep_alives() {
     }
     assert_eq!(client.receive().expect("an answer"), b"e-one");
     assert_eq!(client.receive().expect("an answer"), b"e-two");
+}
+
+/// Nagle's algorithm holds the second piece of a record back until the first is acknowledged, which a host delays by 40 ms unless
+/// it is told not to.
+#[test]
+fn a_record_in_pieces_does_not_wait_for_a_delayed_acknowledgement() {
+    const RECORDS: u32 = 50;
+    // Inline, and on the pool.
+    for slow_call in [Duration::from_secs(10), Duration::ZERO] {
+        let tricks = Tricks::new();
+        let (server, address) = start(&tricks, Config { slow_call, ..workers(1) });
+        let mut client = Client::connect(address);
+        client.0.set_nodelay(false).expect("a delay can be set");
+        let began = Instant::now();
+        for _ in 0..RECORDS {
+            record(b"e-in pieces").chunks(4).for_each(|piece| client.0.write_all(piece).expect("a piece"));
+            assert_eq!(client.receive().expect("an answer"), b"e-in pieces");
+        }
+        let took = began.elapsed();
+        assert!(took < RECORDS * Duration::from_millis(20), "{took:?} for {RECORDS} records");
+        assert_eq!(server.totals().hops > 0, slow_call.is_zero());
+    }
 }
 
 #[test]

@@ -88,3 +88,42 @@ fn one_address_has_few_connections_that_have_proved_nothing() {
     wait_until("they are proved", || server.unproved_connections() == 0);
     assert_eq!(Client::connect(address).ask(b"e"), b"e");
 }
+
+#[test]
+fn who_holds_many_connections_without_proving_anything_keeps_no_other_address_out() {
+    let tricks = Tricks::new();
+    tricks.doubts.store(true, SeqCst);
+    // An eighth of the descriptors is four.
+    let (server, address) = start(&tricks, Config { descriptors: 32, ..workers(2) });
+    let mut holder: Vec<Client> = (0..4).map(|_| Client::connect(address)).collect();
+    wait_until("they are there", || server.unproved_connections() == 4);
+    assert!(Client::connect(address).is_closed());
+    let mut other = Client::connect_from([127, 0, 0, 2], address);
+    assert_eq!(other.ask(b"e"), b"e");
+    assert!(holder[0].is_closed());
+    assert_eq!(holder[1].ask(b"e"), b"e");
+    assert_eq!((server.refusals().displaced, server.unproved_connections()), (1, 4));
+}
+
+#[test]
+fn who_proves_nothing_is_put_off_when_it_wants_more_than_a_log_on_takes() {
+    const IDLE: usize = 160;
+    // One millisecond, and one more for every eight of them.
+    const PAUSE: Duration = Duration::from_millis(IDLE as u64 / 8);
+    let tricks = Tricks::new();
+    tricks.doubts.store(true, SeqCst);
+    let (server, address) = start(&tricks, Config { max_unproved_per_address: 1000, ..workers(1) });
+    let _idle: Vec<Client> = (0..IDLE).map(|_| Client::connect(address)).collect();
+    wait_until("they are there", || server.unproved_connections() == IDLE);
+    let mut client = Client::connect(address);
+    let mut take = |asks: u32| {
+        let began = std::time::Instant::now();
+        (0..asks).for_each(|_| assert_eq!(client.ask(b"e"), b"e"));
+        began.elapsed()
+    };
+    let at_first = take(12);
+    take(6);
+    let later = take(12);
+    assert!(later >= 11 * PAUSE, "{later:?}");
+    assert!(at_first < later, "{at_first:?}, and {later:?} later");
+}

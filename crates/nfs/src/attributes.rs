@@ -6,6 +6,7 @@ use nfs_wire::attr::{
     Ace, AceFlags, AceMask, AceType, Acl41, AclFlags, AclSupport, Attr, AttrError, AttrNum, AttrWriter,
     Bitmap, ChangeAttrType, Fattr,
 };
+use nfs_wire::op::open::{OpenArguments, ShareAccess, ShareDeny};
 use nfs_wire::types::{FileHandle, FileType, FsId, NfsTime, SetTime, SpecData};
 use nfs_wire::xdr::List;
 use nfs_wire::{Malformed, NfsStat};
@@ -78,7 +79,8 @@ const READABLE: &[AttrNum] = &[
     AttrNum::SuppattrExclcreat,
 ];
 /// Attributes that only minor version 2 has.
-const READABLE_IN_2: &[AttrNum] = &[AttrNum::CloneBlksize, AttrNum::ChangeAttrType, AttrNum::XattrSupport];
+const READABLE_IN_2: &[AttrNum] =
+    &[AttrNum::CloneBlksize, AttrNum::ChangeAttrType, AttrNum::XattrSupport, AttrNum::OpenArguments];
 /// Attributes that can only be set.
 const SETTABLE_ONLY: &[AttrNum] = &[AttrNum::TimeAccessSet, AttrNum::TimeModifySet];
 /// Attributes that can be set when something is made.
@@ -86,6 +88,8 @@ const AT_CREATION: &[AttrNum] =
     &[AttrNum::Size, AttrNum::Acl, AttrNum::Mode, AttrNum::Owner, AttrNum::OwnerGroup, AttrNum::Dacl];
 /// The same of minor version 2 (RFC 8275): it is of no use later.
 const AT_CREATION_IN_2: &[AttrNum] = &[AttrNum::ModeUmask];
+/// What only who keeps the times of a file says of them, in minor version 2 (RFC 9754).
+const DELEGATED_IN_2: &[AttrNum] = &[AttrNum::TimeDelegAccess, AttrNum::TimeDelegModify];
 
 fn set_of(numbers: &[AttrNum]) -> Bitmap {
     let mut set = Bitmap::EMPTY;
@@ -97,7 +101,8 @@ fn set_of(numbers: &[AttrNum]) -> Bitmap {
 static ALL_READABLE: LazyLock<Bitmap> = LazyLock::new(|| set_of(READABLE));
 static ALL_READABLE_IN_2: LazyLock<Bitmap> = LazyLock::new(|| ALL_READABLE.or(&set_of(READABLE_IN_2)));
 static ALL_SETTABLE_ONLY: LazyLock<Bitmap> = LazyLock::new(|| set_of(SETTABLE_ONLY));
-static ALL_WRITE_ONLY: LazyLock<Bitmap> = LazyLock::new(|| ALL_SETTABLE_ONLY.or(&set_of(AT_CREATION_IN_2)));
+static ALL_WRITE_ONLY: LazyLock<Bitmap> =
+    LazyLock::new(|| ALL_SETTABLE_ONLY.or(&set_of(AT_CREATION_IN_2)).or(&set_of(DELEGATED_IN_2)));
 
 fn all_readable(minor: u32) -> &'static Bitmap {
     if minor >= 2 { &ALL_READABLE_IN_2 } else { &ALL_READABLE }
@@ -167,6 +172,34 @@ pub fn pseudo_fileid(export: &Export) -> u64 {
 pub fn changes_with_data(wanted: &Bitmap) -> bool {
     [AttrNum::Size, AttrNum::Change, AttrNum::TimeModify].iter().any(|one| wanted.has(one.get()))
 }
+
+/// Whether some of these are known to who keeps a file's times and data.
+#[must_use]
+pub fn are_kept(wanted: &Bitmap) -> bool {
+    let times = [AttrNum::TimeAccess, AttrNum::TimeMetadata];
+    changes_with_data(wanted) || times.iter().any(|one| wanted.has(one.get()))
+}
+
+/// What is known of OPEN. An open or a delegation in place of both (OPEN_XOR_DELEGATION) is not offered.
+// RFC 9754 3.1
+fn open_arguments() -> OpenArguments {
+    let access = ShareAccess::BOTH.bits();
+    let numbers = |highest: u32| Bitmap::of(&(0..=highest).collect::<Vec<_>>());
+    OpenArguments {
+        share_access: Bitmap::of(&[ShareAccess::READ.bits(), ShareAccess::WRITE.bits(), access]),
+        share_deny: numbers(ShareDeny::BOTH.bits()),
+        share_access_want: Bitmap::of(&[WANT_ANY_DELEG, WANT_NO_DELEG, WANT_CANCEL, WANT_DELEG_TIMESTAMPS]),
+        // CLAIM_DELEGATE_PREV and CLAIM_DELEG_PREV_FH are of a client that has begun anew, which has nothing here.
+        open_claim: Bitmap::of(&[0, 1, 2, 4, 5]),
+        create_mode: numbers(3),
+    }
+}
+
+/// OPEN_ARGS_SHARE_ACCESS_WANT_*: the second byte of `share_access`, or the number of a bit.
+const WANT_ANY_DELEG: u32 = 3;
+const WANT_NO_DELEG: u32 = 4;
+const WANT_CANCEL: u32 = 5;
+const WANT_DELEG_TIMESTAMPS: u32 = 20;
 
 /// Whether room must be asked for.
 #[must_use]
@@ -280,6 +313,7 @@ fn one(number: AttrNum, subject: &Subject<'_>, mut put: impl FnMut(Attr<'_>)) {
             put(Attr::SuppattrExclcreat(all.or(&more)));
         }
         AttrNum::CloneBlksize => put(Attr::CloneBlksize(4096)),
+        AttrNum::OpenArguments => put(Attr::OpenArguments(open_arguments())),
         AttrNum::ChangeAttrType => put(Attr::ChangeAttrType(ChangeAttrType::MonotonicIncr)),
         AttrNum::Filehandle => {
             if let Some(handle) = subject.handle {
@@ -443,6 +477,23 @@ pub enum When {
     At(Time),
 }
 
+/// Times that a client has kept (RFC 9754 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Delegated {
+    /// Last read.
+    pub accessed: Option<Time>,
+    /// Last change of data.
+    pub modified: Option<Time>,
+}
+
+impl Delegated {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Delegated::default()
+    }
+}
+
 /// What a client wants to set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wanted {
@@ -458,6 +509,8 @@ pub struct Wanted {
     pub accessed: Option<When>,
     /// Last change of data.
     pub modified: Option<When>,
+    /// The same as kept by who has a delegation that says so.
+    pub delegated: Delegated,
     /// The access list.
     pub list: Option<Given>,
     /// Bits that a new file's mode loses unless it inherits a list.
@@ -496,15 +549,29 @@ impl Wanted {
                 }
                 Attr::TimeAccessSet(when) => wanted.accessed = Some(when_of(when)?),
                 Attr::TimeModifySet(when) => wanted.modified = Some(when_of(when)?),
+                Attr::TimeDelegAccess(time) => wanted.delegated.accessed = Some(time_of(time)?),
+                Attr::TimeDelegModify(time) => wanted.delegated.modified = Some(time_of(time)?),
                 _ => return Err(NfsStat::Inval),
             }
         }
         // RFC 8275 4.2; RFC 8881 6.2.1: one list is told of twice.
         let both = |a: AttrNum, b: AttrNum| wanted.mask.has(a.get()) && wanted.mask.has(b.get());
-        if both(AttrNum::Mode, AttrNum::ModeUmask) || both(AttrNum::Acl, AttrNum::Dacl) {
+        // One time cannot be two.
+        let twice = both(AttrNum::TimeAccessSet, AttrNum::TimeDelegAccess)
+            || both(AttrNum::TimeModifySet, AttrNum::TimeDelegModify);
+        if both(AttrNum::Mode, AttrNum::ModeUmask) || both(AttrNum::Acl, AttrNum::Dacl) || twice {
             return Err(NfsStat::Inval);
         }
         Ok(wanted)
+    }
+
+    /// The same for something that is made, of which nobody has kept the times.
+    ///
+    /// # Errors
+    /// As [`Wanted::read`]; NFS4ERR_INVAL.
+    pub fn read_for_new(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<Wanted, NfsStat> {
+        let wanted = Wanted::read(given, minor, accounts)?;
+        if wanted.delegated.is_empty() { Ok(wanted) } else { Err(NfsStat::Inval) }
     }
 
     /// The permission bits of something new below a directory, and how they count. A mode alone is applied to what is
@@ -529,11 +596,17 @@ impl Wanted {
 fn when_of(when: SetTime) -> Result<When, NfsStat> {
     match when {
         SetTime::Server => Ok(When::Now),
-        SetTime::Client(time) if time.nseconds < 1_000_000_000 => {
-            Ok(When::At(Time { secs: time.seconds, nanos: time.nseconds }))
-        }
-        SetTime::Client(_) => Err(NfsStat::Inval),
+        SetTime::Client(time) => time_of(time).map(When::At),
     }
+}
+
+/// A time that a client names.
+///
+/// # Errors
+/// NFS4ERR_INVAL.
+pub fn time_of(time: NfsTime) -> Result<Time, NfsStat> {
+    let NfsTime { seconds: secs, nseconds: nanos } = time;
+    if nanos < 1_000_000_000 { Ok(Time { secs, nanos }) } else { Err(NfsStat::Inval) }
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use wire::Now;
 use crate::connection::Way;
 use crate::event::Event;
 use crate::limits::{RECALL_AGAIN_NS, RECALL_SILENT_NS};
+use crate::proxied::{Question, Told};
 use crate::session::Session;
 use crate::state::State;
 
@@ -77,16 +78,47 @@ pub struct Calling {
     pub caller: Caller,
 }
 
-/// A delegation to be recalled.
+/// Why a client is called.
 #[derive(Clone)]
-pub struct Recall {
+pub struct Errand {
     /// The delegation.
     pub state: Arc<State>,
-    /// What the engine has said.
-    pub notice: BreakNotice,
+    /// What it is called for.
+    pub what: What,
 }
 
-/// A recall on its way.
+/// What a client is called for.
+#[derive(Clone)]
+pub enum What {
+    /// To give the delegation back (CB_RECALL), as the engine has said.
+    Recall(BreakNotice),
+    /// To tell what it keeps of the file (CB_GETATTR).
+    Attributes(Arc<Question>),
+}
+
+impl Errand {
+    /// To recall a delegation.
+    #[must_use]
+    pub fn recall(state: &Arc<State>, notice: BreakNotice) -> Errand {
+        Errand { state: Arc::clone(state), what: What::Recall(notice) }
+    }
+
+    /// To ask for what the holder keeps.
+    #[must_use]
+    pub fn ask(question: &Arc<Question>) -> Errand {
+        Errand { state: Arc::clone(&question.state), what: What::Attributes(Arc::clone(question)) }
+    }
+
+    /// Whether the answer is still of use.
+    fn is_of_use(&self) -> bool {
+        match &self.what {
+            What::Recall(notice) => self.state.export.engine.awaits(notice),
+            What::Attributes(question) => question.answered().is_none(),
+        }
+    }
+}
+
+/// A call on its way.
 #[derive(Clone)]
 pub struct Call {
     /// The session.
@@ -97,8 +129,8 @@ pub struct Call {
     pub sequence: u32,
     /// Tells it from others in its slot.
     number: u64,
-    /// What is called for.
-    pub recall: Recall,
+    /// What for.
+    pub errand: Errand,
 }
 
 impl std::fmt::Debug for Call {
@@ -147,6 +179,17 @@ impl End {
     }
 }
 
+/// What a client's reply to CB_GETATTR tells; none when it tells nothing.
+#[must_use]
+pub fn attributes_of(reply: &rpc::Reply<'_>) -> Option<Told> {
+    let Ok(Accepted::Success(body)) = reply.outcome else { return None };
+    let answer = Reply::parse(body).ok()?;
+    match answer.callback_results().nth(1)?.ok()? {
+        callback::Res::GetAttr(Ok(given)) => Told::read(&given.obj_attributes),
+        _ => None,
+    }
+}
+
 /// One slot.
 #[derive(Default)]
 struct Slot {
@@ -162,7 +205,7 @@ struct Slot {
 /// A call that is under way.
 struct Running {
     number: u64,
-    recall: Recall,
+    errand: Errand,
     /// The connection that it was given to last.
     way: u64,
     /// Since when it is there (monotonic ns).
@@ -173,7 +216,7 @@ struct Running {
 struct Slots {
     slots: Vec<Slot>,
     next_number: u64,
-    waiting: VecDeque<Recall>,
+    waiting: VecDeque<Errand>,
 }
 
 impl Slots {
@@ -201,27 +244,27 @@ impl Back {
         self.1.load(Ordering::Relaxed)
     }
 
-    /// Takes a slot, or lets the recall wait for one: then nothing. An error when neither can be.
-    fn begin(&self, session: &Arc<Session>, recall: &Recall) -> Result<Option<Call>, ()> {
+    /// Takes a slot, or lets the errand wait for one: then nothing. An error when neither can be.
+    fn begin(&self, session: &Arc<Session>, errand: &Errand) -> Result<Option<Call>, ()> {
         let mut back = self.0.lock();
         let Some(at) = back.slots.iter().position(|slot| slot.running.is_none()) else {
             if back.waiting.len() >= MAX_WAITING {
                 return Err(());
             }
-            back.waiting.push_back(recall.clone());
+            back.waiting.push_back(errand.clone());
             return Ok(None);
         };
         back.next_number += 1;
         let number = back.next_number;
         let slot = &mut back.slots[at];
         slot.sequence = slot.sequence.wrapping_add(1);
-        slot.running = Some(Running { number, recall: recall.clone(), way: 0, since_ns: None });
-        let (session, recall) = (Arc::clone(session), recall.clone());
-        Ok(Some(Call { session, slot: at as u32, sequence: slot.sequence, number, recall }))
+        slot.running = Some(Running { number, errand: errand.clone(), way: 0, since_ns: None });
+        let (session, errand) = (Arc::clone(session), errand.clone());
+        Ok(Some(Call { session, slot: at as u32, sequence: slot.sequence, number, errand }))
     }
 
-    /// A call is over, or never will be. Gives the recall that goes next, if it was under way until now.
-    fn finish(&self, slot: u32, number: u64, end: End) -> Option<Option<Recall>> {
+    /// A call is over, or never will be. Gives the errand that goes next, if it was under way until now.
+    fn finish(&self, slot: u32, number: u64, end: End) -> Option<Option<Errand>> {
         let mut back = self.0.lock();
         back.running(slot, number)?;
         let slot = back.slots.get_mut(slot as usize)?;
@@ -247,11 +290,11 @@ impl Back {
     }
 
     /// The session has ended: what its client was called for, or was to be.
-    fn end(&self) -> Vec<Recall> {
+    fn end(&self) -> Vec<Errand> {
         let mut back = self.0.lock();
         let waiting: Vec<_> = back.waiting.drain(..).collect();
         let running = back.slots.iter_mut().filter_map(|slot| slot.running.take());
-        running.map(|running| running.recall).chain(waiting).collect()
+        running.map(|running| running.errand).chain(waiting).collect()
     }
 
     /// A call is given to a connection.
@@ -276,9 +319,9 @@ impl Back {
             let since = *running.since_ns.get_or_insert(now.mono_ns);
             let is_silent = now.mono_ns.saturating_sub(since) >= RECALL_SILENT_NS;
             if is_silent || !ways.iter().any(|way| way.id == running.way) {
-                let (session, recall) = (Arc::clone(session), running.recall.clone());
+                let (session, errand) = (Arc::clone(session), running.errand.clone());
                 let (slot, sequence, number) = (at as u32, slot.sequence, running.number);
-                stuck.push((Call { session, slot, sequence, number, recall }, running.way));
+                stuck.push((Call { session, slot, sequence, number, errand }, running.way));
             }
         }
         stuck
@@ -294,13 +337,13 @@ fn post(call: &Call, ways: &[Arc<Way>], since_ns: Option<u64>) -> bool {
     })
 }
 
-/// Sends a recall on any connection of a session. False when there is none.
-fn send(session: &Arc<Session>, recall: &Recall) -> bool {
+/// Calls a client on any connection of a session. False when there is none.
+fn send(session: &Arc<Session>, errand: &Errand) -> bool {
     let ways = session.back_ways();
     if ways.is_empty() || session.has_ended() {
         return false;
     }
-    let Ok(begun) = session.calls.begin(session, recall) else { return false };
+    let Ok(begun) = session.calls.begin(session, errand) else { return false };
     let Some(call) = begun else { return true };
     if post(&call, &ways, None) {
         return true;
@@ -312,16 +355,22 @@ fn send(session: &Arc<Session>, recall: &Recall) -> bool {
     false
 }
 
-/// A recall that nobody has heard is made again, not before this time (monotonic ns).
-fn keep(recall: &Recall, at_ns: u64) {
-    if let Some(delegation) = recall.state.delegation() {
-        delegation.recall_again_at(at_ns);
+/// Nobody has heard a call: a recall is made again, not before this time (monotonic ns); who has asked something is told that
+/// there will be no answer.
+fn keep(errand: &Errand, at_ns: u64) {
+    match &errand.what {
+        What::Recall(_) => {
+            if let Some(delegation) = errand.state.delegation() {
+                delegation.recall_again_at(at_ns);
+            }
+        }
+        What::Attributes(question) => question.answer(None),
     }
 }
 
 /// A session has ended: its client is called over another.
 pub fn end(session: &Session) {
-    session.calls.end().iter().for_each(|recall| keep(recall, 0));
+    session.calls.end().iter().for_each(|errand| keep(errand, 0));
 }
 
 /// A call is answered; what waited for its slot goes out. What the client has refused it is asked again: it may not
@@ -330,10 +379,10 @@ pub fn end(session: &Session) {
 pub fn over(call: &Call, end: End, now: Now) {
     let Some(next) = call.session.calls.finish(call.slot, call.number, end) else { return };
     if end != End::Done {
-        keep(&call.recall, now.mono_ns.saturating_add(RECALL_AGAIN_NS));
+        keep(&call.errand, now.mono_ns.saturating_add(RECALL_AGAIN_NS));
     }
     if let Some(next) = next {
-        recall(&next);
+        self::call(&next);
     }
 }
 
@@ -345,9 +394,9 @@ pub fn lost(call: &Call, way: u64, now: Now) {
         return;
     }
     if let Some(next) = call.session.calls.finish(call.slot, call.number, End::NotTaken) {
-        recall(&call.recall);
+        self::call(&call.errand);
         if let Some(next) = next {
-            recall(&next);
+            self::call(&next);
         }
     }
 }
@@ -360,7 +409,7 @@ pub fn look_after(session: &Arc<Session>, now: Now) {
         match ways.iter().position(|way| way.id == with) {
             None => lost(&call, with, now),
             // What was taken away meanwhile need not be called for: its slot is free when the connection answers or is gone.
-            Some(_) if !call.recall.state.export.engine.awaits(&call.recall.notice) => {}
+            Some(_) if !call.errand.is_of_use() => {}
             // In turn, so that none is left out.
             Some(at) => {
                 let others: Vec<_> = ways[at + 1..].iter().chain(&ways[..at]).map(Arc::clone).collect();
@@ -373,12 +422,12 @@ pub fn look_after(session: &Arc<Session>, now: Now) {
     }
 }
 
-/// Recalls a delegation on any session of its client; as soon as the client can be called, when it cannot now.
-pub fn recall(recall: &Recall) {
-    let client = recall.state.delegation().and_then(|delegation| delegation.client.upgrade());
-    let is_sent = client.is_some_and(|c| c.sessions().iter().any(|session| send(session, recall)));
+/// Calls the holder of a delegation on any session; when it cannot be called now, a recall is made as soon as it can.
+pub fn call(errand: &Errand) {
+    let client = errand.state.delegation().and_then(|delegation| delegation.client.upgrade());
+    let is_sent = client.is_some_and(|c| c.sessions().iter().any(|session| send(session, errand)));
     if !is_sent {
-        keep(recall, 0);
+        keep(errand, 0);
     }
 }
 

@@ -14,7 +14,7 @@ use volume::NodeId;
 use wire::Now;
 use wire::table::Keyed;
 
-use crate::back::{self, Recall};
+use crate::back::{self, Errand};
 use crate::config::Export;
 use crate::connection::Way;
 use crate::event::Event;
@@ -168,7 +168,7 @@ impl Holder for Ear {
         let Some(delegation) = state.delegation() else { return false };
         delegation.recalled(*notice);
         // RFC 8881 10.4.6: who cannot be called now is as soon as that is possible, as long as the lease lasts.
-        back::recall(&Recall { state: Arc::clone(&state), notice: *notice });
+        back::call(&Errand::recall(&state, *notice));
         true
     }
 }

@@ -21,6 +21,7 @@ use crate::handle::Handle;
 use crate::op;
 use crate::pacing::Pacing;
 use crate::promised::Promised;
+use crate::proxied::Question;
 use crate::server::Near;
 use crate::session::Session;
 use crate::who::Who;
@@ -37,7 +38,7 @@ pub enum Stop {
     Told(NfsStat),
     /// It would have to wait for the device: to be done again where that is allowed.
     Work,
-    /// It is held by the limits of a share, and then done again.
+    /// It is held by the limits of a share, or until another client has answered, and then done again.
     Hold,
 }
 
@@ -135,6 +136,8 @@ pub struct Run {
     pub next_number: Option<OpNum>,
     /// How far it is with the limits of its shares.
     pub pacing: Pacing,
+    /// What it has asked the holder of a delegation and waits for.
+    pub question: Option<Arc<Question>>,
     /// What is counted of it.
     pub course: Course,
     /// Whose connection it is found to be, where that was not known before.
@@ -237,6 +240,7 @@ impl Run {
             is_last: false,
             next_number: None,
             pacing: Pacing::default(),
+            question: None,
             course: Course::new(now.mono_ns, is_sys),
             placement: None,
             doing: None,

@@ -21,13 +21,14 @@ use share::counts::{Desk, Visits};
 use volume::Patience;
 use wire::{Frame, Mailbox, Now, Output, Peer};
 
-use crate::back;
+use crate::back::{self, What};
 use crate::compound::{Begin, Finished, Flow, Run, UnderWay};
 use crate::current::Known;
 use crate::event::Event;
 use crate::limits::{MAX_REMEMBERED_CREDENTIALS, MAX_WORKING, REMEMBERED_HANDLES};
 use crate::pacing::Held;
 use crate::promised::Promised;
+use crate::proxied::Question;
 use crate::server::{Near, Server};
 use crate::session::Session;
 use crate::who::Who;
@@ -384,12 +385,18 @@ impl Connection {
             cachethis: false,
             referring_call_lists: List::EMPTY,
         }));
-        let state = &call.recall.state;
-        writer.push(&callback::Args::Recall(callback::RecallArgs {
-            stateid: state.id(self.server.config().instance),
-            truncate: false,
-            fh: FileHandle(state.handle.bytes()),
-        }));
+        let state = &call.errand.state;
+        let fh = FileHandle(state.handle.bytes());
+        writer.push(&match call.errand.what {
+            What::Recall(_) => callback::Args::Recall(callback::RecallArgs {
+                stateid: state.id(self.server.config().instance),
+                truncate: false,
+                fh,
+            }),
+            What::Attributes(_) => {
+                callback::Args::GetAttr(callback::GetAttrArgs { fh, attr_request: Question::asked() })
+            }
+        });
         let frame = writer.finish();
         self.calls.insert(xid, call);
         self.send(frame, out);
@@ -400,7 +407,9 @@ impl Connection {
         let Some(call) = self.calls.remove(&reply.xid) else { return };
         let end = back::End::of(reply);
         if end != back::End::Done {
-            tracing::debug!(?end, peer = %self.way.peer.remote, "a client has refused a recall");
+            tracing::debug!(?end, peer = %self.way.peer.remote, "a client has refused a call");
+        } else if let What::Attributes(question) = &call.errand.what {
+            question.answer(back::attributes_of(reply));
         }
         back::over(&call, end, now);
     }

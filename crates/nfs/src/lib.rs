@@ -33,6 +33,7 @@ pub mod memory;
 pub mod op;
 pub mod pacing;
 pub mod promised;
+pub mod proxied;
 pub mod reclaim;
 pub mod record;
 mod recording;

@@ -48,6 +48,8 @@ pub const ITEM_IDLE_NS: u64 = 2_000_000_000;
 pub const RECALL_AGAIN_NS: u64 = 1_000_000_000;
 /// How long a recall waits for its answer before it is made on another connection too, in nanoseconds.
 pub const RECALL_SILENT_NS: u64 = 5_000_000_000;
+/// How long a client that keeps a file's times has to tell them, in nanoseconds, before it is asked to give its delegation back.
+pub const QUESTION_NS: u64 = 2_000_000_000;
 /// Longest symbolic link in bytes.
 pub const MAX_LINK_TEXT: usize = 4095;
 /// How long a client that was not heard of keeps what it has while nobody else wants it, in nanoseconds.

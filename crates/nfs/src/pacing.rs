@@ -2,7 +2,8 @@
 //! turn; never refused. Its slot stays busy meanwhile, and other requests of the connection are answered.
 //!
 //! READ and operations on names and state wait before they are done; of a WRITE what follows waits, since its data is
-//! here already. A COMPOUND that asks for attributes, names or access only beside something else counts once.
+//! here already. A COMPOUND that has asked another client something waits in the same place (`crate::proxied`).
+//! A COMPOUND that asks for attributes, names or access only beside something else counts once.
 
 use std::sync::Arc;
 
@@ -139,6 +140,20 @@ impl Run {
         }
     }
 
+    /// Who is to be woken for this COMPOUND; none when nothing of it is held any more.
+    pub fn waiter(&mut self) -> Option<Waiter> {
+        if self.pacing.is_over {
+            return None;
+        }
+        let token = *self.pacing.token.get_or_insert_with(|| self.way.next_held());
+        Some(Waiter { wake: Arc::clone(&self.way) as Arc<dyn Wake>, token })
+    }
+
+    /// Whether it waits for what it has asked a client.
+    fn waits_for_answer(&self) -> bool {
+        self.question.as_ref().is_some_and(|question| question.answered().is_none())
+    }
+
     fn ask_to_pass(&mut self, engine: &Share, work: Work) {
         self.pacing.has_counted = true;
         let (Some(limits), Ok(session)) = (engine.limits(), self.session()) else { return };
@@ -147,8 +162,7 @@ impl Run {
             return;
         }
         let client = session.client.key;
-        let token = *self.pacing.token.get_or_insert_with(|| self.way.next_held());
-        let waiter = Waiter { wake: Arc::clone(&self.way) as Arc<dyn Wake>, token };
+        let Some(waiter) = self.waiter() else { return };
         let ask = Ask { client, connection: self.way.id, work, waiter: &waiter };
         match limits.ask(&ask, self.now) {
             Answer::Go(met) => self.pacing.met = met,
@@ -208,7 +222,8 @@ impl Connection {
         let Some(run) = held.under_way.run() else { return };
         let Some(token) = run.pacing.token else { return };
         // It may have been let go before it was there to be found.
-        let is_released = run.pacing.hold.as_ref().is_none_or(|hold| hold.released().is_some());
+        let is_released =
+            run.pacing.hold.as_ref().is_none_or(|hold| hold.released().is_some()) && !run.waits_for_answer();
         self.held.insert(token, held);
         if is_released {
             self.let_go(token, now, out);
@@ -219,6 +234,10 @@ impl Connection {
     pub(crate) fn let_go(&mut self, token: u64, now: Now, out: &mut Output<Event>) {
         let Some(mut held) = self.held.remove(&token) else { return };
         let Some(run) = held.under_way.run() else { return };
+        if run.waits_for_answer() {
+            self.held.insert(token, held);
+            return;
+        }
         match run.pacing.hold.as_ref().map(Hold::released) {
             Some(None) => {
                 self.held.insert(token, held);

@@ -15,7 +15,7 @@ use volume::NodeId;
 use wire::Now;
 use wire::table::{Held, Table};
 
-use crate::back::{self, Calling, Recall};
+use crate::back::{self, Calling, Errand};
 use crate::client::{Client, Left};
 use crate::clients::Clients;
 use crate::config::{Export, ServerConfig};
@@ -25,6 +25,7 @@ use crate::handle::{Handle, HandleKey};
 use crate::items::Items;
 use crate::limits::{COURTESY_NS, ITEM_IDLE_NS, MAX_SESSIONS, MAX_STATES};
 use crate::memory::Part;
+use crate::proxied::Proxies;
 use crate::roll::Roll;
 use crate::session::{Session, id_of, key_of};
 use crate::state::{self, State};
@@ -81,6 +82,8 @@ pub struct Server {
     sessions: Table<Session>,
     states: Table<State>,
     turns: Turns,
+    /// Whose holders keep the times of files.
+    pub proxies: Proxies,
     items: Mutex<Items>,
     pub(crate) opened: Mutex<HashMap<Handle, Opened>>,
     connections: AtomicUsize,
@@ -144,6 +147,7 @@ impl Server {
             sessions: Table::new(MAX_SESSIONS),
             states: Table::new(MAX_STATES),
             turns: Turns::default(),
+            proxies: Proxies::default(),
             items: Mutex::default(),
             opened: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -382,6 +386,7 @@ impl Server {
         let key = client.cache_key(state.export.id, state.node);
         state.export.engine.give_up(client.key, key, true, now);
         client.remove_delegation(state);
+        self.proxies.remove(state);
         self.close_open(state, now);
     }
 
@@ -400,7 +405,7 @@ impl Server {
                 if client.silent_ns(now) > self.lease_ns() {
                     engine.undelivered(&notice);
                 } else {
-                    back::recall(&Recall { state: Arc::clone(&state), notice });
+                    back::call(&Errand::recall(&state, notice));
                 }
             }
             if state.holding().open.caching().is_none_or(|grant| grant.state.is_empty()) {
@@ -482,6 +487,7 @@ impl Server {
         let dropped = self.items.lock().remove_idle(limit);
         drop(dropped);
         self.clients.all().iter().for_each(|client| self.look_after_recalls(client, now));
+        self.proxies.tick(now);
         self.let_go_of_engines();
         self.end_grace(now);
         // RFC 8881 18.35.4: who has not come back within a lease is not expected any more.

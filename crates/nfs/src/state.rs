@@ -1,7 +1,7 @@
 //! State: what a stateid stands for, an open or the locks of an owner in it (RFC 8881 8.2).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use nfs_wire::NfsStat;
@@ -15,6 +15,7 @@ use wire::table::Keyed;
 use crate::client::Client;
 use crate::config::Export;
 use crate::handle::Handle;
+use crate::proxied::Before;
 
 /// One state.
 pub struct State {
@@ -75,6 +76,8 @@ pub struct DelegationState {
     holding: ArcSwap<Holding>,
     recalled: AtomicBool,
     asked: Mutex<Option<Asked>>,
+    /// How the file was when the client began to keep its times; empty where it does not.
+    before: OnceLock<Before>,
     /// When the client's own open has made it be recalled (monotonic ns); 0: never.
     own_recall_ns: AtomicU64,
     /// [`REVOKED`], [`OVER`].
@@ -94,6 +97,17 @@ struct Asked {
 }
 
 impl DelegationState {
+    /// Notes that the client keeps the file's times from now on.
+    pub fn keep_times(&self, before: Before) {
+        self.before.get_or_init(|| before);
+    }
+
+    /// How the file was when the client began to keep its times; none where it does not.
+    #[must_use]
+    pub fn before(&self) -> Option<&Before> {
+        self.before.get()
+    }
+
     /// Notes that it was asked for.
     pub fn recalled(&self, notice: BreakNotice) {
         *self.asked.lock() = Some(Asked { notice, again_ns: None });
@@ -266,8 +280,8 @@ impl State {
         let holding = ArcSwap::from_pointee(holding);
         let (recalled, fate) = (AtomicBool::new(false), AtomicU8::new(0));
         let (client, own_recall_ns) = (Arc::downgrade(client), AtomicU64::new(0));
-        let asked = Mutex::default();
-        let delegation = DelegationState { client, holding, recalled, asked, own_recall_ns, fate };
+        let (asked, before) = (Mutex::default(), OnceLock::new());
+        let delegation = DelegationState { client, holding, recalled, asked, before, own_recall_ns, fate };
         State::new(place, Kind::Delegation(delegation))
     }
 

@@ -11,8 +11,14 @@ use nfs_wire::op::{Args, Res, getattr, open, setattr};
 use nfs_wire::types::{SetTime, StateId};
 use nfs_wire::xdr::Encode;
 
-/// The attributes that are only set (RFC 8881 5.8.2, RFC 8275 4.2).
-const WRITE_ONLY: [AttrNum; 3] = [AttrNum::TimeAccessSet, AttrNum::TimeModifySet, AttrNum::ModeUmask];
+/// The attributes that are only set (RFC 8881 5.8.2, RFC 8275 4.2, RFC 9754 5; `kept_times.rs` has the last two).
+const WRITE_ONLY: [AttrNum; 5] = [
+    AttrNum::TimeAccessSet,
+    AttrNum::TimeModifySet,
+    AttrNum::ModeUmask,
+    AttrNum::TimeDelegAccess,
+    AttrNum::TimeDelegModify,
+];
 
 /// GETATTR of one attribute of the file, handed to `look` with the mask of the answer.
 fn attribute<T>(
@@ -68,7 +74,9 @@ fn each_supported_attribute_is_told_or_set_and_no_other() {
             let set = Args::SetAttr(setattr::Args { stateid: StateId::ANONYMOUS, obj_attributes });
             assert_eq!(client.on(&mut wire, &handle, &[set]).status(), NfsStat::Ok, "{number}");
         }
-        assert_eq!(supported.contains(&AttrNum::ModeUmask.get()), minor == 2);
+        for number in [AttrNum::ModeUmask, AttrNum::TimeDelegAccess, AttrNum::TimeDelegModify] {
+            assert_eq!(supported.contains(&number.get()), minor == 2, "{number:?}");
+        }
     }
 }
 

@@ -184,9 +184,14 @@ impl Scene {
         })])
     }
 
-    fn copy(&mut self, is_target: bool) -> NfsStat {
+    /// Between the file and one of the other user's own, in either direction.
+    fn with_mine(&mut self, is_target: bool, operation: Args<'_>) -> NfsStat {
         let (file, mine) = (self.file.clone(), self.mine.clone());
         let (from, to) = if is_target { (mine, file) } else { (file, mine) };
+        self.between(&from, &to, operation)
+    }
+
+    fn copy(&mut self, is_target: bool) -> NfsStat {
         let (src_stateid, dst_stateid) = (ANONYMOUS, ANONYMOUS);
         let operation = Args::Copy(copy::Args {
             src_stateid,
@@ -198,16 +203,14 @@ impl Scene {
             synchronous: true,
             source_server: List::EMPTY,
         });
-        self.between(&from, &to, operation)
+        self.with_mine(is_target, operation)
     }
 
     fn clone(&mut self, is_target: bool) -> NfsStat {
-        let (file, mine) = (self.file.clone(), self.mine.clone());
-        let (from, to) = if is_target { (mine, file) } else { (file, mine) };
         let (src_stateid, dst_stateid) = (ANONYMOUS, ANONYMOUS);
         let operation =
             Args::Clone(clone::Args { src_stateid, dst_stateid, src_offset: 0, dst_offset: 0, count: 4096 });
-        self.between(&from, &to, operation)
+        self.with_mine(is_target, operation)
     }
 
     fn rename(&mut self, is_target: bool, oldname: &[u8], newname: &[u8]) -> NfsStat {

@@ -23,19 +23,19 @@ fn while_descriptors_are_scarce_a_client_with_more_than_an_equal_share_opens_not
     assert_eq!(greedy.open("new").disposition(Disposition::Create).refusal(), Refusal::Exhausted);
     assert_eq!(descriptors.refused_opens(), 2);
     let _more = [modest.open("m").open(), new.open("m").open()];
-    // Those of another share count as well, when it is counted again.
+    // Those of another share count as well, and when it is counted again.
     let elsewhere = other.client(3);
     let _elsewhere: Vec<_> = (0..9).map(|at| elsewhere.make(&format!("e{at}"))).collect();
-    new.open("m").open();
     let later = Now { mono_ns: now().mono_ns + 1_000_000_000, ..now() };
-    assert_eq!(new.open("m").at(later).refusal(), Refusal::Exhausted);
+    for at in [now(), later] {
+        assert_eq!(new.open("m").at(at).refusal(), Refusal::Exhausted);
+    }
     // Who closes some gets others.
     has.drain(..4).for_each(|open| greedy.close(&open));
-    let later = Now { mono_ns: later.mono_ns + 1_000_000_000, ..now() };
     greedy.open("f0").at(later).open();
     plan.set_short(false);
     new.open("m").open();
-    assert_eq!(descriptors.refused_opens(), 3);
+    assert_eq!(descriptors.refused_opens(), 4);
 }
 
 #[test]
@@ -46,4 +46,20 @@ fn one_client_alone_has_an_equal_share_whatever_it_has() {
     plan.set_short(true);
     client.open("a").open();
     client.make("c");
+}
+
+#[test]
+fn what_was_closed_or_never_opened_does_not_count_while_descriptors_are_scarce() {
+    let (world, plan) = World::planned(Config { metadata_caching: false, ..Config::default() });
+    let (holder, busy) = (world.client(1), world.client(2));
+    let _held: Vec<_> = (0..4).map(|at| holder.make(&format!("h{at}"))).collect();
+    let _kept = busy.make("b");
+    plan.set_short(true);
+    // All in the moment for which one count is good.
+    for _ in 0..100 {
+        let open = busy.open("b").open();
+        busy.close(&open);
+        assert_eq!(busy.open("missing").refusal(), Refusal::NotFound);
+    }
+    assert_eq!(holder.open("h0").refusal(), Refusal::Exhausted);
 }

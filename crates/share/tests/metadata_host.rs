@@ -229,7 +229,7 @@ fn directories_that_are_gone_or_that_nobody_uses_are_let_go() {
     it.others("rm -r d1; mv d2 d5; rm -r d5");
     assert_eq!(it.open("d1/e/f", Options::empty()).unwrap_err(), Refusal::PathNotFound);
     assert!(it.held().iter().all(|to| !to.contains("d1")), "{:?}", it.held());
-    it.is_idle_for(61);
+    it.is_idle_for(21);
     assert_eq!(of_directories(&it), 0, "{:?}", it.held());
     it.open("d3/e/f", Options::empty()).unwrap();
 }

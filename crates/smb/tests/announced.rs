@@ -26,19 +26,8 @@ const SUCCESS: NtStatus = NtStatus::SUCCESS;
 /// A name whose case and letters must come back.
 const NAME: &str = "MiXed \u{416}";
 
-fn set(
-    client: &mut Peer,
-    file_id: FileId,
-    info_type: InfoType,
-    class: u8,
-    which: u32,
-    buffer: &[u8],
-) -> NtStatus {
-    client.set_info(file_id, info_type, class, which, buffer)
-}
-
 fn set_file(client: &mut Peer, file: FileId, class: FileInfoClass, buffer: &[u8]) -> NtStatus {
-    set(client, file, InfoType::File, class.0, 0, buffer)
+    client.set_info(file, InfoType::File, class.0, 0, buffer)
 }
 
 fn query(client: &mut Peer, file_id: FileId, info_type: InfoType, class: u8, which: u32) -> Vec<u8> {
@@ -193,7 +182,7 @@ fn what_the_file_system_announces_is_done() {
             }
             FsAttributes::PERSISTENT_ACLS => {
                 let before = query(&mut client, file, InfoType::Security, 0, 4);
-                assert_eq!(set(&mut client, file, InfoType::Security, 0, 4, &before), SUCCESS);
+                assert_eq!(client.set_info(file, InfoType::Security, 0, 4, &before), SUCCESS);
                 assert_eq!(query(&mut client, file, InfoType::Security, 0, 4), before);
             }
             FsAttributes::SUPPORTS_SPARSE_FILES => {

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use volume::{Failure, HostChange, HostEvent, NodeId, Result};
 
 use self::halves::{Half, Halves};
-use self::raw::{LONGEST, Named, Place, RawEvent};
+use self::raw::{Fid, LONGEST, Named, RawEvent};
 use crate::errno::{call, failure};
 use crate::facts;
 use crate::node::{PosixNode, open_below};
@@ -57,7 +57,7 @@ struct Reading {
 struct Watch {
     /// How many times it is watched.
     count: usize,
-    place: Place,
+    fid: Fid,
     /// Needed to take the mark away.
     directory: OwnedFd,
 }
@@ -65,7 +65,7 @@ struct Watch {
 #[derive(Default)]
 struct Watched {
     by_node: HashMap<NodeId, Watch>,
-    by_place: HashMap<Place, NodeId>,
+    by_fid: HashMap<Fid, NodeId>,
 }
 
 impl Events {
@@ -102,7 +102,7 @@ impl Events {
             return Err(Failure::NotSupported);
         }
         let file_system = call(|| rustix::fs::fstatvfs(&directory))?.f_fsid;
-        let place = Place { file_system, handle: call(|| Handle::of(directory.as_fd()))? };
+        let fid = Fid { file_system, handle: call(|| Handle::of(directory.as_fd()))? };
         match fanotify::mark(self.queue.as_fd(), directory.as_fd(), self.renames, true) {
             Ok(()) => {}
             // More marks than the host allows one user.
@@ -113,8 +113,8 @@ impl Events {
             }
             Err(errno) => return Err(failure(errno)),
         }
-        watched.by_place.insert(place.clone(), node.id);
-        slot.insert(Watch { count: 1, place, directory });
+        watched.by_fid.insert(fid.clone(), node.id);
+        slot.insert(Watch { count: 1, fid, directory });
         self.count.store(watched.by_node.len(), Ordering::Release);
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Events {
             return;
         }
         let watch = known.remove();
-        watched.by_place.remove(&watch.place);
+        watched.by_fid.remove(&watch.fid);
         self.count.store(watched.by_node.len(), Ordering::Release);
         // A directory that is gone has taken its mark with it.
         let _ = fanotify::mark(self.queue.as_fd(), watch.directory.as_fd(), self.renames, false);
@@ -189,8 +189,8 @@ impl Events {
         let is_on_directory = mask & libc::FAN_ONDIR != 0;
         if mask & libc::FAN_RENAME != 0 {
             let half = |named: Option<Named>| {
-                let (place, name) = named?;
-                Some(Half { directory: self.watched(&place)?, name: name?, is_directory: is_on_directory })
+                let (fid, name) = named?;
+                Some(Half { directory: self.watched(&fid)?, name: name?, is_directory: is_on_directory })
             };
             if let Some(old) = half(event.old) {
                 halves.went(pid, old, sink);
@@ -200,8 +200,8 @@ impl Events {
             }
             return halves.end(sink);
         }
-        let Some((place, name)) = event.place else { return };
-        let Some(directory) = self.watched(&place) else { return };
+        let Some((fid, name)) = event.place else { return };
+        let Some(directory) = self.watched(&fid) else { return };
         let is_directory = name.is_none() || is_on_directory;
         for (bit, change) in CHANGES {
             if mask & bit == 0 {
@@ -223,8 +223,8 @@ impl Events {
     }
 
     /// The directory of an event. A mark may bring its last events after it was taken away.
-    fn watched(&self, place: &Place) -> Option<NodeId> {
-        self.watched.lock().by_place.get(place).copied()
+    fn watched(&self, fid: &Fid) -> Option<NodeId> {
+        self.watched.lock().by_fid.get(fid).copied()
     }
 }
 

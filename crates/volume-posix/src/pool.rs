@@ -16,7 +16,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -121,6 +121,18 @@ impl Pool {
         }
         self.files.push(Arc::downgrade(file));
     }
+
+    /// Leaves out those whose files are gone, each of which keeps the memory of one.
+    fn forget_gone(&mut self) {
+        self.files.retain(|known| known.strong_count() > 0);
+        self.files.shrink_to_fit();
+        self.tidy_at = (self.files.len() * 2).max(64);
+        self.closed.retain(|_, files| {
+            files.retain(|known| known.strong_count() > 0);
+            !files.is_empty()
+        });
+        self.closed.shrink_to_fit();
+    }
 }
 
 static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
@@ -130,6 +142,8 @@ static LEAVING: RwLock<()> = RwLock::new(());
 static ANY_CLOSED: AtomicBool = AtomicBool::new(false);
 /// Counts files that come into the pool or are opened again: the time by which they are older or younger.
 static CLOCK: AtomicU32 = AtomicU32::new(0);
+/// How many have gone since they were left out last.
+static GONE: AtomicUsize = AtomicUsize::new(0);
 /// How often a file was closed, and opened again.
 static CLOSED: AtomicU64 = AtomicU64::new(0);
 static OPENED_AGAIN: AtomicU64 = AtomicU64::new(0);
@@ -266,6 +280,12 @@ impl Pooled {
     }
 }
 
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        GONE.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Closes files that nobody uses, those that were used longest ago first. False when there was none.
 pub(crate) fn make_room() -> bool {
     let (files, most) = oldest_first();
@@ -302,9 +322,14 @@ pub(crate) fn make_room_for_later() -> bool {
     is_made
 }
 
-/// Whether any file is in the pool.
+/// Whether any file is in the pool. When most of them are gone, nothing is kept for these any more.
 pub(crate) fn is_in_use() -> bool {
-    !POOL.lock().files.is_empty()
+    let mut pool = POOL.lock();
+    if GONE.load(Ordering::Relaxed) > pool.files.len() / 2 {
+        GONE.store(0, Ordering::Relaxed);
+        pool.forget_gone();
+    }
+    !pool.files.is_empty()
 }
 
 /// How often files of this process were closed since descriptors ran short, and opened again.
@@ -417,6 +442,26 @@ mod tests {
         }
         assert!(pool.files.len() <= 64, "{}", pool.files.len());
         assert!(pool.files.iter().any(|known| known.ptr_eq(&Arc::downgrade(&kept))));
+    }
+
+    #[test]
+    fn nothing_is_kept_for_files_that_are_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let volume = crate::PosixVolume::open(place.path(), &place.path().join("beside")).unwrap();
+        let mut pool = Pool::default();
+        let kept = file(&volume.shared);
+        pool.enter(&kept);
+        let gone: Vec<_> = (0..1000).map(|_| file(&volume.shared)).collect();
+        for file in &gone {
+            pool.enter(file);
+            pool.closed.entry(file.id).or_default().push(Arc::downgrade(file));
+        }
+        let before = GONE.load(Ordering::Relaxed);
+        drop(gone);
+        assert!(GONE.load(Ordering::Relaxed) >= before + 1000);
+        pool.forget_gone();
+        assert!((pool.files.len(), pool.closed.len()) == (1, 0) && pool.files.capacity() < 100);
+        assert_eq!(Arc::weak_count(&kept), 1);
     }
 
     fn file(shared: &Arc<Shared>) -> Arc<Pooled> {

@@ -135,7 +135,7 @@ impl Run {
         assert_eq!(self.grown(|totals| totals.jobs), 0, "no {name} left its thread");
         assert_eq!(self.grown(|totals| totals.records), *count);
         let received = self.grown(|totals| totals.recv_calls);
-        let others = self.grown(|totals| totals.writev_calls + totals.wait_calls);
+        let others = self.grown(|totals| totals.writev_calls + totals.wait_calls + totals.ack_calls);
         // One call for each is what the engine promises, and what hosts that count confirm. The transport receives with
         // readv(2), so they count that along.
         assert!(self.bytes_read().is_none_or(|read| read == count * from_file), "{name}");

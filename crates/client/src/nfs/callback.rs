@@ -63,8 +63,8 @@ impl Responder {
     /// Remembers a delegation that came with an OPEN of the file `handle`.
     pub(crate) fn hold(&self, delegation: &Delegation<'_>, handle: &Arc<[u8]>) {
         let stateid = match delegation {
-            Delegation::Read(read) => read.stateid,
-            Delegation::Write(write) => write.stateid,
+            Delegation::Read(read) | Delegation::ReadAttrs(read) => read.stateid,
+            Delegation::Write(write) | Delegation::WriteAttrs(write) => write.stateid,
             Delegation::None | Delegation::NoneExt(_) => return,
         };
         self.lock().delegations.insert(stateid.other, Held { stateid, handle: Arc::clone(handle) });

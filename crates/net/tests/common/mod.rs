@@ -335,7 +335,19 @@ pub struct Client(pub TcpStream);
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).expect("it accepts");
+        Client::with(TcpStream::connect(address).expect("it accepts"))
+    }
+
+    /// One from another address of this host.
+    pub fn connect_from(source: [u8; 4], address: SocketAddr) -> Client {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&socket, &SocketAddr::from((source, 0))).expect("an address of the loopback");
+        connect(&socket, &address).expect("it accepts");
+        Client::with(TcpStream::from(socket))
+    }
+
+    fn with(stream: TcpStream) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
         stream.set_write_timeout(Some(PATIENCE)).expect("a time-out can be set");
         stream.set_nodelay(true).expect("no delay can be set");

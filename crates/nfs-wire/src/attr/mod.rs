@@ -1,4 +1,4 @@
-//! Attributes: fattr4 as a bitmap and a sequence of typed values (RFC 8881 5, RFC 7862 12, RFC 8276 8.2).
+//! Attributes: fattr4 as a bitmap and a sequence of typed values (RFC 8881 5, RFC 7862 12, RFC 8276 8.2, RFC 9754).
 //!
 //! * [`Bitmap`] says which attributes are meant; [`AttrNum`] names their numbers.
 //! * [`Fattr`] is fattr4 as it stands in a message; [`Fattr::iter`] hands out one [`Attr`] after the other.
@@ -15,6 +15,7 @@ pub use fs::*;
 pub use write::AttrWriter;
 
 use crate::Malformed;
+use crate::op::open::OpenArguments;
 use crate::status::NfsStat;
 use crate::types::{FileHandle, FileType, FsId, LayoutType, NfsTime, SetTime, SpecData};
 use crate::xdr::{Decode, Encode, List, put_opaque};
@@ -170,6 +171,14 @@ attributes! {
     ModeUmask(ModeUmask) = 81, "mode_umask";
     /// Whether extended attributes are supported (RFC 8276).
     XattrSupport(bool) = 82, "xattr_support";
+    /// Whether the data is not at hand (RFC 9754).
+    Offline(bool) = 83, "offline";
+    /// `time_access`, as who has a delegation to write keeps it (RFC 9754).
+    TimeDelegAccess(NfsTime) = 84, "time_deleg_access";
+    /// `time_modify`, as who has a delegation to write keeps it (RFC 9754).
+    TimeDelegModify(NfsTime) = 85, "time_deleg_modify";
+    /// What the server knows of OPEN (RFC 9754).
+    OpenArguments(OpenArguments) = 86, "open_arguments";
 }
 
 /// fattr4: which attributes, and their values one after the other, not yet looked at.

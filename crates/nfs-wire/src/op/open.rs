@@ -1,4 +1,4 @@
-//! OPEN and OPEN_DOWNGRADE (RFC 8881 18.16 and 18.18).
+//! OPEN and OPEN_DOWNGRADE (RFC 8881 18.16 and 18.18; RFC 9754).
 
 use crate::attr::{Ace, Bitmap, Fattr};
 use crate::macros::{xdr_enum, xdr_flags, xdr_struct, xdr_union};
@@ -20,6 +20,10 @@ xdr_flags! {
         WANT_CANCEL = 0x0000_0500,
         WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL = 0x0001_0000,
         WANT_PUSH_DELEG_WHEN_UNCONTENDED = 0x0002_0000,
+        /// With a delegation to write the client keeps the times (RFC 9754).
+        WANT_DELEG_TIMESTAMPS = 0x0010_0000,
+        /// Either an open or a delegation is enough (RFC 9754).
+        WANT_OPEN_XOR_DELEGATION = 0x0020_0000,
     }
 }
 
@@ -80,6 +84,8 @@ xdr_enum! {
         Read = 1,
         Write = 2,
         NoneExt = 3,
+        ReadAttrs = 4,
+        WriteAttrs = 5,
     }
 }
 
@@ -229,7 +235,28 @@ xdr_union! {
             Write(WriteDelegation<'a>) = 2,
             /// None, and why.
             NoneExt(WhyNone) = 3,
+            /// A READ delegation whose holder keeps the time of access (RFC 9754).
+            ReadAttrs(ReadDelegation<'a>) = 4,
+            /// A WRITE delegation whose holder keeps the times (RFC 9754).
+            WriteAttrs(WriteDelegation<'a>) = 5,
         }
+    }
+}
+
+xdr_struct! {
+    /// What a server knows of OPEN (open_arguments4): by the numbers of RFC 9754 3.1, which are those of the values, and those of
+    /// the bits of `share_access` from 16 on.
+    pub struct OpenArguments of "open_arguments4" {
+        /// For what.
+        share_access: Bitmap,
+        /// What may be denied.
+        share_deny: Bitmap,
+        /// What may be wanted of delegations.
+        share_access_want: Bitmap,
+        /// Why something is opened.
+        open_claim: Bitmap,
+        /// How something is made.
+        create_mode: Bitmap,
     }
 }
 

@@ -97,6 +97,13 @@ fn delegations() -> Vec<Res<'static>> {
         Delegation::NoneExt(WhyNone::Resource(false)),
         Delegation::NoneExt(WhyNone::IsDir),
         Delegation::NoneExt(WhyNone::Other(99)),
+        Delegation::ReadAttrs(ReadDelegation { stateid: STATE, recall: false, permissions: ACE }),
+        Delegation::WriteAttrs(WriteDelegation {
+            stateid: STATE,
+            recall: false,
+            space_limit: SpaceLimit::Size(1),
+            permissions: ACE,
+        }),
     ];
     let open = all.map(|delegation| {
         let rflags = open::ResultFlags::LOCKTYPE_POSIX;

@@ -32,7 +32,8 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     let (export, above) = run.item(NfsStat::RoFs)?;
     check_directory(above.kind())?;
     let name = name(args.objname)?;
-    let wanted = Wanted::read(&args.createattrs, run.minor, export.engine.config().accounts.as_ref())?;
+    let wanted =
+        Wanted::read_for_new(&args.createattrs, run.minor, export.engine.config().accounts.as_ref())?;
     if wanted.size.is_some() {
         return Err(NfsStat::Inval.into());
     }

@@ -14,8 +14,18 @@ use crate::client::Client;
 use crate::compound::{Run, Stop};
 use crate::config::Export;
 use crate::handle::Handle;
+use crate::proxied::Before;
 use crate::reclaim::{Again, is_held, take_delegation};
 use crate::state::{Holding, Place, State};
+
+/// Which delegation is given, and whether its holder keeps the times.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Given {
+    Read,
+    Write,
+    /// To write, with the times.
+    WriteWithTimes,
+}
 
 /// The bits that say which delegation is wanted.
 const WANTED: ShareAccess = ShareAccess::from_bits_retain(nfs_wire::op::open::WANT_DELEG_MASK);
@@ -60,8 +70,29 @@ pub fn delegate(
         return none(WhyNone::Contention(false));
     }
     match grant(run, client, (export, item), handle, write, asked) {
-        Some((state, write)) => told(run, &state, write),
+        Some((state, write)) => {
+            let times = write && asked.contains(ShareAccess::WANT_DELEG_TIMESTAMPS);
+            told(run, &state, with_times(run, &state, item, write, times))
+        }
         None => none(WhyNone::Contention(false)),
+    }
+}
+
+/// Hands the times over with a delegation where that is wanted. With one to read they stay here: to set the time of access
+/// moves the change attribute, and what every client has in memory of the file would be of no use (utimensat(2)).
+// RFC 9754 5
+fn with_times(run: &Run, state: &Arc<State>, item: &Item, write: bool, times: bool) -> Given {
+    if !write {
+        return Given::Read;
+    }
+    let info = if times { state.export.engine.item_info(item).ok() } else { None };
+    match (info, state.delegation()) {
+        (Some(info), Some(delegation)) => {
+            delegation.keep_times(Before::of(&info));
+            run.server.proxies.add(state);
+            Given::WriteWithTimes
+        }
+        _ => Given::Write,
     }
 }
 
@@ -76,9 +107,11 @@ pub fn delegate_again(
     had: DelegationType,
     asked: ShareAccess,
 ) -> Result<Delegation<'static>, Stop> {
+    let timestamps = ShareAccess::WANT_DELEG_TIMESTAMPS;
     let (write, want) = match had {
         DelegationType::Write => (true, ShareAccess::WANT_WRITE_DELEG),
-        DelegationType::Read => (false, ShareAccess::WANT_READ_DELEG),
+        DelegationType::WriteAttrs => (true, ShareAccess::WANT_WRITE_DELEG | timestamps),
+        DelegationType::Read | DelegationType::ReadAttrs => (false, ShareAccess::WANT_READ_DELEG),
         // One that it wants now it may get, as with any open.
         _ if (asked & WANTED).is_empty() => return Ok(Delegation::None),
         _ => return Ok(delegate(run, client, (export, item), handle, asked)),
@@ -92,11 +125,14 @@ pub fn delegate_again(
         None => take_delegation(run, client, (export, item.id()), handle, write)?,
     };
     Ok(match taken {
-        Again::Held(state) => told(run, &state, write),
+        Again::Held(state) => {
+            let times = had == DelegationType::WriteAttrs;
+            told(run, &state, with_times(run, &state, item, write, times))
+        }
         // A new one would be taken for the old one, and so would what is remembered under it.
         Again::Lost if (asked & WANTED).is_empty() => Delegation::None,
         Again::Lost => Delegation::NoneExt(WhyNone::Contention(false)),
-        Again::Unknown => delegate(run, client, (export, item), handle, (asked - WANTED) | want),
+        Again::Unknown => delegate(run, client, (export, item), handle, (asked - WANTED - timestamps) | want),
     })
 }
 
@@ -143,7 +179,7 @@ fn grant(
 }
 
 /// What the client is told.
-fn told(run: &Run, state: &State, write: bool) -> Delegation<'static> {
+fn told(run: &Run, state: &State, given: Given) -> Delegation<'static> {
     let stateid = state.id(run.server.config().instance);
     // Who opens is asked for each time: nobody is let in by the client alone.
     let permissions = Ace {
@@ -152,10 +188,11 @@ fn told(run: &Run, state: &State, write: bool) -> Delegation<'static> {
         access_mask: AceMask::empty(),
         who: b"EVERYONE@",
     };
-    if write {
-        let space_limit = SpaceLimit::Size(u64::MAX);
-        Delegation::Write(WriteDelegation { stateid, recall: false, space_limit, permissions })
-    } else {
-        Delegation::Read(ReadDelegation { stateid, recall: false, permissions })
+    let space_limit = SpaceLimit::Size(u64::MAX);
+    let write = WriteDelegation { stateid, recall: false, space_limit, permissions };
+    match given {
+        Given::Read => Delegation::Read(ReadDelegation { stateid, recall: false, permissions }),
+        Given::Write => Delegation::Write(write),
+        Given::WriteWithTimes => Delegation::WriteAttrs(write),
     }
 }

@@ -30,6 +30,8 @@ use crate::state::{Holding, Place, State};
 const DEFAULT_MODE: u32 = 0o600;
 /// Wishes for delegations.
 const WANTS: ShareAccess = ShareAccess::from_bits_retain(0x0003_ff00);
+/// The same of minor version 2 (RFC 9754).
+const WANTS_IN_2: ShareAccess = ShareAccess::WANT_DELEG_TIMESTAMPS;
 
 /// What is to be opened for.
 #[derive(Clone, Copy)]
@@ -76,7 +78,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
 fn open(run: &mut Run, args: &Args<'_>) -> Done {
     run.current()?;
     let ask = Ask { access: args.share_access & ShareAccess::BOTH, deny: args.share_deny };
-    check(args, ask)?;
+    check(args, ask, run.minor)?;
     // RFC 8881 18.51.3
     let reclaims = matches!(args.claim, Claim::Previous(_));
     if !reclaims && !run.session()?.client.has_reclaimed() {
@@ -158,7 +160,7 @@ fn recall_own(client: &Client, (export, item): (&Export, &Item), now: wire::Now)
     };
     drop(holds);
     // Without a back channel the delegation goes when the engine next needs it.
-    back::recall(&back::Recall { state, notice });
+    back::call(&back::Errand::recall(&state, notice));
 }
 
 /// The delegation of the client that something is opened under.
@@ -173,8 +175,9 @@ fn check_delegated(state: &State, found: Found) -> Result<Found, NfsStat> {
     if is_its_file { Ok(found) } else { Err(NfsStat::BadStateId) }
 }
 
-fn check(args: &Args<'_>, ask: Ask) -> Result<(), NfsStat> {
-    let known = ShareAccess::BOTH | WANTS;
+fn check(args: &Args<'_>, ask: Ask, minor: u32) -> Result<(), NfsStat> {
+    let more = if minor >= 2 { WANTS_IN_2 } else { ShareAccess::empty() };
+    let known = ShareAccess::BOTH | WANTS | more;
     if ask.access.is_empty() || !known.contains(args.share_access) {
         return Err(NfsStat::Inval);
     }
@@ -227,7 +230,7 @@ fn check_kind(item: &Item) -> Result<(), NfsStat> {
 
 fn making(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<Making>, NfsStat> {
     let config = export.engine.config();
-    let read = |given| Wanted::read(given, run.minor, config.accounts.as_ref());
+    let read = |given| Wanted::read_for_new(given, run.minor, config.accounts.as_ref());
     let OpenHow::Create(how) = &args.openhow else { return Ok(None) };
     let made = match how {
         CreateHow::Unchecked(attributes) => {

@@ -11,9 +11,9 @@ use share::{Basic, Info, Open, Options, TimeSet};
 use volume::Time;
 use volume::security::Rights;
 
-use super::io::{check_data, through};
+use super::io::{check_data, meant, through};
 use super::names::with_open;
-use crate::attributes::{Wanted, When};
+use crate::attributes::{Delegated, Wanted, When};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
 
@@ -50,7 +50,18 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
         done?;
         set.insert(AttrNum::Size.get());
     }
-    let rest = Wanted { size: None, ..wanted };
+    if !wanted.delegated.is_empty() {
+        keep(run, args, &export, wanted.delegated)?;
+        for (number, time) in [
+            (AttrNum::TimeDelegAccess, wanted.delegated.accessed),
+            (AttrNum::TimeDelegModify, wanted.delegated.modified),
+        ] {
+            if time.is_some() {
+                set.insert(number.get());
+            }
+        }
+    }
+    let rest = Wanted { size: None, delegated: Delegated::default(), ..wanted };
     if rest == (Wanted { mask: rest.mask, ..Wanted::default() }) {
         return Ok(());
     }
@@ -68,6 +79,28 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
         done?
     }
     *set = set.or(&rest.mask);
+    Ok(())
+}
+
+/// Takes in the times that a client has kept with its delegation, as far as they can be true.
+///
+/// # Errors
+/// NFS4ERR_BAD_STATEID without such a delegation of the file, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
+// RFC 9754 5
+fn keep(run: &mut Run, args: &Args<'_>, export: &Arc<Export>, kept: Delegated) -> Result<(), Stop> {
+    let handle = run.handle()?;
+    let id = meant(run, &args.stateid)?;
+    let client = run.session()?.client.id;
+    let server = Arc::clone(&run.server);
+    let (state, _turn) = server.state_in_turn(client, &id)?;
+    let before = state.delegation().and_then(|delegation| delegation.before());
+    let before = before.filter(|_| state.handle == handle).ok_or(NfsStat::BadStateId)?;
+    let (accessed, modified) =
+        (before.accessed(kept.accessed, run.now), before.modified(kept.modified, run.now));
+    if accessed.is_some() || modified.is_some() {
+        let open = Arc::clone(&state.holding().open);
+        run.tell(export, |engine, caller| engine.set_kept_times(caller, &open, accessed, modified))?;
+    }
     Ok(())
 }
 

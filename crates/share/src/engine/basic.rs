@@ -67,6 +67,31 @@ impl Share {
         self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
     }
 
+    /// Sets times that somebody has kept for the file who has the right to write it later, under `open`. They are the file's
+    /// times until now, so nobody is asked for anything; what is written through the open later moves them again.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`] where `open` is not one to write; as the volume says.
+    pub fn set_kept_times(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        accessed: Option<Time>,
+        modified: Option<Time>,
+    ) -> Result<(), Refusal> {
+        if !open.granted.contains(Rights::WRITE_DATA) {
+            return Err(Refusal::AccessDenied);
+        }
+        self.check_writable()?;
+        let each = |what: fn(Time) -> TimeSet| Basic {
+            accessed: accessed.map(what),
+            modified: modified.map(what),
+            ..Basic::default()
+        };
+        self.amend_basic(caller, open, each(TimeSet::Set))?;
+        self.amend_basic(caller, open, each(|_| TimeSet::Thaw))
+    }
+
     /// The same as setting it, as part of making the file: whoever has come across it since is not waited for.
     ///
     /// # Errors

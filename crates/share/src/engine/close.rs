@@ -54,6 +54,7 @@ impl Share {
             return Ok(());
         }
         self.open_count.fetch_sub(1, Ordering::Relaxed);
+        self.descriptors.fairness().closed(open, now);
         self.forget_detached(open);
         self.tell_untold(open, now);
         self.end_watch(open);

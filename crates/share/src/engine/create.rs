@@ -333,6 +333,7 @@ impl Share {
         }
         drop(state);
         self.open_count.fetch_add(1, Ordering::Relaxed);
+        self.descriptors.fairness().opened(caller.client, caller.now);
         Attempt::Done(Box::new(Opened { open, outcome, info, granted: reserved.grant }))
     }
 }

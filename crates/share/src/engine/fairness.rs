@@ -2,13 +2,14 @@
 //!
 //! The volume says when they are scarce, which is when files that nobody uses are closed already. Until then nobody counts. From
 //! then on those who have files open are counted once a second, in all shares that have their descriptors together, and in
-//! between each open that is let in.
+//! between each file that is opened or closed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use wire::Now;
 
 use super::Share;
 use super::file::File;
@@ -23,6 +24,8 @@ const SILENCE_NS: u64 = 10_000_000_000;
 #[derive(Default)]
 pub(super) struct Fairness {
     holders: Mutex<Holders>,
+    /// Whether they are counted at present.
+    counts: AtomicBool,
     refused: AtomicU64,
 }
 
@@ -37,6 +40,10 @@ struct Holders {
 }
 
 impl Holders {
+    fn is_good(&self, now_ns: u64) -> bool {
+        self.counted_ns.is_some_and(|at| now_ns.saturating_sub(at) < COUNTED_FOR_NS)
+    }
+
     /// What a client has, if it is more than an equal share.
     fn excess(&self, client: ClientKey) -> Option<usize> {
         let own = self.by_client.get(&client).copied().unwrap_or_default();
@@ -47,12 +54,44 @@ impl Holders {
         *self.by_client.entry(client).or_default() += 1;
         self.total += 1;
     }
+
+    fn remove(&mut self, client: ClientKey) {
+        let Some(own) = self.by_client.get_mut(&client) else { return };
+        *own -= 1;
+        self.total -= 1;
+        if *own == 0 {
+            self.by_client.remove(&client);
+        }
+    }
 }
 
 impl Fairness {
     /// How many opens were refused.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// A client has opened a file.
+    pub fn opened(&self, client: ClientKey, now: Now) {
+        if self.counts.load(Ordering::Relaxed) {
+            self.change(now, |holders| holders.add(client));
+        }
+    }
+
+    /// An open ends. One without a descriptor is not counted.
+    pub fn closed(&self, open: &crate::Open, now: Now) {
+        if self.counts.load(Ordering::Relaxed) && !open.data.is_closed() {
+            self.change(now, |holders| holders.remove(open.client()));
+        }
+    }
+
+    /// Changes the count, as long as it is good. When somebody needs one again, all is counted anew.
+    fn change(&self, now: Now, change: impl FnOnce(&mut Holders)) {
+        let mut holders = self.holders.lock();
+        match holders.is_good(now.mono_ns) {
+            true => change(&mut holders),
+            false => self.counts.store(false, Ordering::Relaxed),
+        }
     }
 }
 
@@ -91,12 +130,12 @@ impl Share {
         self.descriptors.fairness().holders.lock().counted_ns = None;
     }
 
-    /// Whether a client has no more than its share; then it has one more.
+    /// Whether a client has no more than its share.
     fn is_fair(&self, caller: &Caller<'_>) -> bool {
         let now_ns = caller.now.mono_ns;
         let fairness = self.descriptors.fairness();
-        let counted = fairness.holders.lock().counted_ns;
-        if counted.is_none_or(|at| now_ns.saturating_sub(at) >= COUNTED_FOR_NS) {
+        let is_good = fairness.holders.lock().is_good(now_ns);
+        if !fairness.counts.swap(true, Ordering::Relaxed) || !is_good {
             let mut seen = Holders::default();
             for share in self.descriptors.sharing() {
                 share.name_holders(&mut |client| seen.add(client));
@@ -105,12 +144,7 @@ impl Share {
             (holders.by_client, holders.total) = (seen.by_client, seen.total);
             holders.counted_ns = Some(now_ns);
         }
-        let mut holders = fairness.holders.lock();
-        let is_fair = holders.excess(caller.client).is_none();
-        if is_fair {
-            holders.add(caller.client);
-        }
-        is_fair
+        fairness.holders.lock().excess(caller.client).is_none()
     }
 
     fn refuse_greedy(&self, caller: &Caller<'_>) {

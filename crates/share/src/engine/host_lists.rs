@@ -57,9 +57,12 @@ pub(super) fn write_lists(
     mode: u32,
     numbers: &HostNumbers,
 ) -> volume::Result<u32> {
-    let host = write_access_list(node, record, (descriptor, is_directory), mode, numbers)?;
+    if !record.access_list && !record.default_list {
+        return Ok(mode);
+    }
+    let (acl, _) = posix::posix_of(descriptor, is_directory, mode, true, numbers);
+    let host = write_access(node, record, &acl, mode)?;
     if record.default_list {
-        let (acl, _) = posix::posix_of(descriptor, is_directory, mode, true, numbers);
         record.default_list = write(node, Note::DefaultList, &acl.default)?;
     }
     Ok(host)
@@ -80,6 +83,14 @@ pub(super) fn write_access_list(
         return Ok(mode);
     }
     let (acl, _) = posix::posix_of(descriptor, is_directory, mode, true, numbers);
+    write_access(node, record, &acl, mode)
+}
+
+/// The same with what the descriptor comes to.
+fn write_access(node: &dyn Node, record: &mut Record, acl: &PosixAcl, mode: u32) -> volume::Result<u32> {
+    if !record.access_list {
+        return Ok(mode);
+    }
     record.access_list = write(node, Note::AccessList, &acl.access)?;
     Ok(acl.mode)
 }

@@ -12,15 +12,16 @@ const METADATA: usize = 24;
 /// The version of the events' layout.
 const VERSION: u8 = 3;
 
-/// Where a directory is in the table of those that are watched.
+/// What the host tells a directory by.
+// fanotify(7), struct fanotify_event_info_fid
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct Fid {
     pub file_system: u64,
     pub handle: Handle,
 }
 
 /// A directory and the name in it; no name for the directory itself.
-pub(super) type Named = (Place, Option<Name>);
+pub(super) type Named = (Fid, Option<Name>);
 
 /// One event.
 pub(super) struct RawEvent {
@@ -75,7 +76,7 @@ fn named(mut record: Cursor<'_>) -> Option<Named> {
     let bytes = record.bytes(len).ok()?.into();
     let name = record.rest().split(|&b| b == 0).next()?;
     // For the directory itself the host says ".", which is no name.
-    Some((Place { file_system, handle: Handle { kind, bytes } }, Name::new(name).ok()))
+    Some((Fid { file_system, handle: Handle { kind, bytes } }, Name::new(name).ok()))
 }
 
 #[cfg(test)]

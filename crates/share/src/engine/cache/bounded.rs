@@ -15,6 +15,8 @@ use super::descriptors::{Descriptors, Drawn};
 
 /// Parts of a table; two threads seldom meet in one.
 pub(super) const PARTS: usize = 16;
+/// Room for so many more values than a part has, and for four times as many, is given back.
+const ROOMY: usize = 256;
 
 /// Of so many that are new to a full part one is let in.
 const LET_IN: u32 = 8;
@@ -247,10 +249,13 @@ impl<K: Hash + Eq + Clone, V> Part<K, V> {
         self.take(&first)
     }
 
-    /// Takes keys out of the order that are gone, before they are many.
+    /// Takes keys out of the order that are gone, before they are many, and gives back room that many had.
     fn tidy(&mut self) {
         if self.order.len() > 2 * self.slots.len() + 64 {
             self.order = self.slots.keys().cloned().collect();
+        }
+        if self.slots.capacity() > 4 * self.slots.len() + ROOMY {
+            self.slots.shrink_to_fit();
         }
     }
 }

@@ -7,9 +7,12 @@ use volume::NodeId;
 use super::{Directories, Directory};
 
 /// For how many seconds a directory is kept that nobody uses.
-const IDLE_S: u64 = 60;
+const IDLE_S: u64 = 20;
 /// The same on another file system than the root's, which can be unmounted only then; also for names there.
 const MOUNTED_IDLE_S: u64 = 2;
+
+/// Room for so many more than there are, and for four times as many, is given back.
+const ROOMY: usize = 1024;
 
 impl Directories {
     /// Lets go of directories that nobody has used lately, once a second: each holds two descriptors, and the host does not tell of
@@ -40,6 +43,9 @@ impl Directories {
         let dropped: Vec<_> = kept.filter_map(|entered| entered.kept.take()).collect();
         table.kept -= dropped.len();
         table.by_id.retain(|_, entered| entered.directory.strong_count() > 0);
+        if table.by_id.capacity() > 4 * table.by_id.len() + ROOMY {
+            table.by_id.shrink_to_fit();
+        }
         drop(table);
         !dropped.is_empty()
     }

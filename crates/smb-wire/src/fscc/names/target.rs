@@ -1,11 +1,11 @@
-//! The text inside a symbolic link, between backslashes on the wire and slashes on the host.
+//! The text inside a symbolic link: backslashes on the wire become slashes on the host.
 //!
 //! Unlike a path of a request it may hold `.` and `..`. Only relative targets have a meaning on both
 //! sides; a link that is absolute on the host would mean another place to a client, and the other way
 //! round. Clients with the POSIX extensions send slashes.
 
 use super::path::separator;
-use super::{BadName, Syntax, to_host, to_wire};
+use super::{BadName, Syntax, to_host};
 use crate::Utf16;
 use crate::fscc::text::split;
 
@@ -39,25 +39,6 @@ pub fn target_to_host(wire: Utf16<'_>, syntax: Syntax, out: &mut Vec<u8>) -> Res
     result
 }
 
-/// Appends the wire's form of a relative target of the host.
-///
-/// # Errors
-/// [`BadName::Empty`] when it is empty, [`BadName::Forbidden`] when it is absolute.
-pub fn target_to_wire(host: &[u8], out: &mut Vec<u8>) -> Result<(), BadName> {
-    match host.first() {
-        None => return Err(BadName::Empty),
-        Some(b'/') => return Err(BadName::Forbidden),
-        Some(_) => {}
-    }
-    for (at, component) in host.split(|&byte| byte == b'/').enumerate() {
-        if at > 0 {
-            out.extend_from_slice(&[b'\\', 0]);
-        }
-        to_wire(component, Syntax::Windows, out);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,14 +50,11 @@ mod tests {
     }
 
     #[test]
-    fn relative_targets_go_both_ways() {
+    fn relative_targets_become_those_of_the_host() {
         for (wire, host) in
             [("a", "a"), ("..\\b\\.\\c", "../b/./c"), ("x\u{f022}y\\", "x:y/"), ("a\\\\b", "a//b")]
         {
             assert_eq!(to_host_of(wire).unwrap(), host.as_bytes());
-            let mut back = Vec::new();
-            target_to_wire(host.as_bytes(), &mut back).unwrap();
-            assert_eq!(back, utf16::encode(wire));
         }
     }
 
@@ -87,8 +65,6 @@ mod tests {
         assert_eq!(to_host_of("C:\\x"), Err(BadName::Forbidden));
         assert_eq!(to_host_of("a/b"), Err(BadName::Forbidden));
         assert_eq!(to_host_of(""), Err(BadName::Empty));
-        assert_eq!(target_to_wire(b"/etc", &mut Vec::new()), Err(BadName::Forbidden));
-        assert_eq!(target_to_wire(b"", &mut Vec::new()), Err(BadName::Empty));
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub fn seen<S: Service>(handle: &net::Handle<S>) -> Connections {
         refused_address: refused.address,
         refused_unproved: refused.unproved,
         refused_descriptors: refused.descriptors,
+        displaced: refused.displaced,
     }
 }
 

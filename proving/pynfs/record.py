@@ -1,0 +1,62 @@
+"""What the last runs of pynfs came to, committed with the commit that they were run on: no package archive has the suite, so that
+most runs of `make test` are without it and print this in its place.
+
+One section of `tally.toml` for each group: `4.1 all`, `4.2 all`, `4.1 reboot`.
+"""
+
+import subprocess
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness import tree
+
+FILE = Path(__file__).resolve().parent / "tally.toml"
+HEAD = "# Written by proving/pynfs/run.py (make pynfs): what each group has come to last. Not to be edited.\n"
+
+
+def load():
+    """Group -> what it has come to."""
+    return tomllib.loads(FILE.read_text()) if FILE.exists() else {}
+
+
+def note(group, counts, suite):
+    """Keep what a group has come to now: passed, failed, skipped. `suite` is the commit of pynfs."""
+    kept = load()
+    kept[group] = {"passed": counts[0], "failed": counts[1], "skipped": counts[2], "commit": tree.commit(FILE), "suite": suite,
+                   "date": datetime.now(UTC).replace(microsecond=0, tzinfo=None)}
+    sections = [HEAD]
+    for name in sorted(kept):
+        entry = kept[name]
+        sections.append(f'\n["{name}"]\npassed = {entry["passed"]}\nfailed = {entry["failed"]}\nskipped = {entry["skipped"]}\n'
+                        f'commit = "{entry["commit"]}"\nsuite = "{entry["suite"]}"\ndate = {entry["date"].isoformat()}\n')
+    FILE.write_text("".join(sections))
+
+
+def suite_commit(directory):
+    """Which commit of pynfs it is."""
+    done = subprocess.run(["git", "-C", str(directory), "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def _commits_since(name):
+    """How many commits were made since; none when this copy of the repository does not know."""
+    git = ["git", "-C", str(tree.ROOT), "rev-list", "--count", f"{name.removesuffix('-dirty')}..HEAD"]
+    done = subprocess.run(git, capture_output=True, text=True)
+    return int(done.stdout) if done.returncode == 0 else None
+
+
+def _counted(number, what):
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def told():
+    """What is kept, and how old it is, in one line; an empty one when nothing is."""
+    parts = []
+    for group, entry in sorted(load().items()):
+        of = entry["passed"] + entry["failed"]
+        days = (datetime.now(UTC).replace(tzinfo=None) - entry["date"]).days
+        since = _commits_since(entry["commit"])
+        behind = "" if since is None else f", {_counted(since, 'commit')}"
+        parts.append(f"{group}: {entry['passed']} of {of} passed at {entry['commit']}, {_counted(days, 'day')}{behind} ago")
+    return "; ".join(parts)
