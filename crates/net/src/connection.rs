@@ -7,15 +7,12 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::io::{self, IoSlice, IoSliceMut};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustix::net::{SendAncillaryBuffer, SendFlags};
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use wire::endpoint::{Conversation, Output, Peer, Service};
@@ -23,6 +20,7 @@ use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPL
 
 use crate::backlog::{Debt, Debtor};
 use crate::balance::Share;
+use crate::calls::{Received, Sent, receive_once, send_once};
 use crate::census::Place;
 use crate::clock;
 use crate::files;
@@ -32,7 +30,7 @@ use crate::mailbox::{Mail, Post, Ticket};
 use crate::pace::Pace;
 use crate::pool::Task;
 use crate::receipts::{Receipts, unacknowledged};
-use crate::sends::{Piece, Sends};
+use crate::sends::Sends;
 use crate::server::Shared;
 use crate::turn::{self, Core, Homeward, How, Trip, Turn, say_goodbye};
 use crate::worker::Worker;
@@ -707,101 +705,5 @@ impl<S: Service> Served<S> {
         if self.timer.as_mut().poll(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
-    }
-}
-
-/// What one call that receives gave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Received {
-    /// No call was made: the socket is known to have nothing.
-    Unready,
-    /// Nothing there, although the socket was said to be readable.
-    Empty,
-    /// The socket was not asked, since nothing more is wanted now.
-    NotAsked,
-    /// There is nothing, and the task is woken when there is.
-    Waiting,
-    /// This many bytes, and no more for now.
-    Some(usize),
-    /// As many bytes as there was room for; there may be more.
-    All(usize),
-    /// The client ended its side.
-    End,
-    /// The connection is broken.
-    Failed,
-}
-
-/// What one call that sends gave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
-    /// No call was made: the socket is known to be full.
-    Unready,
-    /// The socket took nothing.
-    Nothing,
-    /// The socket took this many bytes.
-    Bytes(usize),
-    /// The file did not give its bytes in this way.
-    Withheld,
-    /// The connection is broken.
-    Failed,
-}
-
-/// One receiving call. A short one tells tokio that the socket is empty, which saves the call that would
-/// find nothing; what comes later raises an edge of its own.
-fn receive_once(stream: &TcpStream, slices: &mut [IoSliceMut<'_>], room: usize) -> (usize, Received) {
-    let mut received = Received::Unready;
-    let attempt = stream.try_io(Interest::READABLE, || {
-        received = match rustix::io::readv(stream, slices) {
-            Ok(0) => Received::End,
-            Ok(count) if count < room => Received::Some(count),
-            Ok(count) => Received::All(count),
-            Err(rustix::io::Errno::AGAIN) => Received::Empty,
-            // As if there was more, so that it is tried again.
-            Err(rustix::io::Errno::INTR) => Received::All(0),
-            Err(_) => Received::Failed,
-        };
-        match received {
-            Received::Some(_) | Received::Empty => Err(io::ErrorKind::WouldBlock.into()),
-            _ => Ok(()),
-        }
-    });
-    // The outcome is in `received`; the error above only carries the readiness to tokio.
-    drop(attempt);
-    match received {
-        Received::Some(count) | Received::All(count) => (count, received),
-        _ => (0, received),
-    }
-}
-
-/// One sending call for all of `piece`. A short one for buffers tells tokio that the socket is full.
-fn send_once(stream: &TcpStream, piece: Piece<'_>) -> Sent {
-    let mut sent = Sent::Unready;
-    let attempt = stream.try_io(Interest::WRITABLE, || {
-        let whole;
-        (sent, whole) = match piece {
-            Piece::Buffers { slices, bytes, more } => (send_buffers(stream, slices, more), bytes),
-            // A short one may be the file's end as well as a full socket: the next call tells.
-            Piece::File { file, at, len } => (files::send(stream, file, at, len), 0),
-        };
-        match sent {
-            Sent::Bytes(count) if count >= whole => Ok(()),
-            Sent::Withheld | Sent::Failed => Ok(()),
-            _ => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    });
-    drop(attempt);
-    sent
-}
-
-fn send_buffers(stream: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> Sent {
-    let mut control = SendAncillaryBuffer::default();
-    // NOSIGNAL: a client that is gone must not raise SIGPIPE.
-    let mut flags = SendFlags::NOSIGNAL;
-    flags.set(SendFlags::MORE, more);
-    match rustix::net::sendmsg(stream, slices, &mut control, flags) {
-        Ok(count) => Sent::Bytes(count),
-        Err(rustix::io::Errno::AGAIN) => Sent::Nothing,
-        Err(rustix::io::Errno::INTR) => Sent::Bytes(0),
-        Err(_) => Sent::Failed,
     }
 }

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use tokio::net::TcpStream;
 use wire::{FileRange, Frame, Source};
 
-use crate::connection::Sent;
+use crate::calls::Sent;
 
 /// One call that sends up to `len` bytes of a file from offset `at`. A short one means that the socket is full
 /// or that the file has ended. (SIGPIPE, which no flag can prevent here, is ignored in every Rust program.)
