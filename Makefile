@@ -19,12 +19,12 @@ test:
 	scripts/test.py
 
 bench:
-	scripts/foreign
+	scripts/foreign all
 	cargo build --release -p trunkline
 	proving/bench/run.py
 
 soak:
-	scripts/foreign
+	scripts/foreign all
 	cargo build --release -p trunkline
 	proving/soak/run.py
 

@@ -60,7 +60,7 @@ class NewerKernel(Kernel):
         self._root = newer.root(folder)
 
     def missing(self):
-        return "" if (self._root / "usr/bin" / PROGRAM).exists() else f"{self._root} is missing: scripts/foreign"
+        return "" if (self._root / "usr/bin" / PROGRAM).exists() else f"{self._root} is missing: scripts/foreign all"
 
     def modules(self):
         return str(self._root / MODULES)

@@ -37,7 +37,7 @@ def missing(series):
     if series not in FOLDERS:
         return f"no kernel {series} of Debian's is unpacked: --kernel {' or '.join(FOLDERS)}"
     if not (root(series) / "usr/lib/modules").exists():
-        return f"{root(series)} is missing: scripts/foreign"
+        return f"{root(series)} is missing: scripts/foreign all"
     if not shutil.which(PROGRAM):
         return "needs the Debian package qemu-system-x86"
     return "" if _virtiofsd() else "needs the Debian package virtiofsd (Debian 12: qemu-system-common)"

@@ -27,7 +27,7 @@ plugins() {
 
 present() {
   [[ -x $root/usr/bin/ganesha.nfsd ]] && return
-  if is_newer; then die "$root is missing: scripts/foreign"; fi
+  if is_newer; then die "$root is missing: scripts/foreign all"; fi
   die "ganesha.nfsd is missing: apt-get install nfs-ganesha nfs-ganesha-vfs"
 }
 
