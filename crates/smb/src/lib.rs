@@ -18,6 +18,7 @@ mod answering;
 mod brake;
 mod changing;
 pub mod client;
+mod closing;
 pub mod cmd;
 mod complaints;
 pub mod compound;

@@ -15,6 +15,7 @@ use wire::Now;
 use crate::brake::Brake;
 use crate::changing::Late;
 use crate::client::Client;
+use crate::closing::Closing;
 use crate::complaints::Complaints;
 use crate::config::{HostNames, ServerConfig, ShareConfig, UserConfig};
 use crate::connection::Handle;
@@ -53,6 +54,7 @@ pub struct Server {
     pub index: Arc<Index>,
     /// Those that were let go while something was being changed through them.
     pub(crate) late: Late,
+    pub(crate) closing: Closing,
     /// Hears when an engine closes an Open whose client is gone.
     pub(crate) reaper: Arc<dyn Keeper>,
     clients: Mutex<HashMap<ClientKey, Arc<Client>>>,
@@ -85,6 +87,7 @@ impl Server {
             opens: Table::new(MAX_OPENS),
             index: Arc::default(),
             late: Late::default(),
+            closing: Closing::default(),
             reaper: Arc::new(Reaper(Weak::clone(server))),
             clients: Mutex::default(),
             connections: Mutex::default(),
@@ -363,6 +366,8 @@ impl Server {
         open: &Arc<Open>,
         now: Now,
     ) -> Option<Result<(), share::Refusal>> {
+        // With one channel its requests come one after the other.
+        let _closing = session.has_several_channels().then(|| self.closing.begin(open.id.volatile));
         session.opens.lock().remove(&open.id.volatile);
         self.close(open, now)
     }

@@ -209,6 +209,11 @@ impl Session {
         self.channels.lock().len()
     }
 
+    /// Whether other connections may carry its requests beside this one, or did.
+    pub(crate) fn has_several_channels(&self) -> bool {
+        self.channel_count() > 1 || self.failures.load(Ordering::Relaxed) > 0
+    }
+
     /// A connection no longer carries it; true when it was the last.
     pub fn remove_channel(&self, connection: u64) -> bool {
         let mut channels = self.channels.lock();

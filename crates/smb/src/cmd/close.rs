@@ -12,7 +12,13 @@ use crate::suspend::Handled;
 /// Answers a CLOSE.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
     let asked = close::Request::parse(request.message)?;
-    let open = connection.open(request, asked.file_id)?.share();
+    let open = match connection.open(request, asked.file_id) {
+        Ok(open) => open.share(),
+        Err(stop) => {
+            connection.server.closing.wait(request.file_id(asked.file_id)?.volatile);
+            return Err(stop);
+        }
+    };
     let wanted = asked.flags.contains(close::Flags::POSTQUERY_ATTRIB);
     let info = match open.file() {
         Some((engine, file)) if wanted => engine.info(file).ok().map(|info| file_info(&info, file)),

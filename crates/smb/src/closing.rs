@@ -1,0 +1,69 @@
+//! Opens that are being closed for sessions of several channels.
+//!
+//! A client whose channel is lost sends its CLOSE again over another (MS-SMB2 3.2.5.1.13), while the first may still be carried
+//! out. The second finds no Open, which its client takes for success, so it must not be answered before the first is done.
+
+use parking_lot::{Condvar, Mutex};
+
+/// The volatile ids of those Opens.
+#[derive(Debug, Default)]
+pub(crate) struct Closing {
+    ids: Mutex<Vec<u64>>,
+    ended: Condvar,
+}
+
+/// One of them is being closed, until this is dropped.
+pub(crate) struct Close<'a> {
+    closing: &'a Closing,
+    id: u64,
+}
+
+impl Closing {
+    pub fn begin(&self, id: u64) -> Close<'_> {
+        self.ids.lock().push(id);
+        Close { closing: self, id }
+    }
+
+    /// Waits until this one is closed, if it is being closed.
+    pub fn wait(&self, id: u64) {
+        let mut ids = self.ids.lock();
+        self.ended.wait_while(&mut ids, |ids| ids.contains(&id));
+    }
+}
+
+impl Drop for Close<'_> {
+    fn drop(&mut self) {
+        let mut ids = self.closing.ids.lock();
+        if let Some(at) = ids.iter().position(|&id| id == self.id) {
+            ids.swap_remove(at);
+        }
+        self.closing.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn who_waits_for_a_close_hears_of_its_end() {
+        let closing = Closing::default();
+        closing.wait(1);
+        let (first, other) = (closing.begin(1), closing.begin(2));
+        let (done, waited) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let closing = &closing;
+            scope.spawn(move || {
+                closing.wait(1);
+                done.send(()).unwrap();
+            });
+            drop(other);
+            assert!(waited.recv_timeout(Duration::from_millis(20)).is_err());
+            drop(first);
+            assert!(waited.recv_timeout(Duration::from_secs(10)).is_ok());
+        });
+        assert!(closing.ids.lock().is_empty());
+    }
+}
