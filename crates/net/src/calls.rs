@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use crate::files;
 use crate::sends::Piece;
 
-/// What one call that receives gave.
+/// The result of one call that receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
     /// No call was made: the socket is known to have nothing.
@@ -30,7 +30,7 @@ pub(crate) enum Received {
     Failed,
 }
 
-/// What one call that sends gave.
+/// The result of one call that sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// No call was made: the socket is known to be full.

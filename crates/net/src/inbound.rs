@@ -60,7 +60,7 @@ enum Ended {
     GoesOn,
 }
 
-/// What is known of the record that is incomplete now.
+/// The record that is incomplete now, as far as it has come.
 #[derive(Debug, Default)]
 struct Incomplete {
     /// When it began (monotonic ns); none when no record is incomplete.

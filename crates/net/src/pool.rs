@@ -42,7 +42,7 @@ struct Queue {
     running: usize,
 }
 
-/// What one address has; there is an entry as long as there is anything.
+/// The tasks of one address. There is an entry as long as there are any.
 #[derive(Default)]
 struct OfAddress {
     waiting: VecDeque<Task>,

@@ -177,7 +177,7 @@ attributes! {
     TimeDelegAccess(NfsTime) = 84, "time_deleg_access";
     /// `time_modify`, as who has a delegation to write keeps it (RFC 9754).
     TimeDelegModify(NfsTime) = 85, "time_deleg_modify";
-    /// What the server knows of OPEN (RFC 9754).
+    /// The arguments of OPEN that the server takes (RFC 9754).
     OpenArguments(OpenArguments) = 86, "open_arguments";
 }
 

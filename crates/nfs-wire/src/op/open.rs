@@ -244,8 +244,8 @@ xdr_union! {
 }
 
 xdr_struct! {
-    /// What a server knows of OPEN (open_arguments4): by the numbers of RFC 9754 3.1, which are those of the values, and those of
-    /// the bits of `share_access` from 16 on.
+    /// The arguments of OPEN that a server takes (open_arguments4), by the numbers of RFC 9754 3.1. These are those of the values, and
+    /// those of the bits of `share_access` from 16 on.
     pub struct OpenArguments of "open_arguments4" {
         /// For what.
         share_access: Bitmap,
