@@ -88,7 +88,7 @@ const AT_CREATION: &[AttrNum] =
     &[AttrNum::Size, AttrNum::Acl, AttrNum::Mode, AttrNum::Owner, AttrNum::OwnerGroup, AttrNum::Dacl];
 /// The same of minor version 2 (RFC 8275): it is of no use later.
 const AT_CREATION_IN_2: &[AttrNum] = &[AttrNum::ModeUmask];
-/// What only who keeps the times of a file says of them, in minor version 2 (RFC 9754).
+/// Attributes that only the keeper of a file's times tells, in minor version 2 (RFC 9754).
 const DELEGATED_IN_2: &[AttrNum] = &[AttrNum::TimeDelegAccess, AttrNum::TimeDelegModify];
 
 fn set_of(numbers: &[AttrNum]) -> Bitmap {
@@ -180,7 +180,7 @@ pub fn are_kept(wanted: &Bitmap) -> bool {
     changes_with_data(wanted) || times.iter().any(|one| wanted.has(one.get()))
 }
 
-/// What is known of OPEN. An open or a delegation in place of both (OPEN_XOR_DELEGATION) is not offered.
+/// The arguments of OPEN that are taken. An open or a delegation in place of both (OPEN_XOR_DELEGATION) is not offered.
 // RFC 9754 3.1
 fn open_arguments() -> OpenArguments {
     let access = ShareAccess::BOTH.bits();

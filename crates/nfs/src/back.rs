@@ -83,11 +83,11 @@ pub struct Calling {
 pub struct Errand {
     /// The delegation.
     pub state: Arc<State>,
-    /// What it is called for.
+    /// The reason.
     pub what: What,
 }
 
-/// What a client is called for.
+/// The reason for which a client is called.
 #[derive(Clone)]
 pub enum What {
     /// To give the delegation back (CB_RECALL), as the engine has said.

@@ -249,9 +249,9 @@ xdr_struct! {
     pub struct OpenArguments of "open_arguments4" {
         /// For what.
         share_access: Bitmap,
-        /// What may be denied.
+        /// The access that may be denied.
         share_deny: Bitmap,
-        /// What may be wanted of delegations.
+        /// The wishes about delegations that may be told.
         share_access_want: Bitmap,
         /// Why something is opened.
         open_claim: Bitmap,

@@ -18,6 +18,7 @@ use crate::dispatch::Request;
 use crate::durable::{Durable, Survival, Version};
 use crate::index::{Claim, Known, Sent};
 use crate::open::{NO_SESSION, Open};
+use crate::server::Server;
 use crate::session::Session;
 use crate::suspend::{Handled, Stop};
 use crate::tree::Tree;
@@ -120,11 +121,22 @@ fn take_up(
         return Err(refuse(connection, request, NtStatus::CONTEXT_MISMATCH, why));
     }
     connection.outlast(request, &found)?;
+    resume(server, request, tree, (&found, &survival), session).map(Some)
+}
+
+/// Gives an Open that waits for its client to this session.
+fn resume(
+    server: &Server,
+    request: &Request<'_>,
+    tree: &Arc<Tree>,
+    found: (&Arc<Open>, &Survival),
+    session: &Arc<Session>,
+) -> Result<Arc<Open>, Stop> {
     let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
     let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
-    let open = super::reconnect::take_up(server, session, tree, (&found, &survival), &caller)?;
+    let open = super::reconnect::take_up(server, session, tree, found, &caller)?;
     open.moving.sequence.start(request.header.channel_sequence());
-    Ok(Some(open))
+    Ok(open)
 }
 
 /// The same for a durable Open that nobody has used since: it waits for its client.
@@ -152,11 +164,7 @@ fn take_up_durable(
     }
     check_owner(&found, asked, &survival, session)
         .map_err(|(status, why)| refuse(connection, request, status, why))?;
-    let identity = tree.identity().ok_or(Stop::Fail(NtStatus::ACCESS_DENIED))?;
-    let caller = Caller { identity, client: session.client, waiter: None, now: request.now };
-    let open = super::reconnect::take_up(server, session, tree, (&found, &survival), &caller)?;
-    open.moving.sequence.start(request.header.channel_sequence());
-    Ok(Some(open))
+    resume(server, request, tree, (&found, &survival), session).map(Some)
 }
 
 /// Whether it is the user and the lease that a CREATE came with at first.
