@@ -5,7 +5,7 @@ Test programs run beside each other and beside the release build, suites in lane
 goes by in waits for clocks and in guests that boot; what one says is shown when it is over. Suites that hold the server against
 a clock run alone.
 
-It ends with one table and the line `N passed, N failed, N skipped`; the exit status is 1 when anything failed. The table has the
+It ends with one table, what failed, and the line `N passed, N failed, N skipped`; the exit status is 1 when anything failed. The table has the
 time that each stage took, and that of the processors. A check counts as one case, `cargo test` with each of its tests; a suite
 writes its counts to TALLY_FILE (proving/harness/tally.py). Every stage has a limit of its own and all of them together have
 `BUDGET_S`: a stage that is cut off counts as failed.
@@ -81,8 +81,9 @@ BUDGET_S = 56 * 60
 ENVIRONMENT = dict(os.environ, CARGO_NET_RETRY="5", CARGO_TERM_COLOR="never", CARGO_INCREMENTAL="0")
 # What the checks, cargo and the suites begin a line with that says what failed.
 FAILURE = re.compile(r"FAIL |test .* FAILED$|error[:\[]|Diff in |=== not ")
-# Such lines of one stage that are shown again at the end.
-MOST_FAILURES = 20
+# Such lines of one stage that are shown again at the end, and how much of each.
+MOST_FAILURES = 10
+MOST_COLUMNS = 200
 
 
 class Row:
@@ -290,16 +291,17 @@ def suites(runner):
 
 
 def print_table(rows):
-    for row in rows:
-        if row.failed:
-            print(f"\n{row.name}: what failed, again:", *row.failures[:MOST_FAILURES], sep="\n    ")
-            if len(row.failures) > MOST_FAILURES:
-                print(f"    and {len(row.failures) - MOST_FAILURES} more lines above")
     print(f"\n{'suite':<26}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}{'processor':>11}")
     for row in rows:
         print(f"{row.name:<26}{row.passed:>8}{row.failed:>8}{row.skipped:>9}{row.seconds:>9.0f}{row.processor:>11.0f}")
         if row.remark:
             print(f"    {row.remark}")
+    # Below the table: whoever keeps the end of a long output alone still reads what failed.
+    for row in rows:
+        if row.failed:
+            print(f"\n{row.name}: what failed, again:", *(line[:MOST_COLUMNS] for line in row.failures[:MOST_FAILURES]), sep="\n    ")
+            if len(row.failures) > MOST_FAILURES:
+                print(f"    and {len(row.failures) - MOST_FAILURES} more lines above")
     passed, failed, skipped = (sum(getattr(row, column) for row in rows) for column in ("passed", "failed", "skipped"))
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     return 1 if failed else 0
