@@ -220,6 +220,11 @@ impl<'a> Response<'a> {
 
     /// Appends the body.
     pub fn write(&self, out: &mut Vec<u8>) {
+        self.write_padded(0, out);
+    }
+
+    /// Appends the body with `padding` bytes more than there must be in front of the output.
+    pub fn write_padded(&self, padding: usize, out: &mut Vec<u8>) {
         let mut w = Writer::new(out);
         w.u16_le(49);
         w.u16_le(0);
@@ -234,6 +239,7 @@ impl<'a> Response<'a> {
         if !self.input.is_empty() {
             w.align(8);
         }
+        w.zeros(padding);
         // MS-SMB2 2.2.32
         let offset = if self.output.is_empty() { 0 } else { HEADER + w.position() };
         w.patch_u32_le(32, offset as u32);

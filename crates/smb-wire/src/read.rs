@@ -164,9 +164,15 @@ impl<'a> Response<'a> {
     /// Fills in the fields of a plain read whose `data_length` bytes follow them.
     #[inline]
     pub fn write_fixed(place: &mut [u8; RESPONSE_FIXED], data_length: u32) {
+        Response::write_fixed_padded(place, data_length, 0);
+    }
+
+    /// The same where `padding` bytes stand between the fields and the data.
+    #[inline]
+    pub fn write_fixed_padded(place: &mut [u8; RESPONSE_FIXED], data_length: u32, padding: u8) {
         *place = [0; RESPONSE_FIXED];
         place[0] = 17;
-        place[2] = (HEADER + RESPONSE_FIXED) as u8;
+        place[2] = ((HEADER + RESPONSE_FIXED) as u8).saturating_add(padding);
         place[4..8].copy_from_slice(&data_length.to_le_bytes());
     }
 

@@ -315,6 +315,22 @@ proptest! {
     }
 
     #[test]
+    fn data_and_output_are_found_behind_padding(data in bytes(), padding in 0u8..=64) {
+        let mut frame = vec![0; header::SIZE + read::RESPONSE_FIXED + usize::from(padding)];
+        frame.extend(&data);
+        let place = frame[header::SIZE..].first_chunk_mut().unwrap();
+        read::Response::write_fixed_padded(place, data.len() as u32, padding);
+        prop_assert_eq!(read::Response::parse(&frame).unwrap().data, &data);
+        let (ctl_code, file_id) = (ioctl::CtlCode::GetCompression, smb_wire::FileId::RELATED);
+        let answer = ioctl::Response { ctl_code, file_id, input: &[], output: &data };
+        let (mut padded, mut plain) = (vec![0; header::SIZE], vec![0; header::SIZE]);
+        answer.write_padded(padding.into(), &mut padded);
+        answer.write(&mut plain);
+        prop_assert_eq!(padded.len(), plain.len() + usize::from(padding));
+        prop_assert_eq!(ioctl::Response::parse(&padded), Ok(answer));
+    }
+
+    #[test]
     fn locks_and_breaks(
         file_id in file_id(), index in 0u32..1 << 28, number in 0u8..16, key in any::<[u8; 16]>(),
         locks in vec(any::<(u64, u64, u32)>(), 1..5), n in any::<[u32; 3]>(), epoch in any::<u16>(), level in any::<u8>(),

@@ -15,10 +15,10 @@ use crate::event::Event;
 const SILENT_NS: u64 = 40_000_000_000;
 
 /// Whether a request is announced as soon as it waits: the last of its compound, and a CREATE in any place of it. A SET_INFO is not, as
-/// Windows has it, whose clients take an answer to it for the last one.
+/// Windows has it, whose clients take an answer to it for the last one; nor is a CLOSE, which waits for what is nearly done.
 // MS-SMB2 3.3.4.2 and 3.3.5.2.7 with notes 240 and 266
 pub(crate) fn at_once(command: Command, is_last: bool) -> bool {
-    command == Command::Create || is_last && command != Command::SetInfo
+    command == Command::Create || is_last && !matches!(command, Command::SetInfo | Command::Close)
 }
 
 impl Connection {

@@ -6,8 +6,11 @@
 //! comes back for the Open, or opens its file in its place, waits until those that had begun are over
 //! ([`Connection::outlast`]). No section asks for that: within a session the ChannelSequence does the same
 //! ([`crate::sequence`]).
+//!
+//! A CLOSE waits too, also for what only looks and does so elsewhere ([`Looks`]): a client may send it without waiting
+//! for the answer to a READ, and that READ came in time ([`Connection::let_finish`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -69,7 +72,20 @@ impl Changes {
     }
 }
 
-/// Who waits for the last change on an Open.
+/// How many requests that only look are being carried out elsewhere on an Open: a READ of what is not in memory, a FLUSH.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(AtomicU32);
+
+/// What has to be over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// The last change.
+    Unchanged,
+    /// The last change, and whatever only looks.
+    Idle,
+}
+
+/// Who waits for that on an Open.
 #[derive(Debug, Default)]
 pub(crate) struct Awaiting(Mutex<Vec<Ticket>>);
 
@@ -79,12 +95,22 @@ impl Open {
         self.moving.changes.life() == self.life
     }
 
-    /// Whoever has this ticket is woken behind the last change; false when there is none to wait for.
-    fn await_changes(&self, engine: &Share, ticket: Ticket) -> bool {
+    fn is_over(&self, until: Until) -> bool {
+        let looks = || self.looks.0.load(Ordering::Acquire);
+        !self.moving.changes.are_under_way() && (until == Until::Unchanged || looks() == 0)
+    }
+
+    /// Whoever has this ticket is woken behind the last one, or before; false when there is none to wait for.
+    fn await_end(&self, engine: &Share, ticket: Ticket, until: Until) -> bool {
         let Changes(word) = &self.moving.changes;
         let mut waiting = self.awaiting.0.lock();
-        if word.fetch_or(AWAITED, Ordering::AcqRel) & COUNT == 0 {
-            word.fetch_and(!AWAITED, Ordering::AcqRel);
+        // In one order with `end_look`: either that sees the mark, or this sees nothing that looks.
+        let is_unchanged = word.fetch_or(AWAITED, Ordering::SeqCst) & COUNT == 0;
+        let looks = || self.looks.0.load(Ordering::SeqCst);
+        if is_unchanged && (until == Until::Unchanged || looks() == 0) {
+            if waiting.is_empty() {
+                word.fetch_and(!AWAITED, Ordering::AcqRel);
+            }
             return false;
         }
         // Those that were taken back meanwhile.
@@ -95,6 +121,14 @@ impl Open {
 
     fn end_change(&self) {
         if self.moving.changes.end() {
+            self.wake_awaiting();
+        }
+    }
+
+    fn end_look(&self) {
+        let Changes(word) = &self.moving.changes;
+        let is_last = self.looks.0.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && word.load(Ordering::SeqCst) & AWAITED != 0 {
             self.wake_awaiting();
         }
     }
@@ -132,6 +166,12 @@ impl Named {
         self.open.share()
     }
 
+    /// What only looks goes on elsewhere, until what this gives is dropped.
+    pub fn look_on(&self) -> Looking {
+        self.looks.0.fetch_add(1, Ordering::SeqCst);
+        Looking(self.share())
+    }
+
     /// The change goes on elsewhere, until what this gives is dropped.
     pub fn go_on(mut self) -> Changing {
         Changing(std::mem::take(&mut self.changes).then(|| self.open.share()))
@@ -164,6 +204,23 @@ impl Drop for Changing {
         if let Some(open) = &self.0 {
             open.end_change();
         }
+    }
+}
+
+/// An Open that work elsewhere only looks at, until this is dropped.
+pub(crate) struct Looking(Arc<Open>);
+
+impl std::ops::Deref for Looking {
+    type Target = Open;
+
+    fn deref(&self) -> &Open {
+        &self.0
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.end_look();
     }
 }
 
@@ -211,22 +268,37 @@ impl Connection {
     /// The wait; or, when that took too long, the status with which a client is told to try again later (MS-SMB2
     /// 3.3.5.2.10 has it for what is sent again while a request of before is under way).
     pub(crate) fn outlast(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
-        let Some((engine, _)) = open.file().filter(|_| open.moving.changes.are_under_way()) else {
+        if self.wait_for(request, open, Until::Unchanged)? {
             return Ok(());
-        };
+        }
+        let why = "Create refused: a change of a session that has ended is still being carried out";
+        self.complain(request.session_id, NtStatus::FILE_NOT_AVAILABLE, why, request.now);
+        Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))
+    }
+
+    /// Lets a CLOSE wait until what was asked of its Open before is over, but not for ever. No section asks for that, and
+    /// none lets what came before the CLOSE be told that the Open is closed.
+    ///
+    /// # Errors
+    /// The wait.
+    pub(crate) fn let_finish(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
+        self.wait_for(request, open, Until::Idle).map(|_| ())
+    }
+
+    /// Whether it is over; false when that took too long.
+    fn wait_for(&self, request: &mut Request<'_>, open: &Open, until: Until) -> Result<bool, Stop> {
+        let Some((engine, _)) = open.file().filter(|_| !open.is_over(until)) else { return Ok(true) };
         let until_ns = request.course.arrived_ns.saturating_add(LATE_CHANGES_NS);
         if request.now.mono_ns >= until_ns {
-            let why = "Create refused: a change of a session that has ended is still being carried out";
-            self.complain(request.session_id, NtStatus::FILE_NOT_AVAILABLE, why, request.now);
-            return Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE));
+            return Ok(false);
         }
         let waiter = self.waiter(self.async_id(request));
         let ticket = engine.wait_until(&waiter, until_ns);
-        if open.await_changes(engine, ticket) {
+        if open.await_end(engine, ticket, until) {
             return Err(Stop::Wait(Some((Arc::clone(engine), ticket))));
         }
         engine.cancel(ticket);
-        Ok(())
+        Ok(true)
     }
 
     /// The same for a CREATE of a file that its own client had open, or an earlier instance of its application.

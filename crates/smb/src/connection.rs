@@ -24,6 +24,7 @@ use crate::admit::Refused;
 use crate::announcing;
 use crate::answering::Answering;
 use crate::brake::Queued;
+use crate::cmd::ioctl::torture::Controls;
 use crate::cmd::session_setup::Setup;
 use crate::compound::{Compound, Key};
 use crate::config::ServerConfig;
@@ -116,8 +117,8 @@ pub struct Connection {
     /// Notices whose arrival is not known.
     pub(crate) unproved: VecDeque<Unproved>,
     pub(crate) next_receipt: u64,
-    /// A test has asked that no receipt counts.
-    pub(crate) deaf: bool,
+    /// What a test of the server has asked for.
+    pub(crate) controls: Controls,
 }
 
 impl Connection {
@@ -153,7 +154,7 @@ impl Connection {
             deadline: Some(now.mono_ns.saturating_add(LOGON_TIME_NS)),
             unproved: VecDeque::new(),
             next_receipt: 0,
-            deaf: false,
+            controls: Controls::default(),
         })
     }
 
@@ -606,6 +607,7 @@ impl Connection {
                 let Some(waiting) = self.suspended.remove(&async_id) else { return };
                 self.held -= usize::from(waiting.held.is_some());
                 self.turns.retain(|place| place.async_id != async_id);
+                self.controls.wake(async_id);
                 self.end_silence(async_id);
                 if let Some((engine, ticket)) = waiting.ticket {
                     self.take_back(&engine, ticket, waiting.compound.related.file_id);

@@ -14,7 +14,7 @@ use smb_wire::FileId;
 use smb_wire::rpc::Pipe;
 use wire::Now;
 
-use crate::changing::{Awaiting, Changes};
+use crate::changing::{Awaiting, Changes, Looks};
 use crate::cmd::query_directory::Listing;
 use crate::durable::{Made, Survival};
 use crate::info::Kept;
@@ -76,7 +76,9 @@ pub struct Body {
     pub(crate) listing: Mutex<Listing>,
     /// What its requests change.
     pub(crate) moving: Moving,
-    /// Who waits for the last change through it.
+    /// What only looks at it elsewhere.
+    pub(crate) looks: Looks,
+    /// Who waits for the last change through it, or until nothing looks at it any more.
     pub(crate) awaiting: Awaiting,
     /// The numbers of its LOCK requests.
     pub(crate) locks: LockSequences,
@@ -146,6 +148,7 @@ impl Body {
             object: OnceLock::new(),
             listing: Mutex::default(),
             moving: Moving::default(),
+            looks: Looks::default(),
             awaiting: Awaiting::default(),
             locks: LockSequences::default(),
             lease_key: OnceLock::new(),

@@ -86,6 +86,7 @@ impl Connection {
     /// would be had the channel not been lost.
     // MS-SMB2 3.3.7.1
     pub(crate) fn let_go_of_waiting(&mut self) {
+        self.controls.end();
         for (async_id, mut waiting) in self.suspended.take_all() {
             let Some((engine, ticket)) = waiting.ticket else { continue };
             let session = self.server.session(waiting.header.session_id());

@@ -13,12 +13,13 @@ use crate::suspend::Handled;
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
     let asked = close::Request::parse(request.message)?;
     let open = match connection.open(request, asked.file_id) {
-        Ok(open) => open.share(),
+        Ok(named) => named.share(),
         Err(stop) => {
             connection.server.closing.wait(request.file_id(asked.file_id)?.volatile);
             return Err(stop);
         }
     };
+    connection.let_finish(request, &open)?;
     let wanted = asked.flags.contains(close::Flags::POSTQUERY_ATTRIB);
     let info = match open.file() {
         Some((engine, file)) if wanted => engine.info(file).ok().map(|info| file_info(&info, file)),

@@ -10,12 +10,12 @@ use crate::suspend::{Handled, Stop};
 /// Answers a FLUSH from the blocking pool: it waits for the device.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {
     let asked = flush::Request::parse(request.message)?;
-    let open = connection.open(request, asked.file_id)?.share();
-    if let Some(Object::Pipe(_)) = open.object() {
+    let named = connection.open(request, asked.file_id)?;
+    if let Some(Object::Pipe(_)) = named.object() {
         flush::Response.write(body);
         return Ok(NtStatus::SUCCESS);
     }
-    let now = request.now;
+    let (now, open) = (request.now, named.look_on());
     Err(Stop::Work(Box::new(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
         engine.flush(file, false, now).map_err(|refusal| crate::status::of(&refusal))?;

@@ -42,6 +42,9 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     check_charge(connection, request, asked.payload_len())?;
+    if let Some(handled) = torture::of_session(connection, request, &asked, body) {
+        return handled;
+    }
     let mut output = Vec::new();
     let status = answer(connection, request, &asked, &mut output)?;
     let file_id = request.file_id(asked.file_id).unwrap_or(FileId::RELATED);

@@ -4,17 +4,16 @@
 //! read on the blocking pool. Much of it that is in memory, and goes out as it is, is not copied at all: the
 //! reply ends with a piece of the file.
 
-use std::sync::Arc;
-
 use share::limits::Work as Paced;
 use share::{LockOwner, Share};
 use smb_wire::{NtStatus, read};
 use volume::Patience;
 use wire::FileRange;
 
+use crate::changing::Looking;
 use crate::connection::Connection;
 use crate::dispatch::{Request, check_charge};
-use crate::open::{Object, Open};
+use crate::open::Object;
 use crate::suspend::{Completion, Handled, Stop, Work};
 
 /// Bytes from which on data is not copied; to find out whether it is in memory costs as much as to copy a few
@@ -27,6 +26,8 @@ struct Wanted {
     offset: u64,
     length: usize,
     minimum: usize,
+    /// Bytes between the fields of the answer and the data.
+    padding: u8,
 }
 
 /// Answers a READ.
@@ -38,8 +39,12 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     check_charge(connection, request, asked.payload_len())?;
-    let wanted =
-        Wanted { offset: asked.offset, length: asked.length as usize, minimum: asked.minimum_count as usize };
+    let wanted = Wanted {
+        offset: asked.offset,
+        length: asked.length as usize,
+        minimum: asked.minimum_count as usize,
+        padding: connection.controls.read_padding,
+    };
     match open.object() {
         // MS-FSA 2.1.5.3
         Some(Object::File { open: file, .. }) if file.is_directory() => {
@@ -56,12 +61,12 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             if let Some(range) = range {
                 engine.give_back(paced, wanted.length, range.len);
                 open.moving.kept.set_position(wanted.offset + range.len as u64);
-                let at = begin(body);
+                let at = begin(body, wanted);
                 let completion = end(body, at, range.len, wanted).map_err(Stop::Fail);
                 request.attached = Some(range);
                 return completion;
             }
-            let at = begin(body);
+            let at = begin(body, wanted);
             match engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Cached) {
                 Ok(count) => {
                     engine.give_back(paced, wanted.length, count);
@@ -70,7 +75,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
                 }
                 Err(share::Refusal::WouldBlock) => {
                     body.truncate(at);
-                    Err(Stop::Work(later(open.share(), wanted)))
+                    Err(Stop::Work(later(open.look_on(), wanted)))
                 }
                 Err(refusal) => {
                     engine.give_back(paced, wanted.length, 0);
@@ -99,10 +104,10 @@ fn uncopied(
     Ok(range.filter(|range| range.len >= UNCOPIED.max(wanted.minimum)))
 }
 
-/// Makes room for the fields in front of the data.
-fn begin(body: &mut Vec<u8>) -> usize {
+/// Makes room for what stands in front of the data.
+fn begin(body: &mut Vec<u8>, wanted: Wanted) -> usize {
     let at = body.len();
-    body.resize(at + read::RESPONSE_FIXED, 0);
+    body.resize(at + read::RESPONSE_FIXED + usize::from(wanted.padding), 0);
     at
 }
 
@@ -113,15 +118,15 @@ fn end(body: &mut [u8], at: usize, count: usize, wanted: Wanted) -> Completion {
         return Err(NtStatus::END_OF_FILE);
     }
     if let Some(fixed) = body[at..].first_chunk_mut() {
-        read::Response::write_fixed(fixed, count as u32);
+        read::Response::write_fixed_padded(fixed, count as u32, wanted.padding);
     }
     Ok(NtStatus::SUCCESS)
 }
 
-fn later(open: Arc<Open>, wanted: Wanted) -> Work {
+fn later(open: Looking, wanted: Wanted) -> Work {
     Box::new(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
-        let at = begin(body);
+        let at = begin(body, wanted);
         let read = engine.read(file, open.lock_owner(), wanted.offset, wanted.length, body, Patience::Block);
         let paced = Paced::Read { node: file.node_id(), len: wanted.length as u64 };
         engine.give_back(paced, wanted.length, *read.as_ref().unwrap_or(&0));

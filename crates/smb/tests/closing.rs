@@ -1,0 +1,94 @@
+//! A CLOSE is carried out behind what its client asked of the Open before, whether that was answered or not
+//! (MS-SMB2 3.3.5.10).
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Dial, Peer, World};
+use smb_wire::{Command, FileId, NtStatus, close, flush, read, write};
+use volume::faulty::{Call, Fault};
+
+const CONTENT: &[u8] = b"what the file holds";
+
+/// A client with a file, whose work on the blocking pool is held.
+fn with_a_file(world: &World) -> (Peer, FileId) {
+    let mut client = world.client();
+    let file = client.open("file");
+    assert_eq!(client.write(file, 0, CONTENT), NtStatus::SUCCESS);
+    client.holds_jobs = true;
+    (client, file)
+}
+
+fn start_read(client: &mut Peer, file: FileId) -> u64 {
+    client.start(Command::Read, |out| read::Request::new(file, 0, 100).write(out))
+}
+
+fn start_close(client: &mut Peer, file_id: FileId) -> u64 {
+    let flags = close::Flags::empty();
+    client.start(Command::Close, |out| close::Request { flags, file_id }.write(out))
+}
+
+#[test]
+fn a_read_that_came_before_it_has_its_data() {
+    let world = World::cold();
+    let (mut client, file) = with_a_file(&world);
+    let (first, second) = (start_read(&mut client, file), start_read(&mut client, file));
+    let close = start_close(&mut client, file);
+    client.run_job(0);
+    assert_eq!(client.answer(first).expect("it is done").data(), CONTENT);
+    // Clients take an answer to a CLOSE for the last one, so there is no interim one.
+    assert!(client.answer(close).is_none());
+    client.run_jobs();
+    assert_eq!(client.answer(second).expect("it is done").data(), CONTENT);
+    assert_eq!(client.answer(close).expect("nothing is left to wait for").status(), NtStatus::SUCCESS);
+    assert_eq!(client.close(file), NtStatus::FILE_CLOSED);
+}
+
+#[test]
+fn a_flush_that_came_before_it_is_done() {
+    let world = World::in_memory();
+    let (mut client, file_id) = with_a_file(&world);
+    let flush = client.start(Command::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out));
+    let close = start_close(&mut client, file_id);
+    assert!(client.answer(close).is_none());
+    client.run_jobs();
+    assert_eq!(client.answer(flush).expect("it is done").status(), NtStatus::SUCCESS);
+    assert_eq!(client.answer(close).expect("nothing is left to wait for").status(), NtStatus::SUCCESS);
+}
+
+#[test]
+fn a_change_on_another_channel_is_over_before() {
+    let (world, plan) = World::faulty();
+    let mut first = world.client();
+    let mut second = world.bind(&Dial::default(), &first);
+    let file = first.open("file");
+    let late = first.message(Command::Write, |out| write::Request::new(file, 0, CONTENT).write(out));
+    let late = first.compound(vec![late], false);
+    std::thread::scope(|scope| {
+        plan.add(Call::Write, 1, Fault::Hold);
+        let stuck = scope.spawn(first.delivery(late));
+        let is_held = plan.wait_held(1, Duration::from_secs(60));
+        let close = is_held.then(|| start_close(&mut second, file));
+        let told = close.and_then(|close| second.answer(close));
+        plan.release();
+        stuck.join().expect("the server does not panic");
+        assert!(told.is_none(), "it was not answered while the write was under way");
+        let close = close.expect("the write has begun");
+        assert_eq!(second.answer(close).expect("nothing is left to wait for").status(), NtStatus::SUCCESS);
+    });
+}
+
+#[test]
+fn it_does_not_wait_for_ever() {
+    let world = World::cold();
+    let (mut client, file) = with_a_file(&world);
+    let read = start_read(&mut client, file);
+    let close = start_close(&mut client, file);
+    world.advance(Duration::from_secs(9));
+    assert!(client.answer(close).is_none());
+    world.advance(Duration::from_secs(1));
+    assert_eq!(client.answer(close).expect("it waits no longer").status(), NtStatus::SUCCESS);
+    client.run_jobs();
+    assert_eq!(client.answer(read).expect("an answer").status(), NtStatus::FILE_CLOSED);
+}
