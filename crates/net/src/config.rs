@@ -56,6 +56,9 @@ pub struct Config {
     /// Mean time of a batch's calls above which it is slow; slow batches make the connection's next ones
     /// leave the worker's thread.
     pub slow_call: Duration,
+    /// How long an answer waits at most until other connections have sent what their clients are to be told before
+    /// (`Mailbox::post_ahead`).
+    pub tell_first: Duration,
     /// Threads of the blocking pool at most.
     pub pool_threads: usize,
     /// Tasks that wait for a thread of the pool at most; connections hold back what exceeds it.
@@ -80,6 +83,8 @@ impl Default for Config {
             write_stall: Duration::from_secs(60),
             record_time: Duration::from_secs(60),
             slow_call: Duration::from_micros(200),
+            // Longer than a thread takes to be woken, also on a busy host.
+            tell_first: Duration::from_millis(10),
             pool_threads: 64,
             pool_queue: 4096,
             pool_idle: Duration::from_secs(10),

@@ -20,6 +20,7 @@ use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPL
 
 use crate::backlog::{Debt, Debtor};
 use crate::balance::Share;
+use crate::behind::Behind;
 use crate::calls::{Received, Sent, receive_once, send_once};
 use crate::census::Place;
 use crate::clock;
@@ -90,6 +91,8 @@ pub(crate) struct Connection<S: Service> {
     peer: Peer,
     sends: Sends,
     receipts: Receipts,
+    /// What the replies wait for.
+    behind: Behind,
     mail: VecDeque<Mail<S::Conversation>>,
     /// Tasks that found the pool's queue full.
     deferred: VecDeque<Task>,
@@ -135,6 +138,8 @@ impl<S: Service> Connection<S> {
                 inbound: Inbound::new(),
                 events: VecDeque::new(),
                 receipts: VecDeque::new(),
+                gates: Vec::new(),
+                behind: None,
                 passed_over: 0,
             })),
             post,
@@ -143,6 +148,7 @@ impl<S: Service> Connection<S> {
             peer,
             sends: Sends::default(),
             receipts: Receipts::default(),
+            behind: Behind::default(),
             mail: VecDeque::new(),
             deferred: VecDeque::new(),
             outstanding: 0,
@@ -190,7 +196,7 @@ impl<S: Service> Connection<S> {
             .and_then(|core| core.inbound.incomplete_since())
             .map(|at| later(at, config.record_time));
         let receipt = core.and_then(|_| self.receipts.next());
-        [stall, own, record, receipt].into_iter().flatten().min()
+        [stall, own, record, receipt, self.behind.deadline()].into_iter().flatten().min()
     }
 
     /// Whether the client does not take its replies.
@@ -333,6 +339,7 @@ impl<S: Service> Served<S> {
         };
         if received == Received::End {
             // What is ready is offered once; nobody may be there any more.
+            self.connection.behind = Behind::default();
             let _gone = self.flush(cx);
             return Flow::closed("the client closed it");
         }
@@ -410,6 +417,11 @@ impl<S: Service> Served<S> {
         while let Some(mail) = connection.mail.pop_front() {
             match mail {
                 Mail::Event(event) => core.events.push_back(event),
+                Mail::Ahead(event, gate) => {
+                    core.gates.push(gate);
+                    core.events.push_back(event);
+                }
+                Mail::Told => {}
                 Mail::Done(event) => {
                     connection.outstanding -= 1;
                     core.events.push_back(event);
@@ -564,6 +576,9 @@ impl<S: Service> Served<S> {
         }
         connection.pace.note(&turn);
         if let Some(core) = &mut connection.core {
+            if let Some(gate) = core.behind.take() {
+                connection.behind.add(gate, later(turn.ended_ns, connection.shared.config.tell_first));
+            }
             core.conversation.turned(turn.ended_ns, connection.sends.end());
             if core.conversation.is_proved() != connection.proved {
                 connection.proved = !connection.proved;
@@ -603,9 +618,16 @@ impl<S: Service> Served<S> {
 
     /// Sends what is queued, as far as the socket takes it.
     fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), &'static str> {
+        if self.waits_behind() {
+            return Ok(());
+        }
         let before = self.connection.sends.taken();
         let flushed = self.send_queued(cx);
         let connection = &mut *self.connection;
+        // What a client does not take holds nobody up.
+        if let Some(core) = connection.core.as_mut().filter(|core| core.events.is_empty()) {
+            core.gates.clear();
+        }
         let taken = connection.sends.taken();
         if taken != before
             && let Some(core) = &mut connection.core
@@ -613,6 +635,14 @@ impl<S: Service> Served<S> {
             core.conversation.sent(taken, clock::mono_ns());
         }
         flushed
+    }
+
+    /// Whether others are to be told of what is answered before it leaves. Whom others wait for does not wait.
+    fn waits_behind(&mut self) -> bool {
+        let connection = &mut *self.connection;
+        let is_awaited = connection.core.as_ref().is_some_and(|core| !core.gates.is_empty());
+        let is_ending = connection.closing || self.worker.is_finishing();
+        connection.behind.waits(is_awaited || is_ending, clock::mono_ns)
     }
 
     fn send_queued(&mut self, cx: &mut Context<'_>) -> Result<(), &'static str> {

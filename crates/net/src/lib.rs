@@ -11,6 +11,7 @@
 mod alarm;
 mod backlog;
 mod balance;
+mod behind;
 mod buffers;
 mod calls;
 mod census;

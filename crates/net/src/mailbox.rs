@@ -10,6 +10,7 @@ use wire::Frame;
 use wire::endpoint::{Conversation, Mailbox};
 
 use crate::backlog::Debtor;
+use crate::behind::{self, Asker, Gate};
 use crate::crowd::Seated;
 use crate::turn::Trip;
 
@@ -23,6 +24,10 @@ const KEPT_EVENTS: usize = 256;
 pub(crate) enum Mail<C: Conversation> {
     /// Posted by anyone.
     Event(C::Event),
+    /// The same; others' answers wait until what comes of it is sent.
+    Ahead(C::Event, Arc<Gate>),
+    /// What this connection's answers have waited for is sent.
+    Told,
     /// The result of a job.
     Done(C::Event),
     /// The bytes of a piece of a file that could not be sent from there.
@@ -122,7 +127,7 @@ impl<C: Conversation> Post<C> {
 
     /// Moves the events that have arrived to the end of `into`, and says how many of them are results of
     /// jobs. What is not for the conversation stays for [`Post::collect`]. Takes no lock while nothing was posted.
-    pub(crate) fn take_events(&self, into: &mut VecDeque<C::Event>) -> usize {
+    pub(crate) fn take_events(&self, into: &mut VecDeque<C::Event>, gates: &mut Vec<Arc<Gate>>) -> usize {
         if self.count.load(SeqCst) == 0 {
             return 0;
         }
@@ -131,6 +136,12 @@ impl<C: Conversation> Post<C> {
         while let Some(mail) = inner.queue.pop_front() {
             match mail {
                 Mail::Event(event) => into.push_back(event),
+                Mail::Ahead(event, gate) => {
+                    gates.push(gate);
+                    into.push_back(event);
+                }
+                // What is to be sent is looked at behind the turn.
+                Mail::Told => {}
                 Mail::Done(event) => {
                     done += 1;
                     into.push_back(event);
@@ -182,7 +193,9 @@ impl<C: Conversation> Post<C> {
         if inner.gone {
             return Err(mail);
         }
-        if matches!(mail, Mail::Event(_)) && inner.queue.len() + self.held.load(SeqCst) >= MAX_EVENTS {
+        if matches!(mail, Mail::Event(_) | Mail::Ahead(..))
+            && inner.queue.len() + self.held.load(SeqCst) >= MAX_EVENTS
+        {
             if !std::mem::replace(&mut inner.overflown, true) {
                 inner.queue.push_back(Mail::Overflow);
                 self.arrived(inner);
@@ -242,6 +255,20 @@ impl<C: Conversation> Seated for Post<C> {
 impl<C: Conversation> Mailbox<C::Event> for Post<C> {
     fn post(&self, event: C::Event) -> bool {
         self.send(Mail::Event(event)).is_ok()
+    }
+
+    fn post_ahead(&self, event: C::Event) -> bool {
+        let mail = match behind::gate() {
+            Some(gate) => Mail::Ahead(event, gate),
+            None => Mail::Event(event),
+        };
+        self.send(mail).is_ok()
+    }
+}
+
+impl<C: Conversation> Asker for Post<C> {
+    fn go_on(&self) {
+        let _gone = self.send(Mail::Told);
     }
 }
 

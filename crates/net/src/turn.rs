@@ -6,12 +6,13 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use wire::Now;
 use wire::endpoint::{Conversation, Output, Service};
 use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_HELD};
 
+use crate::behind::{Asker, Gate, Turning};
 use crate::clock;
 use crate::effort::Effort;
 use crate::inbound::{Inbound, Next};
@@ -25,6 +26,10 @@ pub(crate) struct Core<C: Conversation> {
     pub(crate) inbound: Inbound,
     pub(crate) events: VecDeque<C::Event>,
     pub(crate) receipts: VecDeque<Answer>,
+    /// What others' answers wait for, until what came of the events is sent.
+    pub(crate) gates: Vec<Arc<Gate>>,
+    /// What the last turn's own answers wait for.
+    pub(crate) behind: Option<Weak<Gate>>,
     /// How many of the first events are known not to be urgent, while only such are taken.
     pub(crate) passed_over: usize,
 }
@@ -89,7 +94,7 @@ pub(crate) struct How {
 /// Runs one turn, bounded by messages and bytes. A panic is caught, and told in the answer.
 pub(crate) fn run<S: Service>(
     service: &S,
-    post: &Post<S::Conversation>,
+    post: &Arc<Post<S::Conversation>>,
     core: &mut Core<S::Conversation>,
     out: &mut Output<<S::Conversation as Conversation>::Event>,
     now: Now,
@@ -97,10 +102,12 @@ pub(crate) fn run<S: Service>(
 ) -> Turn {
     let mut turn = Turn::default();
     let before = looks.then(Effort::now);
+    let turning = Turning::begin();
     let answered = catch_unwind(AssertUnwindSafe(|| {
-        let Core { conversation, inbound, events, receipts, passed_over } = core;
+        let Core { conversation, inbound, events, receipts, passed_over, gates, .. } = core;
         let (turn, queued) = (&mut turn, Queued::default());
-        let mut batch = Batch { conversation, post, events, passed_over, choked, out, now, turn, queued };
+        let mut batch =
+            Batch { conversation, post, events, gates, passed_over, choked, out, now, turn, queued };
         batch.answer_receipts(receipts);
         batch.answer_events();
         batch.answer_messages(service, inbound, most);
@@ -113,6 +120,7 @@ pub(crate) fn run<S: Service>(
         tracing::error!(reason = reason(&*panic), "a conversation panicked");
         turn.panicked = true;
     }
+    core.behind = turning.end(|| Arc::clone(post) as Arc<dyn Asker>);
     turn.ended_ns = clock::mono_ns();
     turn.took_ns = turn.ended_ns.saturating_sub(now.mono_ns);
     turn.effort = before.map(|before| Effort::now().since(before));
@@ -146,6 +154,7 @@ struct Batch<'a, C: Conversation> {
     conversation: &'a mut C,
     post: &'a Post<C>,
     events: &'a mut VecDeque<C::Event>,
+    gates: &'a mut Vec<Arc<Gate>>,
     passed_over: &'a mut usize,
     choked: bool,
     out: &'a mut Output<C::Event>,
@@ -201,7 +210,7 @@ impl<C: Conversation> Batch<'_, C> {
 
     /// Takes what was posted until now, and answers what there is room for.
     fn answer_events(&mut self) {
-        self.turn.jobs_done += self.post.take_events(self.events);
+        self.turn.jobs_done += self.post.take_events(self.events, self.gates);
         while self.has_room()
             && let Some(event) = self.next_event()
         {

@@ -188,3 +188,54 @@ fn both_families_are_served_on_one_port() {
         assert_eq!(Client::connect(target).ask(b"e"), b"e", "{address}");
     }
 }
+
+#[test]
+fn an_answer_leaves_behind_what_others_are_told_because_of_it() {
+    // On one thread, on two, and on the pool.
+    for (count, slow_call) in
+        [(1, Duration::from_secs(10)), (2, Duration::from_secs(10)), (2, Duration::ZERO)]
+    {
+        let tricks = Tricks::new();
+        let tell_first = Duration::from_secs(10);
+        let (_server, address) = start(&tricks, Config { slow_call, tell_first, ..workers(count) });
+        let mut others: Vec<Client> = (0..3).map(|_| Client::connect(address)).collect();
+        let mut asking = Client::connect(address);
+        for other in &mut others {
+            assert_eq!(other.ask(b"e"), b"e");
+        }
+        for _ in 0..50 {
+            assert_eq!(asking.ask(b"a change"), b"a change");
+            for other in &mut others {
+                other.0.set_nonblocking(true).expect("it can be set");
+                assert_eq!(other.receive().expect("it was told before"), b"a change");
+                other.0.set_nonblocking(false).expect("it can be set");
+            }
+        }
+        // Who tells others while they tell it waits for nobody: there would be no end.
+        for _ in 0..20 {
+            let began = Instant::now();
+            others.truncate(1);
+            asking.send(b"a");
+            others[0].send(b"a");
+            let mut heard: Vec<_> = (0..2).map(|_| asking.receive().expect("an answer and a word")).collect();
+            heard.extend((0..2).map(|_| others[0].receive().expect("an answer and a word")));
+            assert_eq!(heard, vec![b"a".to_vec(); 4]);
+            assert!(began.elapsed() < tell_first, "nobody waits for ever");
+        }
+    }
+}
+
+#[test]
+fn an_answer_does_not_wait_for_ever_for_others_to_be_told() {
+    let tricks = Tricks::new();
+    let (_server, address) = start(&tricks, Config { tell_first: Duration::from_millis(50), ..workers(2) });
+    let (mut stuck, mut asking) = (Client::connect(address), Client::connect(address));
+    assert_eq!(stuck.ask(b"e"), b"e");
+    stuck.send(&[ask::THREAD, 255]);
+    let began = Instant::now();
+    assert_eq!(asking.ask(b"a change"), b"a change");
+    assert!(began.elapsed() < Duration::from_secs(5));
+    // It is told all the same, behind its own answer or, where its thread took that up late, before.
+    let heard = [0, 1].map(|_| stuck.receive().expect("its own answer and a word"));
+    assert!(heard.contains(&b"a change".to_vec()));
+}

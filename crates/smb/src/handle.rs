@@ -61,6 +61,11 @@ impl Handle {
     pub fn post(&self, event: Event) -> bool {
         self.mailbox.post(event)
     }
+
+    /// The same for what the client there is to be told before the one that is being answered here.
+    pub fn post_ahead(&self, event: Event) -> bool {
+        self.mailbox.post_ahead(event)
+    }
 }
 
 impl Wake for Handle {

@@ -179,7 +179,7 @@ impl Body {
         };
         if let Some(notice) = kept {
             // When it is not taken, it is dropped there, and so goes on to the next.
-            next.post(Event::Break(notice));
+            next.post_ahead(Event::Break(notice));
         }
         Sent::Posted
     }

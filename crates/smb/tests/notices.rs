@@ -91,6 +91,19 @@ fn a_notice_takes_the_first_connection_and_no_other_while_that_works() {
     assert!(is_open(&mut opener, id));
 }
 
+#[test]
+fn a_notice_is_sent_before_the_answer_to_what_caused_it_and_nothing_else_is() {
+    let world = World::in_memory();
+    let (mut holder, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let file = other.open("file");
+    let asked = [lease_of(KEY)];
+    let contexts = Contexts::Requests(&asked);
+    holder.create(&OpenFile { oplock: OplockLevel::Lease, contexts, ..OpenFile::named("file") });
+    assert_eq!(other.write(file, 0, b"content"), NtStatus::SUCCESS);
+    assert_eq!(told(&mut holder), Some(KEY));
+    assert_eq!((holder.told_ahead(), other.told_ahead()), (1, 0));
+}
+
 // MS-SMB2 3.3.4.7
 #[test]
 fn a_notice_that_does_not_arrive_goes_to_the_next_connection_once() {

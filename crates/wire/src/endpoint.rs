@@ -29,6 +29,12 @@ pub trait Mailbox<E>: Send + Sync {
     /// Hands `event` to the conversation on its own thread. False when the connection is gone; the
     /// event is lost then, and the caller tries another connection where that matters.
     fn post(&self, event: E) -> bool;
+
+    /// The same for an event whose conversation is to tell its client of what the caller is about to answer: that
+    /// leaves first, where it can leave at once. A transport that orders nothing may just post it.
+    fn post_ahead(&self, event: E) -> bool {
+        self.post(event)
+    }
 }
 
 /// A question to the transport: whether the peer's host has acknowledged what was queued until now.

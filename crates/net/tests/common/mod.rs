@@ -51,6 +51,8 @@ pub mod ask {
     pub const FILE: u8 = b'f';
     /// Begin an answer with room for a MiB, and leave it empty.
     pub const ROOMY: u8 = b'm';
+    /// Have every other connection told this, then echo.
+    pub const TELL: u8 = b'a';
     /// Answer with how often `before_batch` was called.
     pub const BATCHES: u8 = b'n';
 }
@@ -242,6 +244,13 @@ impl Conversation for Talk {
             ask::BAD_JOB => out.run(|| panic!("a job panics on purpose")),
             ask::EVENT => {
                 assert!(self.mailbox.post(b"event".to_vec()));
+                reply(out, message);
+            }
+            ask::TELL => {
+                let mailboxes = self.tricks.mailboxes.lock().expect("no panic inside");
+                for other in mailboxes.iter().filter(|other| !Arc::ptr_eq(other, &self.mailbox)) {
+                    other.post_ahead(message.to_vec());
+                }
                 reply(out, message);
             }
             ask::PANIC => panic!("a conversation panics on purpose"),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use auth::{GmacNonce, Signer};
@@ -22,6 +22,8 @@ use super::{Clock, World};
 struct Mail {
     events: Mutex<VecDeque<Event>>,
     is_open: AtomicBool,
+    /// How many of them were to be told before others were answered.
+    ahead: AtomicUsize,
 }
 
 impl Mailbox<Event> for Mail {
@@ -31,6 +33,11 @@ impl Mailbox<Event> for Mail {
             self.events.lock().expect("no test panics with it held").push_back(event);
         }
         open
+    }
+
+    fn post_ahead(&self, event: Event) -> bool {
+        self.ahead.fetch_add(1, Ordering::Relaxed);
+        self.post(event)
     }
 }
 
@@ -127,7 +134,11 @@ impl Peer {
 
     /// The same from another address.
     pub fn try_connect_from(world: &World, from: IpAddr) -> Option<Peer> {
-        let mail = Arc::new(Mail { events: Mutex::default(), is_open: AtomicBool::new(true) });
+        let mail = Arc::new(Mail {
+            events: Mutex::default(),
+            is_open: AtomicBool::new(true),
+            ahead: AtomicUsize::new(0),
+        });
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 445));
         let peer = wire::Peer { local, remote: SocketAddr::from((from, 50_000)) };
         let mailbox = Arc::clone(&mail) as Arc<dyn Mailbox<Event>>;
@@ -153,6 +164,11 @@ impl Peer {
             preauth: [0; 64],
             keys: HashMap::new(),
         })
+    }
+
+    /// How many events came that its client is to be told of before others are answered.
+    pub fn told_ahead(&self) -> usize {
+        self.mail.ahead.load(Ordering::Relaxed)
     }
 
     pub fn now(&self) -> Now {
