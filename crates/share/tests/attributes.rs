@@ -172,6 +172,28 @@ fn whatever_changes_a_stream_moves_the_times_of_its_file_or_directory() {
     }
 }
 
+// MS-FSA 2.1.5.15.1
+#[test]
+fn a_wish_for_room_moves_the_time_of_change_and_none_of_its_data() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_with("f", "text");
+    client.close(&with_old_stream(&world, &client, "f").0);
+    let open = client.open("f").open();
+    let at = |secs| world.memory.set_clock(Time { secs, nanos: 0 });
+    at(1_800_000_000);
+    client.call(|c| world.share.set_allocation(c, &open, 1 << 20)).unwrap();
+    let info = world.share.info(&open).unwrap();
+    assert_eq!((info.changed.secs, info.modified, info.size), (1_800_000_000, LONG_AGO, 4));
+    assert!(info.attributes.contains(Attributes::ARCHIVE) && info.allocated >= 1 << 20);
+    at(1_900_000_000);
+    client.write(&open, 0, "more").unwrap();
+    assert!(world.share.info(&open).unwrap().modified > LONG_AGO);
+    at(1_950_000_000);
+    client.write(&open, 0, "most").unwrap();
+    assert_eq!(world.share.info(&open).unwrap().modified.secs, 1_950_000_000);
+}
+
 // MS-FSA 2.1.5.1.2
 #[test]
 fn a_new_stream_moves_the_time_of_change_and_none_of_its_data() {

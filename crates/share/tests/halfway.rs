@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use share::{Attributes, Basic, Caching, Config, Deny, Disposition, Identity, Open, Refusal, WriteAt};
+use share::{
+    Attributes, Basic, Caching, Config, Deny, Disposition, Identity, Open, Refusal, TimeSet, WriteAt,
+};
 use volume::faulty::{Call, Fault, Plan};
 use volume::security::{Acl, Descriptor, Parts, Rights, Sid};
-use volume::{Failure, HostChange, HostEvent, NodeId, OpenHow};
+use volume::{Failure, HostChange, HostEvent, NodeId, OpenHow, Time};
 
 /// Runs `first` until it is held by the plan, `second` as far as it comes then, and both to their end.
 fn in_the_middle<A: Send, B: Send>(
@@ -166,6 +168,34 @@ fn of_two_who_append_at_once_neither_takes_the_others_place() {
         in_the_middle(&plan, || append(&client, &opens[0], "one"), || append(&other, &opens[1], "other"));
     assert_eq!(both, (Ok(()), Ok(())));
     assert_eq!(client.read(&client.open("new").open()).unwrap(), "newoneother");
+}
+
+#[test]
+fn a_write_keeps_its_time_whenever_room_is_wished_for() {
+    const LONG_AGO: Time = Time { secs: 946_684_800, nanos: 100 };
+    // The wish comes in the middle of the write, and the write in the middle of the wish.
+    for first in [Call::Sync, Call::Resize] {
+        let (world, plan, client, other) = two_files();
+        let old = client.open("old").open();
+        let modified = |time| Basic { modified: Some(time), ..Basic::default() };
+        client.call(|c| world.share.set_basic(c, &old, modified(TimeSet::Set(LONG_AGO)))).unwrap();
+        client.close(&old);
+        let opens = [&client, &other].map(|client| client.open("old").open());
+        assert_eq!(world.share.info(&opens[0]).unwrap().modified, LONG_AGO);
+        plan.add(first, 1, Fault::Hold);
+        let wish = || client.call(|c| world.share.set_allocation(c, &opens[0], 1 << 20)).is_ok();
+        let write = || {
+            let owner = other.owner(&opens[1]);
+            let at = WriteAt::Offset(0);
+            other.call(|c| world.share.write(c, &opens[1], owner, at, b"new", true)).is_ok()
+        };
+        let both = match first {
+            Call::Sync => in_the_middle(&plan, write, wish),
+            _ => in_the_middle(&plan, wish, write),
+        };
+        assert_eq!(both, (true, true));
+        assert!(world.share.info(&opens[0]).unwrap().modified > LONG_AGO, "{first:?}");
+    }
 }
 
 #[test]

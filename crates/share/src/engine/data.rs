@@ -170,7 +170,11 @@ impl Share {
         } else {
             ChangeFilter::LAST_WRITE | ChangeFilter::SIZE
         };
-        open.file.changes.fetch_add(1, Ordering::Relaxed);
+        // In one order with `wish_for_room`: either that sees this change, or this sees that the time was put back.
+        open.file.changes.fetch_add(1, Ordering::SeqCst);
+        if open.file.time_put_back.load(Ordering::SeqCst) {
+            self.modified_now(open, now)?;
+        }
         let noted = told.bits() | unseen;
         let mut before = open.untold.load(Ordering::Relaxed);
         // A write to a line that all channels of the open share costs, so only when it says something new.

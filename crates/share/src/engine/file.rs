@@ -36,6 +36,8 @@ pub(crate) struct File {
     pub is_directory: bool,
     /// Counts changes of data since it was opened.
     pub changes: AtomicU64,
+    /// Whether the time of modification was put back: the next change of data sets it, as it may have come before that.
+    pub time_put_back: AtomicBool,
     /// Counts the times that the host could not store what was written to it or one of its streams.
     pub failed_syncs: AtomicU64,
     /// The host may let it run with the rights of its owner or group, which goes with the next change of its data.
@@ -215,6 +217,7 @@ impl File {
             kind,
             is_directory,
             changes: AtomicU64::new(0),
+            time_put_back: AtomicBool::new(false),
             failed_syncs: AtomicU64::new(0),
             lends_rights: AtomicBool::new(false),
             granted_s: AtomicU64::new(0),

@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
+use volume::{Time, Times};
+use wire::Now;
 
 use super::Share;
 use super::data::{check_data, check_ranges};
@@ -37,8 +40,7 @@ impl Share {
                 return self.size_changed(open, caller);
             }
             if bytes > size {
-                open.data.allocate(0..bytes)?;
-                self.stream_allocated(open, caller)?;
+                self.wish_for_room(open, bytes, caller)?;
             } else {
                 // The file counts as changed all the same.
                 // MS-FSA 2.1.5.15.1
@@ -65,6 +67,38 @@ impl Share {
             self.shown_changed(open, caller.now);
             Ok(())
         })
+    }
+
+    /// Backs the first `bytes` with storage behind the end. The time of modification stays, which the host moves with it; the change
+    /// time does not.
+    ///
+    /// Of a change of data that comes in this very moment the time is not lost: whichever of both is the second sets it.
+    // MS-FSA 2.1.5.15.1
+    fn wish_for_room(&self, open: &Open, bytes: u64, caller: &Caller<'_>) -> Result<(), Refusal> {
+        if open.stream.is_named {
+            open.data.allocate(0..bytes)?;
+            return self.stream_allocated(open, caller);
+        }
+        let file = &open.file;
+        let (changes, modified) = (file.changes.load(Ordering::SeqCst), open.node.stat()?.modified);
+        open.data.allocate(0..bytes)?;
+        // A server without privileges may not set the times of every file that it may write; the host's own stay then.
+        if open.node.set_times(Times { accessed: None, modified: Some(modified) }).is_ok() {
+            file.time_put_back.store(true, Ordering::SeqCst);
+            if file.changes.load(Ordering::SeqCst) != changes {
+                self.modified_now(open, caller.now)?;
+            }
+        }
+        self.own_changed(file);
+        self.mark_archive(open)
+    }
+
+    /// Data was changed when the time of modification was put back, or after.
+    #[cold]
+    pub(super) fn modified_now(&self, open: &Open, now: Now) -> Result<(), Refusal> {
+        open.file.time_put_back.store(false, Ordering::SeqCst);
+        let modified = Some(Time::from_wall_ns(now.wall_ns));
+        Ok(open.node.set_times(Times { accessed: None, modified })?)
     }
 
     /// Storage for a file's own data moves its times on the host; storage for a named stream lies elsewhere.
