@@ -69,7 +69,8 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// Whether a log-on without a name is let in as nobody (only to IPC$).
     pub anonymous: bool,
-    /// Whether smbtorture's own control codes are answered, by which a test makes connections fail. Never for
+    /// Whether smbtorture's own control codes are answered, by which a test makes connections fail, answers have
+    /// padding and requests take long. Never for
     /// a server that serves anybody: whoever reaches it may send them.
     pub smbtorture_controls: bool,
     /// Whether a session may have more than one connection (MS-SMB2 3.3.1.5 IsMultiChannelCapable).

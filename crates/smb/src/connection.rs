@@ -24,6 +24,7 @@ use crate::admit::Refused;
 use crate::announcing;
 use crate::answering::Answering;
 use crate::brake::Queued;
+use crate::changing::Looking;
 use crate::cmd::ioctl::torture::Controls;
 use crate::cmd::session_setup::Setup;
 use crate::compound::{Compound, Key};
@@ -272,6 +273,7 @@ impl Connection {
             let handled = dispatch::handle(self, &mut request, compound.frame.tail(), out);
             let (related, async_id) = (request.related, request.async_id);
             let (counted, attached, mut course) = (request.counted, request.attached, request.course);
+            let keeps = request.keeps;
             // Of a CREATE that has ended nothing is left to the next.
             compound.claim = request.claim.take().filter(|_| handled.as_ref().is_err_and(Stop::puts_aside));
             compound.related = related;
@@ -288,7 +290,8 @@ impl Connection {
                     let outstanding =
                         was.and_then(|was| was.outstanding).or_else(|| self.outstanding(counted, header));
                     let header = *header;
-                    let pause = Pause { async_id: id, at, announced, signed, header, outstanding, course };
+                    let pause =
+                        Pause { async_id: id, at, announced, signed, header, outstanding, course, keeps };
                     let behind = Rest { messages: rest, signatures: left.as_slice() };
                     return self.suspend(compound, stop, pause, [here, behind], now, out);
                 }
@@ -407,7 +410,7 @@ impl Connection {
         if matches!(stop, Stop::Hold(_) | Stop::Answer(..)) {
             return self.hold(compound, stop, pause, [here, behind], now, out);
         }
-        let Pause { async_id, at, mut announced, signed, header, mut outstanding, course } = pause;
+        let Pause { async_id, at, mut announced, signed, header, mut outstanding, course, .. } = pause;
         let keeps = here.messages.len() + compound.frame.len();
         if let Some(status) = self.must_not_wait(&stop, header.command(), behind.messages.is_empty(), keeps) {
             if let Stop::Wait(Some((engine, ticket))) = stop {
@@ -737,6 +740,8 @@ pub(crate) struct Pause {
     pub header: Header,
     pub outstanding: Option<Outstanding>,
     pub course: Course,
+    /// The Open that it needs when it is held.
+    pub keeps: Option<Looking>,
 }
 
 /// Where in a frame answering begins.

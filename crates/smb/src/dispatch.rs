@@ -10,7 +10,7 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::{Command, FileId, Header, NtStatus, read};
 use wire::{FileRange, Now, Output};
 
-use crate::changing::Named;
+use crate::changing::{Looking, Named};
 use crate::cmd;
 use crate::compound::{Compound, Related};
 use crate::connection::{Connection, Negotiated, Resumed};
@@ -63,6 +63,8 @@ pub struct Request<'m> {
     pub attached: Option<FileRange>,
     /// What it has begun, if it is a CREATE that has waited or is about to.
     pub claim: Option<Claim>,
+    /// The Open that it needs when it is held, which no CLOSE behind it ends meanwhile.
+    pub(crate) keeps: Option<Looking>,
     /// The time.
     pub now: Now,
 }
@@ -109,6 +111,7 @@ impl<'m> Request<'m> {
             bare: false,
             attached: None,
             claim: compound.claim.take(),
+            keeps: None,
             now,
         }
     }

@@ -11,6 +11,7 @@ use share::limits::{Answer, Ask, Hold, Work};
 use smb_wire::{Command, NtStatus};
 use wire::{Now, Output};
 
+use crate::changing::Looking;
 use crate::compound::Compound;
 use crate::connection::{Connection, Pause, Rest, Resumed, Start};
 use crate::dispatch::{Request, expected_size};
@@ -95,7 +96,7 @@ impl Connection {
         now: Now,
         out: &mut Output<Event>,
     ) {
-        let Pause { async_id, at, announced, signed, header, outstanding, course, .. } = pause;
+        let Pause { async_id, at, announced, signed, header, outstanding, course, keeps } = pause;
         let (hold, done, rest) = match stop {
             Stop::Hold(hold) => (hold, None, here),
             Stop::Answer(status, hold) => (hold, Some(status), behind),
@@ -135,7 +136,7 @@ impl Connection {
             working: done.is_some(),
             outstanding,
             course,
-            held: Some(Held { hold, done }),
+            held: Some(Held { hold, done, _keeps: keeps }),
         };
         self.held += 1;
         self.suspended.insert(async_id, held);
@@ -170,4 +171,6 @@ pub struct Held {
     pub hold: Hold,
     /// How it ended, when only its answer is held.
     pub done: Option<NtStatus>,
+    /// The Open that it needs, which no CLOSE behind it ends meanwhile.
+    pub(crate) _keeps: Option<Looking>,
 }

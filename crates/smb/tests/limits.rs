@@ -127,6 +127,25 @@ fn a_cold_read_that_was_held_asks_only_once() {
 }
 
 #[test]
+fn a_close_waits_for_a_read_that_is_held() {
+    for world in [World::in_memory(), World::cold()] {
+        let limited = Limited::over(world, 1000);
+        let mut client = limited.world.client();
+        client.make("file", b"data");
+        let file_id = client.open("file");
+        limited.begin();
+        let [first, held] = [ask_read(&mut client, file_id), ask_read(&mut client, file_id)];
+        let flags = close::Flags::empty();
+        let close = client.start(Command::Close, |out| close::Request { flags, file_id }.write(out));
+        assert_eq!(last(&mut client, first), NtStatus::SUCCESS);
+        assert!(client.answer(held).is_none() && client.answer(close).is_none());
+        limited.pass(100);
+        assert_eq!(last(&mut client, held), NtStatus::SUCCESS);
+        assert_eq!(last(&mut client, close), NtStatus::SUCCESS);
+    }
+}
+
+#[test]
 fn a_write_is_done_at_once_and_its_answer_waits() {
     let limited = Limited::new(1000);
     let mut client = limited.world.client();

@@ -55,7 +55,7 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
                 return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
             }
             let paced = Paced::Read { node: file.node_id(), len: wanted.length as u64 };
-            connection.pace(request, engine, paced)?;
+            connection.pace(request, engine, paced).inspect_err(|_| request.keeps = Some(open.look_on()))?;
             let range = uncopied(engine, file, open.lock_owner(), wanted, request.bare)
                 .inspect_err(|_| engine.give_back(paced, wanted.length, 0))?;
             if let Some(range) = range {
