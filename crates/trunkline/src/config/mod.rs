@@ -166,7 +166,7 @@ pub struct Server {
     /// How long a holder of a caching right may take to give it up, in milliseconds. Stands in
     /// `[server.testing]`: only a foreign test suite has reason to change it.
     pub break_timeout_ms: Setting<u64>,
-    /// `[server.testing]`: whether smbtorture's control codes are answered, by which it makes connections fail.
+    /// `[server.testing]`: whether smbtorture's control codes are answered, by which it makes connections fail and requests take long.
     pub smbtorture_controls: Setting<bool>,
     /// `[server.testing]`: how much longer each call on a share's directory takes that is about names or attributes, in
     /// microseconds, as if it were a store far away. For measurements.

@@ -561,7 +561,7 @@ fn server_config(plan: &Plan) -> smb::ServerConfig {
     let [a, b, c] = plan.identity.machine_sid;
     if server.smbtorture_controls.value {
         tracing::warn!(
-            "smbtorture_controls is on: whoever reaches this server can make its connections fail"
+            "smbtorture_controls is on: whoever reaches this server can make its connections fail and its requests take long"
         );
     }
     smb::ServerConfig {
