@@ -60,7 +60,8 @@ def whole(after):
 class Samba:
     """smbclient."""
 
-    program = "smbclient"
+    program, needs = "smbclient", []
+
     def run(self, *commands):
         done = subprocess.run(["smbclient", f"//{HOST}/{SHARE}", "-p", PORT, "-U", f"{USER}%{PASSWORD}", "-c", "; ".join(commands)],
                               capture_output=True, text=True, timeout=LIMIT_S)
@@ -80,7 +81,7 @@ class Samba:
 class Rclone:
     """rclone."""
 
-    program = "rclone"
+    program, needs = "rclone", []
 
     def __init__(self):
         obscured = subprocess.run(["rclone", "obscure", PASSWORD], capture_output=True, text=True, check=True).stdout.strip()
@@ -108,7 +109,8 @@ class Rclone:
 class Gio:
     """GVfs by gio; must run in a session of D-Bus."""
 
-    program = "gio"
+    # gio comes with GLib; the part of GVfs that speaks SMB is a package of its own.
+    program, needs = "gio", ["/usr/share/gvfs/mounts/smb.mount"]
 
     def __init__(self):
         self.root = f"smb://{USER}@{HOST}:{PORT}/{SHARE}"
@@ -174,7 +176,7 @@ def main():
     report = Report()
     smbclient.ClientConfig(username=USER, password=PASSWORD)
     for kind in (Samba, Rclone, Gio):
-        if shutil.which(kind.program) is None:
+        if shutil.which(kind.program) is None or not all(map(os.path.exists, kind.needs)):
             print(f"SKIP {kind.program}: it is not installed", flush=True)
             continue
         try:
