@@ -23,6 +23,10 @@ pub fn program() -> PathBuf {
     };
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--profile", profile, "--package", "trunkline", "--bin", "trunkline"]);
+    // A compiler found by PATH alone would be the one that the folder of each package asks for.
+    if let Some(toolchain) = option_env!("RUSTUP_TOOLCHAIN") {
+        build.env("RUSTUP_TOOLCHAIN", toolchain);
+    }
     assert!(build.status().expect("cargo runs").success(), "the program does not build");
     directory.join("trunkline")
 }

@@ -243,7 +243,7 @@ fn measure(
         check(&answer(&mut client.socket));
     }
     let mut answers = vec![0; DEPTH * len];
-    let run = undisturbed((ROUNDS * DEPTH) as u64 * from_file, || {
+    let run = undisturbed(|| {
         let batches: Vec<_> = (0..WARM + ROUNDS).map(|_| client.batch(operation)).collect();
         let (warm, measured) = batches.split_at(WARM);
         warm.iter().for_each(|batch| client.exchange(batch, &mut answers));

@@ -122,6 +122,15 @@ impl Page {
             "Opens refused to clients with more than an equal share while descriptors were scarce.",
         );
         self.sample(name, &[], of.refused_opens as f64);
+        let of = &all.client_memory;
+        let name = "trunkline_client_memory_bytes";
+        self.begin(name, "gauge", "Memory charged for clients' opens and byte ranges.");
+        self.sample(name, &[], of.bytes as f64);
+        self.begin("trunkline_client_memory_bound_bytes", "gauge", "The bound on it.");
+        self.sample("trunkline_client_memory_bound_bytes", &[], of.bound_bytes as f64);
+        let name = "trunkline_client_memory_refused_total";
+        self.begin(name, "counter", "Requests refused to clients that had more of it than was left.");
+        self.sample(name, &[], of.refused as f64);
     }
 
     fn sample(&mut self, name: &str, labels: &[Label<'_>], value: f64) {

@@ -60,6 +60,20 @@ pub struct Transport {
     /// Files and their descriptors.
     #[serde(default)]
     pub descriptors: Descriptors,
+    /// What clients' opens and byte ranges take.
+    #[serde(default)]
+    pub client_memory: ClientMemory,
+}
+
+/// Memory for what clients hold: opens, byte ranges, and the protocols' state beside them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientMemory {
+    /// Bytes in use, as they are charged.
+    pub bytes: u64,
+    /// The bound on them.
+    pub bound_bytes: u64,
+    /// Requests that were refused since their client had more than was left.
+    pub refused: u64,
 }
 
 /// The fate of files when descriptors run short.

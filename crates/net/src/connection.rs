@@ -551,6 +551,10 @@ impl<S: Service> Served<S> {
         counters.batches.add(u64::from(turn.messages > 0));
         counters.events.add(turn.events);
         counters.jobs.add(out.jobs.len() as u64);
+        if let Some(effort) = turn.effort {
+            counters.effort_reads.add(effort.reads);
+            counters.effort_bytes.add(effort.read_bytes);
+        }
         connection.outstanding -= turn.jobs_done;
         connection.unproved_turns += u32::from(!connection.proved && turn.messages > 0);
         let placement = out.placement.take();

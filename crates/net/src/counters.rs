@@ -37,6 +37,8 @@ pub(crate) struct Counters {
     pub(crate) writev_calls: Counter,
     pub(crate) wait_calls: Counter,
     pub(crate) ack_calls: Counter,
+    pub(crate) effort_reads: Counter,
+    pub(crate) effort_bytes: Counter,
     pub(crate) panics: Counter,
     pub(crate) accepted: Counter,
     pub(crate) refused: Counter,
@@ -73,6 +75,10 @@ pub struct Totals {
     pub wait_calls: u64,
     /// System calls that have the host acknowledge at once what came of a record.
     pub ack_calls: u64,
+    /// System calls that read what the host says of a thread, to know whether a turn was slow.
+    pub effort_reads: u64,
+    /// Bytes that these have read.
+    pub effort_bytes: u64,
     /// Calls of a conversation or jobs that panicked.
     pub panics: u64,
     /// Connections that were accepted.
@@ -99,6 +105,8 @@ impl Counters {
             writev_calls: self.writev_calls.get(),
             wait_calls: self.wait_calls.get(),
             ack_calls: self.ack_calls.get(),
+            effort_reads: self.effort_reads.get(),
+            effort_bytes: self.effort_bytes.get(),
             panics: self.panics.get(),
             accepted: self.accepted.get(),
             refused: self.refused.get(),
@@ -125,6 +133,8 @@ impl std::ops::Add for Totals {
             writev_calls: self.writev_calls + other.writev_calls,
             wait_calls: self.wait_calls + other.wait_calls,
             ack_calls: self.ack_calls + other.ack_calls,
+            effort_reads: self.effort_reads + other.effort_reads,
+            effort_bytes: self.effort_bytes + other.effort_bytes,
             panics: self.panics + other.panics,
             accepted: self.accepted + other.accepted,
             refused: self.refused + other.refused,

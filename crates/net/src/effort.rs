@@ -24,23 +24,23 @@ pub(crate) struct Effort {
     pub(crate) waits: u64,
     /// How long it was ready to run while others had the processors (ns), as far as the host says.
     pub(crate) put_aside_ns: u64,
+    /// Files that were read to know it.
+    pub(crate) reads: u64,
+    /// Bytes that were read from them.
+    pub(crate) read_bytes: u64,
 }
 
-/// What the host says in a file of one line now.
-fn told(file: &'static LocalKey<Option<File>>, parse: impl FnOnce(&[u8]) -> Option<u64>) -> Option<u64> {
-    let mut line = [0; 64];
-    let read = file.try_with(|file| file.as_ref()?.read_at(&mut line, 0).ok()).ok().flatten()?;
-    line.get(..read).and_then(parse)
+/// The longest line that is read.
+const LINE: usize = 64;
+
+/// Reads what the host says in a file of one line now, and says how long that is.
+fn line(file: &'static LocalKey<Option<File>>, text: &mut [u8; LINE]) -> Option<usize> {
+    file.try_with(|file| file.as_ref()?.read_at(text, 0).ok()).ok().flatten()
 }
 
 /// The second number of three: nanoseconds for which a thread was ready and did not run.
 fn put_aside(scheduling: &[u8]) -> Option<u64> {
     std::str::from_utf8(scheduling).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
-/// That of the calling thread; zero, which says that it never was, where the host does not tell.
-fn put_aside_now() -> u64 {
-    told(&SCHEDULING, put_aside).unwrap_or(0)
 }
 
 /// The second number, seconds and hundredths, in nanoseconds; none where it is zero, which is no count.
@@ -54,7 +54,9 @@ fn idle(uptime: &[u8]) -> Option<u64> {
 
 /// For how long the host's processors did nothing, added up (ns, in steps of 10 ms); none where it does not tell.
 pub(crate) fn idle_ns() -> Option<u64> {
-    told(&UPTIME, idle)
+    let mut text = [0; LINE];
+    let len = line(&UPTIME, &mut text)?;
+    text.get(..len).and_then(idle)
 }
 
 /// The processor time of the calling thread (ns).
@@ -76,15 +78,27 @@ impl Effort {
             usage.assume_init()
         };
         let cpu_ns = cpu_ns();
-        Effort { cpu_ns, waits: usage.ru_nvcsw.max(0) as u64, put_aside_ns: put_aside_now() }
+        let mut text = [0; LINE];
+        let read = line(&SCHEDULING, &mut text);
+        let len = read.unwrap_or(0);
+        Effort {
+            cpu_ns,
+            waits: usage.ru_nvcsw.max(0) as u64,
+            // Zero, which says that it never was, where the host does not tell.
+            put_aside_ns: text.get(..len).and_then(put_aside).unwrap_or(0),
+            reads: u64::from(read.is_some()),
+            read_bytes: len as u64,
+        }
     }
 
-    /// What was done since `before`.
+    /// What was done since `before`, and what was read to know both.
     pub(crate) fn since(self, before: Effort) -> Effort {
         Effort {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
             waits: self.waits.saturating_sub(before.waits),
             put_aside_ns: self.put_aside_ns.saturating_sub(before.put_aside_ns),
+            reads: self.reads + before.reads,
+            read_bytes: self.read_bytes + before.read_bytes,
         }
     }
 
@@ -124,6 +138,11 @@ mod tests {
         assert_eq!((put_aside(b""), put_aside(b"0")), (None, None));
         let told = std::fs::read("/proc/thread-self/schedstat").is_ok_and(|line| put_aside(&line).is_some());
         assert_eq!(SCHEDULING.with(Option::is_some), told);
+        // Whoever counts what this thread reads can tell this apart.
+        let (one, other) = (Effort::now(), Effort::now());
+        assert_eq!((one.reads, one.read_bytes > 0), (u64::from(told), told));
+        let both = other.since(one);
+        assert_eq!((both.reads, both.read_bytes), (2 * one.reads, one.read_bytes + other.read_bytes));
     }
 
     #[test]
@@ -135,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_short_wait_during_which_others_had_the_processor_is_not_long() {
-        let waited = Effort { cpu_ns: 5, waits: 1, put_aside_ns: 80 };
+        let waited = Effort { cpu_ns: 5, waits: 1, put_aside_ns: 80, ..Effort::default() };
         assert!(!waited.exceeds(10, 20, 100), "it waited for 15");
         assert!(waited.exceeds(10, 20, 105));
     }

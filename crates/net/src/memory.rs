@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
 
-/// Bytes; none when the host does not say.
-pub(crate) fn limit() -> Option<u64> {
+/// Bytes of memory that this process may have: the host's, its control group's or its own bound (RLIMIT_AS), whichever is least.
+/// None when the host does not say.
+pub fn limit() -> Option<u64> {
     let host = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").ok();
     let group = groups.and_then(|text| of_groups(&text, Path::new("/sys/fs/cgroup")));

@@ -176,7 +176,7 @@ mod tests {
         let mut pace = Pace::new(CALL);
         let took_ns = 4 * CALL;
         let of_a_mib = |cpu_ns| {
-            let effort = Some(Effort { cpu_ns, waits: 1, put_aside_ns: 0 });
+            let effort = Some(Effort { cpu_ns, waits: 1, ..Effort::default() });
             Turn { bytes: 1 << 20, effort, ..turn(1, took_ns) }
         };
         (0..10).for_each(|_| pace.note(&of_a_mib(took_ns - CALL + 1)));

@@ -22,7 +22,7 @@ use crate::op::open::{denial, rights};
 use crate::record::{Known, Note, What};
 use crate::roll::Unreadable;
 use crate::server::Server;
-use crate::state::{Holding, Place, State};
+use crate::state::{Holding, Place, State, state_bytes};
 
 /// Nobody needs to hear that an open is over that no client has claimed.
 struct Unheard;
@@ -262,9 +262,11 @@ pub fn take_open(
     Ok(Some(state))
 }
 
-/// The key of a new state of a client; none when there are too many.
-pub fn room(run: &Run, client: &Client) -> Option<u64> {
-    if !client.may_add_state() {
+/// The key of a new state of a client on an export, for an owner of this name; none when there are too many, or the client has
+/// more than there is memory left for.
+pub fn room(run: &Run, client: &Client, export: &Export, owner: &[u8]) -> Option<u64> {
+    let memory = export.engine.client_memory();
+    if !client.may_add_state() || !memory.has_room(client.key, state_bytes(owner)) {
         return None;
     }
     let reserve = || run.server.reserve_state();
@@ -343,7 +345,7 @@ fn take_up(
     if let Some(key) = kept.open.cache_key() {
         client.remember_key(export.id, node, key);
     }
-    let Some(key) = room(run, client) else {
+    let Some(key) = room(run, client, export, &[]) else {
         close(&export.engine, &kept.open, run.now);
         return Err(NfsStat::Delay.into());
     };

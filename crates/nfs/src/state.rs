@@ -8,6 +8,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::types::StateId;
 use parking_lot::Mutex;
+use share::memory::Charge;
 use share::{BreakNotice, LockOwner};
 use volume::NodeId;
 use wire::table::Keyed;
@@ -30,6 +31,19 @@ pub struct State {
     pub node: NodeId,
     seqid: AtomicU32,
     kind: Kind,
+    /// What it takes of the memory for clients.
+    _charge: Charge,
+}
+
+/// What a state takes without the names of its owner.
+const STATE_BYTES: usize = 1024;
+/// The state, the table of its client by owner, and that of owners by number each have the name.
+const OWNER_COPIES: usize = 3;
+
+/// What a state takes whose owner has this name.
+#[must_use]
+pub fn state_bytes(owner: &[u8]) -> usize {
+    STATE_BYTES + OWNER_COPIES * owner.len()
 }
 
 enum Kind {
@@ -250,7 +264,13 @@ pub struct Place {
 impl State {
     fn new(place: Place, kind: Kind) -> State {
         let Place { key, client, export, handle, node } = place;
-        State { key, client, export, handle, node, seqid: AtomicU32::new(1), kind }
+        let (owned_by, owner): (_, &[u8]) = match &kind {
+            Kind::Open(open) => (open.holding.load().open.client(), &open.owner),
+            Kind::Locks(locks) => (locks.number.client, &locks.owner),
+            Kind::Delegation(delegation) => (delegation.holding.load().open.client(), &[]),
+        };
+        let charge = export.engine.client_memory().charge(owned_by, state_bytes(owner));
+        State { key, client, export, handle, node, seqid: AtomicU32::new(1), kind, _charge: charge }
     }
 
     /// A new open.

@@ -71,6 +71,31 @@ fn who_finds_no_room_for_a_state_comes_again_and_gets_that_of_who_is_gone() {
     client.run(&mut two, &make(b"new")).ok();
 }
 
+// RFC 8881 15.1.1.3
+#[test]
+fn a_client_that_has_more_than_there_is_memory_left_for_gets_no_new_state() {
+    let world = World::new();
+    let memory = world.engine.client_memory();
+    let _others = memory.charge(share::ClientKey(9), memory.bound() - (100 << 10));
+    let (mut one, mut two) = (world.connect(), world.connect());
+    let mut greedy = Client::new(&mut one, b"greedy", 1);
+    let (handle, open) = greedy.create(&mut one, b"file");
+    let lock = |number: u32| {
+        let owner = [number.to_be_bytes().as_slice(), &[7; 1000]].concat();
+        let lock_owner = Owner { clientid: 0, owner: Identity(&owner) };
+        let new = OpenToLockOwner { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner };
+        let (offset, locker) = (2 * u64::from(number), Locker::New(new));
+        let lock = LockArgs { locktype: LockType::Write, reclaim: false, offset, length: 1, locker };
+        greedy.on(&mut one, &handle, &[Args::Lock(lock)]).status()
+    };
+    // Each owner has three times a thousand bytes.
+    let got = (0..100).map(lock).take_while(|status| *status == NfsStat::Ok).count();
+    assert!((8..13).contains(&got), "{got} owners");
+    let mut modest = Client::new(&mut two, b"modest", 1);
+    modest.create(&mut two, b"other");
+    assert_eq!(greedy.run(&mut one, &make(b"new")).status(), NfsStat::Delay);
+}
+
 // RFC 8881 18.36.4
 #[test]
 fn who_begins_a_session_gets_the_room_of_who_is_gone() {

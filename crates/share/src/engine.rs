@@ -112,7 +112,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use volume::Volume;
 
-use crate::{ClientKey, Holder, Refusal};
+use crate::{ClientKey, ClientMemory, Holder, Refusal};
 
 pub(crate) use watched_tree::WatchedTree;
 
@@ -141,6 +141,8 @@ pub struct Share {
     cache: Arc<cache::Cache>,
     /// Where descriptors come from that are kept, of all shares together.
     descriptors: Arc<Descriptors>,
+    /// What clients' opens and ranges may take, of all shares together.
+    memory: Arc<ClientMemory>,
     give_back: Option<Arc<dyn GiveBack>>,
     versions: versions::Versions,
     files: table::Files,
@@ -192,6 +194,7 @@ impl Share {
         let share = Arc::new(Share {
             volume,
             descriptors,
+            memory: Arc::clone(&config.memory),
             give_back: config.give_back.clone(),
             config: ArcSwap::from_pointee(config),
             root,
@@ -225,6 +228,11 @@ impl Share {
     /// The volume behind the share.
     pub fn volume(&self) -> &Arc<dyn Volume> {
         &self.volume
+    }
+
+    /// What clients may have of memory, in all shares together.
+    pub fn client_memory(&self) -> &Arc<ClientMemory> {
+        &self.memory
     }
 
     /// The share's name.

@@ -15,6 +15,7 @@ pub mod identity;
 pub mod info;
 pub mod lasting;
 pub mod limits;
+pub mod memory;
 pub mod open;
 pub mod ranges;
 pub mod refusal;
@@ -32,6 +33,7 @@ pub use engine::{
 pub use identity::Identity;
 pub use info::{Attributes, Info};
 pub use lasting::{Restored, Unreadable, WhoIs};
+pub use memory::ClientMemory;
 pub use open::{Grant, Open, Opened, Outcome};
 pub use ranges::{LockOwner, LockRule, RangeKind, RangeRequest};
 pub use refusal::Refusal;

@@ -13,6 +13,7 @@ use crate::caching::grants::Asker;
 use crate::engine::file::{File, Link, Stream};
 use crate::engine::followed::Followed;
 use crate::engine::giving_back::Held;
+use crate::memory::Charge;
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
 
 pub use crate::caching::grants::Grant;
@@ -99,6 +100,8 @@ pub struct Open {
     /// The links by which it was come to; none is most common.
     pub(crate) followed: OnceLock<Box<Followed>>,
     pub(crate) watch: Mutex<Option<Arc<crate::watch::Watch>>>,
+    /// What it takes of the memory for clients.
+    pub(crate) charge: Charge,
 }
 
 impl std::fmt::Debug for Open {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use share::{Identity, Share};
+use share::{ClientMemory, Identity, Share};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
 use volume::security::{Sid, well_known};
@@ -87,6 +87,8 @@ pub struct ServerConfig {
     pub target: TargetRule,
     /// How long after a wrong password the next try for the same user from the same address is judged, in nanoseconds.
     pub guess_delay_ns: u64,
+    /// Memory for what clients hold, together with the shares' engines.
+    pub client_memory: Arc<ClientMemory>,
 }
 
 /// One user that may log on.

@@ -35,6 +35,12 @@ pub const MAX_PARTING: usize = 16;
 /// Trees in one session.
 pub const MAX_TREES_PER_SESSION: usize = 4096;
 
+/// What a session takes of the memory for clients ([`share::ClientMemory`]): its keys once for itself and for its first channel.
+pub const SESSION_BYTES: usize = 8 * 1024;
+
+/// What a tree takes of it.
+pub const TREE_BYTES: usize = 256;
+
 /// Requests of one connection that wait for something, as Windows Server has it: one less than the 512 credits that it keeps for them.
 pub const MAX_WAITING: usize = 511;
 

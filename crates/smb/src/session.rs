@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
-use share::{ClientKey, Identity};
+use share::memory::Charge;
+use share::{ClientKey, ClientMemory, Identity};
 use smb_wire::Guid;
 use wire::Now;
 
 use crate::account::{ChannelRule, Standing};
 use crate::connection::Handle;
 use crate::keys::{Protection, Seal};
-use crate::limits::MAX_TREES_PER_SESSION;
+use crate::limits::{MAX_TREES_PER_SESSION, SESSION_BYTES, TREE_BYTES};
 use crate::room::Crowd;
 use crate::tree::Tree;
 use auth::crypto::Signer;
@@ -85,6 +86,8 @@ pub struct Session {
     pub is_of_macos: AtomicBool,
     trees: RwLock<Vec<Option<Arc<Tree>>>>,
     next_tree: AtomicU32,
+    /// What it takes of the memory for clients, with its trees; none before its user is proved.
+    charge: Mutex<Option<Charge>>,
     /// Volatile ids of its Opens.
     pub opens: Mutex<BTreeSet<u64>>,
 }
@@ -109,6 +112,7 @@ impl Session {
             signing_required: AtomicBool::new(false),
             sealing_required: AtomicBool::new(false),
             nonce: AtomicU64::new(0),
+            charge: Mutex::default(),
             channels: Mutex::default(),
             crowd: Mutex::default(),
             standing: OnceLock::new(),
@@ -237,6 +241,15 @@ impl Session {
         self.standing().map(|standing| &standing.channels)
     }
 
+    /// Takes memory for itself; false when its client has more than is left.
+    pub fn take_memory(&self, memory: &Arc<ClientMemory>) -> bool {
+        let has_room = memory.has_room(self.client, SESSION_BYTES);
+        if has_room {
+            *self.charge.lock() = Some(memory.charge(self.client, SESSION_BYTES));
+        }
+        has_room
+    }
+
     /// Settles what its account says of it. Only the first call counts.
     pub fn settle(&self, standing: Standing) {
         let _settled_before = self.standing.set(standing);
@@ -252,13 +265,20 @@ impl Session {
     /// Adds a tree that `make` builds for its id; none when there are too many.
     pub fn connect(&self, make: impl FnOnce(u32) -> Tree) -> Option<Arc<Tree>> {
         let mut trees = self.trees.write();
+        let mut charge = self.charge.lock();
+        if charge.as_mut().is_some_and(|charge| !charge.grow(TREE_BYTES)) {
+            return None;
+        }
         let place = match trees.iter().position(Option::is_none) {
             Some(place) => place,
             None if trees.len() < MAX_TREES_PER_SESSION => {
                 trees.push(None);
                 trees.len() - 1
             }
-            None => return None,
+            None => {
+                charge.iter_mut().for_each(|charge| charge.shrink(TREE_BYTES));
+                return None;
+            }
         };
         // An id is its place and a count, so that an id that was used before is not taken for a new one.
         let count = self.next_tree.fetch_add(1, Ordering::Relaxed) % 0xffff + 1;
@@ -276,7 +296,9 @@ impl Session {
     /// Takes a tree out.
     pub fn disconnect(&self, id: u32) -> Option<Arc<Tree>> {
         let mut trees = self.trees.write();
-        trees.get_mut((id & 0xffff) as usize)?.take_if(|tree| tree.id == id)
+        let tree = trees.get_mut((id & 0xffff) as usize)?.take_if(|tree| tree.id == id)?;
+        self.charge.lock().iter_mut().for_each(|charge| charge.shrink(TREE_BYTES));
+        Some(tree)
     }
 
     /// All trees at this moment.

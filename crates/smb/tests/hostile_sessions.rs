@@ -3,8 +3,11 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::client::OpenFile;
 use common::{Dial, Peer, SHARE, World};
+use smb::limits::{SESSION_BYTES, TREE_BYTES};
 use smb::{Encryption, Signing};
 use smb_wire::header::{Flags, transform};
 use smb_wire::negotiate::Dialect;
@@ -388,4 +391,27 @@ fn opens_have_a_bound() {
     assert!(bystander.is_served());
     let status = client.create(&OpenFile { oplock: create::OplockLevel::Batch, ..OpenFile::named("last") });
     assert_eq!(status.status(), NtStatus::SUCCESS);
+}
+
+#[test]
+fn a_client_with_more_sessions_and_trees_than_there_is_memory_left_for_gets_no_more() {
+    let world = World::in_memory();
+    let memory = share::ClientMemory::bounded(20 * SESSION_BYTES);
+    world.configure_server(|config| config.client_memory = Arc::clone(&memory));
+    let mut bystander = world.dial(&Dial::elsewhere());
+    let (mut greedy, dial) = (world.peer(), Dial::default());
+    let preauth = greedy.negotiate_hashed(&dial);
+    let logged_on = (0..20).map(|_| greedy.set_up_session(&dial, preauth));
+    let got = logged_on.take_while(|status| *status == NtStatus::SUCCESS).count();
+    assert!((8..=10).contains(&got), "{got} sessions");
+    assert_eq!(greedy.set_up_session(&dial, preauth), NtStatus::INSUFFICIENT_RESOURCES);
+    assert_eq!(world.server.sessions().len(), 1 + got, "nothing is left of those");
+    // Trees count with the sessions.
+    let free = memory.bound() - memory.used();
+    let trees = (0..4000).take_while(|_| bystander.try_tree(SHARE).status() == NtStatus::SUCCESS).count();
+    assert!(trees * TREE_BYTES < free && trees * TREE_BYTES > free / 4, "{trees} trees of {free} bytes");
+    assert!(bystander.is_served());
+    greedy.hang_up();
+    bystander.hang_up();
+    assert_eq!(memory.used(), 0);
 }

@@ -1,5 +1,6 @@
 //! Changes that still are being carried out when their session has ended: none of them lands behind what the client
-//! does when it has come back (MS-SMB2 3.3.5.5.3, 3.3.5.6, 3.3.5.9.7, 3.3.5.9.12, 3.3.5.9.13, 3.3.7.1).
+//! does when it has come back (MS-SMB2 3.3.5.5.3, 3.3.5.6, 3.3.5.9.7, 3.3.5.9.12, 3.3.5.9.13, 3.3.7.1). And what a late look
+//! at a file is allowed.
 
 mod common;
 
@@ -10,13 +11,16 @@ use std::time::Duration;
 use common::client::OpenFile;
 use common::peer::whole;
 use common::{Dial, Peer, World};
-use smb_wire::create::{OplockLevel, ShareAccess};
+use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::lock::{self, LockElement};
-use smb_wire::{Command, FileId, Guid, Header, List, NtStatus, cancel, flush, logoff, set_info, write};
+use smb_wire::query_info::{self, InfoType};
+use smb_wire::{
+    Command, FileId, Guid, Header, List, NtStatus, cancel, close, flush, logoff, set_info, write,
+};
 use volume::faulty::{Call, Fault, FaultyVolume, Plan};
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
@@ -308,4 +312,51 @@ fn work_of_an_ended_session_does_not_count_among_that_of_the_next() {
     header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     let replay = new.send(whole(&header, |out| write::Request::new(file, 0, b"replayed").write(out)));
     assert_eq!(new.answer(replay).expect("an answer").status(), NtStatus::FILE_NOT_AVAILABLE);
+}
+
+/// A frame that looks at the file: CREATE, QUERY_INFO and CLOSE.
+fn a_look(peer: &mut Peer, look: &OpenFile<'_>) -> Vec<u8> {
+    let query = query_info::Request {
+        info_type: InfoType::File,
+        file_info_class: FileInfoClass::STREAM.0,
+        output_buffer_length: 4096,
+        additional_information: 0,
+        flags: query_info::Flags::empty(),
+        file_id: FileId::RELATED,
+        input_buffer: &[],
+    };
+    let close = close::Request { flags: close::Flags::empty(), file_id: FileId::RELATED };
+    let messages = vec![
+        peer.message(Command::Create, |out| look.write(out)),
+        peer.message(Command::QueryInfo, |out| query.write(out)),
+        peer.message(Command::Close, |out| close.write(out)),
+    ];
+    peer.compound(messages, true)
+}
+
+// MS-SMB2 3.3.5.2.10 (it skips what has no FileId, so a CREATE never is late)
+#[test]
+fn a_look_that_a_client_has_repeated_keeps_a_name_until_it_is_over_and_no_longer() {
+    let (world, plan) = World::faulty();
+    let mut lost = world.client();
+    let mut kept = world.bind(&Dial::default(), &lost);
+    kept.make("file", b"");
+    let look = OpenFile {
+        access: Access::READ_ATTRIBUTES,
+        disposition: Disposition::Open,
+        ..OpenFile::named("file")
+    };
+    let delete = OpenFile { access: Access::DELETE, options: CreateOptions::DELETE_ON_CLOSE, ..look };
+    let late = a_look(&mut lost, &look);
+    std::thread::scope(|scope| {
+        let stuck = Stuck::new(scope, &plan, Call::Streams, lost.delivery(late));
+        // The client has noticed the loss, and looks again over the channel that it kept.
+        let again = kept.create(&look).file_id();
+        assert_eq!(kept.close(again), NtStatus::SUCCESS);
+        let going = kept.create(&delete).file_id();
+        assert_eq!(kept.close(going), NtStatus::SUCCESS);
+        assert_eq!(kept.create(&look).status(), NtStatus::DELETE_PENDING);
+        stuck.ends();
+        assert_eq!(kept.create(&look).status(), NtStatus::OBJECT_NAME_NOT_FOUND);
+    });
 }

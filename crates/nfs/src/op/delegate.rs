@@ -157,7 +157,7 @@ fn grant(
     let given = opened.granted.map_or(Caching::empty(), |grant| grant.state);
     let has_write = given.contains(wants(true));
     let is_enough = if write { has_write } else { given.contains(wants(false)) };
-    let key = if is_enough { crate::reclaim::room(run, client) } else { None };
+    let key = if is_enough { crate::reclaim::room(run, client, export, &[]) } else { None };
     let Some(key) = key else {
         // It held no name to remove.
         let _ = export.engine.close(&opened.open, run.now);

@@ -131,7 +131,7 @@ fn of_new(
     if let Some(known) = client.locks_of(of) {
         return Ok((known, false));
     }
-    let key = reclaim::room(run, client).ok_or(NfsStat::Delay)?;
+    let key = reclaim::room(run, client, &open.export, owner).ok_or(NfsStat::Delay)?;
     let place = Place {
         key,
         client: client.id,

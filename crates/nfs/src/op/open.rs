@@ -471,7 +471,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Ask, handle: Handle, found: Found) -> R
         }
     }
     client.attach(&found.export);
-    let Some(key) = reclaim::room(run, &client) else {
+    let Some(key) = reclaim::room(run, &client, &found.export, owner) else {
         if let Some(made) = &found.made {
             unmake(run, &found.export, made);
         }

@@ -7,6 +7,7 @@ use volume::security::Sid;
 use super::cache::Descriptors;
 use super::giving_back::GiveBack;
 use super::link_making::Symlinks;
+use crate::ClientMemory;
 
 /// Bytes for what is remembered of names and files unless a share says otherwise: room for about 16,000 names.
 pub const METADATA_CACHE_BYTES: usize = 48 << 20;
@@ -72,6 +73,8 @@ pub struct Config {
     pub metadata_cache_bytes: usize,
     /// Where the descriptors come from that are kept for names; it is set when the share is opened.
     pub descriptors: Arc<Descriptors>,
+    /// Memory for what clients hold, of all shares together.
+    pub memory: Arc<ClientMemory>,
     /// Who gives files back while metadata caching is on; none: the close itself. It is set when the share is opened.
     pub give_back: Option<Arc<dyn GiveBack>>,
     /// Whether descriptors decide who may do what.
@@ -112,6 +115,7 @@ impl Default for Config {
             metadata_caching: true,
             metadata_cache_bytes: METADATA_CACHE_BYTES,
             descriptors: Descriptors::new(usize::MAX),
+            memory: ClientMemory::bounded(usize::MAX),
             give_back: None,
             enforce: true,
             max_opens: 1 << 20,

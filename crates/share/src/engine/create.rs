@@ -21,6 +21,7 @@ use super::lapsing::is_held;
 use super::look_up::{Named, Search};
 use super::walk::Found;
 use crate::caching::grants::{Asker, Grant};
+use crate::memory::OPEN_BYTES;
 use crate::open::Party;
 use crate::{
     Attributes, Caller, Disposition, Info, Open, OpenRequest, Opened, Options, Outcome, Refusal, Step, Ticket,
@@ -107,6 +108,7 @@ impl Share {
             Err(Refusal::Exhausted) if self.relieve(caller.now) => self.check_request(request),
             other => other,
         };
+        let checked = checked.and_then(|()| self.check_memory(caller, OPEN_BYTES));
         if let Err(why) = checked.and_then(|()| self.check_fairness(caller)) {
             return Step::Refused(why);
         }
@@ -326,6 +328,7 @@ impl Share {
             told_failures,
             followed: OnceLock::new(),
             watch: Mutex::new(None),
+            charge: self.memory.charge(caller.client, OPEN_BYTES),
         });
         let mut state = open.file.state.lock();
         if let Some(member) = state.members.iter_mut().find(|m| m.id == open.id) {

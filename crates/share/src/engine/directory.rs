@@ -353,6 +353,7 @@ impl Directory {
         let Some(index) = &contents.index else {
             return Ok(Known::Nothing);
         };
+        self.used_s.store(self.cache.now_s(), Ordering::Relaxed);
         if !self.is_told() && index.stamp != Some(self.stamp()?) {
             contents.index = None;
             return Ok(Known::Nothing);
@@ -391,6 +392,18 @@ impl Directory {
         contents.forget(name);
         drop(contents);
         self.cache.name_went();
+    }
+
+    /// Keeps nothing of its names for speed alone; what was told of them stays true.
+    pub fn drop_names(&self) {
+        self.pages.forget();
+        let mut contents = self.contents.lock();
+        let index = contents.index.take();
+        contents.children.retain(|_, child| child.directory.strong_count() > 0);
+        contents.children.shrink_to_fit();
+        drop(contents);
+        drop(index);
+        self.misses.store(0, Ordering::Relaxed);
     }
 
     fn drop_index(&self, contents: &mut Contents) {

@@ -7,6 +7,7 @@ use volume::security::Rights;
 use super::Share;
 use crate::caching::grants::Need;
 use crate::lasting::record::Record;
+use crate::memory::RANGE_BYTES;
 use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, Step};
 
 /// What is recorded beside an open in one step with a change of its byte ranges; none: nothing. Asked under the lock
@@ -62,11 +63,15 @@ impl Share {
             Step::Done(()) => {}
             other => return other,
         }
+        if let Err(why) = self.check_memory(caller, ranges.len() * RANGE_BYTES) {
+            return Step::Refused(why);
+        }
         let mut state = open.file.state.lock();
         if open.is_closed() {
             return Step::Refused(Refusal::Gone);
         }
         let stream = state.stream(&open.stream);
+        stream.ranges.charge_to(&self.memory);
         let taken = stream.ranges.lock(owner, open.id, rule, ranges);
         stream.publish();
         if taken.is_ok() && open.is_lasting() {

@@ -23,6 +23,7 @@ use super::look_up::{Named, Search};
 use crate::caching::grants::{Asker, Grant};
 use crate::lasting::ledger::{Entry, Ledger};
 use crate::lasting::record::{Goes, Made, Record, Right};
+use crate::memory::OPEN_BYTES;
 use crate::open::Party;
 use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, WhoIs};
 
@@ -153,6 +154,7 @@ impl Share {
             told_failures: AtomicU64::new(file.failed_syncs()),
             followed: OnceLock::new(),
             watch: Mutex::new(None),
+            charge: self.memory.charge(made.client, OPEN_BYTES),
         });
         state.members.push(Member {
             id: made.id,
@@ -167,6 +169,7 @@ impl Share {
         });
         mark(&mut state, made, link.as_ref(), &stream, asker);
         let entered = state.stream(&stream);
+        entered.ranges.charge_to(&self.memory);
         entered.ranges.restore(entry.ranges.held());
         if let (Some(holder), Some(right)) = (entry.holder(), right) {
             let Right { state, epoch, counts, parent } = right;

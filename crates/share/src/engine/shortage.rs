@@ -9,7 +9,7 @@ use std::sync::Arc;
 use wire::Now;
 
 use super::Share;
-use crate::{ClientKey, Lapsing, Refusal};
+use crate::{Caller, ClientKey, Lapsing, Refusal};
 
 /// A share among those that have descriptors together.
 pub(super) trait Sharing: Send + Sync {
@@ -102,6 +102,19 @@ impl Share {
             tracing::info!(share = %self.name(), "something is short: what was kept for clients that are gone is given up");
         }
         any
+    }
+
+    /// Lets a client have so many bytes more of the memory for clients.
+    ///
+    /// # Errors
+    /// [`Refusal::Exhausted`]
+    pub(super) fn check_memory(&self, caller: &Caller<'_>, bytes: usize) -> Result<(), Refusal> {
+        let has_room = || self.memory.has_room(caller.client, bytes);
+        if has_room() || (self.relieve(caller.now) && has_room()) {
+            return Ok(());
+        }
+        self.memory.refuse(caller.client, &caller.identity.name, caller.now.mono_ns);
+        Err(Refusal::Exhausted)
     }
 
     /// Does so when somebody found something short who could not.

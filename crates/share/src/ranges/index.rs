@@ -5,15 +5,19 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use iset::IntervalMap;
 
 use super::table::Held;
 use super::{RangeKind, RangeRequest};
+use crate::memory::{ClientMemory, RANGE_BYTES};
 
 /// All ranges of a stream.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Index {
+    /// Where each range's owner is charged for it; none: nowhere.
+    memory: Option<Arc<ClientMemory>>,
     by_age: BTreeMap<u64, Held>,
     shared: IntervalMap<u128, u64>,
     exclusive: IntervalMap<u128, u64>,
@@ -22,6 +26,14 @@ pub(super) struct Index {
 }
 
 impl Index {
+    /// Charges the owners for their ranges, those that are held and those to come.
+    pub fn charge_to(&mut self, memory: &Arc<ClientMemory>) {
+        if self.memory.is_none() {
+            self.by_age.values().for_each(|held| memory.add(held.owner.client, RANGE_BYTES));
+            self.memory = Some(Arc::clone(memory));
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.by_age.len()
     }
@@ -43,6 +55,9 @@ impl Index {
         let age = self.next;
         self.next += 1;
         self.tree(held.range.kind).force_insert(span(&held.range), age);
+        if let Some(memory) = &self.memory {
+            memory.add(held.owner.client, RANGE_BYTES);
+        }
         self.by_age.insert(age, held);
         age
     }
@@ -51,6 +66,9 @@ impl Index {
     pub fn remove(&mut self, age: u64) {
         if let Some(held) = self.by_age.remove(&age) {
             self.tree(held.range.kind).remove_where(span(&held.range), |one| *one == age);
+            if let Some(memory) = &self.memory {
+                memory.remove(held.owner.client, RANGE_BYTES);
+            }
         }
     }
 
@@ -86,6 +104,31 @@ impl Index {
         match kind {
             RangeKind::Shared => &mut self.shared,
             RangeKind::Exclusive => &mut self.exclusive,
+        }
+    }
+}
+
+impl Clone for Index {
+    /// The copy is charged too.
+    fn clone(&self) -> Index {
+        let mut copy = Index {
+            memory: None,
+            by_age: self.by_age.clone(),
+            shared: self.shared.clone(),
+            exclusive: self.exclusive.clone(),
+            next: self.next,
+        };
+        if let Some(memory) = &self.memory {
+            copy.charge_to(memory);
+        }
+        copy
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        if let Some(memory) = &self.memory {
+            self.by_age.values().for_each(|held| memory.remove(held.owner.client, RANGE_BYTES));
         }
     }
 }

@@ -1,10 +1,11 @@
 //! All byte ranges of one stream: who holds what, what conflicts, and who waits.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::index::Index;
 use super::{LockOwner, LockRule, RangeKind, RangeRequest, merging};
-use crate::{Refusal, Ticket};
+use crate::{ClientMemory, Refusal, Ticket};
 
 /// Most ranges that one stream keeps; more are refused.
 pub(crate) const MAX_RANGES: usize = 65_536;
@@ -49,6 +50,11 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
+    /// Charges the owners of ranges for the memory that these take.
+    pub fn charge_to(&mut self, memory: &Arc<ClientMemory>) {
+        self.held.charge_to(memory);
+    }
+
     /// Whether nobody holds anything.
     pub fn is_empty(&self) -> bool {
         self.held.len() == 0

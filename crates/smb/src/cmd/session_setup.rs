@@ -261,6 +261,10 @@ fn accept(
     };
     let session = &setup.session;
     check_dialect(connection, &setup, request)?;
+    if setup.purpose == Purpose::New && !session.take_memory(&config.client_memory) {
+        abandon(connection, &setup, request);
+        return Err(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES));
+    }
     let signs = config.signing == Signing::Required
         || asked.security_mode.contains(SecurityMode::SIGNING_REQUIRED)
         || connection.negotiated()?.client_security.contains(SecurityMode::SIGNING_REQUIRED);

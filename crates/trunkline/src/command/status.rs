@@ -78,7 +78,8 @@ fn page(status: &Status) -> String {
 
 /// Connections, and what was refused or given up.
 fn transport(of: &Transport, out: &mut String) {
-    let Transport { smb, nfs, unread_bytes, unread_bound_bytes, unread_closed, descriptors } = of;
+    let Transport { smb, nfs, unread_bytes, unread_bound_bytes, unread_closed, descriptors, client_memory } =
+        of;
     let _ = writeln!(
         out,
         "connections: {} over SMB ({} not logged on), {} over NFS ({} without a session); {} refused",
@@ -97,6 +98,11 @@ fn transport(of: &Transport, out: &mut String) {
             "descriptors ran short: idle files were closed {} times and opened again {} times, {} opens refused",
             descriptors.idle_closed, descriptors.opened_again, descriptors.refused_opens
         );
+    }
+    if client_memory.refused > 0 {
+        let (mib, bound) = (client_memory.bytes.div_ceil(1 << 20), client_memory.bound_bytes >> 20);
+        let refused = client_memory.refused;
+        let _ = writeln!(out, "opens and locks: {mib} of {bound} MiB; {refused} requests refused for them");
     }
 }
 

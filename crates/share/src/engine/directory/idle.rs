@@ -27,6 +27,10 @@ impl Directories {
             let idle_s = if directory.id.device == home { IDLE_S } else { MOUNTED_IDLE_S };
             directory.used_s.load(Ordering::Relaxed) + idle_s <= now_s
         });
+        // The root is never let go, but has as many names as any.
+        if self.root.used_s.load(Ordering::Relaxed) + IDLE_S <= now_s {
+            self.root.drop_names();
+        }
         if self.known.lock().by_id.keys().any(|id| id.device != home) {
             self.cache.note_mounted();
         }

@@ -1,12 +1,12 @@
-//! What is remembered of names and files: how much of it there may be, and what is told of it.
+//! What is kept of names, files and for clients: how much of it there may be, and what is told of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use admin::metadata::RememberedShare;
-use share::Share;
 use share::engine::Descriptors;
+use share::{ClientMemory, Share};
 use volume::Volume;
 use volume::faulty::FaultyVolume;
 
@@ -17,6 +17,16 @@ const PART_OF_DESCRIPTORS: u64 = 4;
 /// kept from descriptors.
 pub fn kept_of(descriptors: u64) -> Arc<Descriptors> {
     Descriptors::new(usize::try_from(descriptors / PART_OF_DESCRIPTORS).unwrap_or(usize::MAX))
+}
+
+/// What part of the memory that this process may have clients may take with what they hold, and the most where memory is plenty.
+const PART_OF_MEMORY: u64 = 8;
+const MOST_MEMORY: u64 = 4 << 30;
+
+/// The memory for clients' opens and byte ranges.
+pub fn client_memory() -> Arc<ClientMemory> {
+    let part = net::memory_limit().map_or(MOST_MEMORY, |limit| (limit / PART_OF_MEMORY).min(MOST_MEMORY));
+    ClientMemory::bounded(usize::try_from(part).unwrap_or(usize::MAX))
 }
 
 /// The volume, each of whose calls about names and attributes takes so much longer; the volume itself for 0.

@@ -111,7 +111,7 @@ pub fn start(
 ) -> anyhow::Result<Box<dyn FileServer>> {
     let descriptors = net::raise_descriptor_limit();
     tracing::debug!(descriptors, "bound on open descriptors");
-    let server = smb::Server::new(server_config(plan), net::now());
+    let server = smb::Server::new(server_config(plan, metadata::client_memory()), net::now());
     let (nfs_listeners, endpoints) = match nfs_bound {
         Some(bound) => (Some(bound.listeners), bound.endpoints),
         None => (None, Vec::new()),
@@ -184,7 +184,11 @@ impl FileServer for Wired {
     fn transport(&self) -> Transport {
         let smb = held(&self.transport).as_ref().map(transport::seen);
         let nfs = held(&self.nfs_transport).as_ref().map(transport::seen);
-        transport::report(smb, nfs, &self.backlog, transport::descriptors(&self.descriptors))
+        let kept = (
+            transport::descriptors(&self.descriptors),
+            transport::client_memory(&self.server.config().client_memory),
+        );
+        transport::report(smb, nfs, &self.backlog, kept)
     }
 
     fn channels(&self) -> Vec<SessionChannels> {
@@ -374,6 +378,7 @@ impl Wired {
         let shared = usage::metered(shared, share, path, &self.state)?;
         let config = share::Config {
             descriptors: Arc::clone(&self.descriptors),
+            memory: Arc::clone(&self.server.config().client_memory),
             give_back: Some(Arc::new(giving_back::GivingBack::default())),
             ..config
         };
@@ -556,7 +561,7 @@ fn real_path(path: &Path) -> Result<PathBuf, String> {
     std::fs::canonicalize(path).map_err(|e| format!("{}: {}", path.display(), crate::config::os_error(&e)))
 }
 
-fn server_config(plan: &Plan) -> smb::ServerConfig {
+fn server_config(plan: &Plan, client_memory: Arc<share::ClientMemory>) -> smb::ServerConfig {
     let server = &plan.config.server;
     let [a, b, c] = plan.identity.machine_sid;
     if server.smbtorture_controls.value {
@@ -583,6 +588,7 @@ fn server_config(plan: &Plan) -> smb::ServerConfig {
         share_endpoints: accounts::share_endpoints(&plan.config),
         target: names::target_rule(server),
         guess_delay_ns: server.guess_delay_s.value.saturating_mul(1_000_000_000),
+        client_memory,
     }
 }
 

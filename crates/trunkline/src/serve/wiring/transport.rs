@@ -1,6 +1,6 @@
 //! Connections, what was refused to them, and what is held for clients that do not read, for status and metrics.
 
-use admin::status::{Connections, Descriptors, Transport};
+use admin::status::{ClientMemory, Connections, Descriptors, Transport};
 use net::Backlog;
 use wire::endpoint::Service;
 
@@ -28,12 +28,17 @@ pub fn descriptors(shared: &share::engine::Descriptors) -> Descriptors {
     }
 }
 
+/// What clients hold.
+pub fn client_memory(of: &share::ClientMemory) -> ClientMemory {
+    ClientMemory { bytes: of.used() as u64, bound_bytes: of.bound() as u64, refused: of.refused() }
+}
+
 /// The same of both, and what they hold together.
 pub fn report(
     smb: Option<Connections>,
     nfs: Option<Connections>,
     backlog: &Backlog,
-    descriptors: Descriptors,
+    (descriptors, client_memory): (Descriptors, ClientMemory),
 ) -> Transport {
     Transport {
         smb: smb.unwrap_or_default(),
@@ -42,5 +47,6 @@ pub fn report(
         unread_bound_bytes: backlog.bound() as u64,
         unread_closed: backlog.closed(),
         descriptors,
+        client_memory,
     }
 }
