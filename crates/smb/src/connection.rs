@@ -271,9 +271,8 @@ impl Connection {
             request.bare = !signed && was.is_none() && rest.is_empty() && compound.is_bare();
             let at = compound.begin();
             let handled = dispatch::handle(self, &mut request, compound.frame.tail(), out);
-            let (related, async_id) = (request.related, request.async_id);
+            let (related, async_id, keeps) = (request.related, request.async_id, request.keeps);
             let (counted, attached, mut course) = (request.counted, request.attached, request.course);
-            let keeps = request.keeps;
             // Of a CREATE that has ended nothing is left to the next.
             compound.claim = request.claim.take().filter(|_| handled.as_ref().is_err_and(Stop::puts_aside));
             compound.related = related;
@@ -286,12 +285,11 @@ impl Connection {
                     self.note(header, course, NtStatus::SUCCESS, 0, false);
                 }
                 Err(stop) if stop.puts_aside() => {
-                    let id = async_id.unwrap_or_else(|| self.new_async_id());
+                    let async_id = async_id.unwrap_or_else(|| self.new_async_id());
                     let outstanding =
                         was.and_then(|was| was.outstanding).or_else(|| self.outstanding(counted, header));
                     let header = *header;
-                    let pause =
-                        Pause { async_id: id, at, announced, signed, header, outstanding, course, keeps };
+                    let pause = Pause { async_id, at, announced, signed, header, outstanding, course, keeps };
                     let behind = Rest { messages: rest, signatures: left.as_slice() };
                     return self.suspend(compound, stop, pause, [here, behind], now, out);
                 }
