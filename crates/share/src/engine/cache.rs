@@ -238,12 +238,13 @@ impl Cache {
         keeps
     }
 
-    /// Forgets names that nobody has asked for lately; each call looks through a part of them.
+    /// Forgets names and figures that nobody has asked for lately; each call looks through a part of them.
     pub fn drop_idle(&self) {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % PARTS;
         let now_s = self.now_s();
         let since_s = now_s.saturating_sub(IDLE_S);
         self.names.drop_idle(turn, since_s, now_s);
+        self.figures.drop_idle(turn, since_s, now_s);
         self.made.drop_idle(turn, since_s, now_s);
     }
 

@@ -169,8 +169,7 @@ impl Share {
         });
         mark(&mut state, made, link.as_ref(), &stream, asker);
         let entered = state.stream(&stream);
-        entered.ranges.charge_to(&self.memory);
-        entered.ranges.restore(entry.ranges.held());
+        entered.ranges.restore(&self.memory, entry.ranges.held());
         if let (Some(holder), Some(right)) = (entry.holder(), right) {
             let Right { state, epoch, counts, parent } = right;
             let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None, whole };

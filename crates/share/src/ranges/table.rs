@@ -142,8 +142,9 @@ impl Ranges {
         Ok(())
     }
 
-    /// Gives ranges back that an open held before a restart.
-    pub fn restore<'a>(&mut self, held: impl Iterator<Item = &'a Held>) {
+    /// Gives ranges back that an open held before a restart, and charges their owners.
+    pub fn restore<'a>(&mut self, memory: &Arc<ClientMemory>, held: impl Iterator<Item = &'a Held>) {
+        self.charge_to(memory);
         for held in held {
             self.held.add(*held);
         }

@@ -244,21 +244,9 @@ fn accept(
     config: &ServerConfig,
 ) -> Result<SessionFlags, Stop> {
     let server = Arc::clone(&connection.server);
-    if login.is_anonymous() && !config.anonymous {
-        abandon(connection, &setup, request);
-        return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
-    }
     check_target(connection, &setup, login, config, request)?;
-    let (identity, key_of) = match login.is_anonymous() {
-        true => (Arc::new(crate::config::nobody()), None),
-        false => match server.user(&login.user) {
-            Some(user) => (Arc::clone(&user.identity), user.key_of.clone()),
-            None => {
-                abandon(connection, &setup, request);
-                return Err(Stop::Fail(NtStatus::LOGON_FAILURE));
-            }
-        },
-    };
+    let (identity, key_of) =
+        user_of(&server, login, config).inspect_err(|_| abandon(connection, &setup, request))?;
     let session = &setup.session;
     check_dialect(connection, &setup, request)?;
     if setup.purpose == Purpose::New && !session.take_memory(&config.client_memory) {
@@ -307,6 +295,20 @@ fn accept(
         flags |= SessionFlags::ENCRYPT_DATA;
     }
     Ok(flags)
+}
+
+/// Who has logged on, and the account whose key they came with.
+fn user_of(
+    server: &Server,
+    login: &Login,
+    config: &ServerConfig,
+) -> Result<(Arc<Identity>, Option<String>), Stop> {
+    if login.is_anonymous() {
+        let nobody = config.anonymous.then(|| (Arc::new(crate::config::nobody()), None));
+        return nobody.ok_or(Stop::Fail(NtStatus::ACCESS_DENIED));
+    }
+    let user = server.user(&login.user).ok_or(Stop::Fail(NtStatus::LOGON_FAILURE))?;
+    Ok((Arc::clone(&user.identity), user.key_of.clone()))
 }
 
 /// Who has proved a password must have meant this server by it.
