@@ -78,8 +78,8 @@ def line(case, results):
     return f"{case.name}: {'; '.join(parts)}{tail}; {_verdict(case, results)}"
 
 
-def page(cases, results, versions, machine):
-    """The whole page."""
+def page(newest, cases, results, versions, machine):
+    """The begin of the page: how it is measured, what leads it, and the installed Samba."""
     rows = []
     for case in cases:
         if case.name not in results:
@@ -98,8 +98,8 @@ def page(cases, results, versions, machine):
         "remembered. One connection, the same client for both; while a reply of 32 KiB or more comes\n"
         "in, it asks the host to be woken for all of it, at most 256 KiB (SO_RCVLOWAT), since on one machine a server pays for waking its\n"
         "client. Plain reads of this size leave Trunkline uncopied (sendfile); what signing and sealing add is counted from the\n"
-        "same read copied (`send_file = false`), since what they protect has to be copied first.\n\n"
-        + head + "\n".join(rows) + "\n\n"
+        "same read copied (`send_file = false`), since what they protect has to be copied first.\n"
+        + newest + "\n## The installed Samba\n\n" + head + "\n".join(rows) + "\n\n"
         + "".join(f"* {version}\n" for version in versions) + f"* Machine: {machine}\n"
         "* Command: `proving/bench/run.py`, which loads with `trunkline load smb://USER@HOST:PORT/SHARE/DIRECTORY --json --server-pid PID --rw KIND --bs SIZE\n"
         "  --iodepth DEPTH --runtime TIME --ramp_time 1 --filesize 256m`, or `--metadata KIND --files NAMES --number-ios COUNT`; below with `--channels 1,2,4` and\n"

@@ -5,9 +5,10 @@
            [--case TEXT ...] [--go-on]
 
 Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
-over the rounds. NFS follows, with Ganesha in Samba's place (nfs.py; `--case 'nfs, '` measures that alone), then what remembering
-names brings (cache.py; `--case 'cache, '`), the machine's own limit (null.py; `--case 'null, '`), the tables that users of several
-connections go by (seeds.py; `--case 'seed, '`; needs root), and copies over a long path (copies.py; `--case 'copy, '`; needs root).
+over the rounds. The peers of this year follow (newest.py; `--case 'newest, '` measures them alone), NFS with Ganesha in Samba's
+place (nfs.py; `--case 'nfs, '`), what remembering names brings (cache.py; `--case 'cache, '`), the machine's own limit (null.py;
+`--case 'null, '`), the tables that users of several connections go by (seeds.py; `--case 'seed, '`; needs root), and copies over a
+long path (copies.py; `--case 'copy, '`; needs root).
 The network is a loopback of its own (network.py), and files lie in memory (memory.py). With both servers and our own generator
 each case is kept as soon as it is measured (kept.py), and docs/benchmarks.md is written of what is kept once no case is missing;
 so a run that was ended can be gone on with, and one case measured again. Start reading at `main`; what is measured and what it
@@ -16,13 +17,11 @@ must come to stands in cases.py.
 
 import argparse
 import contextlib
-import json
 import os
 import platform
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -31,84 +30,20 @@ sys.path.insert(0, str(HERE.parent))
 import cache  # noqa: E402
 import channels  # noqa: E402
 import copies  # noqa: E402
-import cpu  # noqa: E402
 import kept  # noqa: E402
+import loads  # noqa: E402
 import memory  # noqa: E402
 import network  # noqa: E402
+import newest  # noqa: E402
 import nfs  # noqa: E402
 import null  # noqa: E402
 import report  # noqa: E402
 import seeds  # noqa: E402
-from cases import CASES, DIRECTORY, FILE_BYTES, GENERATORS, PEER_FILE, SHARES  # noqa: E402
+from cases import CASES, GENERATORS  # noqa: E402
 from harness import server as servers  # noqa: E402
 from harness import tree  # noqa: E402
 
 PAGE = HERE.parent.parent / "docs" / "benchmarks.md"
-
-
-class CannotMeasure(Exception):
-    """The load command failed or did not say what it did."""
-
-
-def prepare(server, generator):
-    """The directories in which everything happens; our own generator makes what it works on before it measures."""
-    for share in SHARES:
-        directory = server.share_directory(share) / DIRECTORY
-        directory.mkdir()
-        directory.chmod(0o777)
-        if generator != "trunkline":
-            file = server.share_directory(share) / PEER_FILE
-            file.write_bytes(os.urandom(1 << 20) * (FILE_BYTES >> 20))
-            file.chmod(0o666)
-
-
-def load(command, server):
-    """Run a load command; gives operations, bytes, seconds and the server's CPU seconds for them.
-
-    Our own generator reads the server's processor time itself, around just what it measures; a foreign one says `ready` and
-    `over` around it, and ends with one JSON object of ops, bytes and seconds.
-    """
-    before, after = cpu.seconds(server.pid), None
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
-    lines = []
-    for line in process.stdout:
-        if line.strip() == "ready":
-            before = cpu.seconds(server.pid)
-        elif line.strip() == "over":
-            after = cpu.seconds(server.pid)
-        else:
-            lines.append(line)
-    if process.wait() != 0:
-        raise CannotMeasure(f"{' '.join(command[:3])} ... ended with {process.returncode}")
-    if lines[0].startswith("{\n"):
-        job = json.loads("".join(lines))["jobs"][0]
-        own = job["trunkline"]
-        parts = [part for part in (job["read"], job.get("write"), own.get("metadata")) if part and part["total_ios"]]
-        ops, moved = sum(part["total_ios"] for part in parts), sum(part["io_bytes"] for part in parts)
-        return ops, moved, parts[0]["runtime"] / 1000, own["server_cpu_ns"] / 1e9
-    time.sleep(0.2)
-    spent = (cpu.seconds(server.pid) if after is None else after) - before
-    done = json.loads(lines[-1])
-    return done["ops"], done["bytes"], done["seconds"], spent
-
-
-def measure(case, running, generator, options):
-    """One case on every server in turn, `rounds` times; gives kind -> list of (CPU µs for an op, ops/s, CPU µs for a MiB)."""
-    user, password = servers.accounts()[0]
-    samples = {server.kind: [] for server in running}
-    with tempfile.NamedTemporaryFile("w") as secret:
-        secret.write(password)
-        secret.flush()
-        for number in range(options.rounds):
-            # Whoever goes first in one round goes last in the next.
-            for server in running if number % 2 == 0 else reversed(running):
-                command = generator(case, server, user, secret.name, options.seconds)
-                if command is None:
-                    return None
-                ops, moved, seconds, spent = load(command, server)
-                per_mib = spent * 1e6 / (moved / (1 << 20)) if moved else None
-                samples[server.kind].append((spent * 1e6 / ops, ops / seconds, per_mib))
-    return samples
 
 
 def measure_channels(chosen, running, options, results):
@@ -162,11 +97,11 @@ def measure_smb(kinds, chosen, of_channels, options, results, over_channels):
             print(f"bench: {reason}", file=sys.stderr)
             sys.exit(2)
         for server in running:
-            prepare(server, options.generator)
+            loads.prepare(server, options.generator)
         for case in chosen:
             try:
-                samples = measure(case, running, GENERATORS[options.generator], options)
-            except (CannotMeasure, OSError, ValueError, KeyError) as reason:
+                samples = loads.measure(case, running, GENERATORS[options.generator], options)
+            except (loads.CannotMeasure, OSError, ValueError, KeyError) as reason:
                 print(f"{case.name}: not measured: {reason}", file=sys.stderr)
                 continue
             if samples is None:
@@ -184,9 +119,9 @@ def write_page(everything, sections, versions, congestion_control, place):
     if missing:
         print(f"{PAGE.name} is not written, since {len(missing)} of {len(names)} cases were never measured: {'; '.join(missing[:3])} ...")
         return
-    smb, over_channels, over_nfs, remembered, limit, told, copied = (results for _, results in sections)
+    smb, over_channels, this_year, over_nfs, remembered, limit, told, copied = (results for _, results in sections)
     machine = f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: {congestion_control}; files lie {place}"
-    text = report.page(CASES, smb, versions, machine) + channels.section(over_channels, os.cpu_count())
+    text = report.page(newest.section(this_year), CASES, smb, versions, machine) + channels.section(over_channels, os.cpu_count())
     text += nfs.section(over_nfs) + cache.section(remembered) + null.section(limit) + seeds.section(told) + copies.section(copied) + everything.told(names)
     PAGE.write_text(text)
     print(f"written: {PAGE}")
@@ -200,8 +135,8 @@ def main():
     of_page = set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline"
     everything = kept.Kept(_stamp(options, congestion_control, place), kept.PATH if of_page else None)
     smb = everything.part("smb, ")
-    over_channels, over_nfs, limit, told, copied, remembered = (
-        everything.part(name) for name in ("channels, ", "nfs, ", "null, ", "seed, ", "copy, ", "cache, "))
+    over_channels, this_year, over_nfs, limit, told, copied, remembered = (
+        everything.part(name) for name in ("channels, ", "newest, ", "nfs, ", "null, ", "seed, ", "copy, ", "cache, "))
 
     def is_chosen(case, results):
         name = results.prefix + case.name
@@ -214,9 +149,9 @@ def main():
     complete = True
     if options.generator == "trunkline":
         complete = len(smb.fresh) == len(chosen) and len(over_channels.fresh) == len(of_channels)
-        for section, results in ((nfs, over_nfs), (cache, remembered), (null, limit), (seeds, told), (copies, copied)):
+        for section, results in ((newest, this_year), (nfs, over_nfs), (cache, remembered), (null, limit), (seeds, told), (copies, copied)):
             complete = section.run(options, is_chosen, results) and complete
-    sections = [(CASES, smb), (channels.CASES, over_channels), (nfs.ALL, over_nfs), (cache.CASES, remembered), (null.CASES, limit),
+    sections = [(CASES, smb), (channels.CASES, over_channels), (newest.ALL, this_year), (nfs.ALL, over_nfs), (cache.CASES, remembered), (null.CASES, limit),
                 (seeds.ALL, told), (copies.CASES, copied)]
     if of_page:
         write_page(everything, sections, [f"{kind}: {_version(kind)}" for kind in (*kinds, "ganesha")], congestion_control, place)

@@ -121,10 +121,12 @@ class Server:
     emulated link, or of the network namespace `network` (kernel-client/guest.py).
     Once it is over, `complaint` says what was wrong with its end, if anything. Two profiles are set up here and not by the
     server's script: `shared-storage` lays the shares on a volume of their own, `port-445` listens on that port. With `shares_storage`
-    other profiles have such a volume too. With `user`, a uid, the server runs as that user, without any privilege.
+    other profiles have such a volume too. With `user`, a uid, the server runs as that user, without any privilege. `label` tells servers
+    of one kind apart in reports.
     """
 
-    def __init__(self, kind, profile="default", network=None, user=None, shares_storage=False, reachable=False):
+    def __init__(self, kind, profile="default", network=None, user=None, shares_storage=False, reachable=False, label=None):
+        self.label = label or kind
         self.kind, self.profile, self.network, self.user = kind, profile, network, user
         self.shares_storage = shares_storage or profile == "shared-storage"
         self.address = "127.0.0.1" if network is None and not reachable else "0.0.0.0"

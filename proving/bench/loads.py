@@ -1,0 +1,76 @@
+"""One load on one server, and one case on several servers in turn."""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+
+import cpu
+from cases import DIRECTORY, FILE_BYTES, PEER_FILE, SHARES
+from harness import server as servers
+
+
+class CannotMeasure(Exception):
+    """The load command failed or did not say what it did."""
+
+
+def prepare(server, generator):
+    """The directories in which everything happens; our own generator makes what it works on before it measures."""
+    for share in SHARES:
+        directory = server.share_directory(share) / DIRECTORY
+        directory.mkdir()
+        directory.chmod(0o777)
+        if generator != "trunkline":
+            file = server.share_directory(share) / PEER_FILE
+            file.write_bytes(os.urandom(1 << 20) * (FILE_BYTES >> 20))
+            file.chmod(0o666)
+
+
+def load(command, server):
+    """Run a load command; gives operations, bytes, seconds and the server's CPU seconds for them.
+
+    Our own generator reads the server's processor time itself, around just what it measures; a foreign one says `ready` and
+    `over` around it, and ends with one JSON object of ops, bytes and seconds.
+    """
+    before, after = cpu.seconds(server.pid), None
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    lines = []
+    for line in process.stdout:
+        if line.strip() == "ready":
+            before = cpu.seconds(server.pid)
+        elif line.strip() == "over":
+            after = cpu.seconds(server.pid)
+        else:
+            lines.append(line)
+    if process.wait() != 0:
+        raise CannotMeasure(f"{' '.join(command[:3])} ... ended with {process.returncode}")
+    if lines[0].startswith("{\n"):
+        job = json.loads("".join(lines))["jobs"][0]
+        own = job["trunkline"]
+        parts = [part for part in (job["read"], job.get("write"), own.get("metadata")) if part and part["total_ios"]]
+        ops, moved = sum(part["total_ios"] for part in parts), sum(part["io_bytes"] for part in parts)
+        return ops, moved, parts[0]["runtime"] / 1000, own["server_cpu_ns"] / 1e9
+    time.sleep(0.2)
+    spent = (cpu.seconds(server.pid) if after is None else after) - before
+    done = json.loads(lines[-1])
+    return done["ops"], done["bytes"], done["seconds"], spent
+
+
+def measure(case, running, generator, options):
+    """One case on every server in turn, `rounds` times; gives label -> list of (CPU µs for an op, ops/s, CPU µs for a MiB)."""
+    user, password = servers.accounts()[0]
+    samples = {server.label: [] for server in running}
+    with tempfile.NamedTemporaryFile("w") as secret:
+        secret.write(password)
+        secret.flush()
+        for number in range(options.rounds):
+            # Whoever goes first in one round goes last in the next.
+            for server in running if number % 2 == 0 else reversed(running):
+                command = generator(case, server, user, secret.name, options.seconds)
+                if command is None:
+                    return None
+                ops, moved, seconds, spent = load(command, server)
+                per_mib = spent * 1e6 / (moved / (1 << 20)) if moved else None
+                samples[server.label].append((spent * 1e6 / ops, ops / seconds, per_mib))
+    return samples
