@@ -69,7 +69,7 @@ fn server_config() -> smb::ServerConfig {
         share_endpoints: Vec::new(),
         target: smb::TargetRule::default(),
         guess_delay_ns: 0,
-        client_memory: share::ClientMemory::bounded(usize::MAX),
+        session_memory: share::ClientMemory::bounded(usize::MAX),
     }
 }
 

@@ -124,7 +124,11 @@ impl Page {
         self.sample(name, &[], of.refused_opens as f64);
         let of = &all.client_memory;
         let name = "trunkline_client_memory_bytes";
-        self.begin(name, "gauge", "Memory charged for clients' opens and byte ranges.");
+        self.begin(
+            name,
+            "gauge",
+            "Memory charged for clients' opens, byte ranges, states, sessions and trees.",
+        );
         self.sample(name, &[], of.bytes as f64);
         self.begin("trunkline_client_memory_bound_bytes", "gauge", "The bound on it.");
         self.sample("trunkline_client_memory_bound_bytes", &[], of.bound_bytes as f64);

@@ -628,7 +628,7 @@ impl<S: Service> Served<S> {
         let before = self.connection.sends.taken();
         let flushed = self.send_queued(cx);
         let connection = &mut *self.connection;
-        // What a client does not take holds nobody up.
+        // An answer that its client does not take holds nobody up.
         if let Some(core) = connection.core.as_mut().filter(|core| core.events.is_empty()) {
             core.gates.clear();
         }
@@ -641,7 +641,7 @@ impl<S: Service> Served<S> {
         flushed
     }
 
-    /// Whether others are to be told of what is answered before it leaves. Whom others wait for does not wait.
+    /// Whether others are to be told of what is answered before it leaves. A connection that others wait for does not wait itself.
     fn waits_behind(&mut self) -> bool {
         let connection = &mut *self.connection;
         let is_awaited = connection.core.as_ref().is_some_and(|core| !core.gates.is_empty());

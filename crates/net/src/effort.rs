@@ -138,7 +138,7 @@ mod tests {
         assert_eq!((put_aside(b""), put_aside(b"0")), (None, None));
         let told = std::fs::read("/proc/thread-self/schedstat").is_ok_and(|line| put_aside(&line).is_some());
         assert_eq!(SCHEDULING.with(Option::is_some), told);
-        // Whoever counts what this thread reads can tell this apart.
+        // A count of all that this thread reads can leave this out.
         let (one, other) = (Effort::now(), Effort::now());
         assert_eq!((one.reads, one.read_bytes > 0), (u64::from(told), told));
         let both = other.since(one);

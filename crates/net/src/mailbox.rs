@@ -140,7 +140,7 @@ impl<C: Conversation> Post<C> {
                     gates.push(gate);
                     into.push_back(event);
                 }
-                // What is to be sent is looked at behind the turn.
+                // The turn looks at the queue when it ends.
                 Mail::Told => {}
                 Mail::Done(event) => {
                     done += 1;

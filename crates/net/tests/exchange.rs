@@ -211,7 +211,7 @@ fn an_answer_leaves_behind_what_others_are_told_because_of_it() {
                 other.0.set_nonblocking(false).expect("it can be set");
             }
         }
-        // Who tells others while they tell it waits for nobody: there would be no end.
+        // Two that tell each other at the same time do not wait: there would be no end.
         for _ in 0..20 {
             let began = Instant::now();
             others.truncate(1);

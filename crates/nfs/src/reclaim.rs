@@ -264,9 +264,20 @@ pub fn take_open(
 
 /// The key of a new state of a client on an export, for an owner of this name; none when there are too many, or the client has
 /// more than there is memory left for.
-pub fn room(run: &Run, client: &Client, export: &Export, owner: &[u8]) -> Option<u64> {
+pub fn room(run: &Run, client: &Client, export: &Arc<Export>, owner: &[u8]) -> Option<u64> {
     let memory = export.engine.client_memory();
-    if !client.may_add_state() || !memory.has_room(client.key, state_bytes(owner)) {
+    let user = run.identity(export);
+    let payer = memory.payer(client.key, &user);
+    if memory.has_room(payer, state_bytes(owner)) {
+        return reserve(run, client);
+    }
+    memory.refuse(payer, &user.name, run.now.mono_ns);
+    None
+}
+
+/// The same for a state that is claimed back: its client was charged for what it stands for when that was restored.
+fn reserve(run: &Run, client: &Client) -> Option<u64> {
+    if !client.may_add_state() {
         return None;
     }
     let reserve = || run.server.reserve_state();
@@ -345,7 +356,7 @@ fn take_up(
     if let Some(key) = kept.open.cache_key() {
         client.remember_key(export.id, node, key);
     }
-    let Some(key) = room(run, client, export, &[]) else {
+    let Some(key) = reserve(run, client) else {
         close(&export.engine, &kept.open, run.now);
         return Err(NfsStat::Delay.into());
     };

@@ -264,12 +264,12 @@ pub struct Place {
 impl State {
     fn new(place: Place, kind: Kind) -> State {
         let Place { key, client, export, handle, node } = place;
-        let (owned_by, owner): (_, &[u8]) = match &kind {
-            Kind::Open(open) => (open.holding.load().open.client(), &open.owner),
-            Kind::Locks(locks) => (locks.number.client, &locks.owner),
-            Kind::Delegation(delegation) => (delegation.holding.load().open.client(), &[]),
+        let (payer, owner): (_, &[u8]) = match &kind {
+            Kind::Open(open) => (open.holding.load().open.payer(), &open.owner),
+            Kind::Locks(locks) => (locks.opened.holding.load().open.payer(), &locks.owner),
+            Kind::Delegation(delegation) => (delegation.holding.load().open.payer(), &[]),
         };
-        let charge = export.engine.client_memory().charge(owned_by, state_bytes(owner));
+        let charge = export.engine.client_memory().charge(payer, state_bytes(owner));
         State { key, client, export, handle, node, seqid: AtomicU32::new(1), kind, _charge: charge }
     }
 

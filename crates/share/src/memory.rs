@@ -1,17 +1,18 @@
-//! Memory that is kept for clients as long as they want it: their opens and byte ranges, and what the protocols keep beside
-//! them. One sum over all shares, and a bound on it.
+//! Memory that is kept for clients as long as they want it: their opens and byte ranges, and what the protocols keep for them
+//! alone. One sum over all shares, and a bound on it.
 //!
 //! Each table has a bound of its own, but many clients that stay below it would fill memory together. So a client may have as
 //! much as is still free (the dynamic threshold of shared buffers): one alone half of the bound, 32 that take all they can get a
 //! 33rd each, and there is always some left for one that comes later.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use crate::ClientKey;
+use crate::{ClientKey, Identity};
 
 /// What an open takes, with all that is kept of it here and in its protocol.
 pub const OPEN_BYTES: usize = 6 * 1024;
@@ -22,15 +23,33 @@ pub const RANGE_BYTES: usize = 320;
 const SHARDS: usize = 64;
 /// After so long the log says again that somebody is refused.
 const SILENCE_NS: u64 = 10_000_000_000;
+/// Memory is short when less than this part of the bound is left.
+const SHORT_PART: usize = 8;
+/// For so long what is kept for absent clients is not looked through again.
+const RELIEF_NS: u64 = 1_000_000_000;
+
+/// Who is charged: a user on a client. A client alone would not do, since it calls itself what it likes, and could call itself as
+/// another one does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Payer(u64);
+
+impl Payer {
+    /// Nobody that could be refused anything.
+    pub const NOBODY: Payer = Payer(0);
+}
 
 /// The sum for one process.
 pub struct ClientMemory {
     bound: usize,
     used: AtomicUsize,
-    by_client: [Mutex<HashMap<ClientKey, usize>>; SHARDS],
+    /// Makes payers that nobody outside can guess.
+    hasher: RandomState,
+    by_payer: [Mutex<HashMap<Payer, usize>>; SHARDS],
     refused: AtomicU64,
     /// When the log has said so last (monotonic ns); 0: never.
     told_ns: AtomicU64,
+    /// When what is kept for absent clients was given up last (monotonic ns); 0: never.
+    relieved_ns: AtomicU64,
 }
 
 impl std::fmt::Debug for ClientMemory {
@@ -49,9 +68,11 @@ impl ClientMemory {
         Arc::new(ClientMemory {
             bound,
             used: AtomicUsize::new(0),
-            by_client: std::array::from_fn(|_| Mutex::default()),
+            hasher: RandomState::new(),
+            by_payer: std::array::from_fn(|_| Mutex::default()),
             refused: AtomicU64::new(0),
             told_ns: AtomicU64::new(0),
+            relieved_ns: AtomicU64::new(0),
         })
     }
 
@@ -73,43 +94,57 @@ impl ClientMemory {
         self.refused.load(Relaxed)
     }
 
-    /// Whether a client may have so many bytes more.
+    /// Who is charged for what a user has on a client.
     #[must_use]
-    pub fn has_room(&self, client: ClientKey, bytes: usize) -> bool {
+    pub fn payer(&self, client: ClientKey, user: &Identity) -> Payer {
+        Payer(self.hasher.hash_one((client, &user.name, user.uid)))
+    }
+
+    /// Whether a payer may have so many bytes more.
+    #[must_use]
+    pub fn has_room(&self, payer: Payer, bytes: usize) -> bool {
         let free = self.bound.saturating_sub(self.used());
-        self.used_by(client).saturating_add(bytes) <= free
+        self.used_by(payer).saturating_add(bytes) <= free
     }
 
-    /// Charges a client with so many bytes until what is given is dropped. Asks for no room: that is for whoever can refuse.
+    /// Charges a payer with so many bytes until what is given is dropped. Asks for no room: that is for whoever can refuse.
     #[must_use]
-    pub fn charge(self: &Arc<Self>, client: ClientKey, bytes: usize) -> Charge {
-        self.add(client, bytes);
-        Charge { memory: Arc::clone(self), client, bytes }
+    pub fn charge(self: &Arc<Self>, payer: Payer, bytes: usize) -> Charge {
+        self.add(payer, bytes);
+        Charge { memory: Arc::clone(self), payer, bytes }
     }
 
-    /// Bytes that a client has.
-    fn used_by(&self, client: ClientKey) -> usize {
-        self.shard(client).lock().get(&client).copied().unwrap_or_default()
+    /// Whether so little is left that what is kept for absent clients is to be given up for it; at most once a second.
+    pub(crate) fn is_short(&self, now_ns: u64) -> bool {
+        let relieved_ns = self.relieved_ns.load(Relaxed);
+        let is_long_ago = relieved_ns == 0 || now_ns.saturating_sub(relieved_ns) >= RELIEF_NS;
+        let is_short = self.used() > self.bound - self.bound / SHORT_PART && is_long_ago;
+        is_short && self.relieved_ns.compare_exchange(relieved_ns, now_ns.max(1), Relaxed, Relaxed).is_ok()
     }
 
-    pub(crate) fn add(&self, client: ClientKey, bytes: usize) {
-        *self.shard(client).lock().entry(client).or_default() += bytes;
+    /// Bytes that a payer has.
+    fn used_by(&self, payer: Payer) -> usize {
+        self.shard(payer).lock().get(&payer).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn add(&self, payer: Payer, bytes: usize) {
+        *self.shard(payer).lock().entry(payer).or_default() += bytes;
         self.used.fetch_add(bytes, Relaxed);
     }
 
-    pub(crate) fn remove(&self, client: ClientKey, bytes: usize) {
-        let mut shard = self.shard(client).lock();
-        if let Some(own) = shard.get_mut(&client) {
+    pub(crate) fn remove(&self, payer: Payer, bytes: usize) {
+        let mut shard = self.shard(payer).lock();
+        if let Some(own) = shard.get_mut(&payer) {
             *own = own.saturating_sub(bytes);
             if *own == 0 {
-                shard.remove(&client);
+                shard.remove(&payer);
             }
         }
         self.used.fetch_sub(bytes, Relaxed);
     }
 
     /// Counts a refusal, and says so in the log now and then.
-    pub(crate) fn refuse(&self, client: ClientKey, user: &str, now_ns: u64) {
+    pub fn refuse(&self, payer: Payer, user: &str, now_ns: u64) {
         let refused = self.refused.fetch_add(1, Relaxed) + 1;
         let told_ns = self.told_ns.load(Relaxed);
         let is_told = told_ns != 0 && now_ns.saturating_sub(told_ns) < SILENCE_NS;
@@ -118,7 +153,7 @@ impl ClientMemory {
         }
         tracing::warn!(
             user,
-            own = self.used_by(client),
+            own = self.used_by(payer),
             used = self.used(),
             bound = self.bound,
             refused,
@@ -126,28 +161,34 @@ impl ClientMemory {
         );
     }
 
-    fn shard(&self, client: ClientKey) -> &Mutex<HashMap<ClientKey, usize>> {
-        // Keys may be counters or random: the product spreads both.
-        let folded = (client.0 >> 64) as u64 ^ client.0 as u64;
-        &self.by_client[(folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % SHARDS]
+    fn shard(&self, payer: Payer) -> &Mutex<HashMap<Payer, usize>> {
+        &self.by_payer[payer.0 as usize % SHARDS]
     }
 }
 
-/// So much of a client's memory, until it is dropped.
+/// What a payer is charged with, until it is dropped.
 #[derive(Debug)]
 pub struct Charge {
     memory: Arc<ClientMemory>,
-    client: ClientKey,
+    payer: Payer,
     bytes: usize,
 }
 
 impl Charge {
+    /// Who is charged.
+    #[must_use]
+    pub fn payer(&self) -> Payer {
+        self.payer
+    }
+
     /// Charges with so many bytes more if there is room; false when there is none.
     pub fn grow(&mut self, bytes: usize) -> bool {
-        let has_room = self.memory.has_room(self.client, bytes);
+        let has_room = self.memory.has_room(self.payer, bytes);
         if has_room {
-            self.memory.add(self.client, bytes);
+            self.memory.add(self.payer, bytes);
             self.bytes += bytes;
+        } else {
+            self.memory.refused.fetch_add(1, Relaxed);
         }
         has_room
     }
@@ -155,7 +196,7 @@ impl Charge {
     /// Gives so many bytes of it back.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
-        self.memory.remove(self.client, bytes);
+        self.memory.remove(self.payer, bytes);
         self.bytes -= bytes;
     }
 }
@@ -163,13 +204,13 @@ impl Charge {
 impl Clone for Charge {
     /// Charges as much once more.
     fn clone(&self) -> Charge {
-        self.memory.charge(self.client, self.bytes)
+        self.memory.charge(self.payer, self.bytes)
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.memory.remove(self.client, self.bytes);
+        self.memory.remove(self.payer, self.bytes);
     }
 }
 
@@ -178,13 +219,13 @@ mod tests {
     use super::*;
 
     /// Has each client take what it can get, a byte at a time in turn.
-    fn fill(memory: &Arc<ClientMemory>, clients: u128) -> Vec<Charge> {
+    fn fill(memory: &Arc<ClientMemory>, clients: u64) -> Vec<Charge> {
         let mut charges = Vec::new();
         loop {
             let before = charges.len();
-            for client in (0..clients).map(ClientKey) {
-                if memory.has_room(client, 1) {
-                    charges.push(memory.charge(client, 1));
+            for payer in (0..clients).map(Payer) {
+                if memory.has_room(payer, 1) {
+                    charges.push(memory.charge(payer, 1));
                 }
             }
             if charges.len() == before {
@@ -198,23 +239,19 @@ mod tests {
         for (clients, each) in [(1, 500), (3, 250), (9, 100), (99, 10)] {
             let memory = ClientMemory::bounded(1000);
             let charges = fill(&memory, clients);
-            let own: Vec<usize> = (0..clients).map(|client| memory.used_by(ClientKey(client))).collect();
+            let own: Vec<usize> = (0..clients).map(|client| memory.used_by(Payer(client))).collect();
             assert!(own.iter().all(|own| own.abs_diff(each) <= 1), "{clients} clients: {own:?}");
-            assert!(
-                memory.has_room(ClientKey(1 << 80), each - 1),
-                "a newcomer finds {}",
-                1000 - memory.used()
-            );
+            assert!(memory.has_room(Payer(1 << 60), each - 1), "a newcomer finds {}", 1000 - memory.used());
             drop(charges);
             assert_eq!(memory.used(), 0);
-            assert!(memory.by_client.iter().all(|shard| shard.lock().is_empty()));
+            assert!(memory.by_payer.iter().all(|shard| shard.lock().is_empty()));
         }
     }
 
     #[test]
     fn a_charge_grows_while_there_is_room_and_gives_all_of_it_back() {
         let memory = ClientMemory::bounded(100);
-        let mut charge = memory.charge(ClientKey(1), 20);
+        let mut charge = memory.charge(Payer(1), 20);
         assert!(charge.grow(20) && !charge.grow(30) && charge.grow(10));
         charge.shrink(40);
         assert_eq!((memory.used(), charge.grow(30)), (10, true));
@@ -225,11 +262,11 @@ mod tests {
     #[test]
     fn who_has_most_gets_nothing_when_others_come() {
         let memory = ClientMemory::bounded(1000);
-        let _first = memory.charge(ClientKey(1), 400);
-        assert!(memory.has_room(ClientKey(1), 100) && !memory.has_room(ClientKey(1), 201));
-        let second = memory.charge(ClientKey(2), 300);
-        assert!(!memory.has_room(ClientKey(1), 1) && memory.has_room(ClientKey(3), 300));
+        let _first = memory.charge(Payer(1), 400);
+        assert!(memory.has_room(Payer(1), 100) && !memory.has_room(Payer(1), 201));
+        let second = memory.charge(Payer(2), 300);
+        assert!(!memory.has_room(Payer(1), 1) && memory.has_room(Payer(3), 300));
         drop(second);
-        assert!(memory.has_room(ClientKey(1), 1));
+        assert!(memory.has_room(Payer(1), 1));
     }
 }

@@ -13,7 +13,7 @@ use crate::caching::grants::Asker;
 use crate::engine::file::{File, Link, Stream};
 use crate::engine::followed::Followed;
 use crate::engine::giving_back::Held;
-use crate::memory::Charge;
+use crate::memory::{Charge, Payer};
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
 
 pub use crate::caching::grants::Grant;
@@ -101,7 +101,7 @@ pub struct Open {
     pub(crate) followed: OnceLock<Box<Followed>>,
     pub(crate) watch: Mutex<Option<Arc<crate::watch::Watch>>>,
     /// What it takes of the memory for clients.
-    pub(crate) charge: Charge,
+    pub(crate) charge: Mutex<Charge>,
 }
 
 impl std::fmt::Debug for Open {
@@ -144,6 +144,11 @@ impl Open {
     /// Whether it is a directory (and not a stream of one).
     pub fn is_directory(&self) -> bool {
         self.file.is_directory && !self.stream.is_named
+    }
+
+    /// Who is charged for it and its byte ranges.
+    pub fn payer(&self) -> Payer {
+        self.charge.lock().payer()
     }
 
     /// Through which client it was opened.

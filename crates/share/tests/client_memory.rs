@@ -4,9 +4,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Client, World};
+use common::{Client, World, user};
 use share::memory::{OPEN_BYTES, RANGE_BYTES};
 use share::{ClientMemory, Config, LockRule, Open, RangeKind, RangeRequest, Refusal};
+use volume::security::Rights;
 
 const MERGING: LockRule = LockRule::Merging;
 
@@ -37,7 +38,7 @@ fn ranges_are_refused_to_who_has_more_than_is_left_and_to_nobody_else() {
     for at in 0..20 {
         lock(&modest, &other, MERGING, &[range(at)]).unwrap();
     }
-    // Who gives some back may have as many again.
+    // A client that gives some back may have as many again.
     let owner = greedy.owner(&one);
     let back: Vec<_> = (0..30).map(range).collect();
     world.share.unlock(&one, owner, LockRule::Exact, &back).unwrap();
@@ -86,4 +87,32 @@ fn opens_are_refused_to_who_has_more_than_is_left_and_to_nobody_else() {
     assert_eq!(greedy.open("f0").refusal(), Refusal::Exhausted, "the other has taken two of what was left");
     drop(held.drain(..2).inspect(|open| greedy.close(open)).collect::<Vec<_>>());
     greedy.open("f0").open();
+}
+
+#[test]
+fn a_range_is_not_split_for_who_has_more_than_is_left() {
+    let (world, memory) = world(OPEN_BYTES + 100 * RANGE_BYTES);
+    let client = world.client(1);
+    let open = client.make("f");
+    let whole = RangeRequest { start: 0, len: 1 << 40, kind: RangeKind::Exclusive };
+    lock(&client, &open, MERGING, &[whole]).unwrap();
+    let owner = client.owner(&open);
+    let unlock = |at| world.share.unlock(&open, owner, MERGING, &[range(at)]);
+    let got = (1..200).take_while(|at| unlock(*at).is_ok()).count();
+    assert!((30..60).contains(&got), "{got} pieces");
+    assert_eq!(unlock(200), Err(Refusal::Exhausted));
+    assert!(memory.used() <= memory.bound());
+    // What leaves nothing behind is given back, and what is held already is taken again.
+    lock(&client, &open, MERGING, &[RangeRequest { start: 0, len: 2, kind: RangeKind::Exclusive }]).unwrap();
+    world.share.unlock(&open, owner, MERGING, &[whole]).unwrap();
+    assert_eq!(memory.used(), OPEN_BYTES);
+}
+
+#[test]
+fn a_user_does_not_pay_for_another_who_calls_their_client_the_same() {
+    let (world, _) = world(10 * OPEN_BYTES);
+    let (greedy, victim) = (world.client_of(1, user(1)), world.client_of(1, user(2)));
+    let _held: Vec<_> = (0..5).map(|at| greedy.make(&format!("f{at}"))).collect();
+    let look = |client: &Client| client.open("f0").access(Rights::READ_ATTRIBUTES).result().map(|_| ());
+    assert_eq!((look(&greedy), look(&victim)), (Err(Refusal::Exhausted), Ok(())));
 }

@@ -366,7 +366,7 @@ pub(crate) mod tests {
             share_endpoints: Vec::new(),
             target: TargetRule::default(),
             guess_delay_ns: 0,
-            client_memory: share::ClientMemory::bounded(usize::MAX),
+            session_memory: share::ClientMemory::bounded(usize::MAX),
         }
     }
 

@@ -100,7 +100,7 @@ impl Open {
         !self.moving.changes.are_under_way() && (until == Until::Unchanged || looks() == 0)
     }
 
-    /// Whoever has this ticket is woken behind the last one, or before; false when there is none to wait for.
+    /// The holder of this ticket is woken behind the last one, or before; false when there is none to wait for.
     fn await_end(&self, engine: &Share, ticket: Ticket, until: Until) -> bool {
         let Changes(word) = &self.moving.changes;
         let mut waiting = self.awaiting.0.lock();
@@ -166,7 +166,7 @@ impl Named {
         self.open.share()
     }
 
-    /// What only looks goes on elsewhere, until what this gives is dropped.
+    /// Requests that only look go on elsewhere, until what this gives is dropped.
     pub fn look_on(&self) -> Looking {
         self.looks.0.fetch_add(1, Ordering::SeqCst);
         Looking(self.share())
@@ -282,6 +282,10 @@ impl Connection {
     /// # Errors
     /// The wait.
     pub(crate) fn let_finish(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
+        // A CLOSE that is refused would leave its Open behind: clients forget the handle whatever they are told.
+        if !self.has_room_to_wait() {
+            return Ok(());
+        }
         self.wait_for(request, open, Until::Idle).map(|_| ())
     }
 

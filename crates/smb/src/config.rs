@@ -87,8 +87,9 @@ pub struct ServerConfig {
     pub target: TargetRule,
     /// How long after a wrong password the next try for the same user from the same address is judged, in nanoseconds.
     pub guess_delay_ns: u64,
-    /// Memory for what clients hold, together with the shares' engines.
-    pub client_memory: Arc<ClientMemory>,
+    /// Memory for sessions and their trees. It is not that of the shares' engines, so that a client that may open nothing more
+    /// can still log on, and take up or close what it has.
+    pub session_memory: Arc<ClientMemory>,
 }
 
 /// One user that may log on.

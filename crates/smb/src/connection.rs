@@ -502,6 +502,11 @@ impl Connection {
         }
     }
 
+    /// Whether a small request may be put aside, and a larger one most probably too.
+    pub(crate) fn has_room_to_wait(&self) -> bool {
+        self.suspended.len() - self.held < MAX_WAITING && self.waiting_bytes() < MAX_WAITING_BYTES / 2
+    }
+
     /// Bytes that are kept for requests that wait.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.suspended.bytes()
@@ -603,7 +608,8 @@ impl Connection {
     pub(crate) fn cancel(&mut self, async_id: u64, out: &mut Output<Event>) {
         match self.suspended.get(&async_id) {
             // Work that has begun is answered when it is done.
-            Some(waiting) if waiting.working => {}
+            // Nor is a CLOSE taken back: its client forgets the handle all the same.
+            Some(waiting) if waiting.working || waiting.header.command() == Command::Close => {}
             Some(_) => {
                 let Some(waiting) = self.suspended.remove(&async_id) else { return };
                 self.held -= usize::from(waiting.held.is_some());

@@ -35,7 +35,7 @@ pub const MAX_PARTING: usize = 16;
 /// Trees in one session.
 pub const MAX_TREES_PER_SESSION: usize = 4096;
 
-/// What a session takes of the memory for clients ([`share::ClientMemory`]): its keys once for itself and for its first channel.
+/// What a session takes of the memory for sessions ([`share::ClientMemory`]): its keys once for itself and for its first channel.
 pub const SESSION_BYTES: usize = 8 * 1024;
 
 /// What a tree takes of it.

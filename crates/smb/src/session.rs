@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
-use share::memory::Charge;
+use share::memory::{Charge, Payer};
 use share::{ClientKey, ClientMemory, Identity};
 use smb_wire::Guid;
 use wire::Now;
@@ -86,7 +86,7 @@ pub struct Session {
     pub is_of_macos: AtomicBool,
     trees: RwLock<Vec<Option<Arc<Tree>>>>,
     next_tree: AtomicU32,
-    /// What it takes of the memory for clients, with its trees; none before its user is proved.
+    /// What it takes of the memory for sessions, with its trees; none before its user is proved.
     charge: Mutex<Option<Charge>>,
     /// Volatile ids of its Opens.
     pub opens: Mutex<BTreeSet<u64>>,
@@ -241,11 +241,11 @@ impl Session {
         self.standing().map(|standing| &standing.channels)
     }
 
-    /// Takes memory for itself; false when its client has more than is left.
-    pub fn take_memory(&self, memory: &Arc<ClientMemory>) -> bool {
-        let has_room = memory.has_room(self.client, SESSION_BYTES);
+    /// Takes memory for itself; false when the payer has more than is left.
+    pub fn take_memory(&self, memory: &Arc<ClientMemory>, payer: Payer) -> bool {
+        let has_room = memory.has_room(payer, SESSION_BYTES);
         if has_room {
-            *self.charge.lock() = Some(memory.charge(self.client, SESSION_BYTES));
+            *self.charge.lock() = Some(memory.charge(payer, SESSION_BYTES));
         }
         has_room
     }

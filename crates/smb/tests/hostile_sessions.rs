@@ -397,7 +397,7 @@ fn opens_have_a_bound() {
 fn a_client_with_more_sessions_and_trees_than_there_is_memory_left_for_gets_no_more() {
     let world = World::in_memory();
     let memory = share::ClientMemory::bounded(20 * SESSION_BYTES);
-    world.configure_server(|config| config.client_memory = Arc::clone(&memory));
+    world.configure_server(|config| config.session_memory = Arc::clone(&memory));
     let mut bystander = world.dial(&Dial::elsewhere());
     let (mut greedy, dial) = (world.peer(), Dial::default());
     let preauth = greedy.negotiate_hashed(&dial);

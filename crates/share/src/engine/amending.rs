@@ -132,6 +132,6 @@ fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: De
         told_failures: AtomicU64::new(open.told_failures.load(Ordering::Acquire)),
         followed: OnceLock::new(),
         watch: Mutex::new(open.watch.lock().take()),
-        charge: open.charge.clone(),
+        charge: Mutex::new(open.charge.lock().clone()),
     }
 }

@@ -63,16 +63,19 @@ impl Share {
             Step::Done(()) => {}
             other => return other,
         }
-        if let Err(why) = self.check_memory(caller, ranges.len() * RANGE_BYTES) {
-            return Step::Refused(why);
-        }
+        let payer = open.payer();
         let mut state = open.file.state.lock();
         if open.is_closed() {
             return Step::Refused(Refusal::Gone);
         }
         let stream = state.stream(&open.stream);
         stream.ranges.charge_to(&self.memory);
-        let taken = stream.ranges.lock(owner, open.id, rule, ranges);
+        let more = ranges.iter().filter(|range| !stream.ranges.is_held(owner, rule, range)).count();
+        if more > 0 && !self.memory.has_room(payer, more * RANGE_BYTES) {
+            drop(state);
+            return Step::Refused(self.refuse_for_memory(caller, payer));
+        }
+        let taken = stream.ranges.lock(owner, (open.id, payer), rule, ranges);
         stream.publish();
         if taken.is_ok() && open.is_lasting() {
             let taken = Record::Taken { id: open.id, owner, rule, ranges: ranges.to_vec() };
@@ -165,6 +168,7 @@ impl Share {
     /// Leaves of the ranges that were taken through an open only those of `changes`, which are taken (true) or
     /// released again in their order. All of them were held.
     pub fn keep_ranges(&self, open: &Arc<Open>, changes: &[(LockOwner, RangeRequest, bool)]) {
+        let payer = open.payer();
         let mut state = open.file.state.lock();
         if open.is_closed() {
             return;
@@ -176,7 +180,7 @@ impl Share {
             let ranges = std::slice::from_ref(range);
             // What they were taken with cannot stand against it now.
             let _ = if *is_taken {
-                stream.ranges.lock(*owner, open.id, LockRule::Merging, ranges)
+                stream.ranges.lock(*owner, (open.id, payer), LockRule::Merging, ranges)
             } else {
                 stream.ranges.unlock(*owner, LockRule::Merging, ranges)
             };

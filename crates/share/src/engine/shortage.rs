@@ -9,6 +9,7 @@ use std::sync::Arc;
 use wire::Now;
 
 use super::Share;
+use crate::memory::Payer;
 use crate::{Caller, ClientKey, Lapsing, Refusal};
 
 /// A share among those that have descriptors together.
@@ -109,12 +110,20 @@ impl Share {
     /// # Errors
     /// [`Refusal::Exhausted`]
     pub(super) fn check_memory(&self, caller: &Caller<'_>, bytes: usize) -> Result<(), Refusal> {
-        let has_room = || self.memory.has_room(caller.client, bytes);
-        if has_room() || (self.relieve(caller.now) && has_room()) {
+        let payer = self.memory.payer(caller.client, caller.identity);
+        let has_room = || self.memory.has_room(payer, bytes);
+        // Who has had their own part is no reason to end what is kept for others.
+        let may_relieve = || self.memory.is_short(caller.now.mono_ns);
+        if has_room() || (may_relieve() && self.relieve(caller.now) && has_room()) {
             return Ok(());
         }
-        self.memory.refuse(caller.client, &caller.identity.name, caller.now.mono_ns);
-        Err(Refusal::Exhausted)
+        Err(self.refuse_for_memory(caller, payer))
+    }
+
+    /// Counts that a client had more than there is left.
+    pub(super) fn refuse_for_memory(&self, caller: &Caller<'_>, payer: Payer) -> Refusal {
+        self.memory.refuse(payer, &caller.identity.name, caller.now.mono_ns);
+        Refusal::Exhausted
     }
 
     /// Does so when somebody found something short who could not.

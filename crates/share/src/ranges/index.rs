@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use iset::IntervalMap;
 
-use super::table::Held;
+use super::table::{Held, MAX_RANGES};
 use super::{RangeKind, RangeRequest};
-use crate::memory::{ClientMemory, RANGE_BYTES};
+use crate::memory::{ClientMemory, Payer, RANGE_BYTES};
 
 /// All ranges of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// Where each range's owner is charged for it; none: nowhere.
+    /// Where ranges are charged for; none: nowhere.
     memory: Option<Arc<ClientMemory>>,
     by_age: BTreeMap<u64, Held>,
     shared: IntervalMap<u128, u64>,
@@ -26,12 +26,18 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Charges the owners for their ranges, those that are held and those to come.
+    /// Charges for the ranges, those that are held and those to come.
     pub fn charge_to(&mut self, memory: &Arc<ClientMemory>) {
         if self.memory.is_none() {
-            self.by_age.values().for_each(|held| memory.add(held.owner.client, RANGE_BYTES));
+            self.by_age.values().for_each(|held| memory.add(held.payer, RANGE_BYTES));
             self.memory = Some(Arc::clone(memory));
         }
+    }
+
+    /// Whether a payer may have one more.
+    pub fn has_room(&self, payer: Payer) -> bool {
+        self.len() < MAX_RANGES
+            && self.memory.as_ref().is_none_or(|memory| memory.has_room(payer, RANGE_BYTES))
     }
 
     pub fn len(&self) -> usize {
@@ -56,7 +62,7 @@ impl Index {
         self.next += 1;
         self.tree(held.range.kind).force_insert(span(&held.range), age);
         if let Some(memory) = &self.memory {
-            memory.add(held.owner.client, RANGE_BYTES);
+            memory.add(held.payer, RANGE_BYTES);
         }
         self.by_age.insert(age, held);
         age
@@ -67,7 +73,7 @@ impl Index {
         if let Some(held) = self.by_age.remove(&age) {
             self.tree(held.range.kind).remove_where(span(&held.range), |one| *one == age);
             if let Some(memory) = &self.memory {
-                memory.remove(held.owner.client, RANGE_BYTES);
+                memory.remove(held.payer, RANGE_BYTES);
             }
         }
     }
@@ -128,7 +134,7 @@ impl Clone for Index {
 impl Drop for Index {
     fn drop(&mut self) {
         if let Some(memory) = &self.memory {
-            self.by_age.values().for_each(|held| memory.remove(held.owner.client, RANGE_BYTES));
+            self.by_age.values().for_each(|held| memory.remove(held.payer, RANGE_BYTES));
         }
     }
 }

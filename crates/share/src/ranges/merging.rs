@@ -32,6 +32,14 @@ pub(super) fn lock(held: &mut Index, mut new: Held) {
     held.add(new);
 }
 
+/// The range of which something would be left on either side of these bytes.
+pub(super) fn split<'a>(held: &'a Index, owner: LockOwner, range: &RangeRequest) -> Option<&'a Held> {
+    let within = |one: &Held| one.range.start < range.start && one.range.end() > range.end();
+    let kinds = [RangeKind::Exclusive, RangeKind::Shared].into_iter();
+    let mut all = kinds.flat_map(|kind| held.overlapping(kind, *range)).map(|(_, one)| one);
+    all.find(|one| is_own(one, owner) && within(one))
+}
+
 /// Gives bytes back; that some were not held is no error.
 pub(super) fn unlock(held: &mut Index, owner: LockOwner, range: &RangeRequest) {
     for kind in [RangeKind::Exclusive, RangeKind::Shared] {

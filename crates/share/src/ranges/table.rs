@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::index::Index;
 use super::{LockOwner, LockRule, RangeKind, RangeRequest, merging};
+use crate::memory::Payer;
 use crate::{ClientMemory, Refusal, Ticket};
 
 /// Most ranges that one stream keeps; more are refused.
@@ -17,6 +18,8 @@ pub(crate) struct Held {
     pub owner: LockOwner,
     /// The open it was taken through, so that it goes with it.
     pub open: u64,
+    /// Who is charged for it.
+    pub payer: Payer,
     /// Under which rule.
     pub rule: LockRule,
     /// What.
@@ -50,7 +53,7 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    /// Charges the owners of ranges for the memory that these take.
+    /// Charges for the memory that ranges take.
     pub fn charge_to(&mut self, memory: &Arc<ClientMemory>) {
         self.held.charge_to(memory);
     }
@@ -105,6 +108,12 @@ impl Ranges {
             .filter(move |held| stands(held, &wanted, owner, rule, intent))
     }
 
+    /// Whether an owner holds just this already, so that taking it again takes nothing.
+    pub fn is_held(&self, owner: LockOwner, rule: LockRule, range: &RangeRequest) -> bool {
+        let mut all = self.held.with_bounds(range.kind, range);
+        rule == LockRule::Merging && all.any(|(_, held)| held.owner == owner && held.rule == rule)
+    }
+
     /// Takes all of `wanted` or nothing. The ranges of one call count against each other.
     ///
     /// # Errors
@@ -113,7 +122,7 @@ impl Ranges {
     pub fn lock(
         &mut self,
         owner: LockOwner,
-        open: u64,
+        (open, payer): (u64, Payer),
         rule: LockRule,
         wanted: &[RangeRequest],
     ) -> Result<(), Refusal> {
@@ -133,7 +142,7 @@ impl Ranges {
                 }
                 return Err(Refusal::RangeNotGranted);
             }
-            let new = Held { owner, open, rule, range: *range };
+            let new = Held { owner, open, payer, rule, range: *range };
             match rule {
                 LockRule::Exact => taken.push(self.held.add(new)),
                 LockRule::Merging => merging::lock(&mut self.held, new),
@@ -142,18 +151,23 @@ impl Ranges {
         Ok(())
     }
 
-    /// Gives ranges back that an open held before a restart, and charges their owners.
-    pub fn restore<'a>(&mut self, memory: &Arc<ClientMemory>, held: impl Iterator<Item = &'a Held>) {
+    /// Gives ranges back that an open held before a restart, for which `payer` is charged.
+    pub fn restore<'a>(
+        &mut self,
+        (memory, payer): (&Arc<ClientMemory>, Payer),
+        held: impl Iterator<Item = &'a Held>,
+    ) {
         self.charge_to(memory);
         for held in held {
-            self.held.add(*held);
+            self.held.add(Held { payer, ..*held });
         }
     }
 
     /// Releases ranges in order and stops at the first that is not held.
     ///
     /// # Errors
-    /// [`Refusal::BadRange`], [`Refusal::RangeNotHeld`]; what was released before stays released.
+    /// [`Refusal::BadRange`], [`Refusal::RangeNotHeld`], [`Refusal::Exhausted`] when it would leave two ranges of one and there is
+    /// no room for that; what was released before stays released.
     // MS-FSA 2.1.5.9
     pub fn unlock(
         &mut self,
@@ -166,6 +180,13 @@ impl Ranges {
                 return Err(Refusal::BadRange);
             }
             match rule {
+                // What is left on either side of the middle is one range more.
+                LockRule::Merging
+                    if merging::split(&self.held, owner, range)
+                        .is_some_and(|one| !self.held.has_room(one.payer)) =>
+                {
+                    return Err(Refusal::Exhausted);
+                }
                 LockRule::Merging => merging::unlock(&mut self.held, owner, range),
                 LockRule::Exact => self.unlock_exact(owner, range)?,
             }
@@ -231,7 +252,7 @@ impl Ranges {
         queue.retain(|queued| {
             let Queued { owner, rule, ref range, .. } = *queued;
             let fits = !self.conflicts(range, owner, rule, Intent::Hold)
-                && promised.lock(owner, 0, rule, std::slice::from_ref(range)).is_ok();
+                && promised.lock(owner, (0, Payer::NOBODY), rule, std::slice::from_ref(range)).is_ok();
             if fits {
                 ready.push(queued.ticket);
             }

@@ -249,7 +249,10 @@ fn accept(
         user_of(&server, login, config).inspect_err(|_| abandon(connection, &setup, request))?;
     let session = &setup.session;
     check_dialect(connection, &setup, request)?;
-    if setup.purpose == Purpose::New && !session.take_memory(&config.client_memory) {
+    let memory = &config.session_memory;
+    let payer = memory.payer(session.client, &identity);
+    if setup.purpose == Purpose::New && !session.take_memory(memory, payer) {
+        memory.refuse(payer, &identity.name, request.now.mono_ns);
         abandon(connection, &setup, request);
         return Err(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES));
     }

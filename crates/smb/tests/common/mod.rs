@@ -233,7 +233,7 @@ fn server_config() -> ServerConfig {
         target: TargetRule::default(),
         // The tests that are about it set it.
         guess_delay_ns: 0,
-        client_memory: share::ClientMemory::bounded(usize::MAX),
+        session_memory: share::ClientMemory::bounded(usize::MAX),
     }
 }
 

@@ -19,14 +19,24 @@ pub fn kept_of(descriptors: u64) -> Arc<Descriptors> {
     Descriptors::new(usize::try_from(descriptors / PART_OF_DESCRIPTORS).unwrap_or(usize::MAX))
 }
 
-/// What part of the memory that this process may have clients may take with what they hold, and the most where memory is plenty.
-const PART_OF_MEMORY: u64 = 8;
-const MOST_MEMORY: u64 = 4 << 30;
+/// Clients' opens and byte ranges may take an eighth of the memory of this process, and 4 GiB where it has plenty.
+const FOR_CLIENTS: (u64, u64) = (8, 4 << 30);
+/// Sessions may take a 32nd, and 1 GiB.
+const FOR_SESSIONS: (u64, u64) = (32, 1 << 30);
 
-/// The memory for clients' opens and byte ranges.
+/// The memory for clients' opens and byte ranges, and for states of NFS.
 pub fn client_memory() -> Arc<ClientMemory> {
-    let part = net::memory_limit().map_or(MOST_MEMORY, |limit| (limit / PART_OF_MEMORY).min(MOST_MEMORY));
-    ClientMemory::bounded(usize::try_from(part).unwrap_or(usize::MAX))
+    part_of_memory(FOR_CLIENTS)
+}
+
+/// The memory for sessions of SMB and their trees.
+pub fn session_memory() -> Arc<ClientMemory> {
+    part_of_memory(FOR_SESSIONS)
+}
+
+fn part_of_memory((part, most): (u64, u64)) -> Arc<ClientMemory> {
+    let bytes = net::memory_limit().map_or(most, |limit| (limit / part).min(most));
+    ClientMemory::bounded(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// The volume, each of whose calls about names and attributes takes so much longer; the volume itself for 0.

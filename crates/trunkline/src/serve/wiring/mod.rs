@@ -93,6 +93,8 @@ struct Wired {
     addresses: Arc<Addresses>,
     /// What all shares together may keep for names.
     descriptors: Arc<Descriptors>,
+    /// What clients may have of memory in all shares together.
+    client_memory: Arc<share::ClientMemory>,
     /// Ends with the server; none where the host does not tell its addresses.
     _watcher: Option<net::interfaces::Watcher>,
     /// Dropped to end the keeper.
@@ -111,7 +113,7 @@ pub fn start(
 ) -> anyhow::Result<Box<dyn FileServer>> {
     let descriptors = net::raise_descriptor_limit();
     tracing::debug!(descriptors, "bound on open descriptors");
-    let server = smb::Server::new(server_config(plan, metadata::client_memory()), net::now());
+    let server = smb::Server::new(server_config(plan, metadata::session_memory()), net::now());
     let (nfs_listeners, endpoints) = match nfs_bound {
         Some(bound) => (Some(bound.listeners), bound.endpoints),
         None => (None, Vec::new()),
@@ -145,6 +147,7 @@ pub fn start(
         _watcher: watch(&addresses),
         addresses,
         descriptors: metadata::kept_of(descriptors),
+        client_memory: metadata::client_memory(),
         backlog: net::Backlog::of_host(),
         keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, seen, kept, Arc::clone(state))?)),
     };
@@ -186,7 +189,7 @@ impl FileServer for Wired {
         let nfs = held(&self.nfs_transport).as_ref().map(transport::seen);
         let kept = (
             transport::descriptors(&self.descriptors),
-            transport::client_memory(&self.server.config().client_memory),
+            transport::client_memory([&self.client_memory, &self.server.config().session_memory]),
         );
         transport::report(smb, nfs, &self.backlog, kept)
     }
@@ -378,7 +381,7 @@ impl Wired {
         let shared = usage::metered(shared, share, path, &self.state)?;
         let config = share::Config {
             descriptors: Arc::clone(&self.descriptors),
-            memory: Arc::clone(&self.server.config().client_memory),
+            memory: Arc::clone(&self.client_memory),
             give_back: Some(Arc::new(giving_back::GivingBack::default())),
             ..config
         };
@@ -561,7 +564,7 @@ fn real_path(path: &Path) -> Result<PathBuf, String> {
     std::fs::canonicalize(path).map_err(|e| format!("{}: {}", path.display(), crate::config::os_error(&e)))
 }
 
-fn server_config(plan: &Plan, client_memory: Arc<share::ClientMemory>) -> smb::ServerConfig {
+fn server_config(plan: &Plan, session_memory: Arc<share::ClientMemory>) -> smb::ServerConfig {
     let server = &plan.config.server;
     let [a, b, c] = plan.identity.machine_sid;
     if server.smbtorture_controls.value {
@@ -588,7 +591,7 @@ fn server_config(plan: &Plan, client_memory: Arc<share::ClientMemory>) -> smb::S
         share_endpoints: accounts::share_endpoints(&plan.config),
         target: names::target_rule(server),
         guess_delay_ns: server.guess_delay_s.value.saturating_mul(1_000_000_000),
-        client_memory,
+        session_memory,
     }
 }
 

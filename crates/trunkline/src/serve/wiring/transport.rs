@@ -28,9 +28,13 @@ pub fn descriptors(shared: &share::engine::Descriptors) -> Descriptors {
     }
 }
 
-/// What clients hold.
-pub fn client_memory(of: &share::ClientMemory) -> ClientMemory {
-    ClientMemory { bytes: of.used() as u64, bound_bytes: of.bound() as u64, refused: of.refused() }
+/// What clients hold, in the engines and as sessions.
+pub fn client_memory(all: [&share::ClientMemory; 2]) -> ClientMemory {
+    ClientMemory {
+        bytes: all.iter().map(|of| of.used() as u64).sum(),
+        bound_bytes: all.iter().map(|of| of.bound() as u64).sum(),
+        refused: all.iter().map(|of| of.refused()).sum(),
+    }
 }
 
 /// The same of both, and what they hold together.
