@@ -45,5 +45,5 @@ pub use clock::now;
 pub use config::{Config, Keepalive};
 pub use counters::Totals;
 pub use listen::{BindError, Listeners};
-pub use memory::limit as memory_limit;
+pub use memory::{give_back as give_memory_back, limit as memory_limit};
 pub use server::{Handle, Shutdown, StartError, raise_descriptor_limit, serve};

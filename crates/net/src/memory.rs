@@ -19,7 +19,7 @@ pub fn limit() -> Option<u64> {
 ///
 /// The allocator does so only while it is asked for memory, and keeps for each thread what others have freed of it. A thread
 /// that rests would keep that for ever.
-pub(crate) fn give_back(all: bool) {
+pub fn give_back(all: bool) {
     // SAFETY: any thread may call it at any time. In a program with another allocator there is nothing to give.
     #[allow(unsafe_code)]
     unsafe {

@@ -60,6 +60,8 @@ use usage::Usages;
 /// How often it is looked whether time has brought something: a change on the host that a watcher waits for,
 /// a caching right that was not given back.
 const TICK: Duration = Duration::from_millis(100);
+/// How often this thread gives the host what its allocator keeps, as workers do.
+const GIVEN_BACK_EVERY: Duration = Duration::from_secs(5);
 /// How often what lies beside files that are gone is looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 /// Files looked at in one sweep of a volume.
@@ -463,6 +465,7 @@ fn keep(
     let (stop, stopped) = channel();
     let run = move || {
         let (mut swept, mut saved, mut looked) = (Instant::now(), Instant::now(), Instant::now());
+        let mut given_back = Instant::now();
         while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
             let now = net::now();
             let left = moving::take_unused(&mut held(&engines));
@@ -483,6 +486,11 @@ fn keep(
                 }
             }
             nfs.tick();
+            // What this thread frees is often the last of a thread that has ended, whose memory becomes its own by that.
+            if given_back.elapsed() >= GIVEN_BACK_EVERY {
+                net::give_memory_back(true);
+                given_back = Instant::now();
+            }
             if looked.elapsed() >= peaks::LOOKED_EVERY {
                 peaks.look(all.iter().map(|served| &served.engine), now.mono_ns);
                 looked = Instant::now();
