@@ -60,7 +60,7 @@ pub struct Transport {
     /// Files and their descriptors.
     #[serde(default)]
     pub descriptors: Descriptors,
-    /// What clients' opens and byte ranges take.
+    /// Memory of clients' opens, byte ranges, states and sessions.
     #[serde(default)]
     pub client_memory: ClientMemory,
 }

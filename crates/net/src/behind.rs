@@ -67,7 +67,7 @@ impl Drop for Turning {
     }
 }
 
-/// What a connection's answers wait for.
+/// The gates that a connection's answers wait behind.
 #[derive(Default)]
 pub(crate) struct Behind {
     gates: Vec<Weak<Gate>>,

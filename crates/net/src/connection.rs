@@ -91,7 +91,7 @@ pub(crate) struct Connection<S: Service> {
     peer: Peer,
     sends: Sends,
     receipts: Receipts,
-    /// What the replies wait for.
+    /// The gates that the replies wait behind.
     behind: Behind,
     mail: VecDeque<Mail<S::Conversation>>,
     /// Tasks that found the pool's queue full.

@@ -91,7 +91,7 @@ impl Effort {
         }
     }
 
-    /// What was done since `before`, and what was read to know both.
+    /// The work since `before`, and what was read to know both.
     pub(crate) fn since(self, before: Effort) -> Effort {
         Effort {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),

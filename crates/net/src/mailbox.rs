@@ -26,7 +26,7 @@ pub(crate) enum Mail<C: Conversation> {
     Event(C::Event),
     /// The same; others' answers wait until what comes of it is sent.
     Ahead(C::Event, Arc<Gate>),
-    /// What this connection's answers have waited for is sent.
+    /// The notices that this connection's answers have waited for are sent.
     Told,
     /// The result of a job.
     Done(C::Event),

@@ -26,7 +26,7 @@ pub(crate) struct Core<C: Conversation> {
     pub(crate) inbound: Inbound,
     pub(crate) events: VecDeque<C::Event>,
     pub(crate) receipts: VecDeque<Answer>,
-    /// What others' answers wait for, until what came of the events is sent.
+    /// The gate that others' answers wait behind, until the notices of this turn are sent.
     pub(crate) gates: Vec<Arc<Gate>>,
     /// What the last turn's own answers wait for.
     pub(crate) behind: Option<Weak<Gate>>,

@@ -31,16 +31,16 @@ pub struct State {
     pub node: NodeId,
     seqid: AtomicU32,
     kind: Kind,
-    /// What it takes of the memory for clients.
+    /// Its part of the memory for clients.
     _charge: Charge,
 }
 
-/// What a state takes without the names of its owner.
+/// Bytes of a state without the names of its owner.
 const STATE_BYTES: usize = 1024;
 /// The state, the table of its client by owner, and that of owners by number each have the name.
 const OWNER_COPIES: usize = 3;
 
-/// What a state takes whose owner has this name.
+/// Bytes of a state whose owner has this name.
 #[must_use]
 pub fn state_bytes(owner: &[u8]) -> usize {
     STATE_BYTES + OWNER_COPIES * owner.len()

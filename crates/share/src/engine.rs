@@ -141,7 +141,7 @@ pub struct Share {
     cache: Arc<cache::Cache>,
     /// Where descriptors come from that are kept, of all shares together.
     descriptors: Arc<Descriptors>,
-    /// What clients' opens and ranges may take, of all shares together.
+    /// The memory for clients, of all shares together.
     memory: Arc<ClientMemory>,
     give_back: Option<Arc<dyn GiveBack>>,
     versions: versions::Versions,
@@ -230,7 +230,7 @@ impl Share {
         &self.volume
     }
 
-    /// What clients may have of memory, in all shares together.
+    /// The memory for clients, of all shares together.
     pub fn client_memory(&self) -> &Arc<ClientMemory> {
         &self.memory
     }

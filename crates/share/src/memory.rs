@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 
 use crate::{ClientKey, Identity};
 
-/// What an open takes, with all that is kept of it here and in its protocol.
+/// Bytes of an open, with all that is kept of it here and in its protocol.
 pub const OPEN_BYTES: usize = 6 * 1024;
-/// What a byte range takes.
+/// Bytes of a byte range.
 pub const RANGE_BYTES: usize = 320;
 
 /// Shards of the table; two clients seldom meet in one.
@@ -166,7 +166,7 @@ impl ClientMemory {
     }
 }
 
-/// What a payer is charged with, until it is dropped.
+/// Bytes that a payer is charged with, until it is dropped.
 #[derive(Debug)]
 pub struct Charge {
     memory: Arc<ClientMemory>,

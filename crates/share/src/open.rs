@@ -100,7 +100,7 @@ pub struct Open {
     /// The links by which it was come to; none is most common.
     pub(crate) followed: OnceLock<Box<Followed>>,
     pub(crate) watch: Mutex<Option<Arc<crate::watch::Watch>>>,
-    /// What it takes of the memory for clients.
+    /// Its part of the memory for clients.
     pub(crate) charge: Mutex<Charge>,
 }
 

@@ -35,10 +35,10 @@ pub const MAX_PARTING: usize = 16;
 /// Trees in one session.
 pub const MAX_TREES_PER_SESSION: usize = 4096;
 
-/// What a session takes of the memory for sessions ([`share::ClientMemory`]): its keys once for itself and for its first channel.
+/// Bytes of a session in the memory for sessions ([`share::ClientMemory`]): its keys once for itself and for its first channel.
 pub const SESSION_BYTES: usize = 8 * 1024;
 
-/// What a tree takes of it.
+/// Bytes of a tree in it.
 pub const TREE_BYTES: usize = 256;
 
 /// Requests of one connection that wait for something, as Windows Server has it: one less than the 512 credits that it keeps for them.

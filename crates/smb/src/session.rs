@@ -86,7 +86,7 @@ pub struct Session {
     pub is_of_macos: AtomicBool,
     trees: RwLock<Vec<Option<Arc<Tree>>>>,
     next_tree: AtomicU32,
-    /// What it takes of the memory for sessions, with its trees; none before its user is proved.
+    /// Its part of the memory for sessions, with its trees; none before its user is proved.
     charge: Mutex<Option<Charge>>,
     /// Volatile ids of its Opens.
     pub opens: Mutex<BTreeSet<u64>>,

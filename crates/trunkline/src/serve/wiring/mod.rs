@@ -95,7 +95,7 @@ struct Wired {
     addresses: Arc<Addresses>,
     /// What all shares together may keep for names.
     descriptors: Arc<Descriptors>,
-    /// What clients may have of memory in all shares together.
+    /// The memory for clients, of all shares together.
     client_memory: Arc<share::ClientMemory>,
     /// Ends with the server; none where the host does not tell its addresses.
     _watcher: Option<net::interfaces::Watcher>,

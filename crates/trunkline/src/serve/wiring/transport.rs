@@ -28,7 +28,7 @@ pub fn descriptors(shared: &share::engine::Descriptors) -> Descriptors {
     }
 }
 
-/// What clients hold, in the engines and as sessions.
+/// The memory of clients, in the engines and as sessions.
 pub fn client_memory(all: [&share::ClientMemory; 2]) -> ClientMemory {
     ClientMemory {
         bytes: all.iter().map(|of| of.used() as u64).sum(),
