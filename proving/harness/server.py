@@ -121,11 +121,12 @@ class Server:
     emulated link, or of the network namespace `network` (kernel-client/guest.py).
     Once it is over, `complaint` says what was wrong with its end, if anything. Two profiles are set up here and not by the
     server's script: `shared-storage` lays the shares on a volume of their own, `port-445` listens on that port. With `shares_storage`
-    other profiles have such a volume too. With `user`, a uid, the server runs as that user, without any privilege. `label` tells servers
+    other profiles have such a volume too, of `storage_bytes` where that is said. With `user`, a uid, the server runs as that user, without any privilege. `label` tells servers
     of one kind apart in reports.
     """
 
-    def __init__(self, kind, profile="default", network=None, user=None, shares_storage=False, reachable=False, label=None):
+    def __init__(self, kind, profile="default", network=None, user=None, shares_storage=False, reachable=False, label=None, storage_bytes=None):
+        self._storage_bytes = storage_bytes
         self.label = label or kind
         self.kind, self.profile, self.network, self.user = kind, profile, network, user
         self.shares_storage = shares_storage or profile == "shared-storage"
@@ -159,7 +160,7 @@ class Server:
     def _set_up(self):
         if self.shares_storage:
             try:
-                self._lent.enter_context(volume.SharingVolume(self.directory / "shares"))
+                self._lent.enter_context(volume.SharingVolume(self.directory / "shares", self._storage_bytes))
             except volume.CannotMount as reason:
                 raise CannotSetUp(str(reason)) from None
         elif self.profile == "port-445":

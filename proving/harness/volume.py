@@ -18,10 +18,10 @@ class CannotMount(Exception):
 
 
 class SharingVolume:
-    """Mounts an empty XFS at `directory`, which it makes; a context manager. Start no thread before it is entered."""
+    """Mounts an empty XFS of `size` bytes at `directory`, which it makes; a context manager. Start no thread before it is entered."""
 
-    def __init__(self, directory):
-        self.directory = directory
+    def __init__(self, directory, size=None):
+        self.directory, self._size = directory, size or _IMAGE_BYTES
 
     def __enter__(self):
         if os.geteuid() != 0:
@@ -33,7 +33,7 @@ class SharingVolume:
         image = self.directory.with_suffix(".image")
         try:
             with image.open("wb") as file:
-                file.truncate(_IMAGE_BYTES)
+                file.truncate(self._size)
             _do("mkfs.xfs", "-q", "-m", "reflink=1", image)
             _do("mount", "-t", "xfs", "-o", "loop", image, self.directory)
         finally:
