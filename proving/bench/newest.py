@@ -53,6 +53,8 @@ class OverNfs:
 
 NFS = [OverNfs(case) for case in nfs.CASES]
 ALL = [*SMB, *FOREIGN, *NFS]
+# Room for all files of the NFS cases, which are made in one run.
+STORAGE_BYTES = 2 << 30
 # CPU µs for an operation and operations for a second, as loads.measure gives them.
 CPU, RATE = 0, 1
 
@@ -105,7 +107,7 @@ def _nfs(cases, options, results):
     with contextlib.ExitStack() as stack:
         try:
             # Ganesha 15 exports no tmpfs: an XFS whose image lies in memory, for both.
-            running = [stack.enter_context(servers.Server(kind, "nfs", shares_storage=True)) for kind in nfs.KINDS]
+            running = [stack.enter_context(servers.Server(kind, "nfs", shares_storage=True, storage_bytes=STORAGE_BYTES)) for kind in nfs.KINDS]
         except (servers.CannotStart, servers.CannotSetUp) as reason:
             print(f"bench: newest: {reason}", file=sys.stderr)
             return
