@@ -28,7 +28,7 @@ pub(crate) struct Core<C: Conversation> {
     pub(crate) receipts: VecDeque<Answer>,
     /// The gate that others' answers wait behind, until the notices of this turn are sent.
     pub(crate) gates: Vec<Arc<Gate>>,
-    /// What the last turn's own answers wait for.
+    /// The gate that the last turn's own answers wait behind.
     pub(crate) behind: Option<Weak<Gate>>,
     /// How many of the first events are known not to be urgent, while only such are taken.
     pub(crate) passed_over: usize,

@@ -28,8 +28,8 @@ const SHORT_PART: usize = 8;
 /// For so long what is kept for absent clients is not looked through again.
 const RELIEF_NS: u64 = 1_000_000_000;
 
-/// Who is charged: a user on a client. A client alone would not do, since it calls itself what it likes, and could call itself as
-/// another one does.
+/// A user on a client, who is charged. The client alone would not do: it chooses its own name, and could choose that of
+/// another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Payer(u64);
 
@@ -94,7 +94,7 @@ impl ClientMemory {
         self.refused.load(Relaxed)
     }
 
-    /// Who is charged for what a user has on a client.
+    /// The payer for what a user has on a client.
     #[must_use]
     pub fn payer(&self, client: ClientKey, user: &Identity) -> Payer {
         Payer(self.hasher.hash_one((client, &user.name, user.uid)))
@@ -112,6 +112,12 @@ impl ClientMemory {
     pub fn charge(self: &Arc<Self>, payer: Payer, bytes: usize) -> Charge {
         self.add(payer, bytes);
         Charge { memory: Arc::clone(self), payer, bytes }
+    }
+
+    /// The same if there is room for it.
+    #[must_use]
+    pub fn try_charge(self: &Arc<Self>, payer: Payer, bytes: usize) -> Option<Charge> {
+        self.has_room(payer, bytes).then(|| self.charge(payer, bytes))
     }
 
     /// Whether so little is left that what is kept for absent clients is to be given up for it; at most once a second.
@@ -175,7 +181,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Who is charged.
+    /// The payer.
     #[must_use]
     pub fn payer(&self) -> Payer {
         self.payer

@@ -146,7 +146,7 @@ impl Open {
         self.file.is_directory && !self.stream.is_named
     }
 
-    /// Who is charged for it and its byte ranges.
+    /// The payer for it and its byte ranges.
     pub fn payer(&self) -> Payer {
         self.charge.lock().payer()
     }

@@ -243,11 +243,9 @@ impl Session {
 
     /// Takes memory for itself; false when the payer has more than is left.
     pub fn take_memory(&self, memory: &Arc<ClientMemory>, payer: Payer) -> bool {
-        let has_room = memory.has_room(payer, SESSION_BYTES);
-        if has_room {
-            *self.charge.lock() = Some(memory.charge(payer, SESSION_BYTES));
-        }
-        has_room
+        let mut charge = self.charge.lock();
+        *charge = memory.try_charge(payer, SESSION_BYTES);
+        charge.is_some()
     }
 
     /// Settles what its account says of it. Only the first call counts.
@@ -265,21 +263,14 @@ impl Session {
     /// Adds a tree that `make` builds for its id; none when there are too many.
     pub fn connect(&self, make: impl FnOnce(u32) -> Tree) -> Option<Arc<Tree>> {
         let mut trees = self.trees.write();
-        let mut charge = self.charge.lock();
-        if charge.as_mut().is_some_and(|charge| !charge.grow(TREE_BYTES)) {
+        let place = trees.iter().position(Option::is_none).unwrap_or(trees.len());
+        let has_room = || self.charge.lock().as_mut().is_none_or(|charge| charge.grow(TREE_BYTES));
+        if place == MAX_TREES_PER_SESSION || !has_room() {
             return None;
         }
-        let place = match trees.iter().position(Option::is_none) {
-            Some(place) => place,
-            None if trees.len() < MAX_TREES_PER_SESSION => {
-                trees.push(None);
-                trees.len() - 1
-            }
-            None => {
-                charge.iter_mut().for_each(|charge| charge.shrink(TREE_BYTES));
-                return None;
-            }
-        };
+        if place == trees.len() {
+            trees.push(None);
+        }
         // An id is its place and a count, so that an id that was used before is not taken for a new one.
         let count = self.next_tree.fetch_add(1, Ordering::Relaxed) % 0xffff + 1;
         let tree = Arc::new(make((count << 16) | place as u32));

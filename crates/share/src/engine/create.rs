@@ -328,9 +328,7 @@ impl Share {
             told_failures,
             followed: OnceLock::new(),
             watch: Mutex::new(None),
-            charge: Mutex::new(
-                self.memory.charge(self.memory.payer(caller.client, caller.identity), OPEN_BYTES),
-            ),
+            charge: Mutex::new(self.charge_open(caller.client, caller.identity)),
         });
         let mut state = open.file.state.lock();
         if let Some(member) = state.members.iter_mut().find(|m| m.id == open.id) {

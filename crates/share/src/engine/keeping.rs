@@ -22,7 +22,6 @@ use super::Share;
 use super::waits::Effects;
 use crate::caching::grants::Asker;
 use crate::lasting::record::Record;
-use crate::memory::OPEN_BYTES;
 use crate::open::Party;
 use crate::{BreakNotice, Caching, Caller, ClientKey, Detached, Open, Refusal};
 
@@ -261,8 +260,7 @@ impl Share {
         let identity = Arc::clone(caller.identity);
         open.party.store(Arc::new(Party { client: caller.client, identity, asker }));
         if moves {
-            *open.charge.lock() =
-                self.memory.charge(self.memory.payer(caller.client, caller.identity), OPEN_BYTES);
+            *open.charge.lock() = self.charge_open(caller.client, caller.identity);
         }
         if moves && open.is_lasting() {
             self.note_change(Record::Moved { id: open.id, client: caller.client });

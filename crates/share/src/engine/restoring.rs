@@ -23,7 +23,6 @@ use super::look_up::{Named, Search};
 use crate::caching::grants::{Asker, Grant};
 use crate::lasting::ledger::{Entry, Ledger};
 use crate::lasting::record::{Goes, Made, Record, Right};
-use crate::memory::OPEN_BYTES;
 use crate::open::Party;
 use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, WhoIs};
 
@@ -124,7 +123,7 @@ impl Share {
         identity: Arc<Identity>,
     ) -> Arc<Open> {
         let made = &entry.made;
-        let (whole, payer) = (!made.address.is_empty(), self.memory.payer(made.client, &identity));
+        let (whole, charge) = (!made.address.is_empty(), self.charge_open(made.client, &identity));
         let asker = Asker { client: Some(made.client), key: made.key, parent: made.parent, whole };
         let options = Options::from_bits_retain(made.options);
         let (granted, deny) = (Rights::from_bits_retain(made.granted), Deny::from_bits_truncate(made.deny));
@@ -154,7 +153,7 @@ impl Share {
             told_failures: AtomicU64::new(file.failed_syncs()),
             followed: OnceLock::new(),
             watch: Mutex::new(None),
-            charge: Mutex::new(self.memory.charge(payer, OPEN_BYTES)),
+            charge: Mutex::new(charge),
         });
         state.members.push(Member {
             id: made.id,
@@ -169,7 +168,7 @@ impl Share {
         });
         mark(&mut state, made, link.as_ref(), &stream, asker);
         let entered = state.stream(&stream);
-        entered.ranges.restore((&self.memory, payer), entry.ranges.held());
+        entered.ranges.restore((&self.memory, open.payer()), entry.ranges.held());
         if let (Some(holder), Some(right)) = (entry.holder(), right) {
             let Right { state, epoch, counts, parent } = right;
             let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None, whole };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use wire::Now;
 
 use super::Share;
-use crate::memory::Payer;
-use crate::{Caller, ClientKey, Lapsing, Refusal};
+use crate::memory::{Charge, OPEN_BYTES, Payer};
+use crate::{Caller, ClientKey, Identity, Lapsing, Refusal};
 
 /// A share among those that have descriptors together.
 pub(super) trait Sharing: Send + Sync {
@@ -112,12 +112,17 @@ impl Share {
     pub(super) fn check_memory(&self, caller: &Caller<'_>, bytes: usize) -> Result<(), Refusal> {
         let payer = self.memory.payer(caller.client, caller.identity);
         let has_room = || self.memory.has_room(payer, bytes);
-        // Who has had their own part is no reason to end what is kept for others.
+        // A client that has had its own part is no reason to end what is kept for others.
         let may_relieve = || self.memory.is_short(caller.now.mono_ns);
         if has_room() || (may_relieve() && self.relieve(caller.now) && has_room()) {
             return Ok(());
         }
         Err(self.refuse_for_memory(caller, payer))
+    }
+
+    /// Charges a user on a client for one open. Whether there is room was asked before, or must not be asked.
+    pub(super) fn charge_open(&self, client: ClientKey, user: &Identity) -> Charge {
+        self.memory.charge(self.memory.payer(client, user), OPEN_BYTES)
     }
 
     /// Counts that a client had more than there is left.

@@ -16,7 +16,7 @@ use crate::memory::{ClientMemory, Payer, RANGE_BYTES};
 /// All ranges of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// Where ranges are charged for; none: nowhere.
+    /// The memory that ranges are charged to; none: they are not.
     memory: Option<Arc<ClientMemory>>,
     by_age: BTreeMap<u64, Held>,
     shared: IntervalMap<u128, u64>,

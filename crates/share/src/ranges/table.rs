@@ -18,7 +18,7 @@ pub(crate) struct Held {
     pub owner: LockOwner,
     /// The open it was taken through, so that it goes with it.
     pub open: u64,
-    /// Who is charged for it.
+    /// The payer for it.
     pub payer: Payer,
     /// Under which rule.
     pub rule: LockRule,
@@ -180,17 +180,20 @@ impl Ranges {
                 return Err(Refusal::BadRange);
             }
             match rule {
-                // What is left on either side of the middle is one range more.
-                LockRule::Merging
-                    if merging::split(&self.held, owner, range)
-                        .is_some_and(|one| !self.held.has_room(one.payer)) =>
-                {
-                    return Err(Refusal::Exhausted);
-                }
-                LockRule::Merging => merging::unlock(&mut self.held, owner, range),
+                LockRule::Merging => self.unlock_merging(owner, range)?,
                 LockRule::Exact => self.unlock_exact(owner, range)?,
             }
         }
+        Ok(())
+    }
+
+    /// A range that is left on both sides of these bytes becomes two, for which there must be room.
+    fn unlock_merging(&mut self, owner: LockOwner, range: &RangeRequest) -> Result<(), Refusal> {
+        let split = merging::split(&self.held, owner, range);
+        if split.is_some_and(|one| !self.held.has_room(one.payer)) {
+            return Err(Refusal::Exhausted);
+        }
+        merging::unlock(&mut self.held, owner, range);
         Ok(())
     }
 

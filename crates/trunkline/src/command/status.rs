@@ -102,7 +102,10 @@ fn transport(of: &Transport, out: &mut String) {
     if client_memory.refused > 0 {
         let (mib, bound) = (client_memory.bytes.div_ceil(1 << 20), client_memory.bound_bytes >> 20);
         let refused = client_memory.refused;
-        let _ = writeln!(out, "opens and locks: {mib} of {bound} MiB; {refused} requests refused for them");
+        let _ = writeln!(
+            out,
+            "opens, locks and sessions: {mib} of {bound} MiB; {refused} requests refused for them"
+        );
     }
 }
 

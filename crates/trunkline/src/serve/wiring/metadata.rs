@@ -1,12 +1,12 @@
-//! What is kept of names, files and for clients: how much of it there may be, and what is told of it.
+//! What is remembered of names and files: how much of it there may be, and what is told of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use admin::metadata::RememberedShare;
+use share::Share;
 use share::engine::Descriptors;
-use share::{ClientMemory, Share};
 use volume::Volume;
 use volume::faulty::FaultyVolume;
 
@@ -17,26 +17,6 @@ const PART_OF_DESCRIPTORS: u64 = 4;
 /// kept from descriptors.
 pub fn kept_of(descriptors: u64) -> Arc<Descriptors> {
     Descriptors::new(usize::try_from(descriptors / PART_OF_DESCRIPTORS).unwrap_or(usize::MAX))
-}
-
-/// Clients' opens and byte ranges may take an eighth of the memory of this process, and 4 GiB where it has plenty.
-const FOR_CLIENTS: (u64, u64) = (8, 4 << 30);
-/// Sessions may take a 32nd, and 1 GiB.
-const FOR_SESSIONS: (u64, u64) = (32, 1 << 30);
-
-/// The memory for clients' opens and byte ranges, and for states of NFS.
-pub fn client_memory() -> Arc<ClientMemory> {
-    part_of_memory(FOR_CLIENTS)
-}
-
-/// The memory for sessions of SMB and their trees.
-pub fn session_memory() -> Arc<ClientMemory> {
-    part_of_memory(FOR_SESSIONS)
-}
-
-fn part_of_memory((part, most): (u64, u64)) -> Arc<ClientMemory> {
-    let bytes = net::memory_limit().map_or(most, |limit| (limit / part).min(most));
-    ClientMemory::bounded(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// The volume, each of whose calls about names and attributes takes so much longer; the volume itself for 0.

@@ -15,6 +15,7 @@ mod identity;
 mod lasting;
 mod leaving;
 mod limits;
+mod memory;
 mod metadata;
 mod moving;
 mod names;
@@ -115,7 +116,7 @@ pub fn start(
 ) -> anyhow::Result<Box<dyn FileServer>> {
     let descriptors = net::raise_descriptor_limit();
     tracing::debug!(descriptors, "bound on open descriptors");
-    let server = smb::Server::new(server_config(plan, metadata::session_memory()), net::now());
+    let server = smb::Server::new(server_config(plan, memory::for_sessions()), net::now());
     let (nfs_listeners, endpoints) = match nfs_bound {
         Some(bound) => (Some(bound.listeners), bound.endpoints),
         None => (None, Vec::new()),
@@ -149,7 +150,7 @@ pub fn start(
         _watcher: watch(&addresses),
         addresses,
         descriptors: metadata::kept_of(descriptors),
-        client_memory: metadata::client_memory(),
+        client_memory: memory::for_clients(),
         backlog: net::Backlog::of_host(),
         keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, seen, kept, Arc::clone(state))?)),
     };
@@ -191,7 +192,7 @@ impl FileServer for Wired {
         let nfs = held(&self.nfs_transport).as_ref().map(transport::seen);
         let kept = (
             transport::descriptors(&self.descriptors),
-            transport::client_memory([&self.client_memory, &self.server.config().session_memory]),
+            memory::report([&self.client_memory, &self.server.config().session_memory]),
         );
         transport::report(smb, nfs, &self.backlog, kept)
     }

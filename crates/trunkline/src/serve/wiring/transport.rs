@@ -28,15 +28,6 @@ pub fn descriptors(shared: &share::engine::Descriptors) -> Descriptors {
     }
 }
 
-/// The memory of clients, in the engines and as sessions.
-pub fn client_memory(all: [&share::ClientMemory; 2]) -> ClientMemory {
-    ClientMemory {
-        bytes: all.iter().map(|of| of.used() as u64).sum(),
-        bound_bytes: all.iter().map(|of| of.bound() as u64).sum(),
-        refused: all.iter().map(|of| of.refused()).sum(),
-    }
-}
-
 /// The same of both, and what they hold together.
 pub fn report(
     smb: Option<Connections>,
