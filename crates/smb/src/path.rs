@@ -157,15 +157,16 @@ fn stopped(link: SymbolicLink<'_>) -> Stop {
 /// How many bytes of a path were not looked at yet, when so many components of it were not.
 fn unparsed(asked: Utf16<'_>, mut left: usize) -> u16 {
     let separators = [u16::from(b'\\'), u16::from(b'/')];
-    let mut bytes = 0;
+    let (mut bytes, mut is_in_component) = (0, false);
     for unit in asked.units().rev() {
         if left == 0 {
             break;
         }
         bytes += 2;
-        if separators.contains(&unit) {
-            left -= 1;
-        }
+        // Several separators are as one, and those at the end are none.
+        let is_separator = separators.contains(&unit);
+        left -= usize::from(is_separator && is_in_component);
+        is_in_component = !is_separator;
     }
     bytes
 }

@@ -140,7 +140,7 @@ fn a_link_that_a_posix_client_makes_may_have_slashes_in_its_text() {
             "{name}"
         );
     }
-    // To others a slash is no separator, and what they mean by it stays theirs.
+    // In the text of a link of others a slash is no separator, and what they mean by it stays theirs.
     let mut other = world.dial(&Dial::elsewhere());
     make(&mut other, "other", "directory/file");
     assert!(std::fs::read_link(world.root().join("other")).is_err());

@@ -20,10 +20,18 @@ pub fn unit_at(text: Utf16<'_>, index: usize) -> Option<u16> {
 
 /// The parts between occurrences of `separator`; one more than there are separators.
 pub fn split<'a>(text: Utf16<'a>, separator: u16) -> impl Iterator<Item = Utf16<'a>> + use<'a> {
+    split_where(text, move |unit| unit == separator)
+}
+
+/// The parts between units for which `separates` holds; one more than there are such units.
+pub fn split_where<'a, F: Fn(u16) -> bool>(
+    text: Utf16<'a>,
+    separates: F,
+) -> impl Iterator<Item = Utf16<'a>> + use<'a, F> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let text = rest.take()?;
-        let Some(at) = text.units().position(|unit| unit == separator) else {
+        let Some(at) = text.units().position(&separates) else {
             return Some(text);
         };
         let bytes = text.as_bytes();

@@ -25,7 +25,7 @@ use crate::Utf16;
 /// Which names are spoken on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Syntax {
-    /// MS-FSCC 2.1.5: components between backslashes, streams behind colons, ten forbidden characters.
+    /// MS-FSCC 2.1.5: components between backslashes (or slashes), streams behind colons, ten forbidden characters.
     #[default]
     Windows,
     /// The POSIX extensions: components between slashes, everything else allowed, no streams.

@@ -5,7 +5,7 @@
 
 use super::{BadName, MAX_COMPONENT, MAX_PATH, Syntax, to_host};
 use crate::Utf16;
-use crate::fscc::text::{split, unit_at};
+use crate::fscc::text::{split, split_where, unit_at};
 
 const SEPARATOR: u16 = b'\\' as u16;
 const SLASH: u16 = b'/' as u16;
@@ -70,9 +70,8 @@ impl<'a> Path<'a> {
     /// # Errors
     /// [`BadPath`], by the status to answer.
     pub fn parse(text: Utf16<'a>, syntax: Syntax) -> Result<Path<'a>, BadPath> {
-        let separator = separator(syntax);
         // MS-SMB2 3.3.5.9
-        if unit_at(text, 0) == Some(separator) {
+        if unit_at(text, 0).is_some_and(|unit| separates(unit, syntax)) {
             return Err(BadPath::Absolute);
         }
         // MS-FSCC 2.1.5
@@ -80,7 +79,7 @@ impl<'a> Path<'a> {
             return Err(BadName::TooLong.into());
         }
         let mut path = Path { text, syntax, stream: None, trailing_separator: false };
-        let mut parts = split(text, separator).peekable();
+        let mut parts = parts(text, syntax).peekable();
         while let Some(part) = parts.next() {
             let last = parts.peek().is_none();
             if part.is_empty() {
@@ -127,9 +126,7 @@ impl<'a> Path<'a> {
     /// The file names on the way, the last one included and without streams.
     pub fn components(&self) -> impl Iterator<Item = Utf16<'a>> + use<'a> {
         let syntax = self.syntax;
-        split(self.text, separator(syntax))
-            .map(move |part| file_name(part, syntax))
-            .filter(|name| !name.is_empty())
+        parts(self.text, syntax).map(move |part| file_name(part, syntax)).filter(|name| !name.is_empty())
     }
 
     /// Appends the host's form of the path, components separated by `/`; nothing for the root.
@@ -156,6 +153,17 @@ pub(super) fn separator(syntax: Syntax) -> u16 {
         Syntax::Windows => SEPARATOR,
         Syntax::Posix => SLASH,
     }
+}
+
+/// Whether a unit stands between two components. Samba takes a slash too, and some clients count on it; no name may contain one.
+// MS-FSCC 2.1.5.2 (exception: the slash)
+fn separates(unit: u16, syntax: Syntax) -> bool {
+    unit == separator(syntax) || unit == SLASH
+}
+
+/// The components of a path, with the streams behind them.
+fn parts<'a>(text: Utf16<'a>, syntax: Syntax) -> impl Iterator<Item = Utf16<'a>> + use<'a> {
+    split_where(text, move |unit| separates(unit, syntax))
 }
 
 /// A component without its stream.
@@ -249,13 +257,16 @@ mod tests {
         assert_eq!(parse("a\\\\b"), Ok(plain(&["a", "b"])));
         assert_eq!(parse("a\\"), Ok(Seen { trailing: true, ..plain(&["a"]) }));
         assert_eq!(parse("..."), Ok(plain(&["..."])));
+        assert_eq!(parse("a/b c\\d/"), Ok(Seen { trailing: true, ..plain(&["a", "b c", "d"]) }));
     }
 
     #[test]
     fn paths_that_climb_or_are_absolute() {
         assert_eq!(parse("\\a"), Err(BadPath::Absolute));
         assert_eq!(parse("\\"), Err(BadPath::Absolute));
+        assert_eq!(parse("/a"), Err(BadPath::Absolute));
         assert_eq!(parse("..\\..\\.."), Err(BadPath::Climbs));
+        assert_eq!(parse("a/../b"), Err(BadPath::Climbs));
         assert_eq!(parse("a\\..\\b"), Err(BadPath::Climbs));
         assert_eq!(parse("a\\..:s"), Err(BadPath::Climbs));
         assert_eq!(parse("a\\.\\b"), Err(BadPath::Name(BadName::Dots)));
