@@ -1,5 +1,6 @@
 //! The table of clients: who is who when somebody introduces itself (RFC 8881 18.35.4).
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -86,19 +87,27 @@ impl Known {
         Some(client)
     }
 
-    /// Who has to go for one client more when there are as many as there may be.
+    /// The client that has to go for one more when there are as many as there may be.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY when all of them have made a session.
-    fn one_too_many(&self, _: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
+    /// NFS4ERR_DELAY when no address has more than twice as many as this one, or all of the one that has most have had something open.
+    fn one_too_many(&self, address: IpAddr, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
         if self.by_id.len() < MAX_CLIENTS {
             return Ok(None);
         }
-        // Who has not made a session has nothing to lose, and introduces itself once more. Otherwise anybody who only does
-        // that kept everybody else out.
-        let waiting = self.by_id.values().filter(|client| !client.is_confirmed());
-        let oldest = waiting.max_by_key(|client| client.silent_ns(now)).map(Arc::clone);
-        oldest.map(Some).ok_or(NfsStat::Delay)
+        // The address that has most clients gives one up, so that nobody who introduces himself again and again keeps others out.
+        // A client that has not made a session has nothing to lose, and introduces itself once more; so does one that has never
+        // opened anything.
+        let own = self.of_address.get(&address).copied().unwrap_or_default();
+        let counts = self.of_address.iter().map(|(address, count)| (*count, Reverse(*address)));
+        let (most, Reverse(crowded)) = counts.max().ok_or(NfsStat::Delay)?;
+        if most <= 2 * own {
+            return Err(NfsStat::Delay);
+        }
+        let idle = self.by_id.values().filter(|client| client.address == crowded && !client.has_state());
+        let unproved = idle.filter(|client| !client.is_proved());
+        let leaves = unproved.max_by_key(|client| (!client.is_confirmed(), client.silent_ns(now)));
+        leaves.map(|client| Some(Arc::clone(client))).ok_or(NfsStat::Delay)
     }
 
     /// The client that has to go for one more of this address, when it has as many as it may have.

@@ -65,6 +65,9 @@ impl Exports {
 /// part in. The server's count would go from thread to thread.
 pub type Near = Arc<Arc<Server>>;
 
+/// A look for clients whose lease is over serves for so long (ns) when it finds none.
+const LOOK_NS: u64 = 100_000_000;
+
 /// The server.
 pub struct Server {
     config: ServerConfig,
@@ -75,6 +78,8 @@ pub struct Server {
     exports: ArcSwap<Exports>,
     /// Who is known.
     pub clients: Clients,
+    /// When no lease of any of them was over, as far as was looked at last (monotonic ns).
+    none_expired_ns: AtomicU64,
     /// Who is known over a restart.
     pub roll: Roll,
     /// What clients may come back for.
@@ -142,6 +147,7 @@ impl Server {
             handles: HandleKey::new(config.handle_key),
             exports: ArcSwap::default(),
             clients: Clients::new(config.instance, lease_ns),
+            none_expired_ns: AtomicU64::new(0),
             roll: Roll::default(),
             grace: Grace::default(),
             sessions: Table::new(MAX_SESSIONS),
@@ -507,7 +513,14 @@ impl Server {
     /// Ends all clients whose lease is over, because there is no room for what they have. True when there was one.
     // RFC 8881 8.4.2.3
     pub fn end_expired(&self, now: Now) -> bool {
-        self.end_silent(self.lease_ns(), now, |_| true)
+        // All clients are looked at. Whoever asks for room again and again is told what was found a moment ago.
+        let looked_ns = self.none_expired_ns.load(Ordering::Relaxed);
+        if looked_ns != 0 && now.mono_ns.saturating_sub(looked_ns) < LOOK_NS {
+            return false;
+        }
+        let found = self.end_silent(self.lease_ns(), now, |_| true);
+        self.none_expired_ns.store(if found { 0 } else { now.mono_ns }, Ordering::Relaxed);
+        found
     }
 
     fn end_silent(&self, ns: u64, now: Now, is_meant: impl Fn(&Client) -> bool) -> bool {

@@ -126,10 +126,32 @@ fn who_comes_when_there_are_too_many_clients_takes_the_place_of_who_is_gone() {
     for number in 0..MAX_CLIENTS {
         assert_eq!(begin(&mut wires[number / OF_ADDRESS], &number.to_be_bytes(), SMALL), NfsStat::Ok);
     }
-    let mut wire = world.connect_from("198.51.100.1:1000");
-    assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Delay);
-    pass(&mut [&mut wire]);
-    assert_eq!(begin(&mut wire, b"one too many", SMALL), NfsStat::Ok);
+    // An address has as many as any other.
+    let wire = &mut wires[0];
+    assert_eq!(begin(wire, b"one too many", SMALL), NfsStat::Delay);
+    pass(&mut [wire]);
+    assert_eq!(begin(wire, b"one too many", SMALL), NfsStat::Ok);
+}
+
+#[test]
+fn who_comes_when_there_are_too_many_takes_the_place_of_an_idle_one_of_the_address_that_has_most() {
+    let world = World::new();
+    let mut wires = wires_of_many(&world);
+    let mut opener = Client::new(&mut wires[0], b"with a file", 1);
+    opener.create(&mut wires[0], b"file");
+    let mut oldest = Client::new(&mut wires[0], b"oldest", 1);
+    let now = wires[0].now.plus(Duration::from_millis(1));
+    for number in 2..MAX_CLIENTS {
+        let wire = &mut wires[(number - 1) / OF_ADDRESS];
+        wire.now = now;
+        assert_eq!(begin(wire, &number.to_be_bytes(), SMALL), NfsStat::Ok);
+    }
+    let mut newcomer = world.connect_from("198.51.100.1:1000");
+    newcomer.now = now;
+    assert_eq!(begin(&mut newcomer, b"one too many", SMALL), NfsStat::Ok);
+    assert_eq!(world.server.clients.all().len(), MAX_CLIENTS);
+    assert_eq!(oldest.run(&mut wires[0], &[]).status(), NfsStat::BadSession, "it introduces itself again");
+    opener.run(&mut wires[0], &[]).ok();
 }
 
 // RFC 8881 18.35.4
