@@ -10,9 +10,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use wire::endpoint::Principal;
 
+use crate::clock;
 use crate::config::Config;
 use crate::crowd::{Crowd, Seat, Seated};
+use crate::lane::{Lane, Standing};
 
 /// All connections of one server.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(crate) struct Census {
     displaced: AtomicU64,
     /// Connections whose client has proved nothing.
     unproved: AtomicUsize,
+    /// The worker behind all others.
+    lane: Lane,
     /// Connections of each worker.
     load: Box<[AtomicUsize]>,
     /// What each worker has to do.
@@ -120,11 +125,30 @@ const SILENCE_NS: u64 = 60_000_000_000;
 /// Lines about refusals in that time for all addresses.
 const LINES: usize = 10;
 
+/// The priority lane remembers so many principals that have no connection.
+const MOST_STANDINGS: usize = 4096;
+
+/// Whose a connection is: a principal, with its address where that is a host.
+type Owner = (Principal, Option<IpAddr>);
+
+/// The host of an address. One host may have all addresses of an IPv6 network of 64 bits.
+fn host(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+        v4 => v4,
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     total: usize,
     /// Connections of each address.
     addresses: HashMap<IpAddr, usize>,
+    /// Each owner as the priority lane knows it, with the number of its connections.
+    standings: HashMap<Owner, (Arc<Standing>, usize)>,
+    /// Owners that have connections, and how many they have.
+    owners: usize,
+    owned: usize,
     /// Those that have proved nothing.
     crowd: Crowd,
     /// What was told, and when (monotonic ns).
@@ -134,6 +158,40 @@ struct State {
 }
 
 impl State {
+    /// Whether there are connections of more than one owner. A connection without an owner is another's.
+    fn is_shared(&self) -> bool {
+        self.owners > 1 || self.total > self.owned
+    }
+
+    /// One more connection of an owner.
+    fn join(&mut self, owner: Owner) -> Arc<Standing> {
+        let (standing, connections) = self.standings.entry(owner).or_default();
+        self.owned += 1;
+        *connections += 1;
+        self.owners += usize::from(*connections == 1);
+        Arc::clone(standing)
+    }
+
+    /// One less.
+    fn part(&mut self, owner: Owner, now_ns: u64) {
+        let Some((standing, connections)) = self.standings.get_mut(&owner) else { return };
+        self.owned -= 1;
+        *connections -= 1;
+        if *connections > 0 {
+            return;
+        }
+        self.owners -= 1;
+        if !standing.is_remembered(now_ns) {
+            self.standings.remove(&owner);
+        }
+        for is_known in [Standing::is_barred, |_: &Standing, _| false] {
+            if self.standings.len() > self.owners + MOST_STANDINGS {
+                self.standings
+                    .retain(|_, (standing, connections)| *connections > 0 || is_known(standing, now_ns));
+            }
+        }
+    }
+
     /// Whether the log says that an address is refused something.
     fn tells(&mut self, address: IpAddr, why: Why, now_ns: u64) -> bool {
         self.told.retain(|(.., at)| now_ns.saturating_sub(*at) < SILENCE_NS);
@@ -161,7 +219,11 @@ const QUIET_NS: u64 = 100_000_000;
 pub(crate) struct Place {
     census: Arc<Census>,
     address: IpAddr,
-    worker: usize,
+    /// Its worker while it is not in the priority lane.
+    home: usize,
+    is_in_lane: bool,
+    /// Its owner, once that is known, as the priority lane knows it.
+    owner: Option<(Owner, Arc<Standing>)>,
     key: Option<u128>,
     /// Among those that have proved nothing.
     seat: Arc<Seat>,
@@ -169,13 +231,15 @@ pub(crate) struct Place {
 }
 
 impl Census {
+    /// For so many workers, and the priority lane behind them.
     pub(crate) fn new(workers: usize, bounds: Bounds) -> Arc<Census> {
         Arc::new(Census {
+            lane: Lane::new(workers),
             bounds,
             refusals: Default::default(),
             displaced: AtomicU64::new(0),
             unproved: AtomicUsize::new(0),
-            load: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            load: (0..=workers).map(|_| AtomicUsize::new(0)).collect(),
             busy: (0..workers).map(|_| Busy::default()).collect(),
             state: Mutex::default(),
         })
@@ -201,9 +265,21 @@ impl Census {
         state.total += 1;
         let seat = state.crowd.enter(address);
         self.unproved.store(state.crowd.len(), Relaxed);
-        let worker = (0..self.load.len()).min_by_key(|&at| self.load[at].load(Relaxed)).unwrap_or(0);
-        self.load[worker].fetch_add(1, Relaxed);
-        Ok(Place { census: Arc::clone(self), address, worker, key: None, seat, proved: false })
+        self.lane.set_shared(state.is_shared());
+        let home = self.emptiest();
+        self.load[home].fetch_add(1, Relaxed);
+        let census = Arc::clone(self);
+        Ok(Place { census, address, home, is_in_lane: false, owner: None, key: None, seat, proved: false })
+    }
+
+    /// The worker with the fewest connections.
+    fn emptiest(&self) -> usize {
+        (0..self.lane.worker()).min_by_key(|&at| self.load[at].load(Relaxed)).unwrap_or(0)
+    }
+
+    /// The priority lane.
+    pub(crate) fn lane(&self) -> &Lane {
+        &self.lane
     }
 
     /// Why an address that has so many connections gets no more. None too when another gives its place up.
@@ -276,7 +352,7 @@ impl Census {
 
     /// Whether there is nobody to give a connection to.
     pub(crate) fn has_one_worker(&self) -> bool {
-        self.load.len() == 1
+        self.busy.len() == 1
     }
 
     /// A worker says how much of a processor it takes, in thousandths.
@@ -297,7 +373,7 @@ impl Census {
         others.min_by_key(|(at, parts)| (*parts, self.load[*at].load(Relaxed))).map(|(at, _)| at)
     }
 
-    /// Connections of each worker now.
+    /// Connections of each worker now, and of the priority lane behind them.
     pub(crate) fn load(&self) -> Vec<usize> {
         self.load.iter().map(|count| count.load(Relaxed)).collect()
     }
@@ -306,24 +382,55 @@ impl Census {
 impl Place {
     /// The worker it is on.
     pub(crate) fn worker(&self) -> usize {
-        self.worker
+        if self.is_in_lane { self.census.lane.worker() } else { self.home }
     }
 
-    /// Moves to the worker with the most connections of `key`, and where there are none yet, to the one with the fewest of
-    /// others; stays on its own where that is as good. Returns the worker.
+    /// Finds its home: the worker with the most connections of `key`, and where there are none yet, the one with the fewest of
+    /// others; its own where that is as good. Returns the worker that it is on now.
     pub(crate) fn choose(&mut self, key: u128) -> usize {
         let census = &*self.census;
         let mut state = census.state.lock();
-        let of_key = state.keys.entry(key).or_insert_with(|| vec![0; census.load.len()].into_boxed_slice());
-        let others = |at: usize| census.load[at].load(Relaxed) - usize::from(at == self.worker);
+        let of_key =
+            state.keys.entry(key).or_insert_with(|| vec![0; census.lane.worker()].into_boxed_slice());
+        let others =
+            |at: usize| census.load[at].load(Relaxed) - usize::from(!self.is_in_lane && at == self.home);
         let best = (0..of_key.len())
-            .min_by_key(|&at| (Reverse(of_key[at]), others(at), at != self.worker))
-            .unwrap_or(self.worker);
+            .min_by_key(|&at| (Reverse(of_key[at]), others(at), at != self.home))
+            .unwrap_or(self.home);
         of_key[best] += 1;
         self.key = Some(key);
         drop(state);
-        self.enter(best);
-        best
+        self.change(|place| place.home = best);
+        self.worker()
+    }
+
+    /// Its owner as the priority lane knows it.
+    pub(crate) fn standing(&self) -> Option<&Arc<Standing>> {
+        self.owner.as_ref().map(|(_, standing)| standing)
+    }
+
+    /// It works for this principal.
+    pub(crate) fn belongs_to(&mut self, principal: Principal) {
+        if self.owner.as_ref().is_some_and(|((before, _), _)| *before == principal) {
+            return;
+        }
+        let owner = (principal, (principal == Principal::Host).then(|| host(self.address)));
+        let mut state = self.census.state.lock();
+        let standing = state.join(owner);
+        if let Some((before, _)) = self.owner.replace((owner, standing)) {
+            state.part(before, clock::mono_ns());
+        }
+        self.census.lane.set_shared(state.is_shared());
+    }
+
+    /// Goes to the priority lane that is open to it, or from one that is not. Returns its new worker.
+    pub(crate) fn change_lane(&mut self, now_ns: u64) -> Option<usize> {
+        let is_in_lane = self.census.lane.admits(self.standing()?, now_ns);
+        if is_in_lane == self.is_in_lane {
+            return None;
+        }
+        self.change(|place| place.is_in_lane = is_in_lane);
+        Some(self.worker())
     }
 
     /// Names who is told when the connection has to give its place up.
@@ -344,21 +451,21 @@ impl Place {
         self.census.unproved.store(state.crowd.len(), Relaxed);
     }
 
-    /// Moves to another worker.
+    /// Moves from its home, where it is, to another worker.
     pub(crate) fn go(&mut self, worker: usize) {
         if let Some(key) = self.key
             && let Some(of_key) = self.census.state.lock().keys.get_mut(&key)
         {
-            of_key[self.worker] -= 1;
+            of_key[self.home] -= 1;
             of_key[worker] += 1;
         }
-        self.enter(worker);
+        self.change(|place| place.home = worker);
     }
 
-    fn enter(&mut self, worker: usize) {
-        self.census.load[self.worker].fetch_sub(1, Relaxed);
-        self.census.load[worker].fetch_add(1, Relaxed);
-        self.worker = worker;
+    fn change(&mut self, change: impl FnOnce(&mut Place)) {
+        self.census.load[self.worker()].fetch_sub(1, Relaxed);
+        change(self);
+        self.census.load[self.worker()].fetch_add(1, Relaxed);
     }
 }
 
@@ -372,23 +479,28 @@ impl Drop for Place {
                 state.addresses.remove(&self.address);
             }
         }
+        if let Some((owner, _)) = self.owner.take() {
+            state.part(owner, clock::mono_ns());
+        }
+        self.census.lane.set_shared(state.is_shared());
         state.crowd.leave(self.address, &self.seat);
         self.census.unproved.store(state.crowd.len(), Relaxed);
         if let Some(key) = self.key
             && let Some(of_key) = state.keys.get_mut(&key)
         {
-            of_key[self.worker] -= 1;
+            of_key[self.home] -= 1;
             if of_key.iter().all(|&count| count == 0) {
                 state.keys.remove(&key);
             }
         }
-        self.census.load[self.worker].fetch_sub(1, Relaxed);
+        self.census.load[self.worker()].fetch_sub(1, Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lane::{Ledger, Occupancy};
     use std::net::Ipv4Addr;
 
     const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -502,14 +614,72 @@ mod tests {
         for (at, key) in [(0, 7), (1, 7), (2, 7), (3, 7)] {
             assert_eq!(places[at].choose(key), 0);
         }
-        assert_eq!(census.load(), [6, 2]);
+        assert_eq!(census.load(), [6, 2, 0]);
         assert_eq!(places[4].choose(8), 1);
         places[0].go(1);
-        assert_eq!(census.load(), [4, 4]);
+        assert_eq!(census.load(), [4, 4, 0]);
         drop(places);
-        assert_eq!(census.load(), [0, 0]);
+        assert_eq!(census.load(), [0, 0, 0]);
         assert!(census.state.lock().keys.is_empty());
         assert!(census.state.lock().addresses.is_empty());
+    }
+
+    fn make_busy(census: &Census) -> u64 {
+        let (mut occupancy, now_ns) = (Occupancy::default(), clock::mono_ns());
+        occupancy.tell(census.lane(), now_ns - 1_000_000_000);
+        occupancy.tell(census.lane(), now_ns);
+        now_ns
+    }
+
+    #[test]
+    fn connections_go_to_the_lane_while_workers_are_busy_and_leave_it_when_they_take_too_much() {
+        let census = census(2, 100, 100);
+        let now_ns = make_busy(&census);
+        let mut place = census.admit(HOME, 9, now_ns).expect("there is room");
+        assert_eq!((place.worker(), place.choose(7)), (0, 0));
+        place.belongs_to(Principal::User(1));
+        assert_eq!(place.change_lane(now_ns), None, "it is alone");
+        // Nobody knows yet whose the second one is.
+        let mut other = census.admit(HOME, 9, now_ns).expect("there is room");
+        assert_eq!((other.change_lane(now_ns), place.change_lane(now_ns)), (None, Some(2)));
+        assert_eq!(other.choose(7), 0, "the first one is at home there");
+        other.belongs_to(Principal::User(1));
+        assert_eq!(place.change_lane(now_ns), Some(0), "there is nobody else any more");
+        let mut third = census.admit(OTHER, 9, now_ns).expect("there is room");
+        third.belongs_to(Principal::Host);
+        assert_eq!([&mut place, &mut other, &mut third].map(|place| place.change_lane(now_ns)), [Some(2); 3]);
+        assert_eq!(census.load(), [0, 0, 3]);
+        Ledger::default().charge(place.standing().expect("it is known"), 1_000_000_000, now_ns);
+        assert_eq!((place.change_lane(now_ns), other.change_lane(now_ns)), (Some(0), Some(0)));
+        assert_eq!(third.change_lane(now_ns + 60_000_000_000), Some(1), "the workers have been idle");
+        // What it took is remembered while it has no connection.
+        drop((place, other));
+        let mut again = census.admit(HOME, 9, now_ns).expect("there is room");
+        again.belongs_to(Principal::User(1));
+        assert_eq!(again.change_lane(now_ns), None);
+        drop((again, third));
+        let state = census.state.lock();
+        assert_eq!((state.standings.len(), state.owners, state.keys.len()), (1, 0, 0));
+        assert_eq!(census.load(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn the_lane_remembers_only_some_of_those_without_connections() {
+        let census = census(1, 1000, 1000);
+        for user in 0..=MOST_STANDINGS as u64 + 1 {
+            let mut place = census.admit(HOME, 9, 1).expect("there is room");
+            place.belongs_to(Principal::User(user));
+            Ledger::default().charge(place.standing().expect("it is known"), 1_000_000_000, clock::mono_ns());
+        }
+        assert!(census.state.lock().standings.len() <= MOST_STANDINGS);
+    }
+
+    #[test]
+    fn a_host_may_have_a_whole_network() {
+        let of = |text: &str| host(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1:2:3"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 
     #[test]

@@ -38,6 +38,8 @@ use crate::worker::Worker;
 
 /// Rounds with work in each before other connections of the worker have their turn.
 const ROUNDS: usize = 8;
+/// The same in the priority lane.
+const ROUNDS_IN_LANE: usize = 1;
 /// Messages of a client that has proved nothing in each of its turns, and how many such clients have their turns in one
 /// millisecond: enough for each to log on without a wait, and little beside what the others want.
 const UNPROVED_MESSAGES: u64 = 8;
@@ -284,11 +286,24 @@ impl<S: Service> Served<S> {
 
     /// Serves until the connection leaves this worker.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let worker = Rc::clone(&self.worker);
+        if !worker.is_lane() {
+            return self.serve(cx);
+        }
+        let standing = self.connection.place.standing().map(Arc::clone);
+        worker.charge(standing.as_ref(), || self.serve(cx))
+    }
+
+    fn serve(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         if !self.attached {
             self.attached = true;
             self.connection.post.attach(cx.waker());
         }
-        if self.rests() {
+        let now_ns = clock::mono_ns();
+        if let Some(target) = self.change_lane(now_ns) {
+            return Poll::Ready(End::Move(target));
+        }
+        if self.rests_until > now_ns && !self.worker.is_finishing() {
             return Poll::Pending;
         }
         self.connection.post.awake();
@@ -296,7 +311,8 @@ impl<S: Service> Served<S> {
         if due && let Some(why) = self.overdue() {
             return Poll::Ready(End::Closed(why));
         }
-        for _ in 0..ROUNDS {
+        let rounds = if self.worker.is_lane() { ROUNDS_IN_LANE } else { ROUNDS };
+        for _ in 0..rounds {
             match self.round(cx, std::mem::take(&mut due)) {
                 Flow::End(end) => return Poll::Ready(end),
                 Flow::Again if self.connection.must_rest() => break,
@@ -309,16 +325,18 @@ impl<S: Service> Served<S> {
                 }
             }
         }
-        match self.connection.proved {
+        match self.connection.proved || rounds < ROUNDS && !self.connection.must_rest() {
             true => cx.waker().wake_by_ref(),
             false => self.rest(cx),
         }
         Poll::Pending
     }
 
-    /// Whether it waits for its next turn. The timer wakes it then; what comes meanwhile waits with it.
-    fn rests(&self) -> bool {
-        self.rests_until > clock::mono_ns() && !self.worker.is_finishing()
+    /// The worker that it goes to before its turn, because the priority lane is open to it or no longer.
+    fn change_lane(&mut self, now_ns: u64) -> Option<usize> {
+        let connection = &mut *self.connection;
+        let stays = connection.core.is_none() || connection.target.is_some() || self.worker.is_finishing();
+        if stays { None } else { connection.place.change_lane(now_ns) }
     }
 
     /// A client that has proved nothing and sends faster than its turns come waits for the next one: the longer, the more there
@@ -502,7 +520,7 @@ impl<S: Service> Served<S> {
         }
         let takes_messages = !connection.must_hold_back() && !self.worker.is_finishing();
         let messages = match takes_messages {
-            true if connection.proved => MAX_BATCH_MESSAGES as u64,
+            true if connection.proved && !self.worker.is_lane() => MAX_BATCH_MESSAGES as u64,
             true => UNPROVED_MESSAGES,
             false => 0,
         };
@@ -521,6 +539,13 @@ impl<S: Service> Served<S> {
             return None;
         }
         if connection.pace.hops() {
+            // Before the next trip, since it may be away whenever it is polled.
+            if connection.target.is_none() && !self.worker.is_finishing() {
+                connection.target = connection.place.change_lane(clock::mono_ns());
+            }
+            if connection.target.is_some() {
+                return None;
+            }
             let core = connection.core.take()?;
             let trip = Homeward::new(&connection.post, core, self.worker.take_spare());
             let service = Arc::clone(&connection.shared.service);
@@ -584,6 +609,9 @@ impl<S: Service> Served<S> {
                 connection.behind.add(gate, later(turn.ended_ns, connection.shared.config.tell_first));
             }
             core.conversation.turned(turn.ended_ns, connection.sends.end());
+            if let Some(principal) = core.conversation.principal() {
+                connection.place.belongs_to(principal);
+            }
             if core.conversation.is_proved() != connection.proved {
                 connection.proved = !connection.proved;
                 connection.place.set_proved(connection.proved);

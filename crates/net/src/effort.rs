@@ -59,6 +59,13 @@ pub(crate) fn idle_ns() -> Option<u64> {
     text.get(..len).and_then(idle)
 }
 
+/// For how long the calling thread was ready to run while others had the processors (ns); none where the host does not tell.
+pub(crate) fn put_aside_ns() -> Option<u64> {
+    let mut text = [0; LINE];
+    let len = line(&SCHEDULING, &mut text)?;
+    text.get(..len).and_then(put_aside)
+}
+
 /// The processor time of the calling thread (ns).
 pub(crate) fn cpu_ns() -> u64 {
     let worked = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

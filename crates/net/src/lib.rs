@@ -5,7 +5,7 @@
 //! together from know no socket and can be read alone: `inbound` cuts records out of what was received,
 //! `turn` calls the conversation, `sends` holds what is to be written, `calls` asks the socket, `pace` decides between inline and
 //! the blocking pool, by time and `effort`, `mailbox` brings events in, `pool` runs what would block, `census` counts, bounds and
-//! places connections, `backlog` bounds what all of them hold for clients that do not read, `balance` says when one goes elsewhere, `receipts` finds out whether what was sent has arrived. Beside them, [`netlink`] asks the
+//! places connections, `backlog` bounds what all of them hold for clients that do not read, `balance` says when one goes elsewhere, `lane` puts clients that want little before the others while workers are full, `receipts` finds out whether what was sent has arrived. Beside them, [`netlink`] asks the
 //! kernel about its network and [`interfaces`] so reads and watches the addresses of the host, [`Alarm`] is a thread that calls back in time, and [`tun`] makes a device whose other end is this process.
 
 mod alarm;
@@ -24,6 +24,7 @@ mod effort;
 mod files;
 mod inbound;
 pub mod interfaces;
+mod lane;
 mod listen;
 pub mod lowat;
 mod mailbox;

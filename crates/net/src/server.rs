@@ -74,23 +74,26 @@ pub fn serve<S: Service>(
     config: Config,
 ) -> Result<Handle<S>, StartError> {
     let count = config.worker_count();
-    let (workers, commands): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded_channel()).unzip();
+    // The priority lane is the one behind them.
+    let (workers, commands): (Vec<_>, Vec<_>) = (0..=count).map(|_| unbounded_channel()).unzip();
     let shared = Arc::new(Shared {
         service,
         pool: Pool::new(config.pool_threads, config.pool_queue, config.pool_idle),
         census: Census::new(count, Bounds::of(&config)),
-        counters: (0..count).map(|_| Counters::default()).collect(),
+        counters: (0..=count).map(|_| Counters::default()).collect(),
         workers,
         config,
     });
     // From here on dropping the handle ends what has been started.
     let mut handle =
-        Handle { shared, threads: Vec::with_capacity(count), addresses: listeners.local_addresses() };
+        Handle { shared, threads: Vec::with_capacity(count + 1), addresses: listeners.local_addresses() };
     for (index, commands) in commands.into_iter().enumerate() {
         let shared = Arc::clone(&handle.shared);
         let (started, outcome) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name(format!("trunkline-net-{index}")).spawn(move || {
-            match worker::runtime(index, &shared) {
+        let name =
+            if index == count { "trunkline-net-lane".to_owned() } else { format!("trunkline-net-{index}") };
+        let thread =
+            std::thread::Builder::new().name(name).spawn(move || match worker::runtime(index, &shared) {
                 Ok(runtime) => {
                     let _ = started.send(Ok(()));
                     worker::run(index, shared, runtime, commands)
@@ -99,14 +102,14 @@ pub fn serve<S: Service>(
                     let _ = started.send(Err(reason));
                     0
                 }
-            }
-        });
+            });
         let failed = |reason| StartError::Worker { worker: index, reason };
         handle.threads.push(thread.map_err(failed)?);
         if let Ok(Err(reason)) = outcome.recv() {
             return Err(failed(reason));
         }
     }
+    // Not in the lane: clients that connect again and again would fill it.
     for (at, (listener, _)) in listeners.sockets.into_iter().enumerate() {
         handle.shared.ask(at % count, Command::Listen(listener));
     }
@@ -138,7 +141,7 @@ impl<S: Service> Handle<S> {
         self.shared.census.refusals()
     }
 
-    /// Connections of each worker now.
+    /// Connections of each worker now, and of the priority lane behind them.
     #[must_use]
     pub fn connections_by_worker(&self) -> Vec<usize> {
         self.shared.census.load()
@@ -150,7 +153,7 @@ impl<S: Service> Handle<S> {
         self.shared.pool.threads()
     }
 
-    /// The counters of each worker.
+    /// The counters of each worker, and of the priority lane behind them.
     #[must_use]
     pub fn totals_by_worker(&self) -> Vec<Totals> {
         self.shared.counters.iter().map(Counters::read).collect()

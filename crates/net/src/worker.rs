@@ -2,11 +2,12 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::HashMap;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
@@ -25,6 +26,7 @@ use crate::config::Config;
 use crate::connection::{Connection, End, EventOf, Served};
 use crate::counters::Counters;
 use crate::effort;
+use crate::lane::{self, Ledger, Occupancy, Standing};
 use crate::mailbox::Post;
 use crate::memory;
 use crate::sends::Sends;
@@ -40,6 +42,11 @@ const ACCEPTS: usize = 64;
 /// How long and how much is taken from a client after the last reply, until it closes too.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_READS: usize = 1024;
+/// After so many polls of connections a worker looks which others have become ready; the priority lane after each.
+const POLLS: u32 = 61;
+const POLLS_IN_LANE: u32 = 1;
+/// The priority lane asks after so long (ns) in one poll whether the thread waited or was put aside.
+const LONG_WAIT_NS: u64 = 1_000_000;
 /// Outputs kept for trips to the pool.
 const SPARES: usize = 2;
 
@@ -63,6 +70,11 @@ pub(crate) struct Worker<S: Service> {
     spares: RefCell<Vec<Output<EventOf<S>>>>,
     buffers: RefCell<Buffers>,
     balance: RefCell<Balance>,
+    /// How much it works, and as the priority lane for whom.
+    occupancy: RefCell<Occupancy>,
+    ledger: RefCell<Ledger>,
+    /// For how long the priority lane had been put aside when that was looked at last (ns).
+    put_aside_ns: Cell<u64>,
     /// Mailboxes of the connections that are here.
     posts: RefCell<HashMap<u64, Arc<Post<S::Conversation>>>>,
     next_id: Cell<u64>,
@@ -74,10 +86,16 @@ pub(crate) struct Worker<S: Service> {
 /// A worker's runtime, made on the worker's thread; it counts how often it goes to wait.
 pub(crate) fn runtime<S: Service>(index: usize, shared: &Arc<Shared<S>>) -> std::io::Result<LocalRuntime> {
     let shared = Arc::clone(shared);
+    let is_lane = index == shared.census.lane().worker();
     Builder::new_current_thread()
+        .event_interval(if is_lane { POLLS_IN_LANE } else { POLLS })
         .enable_io()
         .enable_time()
-        .on_thread_park(move || shared.counters[index].wait_calls.add(1))
+        .on_thread_park(move || {
+            shared.counters[index].wait_calls.add(1);
+            lane::wait_begins(clock::mono_ns());
+        })
+        .on_thread_unpark(|| lane::wait_ends(clock::mono_ns()))
         .build_local(LocalOptions::default())
 }
 
@@ -95,6 +113,9 @@ pub(crate) fn run<S: Service>(
         spares: RefCell::default(),
         buffers: RefCell::default(),
         balance: RefCell::default(),
+        occupancy: RefCell::default(),
+        ledger: RefCell::default(),
+        put_aside_ns: Cell::new(0),
         posts: RefCell::default(),
         next_id: Cell::new(0),
         finishing: Cell::new(false),
@@ -125,10 +146,37 @@ impl<S: Service> Worker<S> {
         self.output.borrow_mut()
     }
 
+    /// Whether it is the priority lane.
+    pub(crate) fn is_lane(&self) -> bool {
+        self.index == self.shared.census.lane().worker()
+    }
+
+    /// Charges a principal in the priority lane for what `work` takes of the processor, and for long waits in it.
+    pub(crate) fn charge<R>(&self, standing: Option<&Arc<Standing>>, work: impl FnOnce() -> R) -> R {
+        let Some(standing) = standing else { return work() };
+        let (began_ns, before_ns) = (clock::mono_ns(), effort::cpu_ns());
+        let result = work();
+        let now_ns = clock::mono_ns();
+        let mut took_ns = effort::cpu_ns().saturating_sub(before_ns);
+        let away_ns = now_ns.saturating_sub(began_ns).saturating_sub(took_ns);
+        if away_ns > LONG_WAIT_NS
+            && let Some(put_aside_ns) = effort::put_aside_ns()
+        {
+            let aside_ns = put_aside_ns.saturating_sub(self.put_aside_ns.replace(put_aside_ns));
+            took_ns += away_ns.saturating_sub(aside_ns);
+        }
+        self.ledger.borrow_mut().charge(standing, took_ns, now_ns);
+        result
+    }
+
     /// Counts a turn of a connection here. The worker that it is to go to, when there is too much to do for this one.
     pub(crate) fn counted(&self, share: &mut Share, took_ns: u64, ended_ns: u64) -> Option<usize> {
-        // One that ends serves what it has to its end.
-        if self.shared.census.has_one_worker() || self.is_finishing() {
+        // The lane gives nothing to others but by its own rule. One that ends serves what it has to its end.
+        if self.is_lane() || self.is_finishing() {
+            return None;
+        }
+        self.occupancy.borrow_mut().tell(self.shared.census.lane(), ended_ns);
+        if self.shared.census.has_one_worker() {
             return None;
         }
         let mut balance = self.balance.borrow_mut();
@@ -195,9 +243,9 @@ impl<S: Service> Worker<S> {
                 Some(Command::Adopt(stream, connection)) => self.adopt(stream, connection),
                 Some(Command::Finish(grace)) => {
                     listening.iter().for_each(tokio::task::AbortHandle::abort);
-                    return self.finish(grace).await;
+                    return self.finish(grace, commands).await;
                 }
-                None => return self.finish(Duration::ZERO).await,
+                None => return self.finish(Duration::ZERO, commands).await,
             }
         }
     }
@@ -212,17 +260,26 @@ impl<S: Service> Worker<S> {
         memory::give_back(is_idle);
     }
 
-    async fn finish(&self, grace: Duration) -> usize {
+    async fn finish(self: &Rc<Self>, grace: Duration, mut commands: UnboundedReceiver<Command<S>>) -> usize {
         self.finishing.set(true);
         for post in self.posts.borrow().values() {
             post.wake();
         }
-        let emptied = async {
+        let mut emptied = std::pin::pin!(async {
             while !self.posts.borrow().is_empty() {
                 self.left.notified().await;
             }
-        };
-        let _in_time = tokio::time::timeout(grace, emptied).await;
+        });
+        let ended = poll_fn(|cx| {
+            // A connection that was on its way here ends here.
+            while let Poll::Ready(Some(command)) = commands.poll_recv(cx) {
+                if let Command::Adopt(stream, connection) = command {
+                    self.adopt(stream, connection);
+                }
+            }
+            emptied.as_mut().poll(cx)
+        });
+        let _in_time = tokio::time::timeout(grace, ended).await;
         self.posts.borrow().len()
     }
 
@@ -304,24 +361,26 @@ impl<S: Service> Worker<S> {
                 return;
             };
             if let Some(connection) = Connection::accept(&worker.shared, place, peer) {
-                worker.drive(connection, stream).await;
+                let here = Here::new(&worker, connection.post());
+                worker.drive(connection, stream, here).await;
             }
         });
     }
 
     fn adopt(self: &Rc<Self>, stream: std::net::TcpStream, connection: Box<Connection<S>>) {
         let worker = Rc::clone(self);
+        // At once, so that a worker that ends waits for it.
+        let here = Here::new(&worker, connection.post());
         tokio::task::spawn_local(async move {
             match TcpStream::from_std(stream) {
-                Ok(stream) => worker.drive(connection, stream).await,
+                Ok(stream) => worker.drive(connection, stream, here).await,
                 Err(error) => tracing::error!(%error, "a connection cannot be waited for"),
             }
         });
     }
 
     /// Serves one connection until it leaves.
-    async fn drive(self: Rc<Self>, connection: Box<Connection<S>>, stream: TcpStream) {
-        let _here = Here::new(&self, connection.post());
+    async fn drive(self: Rc<Self>, connection: Box<Connection<S>>, stream: TcpStream, _here: Here<S>) {
         let mut served = Served::new(connection, stream, Rc::clone(&self));
         // Unconstrained: a round is bounded by itself, and the timer must be registered when it is polled.
         let end = tokio::task::unconstrained(poll_fn(|cx| served.poll(cx))).await;

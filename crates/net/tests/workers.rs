@@ -24,7 +24,7 @@ fn connections_of_one_client_begin_on_one_worker_and_clients_on_different_ones()
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), 4);
-    assert_eq!(server.connections_by_worker(), [2, 2, 2, 2]);
+    assert_eq!(server.connections_by_worker(), [2, 2, 2, 2, 0]);
 }
 
 #[test]
@@ -72,6 +72,27 @@ fn slow_calls_leave_the_worker_and_come_back_when_quick() {
     assert_eq!(client.ask(&[ask::EVENT]), [ask::EVENT]);
     assert_eq!(client.receive().expect("the event's answer"), b"event");
     wait_until("it is quick again", || name(&mut client, 0) == b"trunkline-net-0");
+}
+
+#[test]
+fn one_that_asks_now_and_then_is_served_in_the_lane_while_another_keeps_the_worker_busy() {
+    let tricks = Tricks::new();
+    // Long turns stay on the worker.
+    let config = Config { slow_call: Duration::from_secs(60), ..workers(1) };
+    let (server, address) = start(&tricks, config);
+    let mut heavy = Client::connect_from([127, 0, 0, 2], address);
+    let work = |client: &mut Client, milliseconds| client.ask(&[ask::WORK, milliseconds]);
+    for _ in 0..10 {
+        assert_eq!(work(&mut heavy, 20), b"trunkline-net-0", "nobody else is there");
+    }
+    let mut light = Client::connect_from([127, 0, 0, 3], address);
+    let (worker, lane): (&[u8], &[u8]) = (b"trunkline-net-0", b"trunkline-net-lane");
+    // The one that has much to do is tried in the lane too, and leaves it at once.
+    wait_until("each is where it belongs", || {
+        let names = [work(&mut heavy, 20), work(&mut light, 0)];
+        names == [worker, lane]
+    });
+    assert_eq!(server.connections_by_worker(), [1, 1]);
 }
 
 #[test]

@@ -194,6 +194,11 @@ impl Connection {
         self.session.as_ref().is_some_and(|session| !session.has_ended()) || self.way.carries_session()
     }
 
+    /// Whether the session that was used here last is of a client that has opened something.
+    pub(crate) fn works_for_known_client(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.client.is_proved())
+    }
+
     /// Whether a message that begins so is a COMPOUND that begins with a SEQUENCE. Its session need not be there: a client whose
     /// server has begun anew sends its WRITE until it is told NFS4ERR_BADSESSION, and would send it for ever to one that closes.
     pub(crate) fn names_session(&self, head: &[u8]) -> bool {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nfs_wire::rpc::record::RecordMark;
-use wire::endpoint::{Record, Service};
+use wire::endpoint::{Principal, Record, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer};
 
 use crate::connection::Connection;
@@ -107,6 +107,11 @@ impl Conversation for Connection {
 
     fn is_proved(&self) -> bool {
         self.carries_session()
+    }
+
+    // Users of AUTH_SYS are what a client says. One that has opened nothing yet may be anybody.
+    fn principal(&self) -> Option<Principal> {
+        self.works_for_known_client().then_some(Principal::Host)
     }
 
     fn holds(&self) -> usize {

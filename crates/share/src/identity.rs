@@ -1,5 +1,8 @@
 //! Who asks: one identity for each request, however it was proved.
 
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+
 use volume::Actor;
 use volume::security::Sid;
 
@@ -26,4 +29,13 @@ pub struct Identity {
     pub unbound: bool,
     /// The most that the share's settings give this user, whatever descriptors say.
     pub limit: volume::security::Rights,
+}
+
+impl Identity {
+    /// A number that is the same for the same user as long as this process runs, and that nobody outside can guess.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        HASHER.hash_one((&self.name, self.uid))
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::endpoint::{Record, Service};
+use wire::endpoint::{Principal, Record, Service};
 use wire::{Conversation, Mailbox, Now, Output, Peer};
 
 use crate::answering::Answering;
@@ -90,6 +90,13 @@ impl Conversation for Connection {
 
     fn is_proved(&self) -> bool {
         !self.channels.is_empty()
+    }
+
+    fn principal(&self) -> Option<Principal> {
+        let mut all = self.channels.iter().filter_map(|channel| channel.session.principal());
+        let first = all.next()?;
+        // A connection of several users is their host's.
+        Some(if all.all(|other| other == first) { first } else { Principal::Host })
     }
 
     fn holds(&self) -> usize {

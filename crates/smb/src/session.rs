@@ -11,6 +11,7 @@ use share::memory::{Charge, Payer};
 use share::{ClientKey, ClientMemory, Identity};
 use smb_wire::Guid;
 use wire::Now;
+use wire::endpoint::Principal;
 
 use crate::account::{ChannelRule, Standing};
 use crate::connection::Handle;
@@ -67,6 +68,7 @@ pub struct Session {
     /// When it was made.
     pub created: Now,
     proved: OnceLock<Proved>,
+    principal: OnceLock<Principal>,
     state: AtomicU8,
     /// Every request must be signed or sealed.
     pub signing_required: AtomicBool,
@@ -108,6 +110,7 @@ impl Session {
             protection,
             created,
             proved: OnceLock::new(),
+            principal: OnceLock::new(),
             state: AtomicU8::new(State::InProgress as u8),
             signing_required: AtomicBool::new(false),
             sealing_required: AtomicBool::new(false),
@@ -137,9 +140,18 @@ impl Session {
 
     /// Its user has been proved. The first proof settles the keys; a later one, by the same user, does not.
     pub fn prove(&self, proved: Proved) {
+        let user = || Principal::User(proved.identity.number());
+        let _ = self.principal.set(if proved.anonymous { Principal::Host } else { user() });
         let _ = self.proved.set(proved);
         let (from, to) = (State::InProgress as u8, State::Valid as u8);
         let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// For whom it works: its user, or its client's host when that is nobody in particular.
+    #[inline]
+    #[must_use]
+    pub fn principal(&self) -> Option<Principal> {
+        self.principal.get().copied()
     }
 
     /// What was settled when the user was proved.

@@ -100,6 +100,15 @@ impl<E> Output<E> {
     }
 }
 
+/// For whom a connection works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// For the host that it comes from.
+    Host,
+    /// For a user, wherever the user is: the same number says that it is the same one.
+    User(u64),
+}
+
 /// One connection's protocol state machine.
 pub trait Conversation: Send + 'static {
     /// What reaches it besides messages: results of jobs, breaks, wake-ups, orders to end.
@@ -134,6 +143,12 @@ pub trait Conversation: Send + 'static {
     /// everything.
     fn is_proved(&self) -> bool {
         true
+    }
+
+    /// For whom it works, once that is known. While processors are short, clients of one principal count as one, and those that are
+    /// not known yet have to wait for the others.
+    fn principal(&self) -> Option<Principal> {
+        self.is_proved().then_some(Principal::Host)
     }
 
     /// Bytes that the conversation itself keeps, for requests that wait.

@@ -42,6 +42,8 @@ pub mod ask {
     pub const CLOSE: u8 = b'c';
     /// Wait for the next byte in milliseconds, then answer with the thread's name.
     pub const THREAD: u8 = b't';
+    /// Work for the next byte in milliseconds, then answer with the thread's name.
+    pub const WORK: u8 = b'w';
     /// Ask for a deadline in the next byte's milliseconds; answers when it has passed.
     pub const DEADLINE: u8 = b'd';
     /// Send as many bytes back as the four bytes behind the next one say, and ask whether they have arrived after the
@@ -205,6 +207,18 @@ fn produce(out: &mut Output<Vec<u8>>, len: &[u8]) {
     finish(out, frame);
 }
 
+/// Passes the time.
+fn spend(ask: u8, time: Duration) {
+    let until = Instant::now() + time;
+    if ask == ask::THREAD && !time.is_zero() {
+        // As a call that waits for a disk does: the thread gives its processor away.
+        std::thread::sleep(time);
+    }
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+
 fn finish(out: &mut Output<Vec<u8>>, mut frame: Frame) {
     let len = u32::try_from(frame.len()).expect("a test's reply is small enough");
     frame.prepend(4).copy_from_slice(&len.to_be_bytes());
@@ -263,11 +277,8 @@ impl Conversation for Talk {
                 reply(out, message);
                 out.close = true;
             }
-            ask::THREAD => {
-                // As a call that waits for a disk does: the thread gives its processor away.
-                if argument > 0 {
-                    std::thread::sleep(Duration::from_millis(u64::from(argument)));
-                }
+            ask::THREAD | ask::WORK => {
+                spend(message[0], Duration::from_millis(u64::from(argument)));
                 reply(out, std::thread::current().name().unwrap_or("?").as_bytes());
             }
             ask::DEADLINE => self.deadline = Some(now.mono_ns + u64::from(argument) * 1_000_000),
