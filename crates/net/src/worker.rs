@@ -38,7 +38,7 @@ const TIDY_INTERVAL: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// Connections that are accepted before those that are there have their turn.
-const ACCEPTS: usize = 64;
+const ACCEPTS: usize = 512;
 /// How long and how much is taken from a client after the last reply, until it closes too.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_READS: usize = 1024;
