@@ -161,7 +161,7 @@ fn only_worker() -> u32 {
     }
 }
 
-/// What the host keeps of the name of the priority lane's thread, 15 bytes. It has nothing to do for one client alone.
+/// The name of the priority lane's thread as the host keeps it, in 15 bytes. The thread has nothing to do for one client alone.
 const LANE: &str = "trunkline-net-l";
 
 /// The workers' threads by their host ids, without the priority lane's.
