@@ -184,11 +184,13 @@ impl State {
         if !standing.is_remembered(now_ns) {
             self.standings.remove(&owner);
         }
-        for is_known in [Standing::is_barred, |_: &Standing, _| false] {
-            if self.standings.len() > self.owners + MOST_STANDINGS {
-                self.standings
-                    .retain(|_, (standing, connections)| *connections > 0 || is_known(standing, now_ns));
-            }
+        let most = self.owners + MOST_STANDINGS;
+        if self.standings.len() > most {
+            self.standings
+                .retain(|_, (standing, connections)| *connections > 0 || standing.is_barred(now_ns));
+        }
+        if self.standings.len() > most {
+            self.standings.retain(|_, (_, connections)| *connections > 0);
         }
     }
 

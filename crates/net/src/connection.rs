@@ -311,8 +311,8 @@ impl<S: Service> Served<S> {
         if due && let Some(why) = self.overdue() {
             return Poll::Ready(End::Closed(why));
         }
-        let rounds = if self.worker.is_lane() { ROUNDS_IN_LANE } else { ROUNDS };
-        for _ in 0..rounds {
+        let is_lane = self.worker.is_lane();
+        for _ in 0..if is_lane { ROUNDS_IN_LANE } else { ROUNDS } {
             match self.round(cx, std::mem::take(&mut due)) {
                 Flow::End(end) => return Poll::Ready(end),
                 Flow::Again if self.connection.must_rest() => break,
@@ -325,7 +325,9 @@ impl<S: Service> Served<S> {
                 }
             }
         }
-        match self.connection.proved || rounds < ROUNDS && !self.connection.must_rest() {
+        // The few rounds of the lane say nothing of what a client wants.
+        let goes_on = self.connection.proved || is_lane && !self.connection.must_rest();
+        match goes_on {
             true => cx.waker().wake_by_ref(),
             false => self.rest(cx),
         }
@@ -540,9 +542,10 @@ impl<S: Service> Served<S> {
         }
         if connection.pace.hops() {
             // Before the next trip, since it may be away whenever it is polled.
-            if connection.target.is_none() && !self.worker.is_finishing() {
-                connection.target = connection.place.change_lane(clock::mono_ns());
+            if let Some(target) = self.change_lane(clock::mono_ns()) {
+                self.connection.target = Some(target);
             }
+            let connection = &mut *self.connection;
             if connection.target.is_some() {
                 return None;
             }

@@ -38,6 +38,13 @@ fn line(file: &'static LocalKey<Option<File>>, text: &mut [u8; LINE]) -> Option<
     file.try_with(|file| file.as_ref()?.read_at(text, 0).ok()).ok().flatten()
 }
 
+/// Reads one number from such a line.
+fn read(file: &'static LocalKey<Option<File>>, number: impl FnOnce(&[u8]) -> Option<u64>) -> Option<u64> {
+    let mut text = [0; LINE];
+    let len = line(file, &mut text)?;
+    text.get(..len).and_then(number)
+}
+
 /// The second number of three: nanoseconds for which a thread was ready and did not run.
 fn put_aside(scheduling: &[u8]) -> Option<u64> {
     std::str::from_utf8(scheduling).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -54,16 +61,12 @@ fn idle(uptime: &[u8]) -> Option<u64> {
 
 /// For how long the host's processors did nothing, added up (ns, in steps of 10 ms); none where it does not tell.
 pub(crate) fn idle_ns() -> Option<u64> {
-    let mut text = [0; LINE];
-    let len = line(&UPTIME, &mut text)?;
-    text.get(..len).and_then(idle)
+    read(&UPTIME, idle)
 }
 
 /// For how long the calling thread was ready to run while others had the processors (ns); none where the host does not tell.
 pub(crate) fn put_aside_ns() -> Option<u64> {
-    let mut text = [0; LINE];
-    let len = line(&SCHEDULING, &mut text)?;
-    text.get(..len).and_then(put_aside)
+    read(&SCHEDULING, put_aside)
 }
 
 /// The processor time of the calling thread (ns).

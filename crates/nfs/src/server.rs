@@ -513,7 +513,7 @@ impl Server {
     /// Ends all clients whose lease is over, because there is no room for what they have. True when there was one.
     // RFC 8881 8.4.2.3
     pub fn end_expired(&self, now: Now) -> bool {
-        // All clients are looked at. Whoever asks for room again and again is told what was found a moment ago.
+        // All clients are looked at. A client that asks for room again and again is told what was found a moment ago.
         let looked_ns = self.none_expired_ns.load(Ordering::Relaxed);
         if looked_ns != 0 && now.mono_ns.saturating_sub(looked_ns) < LOOK_NS {
             return false;

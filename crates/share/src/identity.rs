@@ -32,10 +32,16 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// What tells users apart.
+    #[must_use]
+    pub fn key(&self) -> (&str, u32) {
+        (&self.name, self.uid)
+    }
+
     /// A number that is the same for the same user as long as this process runs, and that nobody outside can guess.
     #[must_use]
     pub fn number(&self) -> u64 {
         static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        HASHER.hash_one((&self.name, self.uid))
+        HASHER.hash_one(self.key())
     }
 }

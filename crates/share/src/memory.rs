@@ -97,7 +97,7 @@ impl ClientMemory {
     /// The payer for what a user has on a client.
     #[must_use]
     pub fn payer(&self, client: ClientKey, user: &Identity) -> Payer {
-        Payer(self.hasher.hash_one((client, &user.name, user.uid)))
+        Payer(self.hasher.hash_one((client, user.key())))
     }
 
     /// Whether a payer may have so many bytes more.

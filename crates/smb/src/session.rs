@@ -67,8 +67,8 @@ pub struct Session {
     pub protection: Protection,
     /// When it was made.
     pub created: Now,
-    proved: OnceLock<Proved>,
-    principal: OnceLock<Principal>,
+    /// With whom it works for, which each turn asks.
+    proved: OnceLock<(Proved, Principal)>,
     state: AtomicU8,
     /// Every request must be signed or sealed.
     pub signing_required: AtomicBool,
@@ -110,7 +110,6 @@ impl Session {
             protection,
             created,
             proved: OnceLock::new(),
-            principal: OnceLock::new(),
             state: AtomicU8::new(State::InProgress as u8),
             signing_required: AtomicBool::new(false),
             sealing_required: AtomicBool::new(false),
@@ -141,8 +140,8 @@ impl Session {
     /// Its user has been proved. The first proof settles the keys; a later one, by the same user, does not.
     pub fn prove(&self, proved: Proved) {
         let user = || Principal::User(proved.identity.number());
-        let _ = self.principal.set(if proved.anonymous { Principal::Host } else { user() });
-        let _ = self.proved.set(proved);
+        let principal = if proved.anonymous { Principal::Host } else { user() };
+        let _ = self.proved.set((proved, principal));
         let (from, to) = (State::InProgress as u8, State::Valid as u8);
         let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -151,13 +150,13 @@ impl Session {
     #[inline]
     #[must_use]
     pub fn principal(&self) -> Option<Principal> {
-        self.principal.get().copied()
+        self.proved.get().map(|(_, principal)| *principal)
     }
 
     /// What was settled when the user was proved.
     #[inline]
     pub fn proved(&self) -> Option<&Proved> {
-        self.proved.get()
+        self.proved.get().map(|(proved, _)| proved)
     }
 
     /// The end of its life. True for the one caller that ended it.

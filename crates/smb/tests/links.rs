@@ -172,6 +172,8 @@ fn an_absolute_link_that_a_client_has_made_stops_who_opens_it() {
         ("file\\new", "\\new"),
         ("directory\\new", "\\new"),
         ("directory\\deep\\new", "\\deep\\new"),
+        ("directory/new", "/new"),
+        ("directory/deep//new", "/deep//new"),
     ] {
         for disposition in
             [Disposition::Open, Disposition::OpenIf, Disposition::Create, Disposition::OverwriteIf]

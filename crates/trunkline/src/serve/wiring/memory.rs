@@ -1,4 +1,4 @@
-//! Memory for what clients hold: how much of it there may be, and what is told of it.
+//! Memory for what clients hold: how much of it there may be, and how it is reported.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is remembered of names and files: how much of it there may be, and what is told of it.
+//! Memory of names and files: how much of it there may be, and how it is reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
