@@ -1,8 +1,10 @@
 //! How much memory this process may have: the host's, its group's, or its own bound, whichever is least. And how a thread gives
 //! back to the host what its allocator keeps.
 
+use std::ffi::CStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
 
 use rustix::process::{Resource, getrlimit};
 
@@ -17,14 +19,24 @@ pub fn limit() -> Option<u64> {
 
 /// Gives the host what the allocator keeps and nobody uses: what was freed a while ago, and with `all` what was freed just now too.
 ///
-/// The allocator does so only while it is asked for memory, and keeps for each thread what others have freed of it. A thread
-/// that rests would keep that for ever.
+/// The allocator does so only while it is asked for memory, and keeps for each thread a few freed blocks of each size. A thread
+/// that rests would keep them for ever, and the memory around them.
 pub fn give_back(all: bool) {
-    // SAFETY: any thread may call it at any time. In a program with another allocator there is nothing to give.
-    #[allow(unsafe_code)]
-    unsafe {
-        libmimalloc_sys::mi_collect(all);
+    if all {
+        control(c"thread.tcache.flush");
+        control(c"arena.4096.purge");
+    } else {
+        control(c"arena.4096.decay");
     }
+}
+
+/// Has the allocator do what `name` says, a control without a value (jemalloc(3), MALLCTL NAMESPACE). 4096 there is all arenas.
+fn control(name: &CStr) {
+    // SAFETY: the name ends in a zero and is read during the call alone, and a control without a value takes null pointers. Any
+    // thread may call it at any time. In a program with another allocator there is nothing to give.
+    #[allow(unsafe_code)]
+    let status = unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), null_mut(), null_mut(), null_mut(), 0) };
+    debug_assert_eq!(status, 0, "{name:?}");
 }
 
 /// MemTotal of /proc/meminfo.
@@ -83,7 +95,7 @@ mod tests {
         // SAFETY: a block of that size, or null, which is not written to.
         #[allow(unsafe_code)]
         let block = |_| unsafe {
-            let start = libmimalloc_sys::mi_malloc(BLOCK).cast::<u8>();
+            let start = tikv_jemalloc_sys::malloc(BLOCK).cast::<u8>();
             assert!(!start.is_null());
             start.write_bytes(1, BLOCK);
             start as usize
@@ -94,7 +106,7 @@ mod tests {
                 // SAFETY: the allocator gave it, and nobody has freed it.
                 #[allow(unsafe_code)]
                 unsafe {
-                    libmimalloc_sys::mi_free(start as *mut _);
+                    tikv_jemalloc_sys::free(start as *mut _);
                 }
             }
         });

@@ -9,7 +9,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::types::Verifier;
 use parking_lot::Mutex;
 use share::ClientKey;
-use wire::Now;
+use wire::{Now, Shrink};
 
 use crate::client::Client;
 use crate::grace::{Came, Grace};
@@ -78,10 +78,12 @@ impl Known {
     /// Takes a client out of the table of IDs.
     fn leave(&mut self, id: u64) -> Option<Arc<Client>> {
         let client = self.by_id.remove(&id)?;
+        self.by_id.shrink();
         if let Some(count) = self.of_address.get_mut(&client.address) {
             *count -= 1;
             if *count == 0 {
                 self.of_address.remove(&client.address);
+                self.of_address.shrink();
             }
         }
         Some(client)
@@ -144,6 +146,7 @@ impl Known {
             records.unconfirmed = records.unconfirmed.filter(|id| *id != client.id);
             if records.confirmed.is_none() && records.unconfirmed.is_none() {
                 self.by_owner.remove(&client.owner);
+                self.by_owner.shrink();
             }
         }
     }

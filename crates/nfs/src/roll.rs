@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use share::ClientKey;
 use volume::journal::Journal;
+use wire::Shrink;
 
 use crate::record::{ClientRecord, Known, VERSION};
 
@@ -114,6 +115,7 @@ impl Roll {
         let mut kept = self.kept.lock();
         let known = keys.iter().filter(|key| kept.clients.remove(key).is_some());
         let gone: Vec<_> = known.map(|key| ClientRecord::Gone(*key)).collect();
+        kept.clients.shrink();
         drop(kept);
         self.write(&gone);
     }

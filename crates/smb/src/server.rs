@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use share::counts::Counts;
 use share::{ClientKey, Identity, Keeper};
 use smb_wire::{FileId, Guid, NtStatus};
-use wire::Now;
+use wire::{Now, Shrink};
 
 use crate::brake::Brake;
 use crate::changing::Late;
@@ -191,7 +191,9 @@ impl Server {
     }
 
     pub(crate) fn remove_connection(&self, id: u64) {
-        self.connections.lock().remove(&id);
+        let mut connections = self.connections.lock();
+        connections.remove(&id);
+        connections.shrink();
     }
 
     /// All connections.
@@ -209,6 +211,7 @@ impl Server {
         let mut clients = self.clients.lock();
         if clients.get(&key).is_some_and(|client| client.remove(connection)) {
             clients.remove(&key);
+            clients.shrink();
         }
     }
 
@@ -256,7 +259,10 @@ impl Server {
         if !session.end() {
             return;
         }
-        self.sessions.write().remove(&session.id);
+        let mut sessions = self.sessions.write();
+        sessions.remove(&session.id);
+        sessions.shrink();
+        drop(sessions);
         let opens = std::mem::take(&mut *session.opens.lock());
         for id in opens {
             self.part(session, id, now);

@@ -30,7 +30,7 @@ use clap::Parser;
 
 /// Opening, creating and listing allocate: an eighth of their time was spent in the C library's allocator.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Whether something was begun and failed; all else is a mistake of whoever called.
 fn has_failed(error: &anyhow::Error) -> bool {

@@ -19,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use volume::{Failure, HostChange, HostEvent, NodeId, Result};
+use wire::Shrink;
 
 use self::halves::{Half, Halves};
 use self::raw::{Fid, LONGEST, Named, RawEvent};
@@ -128,6 +129,8 @@ impl Events {
         }
         let watch = known.remove();
         watched.by_fid.remove(&watch.fid);
+        watched.by_fid.shrink();
+        watched.by_node.shrink();
         self.count.store(watched.by_node.len(), Ordering::Release);
         // A directory that is gone has taken its mark with it.
         let _ = fanotify::mark(self.queue.as_fd(), watch.directory.as_fd(), self.renames, false);

@@ -3,7 +3,7 @@
 //! Start with [`endpoint`]: the contract between a protocol's state machine and the transport that
 //! carries it. [`frame`] holds the reply buffers, [`cursor`] the bounded readers and writers that
 //! all codecs use, [`clock`] the time that is handed in, [`fold`] when two letters are the same but for
-//! their case, [`table`] finds entries without a lock, [`limits`] are the named bounds, [`wire_enum`] numbers of
+//! their case, [`table`] finds entries without a lock, [`shrink`] is for tables that were larger, [`limits`] are the named bounds, [`wire_enum`] numbers of
 //! which not all values are known.
 
 pub mod clock;
@@ -13,9 +13,11 @@ pub mod fold;
 pub mod frame;
 pub mod limits;
 mod macros;
+pub mod shrink;
 pub mod table;
 
 pub use clock::Now;
 pub use cursor::{Cursor, Truncated, Writer};
 pub use endpoint::{Conversation, Job, Mailbox, Output, Peer};
 pub use frame::{FileRange, Frame, FramePool, Source};
+pub use shrink::Shrink;

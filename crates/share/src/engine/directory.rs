@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use volume::{Failure, Name, Node, NodeId, Volume};
+use wire::Shrink;
 
 use super::access::Security;
 use super::address::Address;
@@ -768,6 +769,7 @@ impl Table {
     fn tidy(&mut self) {
         if self.by_id.len() > self.tidy_at {
             self.by_id.retain(|_, entered| entered.directory.strong_count() > 0);
+            self.by_id.shrink();
             self.tidy_at = 2 * self.by_id.len().max(MAX_KEPT);
         }
     }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use volume::{Kind, NodeId};
+use wire::Shrink;
 
 use super::file::File;
 
 /// Shards of the table; opens of different files seldom meet in one.
 const SHARDS: usize = 64;
-/// A shard with room for so many files more than there are, and for four times as many, gives room back.
-const ROOMY: usize = 64;
 
 /// Every file that is open, by its identity.
 pub(super) struct Files {
@@ -53,9 +52,7 @@ impl Files {
             _dropped = (state.node.take(), state.sweep());
             if shard.get(&file.id).is_some_and(|kept| Arc::ptr_eq(kept, file)) {
                 shard.remove(&file.id);
-                if shard.capacity() > 4 * shard.len() + ROOMY {
-                    shard.shrink_to_fit();
-                }
+                shard.shrink();
             }
             return true;
         }

@@ -10,13 +10,12 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use wire::Shrink;
 
 use super::descriptors::{Descriptors, Drawn};
 
 /// Parts of a table; two threads seldom meet in one.
 pub(super) const PARTS: usize = 16;
-/// Room for so many more values than a part has, and for four times as many, is given back.
-const ROOMY: usize = 256;
 
 /// Of so many that are new to a full part one is let in.
 const LET_IN: u32 = 8;
@@ -254,9 +253,7 @@ impl<K: Hash + Eq + Clone, V> Part<K, V> {
         if self.order.len() > 2 * self.slots.len() + 64 {
             self.order = self.slots.keys().cloned().collect();
         }
-        if self.slots.capacity() > 4 * self.slots.len() + ROOMY {
-            self.slots.shrink_to_fit();
-        }
+        self.slots.shrink();
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use volume::NodeId;
+use wire::Shrink;
 
 use super::{Directories, Directory};
 
@@ -10,9 +11,6 @@ use super::{Directories, Directory};
 const IDLE_S: u64 = 20;
 /// The same on another file system than the root's, which can be unmounted only then; also for names there.
 const MOUNTED_IDLE_S: u64 = 2;
-
-/// Room for so many more than there are, and for four times as many, is given back.
-const ROOMY: usize = 1024;
 
 impl Directories {
     /// Lets go of directories that nobody has used lately, once a second: each holds two descriptors, and the host does not tell of
@@ -47,9 +45,7 @@ impl Directories {
         let dropped: Vec<_> = kept.filter_map(|entered| entered.kept.take()).collect();
         table.kept -= dropped.len();
         table.by_id.retain(|_, entered| entered.directory.strong_count() > 0);
-        if table.by_id.capacity() > 4 * table.by_id.len() + ROOMY {
-            table.by_id.shrink_to_fit();
-        }
+        table.by_id.shrink();
         drop(table);
         !dropped.is_empty()
     }
