@@ -771,7 +771,7 @@ impl<'a> Rest<'a> {
 
 /// Takes the signatures out of a frame's messages: they are made over messages whose field is zero
 /// (MS-SMB2 3.1.4.1). A malformed chain ends early here, and is refused where it is walked.
-fn take_signatures(frame: &mut [u8]) -> SmallVec<[[u8; 16]; 1]> {
+fn take_signatures(frame: &mut [u8]) -> SmallVec<[[u8; 16]; 4]> {
     let mut found = SmallVec::new();
     let mut rest = frame;
     while let Ok(header) = Header::parse_mut(rest) {

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hash};
 /// Room for so many entries is kept in any case.
 const ROOMY: usize = 64;
 
-/// What is called after each removal.
+/// A table that can give back room. Called after each removal.
 pub trait Shrink {
     /// Gives back what it does not need when it has room for more than four times its entries. The cost for a removal is constant
     /// on average, as that of growing for an insertion.

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use volume::security::Rights;
 
 use super::Share;
@@ -12,7 +11,6 @@ use super::create::how_for_rights;
 use super::file::{counted, only_looks};
 use super::waits::Effects;
 use crate::caching::grants::Need;
-use crate::open::Party;
 use crate::{Caller, Deny, Open, Refusal, Step};
 
 impl Share {
@@ -106,7 +104,6 @@ impl Share {
 
 /// The same open with other rights.
 fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: Deny) -> Open {
-    let party = open.party.load();
     Open {
         id: open.id,
         file: Arc::clone(&open.file),
@@ -117,11 +114,7 @@ fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: De
         granted,
         deny,
         options: open.options,
-        party: ArcSwap::from_pointee(Party {
-            client: party.client,
-            identity: Arc::clone(&party.identity),
-            asker: party.asker,
-        }),
+        party: RwLock::new(open.party.read().clone()),
         opened_at: open.opened_at,
         closed: AtomicBool::new(false),
         detached: AtomicBool::new(open.is_detached()),

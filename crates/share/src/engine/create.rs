@@ -7,8 +7,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
@@ -313,7 +312,7 @@ impl Share {
             granted: reserved.granted,
             deny: request.deny,
             options: request.options,
-            party: ArcSwap::from_pointee(Party {
+            party: RwLock::new(Party {
                 client: caller.client,
                 identity: Arc::clone(caller.identity),
                 asker: reserved.asker,

@@ -258,7 +258,7 @@ impl Share {
             member.asker = asker;
         }
         let identity = Arc::clone(caller.identity);
-        open.party.store(Arc::new(Party { client: caller.client, identity, asker }));
+        *open.party.write() = Party { client: caller.client, identity, asker };
         if moves {
             *open.charge.lock() = self.charge_open(caller.client, caller.identity);
         }

@@ -219,7 +219,7 @@ impl Share {
             // The path says by which name it counts, if that still leads to it.
             FoundBy::Address(address) => (vec![self.path_of(open)], None, address.to_vec()),
         };
-        let party = open.party.load();
+        let party = open.party.read().clone();
         let mut state = open.file.state.lock();
         if open.is_closed() {
             return Err(Refusal::Gone);

@@ -7,8 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use volume::journal::Journal;
 use volume::security::Rights;
 use volume::{Kind, Name, Node, OpenHow};
@@ -142,7 +141,7 @@ impl Share {
             granted,
             deny,
             options,
-            party: ArcSwap::from_pointee(Party { client: made.client, identity, asker }),
+            party: RwLock::new(Party { client: made.client, identity, asker }),
             opened_at: made.opened_at,
             closed: AtomicBool::new(false),
             detached: AtomicBool::new(false),

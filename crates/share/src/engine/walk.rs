@@ -369,9 +369,12 @@ impl Found {
 impl Walk {
     /// One along a path from a directory.
     pub(super) fn from(from: &Arc<Directory>, path: &[Name]) -> Walk {
-        let above = from.ancestors().into_iter().rev().map(|(directory, _)| directory);
+        let above = from.ancestors();
+        let mut stack = Vec::with_capacity(above.len() + 1 + path.len());
+        stack.extend(above.into_iter().rev().map(|(directory, _)| directory));
+        stack.push(Arc::clone(from));
         Walk {
-            stack: above.chain([Arc::clone(from)]).collect(),
+            stack,
             left: path.iter().rev().cloned().map(Go::Down).collect(),
             hops: 0,
             steps: 0,
