@@ -1,7 +1,7 @@
 //! How much memory this process may have: the host's, its group's, or its own bound, whichever is least. And how a thread gives
 //! back to the host what its allocator keeps.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
@@ -17,20 +17,43 @@ pub fn limit() -> Option<u64> {
     [host, group, getrlimit(Resource::As).current].into_iter().flatten().min()
 }
 
-/// Gives the host what the allocator keeps and nobody uses: what was freed a while ago, and with `all` what was freed just now too.
+/// Gives the host what the allocator keeps and nobody uses: what any thread freed a while ago, and with `all` also what this thread
+/// and its arena have free now.
 ///
 /// The allocator does so only while it is asked for memory, and keeps for each thread a few freed blocks of each size. A thread
 /// that rests would keep them for ever, and the memory around them.
 pub fn give_back(all: bool) {
     if all {
         control(c"thread.tcache.flush");
-        control(c"arena.4096.purge");
-    } else {
-        control(c"arena.4096.decay");
+        purge_own_arena();
+    }
+    // 4096 is every arena (jemalloc(3), MALLCTL_ARENAS_ALL).
+    control(c"arena.4096.decay");
+}
+
+fn purge_own_arena() {
+    let mut arena: libc::c_uint = 0;
+    let mut len = size_of_val(&arena);
+    // SAFETY: the name ends in a zero and is read during the call alone; the value is an unsigned int, of the length that is given
+    // beside it (jemalloc(3), thread.arena).
+    #[allow(unsafe_code)]
+    let status = unsafe {
+        tikv_jemalloc_sys::mallctl(
+            c"thread.arena".as_ptr(),
+            (&raw mut arena).cast(),
+            &raw mut len,
+            null_mut(),
+            0,
+        )
+    };
+    if status == 0
+        && let Ok(name) = CString::new(format!("arena.{arena}.purge"))
+    {
+        control(&name);
     }
 }
 
-/// Has the allocator do what `name` says, a control without a value (jemalloc(3), MALLCTL NAMESPACE). 4096 there is all arenas.
+/// Has the allocator do what `name` says, a control without a value (jemalloc(3), MALLCTL NAMESPACE).
 fn control(name: &CStr) {
     // SAFETY: the name ends in a zero and is read during the call alone, and a control without a value takes null pointers. Any
     // thread may call it at any time. In a program with another allocator there is nothing to give.

@@ -225,25 +225,25 @@ fn wants_list(wanted: &Bitmap) -> bool {
 /// # Errors
 /// As the engine says.
 pub fn of_item<'a>(export: &'a Export, item: &Item, wanted: &Bitmap) -> Result<What<'a>, NfsStat> {
-    of_known(export, item, export.engine.item_info(item), wanted)
+    let descriptor = || Ok(export.engine.item_descriptor(item)?.0);
+    of_known(export, export.engine.item_info(item), descriptor, wanted)
 }
 
-/// The same where it was asked for what is known of the item.
+/// The same where the engine was asked already; `descriptor` asks it for more.
 ///
 /// # Errors
 /// As the engine says, or has said.
 pub fn of_known<'a>(
     export: &'a Export,
-    item: &Item,
     info: Result<Info, share::Refusal>,
+    descriptor: impl FnOnce() -> Result<Descriptor, share::Refusal>,
     wanted: &Bitmap,
 ) -> Result<What<'a>, NfsStat> {
     let told = |why: share::Refusal| crate::status::of(&why);
     let info = info.map_err(told)?;
     let space = if wants_space(wanted) { Some(export.engine.space().map_err(told)?) } else { None };
-    let is_root = item.kind() == Kind::Directory && item.id() == export.engine.root_item().id();
-    let descriptor =
-        if wants_list(wanted) { Some(export.engine.item_descriptor(item).map_err(told)?.0) } else { None };
+    let is_root = info.kind == Kind::Directory && info.id == export.engine.root_item().id();
+    let descriptor = if wants_list(wanted) { Some(descriptor().map_err(told)?) } else { None };
     Ok(What::Of { export, info, space, descriptor, is_root })
 }
 

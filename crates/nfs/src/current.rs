@@ -126,6 +126,18 @@ impl Current {
 /// # Errors
 /// When it has no address.
 pub fn handle_of(server: &Server, export: &Export, item: &Item) -> Result<Handle, NfsStat> {
-    let address = item.address().map_err(|why| crate::status::of(&why))?;
+    handle_at(server, export, item.address())
+}
+
+/// The filehandle of what has this address.
+///
+/// # Errors
+/// When it has none.
+pub fn handle_at(
+    server: &Server,
+    export: &Export,
+    address: Result<Vec<u8>, share::Refusal>,
+) -> Result<Handle, NfsStat> {
+    let address = address.map_err(|why| crate::status::of(&why))?;
     server.handles.make(export.id, &address).ok_or(NfsStat::ServerFault)
 }

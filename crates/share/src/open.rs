@@ -81,7 +81,7 @@ pub struct Open {
     pub(crate) granted: Rights,
     pub(crate) deny: Deny,
     pub(crate) options: Options,
-    /// Read by each operation and seldom changed. A lock of its own is quicker to make and drop than what is read without one.
+    /// Each operation reads it, and it seldom changes. A lock is quicker to make and drop than an `ArcSwap`.
     pub(crate) party: RwLock<Party>,
     pub(crate) opened_at: Time,
     pub(crate) closed: AtomicBool,

@@ -206,14 +206,82 @@ fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
         assert_eq!(count, FILES);
         taken
     };
-    // The scan, each name, and what lies beside its file; the second time what is listed, and what lies there, is known.
-    assert_eq!((list(), list()), (1 + 2 * FILES, FILES));
+    // The scan, each name, and what lies beside its file.
+    assert_eq!(list(), 1 + 2 * FILES);
+    // Now what is listed, and what lies there, is known: the figures of each name are asked for, and nothing is opened.
+    let opened = plan.count(Call::Lookup);
+    assert_eq!((list(), plan.count(Call::Lookup) - opened), (FILES, 0));
     (0..FILES).for_each(|n| client.close(&client.open(&format!("d/f{n}")).access(READ).open()));
     let hits = world.share.metadata_caching().hits;
     // The directory itself is found too.
     assert_eq!((list(), world.share.metadata_caching().hits - hits), (FILES, FILES + 1));
     world.share.set_metadata_caching(false);
     assert_eq!(list(), 1 + 2 * FILES);
+}
+
+/// Lists `d` as an NFS client does that wants filehandles.
+fn list_with_addresses(world: &World, client: &Client, at: wire::Now) -> Vec<Vec<u8>> {
+    let open = client.open("d").access(READ).at(at).open();
+    let mut addresses = Vec::new();
+    client.caller(true, at, |c| {
+        let seen = world.share.scan(c, &open, 0, &mut |_| true, &mut |entry| {
+            addresses.push(entry.address().unwrap());
+            assert_eq!(entry.item_info().unwrap().size, 4);
+            std::ops::ControlFlow::Continue(())
+        });
+        assert_eq!(seen, Ok(()));
+    });
+    client.close(&open);
+    addresses
+}
+
+#[test]
+fn an_address_that_was_listed_is_listed_again_with_one_call_for_each_entry() {
+    const FILES: u64 = 20;
+    let (world, plan) = World::planned(Config::default());
+    let client = world.client(1);
+    client.make_directory("d");
+    (0..FILES).for_each(|n| client.make_with(&format!("d/f{n}"), "text"));
+    let first = list_with_addresses(&world, &client, now());
+    let again = |at| {
+        let (opened, mut listed) = (plan.count(Call::Lookup), Vec::new());
+        let taken = calls(&plan, || listed = list_with_addresses(&world, &client, later(at)));
+        assert_eq!(listed, first);
+        (plan.count(Call::Lookup) - opened, taken)
+    };
+    // One call opens the directory.
+    assert_eq!(again(1), (0, FILES + 1));
+    // Now all is forgotten but that the files have no record. The node tells its address: both calls count as looking up.
+    world.share.set_metadata_caching(false);
+    world.share.set_metadata_caching(true);
+    assert_eq!(again(2).0, 1 + 2 * FILES);
+    assert_eq!(again(3), (0, FILES + 1));
+    world.share.set_metadata_caching(false);
+    let first = calls(&plan, || drop(list_with_addresses(&world, &client, later(42))));
+    let again = calls(&plan, || drop(list_with_addresses(&world, &client, later(43))));
+    assert!(again <= first && again <= 3 * FILES + 4, "{first}, {again}");
+}
+
+#[test]
+fn what_was_replaced_since_its_address_was_told_is_not_told_of() {
+    let world = World::new();
+    let client = world.client(1);
+    client.make_directory("d");
+    client.make_with("d/f", "text");
+    let _known =
+        [list_with_addresses(&world, &client, now()), list_with_addresses(&world, &client, later(1))];
+    let open = client.open("d").access(READ).at(later(2)).open();
+    client.caller(true, later(2), |c| {
+        let seen = world.share.scan(c, &open, 0, &mut |_| true, &mut |entry| {
+            entry.address().unwrap();
+            let directory = host(&world, "d");
+            directory.remove(&name("f"), false, None).unwrap();
+            directory.create_file(&name("f"), 0o644, None).unwrap();
+            assert_eq!(entry.item().err(), Some(Refusal::Gone));
+            std::ops::ControlFlow::Continue(())
+        });
+        assert_eq!(seen, Ok(()));
+    });
 }
 
 #[test]

@@ -305,7 +305,7 @@ pub trait Node: Any + Send + Sync {
     /// [`crate::Failure::NotFound`] and others.
     fn lookup(&self, name: &Name, how: OpenHow) -> Result<Arc<dyn Node>>;
 
-    /// What is known of what an exact name leads to, without opening it.
+    /// The figures of the file that an exact name leads to, which is not opened; a symbolic link is not followed.
     ///
     /// # Errors
     /// [`crate::Failure::NotFound`] and others.

@@ -3,8 +3,8 @@
 //! Start with [`endpoint`]: the contract between a protocol's state machine and the transport that
 //! carries it. [`frame`] holds the reply buffers, [`cursor`] the bounded readers and writers that
 //! all codecs use, [`clock`] the time that is handed in, [`fold`] when two letters are the same but for
-//! their case, [`table`] finds entries without a lock, [`shrink`] is for tables that were larger, [`limits`] are the named bounds, [`wire_enum`] numbers of
-//! which not all values are known.
+//! their case, [`table`] finds entries without a lock, [`shrink`] gives back the room of tables that were
+//! larger, [`limits`] are the named bounds, [`wire_enum`] numbers of which not all values are known.
 
 pub mod clock;
 pub mod cursor;

@@ -7,7 +7,7 @@ use nfs_wire::attr::{AttrNum, AttrWriter, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::getattr::Args;
 use share::Item;
-use volume::Time;
+use volume::{NodeId, Time};
 
 use crate::attributes::{self, Subject, What};
 use crate::back::{self, Errand};
@@ -30,7 +30,7 @@ pub fn run(run: &mut Run, args: &Args) -> Done {
     if let Some((export, item)) = &found {
         kept = ask_keeper(run, export, item, &wanted)?;
         if kept.is_none() {
-            recall_writers(run, export, item, &wanted)?;
+            recall_writers(run, export, item.id(), &wanted)?;
         }
     }
     let handle = if wanted.has(AttrNum::Filehandle.get()) { Some(run.handle()?) } else { None };
@@ -114,10 +114,10 @@ fn ask_keeper(
 /// # Errors
 /// NFS4ERR_DELAY until it is given back.
 // RFC 8881 10.4.3
-pub fn recall_writers(run: &Run, export: &Arc<Export>, item: &Item, wanted: &Bitmap) -> Result<(), Stop> {
+pub fn recall_writers(run: &Run, export: &Arc<Export>, item: NodeId, wanted: &Bitmap) -> Result<(), Stop> {
     if !attributes::changes_with_data(wanted) {
         return Ok(());
     }
-    let key = run.session()?.client.cache_key(export.id, item.id());
+    let key = run.session()?.client.cache_key(export.id, item);
     run.ask(export, |engine, caller| engine.settle_item(caller, item, Some(key)))
 }

@@ -12,16 +12,17 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, AttrWriter, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::readdir::{Args, EntriesWriter};
-use share::{Info, Item, Options, Refusal};
+use share::Options;
 use volume::Kind;
 use volume::security::Rights;
 
 use super::getattr::recall_writers;
 use super::names::with_open;
-use crate::attributes::{self, Subject};
+use crate::attributes::{self, Subject, What};
 use crate::compound::{Done, Run, Stop};
 use crate::config::Export;
-use crate::current::handle_of;
+use crate::current::{handle_at, handle_of};
+use crate::handle::Handle;
 use crate::server::Server;
 
 /// Cookies do not depend on anything that the server could forget.
@@ -94,8 +95,9 @@ impl List<'_> {
             let root = export.engine.root_item();
             let (server, minor, wanted) = (self.server, self.minor, self.wanted);
             let name = export.name.as_bytes();
-            let found = (&root, Ok(export.engine.item_info(&root)));
-            if !entry(&mut writer, (cookie, name), (server, minor, wanted), export, found)? {
+            let handle = wanted.has(AttrNum::Filehandle.get()).then(|| handle_of(server, export, &root));
+            let what = attributes::of_item(export, &root, &wanted);
+            if !entry(&mut writer, (cookie, name), (server, minor, wanted), handle, what)? {
                 is_whole = false;
                 break;
             }
@@ -125,14 +127,18 @@ impl List<'_> {
                 is_whole = writer.entry(at.0, at.1, wanted, put);
                 return if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
             }
+            let handle = wanted.has(AttrNum::Filehandle.get());
+            let handle = handle.then(|| handle_at(server, export, found.address()));
             // What has vanished since is not shown.
-            let Ok(item) = found.item() else { return ControlFlow::Continue(()) };
-            let may_tell = recall_writers(run, export, &item, &wanted).map_err(|stop| match stop {
+            let Ok(id) = found.id() else { return ControlFlow::Continue(()) };
+            let may_tell = recall_writers(run, export, id, &wanted).map_err(|stop| match stop {
                 Stop::Fail(status) => status,
                 _ => NfsStat::Delay,
             });
-            let found = (&item, may_tell.map(|()| found.item_info()));
-            match entry(&mut writer, at, (server, minor, wanted), export, found) {
+            let descriptor = || Ok(export.engine.item_descriptor(&found.item()?)?.0);
+            let what =
+                may_tell.and_then(|()| attributes::of_known(export, found.item_info(), descriptor, &wanted));
+            match entry(&mut writer, at, (server, minor, wanted), handle, what) {
                 Ok(fits) => is_whole = fits,
                 // What comes before it is told now; the next call begins with it.
                 Err(NfsStat::Delay) if writer.count() > 0 => is_whole = false,
@@ -149,7 +155,7 @@ impl List<'_> {
     }
 }
 
-/// Writes one entry; false when it does not fit.
+/// Writes one entry, with its filehandle if that is wanted; false when it does not fit.
 ///
 /// # Errors
 /// What became of attributes that the client wants without wanting to know that of each entry.
@@ -157,23 +163,17 @@ fn entry(
     writer: &mut EntriesWriter<'_>,
     (cookie, name): (u64, &[u8]),
     (server, minor, wanted): (&Server, u32, Bitmap),
-    export: &Export,
-    (item, info): (&Item, Result<Result<Info, Refusal>, NfsStat>),
+    handle: Option<Result<Handle, NfsStat>>,
+    what: Result<What<'_>, NfsStat>,
 ) -> Result<bool, NfsStat> {
-    let wants_handle = wanted.has(AttrNum::Filehandle.get());
-    let handle = if wants_handle { handle_of(server, export, item) } else { Err(NfsStat::Ok) };
-    let what = match (
-        info.and_then(|info| attributes::of_known(export, item, info, &wanted)),
-        wants_handle,
-        &handle,
-    ) {
-        (Ok(_), true, Err(why)) => Err(*why),
-        (what, ..) => what,
+    let (handle, what) = match (what, handle.transpose()) {
+        (Ok(what), Ok(handle)) => (handle, Ok(what)),
+        (Ok(_), Err(why)) | (Err(why), _) => (None, Err(why)),
     };
     let error = AttrNum::RdattrError.get();
     match what {
         Ok(what) => Ok(writer.entry(cookie, name, wanted, |attributes| {
-            let subject = Subject { server, minor, handle: handle.as_ref().ok(), what };
+            let subject = Subject { server, minor, handle: handle.as_ref(), what };
             attributes::write(attributes, &subject);
         })),
         // RFC 8881 18.23.3: where the client has asked for it, the error stands for the attributes.

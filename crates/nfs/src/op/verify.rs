@@ -51,7 +51,7 @@ fn is_same(run: &mut Run, args: &VerifyArgs<'_>) -> Result<bool, Stop> {
         return Err(NfsStat::BadXdr.into());
     }
     if let Some((export, item)) = &found {
-        recall_writers(run, export, item, &given.mask)?;
+        recall_writers(run, export, item.id(), &given.mask)?;
     }
     let what = match &found {
         Some((export, item)) => attributes::of_item(export, item, &given.mask)?,

@@ -104,6 +104,7 @@ impl Share {
 
 /// The same open with other rights.
 fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: Deny) -> Open {
+    let party = open.party.read().clone();
     Open {
         id: open.id,
         file: Arc::clone(&open.file),
@@ -114,7 +115,7 @@ fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: De
         granted,
         deny,
         options: open.options,
-        party: RwLock::new(open.party.read().clone()),
+        party: RwLock::new(party),
         opened_at: open.opened_at,
         closed: AtomicBool::new(false),
         detached: AtomicBool::new(open.is_detached()),

@@ -99,11 +99,14 @@ pub(crate) struct Known {
     pub security: Option<Arc<Security>>,
     /// Size of the extended attributes in list form.
     pub extended: Option<u32>,
+    /// Its address ([`volume::Node::address`]).
+    pub address: Option<Box<[u8]>>,
 }
 
 impl Known {
     fn bytes(&self) -> usize {
-        FIGURES_BYTES + self.security.as_deref().map_or(0, security_bytes)
+        let address = self.address.as_deref().map_or(0, <[u8]>::len);
+        FIGURES_BYTES + address + self.security.as_deref().map_or(0, security_bytes)
     }
 }
 
@@ -357,6 +360,11 @@ impl Cache {
         (self.is_on() && self.stores() == stores).then(|| Arc::new(made))
     }
 
+    /// Whether something is known of a file, at some figures.
+    pub fn has_figures(&self, id: NodeId) -> bool {
+        self.is_on() && self.figures.get(&id, self.now_s()).is_some()
+    }
+
     /// What is known of a file that shows these figures.
     pub fn known(&self, stat: &Stat) -> Option<Arc<Known>> {
         if !self.is_on() {
@@ -372,7 +380,7 @@ impl Cache {
     /// can have too; `written` was taken before it was read.
     pub fn remember(&self, stat: &Stat, written: u64, record: Record) {
         let (changed, born) = (stat.changed, stat.born);
-        let known = Known { changed, born, written, record, security: None, extended: None };
+        let known = Known { changed, born, written, record, security: None, extended: None, address: None };
         self.put(stat.id, known, self.epoch());
     }
 

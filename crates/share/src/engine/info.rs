@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{Kind, Name, Node, Note, Stat, Time};
+use volume::{Kind, Name, Node, NodeId, Note, Stat, Time};
 
 use super::Share;
 use super::access::Facts;
@@ -119,6 +119,25 @@ impl Share {
     /// The attribute record of an open file, if it was read and the volume tells of its changes.
     pub(super) fn record_if_told(&self, file: &File, stat: &Stat) -> Option<Record> {
         if self.is_told_of(file, stat) { file.state.lock().record } else { None }
+    }
+
+    /// Whether a record of this file may be known; its figures tell whether it still counts.
+    pub(super) fn knows_record(&self, id: NodeId) -> bool {
+        self.cache.has_figures(id) || self.versions.has_plain(id) || self.files.get(id).is_some()
+    }
+
+    /// The attribute record of a file with these figures, where nothing has to be read for it.
+    pub(super) fn known_record(&self, stat: &Stat) -> Option<Record> {
+        let told = self.files.get(stat.id).and_then(|file| self.record_if_told(&file, stat));
+        if let Some(record) = told.or_else(|| self.cache.known(stat).map(|known| known.record)) {
+            return Some(record);
+        }
+        let stored = self.cache.written(stat.id);
+        let is_plain = self.versions.is_plain(stat.id, stat.changed);
+        if is_plain && self.cache.is_on() {
+            self.cache.remember(stat, stored, Record::default());
+        }
+        is_plain.then(Record::default)
     }
 
     /// Reads the attribute record of a file with these figures. That it has none is remembered for as long as the host

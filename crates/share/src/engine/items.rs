@@ -16,6 +16,7 @@ use super::directory::Directory;
 use super::file::File;
 use super::info::info_from;
 use super::look_up::{Named, Search};
+use super::record::Record;
 use super::waits::Effects;
 use crate::CacheKey;
 use crate::caching::grants::{Asker, Need};
@@ -331,16 +332,25 @@ impl Share {
 
     /// The same for a node that shows these figures.
     pub(super) fn info_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Info, Refusal> {
+        // Told first: that a file has no record is noted only of one that was told of.
+        let version = self.version_if_there(stat)?;
+        let known = self.known_record(stat);
+        let record = known.map_or_else(|| self.load_record(node, stat), Ok)?;
+        Ok(Info { version, ..info_from(stat, &record, false) })
+    }
+
+    /// The same for a file with this attribute record.
+    pub(super) fn info_with(&self, stat: &Stat, record: &Record) -> Result<Info, Refusal> {
+        Ok(Info { version: self.version_if_there(stat)?, ..info_from(stat, record, false) })
+    }
+
+    /// The version of a file, unless it has no name left and nobody has it open.
+    fn version_if_there(&self, stat: &Stat) -> Result<u64, Refusal> {
         let file = self.files.get(stat.id);
         if stat.links == 0 && file.is_none() {
             return Err(Refusal::Gone);
         }
-        let version = self.version_of(stat, file.as_deref());
-        let record = match file.and_then(|file| self.record_if_told(&file, stat)) {
-            Some(record) => record,
-            None => self.load_record(node, stat)?,
-        };
-        Ok(Info { version, ..info_from(stat, &record, false) })
+        Ok(self.version_of(stat, file.as_deref()))
     }
 
     /// The version of an item alone, as [`Share::item_info`] tells it.
@@ -509,8 +519,8 @@ impl Share {
 
     /// Has those give back their right to write later who give it back as a whole, so that what is known of a file
     /// is what it is.
-    pub fn settle_item(&self, caller: &Caller<'_>, item: &Item, key: Option<CacheKey>) -> Step<()> {
-        let Some(file) = self.files.get(item.id()) else { return Step::Done(()) };
+    pub fn settle_item(&self, caller: &Caller<'_>, item: NodeId, key: Option<CacheKey>) -> Step<()> {
+        let Some(file) = self.files.get(item) else { return Step::Done(()) };
         let asker =
             Asker { client: Some(caller.client), key: key.map(|key| (key, true)), parent: None, whole: true };
         let mut effects = Effects::default();
@@ -529,7 +539,7 @@ impl Share {
         drop(state);
         self.settle(effects);
         if matches!(step, Step::Wait(_)) {
-            self.end_lapsed_at(&[item.id()], Some(caller.client), caller.now);
+            self.end_lapsed_at(&[item], Some(caller.client), caller.now);
         }
         step
     }

@@ -1,11 +1,14 @@
 //! Listing directories.
+//!
+//! The volume tells the figures of a name in one call. Everything else is remembered for as long as the figures stay the same, so a
+//! file is opened only when they are new.
 
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{DirEntry, Kind, Name, Node, OpenHow, Stat};
+use volume::{DirEntry, Kind, Name, Node, NodeId, OpenHow, Stat};
 
 use super::Share;
 use super::cache::KeptNode;
@@ -22,8 +25,12 @@ pub struct Entry<'a> {
     /// The directory that is listed, where names are remembered.
     here: Option<&'a Arc<Directory>>,
     entry: DirEntry,
+    /// The figures of what the name leads to, as the volume told them of the name.
+    seen: OnceCell<Stat>,
     /// What the name leads to, once somebody has wanted it.
     found: OnceCell<Found>,
+    /// Its address, where the volume was asked for it, and the epoch of the cache before.
+    asked: OnceCell<(u64, Vec<u8>)>,
     /// What a link is followed to, once somebody has wanted it; none when it is not.
     led_to: OnceCell<Option<Found>>,
 }
@@ -43,7 +50,9 @@ impl<'a> Entry<'a> {
         here: Option<&'a Arc<Directory>>,
         entry: DirEntry,
     ) -> Entry<'a> {
-        Entry { share, caller, open, here, entry, found: OnceCell::new(), led_to: OnceCell::new() }
+        let (seen, found) = (OnceCell::new(), OnceCell::new());
+        let (asked, led_to) = (OnceCell::new(), OnceCell::new());
+        Entry { share, caller, open, here, entry, seen, found, asked, led_to }
     }
 
     /// Its name.
@@ -61,14 +70,44 @@ impl<'a> Entry<'a> {
         self.entry.kind
     }
 
+    /// The identity of what its name leads to.
+    ///
+    /// # Errors
+    /// As [`Entry::info`].
+    pub fn id(&self) -> Result<NodeId, Refusal> {
+        Ok(self.stat()?.id)
+    }
+
+    /// The address of what its name leads to, as [`Item::address`] tells it. Ask it first: the rest is then told of the same file.
+    ///
+    /// # Errors
+    /// As [`Entry::info`]; [`Refusal::NotSupported`] when it has none.
+    pub fn address(&self) -> Result<Vec<u8>, Refusal> {
+        let cache = &self.share.cache;
+        if self.found.get().is_none() && cache.has_figures(self.likely_id()) {
+            let seen = self.open.node.stat_name(&self.entry.name)?;
+            let known = cache.known(&seen).and_then(|known| known.address.clone());
+            if let Some(address) = known {
+                self.seen.get_or_init(|| seen);
+                return Ok(address.into());
+            }
+        }
+        let epoch = cache.epoch();
+        let address = self.item_behind(self.found()?).address()?;
+        Ok(self.asked.get_or_init(|| (epoch, address)).1.clone())
+    }
+
     /// What its name leads to.
     ///
     /// # Errors
     /// As [`Entry::info`].
     pub fn item(&self) -> Result<Item, Refusal> {
-        let Found { node, kept, .. } = self.found()?;
+        Ok(self.item_behind(self.opened()?))
+    }
+
+    fn item_behind(&self, Found { node, kept, .. }: &Found) -> Item {
         let here = self.here.map_or_else(|| self.share.directory_here(self.open), Arc::clone);
-        Ok(self.share.item_at(&here, &self.entry.name, Arc::clone(node)).kept_as(kept.clone()))
+        self.share.item_at(&here, &self.entry.name, Arc::clone(node)).kept_as(kept.clone())
     }
 
     /// What is known of that item, as [`Share::item_info`] tells it.
@@ -76,8 +115,47 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// As [`Entry::info`].
     pub fn item_info(&self) -> Result<Info, Refusal> {
+        let mut stat = self.stat()?;
+        let info = match self.share.known_record(&stat) {
+            Some(record) => self.share.info_with(&stat, &record)?,
+            None => {
+                let found = self.opened()?;
+                stat = found.stat;
+                self.share.info_of_node(found.node.as_ref(), &stat)?
+            }
+        };
+        if let Some((epoch, address)) = self.asked.get() {
+            let address = Some(address.as_slice().into());
+            self.share.cache.add(&stat, *epoch, |known| known.address = address);
+        }
+        Ok(info)
+    }
+
+    /// The identity that the directory tells; another one where a file system is mounted.
+    fn likely_id(&self) -> NodeId {
+        NodeId { inode: self.entry.inode, ..self.open.node.id() }
+    }
+
+    /// The figures of what its name leads to, which is opened for them only where it has to be opened anyway.
+    fn stat(&self) -> Result<Stat, Refusal> {
+        if let Some(stat) = self.found.get().map(|found| &found.stat).or(self.seen.get()) {
+            return Ok(*stat);
+        }
+        if !self.share.knows_record(self.likely_id()) {
+            return Ok(self.found()?.stat);
+        }
+        if let Some(found) = self.remembered()? {
+            return Ok(self.found.get_or_init(|| found).stat);
+        }
+        let seen = self.open.node.stat_name(&self.entry.name)?;
+        Ok(*self.seen.get_or_init(|| seen))
+    }
+
+    /// The file behind the name, if it is still the one that was told of.
+    fn opened(&self) -> Result<&Found, Refusal> {
         let found = self.found()?;
-        self.share.info_of_node(found.node.as_ref(), &found.stat)
+        let is_same = |seen: &Stat| (seen.id, seen.born) == (found.stat.id, found.stat.born);
+        if self.seen.get().is_none_or(is_same) { Ok(found) } else { Err(Refusal::Gone) }
     }
 
     /// What its name leads to: as it is remembered, or else as the volume says. Nothing is remembered for being listed.
@@ -135,14 +213,22 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// [`Refusal::NotFound`] when it has vanished since; as the volume says.
     pub fn info(&self) -> Result<Info, Refusal> {
+        let hides = self.share.config.load().hides(self.entry.name.as_bytes());
+        let stops = self.open.options.contains(Options::STOP_AT_LINKS);
+        let may_be_followed = |kind: Option<Kind>| kind.is_none_or(|kind| kind == Kind::Link) && !stops;
+        if !may_be_followed(self.entry.kind) {
+            let stat = self.stat()?;
+            if let Some(record) = self.share.known_record(&stat)
+                && !may_be_followed(Some(stat.kind))
+                && !record.has_reparse
+            {
+                return Ok(info_from(&stat, &record, hides));
+            }
+        }
         let found = self.shown()?;
         let (node, stat) = (found.node.as_ref(), found.stat);
-        let hides = self.share.config.load().hides(self.entry.name.as_bytes());
-        let open = self.share.files.get(stat.id);
-        let record = match open.and_then(|file| self.share.record_if_told(&file, &stat)) {
-            Some(record) => record,
-            None => self.share.load_record(node, &stat)?,
-        };
+        let known = self.share.known_record(&stat);
+        let record = known.map_or_else(|| self.share.load_record(node, &stat), Ok)?;
         let mut info = info_from(&stat, &record, hides);
         if record.has_reparse
             && let Some(bytes) = node.note(volume::Note::Reparse)?

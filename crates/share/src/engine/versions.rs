@@ -131,6 +131,11 @@ impl Versions {
         self.written[index(id)].load(Ordering::Acquire)
     }
 
+    /// Whether a file is known to have no attribute record, at some time of change.
+    pub fn has_plain(&self, id: NodeId) -> bool {
+        self.shard(id).lock().get(&id).is_some_and(|told| told.plain_at.is_some())
+    }
+
     /// Whether a file that shows this time of change is known to have no attribute record.
     pub fn is_plain(&self, id: NodeId, changed: Time) -> bool {
         self.shard(id).lock().get(&id).is_some_and(|told| told.plain_at == Some(changed))

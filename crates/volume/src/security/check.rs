@@ -42,7 +42,7 @@ impl Token {
     #[must_use]
     pub fn authenticated(user: Sid, group: Sid, groups: &[Sid]) -> Token {
         let of_all = [group, well_known::EVERYONE, well_known::NETWORK, well_known::AUTHENTICATED_USERS];
-        // Who asks adds the user's and the group's SIDs on the host, and the administrators'.
+        // The caller adds the user's and the group's SIDs on the host, and the administrators'.
         let mut all = Vec::with_capacity(of_all.len() + groups.len() + 4);
         all.extend(of_all);
         all.extend(groups.iter().filter(|g| **g != group));
