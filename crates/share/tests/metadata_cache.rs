@@ -182,13 +182,18 @@ fn a_path_in_another_case_takes_no_more_calls_than_the_exact_one() {
     assert_eq!(calls(&plan, missing), 0);
 }
 
+/// Makes `d` with so many files of four bytes.
+fn make_files(client: &Client, count: u64) {
+    client.make_directory("d");
+    (0..count).for_each(|n| client.make_with(&format!("d/f{n}"), "text"));
+}
+
 #[test]
 fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
     const FILES: u64 = 20;
     let (world, plan) = World::planned(Config::default());
     let client = world.client(1);
-    client.make_directory("d");
-    (0..FILES).for_each(|n| client.make_with(&format!("d/f{n}"), "text"));
+    make_files(&client, FILES);
     let list = || {
         let open = client.open("d").access(READ).open();
         let mut count = 0;
@@ -240,8 +245,7 @@ fn an_address_that_was_listed_is_listed_again_with_one_call_for_each_entry() {
     const FILES: u64 = 20;
     let (world, plan) = World::planned(Config::default());
     let client = world.client(1);
-    client.make_directory("d");
-    (0..FILES).for_each(|n| client.make_with(&format!("d/f{n}"), "text"));
+    make_files(&client, FILES);
     let first = list_with_addresses(&world, &client, now());
     let again = |at| {
         let (opened, mut listed) = (plan.count(Call::Lookup), Vec::new());

@@ -128,9 +128,24 @@ impl Share {
 
     /// The attribute record of a file with these figures, where nothing has to be read for it.
     pub(super) fn known_record(&self, stat: &Stat) -> Option<Record> {
-        let told = self.files.get(stat.id).and_then(|file| self.record_if_told(&file, stat));
-        if let Some(record) = told.or_else(|| self.cache.known(stat).map(|known| known.record)) {
-            return Some(record);
+        self.told_record(stat).or_else(|| self.remembered_record(stat))
+    }
+
+    /// The attribute record of a file with these figures, whether somebody has it open or not.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub(super) fn record_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Record, Refusal> {
+        self.told_record(stat).map_or_else(|| self.load_record(node, stat), Ok)
+    }
+
+    fn told_record(&self, stat: &Stat) -> Option<Record> {
+        self.files.get(stat.id).and_then(|file| self.record_if_told(&file, stat))
+    }
+
+    fn remembered_record(&self, stat: &Stat) -> Option<Record> {
+        if let Some(known) = self.cache.known(stat) {
+            return Some(known.record);
         }
         let stored = self.cache.written(stat.id);
         let is_plain = self.versions.is_plain(stat.id, stat.changed);
@@ -151,11 +166,8 @@ impl Share {
 
     /// The same for a file that was found in a place, which is not asked when it was made there a moment ago.
     fn load_record_at(&self, node: &dyn Node, place: Option<&Place>, stat: &Stat) -> Result<Record, Refusal> {
-        if let Some(known) = self.cache.known(stat) {
-            return Ok(known.record);
-        }
-        if self.versions.is_plain(stat.id, stat.changed) {
-            return Ok(Record::default());
+        if let Some(record) = self.remembered_record(stat) {
+            return Ok(record);
         }
         let (written, stored) = (self.versions.written(stat.id), self.cache.written(stat.id));
         let made = place.and_then(|(parent, name)| parent.made(name));

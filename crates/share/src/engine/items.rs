@@ -334,8 +334,7 @@ impl Share {
     pub(super) fn info_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Info, Refusal> {
         // Told first: that a file has no record is noted only of one that was told of.
         let version = self.version_if_there(stat)?;
-        let known = self.known_record(stat);
-        let record = known.map_or_else(|| self.load_record(node, stat), Ok)?;
+        let record = self.record_of_node(node, stat)?;
         Ok(Info { version, ..info_from(stat, &record, false) })
     }
 

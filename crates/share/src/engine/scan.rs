@@ -227,8 +227,7 @@ impl<'a> Entry<'a> {
         }
         let found = self.shown()?;
         let (node, stat) = (found.node.as_ref(), found.stat);
-        let known = self.share.known_record(&stat);
-        let record = known.map_or_else(|| self.share.load_record(node, &stat), Ok)?;
+        let record = self.share.record_of_node(node, &stat)?;
         let mut info = info_from(&stat, &record, hides);
         if record.has_reparse
             && let Some(bytes) = node.note(volume::Note::Reparse)?
