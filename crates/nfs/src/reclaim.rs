@@ -18,7 +18,7 @@ use crate::compound::{Run, Stop};
 use crate::config::Export;
 use crate::grace::{Absent, Kept};
 use crate::handle::Handle;
-use crate::op::open::{denial, rights};
+use crate::op::open::{denial, narrowed};
 use crate::record::{Known, Note, What};
 use crate::roll::Unreadable;
 use crate::server::Server;
@@ -168,9 +168,9 @@ impl Server {
         let _modes = opened.changing.lock();
         let holding = state.holding();
         let Ok(deny) = denial(holding.deny) else { return };
-        let wanted = rights(holding.access);
         let open = &holding.open;
-        if open.is_closed() || (wanted.contains(open.granted()) && deny.contains(open.deny())) {
+        let wanted = narrowed(open.granted(), holding.access);
+        if open.is_closed() || (wanted == open.granted() && deny.contains(open.deny())) {
             return;
         }
         let identity = open.identity();

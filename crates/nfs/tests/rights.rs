@@ -97,6 +97,33 @@ fn what_may_only_be_run_is_read_to_run_it_and_is_not_said_to_be_readable() {
     }
 }
 
+/// Linux closes what it may not read behind its own next open, so that the two are one open-owner's for a moment.
+// RFC 8881 6.2.1.3.1, 18.16.3, 18.18
+#[test]
+fn an_owner_that_reads_to_run_may_open_for_writing_too_and_narrow_again() {
+    for first in [ShareAccess::READ, ShareAccess::WRITE] {
+        let mut it = Scene::new((7, 7), 0o773);
+        it.open(8, first).unwrap();
+        let stateid = it.open(8, ShareAccess::BOTH - first).unwrap();
+        let anew = StateId { seqid: 0, ..stateid };
+        let answer = it.on(8, reading(anew, 0, 100)).ok();
+        assert_eq!(answer.last(), Res::Read(Ok(read::ResOk { eof: true, data: b"data" })));
+        it.on(8, writing(anew, 0, b"text")).ok();
+        let down = open::DowngradeArgs {
+            open_stateid: anew,
+            seqid: 0,
+            share_access: ShareAccess::READ,
+            share_deny: open::ShareDeny::empty(),
+        };
+        let answer = it.on(8, Args::OpenDowngrade(down)).ok();
+        let Res::OpenDowngrade(Ok(down)) = answer.last() else { panic!("{answer:?}") };
+        let answer = it.on(8, reading(down.open_stateid, 0, 100)).ok();
+        assert_eq!(answer.last(), Res::Read(Ok(read::ResOk { eof: true, data: b"text" })));
+        let answer = it.on(8, writing(StateId { seqid: 0, ..stateid }, 0, b"none"));
+        assert!(matches!(answer.last(), Res::Write(Err(NfsStat::OpenMode))), "{answer:?}");
+    }
+}
+
 // RFC 8881 6.2.1.5
 #[test]
 fn who_says_nothing_of_itself_is_anonymous_and_not_authenticated() {

@@ -203,6 +203,15 @@ pub fn rights(access: ShareAccess) -> Rights {
     out
 }
 
+/// What an open that narrows to an access keeps of its rights. Whoever reads a file in order to run it has EXECUTE in place of
+/// READ_DATA.
+// RFC 8881 6.2.1.3.1
+#[must_use]
+pub fn narrowed(granted: Rights, access: ShareAccess) -> Rights {
+    let runs = if access.contains(ShareAccess::READ) { Rights::EXECUTE } else { Rights::empty() };
+    granted & (rights(access) | runs)
+}
+
 /// What an open that denies this denies in the engine.
 ///
 /// # Errors
@@ -515,10 +524,8 @@ fn open_existing(run: &Run, found: &Found, ask: Ask) -> Result<Opened, Stop> {
         })
     };
     let mut opened = match open(wider) {
-        // RFC 8881 6.2.1.3.1: what may be run may be read, since it is not run otherwise.
         Err(Stop::Fail(NfsStat::Access))
-            if wider == rights(ShareAccess::READ)
-                && access::given(run, export, item)?.contains(AccessBits::EXECUTE) =>
+            if wider == rights(ShareAccess::READ) && may_run(run, export, item)? =>
         {
             open(Rights::EXECUTE)?
         }
@@ -537,6 +544,12 @@ fn open_existing(run: &Run, found: &Found, ask: Ask) -> Result<Opened, Stop> {
         }
     }
     Ok(opened)
+}
+
+/// Whether the caller may run a file, and so may read it: it is not run otherwise.
+// RFC 8881 6.2.1.3.1
+fn may_run(run: &Run, export: &Arc<Export>, item: &Item) -> Result<bool, Stop> {
+    Ok(access::given(run, export, item)?.contains(AccessBits::EXECUTE))
 }
 
 /// Cuts what is open to nothing: only now is it certain that the request can have it.
@@ -562,7 +575,10 @@ fn amend(run: &Run, ask: Ask, cuts: bool, state: &Arc<State>) -> Result<StateId,
     let holding = state.holding();
     let (access, deny) = (holding.access | ask.access, holding.deny | ask.deny);
     let (export, before) = (&state.export, &holding.open);
-    let (wanted, denied) = (rights(access) | before.granted(), denial(deny)?);
+    // Reading may rest on the right to run the file, and is not asked for again.
+    let reads_again = ask.access == ShareAccess::READ && holding.access.contains(ShareAccess::READ);
+    let adds = if reads_again { Rights::empty() } else { rights(ask.access) };
+    let (mut wanted, denied) = (adds | before.granted(), denial(deny)?);
     let wider = wanted | if cuts { Rights::WRITE_DATA } else { Rights::empty() };
     let is_more = (access, deny) != (holding.access, holding.deny);
     let mut amended = Arc::clone(before);
@@ -570,7 +586,16 @@ fn amend(run: &Run, ask: Ask, cuts: bool, state: &Arc<State>) -> Result<StateId,
         if access.contains(ShareAccess::WRITE) {
             run.check_writable(export)?;
         }
-        amended = again(run, export, before, wider, denied)?;
+        amended = match again(run, export, before, wider, denied) {
+            Err(Stop::Fail(NfsStat::Access))
+                if adds == rights(ShareAccess::READ)
+                    && may_run(run, export, &export.engine.item_of(before))? =>
+            {
+                wanted = before.granted() | Rights::EXECUTE;
+                again(run, export, before, wanted, denied)?
+            }
+            other => other?,
+        };
     }
     if cuts && let Err(stop) = cut(run, export, &amended) {
         // As it was; to give up what was added meets nobody.

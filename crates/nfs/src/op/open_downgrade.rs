@@ -5,7 +5,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::open::{DowngradeArgs, DowngradeResOk, ShareAccess};
 
 use super::io::meant;
-use super::open::{denial, rights};
+use super::open::{denial, narrowed};
 use crate::compound::{Done, Run};
 use crate::state::Holding;
 
@@ -31,8 +31,9 @@ pub fn run(run: &mut Run, args: &DowngradeArgs) -> Done {
     if access.is_empty() || !is_within || !modes.allows(access, args.share_deny) {
         return Err(NfsStat::Inval.into());
     }
+    let rights = narrowed(holding.open.granted(), access);
     let amended =
-        run.ask(&state.export, |engine, caller| engine.amend(caller, &holding.open, rights(access), deny))?;
+        run.ask(&state.export, |engine, caller| engine.amend(caller, &holding.open, rights, deny))?;
     open.hold(Holding::new(amended, access, args.share_deny));
     modes.keep(access, args.share_deny);
     drop(modes);
