@@ -223,7 +223,12 @@ def unlink_while_open(_host):
         file.flush()
         file.seek(0)
         expect(file.read() == b"still here and growing", "the open file takes no more data")
-    expect(not path.exists() and "unlinked" not in os.listdir(A), "the name is back after close")
+    there, listed = path.exists(), "unlinked" in os.listdir(A)
+    if there or listed:
+        other = "unlinked" in os.listdir(B)
+        time.sleep(2)
+        later = path.exists(), "unlinked" in os.listdir(A)
+        expect(False, f"the name is back after close: found {there}, listed {listed}, by the other client {other}; 2 s later {later}")
 
 
 @case

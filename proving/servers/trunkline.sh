@@ -43,6 +43,7 @@ write_config() {
       # What is signed or sealed must be copied first: one share has the plain way with the copy to compare it with. In another
       # nothing is remembered of names.
       own[t4]='send_file = false'
+      own[t2]='send_file = true'
       own[t3]='metadata_caching = false'
       ;;
     default | admin | plain | shared-storage | port-445) ;;

@@ -97,6 +97,52 @@ pub struct Use {
     pub bytes_in: u64,
     /// Bytes of messages sent.
     pub bytes_out: u64,
+    /// How the data of large reads leaves.
+    pub large_reads: LargeReads,
+}
+
+/// How the data of large reads leaves a connection, on shares with `send_file = "auto"`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LargeReads {
+    /// Whether the host sends it from its page cache; else it is copied.
+    pub sendfile: bool,
+    /// What both ways cost when they were tried last; null before that.
+    pub tried: Option<Tried>,
+}
+
+/// What both ways cost: processor time of the server, and time, in microseconds for each MiB.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// Processor time when it was copied.
+    pub copied_cpu_us: u64,
+    /// Processor time when the host sent it.
+    pub sendfile_cpu_us: u64,
+    /// Time when it was copied.
+    pub copied_us: u64,
+    /// Time when the host sent it.
+    pub sendfile_us: u64,
+}
+
+impl LargeReads {
+    /// The word for it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        if self.sendfile { "sendfile" } else { "copied" }
+    }
+
+    /// What was measured, in words; none before both ways were tried.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        let tried = self.tried.as_ref()?;
+        Some(format!(
+            "{}; a MiB took {} µs of processor time and {} µs copied, {} µs and {} µs by sendfile",
+            self.name(),
+            tried.copied_cpu_us,
+            tried.copied_us,
+            tried.sendfile_cpu_us,
+            tried.sendfile_us
+        ))
+    }
 }
 
 /// Why there is no connection, or no further one.

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::channels::LargeReads;
+
 /// NFS at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nfs {
@@ -130,6 +132,8 @@ pub struct Connection {
     pub bytes_in: u64,
     /// Bytes of messages sent.
     pub bytes_out: u64,
+    /// How the data of large reads leaves.
+    pub large_reads: LargeReads,
 }
 
 /// Why a client has no more connections.

@@ -23,7 +23,9 @@ use crate::balance::Share;
 use crate::behind::Behind;
 use crate::calls::{Received, Sent, receive_once, send_once};
 use crate::census::Place;
+use crate::choice::Choice;
 use crate::clock;
+use crate::effort;
 use crate::files;
 use crate::inbound::Inbound;
 use crate::lowat;
@@ -102,6 +104,8 @@ pub(crate) struct Connection<S: Service> {
     outstanding: usize,
     pace: Pace,
     share: Share,
+    /// How the data of large reads leaves.
+    choice: Choice,
     /// The worker that it is to go to, until the move.
     target: Option<usize>,
     placed: bool,
@@ -156,6 +160,7 @@ impl<S: Service> Connection<S> {
             outstanding: 0,
             pace: Pace::new(slow_call),
             share: Share::default(),
+            choice: Choice::default(),
             target: None,
             placed: false,
             closing: false,
@@ -307,6 +312,18 @@ impl<S: Service> Served<S> {
             return Poll::Pending;
         }
         self.connection.post.awake();
+        let before_ns = self.connection.choice.measures().then(effort::cpu_ns);
+        let polled = self.rounds(cx);
+        let connection = &mut *self.connection;
+        if let Some(transfer) = connection.core.as_ref().and_then(|core| core.conversation.transfer()) {
+            let cpu_ns = before_ns.map_or(0, |before_ns| effort::cpu_ns().saturating_sub(before_ns));
+            connection.choice.note(transfer, cpu_ns, now_ns);
+        }
+        polled
+    }
+
+    /// As many rounds as the connection has before others have their turn.
+    fn rounds(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let mut due = self.timer_rang();
         if due && let Some(why) = self.overdue() {
             return Poll::Ready(End::Closed(why));

@@ -3,7 +3,7 @@
 //! Start with [`serve`] (what a program calls), then `worker` (one thread, one runtime, its connections)
 //! and `connection` (the life of one connection as one hand-written future). The parts it is put
 //! together from know no socket and can be read alone: `inbound` cuts records out of what was received,
-//! `turn` calls the conversation, `sends` holds what is to be written, `calls` asks the socket, `pace` decides between inline and
+//! `turn` calls the conversation, `sends` holds what is to be written, `calls` asks the socket, `choice` finds out how large data leaves best, `pace` decides between inline and
 //! the blocking pool, by time and `effort`, `mailbox` brings events in, `pool` runs what would block, `census` counts, bounds and
 //! places connections, `backlog` bounds what all of them hold for clients that do not read, `balance` says when one goes elsewhere, `lane` puts clients that want little before the others while workers are full, `receipts` finds out whether what was sent has arrived. Beside them, [`netlink`] asks the
 //! kernel about its network and [`interfaces`] so reads and watches the addresses of the host, [`Alarm`] is a thread that calls back in time, and [`tun`] makes a device whose other end is this process.
@@ -15,6 +15,7 @@ mod behind;
 mod buffers;
 mod calls;
 mod census;
+mod choice;
 mod clock;
 mod config;
 mod connection;

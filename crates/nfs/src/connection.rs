@@ -19,7 +19,7 @@ use nfs_wire::{NfsStat, callback, compound};
 use parking_lot::Mutex;
 use share::counts::{Desk, Visits};
 use volume::Patience;
-use wire::{Frame, Mailbox, Now, Output, Peer};
+use wire::{Frame, Mailbox, Now, Output, Peer, Transfer};
 
 use crate::back::{self, What};
 use crate::compound::{Begin, Finished, Flow, Run, UnderWay};
@@ -50,6 +50,8 @@ pub struct Way {
     pub since: Now,
     /// What it has done on which share.
     pub visits: Arc<Visits>,
+    /// How the data of its large reads leaves.
+    pub transfer: Transfer,
     mailbox: Arc<dyn Mailbox<Event>>,
     /// Sessions that it is bound to.
     sessions: Mutex<Vec<Weak<Session>>>,
@@ -163,6 +165,7 @@ impl Connection {
             peer,
             since: now,
             visits: Arc::clone(desk.visits()),
+            transfer: Transfer::default(),
             mailbox,
             sessions: Mutex::default(),
             handles: Mutex::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nfs_wire::rpc::record::RecordMark;
 use wire::endpoint::{Principal, Record, Service};
-use wire::{Conversation, Mailbox, Now, Output, Peer};
+use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
 use crate::connection::Connection;
 use crate::event::Event;
@@ -142,6 +142,10 @@ impl Conversation for Connection {
 
     fn sent(&mut self, taken: u64, at_ns: u64) {
         self.desk.sent(taken, at_ns);
+    }
+
+    fn transfer(&self) -> Option<&Transfer> {
+        Some(&self.way.transfer)
     }
 
     fn on_close(&mut self, now: Now) {

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use share::Wake;
 use share::counts::Visits;
-use wire::{Mailbox, Now, Peer};
+use wire::{Mailbox, Now, Peer, Transfer};
 
 use crate::counters::Counters;
 use crate::event::Event;
@@ -28,6 +28,8 @@ pub struct Handle {
     pub counters: Counters,
     /// What it has done on which share.
     pub visits: Arc<Visits>,
+    /// How the data of its large reads leaves.
+    pub transfer: Transfer,
     /// The client has said that it can have several connections (MS-SMB2 2.2.3 Capabilities).
     pub announced_multichannel: AtomicBool,
     mailbox: Arc<dyn Mailbox<Event>>,
@@ -51,6 +53,7 @@ impl Handle {
             way: Way::default(),
             counters: Counters::default(),
             visits,
+            transfer: Transfer::default(),
             announced_multichannel: AtomicBool::new(false),
             mailbox,
             left: Mutex::default(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wire::endpoint::{Principal, Record, Service};
-use wire::{Conversation, Mailbox, Now, Output, Peer};
+use wire::{Conversation, Mailbox, Now, Output, Peer, Transfer};
 
 use crate::answering::Answering;
 use crate::connection::Connection;
@@ -134,6 +134,10 @@ impl Conversation for Connection {
 
     fn sent(&mut self, taken: u64, at_ns: u64) {
         self.desk.sent(taken, at_ns);
+    }
+
+    fn transfer(&self) -> Option<&Transfer> {
+        Some(&self.handle.transfer)
     }
 
     fn on_close(&mut self, now: Now) {

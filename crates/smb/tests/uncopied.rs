@@ -6,6 +6,7 @@ use common::{Dial, Peer, World};
 use smb_wire::{Command, FileId, NtStatus, lock, read};
 use volume::{Name, OpenHow, Volume};
 use volume_posix::PosixVolume;
+use wire::SendFile;
 
 const MIB: usize = 1 << 20;
 
@@ -15,6 +16,10 @@ fn content() -> Vec<u8> {
 
 fn plain() -> Dial {
     Dial { requires_signing: false, ..Dial::default() }
+}
+
+fn configure(world: &World, send_file: SendFile) {
+    world.engine.configure(share::Config { send_file, ..share::Config::clone(&world.engine.config()) });
 }
 
 /// A client that has a file of a MiB and a little open.
@@ -36,6 +41,7 @@ fn host_tells(world: &World) -> bool {
 #[test]
 fn a_large_plain_read_is_not_copied_and_says_the_same() {
     let world = World::on_disk();
+    configure(&world, SendFile::Always);
     let (mut client, id) = opened(&world, &plain());
     let tells = host_tells(&world);
     let content = content();
@@ -56,6 +62,7 @@ fn a_large_plain_read_is_not_copied_and_says_the_same() {
 #[test]
 fn what_is_signed_sealed_or_one_of_several_answers_is_copied() {
     let world = World::on_disk();
+    configure(&world, SendFile::Always);
     for dial in [Dial::default(), Dial { seals: true, ..Dial::default() }] {
         let (mut client, id) = opened(&world, &dial);
         assert!(client.read(id, 0, MIB as u32).data() == &content()[..MIB]);
@@ -78,13 +85,28 @@ fn what_is_signed_sealed_or_one_of_several_answers_is_copied() {
 }
 
 #[test]
-fn a_share_may_ask_for_copies() {
+fn a_share_may_ask_for_copies_and_the_transport_is_not_asked_then() {
     let world = World::on_disk();
-    let config = share::Config { uncopied: false, ..share::Config::clone(&world.engine.config()) };
-    world.engine.configure(config);
+    configure(&world, SendFile::Never);
     let (mut client, id) = opened(&world, &plain());
+    client.transfer().set_uncopied(true);
     assert!(client.read(id, 0, MIB as u32).data() == &content()[..MIB]);
-    assert_eq!(client.uncopied, 0);
+    assert_eq!((client.uncopied, client.transfer().take_chosen()), (0, 0));
+}
+
+#[test]
+fn large_reads_leave_as_the_transport_says_unless_the_share_says_how() {
+    let world = World::on_disk();
+    let (mut client, id) = opened(&world, &plain());
+    let tells = host_tells(&world);
+    for uncopied in [false, true, false] {
+        client.transfer().set_uncopied(uncopied);
+        let before = client.uncopied;
+        assert!(client.read(id, 0, MIB as u32).data() == &content()[..MIB]);
+        client.read(id, 0, 4096);
+        assert_eq!(client.uncopied - before, usize::from(tells && uncopied), "{uncopied}");
+        assert_eq!(client.transfer().take_chosen(), MIB as u64, "the small one is no choice");
+    }
 }
 
 #[test]

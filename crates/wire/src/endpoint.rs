@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{Frame, FramePool, Now};
+use crate::{Frame, FramePool, Now, Transfer};
 
 /// Both ends of a transport connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +181,11 @@ pub trait Conversation: Send + 'static {
 
     /// The host has taken the first `taken` bytes of that stream, the last of them at this time (monotonic ns).
     fn sent(&mut self, _taken: u64, _at_ns: u64) {}
+
+    /// How the data of its large reads leaves; none where there is no choice.
+    fn transfer(&self) -> Option<&Transfer> {
+        None
+    }
 
     /// The transport connection is gone; nothing can be sent any more. Called exactly once.
     fn on_close(&mut self, now: Now);

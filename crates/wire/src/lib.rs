@@ -4,7 +4,7 @@
 //! carries it. [`frame`] holds the reply buffers, [`cursor`] the bounded readers and writers that
 //! all codecs use, [`clock`] the time that is handed in, [`fold`] when two letters are the same but for
 //! their case, [`table`] finds entries without a lock, [`shrink`] gives back the room of tables that were
-//! larger, [`limits`] are the named bounds, [`wire_enum`] numbers of which not all values are known.
+//! larger, [`transfer`] says how large data leaves a connection, [`limits`] are the named bounds, [`wire_enum`] numbers of which not all values are known.
 
 pub mod clock;
 pub mod cursor;
@@ -15,9 +15,11 @@ pub mod limits;
 mod macros;
 pub mod shrink;
 pub mod table;
+pub mod transfer;
 
 pub use clock::Now;
 pub use cursor::{Cursor, Truncated, Writer};
 pub use endpoint::{Conversation, Job, Mailbox, Output, Peer};
 pub use frame::{FileRange, Frame, FramePool, Source};
 pub use shrink::Shrink;
+pub use transfer::{SendFile, Transfer};

@@ -10,7 +10,7 @@ use super::io::{Through, owner, through};
 use crate::compound::{Done, Run, Stop};
 use crate::limits::MAX_IO;
 
-/// From this size on data is sent without being copied.
+/// From this size on data may be sent without being copied.
 const UNCOPIED: usize = 128 * 1024;
 
 /// Does it.
@@ -39,7 +39,7 @@ fn read(run: &mut Run, args: &Args, from: &Through) -> Done {
         && !is_kept
         && from.holding().is_some()
         && let Some(range) = engine
-            .read_range(open, owner(run), args.offset, len)
+            .read_range(open, owner(run), args.offset, len, &run.way.transfer)
             .inspect_err(|_| engine.give_back(work, len, 0))?
     {
         let end = args.offset + range.len as u64;

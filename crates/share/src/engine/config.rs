@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use volume::security::Sid;
+use wire::SendFile;
 
 use super::cache::Descriptors;
 use super::giving_back::GiveBack;
@@ -61,8 +62,8 @@ pub struct Config {
     pub streams: bool,
     /// Changes are told to watches.
     pub watches: bool,
-    /// Large reads may be handed out as pieces of files ([`crate::Share::read_range`]).
-    pub uncopied: bool,
+    /// Whether large reads are handed out as pieces of files ([`crate::Share::read_range`]).
+    pub send_file: SendFile,
     /// Names that are shown as hidden; `*` and `?` stand for anything.
     pub hidden: Vec<String>,
     /// Whether names that begin with a dot are shown as hidden.
@@ -109,7 +110,7 @@ impl Default for Config {
             hide_unreadable: false,
             streams: true,
             watches: true,
-            uncopied: true,
+            send_file: SendFile::default(),
             hidden: Vec::new(),
             dot_files_hidden: true,
             metadata_caching: true,

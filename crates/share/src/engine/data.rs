@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
 use volume::{Node, Patience, Times};
-use wire::{FileRange, Now};
+use wire::{FileRange, Now, Transfer};
 
 use super::Share;
 use super::file::File;
@@ -54,7 +54,7 @@ impl Share {
 
     /// What [`Share::read`] would append, as a piece of a file that is sent without being copied: what is
     /// written there meanwhile may be among it. Nothing where the volume has no such piece in memory; then
-    /// [`Share::read`] is the way. Never waits.
+    /// [`Share::read`] is the way, as it is where the share's settings or `transfer` have data copied. Never waits.
     ///
     /// # Errors
     /// As [`Share::read`].
@@ -65,9 +65,10 @@ impl Share {
         owner: LockOwner,
         at: u64,
         len: usize,
+        transfer: &Transfer,
     ) -> Result<Option<FileRange>, Refusal> {
         check_read(open, owner, at, len)?;
-        if !self.config.load().uncopied {
+        if !transfer.chooses(self.config.load().send_file, len) {
             return Ok(None);
         }
         // The time of access is put back behind a read, and it is not known when this one would be over.

@@ -1,14 +1,14 @@
 //! READ (MS-SMB2 3.3.5.12).
 //!
 //! Data that is in memory goes from the page cache into the reply frame on this thread; what is not is
-//! read on the blocking pool. Much of it that is in memory, and goes out as it is, is not copied at all: the
+//! read on the blocking pool. Much of it that is in memory, and goes out as it is, need not be copied: then the
 //! reply ends with a piece of the file.
 
 use share::limits::Work as Paced;
 use share::{LockOwner, Share};
 use smb_wire::{NtStatus, read};
 use volume::Patience;
-use wire::FileRange;
+use wire::{FileRange, Transfer};
 
 use crate::changing::Looking;
 use crate::connection::Connection;
@@ -56,7 +56,8 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
             }
             let paced = Paced::Read { node: file.node_id(), len: wanted.length as u64 };
             connection.pace(request, engine, paced).inspect_err(|_| request.keeps = Some(open.look_on()))?;
-            let range = uncopied(engine, file, open.lock_owner(), wanted, request.bare)
+            let transfer = request.bare.then_some(&connection.handle.transfer);
+            let range = uncopied(engine, file, open.lock_owner(), wanted, transfer)
                 .inspect_err(|_| engine.give_back(paced, wanted.length, 0))?;
             if let Some(range) = range {
                 engine.give_back(paced, wanted.length, range.len);
@@ -88,19 +89,17 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     }
 }
 
-/// The data as a piece of the file, where that is possible and pays. The transport sends what stands there
+/// The data as a piece of the file, where that is possible and pays. `transfer`: where the answer may end with one. The transport sends what stands there
 /// then, so nothing may have been made over the bytes before.
 fn uncopied(
     engine: &Share,
     file: &share::Open,
     owner: LockOwner,
     wanted: Wanted,
-    bare: bool,
+    transfer: Option<&Transfer>,
 ) -> Result<Option<FileRange>, Stop> {
-    if !bare || wanted.length < UNCOPIED {
-        return Ok(None);
-    }
-    let range = engine.read_range(file, owner, wanted.offset, wanted.length)?;
+    let Some(transfer) = transfer.filter(|_| wanted.length >= UNCOPIED) else { return Ok(None) };
+    let range = engine.read_range(file, owner, wanted.offset, wanted.length, transfer)?;
     Ok(range.filter(|range| range.len >= UNCOPIED.max(wanted.minimum)))
 }
 

@@ -171,6 +171,11 @@ impl Peer {
         self.mail.ahead.load(Ordering::Relaxed)
     }
 
+    /// How the data of its large reads leaves.
+    pub fn transfer(&self) -> &wire::Transfer {
+        self.connection.transfer().expect("a server's connection has a choice")
+    }
+
     pub fn now(&self) -> Now {
         self.clock.read()
     }

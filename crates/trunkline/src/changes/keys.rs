@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 enum Shape {
     Number,
     Flag,
+    /// A flag, or a word.
+    FlagOrText,
     List,
     Users,
     Text,
@@ -32,12 +34,12 @@ fn shape(key: &str) -> Shape {
         | "delete_through_symlinks"
         | "streams"
         | "change_notify"
-        | "send_file"
         | "metadata_caching"
         | "continuously_available"
         | "nfs_secure_port" => Shape::Flag,
         "ciphers" | "authentication" | "smb_listen" | "protocols" | "hide_files" | "nfs_clients"
         | "nfs_listen" => Shape::List,
+        "send_file" => Shape::FlagOrText,
         "users" => Shape::Users,
         _ => Shape::Text,
     }
@@ -67,11 +69,8 @@ fn value(key: &str, text: &str) -> Result<Value, String> {
             let number: Result<u64, _> = text.parse();
             number.map_err(|_| format!("`{key}` must be a whole number, not `{text}`"))?.into()
         }
-        Shape::Flag => match text.to_lowercase().as_str() {
-            "true" | "on" | "yes" => true.into(),
-            "false" | "off" | "no" => false.into(),
-            _ => return Err(format!("`{key}` must be on or off, not `{text}`")),
-        },
+        Shape::Flag => flag(text).ok_or_else(|| format!("`{key}` must be on or off, not `{text}`"))?.into(),
+        Shape::FlagOrText => flag(text).map_or_else(|| text.into(), Value::from),
         Shape::List => items().map(Value::from).collect(),
         Shape::Users => {
             let user = |item: &str| match item.split_once(['=', ':']) {
@@ -82,6 +81,14 @@ fn value(key: &str, text: &str) -> Result<Value, String> {
         }
         Shape::Text => text.into(),
     })
+}
+
+fn flag(text: &str) -> Option<bool> {
+    match text.to_lowercase().as_str() {
+        "true" | "on" | "yes" => Some(true),
+        "false" | "off" | "no" => Some(false),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -101,12 +108,13 @@ mod tests {
             "comment=42",
             "users=ann=write,*=read",
             "nfs_clients=",
+            "send_file=auto",
             "colour=blue",
         ];
         let items: Vec<String> = items.iter().map(|item| (*item).to_owned()).collect();
         let wanted = json!({"path": "/srv/a=b", "provisioned_gib": 100, "read_only": true,
             "protocols": ["smb", "nfs"], "comment": "42", "users": {"ann": "write", "*": "read"},
-            "nfs_clients": [], "colour": "blue"});
+            "nfs_clients": [], "send_file": "auto", "colour": "blue"});
         assert_eq!(Value::Object(settings(&items).unwrap()), wanted);
         for (bad, why) in [
             ("path", "`path` is not KEY=VALUE"),
@@ -150,6 +158,7 @@ mod tests {
             for key in known {
                 let value = shown.get(*key).unwrap_or_else(|| panic!("`{key}` is not shown"));
                 let wanted = match value {
+                    _ if *key == "send_file" => Shape::FlagOrText,
                     toml::Value::Integer(_) => Shape::Number,
                     toml::Value::Boolean(_) => Shape::Flag,
                     toml::Value::Array(_) => Shape::List,

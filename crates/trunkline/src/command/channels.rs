@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use admin::channels::{Row, SessionChannels};
+use admin::channels::{LargeReads, Row, SessionChannels};
 use admin::{Channels, Request, Response};
 
 use super::control;
@@ -66,17 +66,30 @@ fn one_session(session: &SessionChannels, out: &mut String) {
         "RDMA",
         "BYTES IN",
         "BYTES OUT",
+        "LARGE READS",
         "REQUESTS",
         "AGE",
     ];
     table::rows(titles, &used, out);
+    let used = session.connections.iter().filter_map(|row| Some((row, row.channel.as_ref()?)));
+    let client = |row: &Row, port: u16| format!("{}:{port}", row.client_ip.as_deref().unwrap_or_default());
+    reasons(used.map(|(row, channel)| (client(row, channel.client_port), &channel.large_reads)), out);
     let unused: Vec<_> = session.connections.iter().filter(|row| !row.selected).map(address).collect();
     let titles =
         ["SERVER NAME", "SELECTED", "SERVER IP", "SERVER INDEX", "SERVER SPEED", "SERVER RSS", "WHY NOT"];
     table::rows(titles, &unused, out);
 }
 
-fn connection(row: &Row) -> [String; 15] {
+/// Why the data of large reads leaves as it does, for each connection on which both ways were tried.
+pub(super) fn reasons<'a>(connections: impl Iterator<Item = (String, &'a LargeReads)>, out: &mut String) {
+    for (client, reads) in connections {
+        if let Some(reason) = reads.reason() {
+            let _ = writeln!(out, "Large reads of {}: {reason}", plain(&client));
+        }
+    }
+}
+
+fn connection(row: &Row) -> [String; 16] {
     let channel = row.channel.clone().unwrap_or_default();
     [
         row.server_name.clone(),
@@ -92,6 +105,7 @@ fn connection(row: &Row) -> [String; 15] {
         said(row.client_rdma_capable && row.server_rdma_capable),
         channel.bytes_in.to_string(),
         channel.bytes_out.to_string(),
+        channel.large_reads.name().to_owned(),
         channel.requests.to_string(),
         age(channel.age_seconds),
     ]
@@ -136,7 +150,7 @@ pub fn age(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use admin::channels::{Reason, Use};
+    use admin::channels::{Reason, Tried, Use};
 
     fn row(server_ip: &str, index: u32) -> Row {
         Row {
@@ -165,7 +179,12 @@ mod tests {
 
     #[test]
     fn a_page_shows_each_connection_and_why_there_are_no_others() {
-        let fast = Row { server_link_speed: Some(10_000_000_000), ..used("10.0.0.5", "10.0.0.1", 2, 59) };
+        let mut fast = Row { server_link_speed: Some(10_000_000_000), ..used("10.0.0.5", "10.0.0.1", 2, 59) };
+        if let Some(channel) = &mut fast.channel {
+            let tried = Tried { copied_cpu_us: 140, sendfile_cpu_us: 100, copied_us: 300, sendfile_us: 310 };
+            channel.client_port = 51_000;
+            channel.large_reads = LargeReads { sendfile: true, tried: Some(tried) };
+        }
         let team = SessionChannels {
             session_id: "7".to_owned(),
             username: "ann\u{1b}[2J".to_owned(),
@@ -203,9 +222,10 @@ FILES, 2026-11-20T12:00:00.000000+00:00
 Session 7: ann\u{fffd}[2J, account team, SMB3_11
 MaxChannels 4, CurrentChannels 2, FailureCount 1
 No further channel: the client opens none; look at its settings, and at firewalls between
-SERVER NAME  SELECTED  CLIENT IP    SERVER IP    CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  CLIENT RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  REQUESTS  AGE
-FILES        True      10.0.0.5     10.0.0.1     ?             2             ?             10G           ?           True        False  4096      1234567    17        59s
-FILES        True      2001:db8::5  2001:db8::1  ?             3             ?             ?             ?           True        False  4096      1234567    17        2h03m
+SERVER NAME  SELECTED  CLIENT IP    SERVER IP    CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  CLIENT RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  LARGE READS  REQUESTS  AGE
+FILES        True      10.0.0.5     10.0.0.1     ?             2             ?             10G           ?           True        False  4096      1234567    sendfile     17        59s
+FILES        True      2001:db8::5  2001:db8::1  ?             3             ?             ?             ?           True        False  4096      1234567    copied       17        2h03m
+Large reads of 10.0.0.5:51000: sendfile; a MiB took 140 µs of processor time and 300 µs copied, 100 µs and 310 µs by sendfile
 SERVER NAME  SELECTED  SERVER IP  SERVER INDEX  SERVER SPEED  SERVER RSS  WHY NOT
 FILES        False     127.0.0.1  1             ?             True        not offered: leads back to this host
 FILES        False     192.0.2.1  4             ?             True        no connection; the client is in another network, a route is not known
@@ -213,8 +233,8 @@ FILES        False     192.0.2.1  4             ?             True        no con
 Session 8: -, settings of [server], SMB2_10
 MaxChannels 4, CurrentChannels 1, FailureCount 0
 No further channel: the client speaks SMB 2.x; several channels need 3.0 or later
-SERVER NAME  SELECTED  CLIENT IP  SERVER IP  CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  CLIENT RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  REQUESTS  AGE
-FILES        True      10.0.0.6   10.0.0.1   ?             2             ?             ?             ?           True        False  4096      1234567    17        1d01h
+SERVER NAME  SELECTED  CLIENT IP  SERVER IP  CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  CLIENT RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  LARGE READS  REQUESTS  AGE
+FILES        True      10.0.0.6   10.0.0.1   ?             2             ?             ?             ?           True        False  4096      1234567    copied       17        1d01h
 ";
         assert_eq!(page(&channels), wanted);
     }

@@ -111,13 +111,25 @@ fn connections(nfs: &Nfs, out: &mut String) {
                     connection.requests.to_string(),
                     connection.bytes_in.to_string(),
                     connection.bytes_out.to_string(),
+                    connection.large_reads.name().to_owned(),
                     age(connection.silent_seconds),
                     age(connection.age_seconds),
                 ]
             });
-            let titles =
-                ["CLIENT", "SERVER", "CARRIES", "REQUESTS", "BYTES IN", "BYTES OUT", "SILENT FOR", "AGE"];
+            let titles = [
+                "CLIENT",
+                "SERVER",
+                "CARRIES",
+                "REQUESTS",
+                "BYTES IN",
+                "BYTES OUT",
+                "LARGE READS",
+                "SILENT FOR",
+                "AGE",
+            ];
             super::table::rows(titles, &rows.collect::<Vec<_>>(), out);
+            let reads = session.connections.iter();
+            super::channels::reasons(reads.map(|one| (one.remote_address.clone(), &one.large_reads)), out);
         }
     }
 }
@@ -219,9 +231,9 @@ CLIENT ID  ADDRESS   ENDPOINT  VERSION   SILENT FOR   STATE   OPENS  LOCK-OWNERS
 
 NFS session 0a of 01: 3 of 64 slots busy, the client can be called
 Connections 2 of 32; 5 closed in favour of others. No further one: several shares are mounted from one endpoint, and the `nconnect` of the first mount counts for all; an `nfs_port` for a share or account of its own gives it its own
-CLIENT        SERVER         CARRIES              REQUESTS  BYTES IN  BYTES OUT  SILENT FOR  AGE
-10.0.0.5:700  10.0.0.1:2049  requests, callbacks  17        4096      1234567    0s          1m01s
-10.0.0.5:701  10.0.0.1:2049  requests             17        4096      1234567    0s          1m01s
+CLIENT        SERVER         CARRIES              REQUESTS  BYTES IN  BYTES OUT  LARGE READS  SILENT FOR  AGE
+10.0.0.5:700  10.0.0.1:2049  requests, callbacks  17        4096      1234567    copied       0s          1m01s
+10.0.0.5:701  10.0.0.1:2049  requests             17        4096      1234567    copied       0s          1m01s
 
 NFS delegations: 1
 KIND   STATE       CLIENT ID  SHARE  FILE

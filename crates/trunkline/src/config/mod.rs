@@ -22,6 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use share::engine::Symlinks;
+use wire::SendFile;
 
 pub use values::{
     Access, Advertised, Authentication, Cipher, Dialect, Encryption, LogFormat, LogLevel, Rss, Signing, Spn,
@@ -281,7 +282,7 @@ pub struct Share {
     /// Clients may watch directories for changes.
     pub change_notify: Setting<bool>,
     /// Large reads are sent from the host's page cache without being copied.
-    pub send_file: Setting<bool>,
+    pub send_file: Setting<SendFile>,
     /// Names, attributes and descriptors are remembered where the host tells of changes.
     pub metadata_caching: Setting<bool>,
     /// What clients have open can outlive the server.
@@ -519,7 +520,7 @@ impl Share {
             streams: Setting::default_of(true),
             streams_max_gib: Setting::default_of(DEFAULT_STREAMS_GIB),
             change_notify: Setting::default_of(true),
-            send_file: Setting::default_of(true),
+            send_file: Setting::default_of(SendFile::Auto),
             metadata_caching: Setting::default_of(true),
             continuously_available: Setting::default_of(false),
             smb_listen: None,

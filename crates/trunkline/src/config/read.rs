@@ -17,6 +17,7 @@ use super::{
     Share, Signing, Spn, User,
 };
 use share::engine::Symlinks;
+use wire::SendFile;
 
 use super::{Cipher, Dialect, Encryption, endpoints, limits};
 
@@ -395,7 +396,9 @@ fn share(
     share.signing = table.choice("signing", Signing::NAMES)?.unwrap_or(share.signing);
     share.min_dialect = table.choice("min_dialect", Dialect::NAMES)?.unwrap_or(share.min_dialect);
     share.case_sensitive = table.boolean("case_sensitive")?.unwrap_or(share.case_sensitive);
-    share.send_file = table.boolean("send_file")?.unwrap_or(share.send_file);
+    share.send_file = table
+        .boolean_or("send_file", (SendFile::Always, SendFile::Never), SendFile::NAMES)?
+        .unwrap_or(share.send_file);
     share.metadata_caching = table.boolean("metadata_caching")?.unwrap_or(share.metadata_caching);
     share.hide_unreadable = table.boolean("hide_unreadable")?.unwrap_or(share.hide_unreadable);
     share.hide_files = table.list("hide_files", pattern)?.unwrap_or(share.hide_files);
@@ -525,6 +528,24 @@ mod tests {
         assert_eq!(docs.users["ann"].value, Access::Read);
         assert_eq!(docs.users["bob"], Setting { value: Access::Full, origin: Origin::File { line: 20 } });
         assert_eq!(docs.signing.origin, Origin::Default);
+    }
+
+    #[test]
+    fn large_reads_leave_by_a_word_or_a_flag() {
+        let with = |value: &str| read(&format!("[share.d]\npath = \"/x\"\nsend_file = {value}\n"));
+        for (value, wanted) in
+            [("\"auto\"", SendFile::Auto), ("true", SendFile::Always), ("false", SendFile::Never)]
+        {
+            assert_eq!(with(value).unwrap().shares["d"].send_file.value, wanted);
+        }
+        let refused = |value| with(value).unwrap_err();
+        assert!(
+            refused("\"always\"")
+                .starts_with("t.toml:3: `send_file` in [share.d]: `always` is not one of \"auto\"")
+        );
+        assert!(
+            refused("1").starts_with("t.toml:3: `send_file` in [share.d] must be true, false or \"auto\"")
+        );
     }
 
     #[test]

@@ -188,6 +188,34 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// The same, or a string that stands for one of these.
+    pub fn boolean_or<T: Copy>(
+        &self,
+        key: &str,
+        (yes, no): (T, T),
+        choices: &[(&str, T)],
+    ) -> Result<Option<Setting<T>>, ConfigError> {
+        let Some(found) = self.found(key) else {
+            return Ok(None);
+        };
+        let value = match found.value.get_ref() {
+            DeValue::Boolean(flag) => {
+                if *flag {
+                    yes
+                } else {
+                    no
+                }
+            }
+            DeValue::String(text) => choose(text, choices).map_err(|why| self.bad(key, found, why))?,
+            _ => {
+                let words = choices.iter().filter(|(name, _)| !["true", "false"].contains(name));
+                let words: Vec<String> = words.map(|(name, _)| format!("\"{name}\"")).collect();
+                return Err(self.wrong(key, found, &format!("true, false or {}", words.join(", "))));
+            }
+        };
+        Ok(Some(Setting { value, origin: found.origin() }))
+    }
+
     /// A whole number from `min` to `max`.
     pub fn number(&self, key: &str, min: u64, max: u64) -> Result<Option<Setting<u64>>, ConfigError> {
         let Some(found) = self.found(key) else {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use wire::SendFile;
+
 use super::values::Choice;
 use super::{Account, Config, LEAST_PER_ADDRESS, Setting, Share};
 
@@ -253,7 +255,12 @@ impl Page<'_> {
         self.choice("min_dialect", &share.min_dialect);
         self.plain("case_sensitive", &share.case_sensitive);
         self.plain("hide_unreadable", &share.hide_unreadable);
-        self.plain("send_file", &share.send_file);
+        let send_file = match share.send_file.value {
+            SendFile::Auto => "\"auto\"",
+            SendFile::Always => "true",
+            SendFile::Never => "false",
+        };
+        self.line("send_file", &share.send_file, send_file);
         self.plain("metadata_caching", &share.metadata_caching);
         self.list("hide_files", &share.hide_files);
         self.choice("symlinks", &share.symlinks);

@@ -225,6 +225,11 @@ impl Choice for share::engine::Symlinks {
     ];
 }
 
+impl Choice for wire::SendFile {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("auto", wire::SendFile::Auto), ("true", wire::SendFile::Always), ("false", wire::SendFile::Never)];
+}
+
 impl Choice for Signing {
     const NAMES: &'static [(&'static str, Self)] =
         &[("auto", Signing::Auto), ("required", Signing::Required)];

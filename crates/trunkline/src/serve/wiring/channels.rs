@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use admin::channels::{Reason, Row, SessionChannels, Use};
+use admin::channels::{LargeReads, Reason, Row, SessionChannels, Tried, Use};
 use smb::account::ChannelRule;
 use smb::connection::Handle;
 use smb::interfaces::{self, NetworkAddress};
@@ -75,9 +75,21 @@ fn connection(channel: &Handle, told: &[NetworkAddress], now_ns: u64) -> Row {
             requests: counted.requests,
             bytes_in: counted.bytes_in,
             bytes_out: counted.bytes_out,
+            large_reads: large_reads(&channel.transfer),
         }),
         ..Row::default()
     }
+}
+
+/// How the data of a connection's large reads leaves.
+pub fn large_reads(transfer: &wire::Transfer) -> LargeReads {
+    let tried = transfer.trial().map(|trial| Tried {
+        copied_cpu_us: trial.copied.cpu_ns / 1000,
+        sendfile_cpu_us: trial.uncopied.cpu_ns / 1000,
+        copied_us: trial.copied.time_ns / 1000,
+        sendfile_us: trial.uncopied.time_ns / 1000,
+    });
+    LargeReads { sendfile: transfer.is_uncopied(), tried }
 }
 
 fn unused(at: &Candidate, reason: Reason) -> Row {

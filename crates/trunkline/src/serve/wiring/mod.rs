@@ -617,7 +617,7 @@ fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) 
         delete_through_links: share.delete_through_symlinks.value,
         streams: share.streams.value,
         watches: share.change_notify.value,
-        uncopied: share.send_file.value,
+        send_file: share.send_file.value,
         metadata_caching: share.metadata_caching.value,
         hidden: share.hide_files.value.clone(),
         // The pattern for them is among the names.

@@ -132,6 +132,7 @@ impl View<'_> {
             requests: way.requests.load(Relaxed),
             bytes_in: way.received.load(Relaxed),
             bytes_out: way.sent.load(Relaxed),
+            large_reads: super::channels::large_reads(&way.transfer),
         }
     }
 
