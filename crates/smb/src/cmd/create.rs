@@ -98,7 +98,7 @@ fn check_impersonation(asked: &create::Request<'_>) -> Result<(), Stop> {
 // MS-SMB2 3.3.5.9
 fn check_fields(asked: &create::Request<'_>) -> Result<(), Stop> {
     let invalid = Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    let access = asked.desired_access.bits();
+    let access = desired_access(asked).bits();
     if access & !KNOWN_ACCESS != 0 || access == 0 {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
@@ -135,6 +135,15 @@ fn check_fields(asked: &create::Request<'_>) -> Result<(), Stop> {
         return invalid;
     }
     Ok(())
+}
+
+/// The rights that are asked for. Nothing is appended past a cache that the client does not want.
+// MS-SMB2 3.3.5.9
+fn desired_access(asked: &create::Request<'_>) -> Access {
+    match asked.create_options.contains(CreateOptions::NO_INTERMEDIATE_BUFFERING) {
+        true => asked.desired_access.difference(Access::APPEND_DATA),
+        false => asked.desired_access,
+    }
 }
 
 fn create_file(
@@ -256,7 +265,7 @@ fn wanted<'a>(
     OpenRequest {
         path: &target.names,
         stream: target.stream.as_ref(),
-        access: Rights::from_bits_retain(asked.desired_access.bits()),
+        access: Rights::from_bits_retain(desired_access(asked).bits()),
         deny: deny(asked.share_access),
         disposition: disposition(asked.create_disposition),
         options,

@@ -153,6 +153,14 @@ impl Context<'_> {
         }
     }
 
+    /// The same for the control codes whose sections take too little room for a wrong parameter.
+    // MS-FSA 2.1.5.10.1
+    // MS-FSA 2.1.5.10.9
+    // MS-FSA 2.1.5.10.13
+    fn has_room(&self, len: usize) -> Result<(), Stop> {
+        self.fits(len).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))
+    }
+
     /// Refuses output that is longer than the client takes.
     fn fits(&self, len: usize) -> Result<(), Stop> {
         if len > self.limit { Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL)) } else { Ok(()) }

@@ -93,7 +93,8 @@ pub(super) fn delete(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
 
 /// FSCTL_CREATE_OR_GET_OBJECT_ID and FSCTL_GET_OBJECT_ID (MS-FSCC 2.3.1, 2.3.21).
 pub(super) fn object_id(cx: &Context<'_>, create: bool, now: Now, output: &mut Vec<u8>) -> Answered {
-    cx.fits(ObjectIdBuffer::SIZE)?;
+    // MS-FSA 2.1.5.10.1, 2.1.5.10.13
+    cx.has_room(ObjectIdBuffer::SIZE)?;
     let (engine, open) = cx.file()?;
     let object_id = match engine.object_id(open, create, now) {
         Err(share::Refusal::NoSuchNote) => return Err(Stop::Fail(NtStatus::OBJECTID_NOT_FOUND)),

@@ -227,13 +227,13 @@ impl Units {
     }
 
     fn sectors(self, can_trim: bool) -> SectorSize {
-        let unit = self.per_unit * self.sector;
         let mut flags = SectorFlags::ALIGNED_DEVICE | SectorFlags::PARTITION_ALIGNED_ON_DEVICE;
         flags.set(SectorFlags::TRIM_ENABLED, can_trim);
         SectorSize {
             logical_bytes_per_sector: self.sector,
             physical_bytes_per_sector_for_atomicity: self.sector,
-            physical_bytes_per_sector_for_performance: unit,
+            // MS-FSA 2.1.5.13.10: the same as the one before.
+            physical_bytes_per_sector_for_performance: self.sector,
             file_system_effective_physical_bytes_per_sector_for_atomicity: self.sector,
             flags: flags.bits(),
             byte_offset_for_sector_alignment: 0,
