@@ -5,7 +5,7 @@ mod common;
 
 use common::client::OpenFile;
 use common::{Peer, World};
-use smb_wire::create::{Access, CreateOptions};
+use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
@@ -148,4 +148,94 @@ fn who_wants_no_cache_appends_nothing_and_is_told_the_mode() {
     let all = client.create(&unbuffered(Access::FILE_ALL)).file_id();
     let all = query(&mut client, all, InfoType::File, FileInfoClass::ALL.0);
     assert_eq!(number(&all, 88), 0x0c);
+}
+
+// MS-FSA 2.1.5.1
+#[test]
+fn the_way_to_a_stream_is_looked_for_before_the_stream_is_called_bad() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    client.make("f", b"data");
+    client.create(&OpenFile::directory("d")).file_id();
+    let open = |disposition, name| OpenFile { disposition, ..OpenFile::named(name) };
+    let file =
+        |name| OpenFile { options: CreateOptions::NON_DIRECTORY_FILE, ..open(Disposition::Open, name) };
+    let (bad, missing) = (NtStatus::OBJECT_NAME_INVALID, NtStatus::OBJECT_NAME_NOT_FOUND);
+    let no_way = NtStatus::OBJECT_PATH_NOT_FOUND;
+    for (name, expected) in [
+        ("f:s:$FOO", bad),
+        ("d\\f:s:$FOO", bad),
+        (":s:$FOO", bad),
+        ("no\\f:s:$FOO", no_way),
+        ("f\\g:s:$FOO", no_way),
+        ("no\\d:s\\f", no_way),
+        ("d:s\\f", bad),
+        ("no:s\\f", bad),
+        ("no\\f:x:$INDEX_ALLOCATION", no_way),
+        ("f:x:$INDEX_ALLOCATION", INVALID),
+        ("d:x:$INDEX_ALLOCATION", INVALID),
+        ("no:x:$INDEX_ALLOCATION", missing),
+        // What is no path at all has no way.
+        ("no\\f:", bad),
+        ("no\\f*:s:$FOO", bad),
+    ] {
+        assert_eq!(client.create(&open(Disposition::Open, name)).status(), expected, "{name}");
+        assert_eq!(client.create(&file(name)).status(), expected, "{name}");
+    }
+    let made = client.create(&open(Disposition::OpenIf, "no:x:$INDEX_ALLOCATION")).status();
+    assert_eq!(made, INVALID);
+    // The index is the directory, whatever it is opened as.
+    assert_eq!(client.create(&file("no::$INDEX_ALLOCATION")).status(), missing);
+    assert_eq!(client.create(&file("no\\d::$INDEX_ALLOCATION")).status(), no_way);
+    assert_eq!(client.create(&file("f::$INDEX_ALLOCATION")).status(), NtStatus::NOT_A_DIRECTORY);
+    for name in ["d::$INDEX_ALLOCATION", "d:$I30:$INDEX_ALLOCATION"] {
+        assert_eq!(client.create(&file(name)).status(), OK, "{name}");
+    }
+    assert_eq!(client.create(&file("d\\")).status(), bad);
+    world.engine.configure(share::Config { streams: false, ..(*world.engine.config()).clone() });
+    for name in ["f:s", "no\\f:s:$FOO"] {
+        assert_eq!(client.create(&open(Disposition::Open, name)).status(), bad, "{name}");
+    }
+}
+
+// MS-FSA 2.1.5.15.12.1
+#[test]
+fn a_stream_is_renamed_to_another_stream_of_its_kind() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    let stream = client.open("f:one");
+    let directory = client.create(&OpenFile::directory("d")).file_id();
+    let mismatch = NtStatus::OBJECT_TYPE_MISMATCH;
+    let mut rename = |file, to: &str| {
+        let name = utf16::encode(to);
+        let buffer = [&[0; 16][..], &(name.len() as u32).to_le_bytes(), &name].concat();
+        set(&mut client, file, FileInfoClass::RENAME, &buffer)
+    };
+    let long = format!(":{}", "n".repeat(256));
+    for (to, expected) in [
+        (":", INVALID),
+        ("::", INVALID),
+        (":two:", INVALID),
+        (":two\\three", INVALID),
+        (":two/three", INVALID),
+        (":two:$DATA:", INVALID),
+        (long.as_str(), INVALID),
+        (":two:$FOO", mismatch),
+        (":two:$INDEX_ALLOCATION", mismatch),
+        ("::$INDEX_ALLOCATION", mismatch),
+        (":two", OK),
+        (":three:$data", OK),
+    ] {
+        assert_eq!(rename(stream, to), expected, "{to}");
+    }
+    for (to, expected) in [
+        (":two:", INVALID),
+        (":two", mismatch),
+        (":two:$DATA", mismatch),
+        ("::$INDEX_ALLOCATION", INVALID),
+        (":$I30:$INDEX_ALLOCATION", INVALID),
+        (":two:$INDEX_ALLOCATION", INVALID),
+    ] {
+        assert_eq!(rename(directory, to), expected, "{to}");
+    }
 }

@@ -159,13 +159,8 @@ fn create_file(
     let Target::Disk { identity, .. } = &tree.target else {
         return Err(Stop::Fail(NtStatus::INTERNAL_ERROR));
     };
-    let syntax = if contexts.posix_mode.is_some() { Syntax::Posix } else { Syntax::Windows };
-    let target = path::parse(asked.name, syntax)?;
-    if target.names_data() && !engine.config().streams {
-        // MS-FSCC 2.1.5.2: a colon is no character of a name.
-        return Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID));
-    }
     let mut options = options(asked, contexts, engine.config().follow_links);
+    let target = target(connection, request, tree, engine, (asked, contexts, options))?;
     target.constrain(&mut options)?;
     let lasts = lasts(connection, tree, contexts)?;
     if lasts {
@@ -213,6 +208,37 @@ fn create_file(
             connection.server.opens.remove(open.id.volatile);
             Err(path::refused(&refusal, asked.name, connection.negotiated()?.posix))
         }
+    }
+}
+
+/// What the path leads to, as far as its form says.
+fn target(
+    connection: &Connection,
+    request: &Request<'_>,
+    tree: &Tree,
+    engine: &Share,
+    (asked, contexts, options): (&create::Request<'_>, &Asked, Options),
+) -> Result<path::Target, Stop> {
+    let syntax = if contexts.posix_mode.is_some() { Syntax::Posix } else { Syntax::Windows };
+    let has_streams = engine.config().streams;
+    match path::parse(asked.name, syntax) {
+        Ok(target) if has_streams || !target.names_data() => Ok(target),
+        Err(_) if has_streams => {
+            let identity = tree.identity().ok_or(Stop::Fail(NtStatus::INTERNAL_ERROR))?;
+            let client = connection.session(request)?.client;
+            let caller = Caller { identity, client, waiter: None, now: request.now };
+            let needs_file = matches!(
+                asked.create_disposition,
+                create::Disposition::Open | create::Disposition::Overwrite
+            );
+            let posix = connection.negotiated()?.posix;
+            Err(path::refusal(asked.name, syntax, posix, needs_file, |names| {
+                engine.exists(&caller, names, options)
+            }))
+        }
+        // MS-FSCC 2.1.5.2: a colon is no character of a name.
+        Ok(_) => Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID)),
+        Err(stop) => Err(stop),
     }
 }
 
