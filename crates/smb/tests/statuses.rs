@@ -9,7 +9,7 @@ use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
-use smb_wire::{Command, FileId, NtStatus, utf16};
+use smb_wire::{Command, FileId, NtStatus, change_notify, utf16};
 
 const OK: NtStatus = NtStatus::SUCCESS;
 const INVALID: NtStatus = NtStatus::INVALID_PARAMETER;
@@ -238,4 +238,27 @@ fn a_stream_is_renamed_to_another_stream_of_its_kind() {
     ] {
         assert_eq!(rename(directory, to), expected, "{to}");
     }
+}
+
+// MS-SMB2 2.2.36
+// MS-SMB2 3.3.4.4
+#[test]
+fn an_empty_answer_to_a_watch_says_where_its_changes_would_be() {
+    let world = World::in_memory();
+    let mut client = world.client();
+    let file_id = client.create(&OpenFile::directory("d")).file_id();
+    let watch = client.start(Command::ChangeNotify, |out| {
+        change_notify::Request {
+            flags: change_notify::Flags::empty(),
+            output_buffer_length: 4,
+            file_id,
+            completion_filter: change_notify::CompletionFilter::FILE_NAME,
+        }
+        .write(out);
+    });
+    assert_eq!(client.answer(watch).expect("an interim answer").status(), NtStatus::PENDING);
+    client.make("d\\f", b"");
+    let answer = client.answer(watch).expect("an answer");
+    assert_eq!(answer.status(), NtStatus::NOTIFY_ENUM_DIR);
+    assert_eq!(answer.message[64..73], [9, 0, 72, 0, 0, 0, 0, 0, 0]);
 }
