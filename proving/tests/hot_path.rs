@@ -99,6 +99,7 @@ fn share_config(engine: Arc<share::Share>) -> smb::ShareConfig {
         read_only: false,
         users: None,
         encryption: smb::Encryption::Enabled,
+        inherits_encryption: false,
         signing: smb::Signing::Offered,
         min_dialect: smb_wire::negotiate::Dialect::Smb202,
         case_sensitive: false,

@@ -133,6 +133,8 @@ pub struct ShareConfig {
     pub users: Option<Vec<(String, Access)>>,
     /// Sealing on this share.
     pub encryption: Encryption,
+    /// The server or the account said that for it, and not the share itself (MS-SMB2 3.3.1.6 EncryptData).
+    pub inherits_encryption: bool,
     /// Signing on this share.
     pub signing: Signing,
     /// Lowest dialect on this share.

@@ -15,7 +15,7 @@ use share::{ClientKey, Waiter, Wake};
 use smallvec::SmallVec;
 use smb_wire::header::transform::{self, TransformHeader};
 use smb_wire::header::{Chain, Packet};
-use smb_wire::negotiate::{Capabilities, Dialect, SecurityMode};
+use smb_wire::negotiate::{Capabilities, SecurityMode};
 use smb_wire::{Command, Guid, Header, NtStatus, header};
 use wire::{Mailbox, Now, Output, Peer};
 
@@ -61,8 +61,8 @@ pub struct Negotiated {
     pub capabilities: Capabilities,
     /// How we said that we sign.
     pub security: SecurityMode,
-    /// The oldest dialect that could be chosen.
-    pub min_dialect: Dialect,
+    /// Hash of the dialects that the client offered (ClientDialects of MS-SMB2 3.3.1.7), which it may offer by the thousand.
+    pub offered: [u8; 64],
     /// Largest READ, WRITE and TRANSACT.
     pub max_io: u32,
     /// Whether the client speaks the POSIX extensions.

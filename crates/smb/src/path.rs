@@ -2,7 +2,7 @@
 
 use share::{Options, Refusal, Share};
 use smb_wire::error::SymbolicLink;
-use smb_wire::fscc::names::{self, BadName, BadPath, Path, StreamType, Syntax};
+use smb_wire::fscc::names::{self, BadName, BadPath, BadStream, Path, StreamType, Syntax};
 use smb_wire::fscc::reparse::Reparse;
 use smb_wire::{NtStatus, Utf16};
 use volume::Name;
@@ -20,8 +20,9 @@ pub(crate) struct Target {
     pub names: Vec<Name>,
     /// A named stream of what the path leads to.
     pub stream: Option<Name>,
-    /// It ends with a separator, or names a directory's index.
-    wants_directory: bool,
+    ends_with_separator: bool,
+    /// It names a directory's index: `directory::$INDEX_ALLOCATION`.
+    names_index: bool,
     /// It names the unnamed data stream: `file::$DATA`.
     wants_data: bool,
 }
@@ -46,11 +47,13 @@ impl Target {
 
     /// What the form of the path says about the object it may lead to.
     pub fn constrain(&self, options: &mut Options) -> Result<(), Stop> {
-        if self.wants_directory {
-            // MS-FSA 2.1.5.1
-            if options.contains(Options::NOT_DIRECTORY) {
-                return Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID));
-            }
+        // MS-FSA 2.1.5.1
+        if self.ends_with_separator && options.contains(Options::NOT_DIRECTORY) {
+            return Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID));
+        }
+        if self.ends_with_separator || self.names_index {
+            // The index is the directory, also for who asks for anything but a directory.
+            *options -= Options::NOT_DIRECTORY;
             *options |= Options::DIRECTORY;
         }
         if self.names_data() {
@@ -71,13 +74,13 @@ impl Target {
 /// The status that MS-SMB2 3.3.5.9 and MS-FSA 2.1.5.1 give for its form.
 pub(crate) fn parse(text: Utf16<'_>, syntax: Syntax) -> Result<Target, Stop> {
     let path = Path::parse(text, syntax).map_err(bad_path)?;
-    let mut target = Target { wants_directory: path.trailing_separator, ..Target::default() };
+    let mut target = Target { ends_with_separator: path.trailing_separator, ..Target::default() };
     for component in path.components() {
         target.names.push(name(component, syntax)?);
     }
     if let Some(stream) = path.stream {
         match stream.kind {
-            StreamType::IndexAllocation => target.wants_directory = true,
+            StreamType::IndexAllocation => target.names_index = true,
             StreamType::Data if stream.name.is_empty() => target.wants_data = true,
             StreamType::Data => target.stream = Some(name(stream.name, STREAM_SYNTAX)?),
         }
@@ -101,8 +104,61 @@ fn bad_path(bad: BadPath) -> Stop {
         // MS-SMB2 3.3.5.9
         BadPath::Absolute => NtStatus::INVALID_PARAMETER,
         BadPath::Climbs => NtStatus::OBJECT_PATH_SYNTAX_BAD,
-        BadPath::Name(_) | BadPath::Stream => NtStatus::OBJECT_NAME_INVALID,
+        // MS-FSA 2.1.5.1
+        BadPath::Misnamed { why: BadStream::Index, .. } => NtStatus::INVALID_PARAMETER,
+        BadPath::Name(_) | BadPath::Stream | BadPath::Misnamed { .. } => NtStatus::OBJECT_NAME_INVALID,
     })
+}
+
+/// The refusal of a path that [`parse`] does not take, for who wants to open or make it. What names a stream that nothing
+/// has is refused once the way to it was found.
+// MS-FSA 2.1.5.1 (phases 6 and 7)
+pub(crate) fn refusal(
+    text: Utf16<'_>,
+    syntax: Syntax,
+    posix: bool,
+    needs_file: bool,
+    exists: impl FnOnce(&[Name]) -> Result<bool, Refusal>,
+) -> Stop {
+    let bad = match Path::parse(text, syntax) {
+        Err(bad) => bad,
+        Ok(_) => return Stop::Fail(NtStatus::OBJECT_NAME_INVALID),
+    };
+    let BadPath::Misnamed { why, named } = bad else { return bad_path(bad) };
+    let owner = text.as_bytes().get(..named * 2).and_then(Utf16::new).unwrap_or_default();
+    let names = match parse(owner, syntax) {
+        Ok(owner) => owner.names,
+        Err(stop) => return stop,
+    };
+    if names.is_empty() {
+        return bad_path(bad);
+    }
+    match exists(&names) {
+        Ok(false) if why == BadStream::Index && needs_file => Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND),
+        Ok(_) => bad_path(bad),
+        Err(why) => refused(&further(why, components(text) - names.len()), text, posix),
+    }
+}
+
+/// How many components a path has.
+fn components(text: Utf16<'_>) -> usize {
+    let separators = [u16::from(b'\\'), u16::from(b'/')];
+    let (mut count, mut is_in_component) = (0, false);
+    for unit in text.units() {
+        let is_separator = separators.contains(&unit);
+        count += usize::from(!is_separator && !is_in_component);
+        is_in_component = !is_separator;
+    }
+    count
+}
+
+/// A refusal on the way to a path that goes on for so many components.
+fn further(why: Refusal, behind: usize) -> Refusal {
+    match why {
+        Refusal::StoppedAtLink { text, left } => Refusal::StoppedAtLink { text, left: left + behind },
+        Refusal::StoppedAtReparse { data, left } => Refusal::StoppedAtReparse { data, left: left + behind },
+        other => other,
+    }
 }
 
 /// The text of a link of the host as it is told. A client with the POSIX extensions gets it as it stands: Linux of 6.12 and newer takes a

@@ -5,7 +5,7 @@ mod common;
 
 use auth::{Cipher, NtHash, SigningAlgorithm};
 use common::client::OpenFile;
-use common::{Dial, SHARE, World};
+use common::{Dial, Peer, SHARE, World};
 use smb::account::{Demands, ShareEndpoint};
 use smb::{Access, AccountConfig, Encryption, Signing, UserConfig};
 use smb_wire::create::Access as Rights;
@@ -311,6 +311,21 @@ fn what_an_account_demands_counts_on_a_share_that_says_less() {
     }
 }
 
+/// Asks whether NEGOTIATE arrived with these dialects; nothing is answered when the connection ends.
+fn validate(client: &mut Peer, dial: &Dial, dialects: &[Dialect], room: u32) -> Option<NtStatus> {
+    let mut input = Vec::new();
+    ValidateNegotiateInfoRequest {
+        capabilities: dial.capabilities(),
+        guid: dial.guid,
+        security_mode: dial.security_mode(),
+        dialects: List::Values(dialects),
+    }
+    .write(&mut input);
+    let asked = ioctl::Request::fsctl(CtlCode::ValidateNegotiateInfo, FileId::RELATED, &input, room);
+    let id = client.start(Command::Ioctl, |out| asked.write(out));
+    client.answer(id).map(|answer| answer.status())
+}
+
 // MS-SMB2 3.3.5.15.12
 #[test]
 fn a_negotiation_is_validated_by_what_it_went_by() {
@@ -322,22 +337,28 @@ fn a_negotiation_is_validated_by_what_it_went_by() {
     let mut client = world.dial(&dial);
     team.demands.min_dialect = Some(Dialect::Smb311);
     world.configure_server(|config| config.accounts = vec![team]);
-    let mut validate = |offered: Dialect| {
-        let mut input = Vec::new();
-        ValidateNegotiateInfoRequest {
-            capabilities: dial.capabilities(),
-            guid: dial.guid,
-            security_mode: dial.security_mode(),
-            dialects: List::Values(&[offered, dial.dialect]),
-        }
-        .write(&mut input);
-        let asked = ioctl::Request::fsctl(CtlCode::ValidateNegotiateInfo, FileId::RELATED, &input, 24);
-        let id = client.start(Command::Ioctl, |out| asked.write(out));
-        client.answer(id).map(|answer| answer.status())
+    assert_eq!(validate(&mut client, &dial, &[dial.dialect], 24), Some(NtStatus::SUCCESS));
+}
+
+// MS-SMB2 3.3.5.15.12
+#[test]
+fn a_negotiation_that_was_changed_on_its_way_ends_the_connection() {
+    let world = World::in_memory();
+    let dial = Dial::with(Dialect::Smb302);
+    let validate = |dialects: &[Dialect], room: u32| {
+        let mut client = world.dial(&dial);
+        let status = validate(&mut client, &dial, dialects, room);
+        assert_eq!(client.is_closed, status.is_none());
+        status
     };
-    assert_eq!(validate(Dialect::Smb300), Some(NtStatus::SUCCESS));
-    // Somebody has taken this out of what the client offered.
-    assert_eq!(validate(Dialect::Smb311), None);
+    let chosen = dial.dialect;
+    assert_eq!(validate(&[chosen], 24), Some(NtStatus::SUCCESS));
+    // The same dialect would be chosen from these, but they are not what came.
+    for other in [&[Dialect::Smb300, chosen][..], &[chosen, Dialect::Smb300], &[chosen, chosen], &[]] {
+        assert_eq!(validate(other, 24), None, "{other:?}");
+    }
+    assert_eq!(validate(&[Dialect::Smb311, chosen], 24), None);
+    assert_eq!(validate(&[chosen], 23), None);
 }
 
 #[test]

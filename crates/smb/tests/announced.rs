@@ -162,6 +162,30 @@ fn what_tree_connect_announces_is_done() {
     assert!(world.dial(&Dial { seals: true, ..Dial::default() }).is_served());
 }
 
+// MS-SMB2 3.3.5.7
+#[test]
+fn a_share_asks_for_sealing_itself_or_for_sessions_that_are_not_sealed() {
+    use smb::Encryption::{Enabled, Required};
+    let world = World::in_memory();
+    for (server, share, inherits, expected) in [
+        (Enabled, Enabled, true, false),
+        (Required, Enabled, true, false),
+        (Required, Required, true, false),
+        (Required, Required, false, true),
+        (Enabled, Required, false, true),
+        // The server has come to demand it, which sessions that were there do not know.
+        (Enabled, Required, true, true),
+    ] {
+        world.configure_server(|config| config.encryption = server);
+        world.configure(|config| (config.encryption, config.inherits_encryption) = (share, inherits));
+        let mut client = world.dial(&Dial { seals: true, ..Dial::default() });
+        let answer = client.try_tree(SHARE);
+        let told = tree_connect::Response::parse(&answer.message).expect("a TREE_CONNECT response");
+        let is_said = told.share_flags.contains(ShareFlags::ENCRYPT_DATA);
+        assert_eq!(is_said, expected, "{server:?}, {share:?}, inherited: {inherits}");
+    }
+}
+
 // MS-FSCC 2.5.1
 #[test]
 fn what_the_file_system_announces_is_done() {

@@ -164,3 +164,59 @@ fn a_file_is_renamed_to_one_letter_without_padding_and_to_a_path_with_a_separato
     assert_eq!(rename(&mut client, file, "\\"), NtStatus::OBJECT_NAME_INVALID);
     assert_eq!(rename(&mut client, file, "\\\\g"), NtStatus::INVALID_PARAMETER);
 }
+
+// MS-FSA 2.1.5.10.11
+// MS-FSA 2.1.5.10.27
+#[test]
+fn a_backup_program_hears_of_a_files_number_and_the_volumes_room() {
+    use std::os::unix::fs::MetadataExt;
+    let world = World::on_disk();
+    let mut client = world.client();
+    client.create(&OpenFile::directory("d")).file_id();
+    let file = client.open("d\\a:b".replace(':', "\u{f022}").as_str());
+    let inode = |name: &str| std::fs::metadata(world.root().join(name)).expect("it is there").ino();
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    let (status, told) = control(&mut client, file, CtlCode::ReadFileUsnData, &[], 128);
+    assert_eq!((status, told.len(), &told[..8]), (OK, 72, &[72, 0, 0, 0, 2, 0, 0, 0][..]));
+    assert_eq!((number(&told[8..16]), number(&told[16..24])), (inode("d/a:b"), inode("d")));
+    assert_eq!(told[60..66], utf16::encode("a\u{f022}b"));
+    let (status, told) = control(&mut client, file, CtlCode::ReadFileUsnData, &[2, 0, 3, 0], 128);
+    assert_eq!((status, told[4], number(&told[8..16])), (OK, 3, inode("d/a:b")));
+    let (status, _) = control(&mut client, file, CtlCode::ReadFileUsnData, &[4, 0, 4, 0], 128);
+    assert_eq!(status, NtStatus::INVALID_PARAMETER);
+    let (status, _) = control(&mut client, file, CtlCode::ReadFileUsnData, &[], 71);
+    assert_eq!(status, NtStatus::BUFFER_TOO_SMALL);
+    let (status, told) = control(&mut client, file, CtlCode::GetNtfsVolumeData, &[], 96);
+    let space = world.engine.space().expect("the host says it");
+    let cluster = u64::from(u32::from_le_bytes(told[44..48].try_into().expect("four bytes")));
+    assert_eq!((status, told.len(), number(&told[16..24]) * cluster), (OK, 96, space.total));
+    let (status, _) = control(&mut client, file, CtlCode::GetNtfsVolumeData, &[], 95);
+    assert_eq!(status, NtStatus::BUFFER_TOO_SMALL);
+}
+
+// MS-FSA 2.1.5.10.2
+// MS-FSA 2.1.5.10.35
+#[test]
+fn who_puts_files_back_gives_them_their_object_ids() {
+    let world = World::on_disk();
+    let mut user = common::user(common::USER, "s3cret", 1001);
+    let restorer = share::Identity { administrator: true, ..(*user.identity).clone() };
+    user.identity = Arc::new(restorer);
+    world.server.set_users([user]);
+    let mut client = world.client();
+    let plain = client.open("f");
+    let options = smb_wire::create::CreateOptions::OPEN_FOR_BACKUP_INTENT;
+    let file = client.create(&OpenFile { options, ..OpenFile::named("f") }).file_id();
+    let whole: Vec<u8> = (0..64).collect();
+    let mut ask = |file, code, input: &[u8]| control(&mut client, file, code, input, 64);
+    assert_eq!(ask(plain, CtlCode::SetObjectId, &whole).0, NtStatus::ACCESS_DENIED);
+    assert_eq!(ask(file, CtlCode::SetObjectId, &whole[1..]).0, NtStatus::INVALID_PARAMETER);
+    assert_eq!(ask(file, CtlCode::DeleteObjectId, &[]).0, OK);
+    assert_eq!(ask(file, CtlCode::SetObjectId, &whole).0, OK);
+    for code in [CtlCode::GetObjectId, CtlCode::CreateOrGetObjectId] {
+        assert_eq!(ask(plain, code, &[]), (OK, whole.clone()));
+    }
+    assert_eq!(ask(file, CtlCode::SetObjectId, &whole).0, NtStatus::OBJECT_NAME_COLLISION);
+    assert_eq!(ask(plain, CtlCode::DeleteObjectId, &[]).0, OK);
+    assert_eq!(ask(plain, CtlCode::GetObjectId, &[]).0, NtStatus::OBJECTID_NOT_FOUND);
+}

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Peer, World};
 use smb_wire::cancel;
-use smb_wire::query_directory::{Flags, Request};
+use smb_wire::query_directory::{Flags, Request, Response};
 use smb_wire::{Command, FileId, Header, NtStatus, Utf16, utf16};
 
 use common::client::OpenFile;
@@ -75,4 +75,58 @@ fn a_pattern_that_selects_nothing_is_answered_after_slices_and_can_be_cancelled(
     assert_eq!(statuses(&mut client, asked), [NtStatus::CANCELLED]);
     client.holds_events = false;
     assert!(client.is_served());
+}
+
+// MS-FSA 2.1.4.4
+#[test]
+fn a_name_with_a_last_dot_is_found_as_it_was_made() {
+    let world = World::on_disk();
+    let mut client = world.client();
+    let id = client.create(&OpenFile::directory("d")).file_id();
+    client.make("d\\x.", b"dot");
+    client.make("d\\x ", b"space");
+    client.make("d\\x", b"neither");
+    assert!(world.root().join("d/x.").exists());
+    let mut found = |pattern: &str| {
+        let asked = list(&mut client, id, pattern, Flags::REOPEN);
+        let answer = client.answer(asked).expect("an answer");
+        if answer.status() == NtStatus::NO_SUCH_FILE {
+            return Vec::new();
+        }
+        let response = Response::parse(&answer.message).expect("a listing");
+        let mut names = Vec::new();
+        let mut rest = response.output_buffer;
+        // FileNamesInformation
+        while let Some(length) = rest.get(8..12) {
+            let length = u32::from_le_bytes(length.try_into().expect("four bytes")) as usize;
+            names.push(Utf16::new(&rest[12..12 + length]).expect("whole units").to_string_lossy());
+            let next = u32::from_le_bytes(rest[..4].try_into().expect("four bytes")) as usize;
+            rest = if next == 0 { &[] } else { &rest[next..] };
+        }
+        names.retain(|name| ![".", ".."].contains(&name.as_str()));
+        names
+    };
+    let (dot, space) = ("x\u{f029}", "x\u{f028}");
+    for (pattern, names) in [
+        ("x.", [dot].as_slice()),
+        ("X.", &[dot]),
+        (dot, &[dot]),
+        ("*.", &[dot]),
+        ("?.", &[dot]),
+        ("x.*", &[dot]),
+        ("x ", &[space]),
+        ("* ", &[space]),
+        (space, &[space]),
+        ("x", &["x"]),
+        ("x..", &[]),
+        ("y.", &[]),
+    ] {
+        assert_eq!(found(pattern), names, "{pattern:?}");
+    }
+    assert_eq!(found("x*").len(), 3);
+    // The name that is listed leads there, too.
+    for name in ["d\\x.", "d\\x\u{f029}"] {
+        let file = client.open(name);
+        assert_eq!(client.read(file, 0, 9).data(), b"dot");
+    }
 }

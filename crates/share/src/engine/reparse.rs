@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use volume::Kind;
-use volume::security::Rights;
+use volume::security::{Privileges, Rights};
 use volume::{Node, Note};
 use wire::Now;
 
@@ -162,7 +162,7 @@ impl Share {
     /// [`Refusal::NoSuchNote`], [`Refusal::AccessDenied`], [`Refusal::ReadOnly`]; as the volume says.
     // MS-FSA 2.1.5.10.1 (exception: it asks for no right)
     pub fn object_id(&self, open: &Open, create: bool, now: Now) -> Result<[u8; 16], Refusal> {
-        if let Some(id) = open.node.note(Note::ObjectId)?.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()) {
+        if let Some(id) = open.node.note(Note::ObjectId)?.and_then(|bytes| bytes.first_chunk().copied()) {
             return Ok(id);
         }
         if !create {
@@ -176,5 +176,45 @@ impl Share {
         id[8..].copy_from_slice(&now.wall_ns.to_le_bytes());
         open.node.set_note(Note::ObjectId, Some(&id))?;
         Ok(id)
+    }
+
+    /// What was set beside the sixteen bytes of [`Share::object_id`]; none of a file whose bytes were made.
+    ///
+    /// # Errors
+    /// As the volume says.
+    pub fn object_birth(&self, open: &Open) -> Result<Option<[u8; 48]>, Refusal> {
+        let note = open.node.note(Note::ObjectId)?;
+        Ok(note.and_then(|bytes| <[u8; 48]>::try_from(bytes.get(16..)?).ok()))
+    }
+
+    /// Gives a file that has none the bytes by which others link to it, and what is told beside them: for who puts files back.
+    ///
+    /// # Errors
+    /// [`Refusal::ReadOnly`], [`Refusal::AccessDenied`], [`Refusal::Exists`]; as the volume says.
+    // MS-FSA 2.1.5.10.35 (exception: nobody looks for another file with the same bytes, since no host finds files by them)
+    pub fn set_object_id(&self, caller: &Caller<'_>, open: &Open, whole: &[u8; 64]) -> Result<(), Refusal> {
+        self.check_writable()?;
+        if !self.token(caller, open.options).privileges.contains(Privileges::RESTORE) {
+            return Err(Refusal::AccessDenied);
+        }
+        let _beside = open.file.beside.lock();
+        if open.node.note(Note::ObjectId)?.is_some() {
+            return Err(Refusal::Exists);
+        }
+        Ok(open.node.set_note(Note::ObjectId, Some(whole))?)
+    }
+
+    /// Takes these bytes away, if there are any.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], [`Refusal::ReadOnly`]; as the volume says.
+    // MS-FSA 2.1.5.10.2 (exception: it asks for no right)
+    pub fn delete_object_id(&self, open: &Open) -> Result<(), Refusal> {
+        self.check_note_change(open)?;
+        let _beside = open.file.beside.lock();
+        match open.node.note(Note::ObjectId)? {
+            Some(_) => Ok(open.node.set_note(Note::ObjectId, None)?),
+            None => Ok(()),
+        }
     }
 }

@@ -71,6 +71,21 @@ impl Share {
         Ok((found, walk.trail))
     }
 
+    /// Whether a path leads to something, for who is to be refused whatever it is; nothing is opened. A link at its end is
+    /// something.
+    ///
+    /// # Errors
+    /// [`Refusal::PathNotFound`], [`Refusal::StoppedAtLink`], [`Refusal::StoppedAtReparse`], [`Refusal::BadLink`],
+    /// [`Refusal::AccessDenied`].
+    // MS-FSA 2.1.5.1
+    pub fn exists(&self, caller: &Caller<'_>, path: &[Name], options: Options) -> Result<bool, Refusal> {
+        self.begin(caller.now);
+        let exact = self.is_exact(options);
+        let search = Search { exact, how: OpenHow::Attributes, rather_missing: false };
+        let (found, _) = self.walk(caller, None, path, options | Options::OPEN_LINK, search)?;
+        Ok(!matches!(found, Found::Missing { .. }))
+    }
+
     /// Goes to the end of a walk.
     ///
     /// # Errors

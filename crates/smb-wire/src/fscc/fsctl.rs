@@ -157,6 +157,39 @@ layout! {
         last_modifying_implementation_info: [u8; 68],
     }
 
+    /// MS-FSCC 2.3.22 NTFS_VOLUME_DATA_BUFFER, the reply to GET_NTFS_VOLUME_DATA
+    #[derive(Default)]
+    pub struct NtfsVolume {
+        /// Tells the volume from others.
+        volume_serial_number: u64,
+        /// Sectors in all.
+        number_sectors: i64,
+        /// Clusters in all.
+        total_clusters: i64,
+        /// Clusters that are free.
+        free_clusters: i64,
+        /// Clusters that are kept back for when it is full.
+        total_reserved: i64,
+        /// Size of a sector.
+        bytes_per_sector: u32,
+        /// Size of a cluster.
+        bytes_per_cluster: u32,
+        /// Size of what is kept of one file.
+        bytes_per_file_record_segment: u32,
+        /// The same in clusters.
+        clusters_per_file_record_segment: u32,
+        /// Size of the table of files; 0 where there is none.
+        mft_valid_data_length: i64,
+        /// Where it begins.
+        mft_start_lcn: i64,
+        /// Where its mirror begins.
+        mft2_start_lcn: i64,
+        /// Where the room for it begins.
+        mft_zone_start: i64,
+        /// Where that ends.
+        mft_zone_end: i64,
+    }
+
     /// MS-FSCC 2.3.51 the range of QUERY_ALLOCATED_RANGES, and one range of its reply
     pub struct Range {
         /// Where it begins.

@@ -1,6 +1,6 @@
 //! CHANGE_NOTIFY: waits for changes in a directory (MS-SMB2 3.3.5.19).
 
-use share::{Change, ChangeFilter, ChangeKind, Step};
+use share::{Change, ChangeFilter, ChangeKind, Refusal, Step};
 use smb_wire::change_notify::{self, Flags};
 use smb_wire::fscc::names::Syntax;
 use smb_wire::fscc::notify::{Action, Report};
@@ -38,8 +38,20 @@ pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, bod
     match engine.take_changes(file, Some(&waiter)) {
         Step::Done(changes) => respond(&changes, limit, body),
         Step::Wait(ticket) => Err(Stop::Wait(Some((engine.clone(), ticket)))),
+        Step::Refused(Refusal::WatchOverflow) => Ok(overflowed(body)),
         Step::Refused(refusal) => Err(refusal.into()),
     }
+}
+
+/// What is lost is told in an answer of this command and not in an error's, of whose fields the offset of the changes would be
+/// none.
+// MS-SMB2 3.3.4.4
+// MS-SMB2 2.2.36
+fn overflowed(body: &mut Vec<u8>) -> NtStatus {
+    output::Response { output_buffer: &[] }.write(body);
+    // StructureSize counts a byte of the buffer.
+    body.push(0);
+    NtStatus::NOTIFY_ENUM_DIR
 }
 
 fn respond(changes: &[Change], limit: usize, body: &mut Vec<u8>) -> Handled {
@@ -62,7 +74,7 @@ fn respond(changes: &[Change], limit: usize, body: &mut Vec<u8>) -> Handled {
         if report.push(action(change.kind), &name).is_err() {
             // MS-SMB2 3.3.5.19: what does not fit is lost; the client must list the directory again.
             body.truncate(at);
-            return Err(Stop::Fail(NtStatus::NOTIFY_ENUM_DIR));
+            return Ok(overflowed(body));
         }
     }
     let length = (body.len() - at - output::RESPONSE_FIXED) as u32;

@@ -98,7 +98,7 @@ fn check_impersonation(asked: &create::Request<'_>) -> Result<(), Stop> {
 // MS-SMB2 3.3.5.9
 fn check_fields(asked: &create::Request<'_>) -> Result<(), Stop> {
     let invalid = Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    let access = asked.desired_access.bits();
+    let access = desired_access(asked).bits();
     if access & !KNOWN_ACCESS != 0 || access == 0 {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
@@ -137,6 +137,15 @@ fn check_fields(asked: &create::Request<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
+/// The rights that are asked for. Nothing is appended past a cache that the client does not want.
+// MS-SMB2 3.3.5.9
+fn desired_access(asked: &create::Request<'_>) -> Access {
+    match asked.create_options.contains(CreateOptions::NO_INTERMEDIATE_BUFFERING) {
+        true => asked.desired_access.difference(Access::APPEND_DATA),
+        false => asked.desired_access,
+    }
+}
+
 fn create_file(
     connection: &mut Connection,
     request: &mut Request<'_>,
@@ -150,13 +159,8 @@ fn create_file(
     let Target::Disk { identity, .. } = &tree.target else {
         return Err(Stop::Fail(NtStatus::INTERNAL_ERROR));
     };
-    let syntax = if contexts.posix_mode.is_some() { Syntax::Posix } else { Syntax::Windows };
-    let target = path::parse(asked.name, syntax)?;
-    if target.names_data() && !engine.config().streams {
-        // MS-FSCC 2.1.5.2: a colon is no character of a name.
-        return Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID));
-    }
     let mut options = options(asked, contexts, engine.config().follow_links);
+    let target = target(connection, request, tree, engine, (asked, contexts, options))?;
     target.constrain(&mut options)?;
     let lasts = lasts(connection, tree, contexts)?;
     if lasts {
@@ -204,6 +208,37 @@ fn create_file(
             connection.server.opens.remove(open.id.volatile);
             Err(path::refused(&refusal, asked.name, connection.negotiated()?.posix))
         }
+    }
+}
+
+/// What the path leads to, as far as its form says.
+fn target(
+    connection: &Connection,
+    request: &Request<'_>,
+    tree: &Tree,
+    engine: &Share,
+    (asked, contexts, options): (&create::Request<'_>, &Asked, Options),
+) -> Result<path::Target, Stop> {
+    let syntax = if contexts.posix_mode.is_some() { Syntax::Posix } else { Syntax::Windows };
+    let has_streams = engine.config().streams;
+    match path::parse(asked.name, syntax) {
+        Ok(target) if has_streams || !target.names_data() => Ok(target),
+        Err(_) if has_streams => {
+            let identity = tree.identity().ok_or(Stop::Fail(NtStatus::INTERNAL_ERROR))?;
+            let client = connection.session(request)?.client;
+            let caller = Caller { identity, client, waiter: None, now: request.now };
+            let needs_file = matches!(
+                asked.create_disposition,
+                create::Disposition::Open | create::Disposition::Overwrite
+            );
+            let posix = connection.negotiated()?.posix;
+            Err(path::refusal(asked.name, syntax, posix, needs_file, |names| {
+                engine.exists(&caller, names, options)
+            }))
+        }
+        // MS-FSCC 2.1.5.2: a colon is no character of a name.
+        Ok(_) => Err(Stop::Fail(NtStatus::OBJECT_NAME_INVALID)),
+        Err(stop) => Err(stop),
     }
 }
 
@@ -256,7 +291,7 @@ fn wanted<'a>(
     OpenRequest {
         path: &target.names,
         stream: target.stream.as_ref(),
-        access: Rights::from_bits_retain(asked.desired_access.bits()),
+        access: Rights::from_bits_retain(desired_access(asked).bits()),
         deny: deny(asked.share_access),
         disposition: disposition(asked.create_disposition),
         options,

@@ -1,7 +1,7 @@
 //! IOCTL: control codes of files, pipes and the server (MS-SMB2 3.3.5.15).
 //!
 //! [`handle`] checks what all of them share and leads each to its own function: [`server`] for what is
-//! about the connection, [`copy`] for copies inside the server, [`space`] for holes and ranges,
+//! about the connection, [`backup`] for what programs ask that save or search whole volumes, [`copy`] for copies inside the server, [`space`] for holes and ranges,
 //! [`reparse`] for links and object ids, [`resilient`] for Opens that outlive their session, [`torture`] for
 //! what a test of the server asks. Pipes are in [`crate::pipe`].
 
@@ -17,6 +17,7 @@ use crate::open::Open;
 use crate::suspend::{Handled, Stop};
 use crate::tree::Target;
 
+mod backup;
 mod copy;
 mod reparse;
 mod resilient;
@@ -106,6 +107,10 @@ fn answer(
         CtlCode::DeleteReparsePoint => reparse::delete(&cx, request),
         CtlCode::CreateOrGetObjectId => reparse::object_id(&cx, true, request.now, output),
         CtlCode::GetObjectId => reparse::object_id(&cx, false, request.now, output),
+        CtlCode::SetObjectId => reparse::set_object_id(&cx, request),
+        CtlCode::DeleteObjectId => reparse::delete_object_id(&cx),
+        CtlCode::ReadFileUsnData => backup::file_usn_data(&cx, output),
+        CtlCode::GetNtfsVolumeData => backup::ntfs_volume_data(&cx, output),
         CtlCode::LmrRequestResiliency => resilient::request(&cx, request),
         // MS-SMB2 3.3.5.15: no earlier versions are kept, so the list of them is empty.
         CtlCode::SrvEnumerateSnapshots => server::no_snapshots(limit, output),
@@ -151,6 +156,14 @@ impl Context<'_> {
             share::Step::Wait(ticket) => Err(Stop::Wait(Some((Arc::clone(engine), ticket)))),
             share::Step::Refused(refusal) => Err(refusal.into()),
         }
+    }
+
+    /// The same for the control codes whose sections take too little room for a wrong parameter.
+    // MS-FSA 2.1.5.10.1
+    // MS-FSA 2.1.5.10.9
+    // MS-FSA 2.1.5.10.13
+    fn has_room(&self, len: usize) -> Result<(), Stop> {
+        self.fits(len).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))
     }
 
     /// Refuses output that is longer than the client takes.

@@ -83,7 +83,7 @@ pub(crate) fn handle(
             ],
         ),
         security: security(&config),
-        min_dialect: config.min_dialect,
+        offered: fingerprint(&asked.dialects),
         max_io: if dialect == Dialect::Smb202 { MAX_IO_SMALL } else { MAX_IO },
         posix: agreed.posix,
     };
@@ -112,10 +112,16 @@ fn server_name(contexts: &Contexts<'_>) -> Option<String> {
 }
 
 /// The newest dialect that both sides have, from `oldest` on.
-pub(crate) fn choose(offered: &List<'_, Dialect>, oldest: Dialect, config: &ServerConfig) -> Option<Dialect> {
+fn choose(offered: &List<'_, Dialect>, oldest: Dialect, config: &ServerConfig) -> Option<Dialect> {
     let ours = oldest.get()..=config.max_dialect.get();
     let mut common = DIALECTS.into_iter().filter(|dialect| ours.contains(&dialect.get()));
     common.find(|&dialect| offered.contains(dialect))
+}
+
+/// The hash by which a list of dialects is known again.
+pub(crate) fn fingerprint(offered: &List<'_, Dialect>) -> [u8; 64] {
+    let bytes: Vec<u8> = offered.iter().flat_map(|dialect| dialect.get().to_le_bytes()).collect();
+    preauth_hash(&[0; 64], &bytes)
 }
 
 /// Answers the SMB1 NEGOTIATE with which older clients begin (MS-SMB2 3.3.5.3).
@@ -150,7 +156,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
             Capabilities::empty()
         },
         security: security(&config),
-        min_dialect: config.min_dialect,
+        offered: fingerprint(&List::EMPTY),
         max_io: if dialect == Dialect::Wildcard { MAX_IO } else { MAX_IO_SMALL },
         posix: false,
     };

@@ -22,7 +22,7 @@ mod file;
 mod names;
 mod pipe;
 mod security;
-mod volume;
+pub(crate) mod volume;
 
 /// Answers a QUERY_INFO.
 pub(crate) fn handle(connection: &mut Connection, request: &mut Request<'_>, body: &mut Vec<u8>) -> Handled {

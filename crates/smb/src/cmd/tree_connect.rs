@@ -1,7 +1,7 @@
 //! TREE_CONNECT: access to one share (MS-SMB2 3.3.5.7).
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use share::Identity;
 use smb_wire::create::Access as Rights;
@@ -112,7 +112,9 @@ fn connect_disk(
     engine.attach(session.client, Holder::new(&connection.server, &engine));
     request.related.tree_id = tree.id;
     let mut flags = ShareFlags::empty();
-    if seal {
+    // MS-SMB2 3.3.5.7: a session that is sealed as a whole needs no word of it.
+    let asks_itself = config.encryption == Encryption::Required && !config.inherits_encryption;
+    if asks_itself || (seal && !session.sealing_required.load(Ordering::Relaxed)) {
         flags |= ShareFlags::ENCRYPT_DATA;
     }
     if config.hide_unreadable {

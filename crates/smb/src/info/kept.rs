@@ -10,6 +10,8 @@ pub(crate) mod mode {
     pub(crate) const WRITE_THROUGH: u32 = 0x0000_0002;
     /// Data is read and written in order.
     pub(crate) const SEQUENTIAL_ONLY: u32 = 0x0000_0004;
+    /// Nothing between the client and the disk keeps data.
+    pub(crate) const NO_INTERMEDIATE_BUFFERING: u32 = 0x0000_0008;
     /// Calls on the client's handle wait, and alerts end the wait.
     pub(crate) const SYNCHRONOUS_ALERT: u32 = 0x0000_0010;
     /// Calls on the client's handle wait.
@@ -43,20 +45,26 @@ impl Kept {
         self.position.store(position, Ordering::Relaxed);
     }
 
-    /// How the Open reads and writes (MS-FSA 2.1.1.6 Mode); `options` are those it was made with.
-    pub fn mode(&self, options: Options) -> u32 {
-        let set = self.mode.load(Ordering::Relaxed);
-        let mut mode = if set != 0 {
-            set & !WAS_SET
-        } else if options.contains(Options::WRITE_THROUGH) {
-            mode::WRITE_THROUGH
-        } else {
-            0
-        };
-        if options.contains(Options::DELETE_ON_CLOSE) {
-            mode |= mode::DELETE_ON_CLOSE;
+    /// How the Open reads and writes (MS-FSA 2.1.1.6 Mode). `options` are those it was made with, `asked` the CreateOptions.
+    // MS-FSA 2.1.5.1
+    // MS-FSA 2.1.5.15.8
+    pub fn mode(&self, options: Options, asked: u32) -> u32 {
+        let mut made = asked & (mode::SEQUENTIAL_ONLY | mode::NO_INTERMEDIATE_BUFFERING);
+        for (option, bit) in
+            [(Options::WRITE_THROUGH, mode::WRITE_THROUGH), (Options::DELETE_ON_CLOSE, mode::DELETE_ON_CLOSE)]
+        {
+            if options.contains(option) {
+                made |= bit;
+            }
         }
-        mode
+        let mut settable = mode::SEQUENTIAL_ONLY;
+        if made & mode::NO_INTERMEDIATE_BUFFERING == 0 {
+            settable |= mode::WRITE_THROUGH;
+        }
+        match self.mode.load(Ordering::Relaxed) {
+            0 => made,
+            set => made & !settable | set & settable,
+        }
     }
 
     /// Changes how the Open reads and writes.
@@ -83,11 +91,13 @@ mod tests {
     #[test]
     fn a_mode_is_that_of_the_open_until_it_is_set() {
         let kept = Kept::default();
-        assert_eq!(kept.mode(Options::empty()), 0);
-        assert_eq!(kept.mode(Options::WRITE_THROUGH | Options::DELETE_ON_CLOSE), 0x1002);
+        assert_eq!(kept.mode(Options::empty(), 0), 0);
+        assert_eq!(kept.mode(Options::WRITE_THROUGH | Options::DELETE_ON_CLOSE, 0), 0x1002);
+        assert_eq!(kept.mode(Options::empty(), 0x7c), 0x0c);
         kept.set_mode(0);
-        assert_eq!(kept.mode(Options::WRITE_THROUGH), 0);
+        assert_eq!(kept.mode(Options::WRITE_THROUGH, 4), 0);
+        assert_eq!(kept.mode(Options::WRITE_THROUGH, 8), 0x0a);
         kept.set_mode(mode::SEQUENTIAL_ONLY);
-        assert_eq!(kept.mode(Options::DELETE_ON_CLOSE), 0x1004);
+        assert_eq!(kept.mode(Options::DELETE_ON_CLOSE, 0), 0x1004);
     }
 }

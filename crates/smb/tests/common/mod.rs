@@ -246,6 +246,7 @@ fn share_config(engine: &Arc<Share>) -> ShareConfig {
         read_only: false,
         users: Some(vec![("*".into(), Access::Full)]),
         encryption: Encryption::Enabled,
+        inherits_encryption: false,
         signing: Signing::Offered,
         min_dialect: Dialect::Smb202,
         case_sensitive: false,

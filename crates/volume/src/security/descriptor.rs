@@ -180,7 +180,8 @@ impl Descriptor {
         HEADER + sid(&self.owner) + sid(&self.group) + acl(&self.sacl) + acl(&self.dacl)
     }
 
-    /// The self-relative form: audit list, access list, owner, group.
+    /// The self-relative form: owner, group, audit list, access list. The order is free, but MS-DTYP 2.4.6 draws this one,
+    /// and there are readers that take it for the only one.
     ///
     /// # Errors
     /// [`Malformed::Length`] when it would exceed [`MAX_DESCRIPTOR`] or a list its own limit.
@@ -199,19 +200,19 @@ impl Descriptor {
         to.u8(1);
         to.u8(self.resource_manager);
         to.u16_le(control.bits());
-        let lists = HEADER + self.sacl.as_ref().map_or(0, Acl::encoded_len);
-        let owner = lists + self.dacl.as_ref().map_or(0, Acl::encoded_len);
-        let group = owner + self.owner.as_ref().map_or(0, Sid::encoded_len);
+        let group = HEADER + self.owner.as_ref().map_or(0, Sid::encoded_len);
+        let sacl = group + self.group.as_ref().map_or(0, Sid::encoded_len);
+        let dacl = sacl + self.sacl.as_ref().map_or(0, Acl::encoded_len);
         for (is_there, offset) in [
-            (self.owner.is_some(), owner),
+            (self.owner.is_some(), HEADER),
             (self.group.is_some(), group),
-            (self.sacl.is_some(), HEADER),
-            (self.dacl.is_some(), lists),
+            (self.sacl.is_some(), sacl),
+            (self.dacl.is_some(), dacl),
         ] {
             to.u32_le(if is_there { offset as u32 } else { 0 });
         }
-        [&self.sacl, &self.dacl].into_iter().flatten().for_each(|a| a.encode(&mut to));
         [&self.owner, &self.group].into_iter().flatten().for_each(|s| s.encode(&mut to));
+        [&self.sacl, &self.dacl].into_iter().flatten().for_each(|a| a.encode(&mut to));
         Ok(out)
     }
 
@@ -305,7 +306,22 @@ mod tests {
         let audit = &seen.sacl.as_ref().unwrap().aces[0];
         assert!(matches!(audit.kind, AceKind::Audit(Rights::GENERIC_READ, well_known_everyone)
             if well_known_everyone.subs() == [0]));
-        assert_eq!(seen.encode().unwrap(), bytes);
+        let ours = seen.encode().unwrap();
+        assert_eq!(Descriptor::parse(&ours), Ok(seen));
+        assert_eq!((ours.len(), &ours[..4]), (bytes.len(), &bytes[..4]));
+    }
+
+    /// MS-DTYP 2.4.6: the order of the drawing, also where a part is missing.
+    #[test]
+    fn parts_stand_in_the_order_in_which_they_are_drawn() {
+        let whole = Descriptor::parse(&example()).unwrap();
+        let offsets = |descriptor: &Descriptor| {
+            let bytes = descriptor.encode().unwrap();
+            [4, 8, 12, 16].map(|at| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()))
+        };
+        assert_eq!(offsets(&whole), [0x14, 0x24, 0x34, 0x50]);
+        assert_eq!(offsets(&whole.only(Parts::OWNER | Parts::DACL)), [0x14, 0, 0, 0x24]);
+        assert_eq!(offsets(&whole.only(Parts::GROUP | Parts::SACL)), [0, 0x14, 0x24, 0]);
     }
 
     #[test]
@@ -337,12 +353,11 @@ mod tests {
         let ace = Ace::allow(well_known::EVERYONE, Rights::ALL, AceFlags::empty());
         let whole = Descriptor::new(well_known::SYSTEM, well_known::SYSTEM, Acl::new(vec![ace]));
         let mut bytes = whole.encode().unwrap();
-        let entry = HEADER + 8;
+        let list = HEADER + 2 * well_known::SYSTEM.encoded_len();
+        let entry = list + 8;
         bytes.splice(entry + 20..entry + 20, [0xee; 4]);
         bytes[entry + 2] += 4;
-        bytes[HEADER + 2] += 4;
-        bytes[4] += 4;
-        bytes[8] += 4;
+        bytes[list + 2] += 4;
         assert_eq!(Descriptor::parse(&bytes), Ok(whole));
     }
 

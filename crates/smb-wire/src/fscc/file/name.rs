@@ -24,11 +24,17 @@ pub fn write_name(name: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<bool, 
 /// FileFsLabelInformation (2.5.5), which have the same shape.
 ///
 /// # Errors
-/// [`BadBuffer`] when the data ends early or the length is odd.
+/// [`BadBuffer::Length`] when not even the length is there (STATUS_INFO_LENGTH_MISMATCH), [`BadBuffer::Value`] when it
+/// leads behind the end or is odd (STATUS_INVALID_PARAMETER).
 pub fn read_name(data: &[u8]) -> Result<Utf16<'_>, BadBuffer> {
-    let mut c = Cursor::new(data);
+    counted_name(&mut Cursor::new(data))
+}
+
+/// Reads FileNameLength and FileName. A length that leads behind the end is a wrong value in a buffer of the right size.
+// MS-FSA 2.1.5.15.12
+fn counted_name<'a>(c: &mut Cursor<'a>) -> Result<Utf16<'a>, BadBuffer> {
     let length = c.u32_le()? as usize;
-    text::parse(c.bytes(length)?)
+    text::parse(c.bytes(length).map_err(|_| BadBuffer::Value)?)
 }
 
 /// Which form of a rename or link request lies in a buffer.
@@ -87,8 +93,8 @@ impl<'a> RenameRequest<'a> {
     /// bytes refused; libsmb2, pysmb and smbj send 22 for a name of one letter, and Samba takes it, as this does.
     ///
     /// # Errors
-    /// [`BadBuffer::Length`] when the buffer ends early (STATUS_INFO_LENGTH_MISMATCH),
-    /// [`BadBuffer::Value`] when the name is empty or has an odd length (STATUS_INVALID_PARAMETER).
+    /// [`BadBuffer::Length`] when the buffer ends before the name (STATUS_INFO_LENGTH_MISMATCH), [`BadBuffer::Value`] when
+    /// the name is empty, has an odd length or would lead behind the end (STATUS_INVALID_PARAMETER).
     pub fn parse(data: &'a [u8], layout: RenameLayout) -> Result<Self, BadBuffer> {
         let mut c = Cursor::new(data);
         let (flags, root_directory) = match layout {
@@ -100,8 +106,7 @@ impl<'a> RenameRequest<'a> {
                 (flags, c.u64_le()?)
             }
         };
-        let length = c.u32_le()? as usize;
-        let name = text::parse(c.bytes(length)?)?;
+        let name = counted_name(&mut c)?;
         if name.is_empty() {
             return Err(BadBuffer::Value);
         }
@@ -183,7 +188,11 @@ mod tests {
         let odd = hex("0000000000000000 0000000000000000 01000000 61000000");
         assert_eq!(RenameRequest::parse(&odd, RenameLayout::Ex), Err(BadBuffer::Value));
         let long = hex("0000000000000000 0000000000000000 ffffffff 61000000");
-        assert_eq!(RenameRequest::parse(&long, RenameLayout::Ex), Err(BadBuffer::Length));
+        assert_eq!(RenameRequest::parse(&long, RenameLayout::Ex), Err(BadBuffer::Value));
+        assert_eq!(RenameRequest::parse(&long[..20], RenameLayout::Ex), Err(BadBuffer::Value));
+        assert_eq!(RenameRequest::parse(&long[..19], RenameLayout::Ex), Err(BadBuffer::Length));
+        assert_eq!(read_name(&long[16..]), Err(BadBuffer::Value));
+        assert_eq!(read_name(&long[17..20]), Err(BadBuffer::Length));
     }
 
     fn layouts() -> impl Strategy<Value = RenameLayout> {

@@ -14,13 +14,12 @@ pub struct UsnRange {
 }
 
 impl UsnRange {
-    /// Reads the body; an empty one means version 2.
+    /// Reads the body; one that is too short means version 2 (MS-FSA 2.1.5.10.27).
     ///
     /// # Errors
-    /// [`BadBuffer`] when it ends early or the range holds neither version 2 nor 3
-    /// (STATUS_INVALID_PARAMETER).
+    /// [`BadBuffer`] when the range holds neither version 2 nor 3 (STATUS_INVALID_PARAMETER).
     pub fn parse(data: &[u8]) -> Result<Self, BadBuffer> {
-        if data.is_empty() {
+        if data.len() < 4 {
             return Ok(UsnRange { min_major_version: 2, max_major_version: 2 });
         }
         let mut c = Cursor::new(data);
@@ -137,6 +136,6 @@ mod tests {
         for bad in ["0400 0400", "0300 0200", "0000 0100"] {
             assert_eq!(UsnRange::parse(&hex(bad)), Err(BadBuffer::Value), "{bad}");
         }
-        assert_eq!(UsnRange::parse(&[2]), Err(BadBuffer::Length));
+        assert_eq!(UsnRange::parse(&[2, 0, 3]).map(UsnRange::version), Ok(2));
     }
 }

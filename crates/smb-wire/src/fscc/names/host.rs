@@ -215,6 +215,17 @@ pub fn to_wire_units(host: &[u8], syntax: Syntax, out: &mut Vec<u16>) {
     encode(host, syntax, |unit| out.push(unit));
 }
 
+/// The dot or space that the last unit of a wire name stands for; none for any other unit. A client that does not map these
+/// sends them plain.
+#[must_use]
+pub fn plain_end(unit: u16) -> Option<u16> {
+    match u32::from(unit) {
+        LAST_SPACE => Some(u16::from(b' ')),
+        LAST_DOT => Some(u16::from(b'.')),
+        _ => None,
+    }
+}
+
 /// How many 16-bit units [`to_wire`] writes for `host`.
 #[must_use]
 pub fn wire_units(host: &[u8], syntax: Syntax) -> usize {

@@ -8,8 +8,8 @@ pub mod path;
 pub mod short;
 pub mod target;
 
-pub use host::{BadName, Syntax, path_to_wire, to_host, to_wire, to_wire_units, wire_units};
-pub use path::{BadPath, Path, Stream, StreamType};
+pub use host::{BadName, Syntax, path_to_wire, plain_end, to_host, to_wire, to_wire_units, wire_units};
+pub use path::{BadPath, BadStream, Path, Stream, StreamType};
 pub use short::is_short_name;
 pub use wire::fold::{eq_folded, fold, fold_host, fold_units};
 

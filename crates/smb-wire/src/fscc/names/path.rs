@@ -23,10 +23,37 @@ pub enum BadPath {
     /// It, one of its components or its stream is not a name: STATUS_OBJECT_NAME_INVALID.
     #[error("a part of the path is not a name: {0}")]
     Name(BadName),
-    /// Its stream is of a type that does not exist, or has no name where it needs one:
-    /// STATUS_OBJECT_NAME_INVALID.
+    /// What follows a colon is no stream's name: STATUS_OBJECT_NAME_INVALID.
     #[error("the path names no possible stream")]
     Stream,
+    /// It has the form of a path and names a stream that nothing has. That is said once the way to it was found.
+    #[error("the path names a stream that nothing has: {why}")]
+    Misnamed {
+        /// What is wrong.
+        why: BadStream,
+        /// How many units of the text name the file or directory that the stream would belong to.
+        named: usize,
+    },
+}
+
+/// Why what follows a file name can be no stream of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum BadStream {
+    /// It has neither a name nor a type, too many of them, or a type that is empty.
+    #[error("the colons do not fit")]
+    Form,
+    /// Its name is none.
+    #[error("{0}")]
+    Name(BadName),
+    /// No stream has this type: STATUS_OBJECT_NAME_INVALID.
+    #[error("no stream has this type")]
+    Type,
+    /// No directory has an index of this name: STATUS_INVALID_PARAMETER.
+    #[error("no directory has this index")]
+    Index,
+    /// Something is to be found below it, which is so of directories only: STATUS_OBJECT_NAME_INVALID.
+    #[error("nothing lies below a stream")]
+    OnTheWay,
 }
 
 impl From<BadName> for BadPath {
@@ -80,34 +107,43 @@ impl<'a> Path<'a> {
         }
         let mut path = Path { text, syntax, stream: None, trailing_separator: false };
         let mut parts = parts(text, syntax).peekable();
+        let mut passed = 0;
         while let Some(part) = parts.next() {
             let last = parts.peek().is_none();
+            let before = passed;
+            passed += part.len() + 1;
             if part.is_empty() {
                 path.trailing_separator = last && !text.is_empty();
                 continue;
             }
-            let stream = path.check_component(part)?;
+            let misnamed = |why| BadPath::Misnamed { why, named: before + file_name(part, syntax).len() };
+            let stream = match path.check_component(part)? {
+                Ok(stream) => stream,
+                Err(BadStream::Form) => return Err(BadPath::Stream),
+                Err(BadStream::Name(bad)) => return Err(bad.into()),
+                Err(why) => return Err(misnamed(why)),
+            };
             if last {
                 path.stream = stream;
             } else if stream.is_some_and(|s| s.kind != StreamType::IndexAllocation) {
                 // MS-FSA 2.1.5.1 (on the way, only the directory itself may be named as a stream)
-                return Err(BadPath::Stream);
+                return Err(misnamed(BadStream::OnTheWay));
             }
         }
         Ok(path)
     }
 
     /// Checks one component and returns the stream behind it.
-    fn check_component(&self, part: Utf16<'a>) -> Result<Option<Stream<'a>>, BadPath> {
+    fn check_component(&self, part: Utf16<'a>) -> Result<Result<Option<Stream<'a>>, BadStream>, BadPath> {
         let name = file_name(part, self.syntax);
         let stream = match self.syntax {
-            Syntax::Windows => parse_stream(part)?,
-            Syntax::Posix => None,
+            Syntax::Windows => parse_stream(part),
+            Syntax::Posix => Ok(None),
         };
         let dots = name.units().all(|unit| unit == u16::from(b'.')).then_some(name.len());
         match dots {
             // A stream of the share's root has no file name before it.
-            Some(0) if stream.is_some() && part.len() == self.text.len() => {}
+            Some(0) if stream != Ok(None) && part.len() == self.text.len() => {}
             Some(0) => return Err(BadName::Empty.into()),
             Some(1) => return Err(BadName::Dots.into()),
             Some(2) => return Err(BadPath::Climbs),
@@ -177,29 +213,27 @@ fn file_name(part: Utf16<'_>, syntax: Syntax) -> Utf16<'_> {
 /// MS-FSCC 2.1.5: what follows the first colon of a component: `name`, `name:type` or `:type`.
 ///
 /// # Errors
-/// [`BadPath::Stream`] or [`BadPath::Name`], both STATUS_OBJECT_NAME_INVALID.
-pub fn parse_stream(component: Utf16<'_>) -> Result<Option<Stream<'_>>, BadPath> {
+/// [`BadStream`].
+pub fn parse_stream(component: Utf16<'_>) -> Result<Option<Stream<'_>>, BadStream> {
     let mut parts = split(component, COLON);
     parts.next();
     let Some(name) = parts.next() else { return Ok(None) };
-    let kind = match parts.next() {
-        None if name.is_empty() => return Err(BadPath::Stream),
-        None => StreamType::Data,
-        Some(kind) => stream_type(kind).ok_or(BadPath::Stream)?,
-    };
-    if parts.next().is_some() {
-        return Err(BadPath::Stream);
+    let kind = parts.next();
+    if kind.map_or(name, |kind| kind).is_empty() || parts.next().is_some() {
+        return Err(BadStream::Form);
     }
     // MS-FSCC 2.1.5.3
     if name.len() > MAX_COMPONENT {
-        return Err(BadName::TooLong.into());
+        return Err(BadStream::Name(BadName::TooLong));
     }
-    if name.units().any(|unit| matches!(unit, 0 | SLASH | SEPARATOR)) {
-        return Err(BadName::Forbidden.into());
+    let is_forbidden = |unit| matches!(unit, 0 | SLASH | SEPARATOR);
+    if name.units().chain(kind.unwrap_or_default().units()).any(is_forbidden) {
+        return Err(BadStream::Name(BadName::Forbidden));
     }
+    let kind = kind.map_or(Ok(StreamType::Data), |kind| stream_type(kind).ok_or(BadStream::Type))?;
     // MS-FSA 2.1.5.1 ($I30 is the one index that a directory has)
     if kind == StreamType::IndexAllocation && !name.is_empty() && !eq_ascii(name, "$I30") {
-        return Err(BadPath::Stream);
+        return Err(BadStream::Index);
     }
     Ok(Some(Stream { name, kind }))
 }
@@ -299,8 +333,27 @@ mod tests {
             "a\\:s",
             "f::fooooo",
         ] {
-            let bad_name = matches!(parse(bad), Err(BadPath::Stream | BadPath::Name(_)));
+            let bad_name =
+                matches!(parse(bad), Err(BadPath::Stream | BadPath::Name(_) | BadPath::Misnamed { .. }));
             assert!(bad_name, "{bad:?} gave {:?}", parse(bad));
+        }
+    }
+
+    #[test]
+    fn a_stream_that_nothing_has_is_told_with_what_it_would_belong_to() {
+        for (text, why, file) in [
+            ("a\\f:s:$FOO", BadStream::Type, "a\\f"),
+            ("f::fooooo", BadStream::Type, "f"),
+            (":s:$FOO", BadStream::Type, ""),
+            ("a/f:x:$INDEX_ALLOCATION", BadStream::Index, "a/f"),
+            ("a\\\\d:s\\f", BadStream::OnTheWay, "a\\\\d"),
+            ("d:s:$FOO\\f", BadStream::Type, "d"),
+        ] {
+            let named = file.encode_utf16().count();
+            assert_eq!(parse(text), Err(BadPath::Misnamed { why, named }), "{text}");
+        }
+        for text in ["f:", "f::", "f:s:", "f:s:$DATA:", "f:s:t:u", "f:s:a\0"] {
+            assert!(matches!(parse(text), Err(BadPath::Stream | BadPath::Name(_))), "{text:?}");
         }
     }
 

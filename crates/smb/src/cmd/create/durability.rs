@@ -38,6 +38,8 @@ pub(crate) struct ReconnectV2 {
 /// The durable contexts of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Durability {
+    /// Which of the second version were sent, whatever the dialect makes of them: a request, a reconnect.
+    sent_v2: [bool; 2],
     pub request: bool,
     pub request_v2: Option<RequestV2>,
     reconnect: Option<FileId>,
@@ -47,6 +49,9 @@ pub(crate) struct Durability {
 impl Durability {
     /// Takes a context if it is one of these. A dialect before 3.0 knows no second version.
     pub fn take(&mut self, context: &RequestContext<'_>, is_smb3: bool) {
+        let [request, reconnect] = &mut self.sent_v2;
+        *request |= matches!(context, RequestContext::DurableHandleRequestV2 { .. });
+        *reconnect |= matches!(context, RequestContext::DurableHandleReconnectV2 { .. });
         match *context {
             RequestContext::DurableHandleRequest => self.request = true,
             RequestContext::DurableHandleReconnect(file_id) => self.reconnect = Some(file_id),
@@ -62,15 +67,14 @@ impl Durability {
         }
     }
 
-    /// Refuses contexts that may not stand together.
+    /// Refuses contexts that may not stand together. Each section has this for every dialect.
     // MS-SMB2 3.3.5.9.6
     // MS-SMB2 3.3.5.9.7
     // MS-SMB2 3.3.5.9.10
     // MS-SMB2 3.3.5.9.12
     pub fn check(&self) -> Result<(), Stop> {
         let v1 = self.request || self.reconnect.is_some();
-        let v2 = [self.request_v2.is_some(), self.reconnect_v2.is_some()];
-        if (v1 && v2.contains(&true)) || v2 == [true, true] {
+        if (v1 && self.sent_v2.contains(&true)) || self.sent_v2 == [true, true] {
             return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
         }
         Ok(())

@@ -93,15 +93,37 @@ pub(super) fn delete(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
 
 /// FSCTL_CREATE_OR_GET_OBJECT_ID and FSCTL_GET_OBJECT_ID (MS-FSCC 2.3.1, 2.3.21).
 pub(super) fn object_id(cx: &Context<'_>, create: bool, now: Now, output: &mut Vec<u8>) -> Answered {
-    cx.fits(ObjectIdBuffer::SIZE)?;
+    // MS-FSA 2.1.5.10.1, 2.1.5.10.13
+    cx.has_room(ObjectIdBuffer::SIZE)?;
     let (engine, open) = cx.file()?;
     let object_id = match engine.object_id(open, create, now) {
         Err(share::Refusal::NoSuchNote) => return Err(Stop::Fail(NtStatus::OBJECTID_NOT_FOUND)),
         found => found?,
     };
+    if let Some(birth) = engine.object_birth(open)? {
+        output.extend_from_slice(&object_id);
+        output.extend_from_slice(&birth);
+        return Ok(NtStatus::SUCCESS);
+    }
     let mut birth_volume_id = [0; 16];
     birth_volume_id[..8].copy_from_slice(&engine.volume().facts().serial.to_le_bytes());
     ObjectIdBuffer { object_id, birth_volume_id, birth_object_id: object_id, domain_id: [0; 16] }
         .write(output);
+    Ok(NtStatus::SUCCESS)
+}
+
+/// FSCTL_SET_OBJECT_ID (MS-FSCC 2.3.77).
+pub(super) fn set_object_id(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
+    let whole = <[u8; ObjectIdBuffer::SIZE]>::try_from(cx.input);
+    let whole = whole.map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))?;
+    let (engine, open) = cx.file()?;
+    cx.call(request, |caller| engine.set_object_id(caller, open, &whole).into())?;
+    Ok(NtStatus::SUCCESS)
+}
+
+/// FSCTL_DELETE_OBJECT_ID (MS-FSCC 2.3.3).
+pub(super) fn delete_object_id(cx: &Context<'_>) -> Answered {
+    let (engine, open) = cx.file()?;
+    engine.delete_object_id(open)?;
     Ok(NtStatus::SUCCESS)
 }

@@ -8,6 +8,7 @@ use smb_wire::ioctl::{self, interfaces as wire_interfaces};
 use smb_wire::negotiate::{Capabilities, Dialect};
 
 use super::Answered;
+use crate::cmd::negotiate::fingerprint;
 use crate::connection::Connection;
 use crate::dispatch::Request;
 use crate::interfaces;
@@ -29,14 +30,12 @@ pub(super) fn validate_negotiate(
     if negotiated.protection.dialect == Dialect::Smb311 {
         return Err(Stop::Disconnect("FSCTL_VALIDATE_NEGOTIATE_INFO in dialect 3.1.1"));
     }
-    let claimed = ValidateNegotiateInfoRequest::parse(asked.input)?;
     if (asked.max_output_response as usize) < VALIDATED {
-        return Err(Stop::Fail(NtStatus::BUFFER_TOO_SMALL));
+        return Err(Stop::Disconnect("FSCTL_VALIDATE_NEGOTIATE_INFO without room for its answer"));
     }
-    let config = connection.server.config();
-    // What an account has come to demand since then is no change on the way.
-    let chosen = crate::cmd::negotiate::choose(&claimed.dialects, negotiated.min_dialect, &config);
-    if chosen != Some(negotiated.protection.dialect)
+    let claimed = ValidateNegotiateInfoRequest::parse(asked.input)?;
+    // With the list that was offered the choice is the one that was made, whatever settings came to demand since then.
+    if fingerprint(&claimed.dialects) != negotiated.offered
         || claimed.capabilities != negotiated.client_capabilities
         || claimed.guid != negotiated.client_guid
         || claimed.security_mode != negotiated.client_security
@@ -45,7 +44,7 @@ pub(super) fn validate_negotiate(
     }
     ValidateNegotiateInfoResponse {
         capabilities: negotiated.capabilities,
-        guid: config.guid,
+        guid: connection.server.config().guid,
         security_mode: negotiated.security,
         dialect: negotiated.protection.dialect,
     }

@@ -24,12 +24,19 @@ fn require(cx: &Context<'_>, rights: Rights) -> Result<(), Stop> {
     if open.granted().intersects(rights) { Ok(()) } else { Err(Stop::Fail(NtStatus::ACCESS_DENIED)) }
 }
 
+/// A directory has no data, whatever the range is and whoever asks.
+// MS-FSA 2.1.5.10.22
+// MS-FSA 2.1.5.10.38
+// MS-FSA 2.1.5.10.39
+fn require_stream(cx: &Context<'_>) -> Result<(), Stop> {
+    let (_, open) = cx.file()?;
+    if open.is_directory() { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) } else { Ok(()) }
+}
+
 /// FSCTL_SET_SPARSE (MS-FSCC 2.3.83).
 pub(super) fn set_sparse(cx: &Context<'_>) -> Answered {
     let (engine, open) = cx.file()?;
-    if open.is_directory() {
-        return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
-    }
+    require_stream(cx)?;
     require(cx, Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES | Rights::APPEND_DATA)?;
     engine.set_sparse(open, parse_set_sparse(cx.input))?;
     Ok(NtStatus::SUCCESS)
@@ -39,6 +46,7 @@ pub(super) fn set_sparse(cx: &Context<'_>) -> Answered {
 pub(super) fn set_zero(cx: &Context<'_>, request: &mut Request<'_>) -> Answered {
     let asked = ZeroData::parse(cx.input).map_err(invalid)?;
     let (start, len) = asked.checked().map_err(invalid)?;
+    require_stream(cx)?;
     require(cx, Rights::WRITE_DATA)?;
     if len > 0 {
         let (engine, open) = cx.file()?;
@@ -51,7 +59,12 @@ pub(super) fn set_zero(cx: &Context<'_>, request: &mut Request<'_>) -> Answered 
 pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
     let asked = Range::parse(cx.input).map_err(invalid)?;
     let (start, len) = asked.checked().map_err(invalid)?;
+    require_stream(cx)?;
     require(cx, Rights::READ_DATA)?;
+    if len == 0 {
+        return Ok(NtStatus::SUCCESS);
+    }
+    cx.fits(Range::SIZE)?;
     let (engine, open) = cx.file()?;
     let most = (cx.limit / Range::SIZE + 1).min(MAX_RANGES);
     let (ranges, more) = engine.allocated_ranges(open, start..start + len, most)?;
@@ -68,6 +81,7 @@ pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Answer
 /// FSCTL_QUERY_FILE_REGIONS (MS-FSCC 2.3.55): all of a file is valid data.
 pub(super) fn regions(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
     let (engine, open) = cx.file()?;
+    require_stream(cx)?;
     let size = engine.info(open)?.size;
     let (start, len) = match cx.input.is_empty() {
         true => (0, size),
@@ -91,8 +105,10 @@ pub(super) fn regions(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
 /// FSCTL_FILE_LEVEL_TRIM (MS-FSCC 2.3.13): data that is no longer wanted gives its storage back.
 pub(super) fn trim(cx: &Context<'_>, request: &mut Request<'_>, output: &mut Vec<u8>) -> Answered {
     let asked = Trim::parse(cx.input).map_err(invalid)?;
+    require_stream(cx)?;
     require(cx, Rights::WRITE_DATA)?;
-    if asked.key != 0 {
+    // MS-FSA 2.1.5.10.6: no room at all is none that is too small.
+    if asked.key != 0 || (1..4).contains(&cx.limit) {
         return Err(Stop::Fail(NtStatus::INVALID_PARAMETER));
     }
     let (engine, open) = cx.file()?;
@@ -114,7 +130,7 @@ pub(super) fn trim(cx: &Context<'_>, request: &mut Request<'_>, output: &mut Vec
 
 /// FSCTL_GET_COMPRESSION (MS-FSCC 2.3.17): nothing is compressed.
 pub(super) fn get_compression(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered {
-    cx.fits(2)?;
+    cx.has_room(2)?;
     Compression { compression_state: Compression::NONE }.write(output);
     Ok(NtStatus::SUCCESS)
 }
@@ -124,7 +140,8 @@ pub(super) fn get_integrity(cx: &Context<'_>, output: &mut Vec<u8>) -> Answered 
     let (engine, _) = cx.file()?;
     let cluster_size_in_bytes = engine.volume().space().map_err(share::Refusal::from)?.block;
     GetIntegrity { cluster_size_in_bytes, ..GetIntegrity::default() }.write(output);
-    if output.len() > cx.limit { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) } else { Ok(NtStatus::SUCCESS) }
+    cx.has_room(output.len())?;
+    Ok(NtStatus::SUCCESS)
 }
 
 /// FSCTL_SET_COMPRESSION (MS-FSCC 2.3.67): only what is so already can be asked for.

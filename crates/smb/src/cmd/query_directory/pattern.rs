@@ -1,6 +1,6 @@
 //! Which names a listing wants.
 
-use smb_wire::fscc::names::{Syntax, fold_units, to_wire_units};
+use smb_wire::fscc::names::{Syntax, fold_units, plain_end, to_wire_units};
 use smb_wire::fscc::wildcard::Pattern;
 use smb_wire::{NtStatus, Utf16, utf16};
 use volume::Name;
@@ -44,7 +44,8 @@ impl Wanted {
         self.exact.as_ref()
     }
 
-    /// Whether this name of the host is wanted.
+    /// Whether this name of the host is wanted, as it is listed or with the dot or space at its end with which it was made.
+    // MS-FSA 2.1.4.4
     pub fn selects(&mut self, name: &[u8]) -> bool {
         if self.pattern.selects_all() {
             return true;
@@ -54,6 +55,14 @@ impl Wanted {
         if self.pattern.is_folded() {
             fold_units(&mut self.units);
         }
+        if self.pattern.matches(&self.units) {
+            return true;
+        }
+        let Some(last) = self.units.last_mut().filter(|_| self.syntax == Syntax::Windows) else {
+            return false;
+        };
+        let Some(plain) = plain_end(*last) else { return false };
+        *last = plain;
         self.pattern.matches(&self.units)
     }
 
@@ -104,6 +113,20 @@ mod tests {
         assert!(!wanted("a*", Syntax::Windows, false).unwrap().selects(b"ABC"));
         assert!(!wanted("a*", Syntax::Posix, true).unwrap().selects(b"ABC"));
         assert!(!wanted("x*", Syntax::Windows, true).unwrap().selects_dots(b"."));
+    }
+
+    #[test]
+    fn a_last_dot_or_space_is_selected_as_itself_and_as_it_is_listed() {
+        let selects = |text: &str, name: &[u8]| wanted(text, Syntax::Windows, true).unwrap().selects(name);
+        for text in ["x*.", "*.", "?.", "x.*", "<.", "*\u{f029}", "x?", "*\""] {
+            assert!(selects(text, b"x."), "{text}");
+        }
+        assert!(selects("* ", b"x ") && selects("?\u{f028}", b"x "));
+        assert!(!selects("*.", b"x ") && !selects("* ", b"x.") && !selects("?.", b"x"));
+        // Inside of a name nothing is mapped.
+        assert!(!selects("*\u{f029}y", b"x.y"));
+        assert!(wanted("*.", Syntax::Posix, true).unwrap().selects(b"x."));
+        assert!(!wanted("*\u{f029}", Syntax::Posix, true).unwrap().selects(b"x."));
     }
 
     #[test]

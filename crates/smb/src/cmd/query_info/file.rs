@@ -174,7 +174,8 @@ fn position(query: &Query<'_>) -> Position {
 
 // MS-FSA 2.1.5.12.18
 fn mode(query: &Query<'_>) -> Mode {
-    Mode { mode: query.open.moving.kept.mode(query.file.options()) }
+    let asked = query.open.made.get().map_or(0, |made| made.asked_for.options);
+    Mode { mode: query.open.moving.kept.mode(query.file.options(), asked) }
 }
 
 // MS-FSA 2.1.5.12.3

@@ -177,14 +177,16 @@ fn posix(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 
 /// Room, counted in allocation units of the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Units {
-    total: u64,
-    free: u64,
+pub(crate) struct Units {
+    /// In all.
+    pub total: u64,
+    /// Free for somebody.
+    pub free: u64,
     available: u64,
     /// Sectors in a unit.
-    per_unit: u32,
+    pub per_unit: u32,
     /// Bytes in a sector.
-    sector: u32,
+    pub sector: u32,
 }
 
 impl Units {
@@ -192,7 +194,8 @@ impl Units {
         Ok(Units::count(query.engine.space()?))
     }
 
-    fn count(space: Space) -> Units {
+    /// From what the file system says.
+    pub fn count(space: Space) -> Units {
         // A file system with odd blocks has sectors as large as they are.
         let block = space.block.max(1);
         let (per_unit, sector) =
@@ -227,13 +230,13 @@ impl Units {
     }
 
     fn sectors(self, can_trim: bool) -> SectorSize {
-        let unit = self.per_unit * self.sector;
         let mut flags = SectorFlags::ALIGNED_DEVICE | SectorFlags::PARTITION_ALIGNED_ON_DEVICE;
         flags.set(SectorFlags::TRIM_ENABLED, can_trim);
         SectorSize {
             logical_bytes_per_sector: self.sector,
             physical_bytes_per_sector_for_atomicity: self.sector,
-            physical_bytes_per_sector_for_performance: unit,
+            // MS-FSA 2.1.5.13.10: the same as the one before.
+            physical_bytes_per_sector_for_performance: self.sector,
             file_system_effective_physical_bytes_per_sector_for_atomicity: self.sector,
             flags: flags.bits(),
             byte_offset_for_sector_alignment: 0,

@@ -1,6 +1,7 @@
 //! Renaming, linking and short names (MS-FSA 2.1.5.15.7, 2.1.5.15.12 and 2.1.5.15.14).
 
 use smb_wire::fscc::file::{RenameFlags, RenameLayout, RenameRequest, read_name};
+use smb_wire::fscc::names::BadStream;
 use smb_wire::fscc::names::path::{StreamType, parse_stream};
 use smb_wire::fscc::names::{Syntax, is_short_name};
 use smb_wire::{NtStatus, Utf16};
@@ -22,7 +23,7 @@ pub(super) fn rename(change: &Change<'_>, layout: RenameLayout) -> Result<(), St
     let syntax = syntax(change.file);
     let name = without_separator(asked.name);
     let step = if syntax == Syntax::Windows && asked.name.units().next() == Some(u16::from(b':')) {
-        let name = new_stream(asked.name)?;
+        let name = new_stream(asked.name, change.file.is_directory())?;
         change.engine.rename(change.caller, change.file, &[], Some(&name), replaces, false)
     } else {
         let to = target(name, syntax)?;
@@ -77,18 +78,27 @@ fn without_separator(name: Utf16<'_>) -> Utf16<'_> {
     }
 }
 
-/// The new name of a stream.
+/// The new name of a stream; of the file's own data, or the directory, when that is open.
 // MS-FSA 2.1.5.15.12.1
-fn new_stream(text: Utf16<'_>) -> Result<volume::Name, Stop> {
-    let invalid = Stop::Fail(NtStatus::OBJECT_NAME_INVALID);
-    match parse_stream(text) {
-        Ok(Some(stream)) if stream.kind == StreamType::IndexAllocation => {
-            Err(Stop::Fail(NtStatus::INVALID_PARAMETER))
+fn new_stream(text: Utf16<'_>, is_directory: bool) -> Result<volume::Name, Stop> {
+    let fail = |status| Err(Stop::Fail(status));
+    let stream = match parse_stream(text) {
+        Ok(Some(stream)) => stream,
+        Err(BadStream::Index) if is_directory => return fail(NtStatus::INVALID_PARAMETER),
+        Err(BadStream::Index | BadStream::Type) => return fail(NtStatus::OBJECT_TYPE_MISMATCH),
+        Ok(None) | Err(_) => return fail(NtStatus::INVALID_PARAMETER),
+    };
+    match (stream.kind, is_directory) {
+        (StreamType::IndexAllocation, true) => fail(NtStatus::INVALID_PARAMETER),
+        (StreamType::Data, true) if stream.name.is_empty() => fail(NtStatus::INVALID_PARAMETER),
+        (StreamType::IndexAllocation, false) | (StreamType::Data, true) => {
+            fail(NtStatus::OBJECT_TYPE_MISMATCH)
         }
         // A named stream cannot take the place of the file's own data.
-        Ok(Some(stream)) if stream.name.is_empty() => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
-        Ok(Some(stream)) => path::name(stream.name, path::STREAM_SYNTAX),
-        Ok(None) | Err(_) => Err(invalid),
+        (StreamType::Data, false) if stream.name.is_empty() => fail(NtStatus::NOT_SUPPORTED),
+        (StreamType::Data, false) => {
+            path::name(stream.name, path::STREAM_SYNTAX).map_err(|_| Stop::Fail(NtStatus::INVALID_PARAMETER))
+        }
     }
 }
 
@@ -121,7 +131,7 @@ mod tests {
     }
 
     fn stream(text: &str) -> Result<volume::Name, Stop> {
-        new_stream(Utf16::new(&utf16::encode(text)).unwrap())
+        new_stream(Utf16::new(&utf16::encode(text)).unwrap(), false)
     }
 
     fn place(text: &str, syntax: Syntax) -> Result<Target, Stop> {
@@ -135,9 +145,12 @@ mod tests {
         }
         assert_eq!(stream(":a?\u{5}*").ok(), volume::Name::new(b"a?\x05*").ok());
         assert_eq!(status(stream("::$DATA")), Some(NtStatus::NOT_SUPPORTED));
-        assert_eq!(status(stream("::$INDEX_ALLOCATION")), Some(NtStatus::INVALID_PARAMETER));
-        assert_eq!(status(stream(":a:b")), Some(NtStatus::OBJECT_NAME_INVALID));
-        assert_eq!(status(stream(":a\\b")), Some(NtStatus::OBJECT_NAME_INVALID));
+        for text in ["::$INDEX_ALLOCATION", ":a:$INDEX_ALLOCATION", ":a:b"] {
+            assert_eq!(status(stream(text)), Some(NtStatus::OBJECT_TYPE_MISMATCH), "{text}");
+        }
+        for text in [":", "::", ":a:", ":a:$DATA:", ":a:b:c", ":a\\b", ":a:b\\c", ":a\0"] {
+            assert_eq!(status(stream(text)), Some(NtStatus::INVALID_PARAMETER), "{text}");
+        }
     }
 
     #[test]

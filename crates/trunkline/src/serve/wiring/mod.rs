@@ -48,7 +48,7 @@ use volume_posix::PosixVolume;
 use super::listen::NfsBound;
 use super::plan::Plan;
 use super::server::{FileServer, ShareUse};
-use crate::config::{Access, Config, Dialect, Encryption, Share, Signing};
+use crate::config::{Access, Config, Dialect, Encryption, Origin, Share, Signing};
 use crate::state::StateDir;
 use addresses::Addresses;
 use exports::Servers;
@@ -640,6 +640,7 @@ fn share_config(share: &Share, engine: &Arc<share::Share>) -> smb::ShareConfig {
         read_only: share.read_only.value,
         users: Some(users.collect()),
         encryption: encryption(share.encryption.value),
+        inherits_encryption: matches!(share.encryption.origin, Origin::Inherited(_)),
         signing: signing(share.signing.value),
         min_dialect: dialect(share.min_dialect.value),
         case_sensitive: share.case_sensitive.value,
