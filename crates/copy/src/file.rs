@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use crate::Plan;
 use crate::beside::Lost;
 use crate::beside::carry::carry;
+use crate::beside::kept;
 use crate::error::{Done, Fault};
 use crate::front::Front;
 use crate::name;
@@ -264,7 +265,7 @@ async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
     let mut pauses = Pauses::new();
     for attempt in 0..shared.plan.retries {
         let fault = match once(shared, &job, attempt).await {
-            Ok(()) => return Ok(job.facts.size),
+            Ok(()) => return done(shared, &job).await,
             Err(fault) if fault.may_pass() => fault,
             Err(fault) => return Err(fault),
         };
@@ -281,7 +282,14 @@ async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
             Err(fault) => return Err(fault),
         }
     }
-    once(shared, &job, shared.plan.retries).await.map(|()| job.facts.size)
+    once(shared, &job, shared.plan.retries).await?;
+    done(shared, &job).await
+}
+
+/// Looks what the target has kept of a file that is whole. Answers its size.
+async fn done(shared: &Shared, job: &Job) -> Done<u64> {
+    kept::check(shared, &job.path, &job.facts).await?;
+    Ok(job.facts.size)
 }
 
 async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
@@ -331,7 +339,7 @@ async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
 /// The name that a file has while it is made: the same in every copy of it as it is now, so that the next one finds what
 /// a broken one has left.
 pub(crate) fn part_of(path: &str, facts: &Facts) -> String {
-    let of = [facts.size.to_le_bytes(), facts.modified.div_euclid(100).to_le_bytes()].concat();
+    let of = [facts.size.to_le_bytes(), (facts.modified.div_euclid(100) as i64).to_le_bytes()].concat();
     name::part(split(path).1, &of)
 }
 

@@ -7,8 +7,8 @@ use crate::error::{Done, Fault};
 use crate::file::{Shared, patiently};
 use crate::name;
 use crate::report::Tally;
-use crate::survey::{Directory, Job, Survey};
-use crate::tree::{Entry, Facts, Kind, join};
+use crate::survey::{Directory, Job, OWNERS, Survey};
+use crate::tree::{Entry, Facts, Kind, Like, join};
 
 impl Shared {
     /// Keeps in mind what the source has where the copy begins, where what a mirror deletes may be just that by another
@@ -146,6 +146,11 @@ async fn delete(shared: &Shared, path: String, facts: Facts, survey: &mut Survey
 
 /// Lists a directory that is to go.
 async fn begin(shared: &Shared, path: String, facts: Facts) -> Done<Doomed> {
+    if let Some(mode) = facts.mode.filter(|mode| mode & OWNERS != OWNERS && !shared.plan.dry_run) {
+        let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
+        // Whoever may not do this is told so by what cannot be deleted.
+        let _ = shared.target.settle_directory(&path, &like).await;
+    }
     let listing = patiently(shared, || shared.target.list(&path)).await?;
     shared.spare_source(&listing.entries)?;
     let unusable = listing.unusable.into_iter().next();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::beside::carry::carry_directory;
+use crate::beside::kept;
 use crate::crowd::Crowd;
 use crate::error::{Doing, Done, Fault};
 use crate::file::{self, Shared};
@@ -16,7 +17,7 @@ use crate::naming::{self, Named, Unnamed};
 use crate::progress::Progress;
 use crate::report::{Channel, Report};
 use crate::survey::{self, Directory, Job, Known, Survey};
-use crate::tree::{Facts, Kind, Listing, Spot, Tree, join, split};
+use crate::tree::{Facts, Kind, Like, Listing, SPECIAL, Spot, Tree, join, split};
 use crate::{Error, Place, Plan, glance, widen};
 
 /// Threads that work on files of this host.
@@ -167,7 +168,7 @@ async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) 
             if there.is_some_and(|there| there.kind != Kind::Directory) {
                 return Err(Error::new(looking(&plan.target), "it is no directory, but the source is one"));
             }
-            let directory = Directory { path: String::new(), facts, there };
+            let directory = Directory { path: String::new(), facts, there, restore: None };
             Ok(First::Directory(directory, Known { listed, made: None }))
         }
         Kind::File => {
@@ -208,9 +209,22 @@ impl First {
 }
 
 /// Makes a directory of the target like that of the source.
-async fn settle_directory(shared: &Shared, Directory { path, facts, .. }: &Directory) -> Done<()> {
+async fn settle_directory(shared: &Shared, directory: &Directory) -> Done<()> {
+    let Directory { path, facts, restore, .. } = directory;
     let like = carry_directory(shared, path, facts).await?;
-    shared.target.settle_directory(path, &like).await
+    let like = Like { mode: like.mode.or(*restore), ..like };
+    shared.target.settle_directory(path, &like).await?;
+    kept::check(shared, path, facts).await
+}
+
+/// Gives directories the permission bits back that they had before a copy that ends early, where that can still be done.
+async fn restore(shared: &Shared, touched: Vec<Directory>) {
+    for Directory { path, restore, .. } in touched {
+        if restore.is_some() && !shared.target.is_lost() {
+            // What counts is why the copy has ended.
+            let _ = shared.target.settle_directory(&path, &Like { mode: restore, ..Like::default() }).await;
+        }
+    }
 }
 
 impl Run {
@@ -350,7 +364,8 @@ impl Run {
         self.shared.progress.files(tally.files.copied, tally.files.total - tally.files.skipped);
     }
 
-    fn surveyed(&mut self, survey: Survey, directory: Directory) {
+    fn surveyed(&mut self, survey: Survey, mut directory: Directory) {
+        directory.restore = survey.opened;
         self.report.tally.add(&survey.tally);
         self.report.deleting += survey.deleting;
         for (path, why) in &survey.failures {
@@ -370,6 +385,7 @@ impl Run {
                 self.abandon_unnamed(unnamed);
             }
             self.abandon(survey.jobs, survey.directories);
+            self.touched.extend(directory.restore.is_some().then_some(directory));
             return;
         }
         let is_small = |job: &&Job| self.shared.is_small(job.facts.size);
@@ -391,12 +407,20 @@ impl Run {
             self.jobs.extend(survey.jobs);
             return;
         }
-        let differs = directory.there.is_none_or(|there| !there.looks_like(&directory.facts));
-        if survey.done && (survey.changes || differs) && directory.facts.are_known() {
+        let differs = directory.there.is_none_or(|there| self.differs(&there, &directory.facts));
+        let is_opened = directory.restore.is_some();
+        if is_opened || survey.done && (survey.changes || differs) && directory.facts.are_known() {
             self.touched.push(directory);
         }
         self.directories.extend(survey.directories);
         self.jobs.extend(survey.jobs);
+    }
+
+    /// Whether a directory of the target has another time than that of the source, or lacks bits that it should have.
+    fn differs(&self, there: &Facts, facts: &Facts) -> bool {
+        let wanted = self.shared.plan.keep.like(facts).mode.map(|mode| mode & SPECIAL);
+        let has_bits = wanted.is_none_or(|wanted| there.mode.is_none_or(|mode| mode & SPECIAL == wanted));
+        !there.looks_like(facts) || !has_bits
     }
 
     /// Takes notice of a file that is done, if its directory has waited for it.
@@ -490,10 +514,10 @@ impl Run {
     /// Makes directories like those of the source, now that nothing more is put into them: the deepest first, since a list
     /// may keep us from what is below.
     async fn settle(&mut self) {
-        if self.shared.plan.dry_run || self.report.gave_up {
-            return;
-        }
         let mut touched = std::mem::take(&mut self.touched);
+        if self.report.gave_up {
+            return restore(&self.shared, touched).await;
+        }
         let depth = |it: &Directory| if it.path.is_empty() { 0 } else { it.path.split('/').count() };
         touched.sort_by_key(depth);
         while let Some(directory) = touched.pop() {
@@ -597,7 +621,7 @@ mod tests {
         // No side has lost its last connection here: this host has none.
         run.copied(&job, Err(lost()), Duration::ZERO);
         assert_eq!((run.report.status(), run.report.tally.files.failed), (8, 1));
-        let directory = || Directory { path: "d".to_owned(), facts: job.facts, there: None };
+        let directory = || Directory { path: "d".to_owned(), facts: job.facts, there: None, restore: None };
         let survey =
             || Survey { jobs: vec![job.clone()], lost: Some(lost()), done: true, ..Survey::default() };
         run.surveyed(survey(), directory());

@@ -12,7 +12,7 @@ use crate::mirror::extras;
 use crate::name;
 use crate::naming::{self, Made, Unnamed};
 use crate::report::Tally;
-use crate::tree::{Entry, Facts, Kind, Listing, Spot, join};
+use crate::tree::{Entry, Facts, Kind, Like, Listing, Spot, join};
 
 /// A directory of the source that is to be looked at.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub(crate) struct Directory {
     pub(crate) facts: Facts,
     /// What the target has in its place.
     pub(crate) there: Option<Facts>,
+    /// The permission bits that it gets back at the end where it has none of the source's, if it was given others meanwhile.
+    pub(crate) restore: Option<u32>,
 }
 
 /// A file that is to be copied.
@@ -63,6 +65,8 @@ pub(crate) struct Survey {
     pub(crate) done: bool,
     /// What waits until the directory has its name, if it has none yet.
     pub(crate) unnamed: Option<Unnamed>,
+    /// The permission bits of the target's directory, if it was given those that the work needs.
+    pub(crate) opened: Option<u32>,
     /// What was lost with the server, so that nothing further makes sense.
     pub(crate) lost: Option<Fault>,
 }
@@ -75,6 +79,9 @@ impl Survey {
         }
     }
 }
+
+/// All that an owner may do with a directory.
+pub(crate) const OWNERS: u32 = 0o700;
 
 /// How the target tells names apart.
 fn key(shared: &Shared, name: &str) -> String {
@@ -157,6 +164,7 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Kno
             survey.unnamed = Some(unnamed);
         }
         None => {
+            open_up(&shared, &mut survey, &directory, !there.is_empty()).await;
             let since = Instant::now();
             extras(&shared, &mut survey, path, there.into_values()).await;
             survey.deleting = since.elapsed();
@@ -164,6 +172,21 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Kno
     }
     survey.done = true;
     survey
+}
+
+/// Lets the owner of the target's directory put something into it, or take something out, if that is to be done and its
+/// permission bits forbid it. As with rsync it gets its bits back at the end.
+async fn open_up(shared: &Shared, survey: &mut Survey, directory: &Directory, has_extras: bool) {
+    let is_due = survey.changes || (shared.plan.mirror && has_extras);
+    let Some(mode) = directory.there.and_then(|there| there.mode) else { return };
+    if !is_due || shared.plan.dry_run || mode & OWNERS == OWNERS {
+        return;
+    }
+    let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
+    // Whoever may not do this is told so by what cannot be done there.
+    if shared.target.settle_directory(&directory.path, &like).await.is_ok() {
+        survey.opened = Some(mode);
+    }
 }
 
 /// Decides about one name.
@@ -203,7 +226,7 @@ fn consider(
         }
         Some(target) if is_directory => {
             counts.skipped += 1;
-            survey.directories.push(Directory { path, facts, there: Some(target) });
+            survey.directories.push(Directory { path, facts, there: Some(target), restore: None });
         }
         Some(target) if target.looks_like(&facts) => {
             counts.skipped += 1;
@@ -211,7 +234,7 @@ fn consider(
         }
         None if is_directory => {
             survey.changes = true;
-            survey.directories.push(Directory { path, facts, there: None });
+            survey.directories.push(Directory { path, facts, there: None, restore: None });
         }
         other => {
             survey.changes = true;

@@ -177,7 +177,7 @@ async fn what_has_permission_bits_is_nobody_elses_until_it_is_whole() {
     let shared = shared(dir.path(), "").await;
     let target = dir.path().join("target");
     let bits = |name: &str| fs::metadata(target.join(name)).unwrap().permissions().mode() & 0o777;
-    let none = Like { modified: None, mode: None, attributes: None };
+    let none = Like::default();
     for (like, file, directory) in [(Like { mode: Some(0o644), ..none }, 0o600, 0o700), (none, 0o666, 0o777)]
     {
         let part = shared.target.create("part", true, &like).await.unwrap();
@@ -230,7 +230,7 @@ async fn what_is_under_way_ends_with_the_copy_and_a_mirror_deletes_no_more() {
     let (copied, ()) = tokio::join!(file::copy(&shared, &job), end);
     assert!(matches!(copied, Err(Fault::Over)), "{copied:?}");
     let facts = shared.source.stat("").await.unwrap().unwrap();
-    let directory = Directory { path: String::new(), facts, there: Some(facts) };
+    let directory = Directory { path: String::new(), facts, there: Some(facts), restore: None };
     let survey = survey(Arc::clone(&shared), directory, Known::default()).await;
     assert!(!survey.done && survey.jobs.is_empty());
     let mut survey = Survey::default();
@@ -300,7 +300,7 @@ async fn what_could_be_run_can_be_run_where_its_list_has_become_permission_bits(
     let descriptor = volume::security::from_mode(0o755, owner, volume::security::Sid::unix_group(7), false);
     let list = Some(crate::beside::List::Nt(Box::new(descriptor)));
     for (mode, made) in [(Some(0o755), 0o755), (Some(0o644), 0o644)] {
-        let like = Like { modified: None, mode, attributes: None };
+        let like = Like { mode, ..Like::default() };
         let part = shared.target.create("part", false, &like).await.unwrap();
         let found = crate::beside::Beside { list: list.clone(), mode, ..crate::beside::Beside::default() };
         let given = part.set_beside(&found, &shared.plan.keep).await.unwrap();
@@ -335,10 +335,107 @@ async fn a_mirror_that_may_meet_the_source_by_another_name_deletes_nothing_that_
         fs::write(path, "x").unwrap();
     }
     let facts = shared.source.stat("").await.unwrap().unwrap();
-    let directory = Directory { path: String::new(), facts, there: Some(facts) };
+    let directory = Directory { path: String::new(), facts, there: Some(facts), restore: None };
     let survey = survey(Arc::clone(&shared), directory, Known::default()).await;
     let [(path, why)] = &survey.failures[..] else { panic!("{:?}", survey.failures) };
     assert!(path == "deep" && why.contains("may be the source"), "{path}: {why}");
     assert_eq!(names(&dir.path().join("target")), ["deep"]);
     assert_eq!(names(&dir.path().join("target/deep/Same")).len(), 2);
+}
+
+#[test]
+fn bits_that_restrict_are_kept_and_those_that_lend_rights_only_with_the_owner() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let modes = [("shared", 0o1777), ("group", 0o2770), ("shared/runs", 0o4755), ("group/runs", 0o6711)];
+    let mode = |side: &str, name: &str| {
+        fs::metadata(dir.path().join(side).join(name)).unwrap().permissions().mode() & 0o7777
+    };
+    for name in ["source/shared", "source/group"] {
+        fs::create_dir_all(dir.path().join(name)).unwrap();
+    }
+    for (name, bits) in modes {
+        let path = dir.path().join("source").join(name);
+        if name.ends_with("runs") {
+            fs::write(&path, "x").unwrap();
+        }
+        fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
+    }
+    let report = run(dir.path(), "");
+    assert_eq!(report.status(), 1);
+    let kept = modes.map(|(name, _)| mode("target", name));
+    assert_eq!(kept, [0o1777, 0o2770, 0o755, 0o711], "{kept:?}");
+    assert_eq!(report.json()["not_kept"]["setuid, setgid and sticky bits"], 2);
+    fs::remove_dir_all(dir.path().join("target")).unwrap();
+    for options in ["--owner", "--copyall"] {
+        let report = run(dir.path(), options);
+        assert_eq!(modes.map(|(name, _)| mode("target", name)), modes.map(|(_, bits)| bits), "{options}");
+        assert_eq!(report.json()["not_kept"], serde_json::json!({}), "{options}");
+        fs::remove_dir_all(dir.path().join("target")).unwrap();
+    }
+    // A directory that an earlier copy has made without its bits gets them.
+    run(dir.path(), "");
+    fs::set_permissions(dir.path().join("target/shared"), fs::Permissions::from_mode(0o777)).unwrap();
+    run(dir.path(), "");
+    assert_eq!(mode("target", "shared"), 0o1777);
+}
+
+#[test]
+fn times_behind_the_year_2262_are_kept_or_counted() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("source/later")).unwrap();
+    fs::write(dir.path().join("source/file"), "x").unwrap();
+    let time = rustix::fs::Timespec { tv_sec: 10_000_000_000, tv_nsec: 700 };
+    for name in ["source/file", "source/later"] {
+        let file = fs::File::open(dir.path().join(name)).unwrap();
+        let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+        rustix::fs::futimens(file, &times).unwrap();
+    }
+    let seconds = |name: &str| fs::metadata(dir.path().join(name)).unwrap().mtime();
+    let report = run(dir.path(), "");
+    let lost = report.json()["not_kept"]["times of change"].as_u64().unwrap_or(0);
+    let differ = ["file", "later"]
+        .map(|name| u64::from(seconds(&format!("target/{name}")) != seconds(&format!("source/{name}"))));
+    assert_eq!(lost, differ.iter().sum::<u64>(), "{differ:?}");
+    // What the host's own file system holds, the copy has.
+    assert_eq!(differ, [0, 0]);
+    assert_eq!(run(dir.path(), "").status(), 0, "the times are known again");
+}
+
+#[test]
+fn a_directory_without_w_gets_it_for_the_time_of_the_work() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let set = |path: &str, mode: u32| {
+        fs::set_permissions(dir.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mode = |path: &str| fs::metadata(dir.path().join(path)).unwrap().permissions().mode() & 0o777;
+    fs::create_dir_all(dir.path().join("source/still/deep")).unwrap();
+    fs::write(dir.path().join("source/still/one"), "x").unwrap();
+    set("source/still", 0o555);
+    assert_eq!(run(dir.path(), "").status(), 1);
+    set("source/still", 0o755);
+    fs::write(dir.path().join("source/still/two"), "x").unwrap();
+    fs::remove_file(dir.path().join("source/still/one")).unwrap();
+    set("source/still", 0o555);
+    for name in ["target/still/more", "target/still/more/deep"] {
+        set("target/still", 0o755);
+        fs::create_dir(dir.path().join(name)).unwrap();
+        set("target/still", 0o555);
+    }
+    set("target/still/more", 0o555);
+    let report = run(dir.path(), "--mirror");
+    assert_eq!(report.status(), 3, "{:#}", report.json());
+    assert_eq!((mode("target/still"), names(&dir.path().join("target/still")).len()), (0o555, 2));
+    // Without A it gets back what it had.
+    set("source/still", 0o755);
+    fs::write(dir.path().join("source/still/three"), "x").unwrap();
+    set("target/still", 0o500);
+    assert_eq!(run(dir.path(), "--copy DT").status(), 1);
+    assert_eq!(mode("target/still"), 0o500);
+    // A directory that cannot be written cannot be cleared away either.
+    for side in ["source", "target"] {
+        set(&format!("{side}/still"), 0o755);
+    }
 }

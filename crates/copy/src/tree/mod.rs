@@ -31,22 +31,32 @@ pub(crate) enum Kind {
     Other,
 }
 
+/// The bits of a mode that are no permissions: setuid, setgid and sticky (POSIX, sys/stat.h).
+pub(crate) const SPECIAL: u32 = 0o7000;
+/// All bits of a mode that are kept.
+pub(crate) const MODE: u32 = 0o7777;
+
 /// What is known of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
     pub(crate) size: u64,
-    /// When its data was changed, in nanoseconds since 1970.
-    pub(crate) modified: i64,
+    /// When its data was changed, in nanoseconds since 1970. An `i64` of them ends in 2262, and no side does.
+    pub(crate) modified: i128,
     /// Whether it may have holes.
     pub(crate) sparse: bool,
-    /// Permission bits, where the side has them.
+    /// Permission bits, those of [`SPECIAL`] included, where the side has them.
     pub(crate) mode: Option<u32>,
     /// Read-only, hidden, system and archive, where the side has them.
     pub(crate) attributes: Option<u32>,
 }
 
 impl Facts {
+    /// The bits of [`SPECIAL`] that it has.
+    pub(crate) fn special(&self) -> u32 {
+        self.mode.unwrap_or(0) & SPECIAL
+    }
+
     /// Whether anything is known of it but its kind.
     pub(crate) fn are_known(&self) -> bool {
         self.modified != 0 || self.mode.is_some() || self.attributes.is_some()
@@ -64,9 +74,11 @@ impl Facts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Like {
     /// When its data was changed, in nanoseconds since 1970.
-    pub(crate) modified: Option<i64>,
+    pub(crate) modified: Option<i128>,
     pub(crate) mode: Option<u32>,
     pub(crate) attributes: Option<u32>,
+    /// Whether it has got an access list, which the nine permission bits of `mode` would spoil.
+    pub(crate) has_list: bool,
 }
 
 impl Like {
@@ -78,7 +90,7 @@ impl Like {
 
     /// The same for one that has been given what the other has beside its data.
     pub(crate) fn beside(self, given: &Given) -> Like {
-        Like { mode: self.mode.filter(|_| !given.list), ..self }
+        Like { has_list: given.list, ..self }
     }
 }
 

@@ -6,6 +6,7 @@ mod beside;
 mod holes;
 mod lanes;
 mod live;
+mod times;
 mod together;
 
 use std::pin::Pin;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::{OpenOptions, Settings, Tree};
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
-use smb_wire::fscc::{FileAttributes, FileTime, ReparseTag};
+use smb_wire::fscc::{FileAttributes, ReparseTag};
 use smb_wire::{Command, Guid, NtStatus};
 use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
@@ -99,7 +100,7 @@ fn facts_of(size: u64, allocated: u64, written: i64, attributes: u32, tag: Optio
     Facts {
         kind,
         size: if kind == Kind::File { size } else { 0 },
-        modified: FileTime(written).to_unix_ns(),
+        modified: times::modified(written),
         sparse: bits.contains(FileAttributes::SPARSE_FILE) || allocated < size,
         mode: None,
         attributes: Some((bits & KEPT).bits()),
@@ -117,7 +118,7 @@ fn settings(like: &Like) -> Settings {
         Some(bits) => bits,
         None => 0,
     };
-    Settings { last_write_time: like.modified.map_or(0, |ns| FileTime::from_unix_ns(ns).0), attributes }
+    Settings { last_write_time: like.modified.map_or(0, times::to_set), attributes }
 }
 
 /// The same of a directory.
