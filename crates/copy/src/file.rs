@@ -24,6 +24,7 @@ use crate::beside::carry::carry;
 use crate::beside::kept;
 use crate::error::{Done, Fault};
 use crate::front::Front;
+use crate::link::{self, Outcome};
 use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
@@ -255,9 +256,22 @@ where
     shared.unless_over(all).await
 }
 
-/// Copies a file. Answers its size.
-pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
-    shared.unless_over(again_and_again(shared, job)).await
+/// Copies a file or a link.
+pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<Outcome> {
+    if job.facts.kind == Kind::Link {
+        return patiently(shared, || link::copy(shared, job)).await;
+    }
+    if let Some(first) = &job.twin
+        && patiently(shared, || link::join_names(shared, first, job)).await?
+    {
+        return Ok(Outcome::Made(job.facts.size));
+    }
+    let size = shared.unless_over(again_and_again(shared, job)).await?;
+    let is_parted = job.facts.node.is_some() && (job.twin.is_some() || !shared.plan.hard_links);
+    if is_parted {
+        shared.lose(&[Lost::HardLink]);
+    }
+    Ok(Outcome::Made(size))
 }
 
 async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
@@ -301,7 +315,7 @@ async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
 
 /// Copies a file that fits one piece. False when it has more than that takes, and nothing was done.
 async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
-    let Job { from, path, facts, spot } = job;
+    let Job { from, path, facts, spot, .. } = job;
     let _permit = shared.permit(facts.size).await?;
     shared.pace.take(facts.size).await;
     let content = match facts.size {

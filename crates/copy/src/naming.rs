@@ -107,7 +107,11 @@ pub(crate) async fn make(shared: &Shared, directory: &Directory, listed: &Listin
             && shared.plan.wants(&own, false)
     };
     let is_many = || listed.entries.iter().filter(is_one).take(MANY).count() == MANY;
-    match shared.target.unnamed(path).filter(|_| shared.plan.is_plain() && is_many()) {
+    match shared
+        .target
+        .unnamed(path)
+        .filter(|_| shared.plan.is_plain() && !shared.plan.hard_links && is_many())
+    {
         Some(unnamed) => make_unnamed(shared, path, unnamed).await,
         None if path.is_empty() => shared.target.make_root().await.map(|()| Made::default()),
         None => {

@@ -1,5 +1,7 @@
 //! What cannot be brought about from outside at the right moment: files that change, and copies that were broken off.
 
+mod links;
+
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 
 use crate::error::Fault;
 use crate::file::{self, Shared, part_of};
+use crate::link::Outcome;
 use crate::mirror::extras;
 use crate::progress::Progress;
 use crate::survey::{Directory, Job, Known, Survey, survey};
@@ -37,7 +40,13 @@ pub(crate) async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
 
 pub(crate) async fn job(shared: &Shared, path: &str) -> Job {
     let facts = shared.source.stat(path).await.unwrap().unwrap();
-    Job { from: path.to_owned(), path: path.to_owned(), facts, spot: Spot::Taken }
+    Job { from: path.to_owned(), path: path.to_owned(), facts, spot: Spot::Taken, twin: None }
+}
+
+/// The directory in which a copy begins, where both sides have it.
+pub(crate) fn directory_of(facts: Facts) -> Directory {
+    let (path, from) = Default::default();
+    Directory { path, from, trail: None, facts, there: Some(facts), restore: None }
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -58,7 +67,7 @@ async fn a_broken_copy_goes_on_behind_what_is_known_to_be_there() {
     // 9 MiB have been there: the first 5 cannot be in doubt. What was put there tells whether they are read again.
     let part = dir.path().join("target").join(part_of(&job.path, &job.facts));
     fs::write(&part, vec![0xee; 9 * MIB as usize]).unwrap();
-    assert_eq!(file::copy(&shared, &job).await.unwrap(), 10 * MIB + 17);
+    assert_eq!(file::copy(&shared, &job).await.unwrap(), Outcome::Made(10 * MIB + 17));
     let made = fs::read(dir.path().join("target/film")).unwrap();
     assert!(made[..5 * MIB as usize].iter().all(|byte| *byte == 0xee));
     assert!(made[5 * MIB as usize..] == content(10 * MIB + 17)[5 * MIB as usize..]);
@@ -100,7 +109,7 @@ async fn a_file_that_was_changed_is_copied_as_it_is_then_or_not_at_all() {
         assert!(matches!(fault, Fault::Changed), "{fault}");
         assert!(names(&dir.path().join("target")).is_empty());
         let shared_again = shared(dir.path(), "--retries 1").await;
-        assert_eq!(file::copy(&shared_again, &job).await.unwrap(), length + 4);
+        assert_eq!(file::copy(&shared_again, &job).await.unwrap(), Outcome::Made(length + 4));
         let made = fs::read(dir.path().join("target/file")).unwrap();
         assert!(made == fs::read(&source).unwrap());
     }
@@ -230,7 +239,7 @@ async fn what_is_under_way_ends_with_the_copy_and_a_mirror_deletes_no_more() {
     let (copied, ()) = tokio::join!(file::copy(&shared, &job), end);
     assert!(matches!(copied, Err(Fault::Over)), "{copied:?}");
     let facts = shared.source.stat("").await.unwrap().unwrap();
-    let directory = Directory { path: String::new(), facts, there: Some(facts), restore: None };
+    let directory = directory_of(facts);
     let survey = survey(Arc::clone(&shared), directory, Known::default()).await;
     assert!(!survey.done && survey.jobs.is_empty());
     let mut survey = Survey::default();
@@ -282,7 +291,7 @@ fn what_is_left_out_is_counted_and_sets_no_bit() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("source")).unwrap();
     std::os::unix::fs::symlink("nowhere", dir.path().join("source/link")).unwrap();
-    let report = run(dir.path(), "");
+    let report = run(dir.path(), "--links skip");
     let json = report.json();
     assert_eq!((report.status(), &json["left_out"]), (0, &1.into()));
     assert_eq!((&json["files"]["total"], &json["files"]["skipped"]), (&1.into(), &1.into()));
@@ -335,7 +344,7 @@ async fn a_mirror_that_may_meet_the_source_by_another_name_deletes_nothing_that_
         fs::write(path, "x").unwrap();
     }
     let facts = shared.source.stat("").await.unwrap().unwrap();
-    let directory = Directory { path: String::new(), facts, there: Some(facts), restore: None };
+    let directory = directory_of(facts);
     let survey = survey(Arc::clone(&shared), directory, Known::default()).await;
     let [(path, why)] = &survey.failures[..] else { panic!("{:?}", survey.failures) };
     assert!(path == "deep" && why.contains("may be the source"), "{path}: {why}");

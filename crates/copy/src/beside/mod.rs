@@ -76,6 +76,8 @@ pub(crate) enum Lost {
     Stream,
     Special,
     Time,
+    Link,
+    HardLink,
 }
 
 impl Lost {
@@ -89,6 +91,8 @@ impl Lost {
             Lost::Stream => "named streams",
             Lost::Special => "setuid, setgid and sticky bits",
             Lost::Time => "times of change",
+            Lost::Link => "symbolic links",
+            Lost::HardLink => "hard links",
         }
     }
 
@@ -107,6 +111,8 @@ impl Lost {
                  gives them to everybody"
             }
             Lost::Time => "the target has no times so far from now",
+            Lost::Link => "the target has none, or not such as lead where they do",
+            Lost::HardLink => "each name has become a file of its own; -H keeps them where the target can",
         }
     }
 }

@@ -5,6 +5,7 @@
 //! piece, [`Tree::create`] and [`Tree::finish`] for the rest, or else its directory does ([`Tree::unnamed`]).
 
 mod holes;
+pub(crate) mod links;
 mod local;
 mod nfs;
 mod smb;
@@ -27,7 +28,9 @@ use crate::{Channel, Keep, Place};
 pub(crate) enum Kind {
     File,
     Directory,
-    /// A symbolic link, a device, a pipe: nothing that is copied.
+    /// A symbolic link.
+    Link,
+    /// A device, a pipe, a junction: nothing that is copied.
     Other,
 }
 
@@ -36,6 +39,9 @@ pub(crate) const SPECIAL: u32 = 0o7000;
 /// All bits of a mode that are kept.
 pub(crate) const MODE: u32 = 0o7777;
 
+/// The file system that a file is in, and its number there.
+pub(crate) type Node = (u128, u64);
+
 /// What is known of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -43,6 +49,8 @@ pub(crate) struct Facts {
     pub(crate) size: u64,
     /// When its data was changed, in nanoseconds since 1970. An `i64` of them ends in 2262, and no side does.
     pub(crate) modified: i128,
+    /// What tells a file that has further names from all others, where the side knows of them.
+    pub(crate) node: Option<Node>,
     /// Whether it may have holes.
     pub(crate) sparse: bool,
     /// Permission bits, those of [`SPECIAL`] included, where the side has them.

@@ -1,6 +1,7 @@
 //! Files of this host. What may block runs on the runtime's threads for that.
 
 mod beside;
+mod links;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -44,12 +45,14 @@ fn facts_of(known: &fs::Metadata) -> Facts {
     let kind = match known.file_type() {
         kind if kind.is_file() => Kind::File,
         kind if kind.is_dir() => Kind::Directory,
+        kind if kind.is_symlink() => Kind::Link,
         _ => Kind::Other,
     };
     Facts {
         kind,
         size: if kind == Kind::File { known.len() } else { 0 },
         modified: i128::from(known.mtime()) * 1_000_000_000 + i128::from(known.mtime_nsec()),
+        node: (kind == Kind::File && known.nlink() > 1).then(|| (known.dev().into(), known.ino())),
         sparse: known.blocks() * 512 < known.len(),
         mode: Some(known.mode() & MODE),
         attributes: None,

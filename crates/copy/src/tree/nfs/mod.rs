@@ -2,6 +2,7 @@
 
 mod beside;
 mod holes;
+mod links;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -54,13 +55,17 @@ fn facts(known: &Attributes) -> Facts {
     let kind = match known.kind {
         FileType::Reg => Kind::File,
         FileType::Dir => Kind::Directory,
+        FileType::Lnk => Kind::Link,
         _ => Kind::Other,
     };
     let NfsTime { seconds, nseconds } = known.modified;
+    let (major, minor) = known.file_system;
+    let file_system = u128::from(major) << 64 | u128::from(minor);
     Facts {
         kind,
         size: if kind == Kind::File { known.size } else { 0 },
         modified: i128::from(seconds) * 1_000_000_000 + i128::from(nseconds),
+        node: (kind == Kind::File && known.links > 1).then_some((file_system, known.file_id)),
         sparse: known.space_used.is_none_or(|used| used < known.size),
         mode: Some(known.mode & MODE),
         attributes: None,
@@ -130,7 +135,8 @@ impl Nfs {
         let whole = self.path(path);
         if whole.is_empty() {
             let (kind, mode) = (Kind::Directory, None);
-            return Ok(Facts { kind, size: 0, modified: 0, sparse: false, mode, attributes: None });
+            let node = None;
+            return Ok(Facts { kind, size: 0, modified: 0, node, sparse: false, mode, attributes: None });
         }
         let (above, name) = split(&whole);
         Ok(facts(&self.directory(above).await?.stat(name).await?))
