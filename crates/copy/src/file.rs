@@ -25,6 +25,7 @@ use crate::beside::kept;
 use crate::error::{Done, Fault};
 use crate::front::Front;
 use crate::link::{self, Outcome};
+use crate::mirror::Asked;
 use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
@@ -70,6 +71,7 @@ pub(crate) struct Shared {
     /// What the source has where the copy begins, if that is how it must be known: names without regard to case, and
     /// sizes.
     pub(crate) root: OnceLock<BTreeMap<String, u64>>,
+    pub(crate) asked: Asked,
     /// Whether the whole copy has ended, and nothing is of any use any more.
     over: watch::Sender<bool>,
     /// Tells the parts of further attempts from those of others.
@@ -106,6 +108,7 @@ impl Shared {
             trials,
             lost,
             root: OnceLock::new(),
+            asked: Asked::default(),
             over,
             nonce,
         }
