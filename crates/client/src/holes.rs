@@ -65,7 +65,7 @@ impl File {
     }
 
     /// Sends one FSCTL, and answers whatever comes of it.
-    async fn control(&self, code: CtlCode, input: &[u8], room: u32) -> Result<Reply> {
+    pub(crate) async fn control(&self, code: CtlCode, input: &[u8], room: u32) -> Result<Reply> {
         let request = ioctl::Request::fsctl(code, self.id, input, room);
         let body = |out: &mut Vec<u8>| request.write(out);
         let part = Part { command: Command::Ioctl, payload: request.payload_len(), body: &body };

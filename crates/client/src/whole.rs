@@ -247,7 +247,7 @@ impl Tree {
     }
 
     /// Closes what was opened where what stands between the two was refused and has taken the CLOSE with it.
-    async fn close_behind(&self, opened: Reply, closed: &Reply) -> Result<()> {
+    pub(crate) async fn close_behind(&self, opened: Reply, closed: &Reply) -> Result<()> {
         let opened = opened.success()?;
         if !closed.status().is_success() {
             let opened = create::Response::parse(opened.message())?;

@@ -46,6 +46,12 @@ pub struct Args {
     /// Keep extended attributes too (E)
     #[arg(short = 'X', long)]
     pub xattrs: bool,
+    /// Symbolic links: copied as links, followed, or left out
+    #[arg(long, value_enum, default_value_t = Links::Copy)]
+    pub links: Links,
+    /// Keep hard links: a file of several names in SRC is one file in DST
+    #[arg(short = 'H', long)]
+    pub hard_links: bool,
     /// Delete in DST what SRC does not have
     #[arg(long)]
     pub mirror: bool,
@@ -79,6 +85,18 @@ pub struct Args {
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What becomes of symbolic links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Links {
+    /// They become links that lead to the same.
+    #[default]
+    Copy,
+    /// What they lead to is copied in their place.
+    Follow,
+    /// They are left out.
+    Skip,
 }
 
 /// The password of each side, where it has one.

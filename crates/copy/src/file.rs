@@ -21,8 +21,11 @@ use tokio::task::JoinSet;
 use crate::Plan;
 use crate::beside::Lost;
 use crate::beside::carry::carry;
+use crate::beside::kept;
 use crate::error::{Done, Fault};
 use crate::front::Front;
+use crate::link::{self, Outcome};
+use crate::mirror::Asked;
 use crate::name;
 use crate::pace::Pace;
 use crate::progress::Progress;
@@ -68,6 +71,7 @@ pub(crate) struct Shared {
     /// What the source has where the copy begins, if that is how it must be known: names without regard to case, and
     /// sizes.
     pub(crate) root: OnceLock<BTreeMap<String, u64>>,
+    pub(crate) asked: Asked,
     /// Whether the whole copy has ended, and nothing is of any use any more.
     over: watch::Sender<bool>,
     /// Tells the parts of further attempts from those of others.
@@ -104,6 +108,7 @@ impl Shared {
             trials,
             lost,
             root: OnceLock::new(),
+            asked: Asked::default(),
             over,
             nonce,
         }
@@ -254,9 +259,22 @@ where
     shared.unless_over(all).await
 }
 
-/// Copies a file. Answers its size.
-pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
-    shared.unless_over(again_and_again(shared, job)).await
+/// Copies a file or a link.
+pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<Outcome> {
+    if job.facts.kind == Kind::Link {
+        return patiently(shared, || link::copy(shared, job)).await;
+    }
+    if let Some(first) = &job.twin
+        && patiently(shared, || link::join_names(shared, first, job)).await?
+    {
+        return Ok(Outcome::Made(job.facts.size));
+    }
+    let size = shared.unless_over(again_and_again(shared, job)).await?;
+    let is_parted = job.facts.node.is_some() && (job.twin.is_some() || !shared.plan.hard_links);
+    if is_parted {
+        shared.lose(&[Lost::HardLink]);
+    }
+    Ok(Outcome::Made(size))
 }
 
 async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
@@ -264,7 +282,7 @@ async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
     let mut pauses = Pauses::new();
     for attempt in 0..shared.plan.retries {
         let fault = match once(shared, &job, attempt).await {
-            Ok(()) => return Ok(job.facts.size),
+            Ok(()) => return done(shared, &job).await,
             Err(fault) if fault.may_pass() => fault,
             Err(fault) => return Err(fault),
         };
@@ -281,7 +299,14 @@ async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
             Err(fault) => return Err(fault),
         }
     }
-    once(shared, &job, shared.plan.retries).await.map(|()| job.facts.size)
+    once(shared, &job, shared.plan.retries).await?;
+    done(shared, &job).await
+}
+
+/// Looks what the target has kept of a file that is whole. Answers its size.
+async fn done(shared: &Shared, job: &Job) -> Done<u64> {
+    kept::check(shared, &job.path, &job.facts).await?;
+    Ok(job.facts.size)
 }
 
 async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
@@ -293,7 +318,7 @@ async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
 
 /// Copies a file that fits one piece. False when it has more than that takes, and nothing was done.
 async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
-    let Job { from, path, facts, spot } = job;
+    let Job { from, path, facts, spot, .. } = job;
     let _permit = shared.permit(facts.size).await?;
     shared.pace.take(facts.size).await;
     let content = match facts.size {
@@ -331,7 +356,7 @@ async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
 /// The name that a file has while it is made: the same in every copy of it as it is now, so that the next one finds what
 /// a broken one has left.
 pub(crate) fn part_of(path: &str, facts: &Facts) -> String {
-    let of = [facts.size.to_le_bytes(), facts.modified.div_euclid(100).to_le_bytes()].concat();
+    let of = [facts.size.to_le_bytes(), (facts.modified.div_euclid(100) as i64).to_le_bytes()].concat();
     name::part(split(path).1, &of)
 }
 

@@ -1,6 +1,6 @@
 //! What is kept of a file beside its data: robocopy's letters, and rsync's words for the same.
 
-use crate::tree::{Facts, Like};
+use crate::tree::{Facts, Kind, Like};
 
 /// What is kept of each file and directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,6 +18,10 @@ pub struct Keep {
     /// Its named streams, which only shares have.
     pub streams: bool,
 }
+
+/// Bits of a mode (POSIX, sys/stat.h).
+const SETUID: u32 = 0o4000;
+const SETGID: u32 = 0o2000;
 
 /// What `--copy` takes.
 const LETTERS: &str = "D data, A attributes and permission bits, T times, S access lists, O owners and groups, \
@@ -55,12 +59,23 @@ impl Keep {
         self.lists || self.owners || self.xattrs
     }
 
+    /// The bits of a mode that are not kept. Setuid and setgid lend the rights of whoever owns the copy, and that is the source's
+    /// owner only where owners are kept. The setgid of a directory lends nothing: files in it get its group.
+    fn lent(&self, facts: &Facts) -> u32 {
+        match (self.owners, facts.kind) {
+            (true, _) => 0,
+            (false, Kind::Directory) => SETUID,
+            (false, _) => SETUID | SETGID,
+        }
+    }
+
     /// What a copy of a file with these facts shall be like.
     pub(crate) fn like(&self, facts: &Facts) -> Like {
         Like {
             modified: self.times.then_some(facts.modified),
-            mode: facts.mode.filter(|_| self.attributes),
+            mode: facts.mode.filter(|_| self.attributes).map(|mode| mode & !self.lent(facts)),
             attributes: facts.attributes.filter(|_| self.attributes),
+            has_list: false,
         }
     }
 }

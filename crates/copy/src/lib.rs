@@ -13,9 +13,11 @@ mod beside;
 mod crowd;
 mod error;
 mod file;
+mod follow;
 mod front;
 mod glance;
 mod keep;
+mod link;
 mod mirror;
 mod name;
 mod naming;
@@ -29,9 +31,11 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod twins;
 mod widen;
 
 pub use args::Args;
+pub use args::Links;
 pub use error::Error;
 pub use keep::Keep;
 pub use name::Pattern;

@@ -1,14 +1,15 @@
 //! What the target has beyond the source: it is counted, and deleted in a mirror. What patterns leave out stays, and so
 //! does every directory that still holds such a thing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Done, Fault};
 use crate::file::{Shared, patiently};
 use crate::name;
 use crate::report::Tally;
-use crate::survey::{Directory, Job, Survey};
-use crate::tree::{Entry, Facts, Kind, join};
+use crate::survey::{Directory, Job, OWNERS, Survey};
+use crate::tree::{Entry, Facts, Kind, Like, join};
 
 impl Shared {
     /// Keeps in mind what the source has where the copy begins, where what a mirror deletes may be just that by another
@@ -48,6 +49,8 @@ pub(crate) async fn extras(
     left: impl Iterator<Item = Entry>,
 ) {
     let plan = &shared.plan;
+    let mut left = left.peekable();
+    let is_spared = plan.mirror && left.peek().is_some() && is_behind_link(shared, survey, path).await;
     for entry in left {
         if shared.is_over() {
             return;
@@ -62,13 +65,14 @@ pub(crate) async fn extras(
             // What a broken copy has left is gone on with when its file is copied.
             // Only in a share have we made such directories.
             let is_ours = !is_directory || shared.target.is_share();
-            if is_ours && plan.mirror && !plan.dry_run && !is_due(shared, survey, &entry, &own) {
+            if is_ours && plan.mirror && !is_spared && !plan.dry_run && !is_due(shared, survey, &entry, &own)
+            {
                 // It is in nobody's way. What is in it counts as little.
                 let _ = delete(shared, own, entry.facts, &mut Survey::default()).await;
             }
             continue;
         }
-        if !plan.mirror {
+        if !plan.mirror || is_spared {
             count_extra(&mut survey.tally, &entry.facts);
             continue;
         }
@@ -76,6 +80,49 @@ pub(crate) async fn extras(
             survey.fail(own, fault);
             count_extra(&mut survey.tally, &entry.facts);
         }
+    }
+}
+
+/// Whether a directory of the target lies behind a link, so that what is deleted there would be missing elsewhere. Only a share
+/// shows a link as what it leads to; it is asked for each directory once, and only where something is to be deleted.
+async fn is_behind_link(shared: &Shared, survey: &mut Survey, path: &str) -> bool {
+    if !shared.target.is_share() {
+        return false;
+    }
+    let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+    for above in ends.map(|end| &path[..end]).filter(|above| !above.is_empty()) {
+        let is_link = match shared.asked.known(above) {
+            Some(known) => known,
+            None => match patiently(shared, || shared.target.read_link(above)).await {
+                Ok(link) => shared.asked.learn(above, link.is_some()),
+                Err(fault) => {
+                    // Nothing is deleted where that is not known.
+                    survey.fail(path.to_owned(), fault);
+                    return true;
+                }
+            },
+        };
+        if is_link {
+            let what = "what only the target has here stays: a link leads there; remove the link, or what is behind it";
+            survey.notes.push((path.to_owned(), what.to_owned()));
+            return true;
+        }
+    }
+    false
+}
+
+/// Which directories of a share were asked whether they are links.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(Mutex<HashMap<String, bool>>);
+
+impl Asked {
+    fn known(&self, path: &str) -> Option<bool> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).copied()
+    }
+
+    fn learn(&self, path: &str, is_link: bool) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), is_link);
+        is_link
     }
 }
 
@@ -115,8 +162,13 @@ async fn delete(shared: &Shared, path: String, facts: Facts, survey: &mut Survey
     let mut next = Some((path, facts));
     loop {
         match next.take() {
-            Some((path, facts)) if facts.kind == Kind::Directory => {
-                way.push(begin(shared, path, facts).await?)
+            Some((path, mut facts)) if facts.kind == Kind::Directory => {
+                if is_link(shared, &path).await? {
+                    facts.kind = Kind::Link;
+                    gone(shared, path, &facts, survey).await?;
+                } else {
+                    way.push(begin(shared, path, facts).await?);
+                }
             }
             Some((path, facts)) => gone(shared, path, &facts, survey).await?,
             None => {}
@@ -144,8 +196,19 @@ async fn delete(shared: &Shared, path: String, facts: Facts, survey: &mut Survey
     }
 }
 
+/// Whether what a share shows as a directory is a link: that goes itself, and nothing of what it leads to.
+async fn is_link(shared: &Shared, path: &str) -> Done<bool> {
+    let is_asked = shared.target.is_share();
+    Ok(is_asked && patiently(shared, || shared.target.read_link(path)).await?.is_some())
+}
+
 /// Lists a directory that is to go.
 async fn begin(shared: &Shared, path: String, facts: Facts) -> Done<Doomed> {
+    if let Some(mode) = facts.mode.filter(|mode| mode & OWNERS != OWNERS && !shared.plan.dry_run) {
+        let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
+        // Whoever may not do this is told so by what cannot be deleted.
+        let _ = shared.target.settle_directory(&path, &like).await;
+    }
     let listing = patiently(shared, || shared.target.list(&path)).await?;
     shared.spare_source(&listing.entries)?;
     let unusable = listing.unusable.into_iter().next();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tokio::task::{JoinError, JoinSet};
 
+use crate::beside::kept;
 use crate::error::{Done, Fault};
 use crate::file::{Shared, part_of, patiently, patiently_where};
 use crate::mirror::remove;
@@ -106,7 +107,11 @@ pub(crate) async fn make(shared: &Shared, directory: &Directory, listed: &Listin
             && shared.plan.wants(&own, false)
     };
     let is_many = || listed.entries.iter().filter(is_one).take(MANY).count() == MANY;
-    match shared.target.unnamed(path).filter(|_| shared.plan.is_plain() && is_many()) {
+    match shared
+        .target
+        .unnamed(path)
+        .filter(|_| shared.plan.is_plain() && !shared.plan.hard_links && is_many())
+    {
         Some(unnamed) => make_unnamed(shared, path, unnamed).await,
         None if path.is_empty() => shared.target.make_root().await.map(|()| Made::default()),
         None => {
@@ -189,7 +194,8 @@ async fn withdraw(shared: &Shared, Unnamed { path, doubtful, .. }: &Unnamed) -> 
 async fn rename(shared: &Shared, Unnamed { path, directory, jobs, directories, .. }: &Unnamed) -> Done<bool> {
     let keep = &shared.plan.keep;
     // Nothing more is put into it, and it has nothing beside that.
-    let is_done = jobs.is_empty() && directories.is_empty() && !keep.is_more() && !keep.streams;
+    let is_plain = !keep.is_more() && !keep.streams && !kept::is_doubtful(&directory.facts);
+    let is_done = jobs.is_empty() && directories.is_empty() && is_plain;
     let like = if is_done { keep.like(&directory.facts) } else { Like::default() };
     let renamed = shared.target.rename_directory(path, &directory.path, &like).await;
     match was_done_before(shared, &renamed, &directory.path).await? {

@@ -3,7 +3,7 @@
 use client::Credentials;
 
 use crate::args::Passwords;
-use crate::{Args, Error, Keep, Pattern, Place};
+use crate::{Args, Error, Keep, Links, Pattern, Place};
 
 /// A copy that can be run.
 #[derive(Debug, Clone)]
@@ -12,6 +12,8 @@ pub struct Plan {
     pub(crate) target: Place,
     pub(crate) source_access: Access,
     pub(crate) target_access: Access,
+    pub(crate) links: Links,
+    pub(crate) hard_links: bool,
     pub(crate) mirror: bool,
     /// Whether what a mirror deletes may be the source by another name.
     pub(crate) is_doubtful: bool,
@@ -90,6 +92,8 @@ impl Plan {
             target: args.target.clone(),
             source_access: access(args, &args.source, source, keep),
             target_access: access(args, &args.target, target, keep),
+            links: args.links,
+            hard_links: args.hard_links,
             mirror: args.mirror,
             is_doubtful: args.mirror && args.source.is_doubtful_with(&args.target),
             verify: args.verify,

@@ -8,15 +8,18 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::beside::carry::carry_directory;
+use crate::beside::kept;
 use crate::crowd::Crowd;
 use crate::error::{Doing, Done, Fault};
 use crate::file::{self, Shared};
+use crate::link::Outcome;
 use crate::name;
 use crate::naming::{self, Named, Unnamed};
 use crate::progress::Progress;
 use crate::report::{Channel, Report};
 use crate::survey::{self, Directory, Job, Known, Survey};
-use crate::tree::{Facts, Kind, Listing, Spot, Tree, join, split};
+use crate::tree::{Facts, Kind, Like, Listing, Node, SPECIAL, Spot, Tree, join, split};
+use crate::twins::Twins;
 use crate::{Error, Place, Plan, glance, widen};
 
 /// Threads that work on files of this host.
@@ -46,7 +49,7 @@ pub fn run(plan: Plan) -> Result<Report, Error> {
 /// What is done at once, and what came of it.
 enum Event {
     Surveyed(Box<Survey>, Directory),
-    Copied(Job, Done<u64>, Duration),
+    Copied(Job, Done<Outcome>, Duration),
     Named(Box<Unnamed>, Done<Named>),
     Settled(String, Done<()>),
 }
@@ -75,6 +78,8 @@ struct Run {
     is_one_file: bool,
     /// Directories that are to have the times of the source when all is in them.
     touched: Vec<Directory>,
+    /// Files of several names, where these are kept.
+    twins: Twins,
 }
 
 async fn go(plan: Plan) -> Result<Report, Error> {
@@ -167,7 +172,8 @@ async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) 
             if there.is_some_and(|there| there.kind != Kind::Directory) {
                 return Err(Error::new(looking(&plan.target), "it is no directory, but the source is one"));
             }
-            let directory = Directory { path: String::new(), facts, there };
+            let (path, from) = Default::default();
+            let directory = Directory { path, from, trail: None, facts, there, restore: None };
             Ok(First::Directory(directory, Known { listed, made: None }))
         }
         Kind::File => {
@@ -179,7 +185,7 @@ async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) 
             if into {
                 let there = target.stat(&name).await.doing(|| looking(&plan.target))?;
                 return Ok(First::File {
-                    job: Job { from: name.clone(), path: name, facts, spot: Spot::of(there) },
+                    job: Job { from: name.clone(), path: name, facts, spot: Spot::of(there), twin: None },
                     there,
                 });
             }
@@ -187,9 +193,12 @@ async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) 
             if !plan.dry_run {
                 target.make_root().await.doing(|| format!("making the directory of {}", plan.target))?;
             }
-            Ok(First::File { job: Job { from: name, path, facts, spot: Spot::of(there) }, there })
+            let job = Job { from: name, path, facts, spot: Spot::of(there), twin: None };
+            Ok(First::File { job, there })
         }
-        Kind::Other => Err(Error::new(looking(&plan.source), "it is neither a file nor a directory")),
+        Kind::Link | Kind::Other => {
+            Err(Error::new(looking(&plan.source), "it is neither a file nor a directory"))
+        }
     }
 }
 
@@ -208,9 +217,22 @@ impl First {
 }
 
 /// Makes a directory of the target like that of the source.
-async fn settle_directory(shared: &Shared, Directory { path, facts, .. }: &Directory) -> Done<()> {
-    let like = carry_directory(shared, path, facts).await?;
-    shared.target.settle_directory(path, &like).await
+async fn settle_directory(shared: &Shared, directory: &Directory) -> Done<()> {
+    let Directory { path, from, facts, restore, .. } = directory;
+    let like = carry_directory(shared, from, path, facts).await?;
+    let like = Like { mode: like.mode.or(*restore), ..like };
+    shared.target.settle_directory(path, &like).await?;
+    kept::check(shared, path, facts).await
+}
+
+/// Gives directories the permission bits back that they had before a copy that ends early, where that can still be done.
+async fn restore(shared: &Shared, touched: Vec<Directory>) {
+    for Directory { path, restore, .. } in touched {
+        if restore.is_some() && !shared.target.is_lost() {
+            // What counts is why the copy has ended.
+            let _ = shared.target.settle_directory(&path, &Like { mode: restore, ..Like::default() }).await;
+        }
+    }
 }
 
 impl Run {
@@ -232,6 +254,7 @@ impl Run {
             copying_since: None,
             is_one_file,
             touched: Vec::new(),
+            twins: Twins::default(),
         }
     }
 
@@ -284,7 +307,7 @@ impl Run {
                 self.events.spawn(async move {
                     let since = Instant::now();
                     let copied = match shared.plan.dry_run {
-                        true => Ok(job.facts.size),
+                        true => Ok(Outcome::Made(job.facts.size)),
                         false => file::copy(&shared, &job).await,
                     };
                     Event::Copied(job, copied, since.elapsed())
@@ -350,7 +373,8 @@ impl Run {
         self.shared.progress.files(tally.files.copied, tally.files.total - tally.files.skipped);
     }
 
-    fn surveyed(&mut self, survey: Survey, directory: Directory) {
+    fn surveyed(&mut self, survey: Survey, mut directory: Directory) {
+        directory.restore = survey.opened;
         self.report.tally.add(&survey.tally);
         self.report.deleting += survey.deleting;
         for (path, why) in &survey.failures {
@@ -370,6 +394,7 @@ impl Run {
                 self.abandon_unnamed(unnamed);
             }
             self.abandon(survey.jobs, survey.directories);
+            self.touched.extend(directory.restore.is_some().then_some(directory));
             return;
         }
         let is_small = |job: &&Job| self.shared.is_small(job.facts.size);
@@ -391,12 +416,41 @@ impl Run {
             self.jobs.extend(survey.jobs);
             return;
         }
-        let differs = directory.there.is_none_or(|there| !there.looks_like(&directory.facts));
-        if survey.done && (survey.changes || differs) && directory.facts.are_known() {
+        let differs = directory.there.is_none_or(|there| self.differs(&there, &directory.facts));
+        let is_opened = directory.restore.is_some();
+        if is_opened || survey.done && (survey.changes || differs) && directory.facts.are_known() {
             self.touched.push(directory);
         }
         self.directories.extend(survey.directories);
-        self.jobs.extend(survey.jobs);
+        self.admit(survey.jobs, survey.alike);
+    }
+
+    /// Whether a directory of the target has another time than that of the source, or lacks bits that it should have.
+    fn differs(&self, there: &Facts, facts: &Facts) -> bool {
+        let wanted = self.shared.plan.keep.like(facts).mode.map(|mode| mode & SPECIAL);
+        let has_bits = wanted.is_none_or(|wanted| there.mode.is_none_or(|mode| mode & SPECIAL == wanted));
+        !there.looks_like(facts) || !has_bits
+    }
+
+    /// Takes jobs. With -H a further name of a file waits for the first one, and one that looks like it is joined with it.
+    fn admit(&mut self, jobs: Vec<Job>, alike: Vec<(Job, Option<Node>)>) {
+        if !self.shared.plan.hard_links {
+            return self.jobs.extend(jobs);
+        }
+        let mut parted = Vec::new();
+        for (job, there) in alike {
+            // A share does not tell which file is which.
+            if !self.twins.is_joined(&job, there) && !self.shared.target.is_share() {
+                let tally = &mut self.report.tally;
+                tally.files.skipped -= 1;
+                tally.bytes.skipped -= job.facts.size;
+                parted.push(job);
+            }
+        }
+        for job in jobs.into_iter().chain(parted) {
+            let begun = self.twins.admit(job);
+            self.jobs.extend(begun);
+        }
     }
 
     /// Takes notice of a file that is done, if its directory has waited for it.
@@ -459,11 +513,25 @@ impl Run {
         }
     }
 
-    fn copied(&mut self, job: &Job, copied: Done<u64>, took: Duration) {
+    fn copied(&mut self, job: &Job, copied: Done<Outcome>, took: Duration) {
         self.done_for_name(job, copied.is_ok());
+        let released = self.twins.end(job, copied.is_ok());
+        self.jobs.extend(released);
         let tally = &mut self.report.tally;
         match copied {
-            Ok(size) => {
+            Ok(Outcome::Same) => tally.files.skipped += 1,
+            Ok(Outcome::Left) => {
+                tally.files.skipped += 1;
+                tally.others += 1;
+            }
+            Ok(Outcome::Mismatch) => {
+                tally.files.mismatch += 1;
+                self.note(
+                    &job.from,
+                    "not copied: the target has something else of that name; remove it there",
+                );
+            }
+            Ok(Outcome::Made(size)) => {
                 tally.files.copied += 1;
                 tally.bytes.copied += size;
                 // An empty one is not asked for at the source: how quick that is says nothing of the others.
@@ -490,10 +558,10 @@ impl Run {
     /// Makes directories like those of the source, now that nothing more is put into them: the deepest first, since a list
     /// may keep us from what is below.
     async fn settle(&mut self) {
-        if self.shared.plan.dry_run || self.report.gave_up {
-            return;
-        }
         let mut touched = std::mem::take(&mut self.touched);
+        if self.report.gave_up {
+            return restore(&self.shared, touched).await;
+        }
         let depth = |it: &Directory| if it.path.is_empty() { 0 } else { it.path.split('/').count() };
         touched.sort_by_key(depth);
         while let Some(directory) = touched.pop() {
@@ -530,6 +598,8 @@ impl Run {
         }
         let (jobs, directories) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.directories));
         self.abandon(jobs, directories);
+        let waiting = self.twins.abandon();
+        self.abandon(waiting, []);
     }
 
     /// Counts a directory that does not get its name, and what has waited for that.
@@ -584,7 +654,7 @@ impl Run {
 mod tests {
     use super::*;
     use crate::FATAL;
-    use crate::tests::{job, shared};
+    use crate::tests::{directory_of, job, shared};
 
     #[tokio::test]
     async fn a_lost_connection_ends_the_copy_only_when_it_was_the_last_one() {
@@ -597,7 +667,7 @@ mod tests {
         // No side has lost its last connection here: this host has none.
         run.copied(&job, Err(lost()), Duration::ZERO);
         assert_eq!((run.report.status(), run.report.tally.files.failed), (8, 1));
-        let directory = || Directory { path: "d".to_owned(), facts: job.facts, there: None };
+        let directory = || Directory { path: "d".to_owned(), there: None, ..directory_of(job.facts) };
         let survey =
             || Survey { jobs: vec![job.clone()], lost: Some(lost()), done: true, ..Survey::default() };
         run.surveyed(survey(), directory());

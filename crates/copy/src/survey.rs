@@ -6,21 +6,29 @@ use std::mem::take;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::Links;
 use crate::error::{Done, Fault};
 use crate::file::{Shared, patiently};
+use crate::follow::{self, Followed, Trail};
 use crate::mirror::extras;
 use crate::name;
 use crate::naming::{self, Made, Unnamed};
 use crate::report::Tally;
-use crate::tree::{Entry, Facts, Kind, Listing, Spot, join};
+use crate::tree::{Entry, Facts, Kind, Like, Listing, Node, Spot, join, split};
 
 /// A directory of the source that is to be looked at.
 #[derive(Debug, Clone)]
 pub(crate) struct Directory {
     pub(crate) path: String,
+    /// Where the source has it, which is elsewhere below a link that was followed.
+    pub(crate) from: String,
+    /// The links that have led there.
+    pub(crate) trail: Option<Arc<Trail>>,
     pub(crate) facts: Facts,
     /// What the target has in its place.
     pub(crate) there: Option<Facts>,
+    /// The permission bits that it gets back at the end where it has none of the source's, if it was given others meanwhile.
+    pub(crate) restore: Option<u32>,
 }
 
 /// A file that is to be copied.
@@ -32,6 +40,8 @@ pub(crate) struct Job {
     pub(crate) path: String,
     pub(crate) facts: Facts,
     pub(crate) spot: Spot,
+    /// Where the target has the same file by another name, which is given this one too.
+    pub(crate) twin: Option<String>,
 }
 
 /// What is known of a directory before it is looked at.
@@ -48,6 +58,8 @@ pub(crate) struct Known {
 pub(crate) struct Survey {
     pub(crate) jobs: Vec<Job>,
     pub(crate) directories: Vec<Directory>,
+    /// Files of several names that the target has already, and which file each is there.
+    pub(crate) alike: Vec<(Job, Option<Node>)>,
     pub(crate) tally: Tally,
     /// What was not done, and why: a path each.
     pub(crate) failures: Vec<(String, String)>,
@@ -63,6 +75,8 @@ pub(crate) struct Survey {
     pub(crate) done: bool,
     /// What waits until the directory has its name, if it has none yet.
     pub(crate) unnamed: Option<Unnamed>,
+    /// The permission bits of the target's directory, if it was given those that the work needs.
+    pub(crate) opened: Option<u32>,
     /// What was lost with the server, so that nothing further makes sense.
     pub(crate) lost: Option<Fault>,
 }
@@ -76,6 +90,9 @@ impl Survey {
     }
 }
 
+/// All that an owner may do with a directory.
+pub(crate) const OWNERS: u32 = 0o700;
+
 /// How the target tells names apart.
 fn key(shared: &Shared, name: &str) -> String {
     if shared.target.is_share() { name.chars().map(wire::fold::fold).collect() } else { name.to_owned() }
@@ -86,7 +103,7 @@ async fn both(shared: &Shared, directory: &Directory, known: Known) -> Done<(Lis
     let path = &directory.path;
     let listed = match known.listed {
         Some(listed) => listed,
-        None => patiently(shared, || shared.source.list(path)).await?,
+        None => patiently(shared, || shared.source.list(&directory.from)).await?,
     };
     let made = match (directory.there, known.made) {
         (Some(_), _) => {
@@ -137,16 +154,12 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Kno
             continue;
         }
         let target = there.remove(&key(&shared, &entry.name)).map(|entry| entry.facts);
-        if entry.facts.kind == Kind::Other {
-            // As robocopy counts what it leaves out, for which it has no bit of the exit status.
-            survey.tally.files.total += 1;
-            survey.tally.files.skipped += 1;
-            survey.tally.others += 1;
-            survey.notes.push((own, "left out: neither a file nor a directory".to_owned()));
+        let Some(found) = resolve(&shared, &mut survey, &directory, &own, &entry).await else { continue };
+        if found.facts.kind == Kind::Directory && !shared.plan.wants(&own, true) {
             continue;
         }
         let other = seen.insert(key(&shared, &entry.name), entry.name.clone());
-        consider(&shared, &mut survey, own, &entry, target, other);
+        consider(&shared, &mut survey, own, found, target, other);
     }
     match unnamed {
         Some(unnamed) => {
@@ -157,6 +170,7 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Kno
             survey.unnamed = Some(unnamed);
         }
         None => {
+            open_up(&shared, &mut survey, &directory, !there.is_empty()).await;
             let since = Instant::now();
             extras(&shared, &mut survey, path, there.into_values()).await;
             survey.deleting = since.elapsed();
@@ -166,20 +180,69 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Kno
     survey
 }
 
+/// Lets the owner of the target's directory put something into it, or take something out, if that is to be done and its
+/// permission bits forbid it. As with rsync it gets its bits back at the end.
+async fn open_up(shared: &Shared, survey: &mut Survey, directory: &Directory, has_extras: bool) {
+    let is_due = survey.changes || (shared.plan.mirror && has_extras);
+    let Some(mode) = directory.there.and_then(|there| there.mode) else { return };
+    if !is_due || shared.plan.dry_run || mode & OWNERS == OWNERS {
+        return;
+    }
+    let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
+    // Whoever may not do this is told so by what cannot be done there.
+    if shared.target.settle_directory(&directory.path, &like).await.is_ok() {
+        survey.opened = Some(mode);
+    }
+}
+
+/// What a name of the source leads to, as the copy takes it. None for what is left out, or fails here.
+async fn resolve(
+    shared: &Shared,
+    survey: &mut Survey,
+    directory: &Directory,
+    own: &str,
+    entry: &Entry,
+) -> Option<Followed> {
+    let from = join(&directory.from, &entry.name);
+    let left_out = match (entry.facts.kind, shared.plan.links) {
+        (Kind::Link, Links::Follow) => match follow::follow(shared, directory, &from).await {
+            Ok(followed) if followed.facts.kind == Kind::Other => {
+                "what it leads to is neither a file nor a directory"
+            }
+            Ok(followed) => return Some(followed),
+            Err(fault) => {
+                survey.tally.files.total += 1;
+                survey.tally.files.failed += 1;
+                survey.fail(own.to_owned(), fault);
+                return None;
+            }
+        },
+        (Kind::Link, Links::Skip) => "a symbolic link",
+        (Kind::Other, _) => "neither a file nor a directory",
+        _ => return Some(Followed { from, facts: entry.facts, trail: directory.trail.clone() }),
+    };
+    // As robocopy counts what it leaves out, for which it has no bit of the exit status.
+    survey.tally.files.total += 1;
+    survey.tally.files.skipped += 1;
+    survey.tally.others += 1;
+    survey.notes.push((own.to_owned(), format!("left out: {left_out}")));
+    None
+}
+
 /// Decides about one name.
 fn consider(
     shared: &Shared,
     survey: &mut Survey,
     path: String,
-    entry: &Entry,
+    found: Followed,
     target: Option<Facts>,
     other: Option<String>,
 ) {
-    let facts = entry.facts;
+    let Followed { from, facts, trail } = found;
     let is_directory = facts.kind == Kind::Directory;
     let mut refusal = other.map(|other| format!("the target takes it for {other:?}; rename one of them"));
     if shared.target.is_share() {
-        refusal = refusal.or(name::check_for_smb(&entry.name).err());
+        refusal = refusal.or(name::check_for_smb(split(&path).1).err());
     }
     let tally = &mut survey.tally;
     let counts = if is_directory { &mut tally.directories } else { &mut tally.files };
@@ -191,31 +254,53 @@ fn consider(
         survey.failures.push((path, why));
         return;
     }
+    let is_link = facts.kind == Kind::Link;
     match target {
+        // A share may show a link as what it leads to. What is there is looked at once more when the link is copied.
+        Some(target) if is_link && (target.kind == Kind::Link || shared.target.is_share()) => {
+            let (spot, twin) = (Spot::Taken, None);
+            survey.jobs.push(Job { from, path, facts, spot, twin });
+        }
         Some(target) if target.kind != facts.kind => {
             counts.mismatch += 1;
             tally.bytes.mismatch += facts.size;
             let what = if is_directory { "a file" } else { "a directory" };
-            let what = if target.kind == Kind::Other { "something else" } else { what };
+            let what = match target.kind {
+                Kind::Other => "something else",
+                Kind::Link => "a symbolic link",
+                Kind::Directory => "a directory",
+                Kind::File => what,
+            };
             survey
                 .notes
                 .push((path, format!("not copied: the target has {what} of that name; remove it there")));
         }
         Some(target) if is_directory => {
             counts.skipped += 1;
-            survey.directories.push(Directory { path, facts, there: Some(target) });
+            survey.directories.push(Directory {
+                path,
+                from,
+                trail,
+                facts,
+                there: Some(target),
+                restore: None,
+            });
         }
         Some(target) if target.looks_like(&facts) => {
             counts.skipped += 1;
             tally.bytes.skipped += facts.size;
+            if shared.plan.hard_links && facts.node.is_some() {
+                let job = Job { from, path, facts, spot: Spot::Taken, twin: None };
+                survey.alike.push((job, target.node));
+            }
         }
         None if is_directory => {
             survey.changes = true;
-            survey.directories.push(Directory { path, facts, there: None });
+            survey.directories.push(Directory { path, from, trail, facts, there: None, restore: None });
         }
         other => {
             survey.changes = true;
-            survey.jobs.push(Job { from: path.clone(), path, facts, spot: Spot::of(other) });
+            survey.jobs.push(Job { from, path, facts, spot: Spot::of(other), twin: None });
         }
     }
 }

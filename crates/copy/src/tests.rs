@@ -1,5 +1,7 @@
 //! What cannot be brought about from outside at the right moment: files that change, and copies that were broken off.
 
+mod links;
+
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 
 use crate::error::Fault;
 use crate::file::{self, Shared, part_of};
+use crate::link::Outcome;
 use crate::mirror::extras;
 use crate::progress::Progress;
 use crate::survey::{Directory, Job, Known, Survey, survey};
@@ -37,7 +40,13 @@ pub(crate) async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
 
 pub(crate) async fn job(shared: &Shared, path: &str) -> Job {
     let facts = shared.source.stat(path).await.unwrap().unwrap();
-    Job { from: path.to_owned(), path: path.to_owned(), facts, spot: Spot::Taken }
+    Job { from: path.to_owned(), path: path.to_owned(), facts, spot: Spot::Taken, twin: None }
+}
+
+/// The directory in which a copy begins, where both sides have it.
+pub(crate) fn directory_of(facts: Facts) -> Directory {
+    let (path, from) = Default::default();
+    Directory { path, from, trail: None, facts, there: Some(facts), restore: None }
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -58,7 +67,7 @@ async fn a_broken_copy_goes_on_behind_what_is_known_to_be_there() {
     // 9 MiB have been there: the first 5 cannot be in doubt. What was put there tells whether they are read again.
     let part = dir.path().join("target").join(part_of(&job.path, &job.facts));
     fs::write(&part, vec![0xee; 9 * MIB as usize]).unwrap();
-    assert_eq!(file::copy(&shared, &job).await.unwrap(), 10 * MIB + 17);
+    assert_eq!(file::copy(&shared, &job).await.unwrap(), Outcome::Made(10 * MIB + 17));
     let made = fs::read(dir.path().join("target/film")).unwrap();
     assert!(made[..5 * MIB as usize].iter().all(|byte| *byte == 0xee));
     assert!(made[5 * MIB as usize..] == content(10 * MIB + 17)[5 * MIB as usize..]);
@@ -100,7 +109,7 @@ async fn a_file_that_was_changed_is_copied_as_it_is_then_or_not_at_all() {
         assert!(matches!(fault, Fault::Changed), "{fault}");
         assert!(names(&dir.path().join("target")).is_empty());
         let shared_again = shared(dir.path(), "--retries 1").await;
-        assert_eq!(file::copy(&shared_again, &job).await.unwrap(), length + 4);
+        assert_eq!(file::copy(&shared_again, &job).await.unwrap(), Outcome::Made(length + 4));
         let made = fs::read(dir.path().join("target/file")).unwrap();
         assert!(made == fs::read(&source).unwrap());
     }
@@ -177,7 +186,7 @@ async fn what_has_permission_bits_is_nobody_elses_until_it_is_whole() {
     let shared = shared(dir.path(), "").await;
     let target = dir.path().join("target");
     let bits = |name: &str| fs::metadata(target.join(name)).unwrap().permissions().mode() & 0o777;
-    let none = Like { modified: None, mode: None, attributes: None };
+    let none = Like::default();
     for (like, file, directory) in [(Like { mode: Some(0o644), ..none }, 0o600, 0o700), (none, 0o666, 0o777)]
     {
         let part = shared.target.create("part", true, &like).await.unwrap();
@@ -230,7 +239,7 @@ async fn what_is_under_way_ends_with_the_copy_and_a_mirror_deletes_no_more() {
     let (copied, ()) = tokio::join!(file::copy(&shared, &job), end);
     assert!(matches!(copied, Err(Fault::Over)), "{copied:?}");
     let facts = shared.source.stat("").await.unwrap().unwrap();
-    let directory = Directory { path: String::new(), facts, there: Some(facts) };
+    let directory = directory_of(facts);
     let survey = survey(Arc::clone(&shared), directory, Known::default()).await;
     assert!(!survey.done && survey.jobs.is_empty());
     let mut survey = Survey::default();
@@ -282,7 +291,7 @@ fn what_is_left_out_is_counted_and_sets_no_bit() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("source")).unwrap();
     std::os::unix::fs::symlink("nowhere", dir.path().join("source/link")).unwrap();
-    let report = run(dir.path(), "");
+    let report = run(dir.path(), "--links skip");
     let json = report.json();
     assert_eq!((report.status(), &json["left_out"]), (0, &1.into()));
     assert_eq!((&json["files"]["total"], &json["files"]["skipped"]), (&1.into(), &1.into()));
@@ -300,7 +309,7 @@ async fn what_could_be_run_can_be_run_where_its_list_has_become_permission_bits(
     let descriptor = volume::security::from_mode(0o755, owner, volume::security::Sid::unix_group(7), false);
     let list = Some(crate::beside::List::Nt(Box::new(descriptor)));
     for (mode, made) in [(Some(0o755), 0o755), (Some(0o644), 0o644)] {
-        let like = Like { modified: None, mode, attributes: None };
+        let like = Like { mode, ..Like::default() };
         let part = shared.target.create("part", false, &like).await.unwrap();
         let found = crate::beside::Beside { list: list.clone(), mode, ..crate::beside::Beside::default() };
         let given = part.set_beside(&found, &shared.plan.keep).await.unwrap();
@@ -335,10 +344,107 @@ async fn a_mirror_that_may_meet_the_source_by_another_name_deletes_nothing_that_
         fs::write(path, "x").unwrap();
     }
     let facts = shared.source.stat("").await.unwrap().unwrap();
-    let directory = Directory { path: String::new(), facts, there: Some(facts) };
+    let directory = directory_of(facts);
     let survey = survey(Arc::clone(&shared), directory, Known::default()).await;
     let [(path, why)] = &survey.failures[..] else { panic!("{:?}", survey.failures) };
     assert!(path == "deep" && why.contains("may be the source"), "{path}: {why}");
     assert_eq!(names(&dir.path().join("target")), ["deep"]);
     assert_eq!(names(&dir.path().join("target/deep/Same")).len(), 2);
+}
+
+#[test]
+fn bits_that_restrict_are_kept_and_those_that_lend_rights_only_with_the_owner() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let modes = [("shared", 0o1777), ("group", 0o2770), ("shared/runs", 0o4755), ("group/runs", 0o6711)];
+    let mode = |side: &str, name: &str| {
+        fs::metadata(dir.path().join(side).join(name)).unwrap().permissions().mode() & 0o7777
+    };
+    for name in ["source/shared", "source/group"] {
+        fs::create_dir_all(dir.path().join(name)).unwrap();
+    }
+    for (name, bits) in modes {
+        let path = dir.path().join("source").join(name);
+        if name.ends_with("runs") {
+            fs::write(&path, "x").unwrap();
+        }
+        fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
+    }
+    let report = run(dir.path(), "");
+    assert_eq!(report.status(), 1);
+    let kept = modes.map(|(name, _)| mode("target", name));
+    assert_eq!(kept, [0o1777, 0o2770, 0o755, 0o711], "{kept:?}");
+    assert_eq!(report.json()["not_kept"]["setuid, setgid and sticky bits"], 2);
+    fs::remove_dir_all(dir.path().join("target")).unwrap();
+    for options in ["--owner", "--copyall"] {
+        let report = run(dir.path(), options);
+        assert_eq!(modes.map(|(name, _)| mode("target", name)), modes.map(|(_, bits)| bits), "{options}");
+        assert_eq!(report.json()["not_kept"], serde_json::json!({}), "{options}");
+        fs::remove_dir_all(dir.path().join("target")).unwrap();
+    }
+    // A directory that an earlier copy has made without its bits gets them.
+    run(dir.path(), "");
+    fs::set_permissions(dir.path().join("target/shared"), fs::Permissions::from_mode(0o777)).unwrap();
+    run(dir.path(), "");
+    assert_eq!(mode("target", "shared"), 0o1777);
+}
+
+#[test]
+fn times_behind_the_year_2262_are_kept_or_counted() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("source/later")).unwrap();
+    fs::write(dir.path().join("source/file"), "x").unwrap();
+    let time = rustix::fs::Timespec { tv_sec: 10_000_000_000, tv_nsec: 700 };
+    for name in ["source/file", "source/later"] {
+        let file = fs::File::open(dir.path().join(name)).unwrap();
+        let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+        rustix::fs::futimens(file, &times).unwrap();
+    }
+    let seconds = |name: &str| fs::metadata(dir.path().join(name)).unwrap().mtime();
+    let report = run(dir.path(), "");
+    let lost = report.json()["not_kept"]["times of change"].as_u64().unwrap_or(0);
+    let differ = ["file", "later"]
+        .map(|name| u64::from(seconds(&format!("target/{name}")) != seconds(&format!("source/{name}"))));
+    assert_eq!(lost, differ.iter().sum::<u64>(), "{differ:?}");
+    // What the host's own file system holds, the copy has.
+    assert_eq!(differ, [0, 0]);
+    assert_eq!(run(dir.path(), "").status(), 0, "the times are known again");
+}
+
+#[test]
+fn a_directory_without_w_gets_it_for_the_time_of_the_work() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let set = |path: &str, mode: u32| {
+        fs::set_permissions(dir.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mode = |path: &str| fs::metadata(dir.path().join(path)).unwrap().permissions().mode() & 0o777;
+    fs::create_dir_all(dir.path().join("source/still/deep")).unwrap();
+    fs::write(dir.path().join("source/still/one"), "x").unwrap();
+    set("source/still", 0o555);
+    assert_eq!(run(dir.path(), "").status(), 1);
+    set("source/still", 0o755);
+    fs::write(dir.path().join("source/still/two"), "x").unwrap();
+    fs::remove_file(dir.path().join("source/still/one")).unwrap();
+    set("source/still", 0o555);
+    for name in ["target/still/more", "target/still/more/deep"] {
+        set("target/still", 0o755);
+        fs::create_dir(dir.path().join(name)).unwrap();
+        set("target/still", 0o555);
+    }
+    set("target/still/more", 0o555);
+    let report = run(dir.path(), "--mirror");
+    assert_eq!(report.status(), 3, "{:#}", report.json());
+    assert_eq!((mode("target/still"), names(&dir.path().join("target/still")).len()), (0o555, 2));
+    // Without A it gets back what it had.
+    set("source/still", 0o755);
+    fs::write(dir.path().join("source/still/three"), "x").unwrap();
+    set("target/still", 0o500);
+    assert_eq!(run(dir.path(), "--copy DT").status(), 1);
+    assert_eq!(mode("target/still"), 0o500);
+    // A directory that cannot be written cannot be cleared away either.
+    for side in ["source", "target"] {
+        set(&format!("{side}/still"), 0o755);
+    }
 }

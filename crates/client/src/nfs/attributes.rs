@@ -14,6 +14,8 @@ pub struct Attributes {
     pub change: u64,
     /// Bytes of its data.
     pub size: u64,
+    /// The file system that it is in.
+    pub file_system: (u64, u64),
     /// Number of the file in its file system.
     pub file_id: u64,
     /// Permission bits.
@@ -31,6 +33,7 @@ pub(crate) const WANTED: Bitmap = Bitmap::of(&[
     AttrNum::Type.get(),
     AttrNum::Change.get(),
     AttrNum::Size.get(),
+    AttrNum::Fsid.get(),
     AttrNum::Fileid.get(),
     AttrNum::Mode.get(),
     AttrNum::Numlinks.get(),
@@ -44,6 +47,7 @@ impl Attributes {
         kind: FileType::Reg,
         change: 0,
         size: 0,
+        file_system: (0, 0),
         file_id: 0,
         mode: 0,
         links: 0,
@@ -59,6 +63,7 @@ impl Attributes {
                 Attr::Type(kind) => read.kind = kind,
                 Attr::Change(change) => read.change = change,
                 Attr::Size(size) => read.size = size,
+                Attr::Fsid(id) => read.file_system = (id.major, id.minor),
                 Attr::Fileid(number) => read.file_id = number,
                 Attr::Mode(mode) => read.mode = mode,
                 Attr::Numlinks(count) => read.links = count,

@@ -28,7 +28,7 @@ pub(crate) fn settings(modified: Option<NfsTime>, mode: Option<u32>) -> Vec<Attr
 }
 
 /// The result of SETATTR.
-fn set(results: &mut Results<'_>) -> Result<()> {
+pub(crate) fn set(results: &mut Results<'_>) -> Result<()> {
     match results.next()? {
         Res::SetAttr(done) if done.status.is_ok() => Ok(()),
         other => Err(Error::Refused { operation: op::OpNum::SetAttr, status: other.status() }),

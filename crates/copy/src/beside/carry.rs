@@ -31,17 +31,17 @@ pub(crate) async fn carry(
     Ok(like.beside(&given))
 }
 
-/// The same for a directory.
-pub(crate) async fn carry_directory(shared: &Shared, path: &str, facts: &Facts) -> Done<Like> {
+/// The same for the directory `path`, which the source has at `from`.
+pub(crate) async fn carry_directory(shared: &Shared, from: &str, path: &str, facts: &Facts) -> Done<Like> {
     let keep = &shared.plan.keep;
     let like = keep.like(facts);
     if !keep.is_more() && !keep.streams {
         return Ok(like);
     }
-    let found = Beside { mode: facts.mode, ..shared.source.beside(path, keep).await? };
+    let found = Beside { mode: facts.mode, ..shared.source.beside(from, keep).await? };
     let given =
         if keep.is_more() { shared.target.set_beside(path, &found, keep).await? } else { Given::default() };
-    streams(shared, &found, path, path).await?;
+    streams(shared, &found, from, path).await?;
     shared.lose(&given.lost);
     Ok(like.beside(&given))
 }

@@ -5,6 +5,7 @@
 //! once ([`Lost`]).
 
 pub(crate) mod carry;
+pub(crate) mod kept;
 pub(crate) mod lists;
 
 use client::nfs::AccessEntry;
@@ -73,6 +74,10 @@ pub(crate) enum Lost {
     PartOfList,
     Xattr,
     Stream,
+    Special,
+    Time,
+    Link,
+    HardLink,
 }
 
 impl Lost {
@@ -84,6 +89,10 @@ impl Lost {
             Lost::PartOfList => "parts of access lists",
             Lost::Xattr => "extended attributes",
             Lost::Stream => "named streams",
+            Lost::Special => "setuid, setgid and sticky bits",
+            Lost::Time => "times of change",
+            Lost::Link => "symbolic links",
+            Lost::HardLink => "hard links",
         }
     }
 
@@ -97,6 +106,13 @@ impl Lost {
             }
             Lost::Xattr => "the target has none, or not of this name or size",
             Lost::Stream => "the target has none",
+            Lost::Special => {
+                "those of files that run as their owner or group are kept with --owner only, and not every target has any, or \
+                 gives them to everybody"
+            }
+            Lost::Time => "the target has no times so far from now",
+            Lost::Link => "the target has none, or not such as lead where they do",
+            Lost::HardLink => "each name has become a file of its own; -H keeps them where the target can",
         }
     }
 }

@@ -5,6 +5,7 @@
 //! piece, [`Tree::create`] and [`Tree::finish`] for the rest, or else its directory does ([`Tree::unnamed`]).
 
 mod holes;
+pub(crate) mod links;
 mod local;
 mod nfs;
 mod smb;
@@ -27,26 +28,43 @@ use crate::{Channel, Keep, Place};
 pub(crate) enum Kind {
     File,
     Directory,
-    /// A symbolic link, a device, a pipe: nothing that is copied.
+    /// A symbolic link.
+    Link,
+    /// A device, a pipe, a junction: nothing that is copied.
     Other,
 }
+
+/// The bits of a mode that are no permissions: setuid, setgid and sticky (POSIX, sys/stat.h).
+pub(crate) const SPECIAL: u32 = 0o7000;
+/// All bits of a mode that are kept.
+pub(crate) const MODE: u32 = 0o7777;
+
+/// The file system that a file is in, and its number there.
+pub(crate) type Node = (u128, u64);
 
 /// What is known of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
     pub(crate) size: u64,
-    /// When its data was changed, in nanoseconds since 1970.
-    pub(crate) modified: i64,
+    /// When its data was changed, in nanoseconds since 1970. An `i64` of them ends in 2262, and no side does.
+    pub(crate) modified: i128,
+    /// What tells a file that has further names from all others, where the side knows of them.
+    pub(crate) node: Option<Node>,
     /// Whether it may have holes.
     pub(crate) sparse: bool,
-    /// Permission bits, where the side has them.
+    /// Permission bits, those of [`SPECIAL`] included, where the side has them.
     pub(crate) mode: Option<u32>,
     /// Read-only, hidden, system and archive, where the side has them.
     pub(crate) attributes: Option<u32>,
 }
 
 impl Facts {
+    /// The bits of [`SPECIAL`] that it has.
+    pub(crate) fn special(&self) -> u32 {
+        self.mode.unwrap_or(0) & SPECIAL
+    }
+
     /// Whether anything is known of it but its kind.
     pub(crate) fn are_known(&self) -> bool {
         self.modified != 0 || self.mode.is_some() || self.attributes.is_some()
@@ -64,9 +82,11 @@ impl Facts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Like {
     /// When its data was changed, in nanoseconds since 1970.
-    pub(crate) modified: Option<i64>,
+    pub(crate) modified: Option<i128>,
     pub(crate) mode: Option<u32>,
     pub(crate) attributes: Option<u32>,
+    /// Whether it has got an access list, which the nine permission bits of `mode` would spoil.
+    pub(crate) has_list: bool,
 }
 
 impl Like {
@@ -78,7 +98,7 @@ impl Like {
 
     /// The same for one that has been given what the other has beside its data.
     pub(crate) fn beside(self, given: &Given) -> Like {
-        Like { mode: self.mode.filter(|_| !given.list), ..self }
+        Like { has_list: given.list, ..self }
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn read(file: &fs::File, keep: &Keep) -> io::Result<Beside> {
             |name| Ok::<_, io::Error>(get(file, name)?.and_then(|value| parse(&value)).unwrap_or_default());
         let default = if known.is_dir() { list(DEFAULT)? } else { Vec::new() };
         let access = list(ACCESS)?;
-        found.list = Some(List::Posix(PosixAcl { mode: known.mode() & super::MODE, access, default }));
+        found.list = Some(List::Posix(PosixAcl { mode: known.mode() & super::PERMISSIONS, access, default }));
     }
     if keep.xattrs {
         for name in names(file)? {
@@ -62,7 +62,7 @@ pub(super) fn write(file: &fs::File, found: &Beside, keep: &Keep) -> io::Result<
         && let Some(given) = &found.list
     {
         // Until it is whole it has only those bits that nobody else can make use of.
-        let bits = found.mode.unwrap_or(known.mode()) & super::MODE;
+        let bits = found.mode.unwrap_or(known.mode()) & super::PERMISSIONS;
         let (made, all) = given.to_posix(found.owner.as_ref(), known.is_dir(), bits);
         if !all {
             lost.push(Lost::PartOfList);

@@ -1,20 +1,21 @@
 //! Files of this host. What may block runs on the runtime's threads for that.
 
 mod beside;
+mod links;
 
-use std::fs::{FileTimes, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
 use bytes::Bytes;
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, futimens};
 
-use super::{Facts, Fetched, Kind, Like, Listing};
+use super::{Facts, Fetched, Kind, Like, Listing, MODE, SPECIAL};
 use crate::beside::{Beside, Given};
 use crate::error::{Done, Fault};
 use crate::{Channel, Keep};
@@ -29,8 +30,8 @@ pub(crate) struct Local {
 #[derive(Debug)]
 pub(crate) struct File(Arc<fs::File>);
 
-/// The permission bits that are kept: none that lend rights.
-const MODE: u32 = 0o777;
+/// The permission bits alone.
+const PERMISSIONS: u32 = 0o777;
 
 /// Has `work` done where it may block.
 async fn away<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Done<T> {
@@ -44,22 +45,27 @@ fn facts_of(known: &fs::Metadata) -> Facts {
     let kind = match known.file_type() {
         kind if kind.is_file() => Kind::File,
         kind if kind.is_dir() => Kind::Directory,
+        kind if kind.is_symlink() => Kind::Link,
         _ => Kind::Other,
     };
     Facts {
         kind,
         size: if kind == Kind::File { known.len() } else { 0 },
-        modified: known.mtime().saturating_mul(1_000_000_000).saturating_add(known.mtime_nsec()),
+        modified: i128::from(known.mtime()) * 1_000_000_000 + i128::from(known.mtime_nsec()),
+        node: (kind == Kind::File && known.nlink() > 1).then(|| (known.dev().into(), known.ino())),
         sparse: known.blocks() * 512 < known.len(),
         mode: Some(known.mode() & MODE),
         attributes: None,
     }
 }
 
-/// A time of a file as the host's library has it.
-fn time(ns: i64) -> SystemTime {
-    let distance = Duration::from_nanos(ns.unsigned_abs());
-    if ns < 0 { SystemTime::UNIX_EPOCH - distance } else { SystemTime::UNIX_EPOCH + distance }
+/// A time of modification as utimensat(2) takes it; the time of access stays.
+fn times(modified: i128) -> Timestamps {
+    // Every side counts seconds, or less, in 64 bits.
+    let tv_sec = modified.div_euclid(1_000_000_000) as i64;
+    let last_modification = Timespec { tv_sec, tv_nsec: modified.rem_euclid(1_000_000_000) as _ };
+    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
+    Timestamps { last_access, last_modification }
 }
 
 /// Opens without following a link in the last place.
@@ -68,13 +74,21 @@ fn no_link(options: &mut OpenOptions) -> &mut OpenOptions {
 }
 
 fn settle(file: &fs::File, like: &Like) -> io::Result<()> {
-    if let Some(mode) = like.mode {
+    let mode = match like.mode {
+        // acl(5): what the permission bits are now is what the list says.
+        Some(mode) if like.has_list && mode & SPECIAL != 0 => {
+            Some(file.metadata()?.mode() & PERMISSIONS | mode & SPECIAL)
+        }
+        Some(_) if like.has_list => None,
+        mode => mode,
+    };
+    if let Some(mode) = mode {
         file.set_permissions(fs::Permissions::from_mode(mode & MODE))?;
     }
-    match like.modified {
-        Some(modified) => file.set_times(FileTimes::new().set_modified(time(modified))),
-        None => Ok(()),
+    if let Some(modified) = like.modified {
+        futimens(file, &times(modified))?;
     }
+    Ok(())
 }
 
 /// Permission bits of what is made, of which the process's umask takes its part.

@@ -2,6 +2,7 @@
 
 mod beside;
 mod holes;
+mod links;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +16,7 @@ use client::nfs::{
 use nfs_wire::types::Verifier;
 
 use super::holes::Holes;
-use super::{Carried, Facts, Fetched, Kind, Like, Listing, join, split};
+use super::{Carried, Facts, Fetched, Kind, Like, Listing, MODE, join, split};
 use crate::beside::{Beside, Given};
 use crate::error::{Doing, Done, Error, Fault};
 use crate::place::Remote;
@@ -54,21 +55,33 @@ fn facts(known: &Attributes) -> Facts {
     let kind = match known.kind {
         FileType::Reg => Kind::File,
         FileType::Dir => Kind::Directory,
+        FileType::Lnk => Kind::Link,
         _ => Kind::Other,
     };
     let NfsTime { seconds, nseconds } = known.modified;
+    let (major, minor) = known.file_system;
+    let file_system = u128::from(major) << 64 | u128::from(minor);
     Facts {
         kind,
         size: if kind == Kind::File { known.size } else { 0 },
-        modified: seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(nseconds)),
+        modified: i128::from(seconds) * 1_000_000_000 + i128::from(nseconds),
+        node: (kind == Kind::File && known.links > 1).then_some((file_system, known.file_id)),
         sparse: known.space_used.is_none_or(|used| used < known.size),
-        mode: Some(known.mode & 0o777),
+        mode: Some(known.mode & MODE),
         attributes: None,
     }
 }
 
-fn time(ns: i64) -> NfsTime {
-    NfsTime { seconds: ns.div_euclid(1_000_000_000), nseconds: ns.rem_euclid(1_000_000_000) as u32 }
+fn time(ns: i128) -> NfsTime {
+    // Every side counts seconds, or less, in 64 bits.
+    let seconds = ns.div_euclid(1_000_000_000) as i64;
+    NfsTime { seconds, nseconds: ns.rem_euclid(1_000_000_000) as u32 }
+}
+
+/// The mode that is set with something that shall be like `like`.
+fn mode(like: &Like) -> Option<u32> {
+    // RFC 8881 6.4.1.1: setting a mode changes the list.
+    like.mode.filter(|_| !like.has_list)
 }
 
 impl Nfs {
@@ -122,7 +135,8 @@ impl Nfs {
         let whole = self.path(path);
         if whole.is_empty() {
             let (kind, mode) = (Kind::Directory, None);
-            return Ok(Facts { kind, size: 0, modified: 0, sparse: false, mode, attributes: None });
+            let node = None;
+            return Ok(Facts { kind, size: 0, modified: 0, node, sparse: false, mode, attributes: None });
         }
         let (above, name) = split(&whole);
         Ok(facts(&self.directory(above).await?.stat(name).await?))
@@ -155,7 +169,7 @@ impl Nfs {
 
     pub(super) async fn settle_directory(&self, path: &str, like: &Like) -> Done<()> {
         let directory = self.directory(&self.path(path)).await?;
-        Ok(directory.settle(like.modified.map(time), like.mode).await?)
+        Ok(directory.settle(like.modified.map(time), mode(like)).await?)
     }
 
     pub(super) async fn remove(&self, path: &str) -> Done<()> {
@@ -199,7 +213,7 @@ impl Nfs {
     }
 
     pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> Done<()> {
-        let settled = file.file.settle(like.modified.map(time), like.mode).await;
+        let settled = file.file.settle(like.modified.map(time), mode(like)).await;
         file.file.close().await?;
         settled?;
         let (directory, name) = self.place(path).await?;

@@ -5,7 +5,9 @@
 mod beside;
 mod holes;
 mod lanes;
+mod links;
 mod live;
+mod times;
 mod together;
 
 use std::pin::Pin;
@@ -16,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::{OpenOptions, Settings, Tree};
 use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
-use smb_wire::fscc::{FileAttributes, FileTime, ReparseTag};
+use smb_wire::fscc::{FileAttributes, ReparseTag};
 use smb_wire::{Command, Guid, NtStatus};
 use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
@@ -74,8 +76,10 @@ const KEPT: FileAttributes = FileAttributes::READONLY
     .union(FileAttributes::ARCHIVE);
 
 /// What a reparse point is that is no link and yet neither a file nor a directory.
-const SPECIAL: [ReparseTag; 5] =
-    [ReparseTag::NFS, ReparseTag::AF_UNIX, ReparseTag::LX_FIFO, ReparseTag::LX_CHR, ReparseTag::LX_BLK];
+const SPECIAL: [ReparseTag; 4] =
+    [ReparseTag::AF_UNIX, ReparseTag::LX_FIFO, ReparseTag::LX_CHR, ReparseTag::LX_BLK];
+/// What a symbolic link is. What the Windows NFS server keeps may be something else, which shows when it is read.
+const LINKS: [ReparseTag; 3] = [ReparseTag::SYMLINK, ReparseTag::LX_SYMLINK, ReparseTag::NFS];
 
 /// Whether what has the tag stands for something else, or for nothing that has data. What is stored apart, as by
 /// deduplication or in a cloud, is a file or a directory like others.
@@ -89,7 +93,10 @@ fn is_other(tag: ReparseTag) -> bool {
 fn facts_of(size: u64, allocated: u64, written: i64, attributes: u32, tag: Option<ReparseTag>) -> Facts {
     let bits = FileAttributes::from_bits_retain(attributes);
     let has_data = size > 0 || bits.contains(FileAttributes::DIRECTORY);
-    let kind = if bits.contains(FileAttributes::REPARSE_POINT) && tag.map_or(!has_data, is_other) {
+    let is_reparse = bits.contains(FileAttributes::REPARSE_POINT);
+    let kind = if is_reparse && tag.is_some_and(|tag| LINKS.contains(&tag)) {
+        Kind::Link
+    } else if is_reparse && tag.map_or(!has_data, is_other) {
         Kind::Other
     } else if bits.contains(FileAttributes::DIRECTORY) {
         Kind::Directory
@@ -99,7 +106,9 @@ fn facts_of(size: u64, allocated: u64, written: i64, attributes: u32, tag: Optio
     Facts {
         kind,
         size: if kind == Kind::File { size } else { 0 },
-        modified: FileTime(written).to_unix_ns(),
+        modified: times::modified(written),
+        // A listing does not tell how many names a file has.
+        node: None,
         sparse: bits.contains(FileAttributes::SPARSE_FILE) || allocated < size,
         mode: None,
         attributes: Some((bits & KEPT).bits()),
@@ -117,7 +126,7 @@ fn settings(like: &Like) -> Settings {
         Some(bits) => bits,
         None => 0,
     };
-    Settings { last_write_time: like.modified.map_or(0, |ns| FileTime::from_unix_ns(ns).0), attributes }
+    Settings { last_write_time: like.modified.map_or(0, times::to_set), attributes }
 }
 
 /// The same of a directory.
@@ -585,10 +594,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_apart_is_a_file_and_a_link_is_none() {
+    fn what_is_stored_apart_is_a_file_and_a_link_or_junction_is_none() {
         // Deduplication, Azure File Sync and OneDrive; links, junctions and what is special to Unix.
         let files = [0x8000_0013, 0x8000_001E, 0x9000_101A].map(ReparseTag);
-        let others = [ReparseTag::SYMLINK, ReparseTag::MOUNT_POINT, ReparseTag::LX_FIFO, ReparseTag::NFS];
+        let others = [ReparseTag::MOUNT_POINT, ReparseTag::LX_FIFO, ReparseTag::AF_UNIX];
         let kind = |more: FileAttributes, tag| {
             let bits = FileAttributes::REPARSE_POINT | more;
             facts_of(7, 8, 0, bits.bits(), tag).kind
@@ -599,6 +608,9 @@ mod tests {
         }
         for tag in others {
             assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Other);
+        }
+        for tag in LINKS {
+            assert_eq!(kind(FileAttributes::DIRECTORY, Some(tag)), Kind::Link);
         }
         assert_eq!(kind(FileAttributes::ARCHIVE, None), Kind::File);
         let options = CreateOptions::OPEN_REPARSE_POINT | CreateOptions::DELETE_ON_CLOSE;

@@ -1,0 +1,108 @@
+//! Symbolic links and hard links between two directories of this host.
+
+use std::os::unix::fs::{MetadataExt, symlink};
+
+use super::*;
+
+/// Sets the time of the link itself.
+fn set_time(path: &Path, tv_sec: i64) {
+    let time = rustix::fs::Timespec { tv_sec, tv_nsec: 0 };
+    let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+    rustix::fs::utimensat(rustix::fs::CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+#[test]
+fn links_are_copied_as_links_and_compared_by_where_they_lead() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["source", "target"].map(|name| dir.path().join(name));
+    fs::create_dir_all(source.join("deep")).unwrap();
+    for (name, text) in [("one", "deep"), ("deep/gone", "../nowhere"), ("abs", "/etc")] {
+        symlink(text, source.join(name)).unwrap();
+        set_time(&source.join(name), 1_000_000_000);
+    }
+    let report = run(dir.path(), "");
+    assert_eq!((report.status(), report.json()["files"]["copied"].as_u64()), (1, Some(3)), "{report}");
+    for (name, text) in [("one", "deep"), ("deep/gone", "../nowhere"), ("abs", "/etc")] {
+        assert_eq!(fs::read_link(target.join(name)).unwrap(), Path::new(text));
+        assert_eq!(fs::symlink_metadata(target.join(name)).unwrap().mtime(), 1_000_000_000);
+    }
+    assert_eq!(run(dir.path(), "").status(), 0);
+    // Another version of a library is a link of the same length and, from an archive, of the same time.
+    fs::remove_file(source.join("one")).unwrap();
+    symlink("dump", source.join("one")).unwrap();
+    set_time(&source.join("one"), 1_000_000_000);
+    assert_eq!(run(dir.path(), "").status(), 1);
+    assert_eq!(fs::read_link(target.join("one")).unwrap(), Path::new("dump"));
+    assert_eq!(names(&target).len(), 3);
+    fs::remove_file(source.join("abs")).unwrap();
+    assert_eq!(run(dir.path(), "--mirror").status(), 2);
+    assert!(fs::symlink_metadata(target.join("abs")).is_err() && Path::new("/etc").exists());
+}
+
+#[test]
+fn links_are_followed_or_left_out_where_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target, beside] = ["source", "target", "beside"].map(|name| dir.path().join(name));
+    fs::create_dir_all(source.join("a")).unwrap();
+    fs::create_dir_all(beside.join("below")).unwrap();
+    fs::write(beside.join("below/file"), "there").unwrap();
+    symlink("../../beside", source.join("a/out")).unwrap();
+    symlink("a/out/below/file", source.join("file")).unwrap();
+    let report = run(dir.path(), "--links follow");
+    assert_eq!(report.status(), 1, "{:#}", report.json());
+    for name in ["a/out/below/file", "file"] {
+        assert_eq!(fs::read_to_string(target.join(name)).unwrap(), "there");
+        assert!(fs::symlink_metadata(target.join(name)).unwrap().is_file());
+    }
+    assert_eq!(run(dir.path(), "--links follow").status(), 0);
+    let report = run(dir.path(), "--links skip");
+    assert_eq!(report.json()["left_out"], 2);
+}
+
+#[test]
+fn a_link_that_goes_round_or_nowhere_fails_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, beside] = ["source", "beside"].map(|name| dir.path().join(name));
+    fs::create_dir_all(source.join("a/b")).unwrap();
+    fs::create_dir_all(&beside).unwrap();
+    fs::write(source.join("a/file"), "x").unwrap();
+    symlink("..", source.join("a/b/up")).unwrap();
+    symlink("self", source.join("self")).unwrap();
+    symlink("nowhere", source.join("gone")).unwrap();
+    // By way of another directory and back again.
+    symlink("../beside", source.join("beside")).unwrap();
+    symlink("../source", beside.join("back")).unwrap();
+    let report = run(dir.path(), "--links follow");
+    let json = report.json();
+    let failed: Vec<&str> =
+        json["failures"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap()).collect();
+    let mut sorted = failed.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ["a/b/up", "beside/back", "gone", "self"], "{json:#}");
+    assert!(fs::read(dir.path().join("target/a/file")).is_ok());
+}
+
+#[test]
+fn names_of_one_file_stay_one_file_with_h_and_are_counted_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["source", "target"].map(|name| dir.path().join(name));
+    fs::create_dir_all(source.join("deep")).unwrap();
+    for (first, other, length) in [("small", "deep/small", 100), ("large", "deep/large", 3 * MIB)] {
+        fs::write(source.join(first), content(length)).unwrap();
+        fs::hard_link(source.join(first), source.join(other)).unwrap();
+    }
+    let node = |name: &str| fs::metadata(target.join(name)).unwrap().ino();
+    let are_one = || ["small", "large"].map(|name| node(name) == node(&format!("deep/{name}")));
+    let report = run(dir.path(), "");
+    assert_eq!((report.status(), &report.json()["not_kept"]["hard links"]), (1, &4.into()), "{report}");
+    assert_eq!(are_one(), [false; 2]);
+    // What is there and alike is joined.
+    let report = run(dir.path(), "-H");
+    assert_eq!((report.status(), report.json()["files"]["skipped"].as_u64()), (1, Some(2)), "{report}");
+    assert_eq!(are_one(), [true; 2]);
+    assert_eq!(run(dir.path(), "-H").status(), 0);
+    fs::remove_dir_all(&target).unwrap();
+    let report = run(dir.path(), "-H");
+    assert_eq!((report.status(), &report.json()["not_kept"]), (1, &serde_json::json!({})));
+    assert_eq!((are_one(), names(&target).len(), names(&target.join("deep")).len()), ([true; 2], 3, 2));
+}

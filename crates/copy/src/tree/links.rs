@@ -1,0 +1,102 @@
+//! Symbolic links and further names of files, on whichever side they are.
+
+use super::{Facts, Like, Tree};
+use crate::beside::Owner;
+use crate::error::{Done, Fault};
+
+/// A symbolic link.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    /// Where it leads, as POSIX has it: names divided by slashes.
+    pub(crate) text: Vec<u8>,
+    /// Whether that is a directory, which Windows keeps apart; false where it is not known.
+    pub(crate) is_directory: bool,
+    pub(crate) facts: Facts,
+    /// Who owns the link itself, where that can be told.
+    pub(crate) owner: Option<Owner>,
+    /// The reparse point of a share, which says it as that share has it.
+    pub(crate) reparse: Option<Vec<u8>>,
+}
+
+impl Link {
+    /// Whether `other` leads to the same and was made at the same time.
+    pub(crate) fn looks_like(&self, other: &Link, with_time: bool) -> bool {
+        let time = |it: &Link| it.facts.modified.div_euclid(100);
+        let is_same = match (&self.reparse, &other.reparse) {
+            (Some(one), Some(two)) => one == two,
+            _ => self.text == other.text,
+        };
+        is_same && (!with_time || time(self) == time(other))
+    }
+}
+
+/// What came of making a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkMade {
+    /// It is there.
+    Yes,
+    /// It is there, and its owner is not that of the source.
+    WithoutOwner,
+    /// The target holds no such link.
+    No,
+}
+
+impl Tree {
+    /// The symbolic link `path`; none where something else is there, or nothing.
+    pub(crate) async fn read_link(&self, path: &str) -> Done<Option<Link>> {
+        let read = match self {
+            Tree::Local(side) => side.read_link(path).await,
+            Tree::Smb(side) => side.read_link(path).await,
+            Tree::Nfs(side) => side.read_link(path).await,
+        };
+        match read {
+            Err(fault) if fault.is_missing() => Ok(None),
+            read => read,
+        }
+    }
+
+    /// Makes the symbolic link `path`, by way of `part` beside it, in the place of another link there may be.
+    pub(crate) async fn put_link(&self, path: &str, part: &str, link: &Link, like: &Like) -> Done<LinkMade> {
+        match self {
+            Tree::Local(side) => side.put_link(path, part, link, like).await,
+            Tree::Smb(side) => side.put_link(path, part, link, like).await,
+            Tree::Nfs(side) => side.put_link(path, part, link, like).await,
+        }
+    }
+
+    /// Gives the file `path` the name `new_path` as well, by way of `part` beside that, in the place of another file there may
+    /// be. False where the target cannot do that.
+    pub(crate) async fn link(&self, path: &str, new_path: &str, part: &str) -> Done<bool> {
+        let linked = match self {
+            Tree::Local(side) => side.link(path, new_path, part).await,
+            Tree::Smb(side) => side.link(path, new_path).await,
+            Tree::Nfs(side) => side.link(path, new_path, part).await,
+        };
+        match linked {
+            Err(fault) if cannot_link(&fault) => Ok(false),
+            linked => linked.map(|()| true),
+        }
+    }
+}
+
+/// Whether a file gets no further name for what the target is, and not for what has gone wrong.
+fn cannot_link(fault: &Fault) -> bool {
+    use client::nfs::NfsStat;
+    use smb_wire::NtStatus;
+    use std::io::ErrorKind;
+    match fault {
+        // FAT says that it is not permitted (link(2)).
+        Fault::Host(kind, _) => {
+            let kinds = [ErrorKind::PermissionDenied, ErrorKind::CrossesDevices, ErrorKind::TooManyLinks];
+            fault.is_unsupported() || kinds.contains(kind)
+        }
+        Fault::Server(error) => {
+            let by_status = [NtStatus::INVALID_PARAMETER, NtStatus::NOT_SAME_DEVICE, NtStatus::ACCESS_DENIED];
+            let by_nfs_status = [NfsStat::XDev, NfsStat::MLink, NfsStat::Perm];
+            fault.is_unsupported()
+                || error.status().is_some_and(|status| by_status.contains(&status))
+                || error.nfs_status().is_some_and(|status| by_nfs_status.contains(&status))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,78 @@
+//! Symbolic links and further names of files of an export.
+
+use client::nfs::{NfsStat, Security, has_no_links};
+
+use super::{Nfs, facts, time};
+use crate::error::Done;
+use crate::tree::links::{Link, LinkMade};
+use crate::tree::{Like, split};
+
+impl Nfs {
+    pub(in crate::tree) async fn read_link(&self, path: &str) -> Done<Option<Link>> {
+        let (directory, name) = self.place(path).await?;
+        let read = directory.read_link(name).await?;
+        Ok(read.map(|(text, known)| Link {
+            text,
+            is_directory: false,
+            facts: facts(&known),
+            owner: None,
+            reparse: None,
+        }))
+    }
+
+    pub(in crate::tree) async fn put_link(
+        &self,
+        path: &str,
+        part: &str,
+        link: &Link,
+        like: &Like,
+    ) -> Done<LinkMade> {
+        let (directory, name) = self.place(path).await?;
+        let part = split(part).1;
+        let named = link.owner.as_ref().map(|it| (it.user.name(false), it.group.name(true)));
+        let (user, group) = named.map_or((None, None), |(user, group)| (Some(user), Some(group)));
+        let owner = Security { owner: user, group, list: None };
+        let (nobody, modified) = (Security::default(), like.modified.map(time));
+        let mut made = LinkMade::Yes;
+        // A second time without what is in the way, or without its owner; a third time without both.
+        for attempt in 0..3 {
+            let given = if made == LinkMade::Yes { &owner } else { &nobody };
+            match directory.make_link(part, &link.text, modified, given).await {
+                Err(error) if error.nfs_status() == Some(NfsStat::BadOwner) && attempt < 2 => {
+                    made = LinkMade::WithoutOwner;
+                }
+                Err(error) if error.nfs_status() == Some(NfsStat::Exist) && attempt < 2 => {}
+                Err(error) => {
+                    if error.nfs_status().is_some_and(has_no_links) {
+                        return Ok(LinkMade::No);
+                    }
+                    // There may be none to remove; what counts is why it was not made.
+                    let _ = directory.remove(part).await;
+                    return Err(error.into());
+                }
+                Ok(()) => break,
+            }
+            // What is there leads elsewhere, or belongs to somebody else.
+            let _ = directory.remove(part).await;
+        }
+        directory.rename(part, name).await?;
+        Ok(made)
+    }
+
+    pub(in crate::tree) async fn link(&self, path: &str, new_path: &str, part: &str) -> Done<()> {
+        let ((from, name), (to, new_name)) = (self.place(path).await?, self.place(new_path).await?);
+        let part = split(part).1;
+        match from.link(name, &to, part).await {
+            Err(error) if error.nfs_status() == Some(NfsStat::Exist) => {
+                // A broken copy has left it.
+                to.remove(part).await?;
+                from.link(name, &to, part).await?;
+            }
+            linked => linked?,
+        }
+        let renamed = to.rename(part, new_name).await;
+        // RFC 8881 18.26.3: the old name stays where both are names of one file.
+        let _ = to.remove(part).await;
+        Ok(renamed?)
+    }
+}

@@ -1,0 +1,173 @@
+//! Symbolic links of a share, which are reparse points (MS-FSCC 2.1.2.4), and further names of files.
+
+use client::OpenOptions;
+use smb_wire::create::{Access as Rights, CreateOptions, Disposition};
+use smb_wire::fscc::FileAttributes;
+use smb_wire::fscc::reparse::{MAX_REPARSE, NfsFile, Reparse};
+use smb_wire::{NtStatus, Utf16, utf16};
+
+use super::{Smb, delete, deleting, facts, moving, settings};
+use crate::error::{Done, Fault};
+use crate::name::check_for_smb;
+use crate::tree::links::{Link, LinkMade};
+use crate::tree::{Facts, Kind, Like};
+
+/// Bytes of a reparse point around the names in it.
+const HEAD: usize = 20;
+
+/// Where a reparse point leads, as POSIX has it. None where it is no link.
+fn text_of(reparse: &Reparse<'_>) -> Option<Vec<u8>> {
+    let name = match reparse {
+        Reparse::Symlink { substitute_name, .. } => substitute_name.to_string_exact()?.replace('\\', "/"),
+        Reparse::Nfs(NfsFile::Link(target)) => target.to_string_exact()?,
+        Reparse::LxSymlink(target) => return Some(target.to_vec()),
+        _ => return None,
+    };
+    Some(name.into_bytes())
+}
+
+/// A link as a reparse point. None where a share cannot say it: a name in it is none of a share's.
+fn reparse_of(link: &Link) -> Option<Vec<u8>> {
+    if let Some(reparse) = &link.reparse {
+        return Some(reparse.clone());
+    }
+    let text = std::str::from_utf8(&link.text).ok()?;
+    let is_name = |part: &&str| !["", ".", ".."].contains(part);
+    if text.split('/').filter(is_name).any(|part| check_for_smb(part).is_err()) {
+        return None;
+    }
+    let name = utf16::encode(&text.replace('/', "\\"));
+    let name = Utf16::new(&name)?;
+    // A client makes nothing of a name of the host's root; it is there for who reads it back.
+    let relative = !text.starts_with('/');
+    let mut buffer = Vec::new();
+    Reparse::Symlink { substitute_name: name, print_name: name, relative }.write(&mut buffer);
+    (name.as_bytes().len() * 2 + HEAD <= MAX_REPARSE).then_some(buffer)
+}
+
+/// Whether a share that refuses to make a link so holds no such link: it knows none, lets nobody make any (MS-FSCC
+/// 2.3.82), or none that leads out of it.
+fn holds_none(refused: &client::Error) -> bool {
+    let by_status = [
+        NtStatus::ACCESS_DENIED,
+        NtStatus::PRIVILEGE_NOT_HELD,
+        NtStatus::INVALID_PARAMETER,
+        NtStatus::IO_REPARSE_TAG_INVALID,
+        NtStatus::IO_REPARSE_DATA_INVALID,
+        NtStatus::IO_REPARSE_TAG_NOT_HANDLED,
+    ];
+    let is_unsupported = Fault::from(refused.clone()).is_unsupported();
+    is_unsupported || refused.status().is_some_and(|status| by_status.contains(&status))
+}
+
+impl Smb {
+    pub(in crate::tree) async fn read_link(&self, path: &str) -> Done<Option<Link>> {
+        let found = match self.tree().reparse_point(&self.path(path)).await.map_err(Fault::from) {
+            // A share without reparse points has no links.
+            Err(fault) if fault.is_unsupported() => return Ok(None),
+            other => other?,
+        };
+        let Some((info, buffer)) = found else { return Ok(None) };
+        let Some(text) = Reparse::parse(&buffer).ok().and_then(|reparse| text_of(&reparse)) else {
+            return Ok(None);
+        };
+        let bits = FileAttributes::from_bits_retain(info.file_attributes);
+        Ok(Some(Link {
+            text,
+            is_directory: bits.contains(FileAttributes::DIRECTORY),
+            facts: Facts { kind: Kind::Link, size: 0, ..facts(&info) },
+            owner: None,
+            reparse: Some(buffer),
+        }))
+    }
+
+    pub(in crate::tree) async fn put_link(
+        &self,
+        path: &str,
+        part: &str,
+        link: &Link,
+        like: &Like,
+    ) -> Done<LinkMade> {
+        let Some(buffer) = reparse_of(link) else { return Ok(LinkMade::No) };
+        let (tree, path, part) = (self.tree(), self.path(path), self.path(part));
+        let kind = match link.is_directory {
+            true => CreateOptions::DIRECTORY_FILE,
+            false => CreateOptions::NON_DIRECTORY_FILE,
+        };
+        let access = Rights::WRITE_ATTRIBUTES | Rights::READ_ATTRIBUTES | Rights::SYNCHRONIZE;
+        let how = OpenOptions { access, options: kind, ..OpenOptions::file(Disposition::Create) }.of_link();
+        let file = match tree.open(&part, &how).await {
+            Err(error) if error.status() == Some(NtStatus::OBJECT_NAME_COLLISION) => {
+                // A broken copy has left it.
+                delete(&tree, &part, &deleting()).await?;
+                tree.open(&part, &how).await?
+            }
+            opened => opened?,
+        };
+        let set = file.set_reparse_point(&buffer).await;
+        let closed = file.close().await;
+        let is_held = !set.as_ref().is_err_and(holds_none);
+        let made = match set.and(closed) {
+            Ok(()) => self.name_link(&part, &path, like).await,
+            Err(error) => Err(error.into()),
+        };
+        if made.is_err() {
+            // There may be none to remove; what counts is why it was not made.
+            let _ = tree.touch(&part, &deleting()).await;
+        }
+        if is_held { made.map(|()| LinkMade::Yes) } else { Ok(LinkMade::No) }
+    }
+
+    /// Gives the link `part` its time and the name `path`.
+    async fn name_link(&self, part: &str, path: &str, like: &Like) -> Done<()> {
+        let tree = self.tree();
+        let how = moving();
+        let how = OpenOptions { access: how.access | Rights::WRITE_ATTRIBUTES, ..how };
+        let how = OpenOptions { options: CreateOptions::empty(), ..how }.of_link();
+        if tree.reparse_point(path).await.is_ok_and(|there| there.is_some()) {
+            // Giving a name follows what has it, on a share that follows links.
+            delete(&tree, path, &deleting()).await?;
+        }
+        let file = tree.open(part, &how).await?;
+        let time = Like { attributes: None, ..*like };
+        if let Err(error) = file.settle(settings(&time)).await {
+            // What counts is why it was not settled.
+            let _ = file.close().await;
+            return Err(error.into());
+        }
+        Ok(file.close_as(path).await?)
+    }
+
+    pub(in crate::tree) async fn link(&self, path: &str, new_path: &str) -> Done<()> {
+        Ok(self.tree().link(&self.path(path), &self.path(new_path), true).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(text: &str) -> Link {
+        let facts = super::super::facts_of(0, 0, 0, 0, None);
+        let facts = Facts { kind: Kind::Link, ..facts };
+        Link { text: text.into(), is_directory: false, facts, owner: None, reparse: None }
+    }
+
+    #[test]
+    fn links_come_back_from_a_share_as_they_went() {
+        for text in ["a", "../b/./c", "/etc/passwd", "größer/x", "dir/"] {
+            let buffer = reparse_of(&link(text)).unwrap();
+            let back = text_of(&Reparse::parse(&buffer).unwrap()).unwrap();
+            assert_eq!(back, text.as_bytes(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_of_a_share_is_no_link_of_one() {
+        for text in ["a:b", "a\\b", "x/y*", "dot."] {
+            assert!(reparse_of(&link(text)).is_none(), "{text}");
+        }
+        let long = link(&"x/".repeat(6000));
+        assert!(reparse_of(&long).is_none());
+    }
+}
