@@ -73,6 +73,11 @@ impl Route {
         self.interface_mbit = of_interface("speed");
     }
 
+    /// Whether it leads to an address of this host: what goes there never leaves it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.used.is_loopback() || self.source == Some(self.used)
+    }
+
     /// Where to connect.
     pub(crate) fn destination(&self) -> SocketAddr {
         SocketAddr::new(self.used, self.port)

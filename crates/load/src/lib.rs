@@ -24,10 +24,12 @@ mod pace;
 mod peer;
 mod plan;
 mod progress;
+pub mod quiet;
 mod report;
 mod run;
 mod target;
 mod threads;
+pub mod turns;
 pub mod units;
 mod work;
 

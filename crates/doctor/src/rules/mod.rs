@@ -16,6 +16,7 @@ pub(crate) mod tests_support;
 
 use crate::facts::{Data, Facts, Run, Work};
 use crate::finding::{Finding, Layer};
+use crate::gain::Gain;
 
 /// Everything that follows from the facts of one server.
 #[must_use]
@@ -101,9 +102,8 @@ pub(crate) fn single(facts: &Facts, work: Work) -> Option<&Run> {
     facts.data.as_ref()?.run(work, 1)
 }
 
-/// What the best number of connections brings over one, for reads or writes, whichever gains more; nothing where a bound of ours
-/// held both.
-pub(crate) fn gain(facts: &Facts) -> Option<(f64, &Run, &Run)> {
+/// What several connections bring over one, for reads or writes, whichever gain more; nothing where a bound of ours held both.
+pub(crate) fn gain(facts: &Facts) -> Option<Gain<'_>> {
     unbounded(facts)?.gain(&[Work::Read, Work::Write])
 }
 

@@ -147,8 +147,7 @@ fn steady(runs: &[(u64, u64)]) -> Option<f64> {
 
 /// Part of the segments that the path loses though it is not full.
 fn lost_part(facts: &Facts, base: f64) -> f64 {
-    // What goes to an address of this host's own never leaves it.
-    let is_here = facts.route.as_ref().is_some_and(|it| it.used.is_loopback() || it.source == Some(it.used));
+    let is_here = facts.route.as_ref().is_some_and(crate::facts::Route::is_here);
     let (mut again, mut disorder) = (Vec::new(), Vec::new());
     for run in facts.data.iter().flat_map(|it| &it.runs) {
         let Some(tcp) = run.tcp else { continue };
@@ -194,8 +193,8 @@ fn loss(facts: &Facts) -> Option<Finding> {
         "the path loses packets though it is not full, so that each connection slows down again and again";
     let mut finding = Finding::held(Layer::Transport, "loss", says);
     by.into_iter().for_each(|it| finding.rests_on.push(it));
-    if let Some((gain, one, best)) = gain(facts).filter(|(gain, ..)| *gain > 1.2) {
-        finding = finding.by(shown(one)).by(shown(best)).gain(gain);
+    if let Some(gain) = gain(facts).filter(|gain| gain.times() > 1.2) {
+        finding = finding.by(shown(gain.one)).by(shown(gain.many)).gain(gain.times());
     }
     let what = "find the lossy link (cable, duplex, radio, an overloaded tunnel); until then more connections, and BBR where the sender is yours";
     Some(finding.change(Side::Path, what))
@@ -207,7 +206,7 @@ fn narrow(facts: &Facts) -> Option<Finding> {
     let full = [Work::Read, Work::Write].into_iter().filter(|work| has_queue(facts, *work));
     let best =
         full.filter_map(|work| data.best(work, u32::MAX)).min_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
-    let gain = data.gain(&[best.work]).map(|(gain, ..)| gain);
+    let gain = data.gain(&[best.work]).map(|gain| gain.times());
     if best.mib_s > NARROW_MIB_S || gain.is_some_and(|gain| gain > 1.4) {
         return None;
     }
@@ -238,11 +237,12 @@ fn window(facts: &Facts) -> Option<Finding> {
     let base = rtt(facts).filter(|it| *it > 1.0)?;
     let data = unbounded(facts)?;
     // What more connections bring in the direction in which the window is said to be small.
-    let gained = |work: Work| data.gain(&[work]).filter(|(gain, ..)| *gain > 1.3);
+    let gained = |work: Work| data.gain(&[work]).filter(|gain| gain.times() > 1.3);
     let under_way = |run: &Run| run.mib_s * 1_048_576.0 * base / 1000.0;
     let most = |window: f64| short(window / (base / 1000.0) / 1_048_576.0);
     let finding = |work: Work, side: Side, which: &str, by: String, what: &str| {
-        let (gain, _, best) = gained(work)?;
+        let gain = gained(work)?;
+        let (times, best) = (gain.times(), gain.many);
         let holds = best.mib_s * 1_048_576.0 * base / 1000.0;
         let says = format!(
             "{which} is too small for this path, so that one connection waits for the other side most of the time"
@@ -253,7 +253,7 @@ fn window(facts: &Facts) -> Option<Finding> {
             short(base)
         );
         let finding = Finding::held(Layer::Transport, "window", says).by(by).by(path).by(shown(best));
-        Some(finding.gain(gain).change(side, what))
+        Some(finding.gain(times).change(side, what))
     };
     if let (Some(run), Some(window)) = (single(facts, Work::Read), transport.receive_window) {
         let window = window as f64;
