@@ -89,6 +89,8 @@ pub enum Cause {
     LogOn,
     /// No such share, or no access to it.
     Share,
+    /// Nothing comes any more, on a path that loses large packets.
+    LargePackets,
     /// The disk of the server is full.
     Full,
     /// Somebody ended the doctor.
@@ -131,6 +133,8 @@ pub struct Address {
     pub scope: Scope,
     /// Whether a connection could be made; nothing where none was tried.
     pub reachable: Option<bool>,
+    /// Whether the host answered that nobody listens on the port.
+    pub refused: bool,
 }
 
 /// From where an address is reached.
@@ -175,6 +179,19 @@ pub struct Transport {
     pub congestion_control: Option<String>,
     /// The kernel's account of the first connection at the end.
     pub first_connection: Option<TcpInfo>,
+    /// Whether large packets arrive; nothing where that was not tried, as on this host itself.
+    pub packets: Option<Packets>,
+}
+
+/// What became of packets of several sizes that were sent there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Packets {
+    /// Bytes of the largest that arrived, headers and all.
+    pub arrived: u32,
+    /// Bytes of the smallest above that which never did; nothing where all arrived.
+    pub lost: Option<u32>,
+    /// How often the kernel sent that one again.
+    pub sent_again: u32,
 }
 
 /// Layer 3.

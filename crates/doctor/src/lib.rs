@@ -27,6 +27,7 @@ mod live;
 mod mount;
 mod mounted;
 mod names;
+mod packets;
 mod peer;
 mod ping;
 mod protocol;

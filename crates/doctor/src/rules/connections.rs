@@ -67,7 +67,7 @@ fn worth(facts: &Facts) -> Option<Finding> {
         ),
     };
     let mut finding =
-        Finding::note(Layer::Connections, kind, says).by(shown(one)).by(shown(many)).gain(range.middle);
+        Finding::note(Layer::Connections, kind, says).by(shown(one)).by(shown(many)).range(range);
     finding.rests_on.extend(others(facts));
     if kind != "worth" {
         return Some(finding);

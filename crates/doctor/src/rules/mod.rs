@@ -22,6 +22,7 @@ use crate::gain::Gain;
 #[must_use]
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all = path::name(facts);
+    all.extend(path::host(facts));
     all.extend(path::transport(facts));
     all.extend(protocol::protocol(facts));
     all.extend(connections::connections(facts));
@@ -36,6 +37,19 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 /// What a cause brings about by itself. A path that loses packets makes rates fall, differ and stop, whatever the server does;
 /// so do a window, a table of slots or a grant of credits that are too small, and answers that somebody holds back.
 const BRINGS: &[(&str, &[&str])] = &[
+    (
+        "black_hole",
+        &[
+            "loss",
+            "window",
+            "throughput_limit",
+            "operations_limit",
+            "metadata_limit",
+            "burst",
+            "slow_names",
+            "slow_store",
+        ],
+    ),
     (
         "loss",
         &[

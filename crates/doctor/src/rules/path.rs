@@ -1,7 +1,7 @@
 //! Layers 1 and 2: what the name leads to, and what the path does.
 
 use super::{gain, had_time, has_queue, queued, rtt, short, shown, single, unbounded};
-use crate::facts::{Facts, Protocol, Run, Scope, Work};
+use crate::facts::{Address, Cause, Facts, Protocol, Route, Run, Scope, Stage, Work};
 use crate::finding::{Finding, Layer, Side};
 
 /// Slower look-ups are felt.
@@ -24,12 +24,7 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
         ));
         found.push(finding.change(Side::Client, "look at the resolvers in /etc/resolv.conf"));
     }
-    for dead in route.addresses.iter().filter(|it| it.reachable == Some(false)) {
-        let says = format!("the name leads to {} first, where nobody answers", dead.address);
-        let finding = Finding::held(Layer::Name, "dead_address", says)
-            .by(format!("no connection to {} port {}; {} answers", dead.address, route.port, route.used));
-        found.push(finding.change(Side::Server, format!("take {} out of the name service", dead.address)));
-    }
+    found.extend(dead_addresses(route));
     if crate::route::scope(route.used) == Scope::Public {
         let offered = facts.connections.iter().flat_map(|it| &it.interfaces);
         let offered_private = offered
@@ -81,6 +76,54 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
     found
 }
 
+/// Addresses of a name before the one that answers. Where none answers it is the host, and where an address was given no name has to
+/// do with it.
+fn dead_addresses(route: &Route) -> Vec<Finding> {
+    let answers = route.addresses.iter().any(|it| it.reachable == Some(true));
+    if route.is_by_address() || !answers {
+        return Vec::new();
+    }
+    let of = |dead: &Address| {
+        if dead.refused {
+            // Who is refused goes on at once.
+            let says = format!(
+                "the name leads to {} first, where nobody listens on port {}; {} answers",
+                dead.address, route.port, route.used
+            );
+            let by = format!("{} port {}: connection refused", dead.address, route.port);
+            return Finding::note(Layer::Name, "closed_address", says).by(by);
+        }
+        let says = format!("the name leads to {} first, where nobody answers", dead.address);
+        Finding::held(Layer::Name, "dead_address", says)
+            .by(format!("no connection to {} port {}; {} answers", dead.address, route.port, route.used))
+            .change(Side::Server, format!("take {} out of the name service", dead.address))
+    };
+    route.addresses.iter().filter(|it| it.reachable == Some(false)).map(of).collect()
+}
+
+/// A host of which no address took a connection.
+pub(super) fn host(facts: &Facts) -> Option<Finding> {
+    let (route, stopped) = (facts.route.as_ref()?, facts.stopped.as_ref()?);
+    let is_refused = |it: &&Address| it.refused;
+    let closed = || route.addresses.iter().find(is_refused).map_or(route.used, |it| it.address);
+    let (kind, says, side, what) = match (stopped.stage, stopped.cause) {
+        (Stage::Connect, Cause::Closed) => (
+            "closed_port",
+            format!("the host {} is there, and nobody listens on its port {}", closed(), route.port),
+            Side::Server,
+            "start the server there, or name the port on which it listens".to_owned(),
+        ),
+        (Stage::Connect, Cause::Unreachable) => (
+            "dead_host",
+            format!("the host {} does not answer on port {}", route.used, route.port),
+            Side::Path,
+            "look whether that host is on, and for a firewall or a missing route on the way".to_owned(),
+        ),
+        _ => return None,
+    };
+    Some(Finding::held(Layer::Transport, kind, says).by(stopped.why.clone()).change(side, what))
+}
+
 fn shown_or(address: Option<std::net::IpAddr>) -> String {
     address.map_or_else(|| "not known".to_owned(), |it| it.to_string())
 }
@@ -88,6 +131,7 @@ fn shown_or(address: Option<std::net::IpAddr>) -> String {
 /// Layer 2.
 pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
+    found.extend(large_packets(facts));
     found.extend(loss(facts));
     // A path that loses packets keeps windows small by itself. One that is full does so in the direction in which it is full, where
     // more connections bring nothing.
@@ -99,6 +143,24 @@ pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
     found.extend(distance(facts));
     found.extend(small_packets(facts));
     found
+}
+
+/// A path on which large packets vanish and nobody says so.
+fn large_packets(facts: &Facts) -> Option<Finding> {
+    let packets = facts.transport.as_ref()?.packets?;
+    let lost = packets.lost?;
+    let arrived = packets.arrived;
+    let says = format!(
+        "the path carries packets of {arrived} bytes and loses those of {lost} without a word: its MTU is about {arrived}, and the messages that say so (ICMP) do not come through. The server is not to blame: small questions are answered, and whatever is larger never arrives"
+    );
+    let by = format!(
+        "a packet of {arrived} bytes was acknowledged, one of {lost} bytes was sent again {} times and was not",
+        packets.sent_again
+    );
+    let what = format!(
+        "let ICMP \"fragmentation needed\" (IPv6: \"packet too big\") through; until then set the MTU of this interface to {arrived} (ip link set dev INTERFACE mtu {arrived}), clamp the MSS on the router, or set net.ipv4.tcp_mtu_probing=1"
+    );
+    Some(Finding::held(Layer::Transport, "black_hole", says).by(by).change(Side::Path, what))
 }
 
 /// Bytes of a packet below which something on the path takes a part of them for itself: the least that is usual, without the

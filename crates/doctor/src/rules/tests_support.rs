@@ -102,7 +102,12 @@ pub(crate) fn situation(of: Situation) -> Facts {
         route: Some(Route {
             name: "files".to_owned(),
             resolved_in_ms: 1.0,
-            addresses: vec![crate::facts::Address { address, scope: Scope::Private, reachable: Some(true) }],
+            addresses: vec![crate::facts::Address {
+                address,
+                scope: Scope::Private,
+                reachable: Some(true),
+                refused: false,
+            }],
             used: address,
             port: 445,
             source: Some([10, 0, 0, 2].into()),
