@@ -17,6 +17,7 @@ mod args;
 pub mod cpu;
 pub mod diskspd;
 mod error;
+mod in_turns;
 pub mod link;
 mod measure;
 pub mod null;
@@ -35,6 +36,7 @@ mod work;
 
 pub use args::{Args, Encryption, Metadata, Pattern, Signing, Version};
 pub use error::Error;
+pub use in_turns::run_all;
 pub use measure::Stop;
 pub use plan::Plan;
 pub use report::{Report, html, json, plots};
